@@ -20,6 +20,7 @@
                          that it was not stored, also when the desk does not answer: the page stays as it is then
    data-dirty-guard      a form whose unsaved edits ask before the page is left; its buttons named "op" save nothing
    data-enter            a textarea in which Enter sends its form (Shift+Enter: new line); it grows with its text
+   data-attach           the label of a file field: it says what was chosen; a file that is pasted into its form is added
    data-follow           a box that stays scrolled to its end while its content grows, unless one scrolls up
    data-confirm="TEXT"   a form that asks before it is sent
    data-keep-open        an element with an id: what is unfolded in it stays so when a swap brings it anew
@@ -571,10 +572,28 @@ document.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey || isComposing(event) || !event.target.matches?.("[data-enter]")) return;
   event.preventDefault();
   const form = event.target.form;
-  if (event.target.value.trim() && !form.querySelector("[data-stop]")) form.requestSubmit();
+  const hasFiles = Boolean(form.querySelector("[data-attach] input")?.files.length);
+  if ((event.target.value.trim() || hasFiles) && !form.querySelector("[data-stop]")) form.requestSubmit();
 });
 document.addEventListener("input", (event) => event.target.matches?.("textarea") && grow(event.target));
 document.addEventListener("DOMContentLoaded", () => $$("textarea").forEach(grow));
+
+document.addEventListener("change", (event) => event.target.matches?.("[data-attach] input") && sayFiles(event.target));
+document.addEventListener("paste", (event) => {
+  const input = event.target.form?.querySelector("[data-attach] input");
+  if (!input || !event.clipboardData?.files.length) return;
+  event.preventDefault();
+  const chosen = new DataTransfer();
+  for (const file of [...input.files, ...event.clipboardData.files]) chosen.items.add(file);
+  input.files = chosen.files;
+  sayFiles(input);
+});
+
+function sayFiles(input) {
+  const { length } = input.files;
+  const name = length === 1 ? input.files[0].name : `${length} files`;
+  input.closest("[data-attach]").querySelector("span").textContent = length ? name : "Attach";
+}
 
 function grow(area) {
   if (CSS.supports("field-sizing", "content")) return;
@@ -588,6 +607,10 @@ document.addEventListener("htmx:sse:after:connection", (event) => {
     area.value = "";
     grow(area);
     area.focus();
+  });
+  $$("[data-attach] input", event.target).forEach((input) => {
+    input.value = "";
+    sayFiles(input);
   });
 });
 const done = new WeakSet();

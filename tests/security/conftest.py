@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +20,7 @@ import pytest
 from httpx2 import Response
 from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
+from tests.media_samples import picture
 from tests.security import hostile_clone
 from tests.security.hostile_events import HostileHost, case_of, events_of, trial_of
 
@@ -27,6 +29,8 @@ from evaldesk.engine import AgentHost
 from evaldesk.formats.exchange import Imported
 from evaldesk.model import Case, RunConfig, TrialResult, Turn, TurnRecord
 from evaldesk.model.failures import Anchor, FindingDraft
+from evaldesk.model.media import Media
+from evaldesk.model.stored import OpenTurn
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.transcripts.recorded import RecordedRun
@@ -101,6 +105,7 @@ class Fort:
             "import_id": self.staged,
             "record_id": "1",
             "mode_id": "1",
+            "digest": picture().digest,
         } | others
         path = route.path
         for name in route.param_convertors:
@@ -273,6 +278,16 @@ def garrison(home: Path, texts: tuple[str, ...], port: int, **settings: Any) -> 
     return fort
 
 
+def keep_image(store: Store, session_id: str, names: tuple[str, ...]) -> None:
+    """Let a session hold an image under every name, and addresses that must not be fetched."""
+    named = tuple(replace(picture(), name=name, mime_type=name) for name in names)
+    outside = tuple(Media("image/png", uri=name) for name in names)
+    turn = OpenTurn(0, "me", "What is it?", "", "person", datetime.now(UTC), media=(*named, *outside, picture()))
+    store.sessions.begin_turn(session_id, turn)
+    held = tuple(item.held() for item in turn.media)
+    store.sessions.append_turn(session_id, TurnRecord("What is it?", media=held), owner="me")
+
+
 def fill(fort: Fort) -> None:
     """Put sessions and runs into the desk that hold every text of it."""
     desk, texts = fort.desk, fort.texts
@@ -285,6 +300,7 @@ def fill(fort: Fort) -> None:
     state = dict(zip(texts, texts, strict=True))
     for text in texts:
         desk.store.sessions.create(agent.id, text, {text: text})
+    keep_image(desk.store, desk.store.sessions.create(agent.id, "seen").id, texts)
     fort.session = desk.store.sessions.create(agent.id, texts[0], state).id
     for text in texts:
         record = TurnRecord(text, tuple(events_of(text)), state, state | {text: [text]}, 10.0, "error")

@@ -123,7 +123,7 @@ def test_an_empty_message_is_refused_beside_the_composer(chat: Any, headers: dic
     answer = chat.client.post(f"{session}/turns", data={"message": "  \n"}, headers=headers)
 
     assert answer.status_code == 422
-    assert "A message needs text." in answer.text
+    assert "A message needs text or a file." in answer.text
     assert chat.host.specs == []
 
 

@@ -17,6 +17,7 @@ from typing import Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
 from evaldesk.model.decisions import Decided
+from evaldesk.model.media import MEDIA_KINDS, MediaKind
 from evaldesk.registry import Registry, import_target
 
 
@@ -98,6 +99,7 @@ class AgentKind:
       so for what is remote.
     - `reads_case`: its own tool gives its code the whole row, ground truth included, or it answers from the case.
     - `is_last`: its adapter takes nearly any object, so that every other adapter looks first.
+    - `takes` are the kinds of media that its agents take beside text; another agent says its own.
     - `home` are the modules of which one is imported wherever an object of the kind is, `first_parameter` is that of a
       function of the kind; empty where that cannot be said. The adapter is not imported for any other object.
     - `extra` of Evaldesk installs `package`, whose modules are `modules`.
@@ -120,6 +122,7 @@ class AgentKind:
     shows_models: str = ""
     reads_case: bool = False
     is_last: bool = False
+    takes: tuple[MediaKind, ...] = ()
     home: tuple[str, ...] = ()
     first_parameter: str = ""
     extra: str = ""
@@ -150,7 +153,7 @@ class AgentKind:
 
 
 _KINDS = (
-    AgentKind("a2a", "A2A", "evaldesk.agents.remote.a2a:adapt", "address", "a2a", is_asked=True),
+    AgentKind("a2a", "A2A", "evaldesk.agents.remote.a2a:adapt", "address", "a2a", is_asked=True, takes=MEDIA_KINDS),
     AgentKind(
         "adk",
         "google-adk",
@@ -161,6 +164,7 @@ _KINDS = (
         extra="adk",
         package="google-adk",
         modules=("google.adk", "google.genai", "google"),
+        takes=MEDIA_KINDS,
         home=("google.adk",),
     ),
     AgentKind(
@@ -170,6 +174,7 @@ _KINDS = (
         "address",
         "adk",
         counts_tokens=True,
+        takes=MEDIA_KINDS,
     ),
     AgentKind(
         "benchmark",
@@ -200,6 +205,7 @@ _KINDS = (
         "/v1",
         prices_calls=True,
         hides_models=False,
+        takes=MEDIA_KINDS,
     ),
     AgentKind(
         "litellm",
@@ -208,6 +214,7 @@ _KINDS = (
         sees_tools=True,
         prices_calls=True,
         asks_by_name=True,
+        takes=MEDIA_KINDS,
         home=("evaldesk.agents.own.litellm",),
     ),
     AgentKind(
@@ -219,6 +226,7 @@ _KINDS = (
         extra="langgraph",
         package="langgraph",
         modules=("langgraph", "langchain_core"),
+        takes=MEDIA_KINDS,
         home=("langgraph",),
     ),
     AgentKind(
@@ -230,6 +238,7 @@ _KINDS = (
         extra="openai-agents",
         package="openai-agents",
         modules=("agents",),
+        takes=("image", "audio", "file"),
         home=("agents",),
     ),
     AgentKind(
@@ -239,6 +248,7 @@ _KINDS = (
         sees_tools=True,
         prices_calls=True,
         reads_case=True,
+        takes=MEDIA_KINDS,
         home=("osmosis_ai", "evaldesk.agents.osmosis.kit"),
     ),
     AgentKind(
@@ -250,6 +260,7 @@ _KINDS = (
         extra="pydantic-ai",
         package="pydantic-ai-slim",
         modules=("pydantic_ai",),
+        takes=MEDIA_KINDS,
         home=("pydantic_ai",),
     ),
     AgentKind("python", "Python", "evaldesk.agents.python:adapt", is_last=True),
@@ -265,6 +276,7 @@ _KINDS = (
         is_recording=True,
         hides_models=False,
         reads_case=True,
+        takes=MEDIA_KINDS,
     ),
 )
 
@@ -305,6 +317,12 @@ class AgentKinds:
         """The kind as a person says it; a name that is no kind's as it is."""
         kind = self.known(name)
         return kind.title if kind else name
+
+    def takes(self, agent: AgentDescription) -> tuple[MediaKind, ...]:
+        """The kinds of media that an agent takes beside text, by its kind or by its own word."""
+        kind = self.known(agent.kind)
+        taken = {*agent.takes, *(kind.takes if kind else ())}
+        return tuple(each for each in MEDIA_KINDS if each in taken)
 
     def is_remote(self, name: str) -> bool:
         """Whether agents of the kind are never imported; the empty name is that of any object."""

@@ -16,6 +16,7 @@ from evaldesk.errors import AgentError
 from evaldesk.llm.retry_events import captured
 from evaldesk.model import AgentDescription, AgentRef, Event, EventKind, JsonObject, Session
 from evaldesk.model.decisions import Decided
+from evaldesk.model.media import MEDIA_KINDS
 from evaldesk.wire import plain
 
 _NEEDED: Mapping[EventKind, str] = {
@@ -38,7 +39,8 @@ def adapt(found: object, ref: AgentRef) -> PythonAgent | None:
 
 @dataclass(frozen=True, slots=True)
 class PythonAgent:
-    """An agent of the user's own code. Its function takes `message`, and `state`, `session` or `decisions` where named.
+    """An agent of the user's own code. Its function takes `message`, and what it names of `state`, `media`, `session`
+    and `decisions`.
 
     It runs in the thread that plays the turn and may block it. A string is the answer, strings that follow each
     other are pieces of it; before an event they are a message on the way. None says nothing. An event is an
@@ -57,7 +59,20 @@ class PythonAgent:
             kind="python",
             description=summary,
             tells_cost=getattr(self.found, "tells_cost", False) is True,
+            takes=self._takes(),
         )
+
+    def _takes(self) -> tuple[str, ...]:
+        """The kinds of media that the code names in `takes`; all where its function has the parameter `media`."""
+        named = getattr(self.found, "takes", None)
+        if isinstance(named, list | tuple):
+            return tuple(kind for kind in MEDIA_KINDS if kind in named)
+        reply = getattr(self.found, "reply", None)
+        try:
+            parameters = inspect.signature(reply if callable(reply) else self.found).parameters
+        except (TypeError, ValueError):
+            return ()
+        return MEDIA_KINDS if "media" in parameters else ()
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Call the code and yield its events. Raises AgentError for a value that is no event."""
@@ -123,7 +138,13 @@ def _names(function: Callable[..., Any]) -> list[str] | None:
 def _arguments(
     function: Callable[..., Any], session: Session, message: str, decisions: Sequence[JsonObject]
 ) -> dict[str, object]:
-    offered = {"message": message, "state": session.state, "session": session, "decisions": decisions}
+    offered = {
+        "message": message,
+        "state": session.state,
+        "media": session.media,
+        "session": session,
+        "decisions": decisions,
+    }
     names = _names(function)
     if names is None:
         return {"message": message}

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 from evaldesk import paths
-from evaldesk.agents import declared_refs, find_agents, with_declared
+from evaldesk.agents import AGENTS, declared_refs, find_agents, with_declared
 from evaldesk.agents.finding import played_on
 from evaldesk.desk.trust import Trust
 from evaldesk.engine.host.agent_host import agent_files, package_folders
 from evaldesk.errors import EvaldeskError, NotFoundError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord
+from evaldesk.model.media import MediaKind
 from evaldesk.settings import Settings
 from evaldesk.wire import value_scrubber
 
@@ -69,6 +70,11 @@ class FoundAgent:
     def is_demo(self) -> bool:
         """Whether the agent runs on the scripted demo model."""
         return bool(self.description and self.description.is_demo)
+
+    @property
+    def takes(self) -> tuple[MediaKind, ...]:
+        """The kinds of media that it takes beside text; none while it is unknown."""
+        return AGENTS.takes(self.description) if self.description else ()
 
 
 class AgentDesk:

@@ -138,6 +138,10 @@ class Desk:
 
         return Person(self.store, is_alone=not self.settings.store)
 
+    def media(self, digest: str) -> bytes | None:
+        """The bytes of an image, a sound or a file that a run or a session holds; None where none does."""
+        return self.store.media.content(digest)
+
     @cached_property
     def failures(self) -> FailureDesk:
         """The findings on trials, and the modes they belong to."""

@@ -219,8 +219,17 @@ def played(spec: TrialSpec, result: TrialResult) -> TrialResult:
         problem = ErrorRecord("wrong_trial", f"the player reports more turns than {spec.case.id} has")
     if problem:
         return unplayed(spec, "errored", problem)
-    verdict = trial_verdict((), spec.criteria, result.error)
-    return replace(result, scores=(), verdict=verdict, losses=spec.losses, place="")
+    transcript, verdict = _with_media(spec.case, result.transcript), trial_verdict((), spec.criteria, result.error)
+    return replace(result, transcript=transcript, scores=(), verdict=verdict, losses=spec.losses, place="")
+
+
+def _with_media(case: Case, transcript: Transcript) -> Transcript:
+    """The transcript with the media that the player was given, whatever it says; their bytes are in the case."""
+    if not (any(turn.media for turn in case.turns) or any(turn.media for turn in transcript.turns)):
+        return transcript
+    given = [tuple(item.held() for item in turn.media) for turn in case.turns]
+    given += [()] * (len(transcript.turns) - len(given))
+    return Transcript(tuple(replace(turn, media=media) for turn, media in zip(transcript.turns, given, strict=False)))
 
 
 def graded(spec: GradeSpec, result: TrialResult) -> TrialResult:

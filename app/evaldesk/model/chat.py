@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from evaldesk.model.evalset import JsonObject, ToolCall
+from evaldesk.model.evalset import JsonObject, JsonValue, ToolCall
 from evaldesk.model.json_text import json_or_text
+from evaldesk.model.media import Media, split
 from evaldesk.model.transcript import Event, TurnRecord
 
 NO_RESULT = "no result: the turn was stopped"
@@ -17,10 +18,38 @@ def chat_messages(turns: Iterable[TurnRecord]) -> list[JsonObject]:
     """User messages, the agent's messages with their tool calls, tool results and answers, in OpenAI's shape."""
     messages: list[JsonObject] = []
     for number, turn in enumerate(turns, start=1):
-        messages.append({"role": "user", "content": turn.query})
+        messages.append(user_message(turn.query, turn.media))
         for reply in _replies(turn.events):
             messages.extend(reply.messages(f"call_{number}"))
     return messages
+
+
+def user_message(text: str, media: Sequence[Media] = ()) -> JsonObject:
+    """A message of the user: text, or a list of parts where media go with it.
+
+    (OpenAI chat completions: image_url, input_audio, file; a video is a file, as LiteLLM has it)
+    """
+    if not media:
+        return {"role": "user", "content": text}
+    return {"role": "user", "content": [_content_part(part) for part in split(text, media)]}
+
+
+def _content_part(part: str | Media) -> JsonValue:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    url = part.uri or f"data:{part.mime_type};base64,{part.data}"
+    if part.kind == "image":
+        return {"type": "image_url", "image_url": {"url": url}}
+    if part.kind == "audio" and part.data:
+        form = part.mime_type.partition("/")[2]
+        return {"type": "input_audio", "input_audio": {"data": part.data, "format": _AUDIO.get(form, form)}}
+    file: dict[str, JsonValue] = {"file_id": part.uri} if part.uri else {"file_data": url}
+    named: dict[str, JsonValue] = {"filename": part.name} if part.name else {}
+    return {"type": "file", "file": {**file, **named}}
+
+
+_AUDIO = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav"}
+"""The names of formats of sound that differ from the ends of their MIME types."""
 
 
 def assistant_message(text: str, calls: Sequence[tuple[str, str, str]]) -> JsonObject:

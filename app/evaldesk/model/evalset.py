@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from evaldesk.model.media import Media
+
 if TYPE_CHECKING:
     JsonValue: TypeAlias = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
 else:
@@ -37,12 +39,13 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One user message and the expectation until the agent answers."""
+    """One user message, its text and its media, and the expectation until the agent answers."""
 
     query: str
     expected: Expected = field(default_factory=Expected)
     rubrics: tuple[JsonObject, ...] = ()
     extra: JsonObject = field(default_factory=dict)
+    media: tuple[Media, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ def user_side(case: Case) -> Case:
     """The case as the process of the agent gets it: no expectation, reference, rubric or column of the data set."""
     return Case(
         id=case.id,
-        turns=tuple(Turn(turn.query) for turn in case.turns),
+        turns=tuple(Turn(turn.query, media=turn.media) for turn in case.turns),
         scenario=case.scenario,
         initial_session=case.initial_session,
         extra={key: value for key, value in case.extra.items() if key in USER_SIDE_KEYS},

@@ -11,6 +11,7 @@ from evaldesk.errors import UsageError
 from evaldesk.model.conclusion import Criterion, Gates, Score, Verdict
 from evaldesk.model.decisions import Decision
 from evaldesk.model.evalset import Case, JsonObject
+from evaldesk.model.media import Media
 from evaldesk.model.options import Limits, ModelOptions, Recording, UserConfig
 from evaldesk.model.transcript import ErrorRecord, Transcript, TurnRecord, Usage
 from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, SHARED, RunOption
@@ -152,6 +153,7 @@ class AgentDescription:
     names the environment variables that its turns will lack, `variables` those that are set where it is loaded.
     `is_direct`: its model is at an endpoint of its own, which is called without LiteLLM. `tells_cost`: its own code
     tells the cost of every model call. `offers_user`: its module has functions that play the user of a scenario.
+    `takes` are the kinds of media that it says it takes.
     """
 
     name: str
@@ -169,6 +171,7 @@ class AgentDescription:
     tells_cost: bool = False
     offers_user: bool = False
     interpreter: Interpreter = field(default_factory=Interpreter)
+    takes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +221,7 @@ class TurnSpec:
     timeout_s: float = 300.0
     resumed: TurnRecord | None = None
     decisions: tuple[Decision, ...] = ()
+    media: tuple[Media, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

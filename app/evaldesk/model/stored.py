@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from evaldesk.model import AskedBy, Counted, Counts, Event, JsonObject, RunConfig, RunStatus, TurnRecord
 from evaldesk.model.conclusion import Stop, StopRule
+from evaldesk.model.media import Media
 from evaldesk.model.place import Place
 
 CaseSort: TypeAlias = Literal["worst", "flaky", "slow", "cost", "file"]
@@ -317,6 +318,7 @@ class OpenTurn:
     asked_by: AskedBy
     started_at: datetime
     events: tuple[Event, ...] = ()
+    media: tuple[Media, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

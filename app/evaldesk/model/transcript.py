@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeGuard, get_args
 from evaldesk.errors import BadNumberError
 from evaldesk.model.decisions import Decision, Waiting
 from evaldesk.model.evalset import JsonObject, JsonValue, ToolCall
+from evaldesk.model.media import Media
 from evaldesk.model.options import Limits, ModelOptions
 
 if TYPE_CHECKING:
@@ -139,7 +140,8 @@ class TurnRecord:
     """The events of one turn with the session state before and after it; `asked_by` is None where it was not noted.
 
     `captures` are the ways by which its calls and tokens became known; empty where that was not noted. `paused` is what
-    the agent needs to go on in another process with a turn of a chat that waits; None where it cannot.
+    the agent needs to go on in another process with a turn of a chat that waits; None where it cannot. `media` go with
+    the text of the query.
     """
 
     query: str
@@ -151,6 +153,7 @@ class TurnRecord:
     asked_by: AskedBy | None = None
     captures: tuple[Capture, ...] = ()
     paused: JsonValue = None
+    media: tuple[Media, ...] = ()
 
     @property
     def waiting(self) -> tuple[Waiting, ...]:
@@ -303,7 +306,8 @@ class Session:
 
     `turns` holds the finished turns. `memory` belongs to the adapter (an instance of the user's class, say):
     it lives as long as the worker keeps the session and is never stored. `paused` is what the adapter needs to go on
-    with a turn that waits where that memory is gone, as JSON; None where it cannot.
+    with a turn that waits where that memory is gone, as JSON; None where it cannot. `media` go with the text of the
+    message that the agent is to answer.
     """
 
     id: str
@@ -318,6 +322,7 @@ class Session:
     is_streaming: bool = False
     memory: dict[str, object] = field(default_factory=dict)
     paused: JsonValue = None
+    media: tuple[Media, ...] = ()
 
 
 AUTHOR = "report"

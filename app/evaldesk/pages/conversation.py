@@ -13,6 +13,7 @@ from evaldesk.model import AskedBy, Change, ErrorRecord, Event, JsonObject, Json
 from evaldesk.model.json_text import json_line
 from evaldesk.model.stored import OpenTurn, StoredSession
 from evaldesk.pages.json_tree import Node
+from evaldesk.pages.media import MediaView, media_views
 from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.wording.json_layout import laid_out
 
@@ -72,6 +73,7 @@ class TurnView:
     edits: tuple[Change, ...] = ()
     agent: str = ""
     asked_by: AskedBy | None = None
+    media: tuple[MediaView, ...] = ()
 
     @property
     def is_answering(self) -> bool:
@@ -103,6 +105,7 @@ def turn_views(turns: Sequence[TurnRecord], initial_state: JsonObject, agent: st
             edits=state_diff(before[index], turn.state_before),
             agent=agent,
             asked_by=turn.asked_by,
+            media=media_views(turn.media),
         )
         for index, turn in enumerate(turns)
     )
@@ -122,6 +125,7 @@ def live_view(
         edits=state_diff(before, running.state),
         agent=agent,
         asked_by=running.asked_by,
+        media=media_views(running.media),
     )
 
 
@@ -130,7 +134,16 @@ def open_view(turn: OpenTurn, agent: str) -> TurnView:
     parts = parts_of(turn.events, is_live=True)
     ms = turn.events[-1].at_ms if turn.events else 0.0
     query = Markdown().prose(turn.message)
-    return TurnView(turn.turn_index + 1, query, parts, ms, is_live=True, agent=agent, asked_by=turn.asked_by)
+    return TurnView(
+        turn.turn_index + 1,
+        query,
+        parts,
+        ms,
+        is_live=True,
+        agent=agent,
+        asked_by=turn.asked_by,
+        media=media_views(turn.media),
+    )
 
 
 def changes_of(session: StoredSession) -> tuple[Change, ...]:

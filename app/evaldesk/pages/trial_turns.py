@@ -12,6 +12,7 @@ from evaldesk.diff.turn_diff import CallRow, TurnDiff
 from evaldesk.model import Case, Event, Expected, Score, Transcript, TrialResult, TurnRecord, Usage, turn_verdict
 from evaldesk.model.json_text import json_line
 from evaldesk.pages.conversation import Part, cut, folded_parts, rendered_part, whole
+from evaldesk.pages.media import MediaView, media_views
 from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.wording.metrics import is_higher_better, needs_words, short_title
 from evaldesk.wording.words import score_words
@@ -114,6 +115,7 @@ class TurnPanel:
     events: Sequence[EventLine]
     events_shown: Shown
     is_folded: bool = False
+    media: tuple[MediaView, ...] = ()
 
     @property
     def is_same(self) -> bool:
@@ -205,6 +207,7 @@ class _Drawing:
             events=events,
             events_shown=events_shown,
             is_folded=is_folded,
+            media=media_views(turn.media if turn else record.media if record else ()),
         )
 
     def _taken(self, pieces: Sequence[Part | CallRow], first: int) -> Shown:

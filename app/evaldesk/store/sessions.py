@@ -13,10 +13,13 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, tuple_, up
 
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model import Event, JsonObject, TurnRecord
+from evaldesk.model.media import Media
 from evaldesk.model.stored import AddedCase, OpenTurn, SessionSummary, StoredSession
 from evaldesk.store.database import Database
+from evaldesk.store.media import keep, sweep
 from evaldesk.store.runs.recording import Values
 from evaldesk.store.tables.columns import pack, unpack_all, upsert
+from evaldesk.store.tables.media import SESSION_MEDIA
 from evaldesk.store.tables.sessions import OPEN_TURN, OPEN_TURN_EVENTS, SESSION, SESSION_CASE, SESSION_TURN
 from evaldesk.wire import from_json, to_json
 
@@ -92,19 +95,23 @@ class SessionStore:
         is_old = SESSION.c.deleted_at <= until
         gone = select(SESSION.c.id).where(is_old)
         with self._database.writing() as connection:
-            for table in (OPEN_TURN_EVENTS, OPEN_TURN, SESSION_TURN, SESSION_CASE):
+            for table in (OPEN_TURN_EVENTS, OPEN_TURN, SESSION_TURN, SESSION_CASE, SESSION_MEDIA):
                 connection.execute(delete(table).where(table.c.session_id.in_(gone)))
             connection.execute(delete(SESSION).where(is_old))
+            sweep(connection)
 
     def begin_turn(
         self, session_id: str, turn: OpenTurn, *, title: str = "", left: str = "", kept: TurnRecord | None = None
     ) -> None:
         """Store a turn before it is played; `title` is for a session that has none.
 
-        `left` is the owner of an open turn that its process left; it goes, or becomes the finished turn `kept`. Raises
-        ConflictError when the session has another open turn, or has grown by a turn meanwhile.
+        `left` is the owner of an open turn that its process left; it goes, or becomes the finished turn `kept`. The
+        bytes of its media are kept for the session. Raises ConflictError when the session has another open turn, or has
+        grown by a turn meanwhile.
         """
         row = {"session_id": session_id} | {name: getattr(turn, name) for name in _TURN_COLUMNS}
+        row["media"] = to_json([item.held() for item in turn.media]).decode()
+        fresh = {item.digest: item.content() for item in turn.media if item.data and not item.is_held}
         with self._database.writing() as connection:
             session = _row(connection, session_id)
             found = _owner(connection, session_id)
@@ -116,6 +123,7 @@ class SessionStore:
             if found and kept:
                 _insert_turn(connection, session, kept)
             connection.execute(insert(OPEN_TURN), row)
+            keep(connection, {"session_id": session_id}, fresh, self._clock)
             _change(connection, session_id, {"title": session.title or title, "updated_at": self._clock()})
 
     def append_events(self, session_id: str, owner: str, batch_index: int, events: Sequence[Event]) -> None:
@@ -226,7 +234,8 @@ def _open_turn(connection: Connection, session_id: str) -> OpenTurn | None:
     batches = batches.where(OPEN_TURN_EVENTS.c.session_id == session_id).order_by(OPEN_TURN_EVENTS.c.batch_index)
     stored = unpack_all([(codec, data) for codec, data in connection.execute(batches)], tuple[Event, ...])
     columns = {name: row._mapping[name] for name in _TURN_COLUMNS}
-    return OpenTurn(**columns, events=tuple(chain.from_iterable(stored)))
+    media = from_json(row.media, tuple[Media, ...])
+    return OpenTurn(**columns, events=tuple(chain.from_iterable(stored)), media=media)
 
 
 def _change(connection: Connection, session_id: str, values: Values) -> None:

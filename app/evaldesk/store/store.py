@@ -27,6 +27,7 @@ from evaldesk.store.database import Clock, Database, Dialect, FreedSpace, execut
 from evaldesk.store.evalsets.lines import LineStore
 from evaldesk.store.failures import FailureStore
 from evaldesk.store.labels import LabelStore
+from evaldesk.store.media import MediaStore
 from evaldesk.store.runs.imports import ImportStore
 from evaldesk.store.runs.run_store import RunStore
 from evaldesk.store.sessions import SessionStore
@@ -67,6 +68,11 @@ class Store:
     def labels(self) -> LabelStore:
         """The labels of trials."""
         return LabelStore(self._database, self._clock)
+
+    @cached_property
+    def media(self) -> MediaStore:
+        """The bytes of images, sounds and files."""
+        return MediaStore(self._database)
 
     @cached_property
     def search(self) -> SearchStore:
@@ -162,7 +168,7 @@ def _moved(config: str, evalset_id: str, path: Path) -> str:
     return to_json(moved).decode()
 
 
-HEAD = "0020"
+HEAD = "0027"
 FIRST_TABLES = {"alembic_version", "run", "trial", "score", "session"}
 # As Alembic makes it, which reads from it where the database is.
 _REVISIONS = (

@@ -12,6 +12,7 @@ from typing import Any
 from evaldesk.errors import BadNumberError
 from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, ToolCall, Usage, Waiting
 from evaldesk.model.decisions import ANSWER, APPROVAL, Decision
+from evaldesk.model.media import HELD, Media, base64_text, split
 from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import (
     ABSENT,
@@ -195,6 +196,49 @@ def parts_text(parts: Sequence[dict[str, Any]]) -> str | None:
     """
     texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
     return "\n".join(text for text in texts if text) if texts else None
+
+
+def message_parts(parts: Sequence[dict[str, Any]]) -> list[str | Media]:
+    """The texts of a message, and its media, in order. A part whose bytes are no base64 is none.
+
+    (google-genai types.Part: inline_data has bytes, file_data an address)
+    """
+    found: list[str | Media] = []
+    for part in parts:
+        text, media = part.get("text"), _media(spelled(part))
+        if isinstance(text, str):
+            found.append(text)
+        elif media:
+            found.append(media)
+    return found
+
+
+def _media(part: dict[str, Any]) -> Media | None:
+    given = spelled(_dict(part.get("inline_data") or part.get("file_data")))
+    mime_type, name = given.get("mime_type"), given.get("display_name")
+    data, uri = given.get("data"), given.get("file_uri")
+    data = base64_text(data) if isinstance(data, str) else None
+    if not isinstance(mime_type, str) or not (data or (isinstance(uri, str) and uri)):
+        return None
+    name = name if isinstance(name, str) else ""
+    if not data and str(uri).startswith(HELD):  # as we write what a run holds
+        return Media(mime_type.lower(), str(uri), name=name)
+    return Media(mime_type.lower(), data or "", "" if data else str(uri), name)
+
+
+def written_parts(text: str, media: Sequence[Media]) -> list[dict[str, Any]]:
+    """The parts of a user's message; bytes in the base64 for addresses, as google-genai writes them."""
+    return [_written(part) for part in split(text, media)] if media else [{"text": text}]
+
+
+def _written(part: str | Media) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"text": part}
+    name = {"display_name": part.name} if part.name else {}
+    if part.data and not part.is_held:
+        data = part.data.replace("+", "-").replace("/", "_")
+        return {"inline_data": {**name, "data": data, "mime_type": part.mime_type}}
+    return {"file_data": {**name, "file_uri": part.uri or part.data, "mime_type": part.mime_type}}
 
 
 def message_text(parts: Sequence[dict[str, Any]]) -> str:

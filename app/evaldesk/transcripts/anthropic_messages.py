@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from evaldesk.model import Case, ToolCall
+from evaldesk.model import Case, ToolCall, Turn
+from evaldesk.model.media import Media, base64_text, joined, split
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text
@@ -38,7 +39,7 @@ def write_anthropic(case: Case) -> dict[str, Any]:
     prompt = case.extra.get("system_prompt")
     messages: list[dict[str, Any]] = []
     for number, turn in enumerate(case.turns):
-        messages.append({"role": "user", "content": turn.query})
+        messages.append({"role": "user", "content": _user_content(turn)})
         messages += [_assistant(text) for _, text in turn.expected.intermediate]
         for call_id, call, result in calls_with_results(number, turn):
             block = {"type": "tool_use", "id": call_id, "name": call.name, "input": dict(call.args)}
@@ -59,6 +60,7 @@ def _read_message(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
     content = raw.get("content")
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     texts: list[str] = []
+    parts: list[str | Media] = []
     thoughts: list[str] = []
     calls: list[ToolCall] = []
     for index, block in enumerate(read_list(place.at("content"), blocks or [], read_mapping)):
@@ -66,18 +68,54 @@ def _read_message(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
         kind = read_optional_text(here.at("type"), block.get("type")) or "text"
         if kind == "text":
             texts.append(read_text(here.at("text"), block.get("text", ABSENT)))
+            parts.append(texts[-1])
         elif kind == "thinking":
             thoughts.append(read_optional_text(here.at("thinking"), block.get("thinking")) or "")
         elif kind in _CALLS:
             calls.append(_read_call(here, block))
         elif kind.endswith("tool_result"):
             yield _read_result(here, block, notes)
+        elif role == "user" and (found := _read_media(block)):
+            parts.append(found)
         else:
             notes.refuse(NO_TEXT, here)
     if role == "assistant":
         yield Message("agent", "\n".join(texts), thought="\n".join(filter(None, thoughts)), calls=tuple(calls))
-    elif texts:
-        yield Message("user" if role == "user" else "system", "\n".join(texts))
+    elif parts:
+        text, media = joined(parts)
+        yield Message("user" if role == "user" else "system", text, media=media)
+
+
+def _read_media(block: dict[str, Any]) -> Media | None:
+    """An image or a document of a message of the user; None where it has neither bytes nor an address."""
+    source = block.get("source")
+    if block.get("type") not in ("image", "document") or not isinstance(source, dict):
+        return None
+    data, url, title = source.get("data"), source.get("url"), block.get("title")
+    found = base64_text(data) if isinstance(data, str) and source.get("type") == "base64" else None
+    if not (found or isinstance(url, str)):
+        return None
+    usual = "image/png" if block["type"] == "image" else "application/pdf"
+    mime_type = source.get("media_type")
+    return Media(
+        mime_type.lower() if isinstance(mime_type, str) else usual,
+        found or "",
+        "" if found else str(url),
+        title if isinstance(title, str) else "",
+    )
+
+
+def _user_content(turn: Turn) -> Any:
+    return [_block(part) for part in split(turn.query, turn.media)] if turn.media else turn.query
+
+
+def _block(part: str | Media) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    bytes_or_url = {"type": "url", "url": part.uri} if part.uri else {"type": "base64", "data": part.data}
+    source = bytes_or_url if part.uri else {**bytes_or_url, "media_type": part.mime_type}
+    kind = "image" if part.kind == "image" else "document"
+    return {"type": kind, "source": source, **({"title": part.name} if part.name and kind == "document" else {})}
 
 
 def _read_call(place: Place, block: dict[str, Any]) -> ToolCall:

@@ -6,6 +6,7 @@ from typing import Any
 
 from evaldesk.errors import FormatError
 from evaldesk.model import JsonObject, ToolCall
+from evaldesk.model.media import Media, base64_text, joined
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place, parse_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text, wanted
@@ -45,7 +46,10 @@ def read_chat_message(place: Place, raw: Any, notes: Notes) -> Message:
     if raw.get("type") in ITEMS and "role" not in raw:
         return _read_item(place, raw, notes)
     speaker = read_speaker(place.at("role"), raw.get("role", ABSENT))
-    text, thought = read_content(place.at("content"), raw.get("content"), notes)
+    content, media = raw.get("content"), tuple[Media, ...]()
+    if speaker == "user" and isinstance(content, list):
+        content, media = _taken_media(content)
+    text, thought = read_content(place.at("content"), content, notes)
     if speaker == "tool":
         # tau2 calls it `id`; the old function messages have only a name.
         call_id = raw.get("tool_call_id", raw.get("id"))
@@ -60,7 +64,55 @@ def read_chat_message(place: Place, raw: Any, notes: Notes) -> Message:
     reasoning = raw.get("reasoning_content", raw.get("reasoning"))
     if isinstance(reasoning, str):
         thought = reasoning
-    return Message(speaker, text, thought=thought, calls=_read_calls(place, raw) if speaker == "agent" else ())
+    return Message(
+        speaker, text, thought=thought, calls=_read_calls(place, raw) if speaker == "agent" else (), media=media
+    )
+
+
+def _taken_media(content: list[Any]) -> tuple[list[Any], tuple[Media, ...]]:
+    """The parts that are no media, and the media among them with their places in the text."""
+    parts: list[str | Media] = []
+    others = []
+    for part in content:
+        media = _media(part) if isinstance(part, dict) else None
+        if media:
+            parts.append(media)
+            continue
+        others.append(part)
+        text = part.get("text") if isinstance(part, dict) else part
+        parts += [text] if isinstance(text, str) else []
+    return others, joined(parts)[1]
+
+
+def _media(part: dict[str, Any]) -> Media | None:
+    """An image, a sound or a file as chat completions, the Responses API and LangChain write them."""
+    kind = part.get("type")
+    inner = part.get(kind) if isinstance(kind, str) else None
+    fields = inner if isinstance(inner, dict) else part
+    if kind == "input_audio":
+        data = fields.get("data")
+        found = base64_text(data) if isinstance(data, str) else None
+        return Media(f"audio/{fields.get('format') or 'wav'}", found) if found else None
+    if kind in ("image_url", "input_image"):
+        url = inner if isinstance(inner, str) else fields.get("url", fields.get("image_url"))
+        return _media_at(url, "image/png", "")
+    if kind in ("file", "input_file"):
+        name = fields.get("filename")
+        url = fields.get("file_data") or fields.get("file_url") or fields.get("file_id")
+        return _media_at(url, "application/octet-stream", name if isinstance(name, str) else "")
+    return None
+
+
+def _media_at(url: Any, mime_type: str, name: str) -> Media | None:
+    """The bytes of a data address, or the address; of another address the MIME type is the usual one."""
+    if not isinstance(url, str) or not url:
+        return None
+    head, comma, data = url.partition(",")
+    if not (comma and head.startswith("data:") and head.endswith(";base64")):
+        return Media(mime_type, uri=url, name=name)
+    found = base64_text(data)
+    given = head.removeprefix("data:").partition(";")[0].lower()
+    return Media(given or mime_type, found, name=name) if found else None
 
 
 def _read_item(place: Place, raw: dict[str, Any], notes: Notes) -> Message:

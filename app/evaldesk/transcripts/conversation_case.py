@@ -8,6 +8,7 @@ from typing import Any
 
 from evaldesk.errors import FormatError
 from evaldesk.model import Case, Expected, JsonObject, ToolCall, Turn, TurnRecord
+from evaldesk.model.chat import user_message
 from evaldesk.model.json_text import json_or_text
 
 RESPONSES = "tool_responses"
@@ -38,7 +39,7 @@ def write_openai(case: Case) -> dict[str, Any]:
     prompt = case.extra.get("system_prompt")
     messages: list[dict[str, Any]] = [{"role": "system", "content": prompt}] if isinstance(prompt, str) else []
     for number, turn in enumerate(case.turns):
-        messages.append({"role": "user", "content": turn.query})
+        messages.append(dict(user_message(turn.query, turn.media)))
         messages += [{"role": "assistant", "content": text} for _, text in turn.expected.intermediate]
         for call_id, call, result in calls_with_results(number, turn):
             arguments = json.dumps(dict(call.args), ensure_ascii=False)
@@ -82,4 +83,4 @@ def _turn(record: TurnRecord, *, has_tools: bool) -> Turn:
         record.answer or None,
         {RESPONSES: responses} if responses else {},
     )
-    return Turn(record.query, expected)
+    return Turn(record.query, expected, media=record.media)

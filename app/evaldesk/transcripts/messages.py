@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from evaldesk.model import ErrorRecord, Event, JsonValue, ToolCall, TurnRecord, Usage
+from evaldesk.model.media import Media
 from evaldesk.transcripts.recorded import usage_event
 
 _FAREWELLS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
@@ -20,8 +21,8 @@ class Message:
     """One message: the user's or the agent's words, calls of tools, or the result of a tool.
 
     `call_id` names the call that a tool answers; without it, it answers the oldest open one. `thought` is the agent's
-    own thinking. `at_ms` counts on any clock. `usage` is an error where one of its numbers cannot be. What happened
-    `within` a tool is a usage.
+    own thinking; `media` go with a text of the user. `at_ms` counts on any clock. `usage` is an error where one of its
+    numbers cannot be. What happened `within` a tool is a usage.
     """
 
     speaker: Speaker
@@ -36,6 +37,7 @@ class Message:
     at_ms: float | None = None
     duration_ms: float | None = None
     within: str = ""
+    media: tuple[Media, ...] = ()
 
     @property
     def is_farewell(self) -> bool:
@@ -73,6 +75,7 @@ class TurnEvents:
 
     events: list[Event] = field(default_factory=list)
     queries: list[str] = field(default_factory=list)
+    media: list[Media] = field(default_factory=list)
     open_calls: OrderedDict[str, ToolCall] = field(default_factory=OrderedDict)
     n_calls: int = 0
     is_answered: bool = False
@@ -88,6 +91,8 @@ class TurnEvents:
             self._keep(Event("user_message", author="user", text=message.text))
             if not is_last_word:
                 self.queries.append(message.text)
+                start = len("\n\n".join(self.queries)) - len(message.text)
+                self.media += [replace(item, at=item.at + start) for item in message.media]
         elif message.within:
             if message.usage:
                 self._keep(replace(usage_event(message.usage), within=message.within))
@@ -111,6 +116,7 @@ class TurnEvents:
             events=tuple(self.events),
             duration_ms=self.now_ms,
             stop_reason="error" if broke else "answered",
+            media=tuple(self.media),
         )
 
     def _add_reply(self, message: Message) -> None:

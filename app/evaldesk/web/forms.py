@@ -23,11 +23,11 @@ SHOW_TOP = {"HX-Reswap": "innerHTML show:top"}
 """The headers with which a form comes back that was not saved: why stands at its top."""
 
 
-async def read_form(request: Request) -> FormData:
+async def read_form(request: Request, max_files: int = MAX_FILES) -> FormData:
     """The posted fields; the guard bounds their size. Raises UsageError when there are more than MAX_FIELDS."""
     if _OTHER_CHARSET.search(request.headers.get("content-type", "")):
         raise UsageError("this form is not written in UTF-8, which is all that is read")
-    form = await request.form(max_files=MAX_FILES, max_fields=MAX_FIELDS, max_part_size=MAX_BODY)
+    form = await request.form(max_files=max_files, max_fields=MAX_FIELDS, max_part_size=MAX_BODY)
     if len(form.multi_items()) > MAX_FIELDS:
         raise UsageError(f"the form has more than {MAX_FIELDS:,} fields; edit the case as raw JSON instead")
     return form

@@ -263,7 +263,8 @@ def security_headers(nonce: str, *, has_chart: bool = False) -> list[tuple[bytes
     style = "'self' 'unsafe-inline'" if has_chart else "'self'"
     policy = (
         f"default-src 'none'; script-src 'self' 'nonce-{nonce}'; style-src {style}; img-src 'self' data:; "
-        "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+        "media-src 'self'; connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; "
+        "frame-ancestors 'none'; "
         "require-trusted-types-for 'script'; trusted-types htmx"
     )
     return [(b"content-security-policy", policy.encode()), *_FIXED]

@@ -257,6 +257,7 @@ ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.turns:routes",
     "evaldesk.web.routes.sessions:routes",
     "evaldesk.web.routes.simulation:routes",
+    "evaldesk.web.routes.media:routes",
     "evaldesk.web.routes.cases:routes",
     "evaldesk.web.routes.evalsets:routes",
     "evaldesk.web.routes.imports:routes",

@@ -36,6 +36,7 @@ from evaldesk.model import (
     TurnRecord,
 )
 from evaldesk.model.decisions import Decided
+from evaldesk.model.media import Media, split
 from evaldesk.transcripts.adk import function_response
 from evaldesk.wire import plain, to_json
 
@@ -88,7 +89,7 @@ class AdkAgent:
         conversation, is_new = await opened(session, session.app_name or self.ref.id, self.app)
         if is_new and not session.turns:
             await reset_data_of(self.ref)
-        content = types.Content(role="user", parts=[types.Part(text=message)])
+        content = types.Content(role="user", parts=_parts(message, session.media, types))
         async with aclosing(self._invoked(session, conversation, content)) as events:
             async for event in events:
                 yield event
@@ -354,12 +355,26 @@ def _past(turn: TurnRecord, invocation_id: str, root_name: str) -> Iterator[Any]
     def made(author: str, role: str, *parts: Any) -> Any:
         return AdkEvent(author=author, invocation_id=invocation_id, content=types.Content(role=role, parts=list(parts)))
 
-    yield made("user", "user", types.Part(text=turn.query))
+    yield made("user", "user", *_parts(turn.query, turn.media, types))
     events = [event for event in turn.events if not event.within]
     answered = {event.call.id for event in events if event.kind == "tool_result" and event.call}
     for (kind, author), group in groupby(_kept_events(events, answered), key=lambda event: (event.kind, event.author)):
         role = "user" if kind == "tool_result" else "model"
         yield made(author or root_name, role, *(_part(event, types) for event in group))
+
+
+def _parts(text: str, media: Iterable[Media], types: Any) -> list[Any]:
+    """The message of a user as parts of google-genai."""
+    return [_media_part(part, types) for part in split(text, media)] or [types.Part(text=text)]
+
+
+def _media_part(part: str | Media, types: Any) -> Any:
+    if isinstance(part, str):
+        return types.Part(text=part)
+    name = part.name or None
+    if part.uri:
+        return types.Part(file_data=types.FileData(file_uri=part.uri, mime_type=part.mime_type, display_name=name))
+    return types.Part(inline_data=types.Blob(data=part.content(), mime_type=part.mime_type, display_name=name))
 
 
 def _kept_events(events: Iterable[Event], answered: set[str | None]) -> Iterator[Event]:

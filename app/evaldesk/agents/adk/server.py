@@ -27,7 +27,7 @@ from evaldesk.llm.retry_events import captured
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session, ToolCall, Usage
 from evaldesk.model.decisions import Decided
 from evaldesk.reading.strict_json import Document, Place
-from evaldesk.transcripts.adk import AdkEvents, function_response
+from evaldesk.transcripts.adk import AdkEvents, function_response, written_parts
 from evaldesk.transcripts.recorded import BAD_NUMBER
 from evaldesk.wire import plain
 
@@ -67,7 +67,7 @@ class AdkServerAgent(ModelCaller):
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Send the message and yield the events of the server's answer. Raises AgentError."""
-        async for event in self._sent(session, [{"text": message}], AdkEvents()):
+        async for event in self._sent(session, written_parts(message, session.media), AdkEvents()):
             yield event
 
     async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:

@@ -16,7 +16,7 @@ from evaldesk.agents.langgraph.interrupts import (
     resumption,
     waiting_of,
 )
-from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable
+from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable, user_message
 from evaldesk.agents.shared_loop import SendEvent, events_sent
 from evaldesk.agents.tools.frameworks import awaiting, pause, paused, tool_result, watched
 from evaldesk.agents.tools.time_limit import ToolFailedError
@@ -223,7 +223,7 @@ class GraphAgent:
         sender = EventSender(send, session.state, model=session.model or "")
         before = self._before(session)
         sender.know(before)
-        given = {**self._own_state(session), MESSAGES: [*before, {"role": "user", "content": message}]}
+        given = {**self._own_state(session), MESSAGES: [*before, user_message(message, session.media)]}
         await self._run(session, given, sender, send)
 
     async def _go_on(self, session: Session, decided: Sequence[Decided], send: SendEvent) -> None:

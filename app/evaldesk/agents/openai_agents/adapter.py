@@ -13,7 +13,7 @@ from typing import Any
 
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.dependencies import Dependencies, dependencies_of, hint_of, note_state, state_of
-from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable
+from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable, user_message
 from evaldesk.agents.shared_loop import SendEvent, events_sent
 from evaldesk.agents.tools.frameworks import awaiting, gone, pause, paused, tool_result, watched
 from evaldesk.agents.tools.time_limit import ToolFailedError
@@ -91,7 +91,7 @@ class OpenAIAgent:
         model = model_of(session)
         deps = await self.dependencies.bind(session, resumes=decided is not None)
         starting, items = self._before(session)
-        given: Any = [*items, {"role": "user", "content": message}]
+        given: Any = [*items, *_items(dict(user_message(message, session.media)))]
         if decided is not None:
             starting, given = self.found, known or await self._restored(session, deps)
             await _decide(given, decided, send)
@@ -358,12 +358,25 @@ def _client(asked: ModelOptions) -> Any:
     return AsyncOpenAI(base_url=asked.base_url, api_key=key or "none", max_retries=PATIENT.n_attempts - 1)
 
 
+def _content_part(part: dict[str, Any]) -> dict[str, Any]:
+    """A part of a chat message in the shape of the Responses API."""
+    if part["type"] == "text":
+        return {"type": "input_text", "text": part["text"]}
+    if part["type"] == "image_url":
+        return {"type": "input_image", "image_url": part["image_url"]["url"], "detail": "auto"}
+    if part["type"] == "file":
+        return {"type": "input_file", **part["file"]}
+    return part
+
+
 def _items(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if message["role"] == "tool":
         yield {"type": "function_call_output", "call_id": message["tool_call_id"], "output": message["content"]}
         return
-    if message.get("content"):
-        yield {"role": message["role"], "content": message["content"]}
+    content = message.get("content")
+    if content:
+        parts = [_content_part(part) for part in content] if isinstance(content, list) else content
+        yield {"role": message["role"], "content": parts}
     for call in message.get("tool_calls", ()):
         function = call["function"]
         yield {

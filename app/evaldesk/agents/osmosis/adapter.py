@@ -15,7 +15,7 @@ from typing import Any
 from evaldesk.agents.agent import Agent
 from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.own.model_calls import ask, model_call, reply_message, reply_usage
-from evaldesk.agents.remote.message_events import MessageEvents, chat_messages
+from evaldesk.agents.remote.message_events import MessageEvents, chat_messages, user_message
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.agents.trial_context import CURRENT_TRIAL, trial_columns
 from evaldesk.errors import AgentError
@@ -176,7 +176,7 @@ def prompt_messages(session: Session, message: str) -> list[dict[str, Any]]:
     system = trial_columns().get("system_prompt")
     first = [{"role": "system", "content": system}] if isinstance(system, str) and system else []
     before = [dict(earlier) for earlier in chat_messages(session.turns)]
-    return [*first, *before, {"role": "user", "content": message}]
+    return [*first, *before, dict(user_message(message, session.media))]
 
 
 def checked_tool(tool: Any) -> JsonObject:

@@ -12,7 +12,7 @@ from typing import Any
 
 from evaldesk.agents.agent import ModelCaller
 from evaldesk.agents.own.instruction import MissingKey, filled
-from evaldesk.agents.remote.message_events import assistant_message, chat_messages, tool_message
+from evaldesk.agents.remote.message_events import assistant_message, chat_messages, tool_message, user_message
 from evaldesk.agents.tools.doubles import doubled
 from evaldesk.agents.tools.functions import Outcome, Tool, tool_of
 from evaldesk.demo_model import DEMO_PREFIX
@@ -109,7 +109,7 @@ class LlmAgent(ModelCaller):
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Ask the model and run the tools it calls until it answers without one. Raises ModelError."""
-        messages = [*chat_messages(session.turns), {"role": "user", "content": message}]
+        messages = [*chat_messages(session.turns), user_message(message, session.media)]
         n_calls = session.model_options.max_turns or self.max_iterations
         for _ in range(n_calls):
             try:

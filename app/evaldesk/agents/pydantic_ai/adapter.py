@@ -34,6 +34,7 @@ from evaldesk.model import (
     Waiting,
 )
 from evaldesk.model.decisions import ANSWER, APPROVAL, Decided
+from evaldesk.model.media import Media, split
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.messages import TurnEvents
@@ -94,7 +95,7 @@ class PydanticAgent:
         history = self._before(session) if decided is None else _waited(session)
         deps = await self.dependencies.bind(session, resumes=decided is not None)
         options: dict[str, Any] = {
-            "user_prompt": message if decided is None else None,
+            "user_prompt": _prompt(message, session.media) if decided is None else None,
             "deferred_tool_results": None if decided is None else _results(decided),
             "message_history": history,
             "deps": deps,
@@ -352,7 +353,7 @@ def past_messages(turns: Iterable[TurnRecord]) -> list[Any]:
 def _past(turn: TurnRecord) -> Iterator[Any]:
     from pydantic_ai import messages
 
-    yield messages.ModelRequest(parts=[messages.UserPromptPart(turn.query)])
+    yield messages.ModelRequest(parts=[messages.UserPromptPart(_prompt(turn.query, turn.media))])
     events = [event for event in turn.events if not event.within and not event.is_partial]
     answered = {event.call.id for event in events if event.kind == "tool_result" and event.call}
     for event in events:
@@ -363,6 +364,22 @@ def _past(turn: TurnRecord) -> Iterator[Any]:
             yield messages.ModelResponse(parts=[messages.ToolCallPart(call.name, dict(call.args), call.id or "")])
         elif event.kind == "tool_result" and call:
             yield messages.ModelRequest(parts=[messages.ToolReturnPart(call.name, event.result, call.id or "")])
+
+
+def _prompt(text: str, media: Sequence[Media]) -> Any:
+    """The message of a user: text, or a list of parts where media go with it."""
+    return [_prompt_part(part) for part in split(text, media)] if media else text
+
+
+def _prompt_part(part: str | Media) -> Any:
+    from pydantic_ai import messages
+
+    if isinstance(part, str):
+        return part
+    if not part.uri:
+        return messages.BinaryContent(part.content(), media_type=part.mime_type)
+    urls = {"image": messages.ImageUrl, "audio": messages.AudioUrl, "video": messages.VideoUrl}
+    return urls.get(part.kind, messages.DocumentUrl)(url=part.uri)
 
 
 def _piece(event: Any) -> str:

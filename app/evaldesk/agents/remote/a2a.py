@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +29,7 @@ from evaldesk.agents.remote.http_protocol import (
 from evaldesk.errors import AgentError
 from evaldesk.llm.retry_events import captured
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, ToolCall, Usage
+from evaldesk.model.media import Media, split
 from evaldesk.model.transcript import AWAITING, MAX_NUMBER
 from evaldesk.wire import plain, plain_text
 
@@ -110,7 +111,7 @@ class A2aAgent:
             async with http_client(card.url, headers) as client:
                 line = _Line(client, card)
                 try:
-                    async for result in line.sent(_message(card, talk, message)):
+                    async for result in line.sent(_message(card, talk, message, session.media)):
                         for event in heard.events(result):
                             yield event
                     async for task in line.awaited(heard):
@@ -187,11 +188,11 @@ def _own_address(url: str, place: str) -> str:
     return named._replace(netloc=own.netloc).geturl()
 
 
-def _message(card: _Card, talk: _Conversation, text: str) -> dict[str, Any]:
-    part = {"text": text} if card.is_new else {"kind": "text", "text": text}
+def _message(card: _Card, talk: _Conversation, text: str, media: Sequence[Media]) -> dict[str, Any]:
+    parts = [_sent_part(part, is_new=card.is_new) for part in split(text, media) or [text]]
     message: dict[str, Any] = {
         "role": "ROLE_USER" if card.is_new else "user",
-        "parts": [part],
+        "parts": parts,
         "messageId": str(uuid4()),
         **({"contextId": talk.context_id} if talk.context_id else {}),
         **({"taskId": talk.task_id} if talk.task_id else {}),
@@ -200,6 +201,18 @@ def _message(card: _Card, talk: _Conversation, text: str) -> dict[str, Any]:
         return {"message": message, "configuration": {"acceptedOutputModes": ["text/plain", "application/json"]}}
     accepted = {"acceptedOutputModes": ["text/plain", "application/json"], "blocking": True}
     return {"message": {"kind": "message", **message}, "configuration": accepted}
+
+
+def _sent_part(part: str | Media, *, is_new: bool) -> dict[str, Any]:
+    """A part of a message. (A2A 1.0: raw or url beside mediaType; 0.3: a file with bytes or uri)"""
+    if isinstance(part, str):
+        return {"text": part} if is_new else {"kind": "text", "text": part}
+    if is_new:
+        named = {"filename": part.name} if part.name else {}
+        return {**({"url": part.uri} if part.uri else {"raw": part.data}), **named, "mediaType": part.mime_type}
+    named = {"name": part.name} if part.name else {}
+    where = {"uri": part.uri} if part.uri else {"bytes": part.data}
+    return {"kind": "file", "file": {**where, **named, "mimeType": part.mime_type}}
 
 
 @dataclass(frozen=True, slots=True)

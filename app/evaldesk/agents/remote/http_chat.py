@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from evaldesk.agents.agent import Agent, ModelCaller
 from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.remote.http_protocol import read_options
-from evaldesk.agents.remote.message_events import chat_messages
+from evaldesk.agents.remote.message_events import chat_messages, user_message
 from evaldesk.codec import msgspec
 from evaldesk.llm import PATIENT, ModelCall, complete, is_direct, warm
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session
@@ -86,7 +86,7 @@ class HttpChatAgent(ModelCaller):
         system: list[JsonObject] = [{"role": "system", "content": own.instruction}] if own.instruction else []
         return ModelCall(
             session.model or own.model,
-            [*system, *chat_messages(session.turns), {"role": "user", "content": message}],
+            [*system, *chat_messages(session.turns), user_message(message, session.media)],
             temperature=asked.temperature,
             top_p=asked.top_p,
             max_tokens=asked.max_tokens,

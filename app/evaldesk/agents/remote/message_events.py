@@ -9,7 +9,7 @@ from typing import Any
 from evaldesk.agents.event_pump import SendEvent
 from evaldesk.errors import FormatError
 from evaldesk.model import Event, JsonValue
-from evaldesk.model.chat import assistant_message, chat_messages, tool_message
+from evaldesk.model.chat import assistant_message, chat_messages, tool_message, user_message
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.chat_messages import read_chat_message
@@ -88,4 +88,4 @@ def events_of_message(turn: TurnEvents, message: Message, author: str) -> list[E
     return [event if event.author == "thought" else replace(event, author=author) for event in turn.events[n_events:]]
 
 
-__all__ = ["assistant_message", "chat_messages", "tool_message"]
+__all__ = ["assistant_message", "chat_messages", "tool_message", "user_message"]

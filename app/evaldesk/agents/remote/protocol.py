@@ -19,6 +19,7 @@ from evaldesk.model import (
     Waiting,
 )
 from evaldesk.model.decisions import ANY, Decided
+from evaldesk.model.media import MEDIA_KINDS, Media
 from evaldesk.model.transcript import FATAL_KINDS
 from evaldesk.wire import plain
 
@@ -45,6 +46,7 @@ def turn_body(session: Session, message: str, decided: Sequence[Decided] = ()) -
     return {
         "version": VERSION,
         "message": message,
+        **({"media": [_media(item) for item in session.media]} if session.media else {}),
         "session": {
             "id": session.id,
             "app_name": session.app_name,
@@ -72,6 +74,11 @@ def decisions_of(decided: Sequence[Decided]) -> list[JsonObject]:
         }
         for waiting, decision in decided
     ]
+
+
+def _media(item: Media) -> dict[str, Any]:
+    found = {"mime_type": item.mime_type, "name": item.name, "data": item.data, "uri": item.uri}
+    return {"at": item.at, **{key: value for key, value in found.items() if value}}
 
 
 def event_of(found: object, session: Session, author: str) -> Event | None:
@@ -130,7 +137,12 @@ def description_of(found: object, name: str, kind: str) -> AgentDescription:
         ),
         initial_state=_given(found, "initial_state"),
         tells_cost=found.get("tells_cost") is True,
+        takes=_kinds(found.get("takes")),
     )
+
+
+def _kinds(found: object) -> tuple[str, ...]:
+    return tuple(kind for kind in MEDIA_KINDS if kind in found) if isinstance(found, list) else ()
 
 
 def _cut(text: str, limit: int) -> str:

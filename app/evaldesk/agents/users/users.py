@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from evaldesk.agents.remote.message_events import chat_messages
 from evaldesk.errors import UsageError
 from evaldesk.model import Case, ErrorRecord, Event, JsonValue, Session, Turn
+from evaldesk.model.media import Media
 from evaldesk.model.options import USER_VARIABLE, UserConfig, UserStop
 
 EXIT = "/exit"
@@ -26,13 +27,14 @@ N_TRIES = 2  # an empty answer is asked for once more
 class UserReply:
     """The next message of a user; without a text the conversation is over, for the reason of `stop` where there is one.
 
-    `events` are its cost and remarks: the calls of the user's own model.
+    `events` are its cost and remarks: the calls of the user's own model. `media` go with the text.
     """
 
     text: str | None = None
     stop: UserStop | None = None
     events: tuple[Event, ...] = ()
     error: ErrorRecord | None = None
+    media: tuple[Media, ...] = ()
 
 
 class User(Protocol):
@@ -50,8 +52,10 @@ class ScriptedUser:
 
     async def next(self, session: Session) -> UserReply:
         """The next turn of the script."""
-        n_turns = len(session.turns)
-        return UserReply(self.turns[n_turns].query) if n_turns < len(self.turns) else UserReply()
+        if len(session.turns) >= len(self.turns):
+            return UserReply()
+        turn = self.turns[len(session.turns)]
+        return UserReply(turn.query, media=turn.media)
 
 
 @dataclass(slots=True)

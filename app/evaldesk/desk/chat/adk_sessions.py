@@ -211,7 +211,7 @@ def _session(session_id: str, place: str, name: SessionName, raw: dict[str, Any]
 
 def _plain(case: Case) -> Case:
     """The case as one of a chat has it: expectations, without the events that were recorded."""
-    turns = tuple(Turn(turn.query, _expected(turn.expected)) for turn in case.turns)
+    turns = tuple(Turn(turn.query, _expected(turn.expected), media=turn.media) for turn in case.turns)
     return Case(case.id, turns=turns, initial_session=case.initial_session, final_state=case.final_state)
 
 

@@ -105,6 +105,6 @@ def _recorded(record: TurnRecord) -> RecordedTurn:
     reason = LEFT_OUT.get(record.stop_reason, "") or (LEFT_OUT["error"] if record.error else "")
     if reason:
         # The missing events of an interrupted turn are no expectation.
-        return RecordedTurn(Turn(record.query, Expected(tool_calls=calls or None)), reason)
+        return RecordedTurn(Turn(record.query, Expected(tool_calls=calls or None), media=record.media), reason)
     expected = Expected(tool_calls=calls, intermediate=record.intermediate, reference=record.answer or None)
-    return RecordedTurn(Turn(record.query, expected))
+    return RecordedTurn(Turn(record.query, expected, media=record.media))

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from evaldesk.desk.process_owner import current_owner, is_owner_alive
 from evaldesk.errors import WorkspaceError
 from evaldesk.model import AskedBy, ErrorRecord, Event, JsonObject, StopReason, TurnRecord
+from evaldesk.model.media import Media
 from evaldesk.model.transcript import broken_turn
 from evaldesk.store import SessionStore
 
@@ -30,12 +31,14 @@ class RunningTurn:
         state: JsonObject,
         clock: Callable[[], float] = time.monotonic,
         asked_by: AskedBy = "person",
+        media: tuple[Media, ...] = (),
     ) -> None:
         self.session_id = session_id
         self.turn_index = turn_index
         self.message = message
         self.state = state
         self.asked_by = asked_by
+        self.media = media
         self.events: list[Event] = []
         self.record: TurnRecord | None = None
         self.failure: Exception | None = None

@@ -8,10 +8,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol, TypeAlias
 
-from evaldesk.desk.agents import AgentDesk, error_record
+from evaldesk.desk.agents import AgentDesk, FoundAgent, error_record
 from evaldesk.desk.chat.running_turn import RunningTurn, TurnJournal, is_turn_played, owning_turn
 from evaldesk.errors import ConflictError, FormatError, UsageError
-from evaldesk.model import AskedBy, ErrorRecord, Event, JsonObject, TurnRecord, TurnSpec
+from evaldesk.model import AskedBy, Case, ErrorRecord, Event, JsonObject, TurnRecord, TurnSpec
+from evaldesk.model.media import MAX_MEDIA_COUNT, Media, with_names
 from evaldesk.model.stored import OpenTurn, SessionSummary, StoredSession
 from evaldesk.model.transcript import interrupted_turn
 from evaldesk.reading.strict_json import kind_of, parse_json
@@ -93,16 +94,25 @@ class SessionDesk:
         return self._running.get(session_id)
 
     async def start_turn(
-        self, session_id: str, message: str, model: str | None = None, *, asked_by: AskedBy = "person"
+        self,
+        session_id: str,
+        message: str,
+        model: str | None = None,
+        *,
+        asked_by: AskedBy = "person",
+        media: Sequence[Media] = (),
     ) -> RunningTurn:
         """Store a turn and start it; it goes on when its listener leaves.
 
         `model` is one of the settings' models, or None for the agent's own. Raises NotFoundError for the session or
-        its agent, UsageError for the message or model, ConflictError while another turn of the session runs.
+        its agent, UsageError for the message, its media or the model, ConflictError while another turn of the session
+        runs.
         """
-        message = self._checked(message, model)
+        message = self._checked(message, model, media)
         stored = await asyncio.to_thread(self._store.sessions.get, session_id)
-        return await self._start(stored, message, model, asked_by, keeps=True)
+        if media:
+            self._check_media(await self._agents.described(stored.agent_id), media)
+        return await self._start(stored, message, model, asked_by, media, keeps=True)
 
     async def ask_again(self, session_id: str) -> RunningTurn:
         """Play an interrupted turn anew, from its message and the state before it.
@@ -114,10 +124,17 @@ class SessionDesk:
         if left is None or is_turn_played(left.owner):
             raise ConflictError("The last turn was not interrupted, so there is nothing to ask again.")
         model = left.model if left.model in self._agents.models else None
-        return await self._start(stored, left.message, model, left.asked_by, keeps=False)
+        return await self._start(stored, left.message, model, left.asked_by, left.media, keeps=False)
 
     async def _start(
-        self, stored: StoredSession, message: str, model: str | None, asked_by: AskedBy, *, keeps: bool
+        self,
+        stored: StoredSession,
+        message: str,
+        model: str | None,
+        asked_by: AskedBy,
+        media: Sequence[Media],
+        *,
+        keeps: bool,
     ) -> RunningTurn:
         """Start a turn after those of the session; an interrupted one is kept before it, or goes."""
         session = _with_left_turn(stored) if keeps else replace(stored, open_turn=None)
@@ -125,26 +142,30 @@ class SessionDesk:
         agent = self._agents.get(session.agent_id)
         self._agents.check_trusted(agent)
         self._refuse_while_running(session_id)
-        turn = RunningTurn(session_id, len(session.turns), message, session.state, asked_by=asked_by)
+        held = tuple(item.held() for item in media)
+        turn = RunningTurn(session_id, len(session.turns), message, session.state, asked_by=asked_by, media=held)
+        whole, turns = await asyncio.to_thread(self._with_bytes, media, session.turns)
         spec = TurnSpec(
             session_id=session_id,
             agent=agent.ref,
             message=message,
             state=session.state,
-            turns=session.turns,
+            turns=turns,
             app_name=agent.id,
             model=model or None,
             model_options=self._agents.model_options,
             limits=self._agents.limits,
             timeout_s=self._agents.limits.turn_timeout_s or TURN_TIMEOUT_S,
+            media=whole,
         )
         kept = session.turns[-1] if len(session.turns) > len(stored.turns) else None
         left = stored.open_turn.owner if stored.open_turn and not session.open_turn else ""
         stored_message = value_scrubber(self._environment)(message)
 
         def begin(owner: str) -> None:
-            row = OpenTurn(turn.turn_index, owner, stored_message, model or "", asked_by, datetime.now(UTC))
-            title = propose_title(stored_message)
+            now = datetime.now(UTC)
+            row = OpenTurn(turn.turn_index, owner, stored_message, model or "", asked_by, now, media=whole)
+            title = propose_title(stored_message or with_names("", held))
             self._store.sessions.begin_turn(session_id, row, title=title, left=left, kept=kept)
 
         self._running[session_id] = turn
@@ -177,7 +198,7 @@ class SessionDesk:
                 await asyncio.to_thread(begin, owner)
                 begun.set_result(None)
                 journal = TurnJournal(sessions, turn, owner)
-                record = replace(await self._record(turn, spec, journal), asked_by=turn.asked_by)
+                record = replace(await self._record(turn, spec, journal), asked_by=turn.asked_by, media=turn.media)
                 await asyncio.to_thread(sessions.append_turn, turn.session_id, record, owner=owner)
             except Exception as error:  # the listeners of the turn get the error; the session goes on
                 if not begun.done():
@@ -212,10 +233,34 @@ class SessionDesk:
         ended = ErrorRecord("worker", "the agent's process ended before the turn did")
         return record or turn.broken_off(ended, journal.unseen)
 
-    def _checked(self, message: str, model: str | None) -> str:
+    def _check_media(self, agent: FoundAgent, media: Sequence[Media]) -> None:
+        refused = next((item for item in media if item.kind not in agent.takes), None)
+        if refused:
+            taken = " and ".join(agent.takes) or "text only"
+            raise UsageError(f"{agent.name} takes {taken}, and {refused.title()} is neither.", field="media")
+
+    def whole_case(self, case: Case) -> Case:
+        """The case with the bytes of its media, which a session holds."""
+        if not any(turn.media for turn in case.turns):
+            return case
+        whole = self._store.media.whole
+        return replace(case, turns=tuple(replace(turn, media=whole(turn.media)) for turn in case.turns))
+
+    def _with_bytes(
+        self, media: Sequence[Media], turns: tuple[TurnRecord, ...]
+    ) -> tuple[tuple[Media, ...], tuple[TurnRecord, ...]]:
+        """The media of a message, and the turns before it, with their bytes for the agent."""
+        if not media and not any(turn.media for turn in turns):
+            return (), turns
+        whole = self._store.media.whole
+        return whole(media), tuple(replace(turn, media=whole(turn.media)) if turn.media else turn for turn in turns)
+
+    def _checked(self, message: str, model: str | None, media: Sequence[Media] = ()) -> str:
         message = message.replace("\r\n", "\n").strip()
-        if not message:
-            raise UsageError("A message needs text.", field="message")
+        if not message and not media:
+            raise UsageError("A message needs text or a file.", field="message")
+        if len(media) > MAX_MEDIA_COUNT:
+            raise UsageError(f"A message takes at most {MAX_MEDIA_COUNT} files.", field="media")
         if len(message) > MAX_MESSAGE:
             raise UsageError(f"The message has {len(message):,} characters; at most {MAX_MESSAGE:,}.", field="message")
         if model and model not in self._agents.models:
@@ -237,7 +282,7 @@ def _with_left_turn(session: StoredSession) -> StoredSession:
     left = session.open_turn
     if left is None or is_turn_played(left.owner):
         return session
-    record = interrupted_turn(left.message, left.events, session.state, left.asked_by)
+    record = replace(interrupted_turn(left.message, left.events, session.state, left.asked_by), media=left.media)
     return replace(session, turns=(*session.turns, record), open_turn=None)
 
 

@@ -441,6 +441,7 @@ def check_models(plan: RunPlan, agent: AgentDescription) -> None:
     A run that may answer from a recording needs no keys, but an agent that it can replay.
     """
     check_replay(plan.config, agent.kind)
+    _check_media(plan, agent)
     if plan.config.recording.may_replay:
         return
     _check_agent(plan, agent)
@@ -448,6 +449,21 @@ def check_models(plan: RunPlan, agent: AgentDescription) -> None:
     for criterion in plan.config.criteria:
         if plan.config.n_asserted.get(criterion.metric) != 0:
             _check_judges(criterion, agent)
+
+
+def _check_media(plan: RunPlan, agent: AgentDescription) -> None:
+    """Raise UsageError naming the first case with an image, a sound or a file that the agent cannot take."""
+    taken = AGENTS.takes(agent)
+    for case in plan.cases:
+        for number, turn in enumerate(case.turns, 1):
+            refused = next((item for item in turn.media if item.kind not in taken), None)
+            if refused:
+                raise UsageError(
+                    f"case {case.id!r}, turn {number} has {refused.title()}, and {plan.config.agent.id!r} "
+                    f"({AGENTS.title(agent.kind)}) takes {' and '.join(taken) or 'text only'}; leave the case "
+                    "out, or let the agent name the kinds it takes (docs/agents.md)",
+                    field="cases",
+                )
 
 
 def _check_agent(plan: RunPlan, agent: AgentDescription) -> None:

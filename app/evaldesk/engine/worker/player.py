@@ -80,9 +80,11 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
 
     script = Script(scripted_decisions(spec.case))
 
-    async def play_message(text: str, events: tuple[Event, ...]) -> TurnRecord:
+    async def play_message(said: UserReply) -> TurnRecord:
+        session.media = said.media
+        text = plain_text(said.text or "")
         with turn_bound(attempt, spec.limits.turn_timeout_s):
-            return await play_turn(agent, session, text, attempt=attempt, before=events, script=script)
+            return await play_turn(agent, session, text, attempt=attempt, before=said.events, script=script)
 
     recorder = CURRENT_RECORDER.get()
     try:
@@ -107,8 +109,9 @@ async def play_turn(
 ) -> TurnRecord:
     """Play one turn and add it to the session and the attempt; never raises for a failure of the agent.
 
-    `before` is the cost of finding the query. What waits for a person is decided by the `script`, where it has
-    decisions. `resumed` is a turn that waited, which goes on by what a person `decided`.
+    `before` is the cost of finding the query. The bytes of its media stay in the session, for the turns to come. What
+    waits for a person is decided by the `script`, where it has decisions. `resumed` is a turn that waited, which goes
+    on by what a person `decided`.
     """
     turn = OpenTurn(session, query, attempt.clock, show, resumed)
     turn.keep(before)
@@ -119,7 +122,7 @@ async def play_turn(
     with played(turn):
         reason = await _stop_reason(_conversed(agent, session, query, turn, script, decided), turn, attempt)
     record = turn.record(reason)
-    session.turns.append(record)
+    session.turns.append(replace(record, media=session.media) if session.media else record)
     attempt.turns.append(record)
     attempt.turn = None
     return record
@@ -292,7 +295,7 @@ def turn_bound(attempt: Attempt, timeout_s: float | None) -> Iterator[None]:
 
 DEMO_USER = "demo/user"
 
-PlayMessage: TypeAlias = Callable[[str, tuple[Event, ...]], Awaitable[TurnRecord]]
+PlayMessage: TypeAlias = Callable[[UserReply], Awaitable[TurnRecord]]
 
 
 def trial_user(agent: Agent, spec: TrialSpec) -> User:
@@ -316,7 +319,7 @@ async def converse(user: User, session: Session, attempt: Attempt, play_message:
         if reply.text is None:
             _keep_last(attempt, reply.events)
             return reply
-        record = await play_message(plain_text(reply.text), reply.events)
+        record = await play_message(reply)
         if record.error or attempt.stop or record.stop_reason in UNANSWERED:
             return UserReply()
 

@@ -204,7 +204,8 @@ class OpenTurn:
         duration_ms = self._now_ms() if self._ended_ms is None else self._ended_ms
         events = self._whole_turn()
         record = broken_turn(self._query, events, self._state_before, stop_reason, duration_ms=duration_ms)
-        return replace(record, captures=self._captures())
+        media = tuple(item.held() for item in self._session.media)
+        return replace(record, captures=self._captures(), media=media)
 
     def _captures(self) -> tuple[Capture, ...]:
         ways = self._ways if self._ways - _BESIDE else self._ways | {"adapter"}

@@ -340,6 +340,7 @@ class TurnWork:
             is_streaming=True,
             memory=memory,
             paused=spec.resumed.paused if spec.resumed else None,
+            media=spec.media,
         )
 
     def _show(self, event: Event) -> None:
@@ -365,7 +366,7 @@ class TurnWork:
 
     def _failed(self, error: ErrorRecord | None, *, is_tainted: bool = False) -> bytes:
         spec = self._frame.spec
-        session = Session(id=spec.session_id, state=dict(spec.state))
+        session = Session(id=spec.session_id, state=dict(spec.state), media=spec.media)
         turn = OpenTurn(session, spec.message, self.attempt.clock, self._show, spec.resumed)
         if error:
             turn.fail(error)

@@ -96,12 +96,13 @@ def _read_turn(place: Place, raw: Any) -> Turn:
     values, extra = read_object(_TURN, place, read_mapping(place, raw))
     did = values["intermediate_data"]
     expected = Expected(did.tool_calls, did.intermediate, values["final_response"], did.extra)
-    return Turn(values["user_content"], expected, values["rubrics"], extra)
+    query, media = values["user_content"]
+    return Turn(query, expected, values["rubrics"], extra, media)
 
 
 def _write_turn(turn: Turn) -> dict[str, Any]:
     values = {
-        "user_content": turn.query,
+        "user_content": (turn.query, turn.media),
         "final_response": turn.expected.reference,
         "intermediate_data": turn.expected,
         "rubrics": turn.rubrics,

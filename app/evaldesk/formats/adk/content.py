@@ -1,13 +1,17 @@
-"""ADK's Content: `{"parts": [...], "role": ...}`, of which we know the text and keep everything else."""
+"""ADK's Content: `{"parts": [...], "role": ...}`, of which we know text and media and keep everything else."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-from evaldesk.reading.strict_json import Place
+from evaldesk.model.media import Media, joined
+from evaldesk.reading.strict_json import Document, Place
 from evaldesk.reading.values import ABSENT, wanted
-from evaldesk.transcripts.adk import parts_text, read_parts
+from evaldesk.transcripts.adk import message_parts, parts_text, read_parts, written_parts
+
+Query: TypeAlias = tuple[str, tuple[Media, ...]]
+"""The message of a user: its text and its media."""
 
 
 def read_content(place: Place, raw: Any) -> str | None:
@@ -15,16 +19,17 @@ def read_content(place: Place, raw: Any) -> str | None:
     return None if raw is None or raw is ABSENT else parts_text(read_parts(place, raw))
 
 
-def read_query(place: Place, raw: Any) -> str:
-    """The text of the user's message; the content must be there, and may hold no text (a picture, say)."""
+def read_query(place: Place, raw: Any) -> Query:
+    """The user's message; the content must be there, and may hold no text (a picture, say)."""
     if raw is ABSENT or raw is None:
         raise wanted(place, raw, "the user's message, an object with parts")
-    return read_content(place, raw) or ""
+    return joined(message_parts(read_parts(place, raw)))
 
 
-def write_query(query: str) -> Any:
+def write_query(query: Query) -> Any:
     """The content of a user's message."""
-    return {"parts": [{"text": query}], "role": "user"}
+    text, media = query
+    return {"parts": written_parts(text, media), "role": "user"}
 
 
 def write_reference(reference: str | None) -> Any:
@@ -40,9 +45,17 @@ def patch_content(raw: Any, text: str | None) -> Any:
     return {**raw, "parts": parts} if parts else ABSENT
 
 
-def patch_query(raw: Any, query: str) -> Any:
-    """`raw` saying `query` instead."""
-    return patch_content(raw, query)
+def patch_query(raw: Any, query: Query) -> Any:
+    """`raw` saying `query` instead; parts that are neither text nor media stay."""
+    text, media = query
+    kept = joined(message_parts(read_parts(_NOWHERE, raw)))[1]
+    if [item.digest or item.uri for item in kept] == [item.digest or item.uri for item in media]:
+        return patch_content(raw, text)
+    others = [part for part in raw.get("parts") or [] if not (_is_text(part) or any(message_parts([part])))]
+    return {**raw, "parts": [*write_query(query)["parts"], *others]}
+
+
+_NOWHERE = Place(Document(None))
 
 
 def patch_parts(parts: Sequence[dict[str, Any]], text: str | None) -> list[dict[str, Any]]:

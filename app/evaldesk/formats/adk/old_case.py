@@ -73,7 +73,7 @@ def case_losses(case: Case) -> tuple[str, ...]:
 def _turn_losses(turn: Turn) -> list[str]:
     lost = []
     raw = form_of(turn.extra).get("raw", {})
-    if any(_has_more_than_text(value) for value in raw.values()):
+    if turn.media or any(_has_more_than_text(value) for value in raw.values()):
         lost.append("parts of messages that are not text")
     if shown_extra(turn.expected.extra) or "events" in form_of(turn.expected.extra):
         lost.append("recorded results of tools and the data recorded with them")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from evaldesk.formats.adk.content import read_query
+from evaldesk.formats.adk.content import read_query, write_query
 from evaldesk.formats.adk.events import events_key
 from evaldesk.model import Event, ToolCall, TurnRecord
 from evaldesk.reading.strict_json import Place
@@ -21,14 +21,15 @@ from evaldesk.transcripts.adk import AdkEvents, message_text, read_parts, spelle
 def read_played(place: Place, raw: Any) -> TurnRecord:
     """The turn of an invocation. Raises FormatError."""
     values = spelled(read_mapping(place, raw))
-    query = read_query(place.at("user_content"), values.get("user_content", ABSENT))
+    query, media = read_query(place.at("user_content"), values.get("user_content", ABSENT))
     did = _read_intermediate(place.at("intermediate_data"), values.get("intermediate_data"))
     answer = _parts(place.at("final_response"), values.get("final_response"))
     texts = [event.text for event in did if event.kind == "agent_message"]
     if message_text(answer) and texts[-1:] != [message_text(answer)]:
         author = next((event.author for event in reversed(did) if event.author), "")
         did.append(Event("agent_message", author=author, text=message_text(answer)))
-    return TurnRecord(query, tuple(did), duration_ms=1000 * _number(place.at("duration"), values.get("duration")))
+    duration_ms = 1000 * _number(place.at("duration"), values.get("duration"))
+    return TurnRecord(query, tuple(did), duration_ms=duration_ms, media=media)
 
 
 def write_played(record: TurnRecord) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def write_played(record: TurnRecord) -> dict[str, Any]:
     answers = [at for at, event in enumerate(record.events) if event.kind == "agent_message" and not event.is_partial]
     last = answers[-1] if answers else None
     events = [written for at, event in enumerate(record.events) for written in _write_event(event, is_last=at == last)]
-    found: dict[str, Any] = {"user_content": {"parts": [{"text": record.query}], "role": "user"}}
+    found: dict[str, Any] = {"user_content": write_query((record.query, record.media))}
     if last is not None:
         found["final_response"] = {"parts": [{"text": record.events[last].text}], "role": "model"}
     found["intermediate_data"] = {"invocation_events": events}

@@ -394,6 +394,8 @@ def _write_row(index: int, case: Case) -> dict[str, Any]:
         raise FormatError(f"{where} asserts tool calls; a row of Osmosis has no word for them")
     if not turn.query.strip() and "metadata" not in case.extra:
         raise FormatError(f"{where} has an empty query, which Osmosis does not take as user_prompt")
+    if turn.media:
+        raise FormatError(f"{where} has {turn.media[0].title()}; a row of Osmosis holds text alone")
     if case.initial_state:
         raise FormatError(f"{where} starts from a state; a row of Osmosis has no word for it")
     extra = {key: value for key, value in case.extra.items() if not key.startswith("$")}

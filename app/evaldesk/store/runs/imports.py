@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, func, insert, select, update
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model import Case, RunConfig, TrialResult
 from evaldesk.model.stored import ImportStatus, ImportSummary
+from evaldesk.store import media
 from evaldesk.store.database import Clock, Database
 from evaldesk.store.runs import planning, totals
 from evaldesk.store.runs.planning import NO_EVALSET
@@ -139,11 +140,15 @@ class ImportStore:
         """
         n = run.config.n
         cases = (planning.case_rows(index, case, n) for index, case in enumerate(run.cases))
+        n_stored = 0
         for rows in _bounded(cases, lambda rows: (2, len(rows[1]["data"]))):
             with self._step(import_id, len(rows)) as connection:
                 connection.execute(insert(RUN_CASE), [{"run_id": run_id} | case for case, _ in rows])
                 connection.execute(insert(CASE_SNAPSHOT), [{"run_id": run_id} | snapshot for _, snapshot in rows])
                 totals.add_planned(connection, run_id, len(rows))
+                found = media.bytes_of(run.cases[n_stored : n_stored + len(rows)])
+                media.keep(connection, {"run_id": run_id}, found, self._clock)
+            n_stored += len(rows)
             yield len(rows)
         for places in _bounded(product(range(len(run.cases)), range(n)), lambda _: (1, 0)):
             with self._step(import_id, 0) as connection:

@@ -28,6 +28,7 @@ from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop
 from evaldesk.model.place import Place
 from evaldesk.model.stored import PendingTrial, TrialKey
+from evaldesk.store import media
 from evaldesk.store.database import Clock, Database, execute_many
 from evaldesk.store.runs import totals
 from evaldesk.store.runs.recording import Values, recount
@@ -117,11 +118,13 @@ class Planning:
         """
         some = self._cases[self.n_planned : self.n_planned + self._at_once]
         both = [case_rows(index, case, self._config.n) for index, case in enumerate(some, self.n_planned)]
+        found = media.bytes_of(some)
         with self._database.writing() as connection:
             run_id = self.run_id or self._begin(connection)
             if self.run_id and not self._keep(connection, run_id):
                 raise ConflictError(f"run {run_id} was deleted or taken over while it was planned")
             _plan_cases(connection, run_id, self._config, both)
+            media.keep(connection, {"run_id": run_id}, found, self._clock)
         self.run_id = run_id
         self.n_planned += len(some)
 
@@ -381,6 +384,7 @@ def delete_some(connection: Connection, run_id: int, n_trials: int) -> bool:
     indexes = connection.scalars(cases.limit(max(n_trials // n, 1))).all()
     if not indexes:
         connection.execute(delete(RUN).where(RUN.c.id == run_id))
+        media.sweep(connection)
         return False
     for table in (TRANSCRIPT, SCORE, TRIAL, RUN_CASE):
         connection.execute(delete(table).where(table.c.run_id == run_id, table.c.case_index <= indexes[-1]))
@@ -408,9 +412,11 @@ def insert_run(connection: Connection, config: RunConfig, n_cases: int, now: dat
 def case_rows(index: int, case: Case, n: int) -> tuple[Values, Values]:
     """The row of a case, and that of its snapshot, without their run; made before a transaction."""
     place = {"case_index": index}
-    data = to_json(case)
+    data = media.taken_out(to_json(case), media.media_in(case))
     codec, packed = pack_json(data)
-    own = {"case_id": case.id, "digest": hashlib.sha256(data).hexdigest(), "strip": TO_DO * n}
+    # Digests of the time before cases had media stay as they are.
+    digest = hashlib.sha256(data.replace(b',"media":[]', b"")).hexdigest()
+    own = {"case_id": case.id, "digest": digest, "strip": TO_DO * n}
     return place | own, place | {"codec": codec, "data": packed}
 
 

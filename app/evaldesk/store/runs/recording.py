@@ -26,11 +26,12 @@ from sqlalchemy import (
 )
 
 from evaldesk.model import ErrorRecord, Score, TrialResult
+from evaldesk.store import media
 from evaldesk.store.database import Clock, execute_many
 from evaldesk.store.runs import totals
-from evaldesk.store.tables.columns import pack, upsert
+from evaldesk.store.tables.columns import pack_json, upsert
 from evaldesk.store.tables.runs import CASE_METRIC, ERROR_GROUP, LETTERS, RUN, RUN_CASE, SCORE, TO_DO, TRANSCRIPT, TRIAL
-from evaldesk.wire import from_json
+from evaldesk.wire import from_json, to_json
 
 Values: TypeAlias = dict[str, Any]
 
@@ -74,6 +75,8 @@ def record(connection: Connection, results: Sequence[tuple[TrialResult, Values]]
     execute_many(connection, _UPDATE_TRIAL, [_at(row, "trial_index") | {"recorded_at": clock()} for row in rows])
     execute_many(connection, SCORE.insert(), values)
     _keep_transcripts(connection, [row for _, row in counted], [row for _, row in late])
+    for result, _ in (*counted, *late):
+        media.keep(connection, {"run_id": result.run_id}, media.bytes_of([result]), clock)
     execute_many(connection, _ADD_TO_CASE, [_at(row) | _gain([row]) | _letter(row) | _rule(row, runs) for row in done])
     execute_many(connection, _ADD_CONFIRMING, [_at(row) | _gain([], [row]) for row in confirming])
     add_scores(connection, values)
@@ -436,7 +439,7 @@ def unstorable(result: TrialResult, reason: str) -> tuple[TrialResult, Values]:
 
 def transcript_row(result: TrialResult) -> Values:
     """The whole result as a row; made before the transaction, so that the write lock is held briefly."""
-    codec, data = pack(result)
+    codec, data = pack_json(media.taken_out(to_json(result), media.media_in(result)))
     return trial_key(result) | {"attempt": result.attempt, "codec": codec, "data": data}
 
 

@@ -7,7 +7,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, get_args
 
 from msgspec import ValidationError
@@ -46,6 +46,7 @@ from evaldesk.model.stored import (
 )
 from evaldesk.statistics.intervals import MAX_KINDS, speaks_by_sums
 from evaldesk.store.database import Clock
+from evaldesk.store.media import put_back
 from evaldesk.store.runs import totals
 from evaldesk.store.runs.recording import are_errors_failures
 from evaldesk.store.tables.columns import ConfigText, unpack
@@ -526,7 +527,8 @@ def snapshots(connection: Connection, run_id: int) -> list[Case]:
     run_row(connection, run_id)
     held = CASE_SNAPSHOT.c
     rows = connection.execute(select(held.codec, held.data).where(held.run_id == run_id).order_by(held.case_index))
-    return [unpack(row.codec, row.data, Case) for row in rows]
+    whole = partial(put_back, connection)
+    return [unpack(row.codec, row.data, Case, whole) for row in rows]
 
 
 def some_snapshots(connection: Connection, run_id: int, case_indexes: Sequence[int]) -> dict[int, Case]:
@@ -534,8 +536,9 @@ def some_snapshots(connection: Connection, run_id: int, case_indexes: Sequence[i
     run_row(connection, run_id)
     held = CASE_SNAPSHOT.c
     wanted = (held.run_id == run_id) & held.case_index.in_(case_indexes)
-    rows = connection.execute(select(held.case_index, held.codec, held.data).where(wanted))
-    return {row.case_index: unpack(row.codec, row.data, Case) for row in rows}
+    rows = connection.execute(select(held.case_index, held.codec, held.data).where(wanted)).all()
+    whole = partial(put_back, connection)
+    return {row.case_index: unpack(row.codec, row.data, Case, whole) for row in rows}
 
 
 def neighbours(connection: Connection, run_id: int, case_index: int, trial_index: int) -> Neighbours:

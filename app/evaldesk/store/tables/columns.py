@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -71,13 +71,16 @@ def pack_json(data: bytes) -> tuple[int, bytes]:
     return (ZSTD, packed) if len(packed) < len(data) else (PLAIN, data)
 
 
-def unpack(codec: int, data: bytes, kind: type[T]) -> T:
-    """The value that `pack` was given. Raises WorkspaceError for a codec of a newer Evaldesk, and for a packed bomb."""
+def unpack(codec: int, data: bytes, kind: type[T], changed: Callable[[bytes], bytes] = bytes) -> T:
+    """The value that `pack` was given; its JSON is `changed` before it is read.
+
+    Raises WorkspaceError for a codec of a newer Evaldesk, and for a packed bomb.
+    """
     if codec not in (PLAIN, ZSTD):
         raise WorkspaceError(f"the database holds a value packed with codec {codec}; a newer Evaldesk can read it")
     if codec == ZSTD and zstandard.frame_content_size(data) > MAX_UNPACKED:
         raise WorkspaceError(f"the database holds a value that unpacks to more than {MAX_UNPACKED // 2**20} MiB")
-    return from_json(zstandard.ZstdDecompressor().decompress(data) if codec == ZSTD else data, kind)
+    return from_json(changed(zstandard.ZstdDecompressor().decompress(data) if codec == ZSTD else data), kind)
 
 
 def unpack_all(rows: Iterable[tuple[int, bytes]], kind: type[T]) -> tuple[T, ...]:

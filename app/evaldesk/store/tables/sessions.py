@@ -41,7 +41,10 @@ class SessionTurn(Row, table=True):
 
 
 class OpenTurn(Row, table=True):
-    """The turn of a session that is being played, or that a dead process left; `owner` names who plays it."""
+    """The turn of a session that is being played, or that a dead process left; `owner` names who plays it.
+
+    `media` is the JSON of the media of its message, without their bytes.
+    """
 
     __tablename__ = "open_turn"
     __table_args__ = (cascade(["session_id"], "session", ["id"]),)
@@ -53,6 +56,7 @@ class OpenTurn(Row, table=True):
     model: str = ""
     asked_by: str
     started_at: datetime = Field(sa_type=UtcTime)
+    media: str = Field(default="[]", sa_type=Text, sa_column_kwargs={"server_default": "[]"})
 
 
 class OpenTurnEvents(Row, table=True):

@@ -61,7 +61,7 @@ def _turn(index: int, draft: TurnDraft, cases: tuple[Case, Case], values: Values
     query = _as_before(draft.query, shown.query)
     if draft.query_held:
         query = _held_text(draft.query_held, f"{prefix}-query", label, values, problems)
-    elif not query.strip() and (draft.origin is None or shown.query.strip()):
+    elif not query.strip() and (draft.origin is None or (shown.query.strip() and not shown.media)):
         problems.add(f"{prefix}-query", label, "Enter the message of the user in this turn.")
     expected = replace(
         before.expected,
@@ -69,7 +69,8 @@ def _turn(index: int, draft: TurnDraft, cases: tuple[Case, Case], values: Values
         intermediate=_intermediate(prefix, number, draft.intermediate, shown.expected.intermediate, values, problems),
         reference=_reference(prefix, number, draft, shown.expected.reference, values, problems),
     )
-    return replace(before, query=query, expected=expected)
+    media = tuple(item for at, item in enumerate(shown.media) if at not in draft.left_out_media)
+    return replace(before, query=query, expected=expected, media=media)
 
 
 def _reference(

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import takewhile
 from typing import ClassVar, TypeAlias
 
 from starlette.datastructures import FormData
@@ -18,6 +19,7 @@ from starlette.datastructures import FormData
 from evaldesk.errors import UsageError
 from evaldesk.model import Case, JsonObject, JsonValue, ToolCall, Turn
 from evaldesk.model.json_text import json_line
+from evaldesk.model.media import MAX_MEDIA_COUNT
 from evaldesk.pages.case_whole import outputs_text, rubrics_text
 from evaldesk.pages.large_state import HEAD, Held, held_value, typed_limit
 from evaldesk.web.forms import MAX_FIELDS, text_of
@@ -67,7 +69,10 @@ class MessageDraft:
 
 @dataclass(slots=True)
 class TurnDraft:
-    """One turn; `calls_mode` is one of CALLS, `query` and `reference` are empty where they are held."""
+    """One turn; `calls_mode` is one of CALLS, `query` and `reference` are empty where they are held.
+
+    `media` are the titles of its images and files, which stay at the server; `left_out_media` their indexes that go.
+    """
 
     PARTS: ClassVar[dict[str, tuple[str, type]]] = {
         "call": ("calls", CallDraft),
@@ -82,6 +87,8 @@ class TurnDraft:
     is_kept: bool = True
     query_held: Held | None = None
     reference_held: Held | None = None
+    media: list[str] = field(default_factory=list)
+    left_out_media: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -152,6 +159,7 @@ def _turn_draft(turn: Turn, origin: int, limit: int) -> TurnDraft:
         origin=origin,
         query_held=query_held,
         reference_held=reference_held,
+        media=[item.title() for item in turn.media],
     )
 
 
@@ -199,6 +207,7 @@ def read_draft(form: FormData) -> CaseDraft:
 
 def _read_turn(form: FormData, prefix: str) -> TurnDraft:
     mode = text_of(form, f"{prefix}-calls")
+    media = list(takewhile(lambda name: name in form, (f"{prefix}-media-{at}" for at in range(MAX_MEDIA_COUNT))))
     return TurnDraft(
         query=text_of(form, f"{prefix}-query"),
         calls_mode=mode if mode in CALLS else "not_asserted",
@@ -209,6 +218,8 @@ def _read_turn(form: FormData, prefix: str) -> TurnDraft:
         is_kept=_is_kept(form, prefix),
         query_held=_read_held(form, f"{prefix}-query"),
         reference_held=_read_held(form, f"{prefix}-reference"),
+        media=[text_of(form, name) for name in media],
+        left_out_media=[at for at, name in enumerate(media) if f"{name}-kept" not in form],
     )
 
 

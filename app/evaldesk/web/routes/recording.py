@@ -189,6 +189,7 @@ def _store(request: Request, adding: Adding, choice: str, form: FormData) -> tup
     if choice == "free":
         evalset, _, _ = desk.evalsets.read(set_id)
         case = replace(case, id=free_name(case.id, {each.id for each in evalset.cases}))
+    case = desk.sessions.whole_case(case)
     put = desk.evalsets.cases.put if choice == "overwrite" else desk.evalsets.cases.add
     saved = put(set_id, case, as_new_form=text_of(form, "form") == "adk")
     if adding.source.session_id:

@@ -178,6 +178,8 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
         "live": open_view(elsewhere, agent.name) if elsewhere else live,
         "is_elsewhere": elsewhere is not None,
         "is_interrupted": bool(session.turns) and session.turns[-1].stop_reason == "interrupted",
+        "takes": agent.takes,
+        "accept": "" if "file" in agent.takes else ",".join(f"{kind}/*" for kind in agent.takes),
         "models": desk.agents.models,
         "model": used[-1] if used else "",
         "state_text": "" if large else laid_out(session.state, width=0),

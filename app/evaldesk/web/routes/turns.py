@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from mimetypes import guess_type
 
 from markupsafe import escape
+from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.desk.chat.running_turn import RunningTurn
 from evaldesk.errors import ConflictError, NotFoundError, UsageError, WorkspaceError
+from evaldesk.model.media import MAX_MEDIA_COUNT, Media, media_of, sniffed_type
 from evaldesk.pages.conversation import live_view, turn_views
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.live import Message, event_stream, has_room
@@ -22,23 +25,35 @@ from evaldesk.web.routes.sessions import agent_of, session_view, show_session, t
 PAUSE_S = 0.06
 TICK_S = 1.0
 MAX_ANNOUNCED = 2000
+MAX_NAME = 120
 TEMPLATE = "sessions/show.html"
 
 
 async def send(request: Request) -> Response:
     """Start a turn. A script gets the answer as a stream, a plain form is sent back to the page."""
     session_id = request.path_params["session_id"]
-    form = await read_form(request)
+    form = await read_form(request, max_files=MAX_MEDIA_COUNT)
     message, model = text_of(form, "message"), text_of(form, "model")
+    files = [each for each in form.getlist("media") if isinstance(each, UploadFile) and each.filename]
     if _wants_stream(request) and not has_room(request):
         return _note(request, "Too many windows of Evaldesk are open. Close a few and send again.", 503)
     try:
-        turn = await desk_of(request).sessions.start_turn(session_id, message, model or None)
+        media = [await _media(each) for each in files]
+        turn = await desk_of(request).sessions.start_turn(session_id, message, model or None, media=media)
     except (UsageError, ConflictError, WorkspaceError) as error:
         return _refusal(request, error, message)
     if not _wants_stream(request):
         return RedirectResponse(f"/sessions/{session_id}#turn-{turn.turn_index + 1}", 303)
     return event_stream(request, _messages(request, turn, after=_shown(text_of(form, "after"), turn.turn_index)))
+
+
+async def _media(upload: UploadFile) -> Media:
+    """An uploaded file as a part of a message. Raises UsageError for an empty one and for one that is too large."""
+    content = await upload.read()
+    await upload.close()
+    name = (upload.filename or "").replace("\\", "/").rpartition("/")[2][:MAX_NAME]
+    mime_type = sniffed_type(content) or guess_type(name)[0] or "application/octet-stream"
+    return media_of(mime_type, content, name=name)
 
 
 async def send_again(request: Request) -> Response:

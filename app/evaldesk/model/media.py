@@ -1,0 +1,146 @@
+"""Images, sounds and files of a message."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from evaldesk.errors import UsageError
+
+MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
+MEDIA_KINDS: tuple[MediaKind, ...] = ("image", "audio", "video", "file")
+
+HELD = "sha256:"
+"""The start of `data` where the bytes are in the store; no base64 has a colon."""
+MAX_MEDIA = 20 * 1024 * 1024
+"""Bytes of one image, sound or file."""
+MAX_MEDIA_OF_MESSAGE = 30 * 1024 * 1024
+"""Bytes of all of one message, in base64: less than a frame."""
+MAX_MEDIA_COUNT = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """One image, sound, video or file that goes with the text of a message.
+
+    `data` is base64 of the bytes, or `sha256:` and their digest where the store holds them. Where only the address of
+    the bytes is known it is `uri`, which Evaldesk itself never fetches. `at` is the number of characters of the text
+    that come before it.
+    """
+
+    mime_type: str
+    data: str = ""
+    uri: str = ""
+    name: str = ""
+    at: int = 0
+
+    @property
+    def kind(self) -> MediaKind:
+        """The kind by its MIME type; anything that is no image, sound or video is a file."""
+        top = self.mime_type.partition("/")[0].lower()
+        return top if top in ("image", "audio", "video") else "file"  # type: ignore[return-value] # one of these
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the bytes are in the store and not here."""
+        return self.data.startswith(HELD)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the bytes in hex; empty where only an address is known."""
+        if not self.data:
+            return ""
+        return self.data.removeprefix(HELD) if self.is_held else hashlib.sha256(self.content()).hexdigest()
+
+    def content(self) -> bytes:
+        """The bytes; none where they are elsewhere."""
+        return b"" if self.is_held else base64.b64decode(self.data)
+
+    def held(self) -> Media:
+        """The same without its bytes."""
+        return replace(self, data=f"{HELD}{self.digest}") if self.data and not self.is_held else self
+
+    def title(self) -> str:
+        """`image photo.png`, or `image/png` where it has no name."""
+        return f"{self.kind} {self.name}" if self.name else self.mime_type
+
+
+def media_of(mime_type: str, content: bytes, *, name: str = "", at: int = 0) -> Media:
+    """The media with these bytes. Raises UsageError for more than MAX_MEDIA of them, and for none."""
+    if not content:
+        raise UsageError(f"{name or mime_type}: the file is empty")
+    if len(content) > MAX_MEDIA:
+        raise UsageError(
+            f"{name or mime_type} has {len(content) / 2**20:.1f} MiB; a message takes files of at most "
+            f"{MAX_MEDIA // 2**20} MiB"
+        )
+    return Media(mime_type.lower(), base64.b64encode(content).decode(), name=name, at=at)
+
+
+def base64_text(text: str) -> str | None:
+    """The base64 of RFC 4648, section 4, of a text in that form or in the form for addresses; None for any other."""
+    standard = "".join(text.split()).translate(_STANDARD).rstrip("=")
+    padded = standard + "=" * (-len(standard) % 4)
+    try:
+        return padded if base64.b64decode(padded, validate=True) else None
+    except (ValueError, binascii.Error):
+        return None
+
+
+_STANDARD = str.maketrans("-_", "+/")
+
+
+def sniffed_type(content: bytes) -> str:
+    """The MIME type that the first bytes show, of those that a browser shows safely; empty for any other."""
+    for mime_type, starts in _SHOWN.items():
+        if any(content.startswith(start) for start in starts):
+            return mime_type
+    if content[:4] == b"RIFF" and content[8:12] in _RIFF:
+        return _RIFF[content[8:12]]
+    return ""
+
+
+_SHOWN: dict[str, tuple[bytes, ...]] = {
+    "image/png": (b"\x89PNG\r\n\x1a\n",),
+    "image/jpeg": (b"\xff\xd8\xff",),
+    "image/gif": (b"GIF87a", b"GIF89a"),
+    "audio/mpeg": (b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2"),
+    "audio/ogg": (b"OggS",),
+}
+_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+SHOWN_TYPES = frozenset({*_SHOWN, *_RIFF.values()})
+
+
+def split(text: str, media: Iterable[Media]) -> list[str | Media]:
+    """The message in order: its texts, none of them empty, and its media. A line break around media is no text."""
+    found: list[str | Media] = []
+    start = 0
+    for item in sorted(media, key=lambda item: item.at):
+        before = text[start : item.at]
+        if before.strip("\n"):
+            found.append(before.strip("\n"))
+        found.append(item)
+        start = max(start, item.at)
+    rest = text[start:].strip("\n") if start else text.strip("\n") if found else text
+    return [*found, rest] if rest else found
+
+
+def joined(parts: Iterable[str | Media]) -> tuple[str, tuple[Media, ...]]:
+    """The text of a message, its parts joined by line breaks, and its media, each with its place in the text."""
+    text = ""
+    media = []
+    for part in parts:
+        if isinstance(part, Media):
+            media.append(replace(part, at=len(text)))
+        elif part:
+            text = f"{text}\n{part}" if text else part
+    return text, tuple(media)
+
+
+def with_names(text: str, media: Sequence[Media]) -> str:
+    """The message as text alone, `[image photo.png]` in the place of an image: for titles, judges and search."""
+    return "\n".join(part if isinstance(part, str) else f"[{part.title()}]" for part in split(text, media))

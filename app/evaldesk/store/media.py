@@ -1,0 +1,114 @@
+"""The bytes of media, kept once for all cases, trials and sessions that hold them.
+
+A value is stored as JSON in which `sha256:DIGEST` stands for the base64 of its media, and `sha256-url:DIGEST` for the
+base64 with the letters of addresses, which the form of a file may have as well. What is too short to be worth a row
+stays in the JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import TypeAlias
+
+from sqlalchemy import Connection, Table, delete, insert, select
+
+from evaldesk.model import Case, TrialResult, TurnRecord
+from evaldesk.model.media import HELD, Media, media_of
+from evaldesk.store.database import Database
+from evaldesk.store.tables.columns import upsert
+from evaldesk.store.tables.media import MEDIA, RUN_MEDIA, SESSION_MEDIA
+
+HELD_URL = "sha256-url:"
+MIN_LENGTH = 1_024
+"""Characters of the shortest base64 that is kept apart; no other text has one of these in it by chance."""
+
+Found: TypeAlias = Mapping[str, bytes]
+"""Bytes by their digest."""
+
+_PLACES = re.compile(rb"sha256(-url)?:([0-9a-f]{64})")
+_TO_URL = str.maketrans("+/", "-_")
+
+
+class MediaStore:
+    """The bytes of the media of a workspace."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def content(self, digest: str) -> bytes | None:
+        """The bytes with that digest; None where nothing has them."""
+        with self._database.reading() as connection:
+            return connection.scalar(select(MEDIA.c.data).where(MEDIA.c.digest == digest))
+
+    def whole(self, media: Iterable[Media]) -> tuple[Media, ...]:
+        """The media with their bytes again; one whose bytes are gone stays without."""
+        with self._database.reading() as connection:
+            return tuple(_whole(connection, item) for item in media)
+
+
+def sweep(connection: Connection) -> None:
+    """Remove the bytes that no run and no session uses."""
+    used = select(RUN_MEDIA.c.digest).union(select(SESSION_MEDIA.c.digest))
+    connection.execute(delete(MEDIA).where(MEDIA.c.digest.not_in(used)))
+
+
+def media_in(value: Case | TrialResult | TurnRecord) -> Iterator[Media]:
+    """The media of a value whose bytes are worth a row."""
+    if isinstance(value, Case):
+        given = (item for turn in value.turns for item in turn.media)
+    else:
+        turns = (value,) if isinstance(value, TurnRecord) else value.transcript.turns
+        given = (item for turn in turns for item in turn.media)
+    return (item for item in given if len(item.data) >= MIN_LENGTH)
+
+
+def taken_out(data: bytes, media: Iterable[Media]) -> bytes:
+    """The JSON of a value with the digests of its media in the place of their bytes."""
+    for item in media:
+        data = data.replace(item.data.encode(), f"{HELD}{item.digest}".encode())
+        data = data.replace(item.data.translate(_TO_URL).encode(), f"{HELD_URL}{item.digest}".encode())
+    return data
+
+
+def put_back(connection: Connection, data: bytes) -> bytes:
+    """The JSON as it was before `taken_out`. A digest whose bytes are gone stays."""
+    found = {match[2].decode() for match in _PLACES.finditer(data)}
+    if not found:
+        return data
+    rows = connection.execute(select(MEDIA.c.digest, MEDIA.c.data).where(MEDIA.c.digest.in_(found)))
+    texts = {row.digest: media_of("", row.data).data for row in rows}
+
+    def written(match: re.Match[bytes]) -> bytes:
+        text = texts.get(match[2].decode())
+        if text is None:
+            return match[0]
+        return (text.translate(_TO_URL) if match[1] else text).encode()
+
+    return _PLACES.sub(written, data)
+
+
+def bytes_of(values: Iterable[Case | TrialResult | TurnRecord]) -> dict[str, bytes]:
+    """The bytes of the media of these values; made before a transaction."""
+    return {item.digest: item.content() for value in values for item in media_in(value) if not item.is_held}
+
+
+def keep(connection: Connection, owner: Mapping[str, object], found: Found, clock: Callable[[], datetime]) -> None:
+    """Keep the bytes for the run or the session that `owner` names by its column."""
+    if not found:
+        return
+    table: Table = RUN_MEDIA if "run_id" in owner else SESSION_MEDIA
+    known = set(connection.scalars(select(MEDIA.c.digest).where(MEDIA.c.digest.in_(found))))
+    fresh = {digest: data for digest, data in found.items() if digest not in known}
+    if fresh:
+        connection.execute(insert(MEDIA), [{"digest": key, "kept_at": clock(), "data": fresh[key]} for key in fresh])
+    uses = upsert(connection.dialect.name, table).on_conflict_do_nothing()
+    connection.execute(uses, [{**owner, "digest": digest} for digest in found])
+
+
+def _whole(connection: Connection, item: Media) -> Media:
+    if not item.is_held:
+        return item
+    data = connection.scalar(select(MEDIA.c.data).where(MEDIA.c.digest == item.digest))
+    return item if data is None else media_of(item.mime_type, data, name=item.name, at=item.at)

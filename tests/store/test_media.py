@@ -1,0 +1,112 @@
+"""The bytes of media are kept once, come back whole, and go with the last run or session that has them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import func, select
+from tests.media_samples import picture
+
+from evaldesk.model import AgentRef, Case, RunConfig, Transcript, Turn, TurnRecord
+from evaldesk.model.stored import OpenTurn
+from evaldesk.store import Store
+from evaldesk.store.tables.media import MEDIA
+from evaldesk.store.tables.runs import CASE_SNAPSHOT, RUN_CASE, TRANSCRIPT
+from evaldesk.wire import to_json
+
+CONFIG = RunConfig(agent=AgentRef("hello", "agent:root_agent"), evalset_id="calc", n=1)
+CAT = picture()
+FORM: Any = {
+    "$form": {"raw": {"user_content": {"parts": [{"inline_data": {"data": CAT.data.translate({43: 45, 47: 95})}}]}}}
+}
+CASE = Case("cat", (Turn("What is it?", media=(CAT,), extra=FORM),))
+
+
+def _n_rows(store: Store, table: Any) -> int:
+    with store._database.reading() as connection:
+        return int(connection.scalar(select(func.count()).select_from(table)) or 0)
+
+
+def _value(store: Store, column: Any) -> Any:
+    with store._database.reading() as connection:
+        return connection.scalar(select(column))
+
+
+def test_a_case_comes_back_whole_and_is_stored_small(store: Store) -> None:
+    run_id = store.runs.create(CONFIG, [CASE, replace(CASE, id="again")])
+
+    assert store.runs.some_cases(run_id, [0, 1]) == {0: CASE, 1: replace(CASE, id="again")}
+    assert _n_rows(store, MEDIA) == 1
+    assert store.media.content(CAT.digest) == CAT.content()
+    assert len(_value(store, CASE_SNAPSHOT.c.data)) < 1_000 < len(CAT.data)
+
+
+def test_a_case_without_media_has_the_digest_it_always_had(store: Store) -> None:
+    case = Case("roll", (Turn("Roll."),))
+    before = to_json(case).replace(b',"media":[]', b"")
+
+    store.runs.create(CONFIG, [case])
+
+    assert _value(store, RUN_CASE.c.digest) == hashlib.sha256(before).hexdigest()
+
+
+def test_another_image_is_another_case(store: Store) -> None:
+    store.runs.create(CONFIG, [CASE])
+    store.runs.create(CONFIG, [replace(CASE, turns=(Turn("What is it?", media=(picture(seed=5),), extra=FORM),))])
+
+    with store._database.reading() as connection:
+        digests = connection.scalars(select(RUN_CASE.c.digest)).all()
+
+    assert len(set(digests)) == 2
+
+
+def test_the_bytes_go_with_the_last_run_that_has_them(store: Store) -> None:
+    first, second = (store.runs.create(CONFIG, [CASE]) for _ in range(2))
+    for run_id in (first, second):
+        store.runs.set_status(run_id, "stopped")
+
+    store.runs.delete(first)
+    store.runs.remove_deleted()
+    assert store.media.content(CAT.digest) == CAT.content()
+
+    store.runs.delete(second)
+    store.runs.remove_deleted()
+    assert _n_rows(store, MEDIA) == 0
+
+
+def test_the_media_of_a_recorded_trial_are_kept(store: Store, end: Any) -> None:
+    run_id = store.runs.create(CONFIG, [Case("cat", (Turn("What is it?"),))])
+    transcript = Transcript((TurnRecord("What is it?", media=(CAT,)),))
+
+    store.runs.record([end(run_id, 0, 0, transcript=transcript)])
+
+    found = store.runs.trial(run_id, 0, 0)
+    assert found.transcript.turns[0].media == (CAT.held(),)
+    assert store.media.whole(found.transcript.turns[0].media) == (CAT,)
+    assert len(_value(store, TRANSCRIPT.c.data)) < 1_000
+
+
+def test_the_media_of_a_chat_are_there_before_its_turn_is_played(store: Store) -> None:
+    session = store.sessions.create("hello")
+    turn = OpenTurn(0, "me", "What is it?", "", "person", datetime(2026, 11, 25, tzinfo=UTC), media=(CAT,))
+
+    store.sessions.begin_turn(session.id, turn)
+
+    opened = store.sessions.get(session.id).open_turn
+    assert opened is not None
+    assert store.media.whole(opened.media) == (CAT,)
+
+    store.sessions.append_turn(session.id, TurnRecord("What is it?", media=(CAT.held(),)), owner="me")
+    assert store.sessions.get(session.id).turns[0].media == (CAT.held(),)
+
+    store.sessions.delete(session.id)
+    store.sessions.remove_deleted(datetime(2100, 1, 1, tzinfo=UTC))
+    assert _n_rows(store, MEDIA) == 0
+
+
+def test_bytes_that_are_gone_leave_the_digest(store: Store) -> None:
+    assert store.media.content(CAT.digest) is None
+    assert store.media.whole([CAT.held()]) == (CAT.held(),)
