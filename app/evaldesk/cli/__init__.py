@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, str] = {
     "validate": "evaldesk.cli.files.validate:validate",
     "mode": "evaldesk.cli.mode:mode",
     "trash": "evaldesk.cli.trash:trash",
+    "store": "evaldesk.cli.store:store",
     "completion": "evaldesk.cli.completion:completion",
 }
 
@@ -60,6 +61,7 @@ WORDS: Mapping[str, str] = {
     "validate": "Show format, cases, trials, unused keys and errors of each FILE.",
     "mode": "List, merge, check, export and import the kinds of failure that people found in trials.",
     "trash": "List, restore or remove deleted eval sets, cases, chats and runs.",
+    "store": "Copy the runs, labels and chats of a workspace into another database.",
     "completion": "Print the completion script of SHELL.",
 }
 """The first sentence of the help of each command, so that a list of commands imports none of them."""

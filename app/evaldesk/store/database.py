@@ -35,6 +35,21 @@ class FreedSpace:
     n_kept: int
 
 
+COPYING = "copying "
+"""The start of the revision of a database into which another is being copied; the rest tells that one."""
+
+
+def is_copying(revision: str) -> bool:
+    """Whether the tables have the revision of an unfinished copy."""
+    return revision.startswith(COPYING)
+
+
+def check_whole(place: object, revision: str) -> None:
+    """Raise WorkspaceError for the revision of an unfinished copy, which looks like that of a newer Evaldesk."""
+    if is_copying(revision):
+        raise WorkspaceError(f"the copy into {place} is not finished; the same `evaldesk store copy` finishes it")
+
+
 class Dialect(Protocol):
     """One database, reached in the way of its engine."""
 

@@ -12,7 +12,7 @@ from sqlalchemy.pool import QueuePool
 
 from evaldesk.errors import UsageError, WorkspaceError
 from evaldesk.settings import DatabaseUrl
-from evaldesk.store.database import N_READERS, QUEUE_S, FreedSpace
+from evaldesk.store.database import N_READERS, QUEUE_S, FreedSpace, check_whole
 from evaldesk.store.tables import METADATA
 
 if TYPE_CHECKING:
@@ -125,12 +125,21 @@ def prepare(url: DatabaseUrl, head: str) -> None:
     if _revision(url) == head:
         return
     writer = PostgresqlServer(url).writing_engine()
-    with _told_in_words(url), _disposed(writer), writer.begin() as connection:
+    with telling(url), _disposed(writer), writer.begin() as connection:
         revision = _stored_revision(connection, url)
         if revision is None:
             _create(connection, head)
         elif revision != head:
+            check_whole(url, revision)
             _upgrade(connection, url, revision, head)
+
+
+def make_tables(url: DatabaseUrl, revision: str) -> None:
+    """Make the tables where there are none; they say that they have this revision. Raises WorkspaceError."""
+    writer = PostgresqlServer(url).writing_engine()
+    with telling(url), _disposed(writer), writer.begin() as connection:
+        if _stored_revision(connection, url) is None:
+            _create(connection, revision)
 
 
 def has_tables(url: DatabaseUrl) -> bool:
@@ -140,7 +149,7 @@ def has_tables(url: DatabaseUrl) -> bool:
 
 def _revision(url: DatabaseUrl) -> str | None:
     reader = PostgresqlServer(url).reading_engine()
-    with _told_in_words(url), _disposed(reader), reader.begin() as connection:
+    with telling(url), _disposed(reader), reader.begin() as connection:
         return _stored_revision(connection, url)
 
 
@@ -174,7 +183,8 @@ def _upgrade(connection: Connection, url: DatabaseUrl, revision: str, head: str)
 
 
 @contextmanager
-def _told_in_words(url: DatabaseUrl) -> Iterator[None]:
+def telling(url: DatabaseUrl) -> Iterator[None]:
+    """Raise WorkspaceError with the words of the server, and where its address comes from."""
     try:
         yield
     except SQLAlchemyError as error:

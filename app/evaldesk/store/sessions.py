@@ -126,6 +126,12 @@ class SessionStore:
             keep(connection, {"session_id": session_id}, fresh, self._clock)
             _change(connection, session_id, {"title": session.title or title, "updated_at": self._clock()})
 
+    def open_turns(self) -> builtins.list[tuple[str, str]]:
+        """The sessions that have an open turn, each with the owner of that turn."""
+        with self._database.reading() as connection:
+            rows = connection.execute(select(OPEN_TURN.c.session_id, OPEN_TURN.c.owner))
+            return [(row.session_id, row.owner) for row in rows]
+
     def append_events(self, session_id: str, owner: str, batch_index: int, events: Sequence[Event]) -> None:
         """Add events to the open turn. Raises ConflictError when it is another's, or over."""
         codec, data = pack(tuple(events))

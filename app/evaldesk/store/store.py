@@ -23,7 +23,7 @@ from evaldesk.errors import WorkspaceError
 from evaldesk.model import RunConfig
 from evaldesk.paths import check_no_links, is_read_only, make_private_file, make_private_folder
 from evaldesk.settings import DatabaseUrl
-from evaldesk.store.database import Clock, Database, Dialect, FreedSpace, execute_many, utc_now
+from evaldesk.store.database import Clock, Database, Dialect, FreedSpace, check_whole, execute_many, utc_now
 from evaldesk.store.evalsets.lines import LineStore
 from evaldesk.store.failures import FailureStore
 from evaldesk.store.labels import LabelStore
@@ -190,6 +190,7 @@ def prepare(path: Path) -> None:
             revision = stored_revision(path)
             if revision == HEAD:
                 return
+            check_whole(path, revision or "")
             if revision and is_read_only(path):
                 other = f"{path} is read-only and has revision {revision} of another version, this one needs {HEAD}"
                 raise WorkspaceError(f"{other}; copy the workspace to a place where it can be upgraded")
@@ -263,7 +264,7 @@ def _upgrade(path: Path) -> None:
     upgrade_copied(path, HEAD)
 
 
-def create(path: Path) -> None:
+def create(path: Path, revision: str = HEAD) -> None:
     """Make the tables as they are declared, which equals the result of the migrations: all of them, or none."""
     make_private_file(path)
     engine = writing_engine(path)
@@ -273,7 +274,7 @@ def create(path: Path) -> None:
         with engine.begin() as connection:
             for definition in (*_definitions(), _REVISIONS):
                 connection.exec_driver_sql(definition)
-            connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (HEAD,))
+            connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (revision,))
     finally:
         engine.dispose()
 

@@ -1,0 +1,89 @@
+"""`evaldesk store`: the database of a workspace, moved to another engine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from evaldesk.cli.lazy import refusing_repeats
+from evaldesk.cli.runs.shared import json_option
+
+if TYPE_CHECKING:
+    from evaldesk.desk.store_copies import TableCopy
+
+
+@click.group()
+def store() -> None:
+    """Copy the runs, labels and chats of a workspace into another database.
+
+    \b
+    evaldesk store copy . postgresql://evals@db.example/evals
+    """
+
+
+@store.command()
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@json_option
+def copy(source: str, target: str, is_json: bool) -> None:
+    """Copy the database FROM into the empty database TO, and compare all rows.
+
+    FROM and TO are each a folder, which stands for the SQLite file in its .evaldesk, or the address of a database of
+    PostgreSQL. Passwords are best in PGPASSWORD or ~/.pgpass.
+
+    No other process may work in either. A copy that was killed or cancelled is finished by the same command; until
+    then nothing opens TO. FROM stays as it is.
+
+    \b
+    evaldesk store copy . postgresql://evals@db.example/evals
+    evaldesk store copy postgresql://evals@db.example/evals ../evals-on-sqlite
+    """
+    from evaldesk.desk.store_copies import copy_store, named_database
+
+    places = named_database(source, "FROM"), named_database(target, "TO")
+    tables = copy_store(*places, _Progress(is_shown=sys.stderr.isatty() and not is_json))
+    if is_json:
+        rows = [{"table": each.name, "n_rows": each.n_rows, "sha256": each.digest} for each in tables]
+        click.echo(json.dumps({"from": str(places[0]), "to": str(places[1]), "tables": rows}))
+        return
+    _show(tables, *map(str, places))
+
+
+def _show(tables: Sequence[TableCopy], source: str, target: str) -> None:
+    from evaldesk.wording.printable import in_one_line
+
+    filled = [each for each in tables if each.n_rows]
+    width = max((len(each.name) for each in filled), default=0)
+    for each in filled:
+        click.echo(f"  {each.name.ljust(width)}  {each.n_rows:>11,}  {each.digest[:16]}")
+    n_rows = sum(each.n_rows for each in tables)
+    rows = "1 row" if n_rows == 1 else f"{n_rows:,} rows"
+    click.echo(f"{rows} of {in_one_line(source)} are the same in {in_one_line(target)}, by count and SHA-256.")
+    if "://" in target:
+        click.echo(f'Let the workspace use it, in evaldesk.toml:\n\n[store]\nurl = "{in_one_line(target)}"')
+
+
+class _Progress:
+    """One line that changes with each percent of the rows that are copied, and then of those that are checked."""
+
+    def __init__(self, *, is_shown: bool) -> None:
+        self._is_shown = is_shown
+        self._last = ("", -1)
+
+    def __call__(self, step: str, table: str, n_done: int, n_total: int) -> None:
+        """So many rows are done."""
+        percent = 100 * n_done // max(n_total, 1)
+        if not self._is_shown or (step, percent) == self._last:
+            return
+        self._last = (step, percent)
+        words = f"{n_done:,} of {n_total:,} rows, {percent} % ({table}); Ctrl-C stops, the same command goes on"
+        is_over = step == "checking" and n_done == n_total
+        click.echo("\r\x1b[K" + ("" if is_over else f"{step.capitalize()}: {words}"), err=True, nl=False)
+
+
+for command in store.commands.values():
+    refusing_repeats(command)
