@@ -82,7 +82,8 @@ async def test_a_request_to_the_person_is_no_call_of_the_agent(loaded: Any, play
     logs = [event.text for event in turn.events if event.kind == "log"]
     assert "adk_request_confirmation: roll_die" in logs
     assert "roll_die waits for a confirmation" in logs
-    assert "waiting for a decision of a person: roll_die" in logs
+    [waiting] = turn.waiting
+    assert (waiting.tool, waiting.args, waiting.choices) == ("roll_die", {"sides": 6}, ("approve", "deny"))
 
 
 SERVED = [

@@ -20,6 +20,8 @@ Choice: TypeAlias = Literal["approve", "deny", "answer"]
 APPROVAL: tuple[Choice, ...] = ("approve", "deny")
 ANSWER: tuple[Choice, ...] = ("answer",)
 ANY: tuple[Choice, ...] = (*APPROVAL, *ANSWER)
+UNUSED = "a decision of the case was not used: "
+"""How the note on a decision begins that nobody asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from evaldesk.desk.chat.running_turn import RunningTurn
+from evaldesk.desk.chat.sessions import asked_of
 from evaldesk.diff.state import state_diff
-from evaldesk.model import AskedBy, Change, ErrorRecord, Event, JsonObject, JsonValue, ToolCall, TurnRecord
+from evaldesk.model import (
+    AskedBy,
+    Change,
+    Decision,
+    ErrorRecord,
+    Event,
+    JsonObject,
+    JsonValue,
+    ToolCall,
+    TurnRecord,
+    Waiting,
+)
+from evaldesk.model.decisions import Choice, decision_words
 from evaldesk.model.json_text import json_line
 from evaldesk.model.stored import OpenTurn, StoredSession
 from evaldesk.pages.json_tree import Node
@@ -29,7 +42,7 @@ class Part:
     holds the text or the result, which may be cut here, `begins_at` of the one in which the part began.
     """
 
-    kind: Literal["message", "call", "state", "log", "error"]
+    kind: Literal["message", "call", "state", "log", "error", "decision"]
     text: str = ""
     prose: Prose = field(default_factory=lambda: Prose(""))
     author: str = ""
@@ -39,6 +52,8 @@ class Part:
     duration_ms: float | None = None
     changes: tuple[Change, ...] = ()
     error: ErrorRecord | None = None
+    waiting: Waiting | None = None
+    decision: Decision | None = None
     is_live: bool = False
     at: int = field(default=-1, compare=False)
     begins_at: int = field(default=-1, compare=False)
@@ -49,15 +64,65 @@ class Part:
     @property
     def line(self) -> str:
         """The call as one line of code."""
-        if not self.call:
-            return ""
-        args = ", ".join(f"{name}={json_line(value)}" for name, value in self.call.args.items())
-        return cut(f"{self.call.name}({args})", 300)
+        if self.waiting:
+            return call_line(self.waiting.tool, self.waiting.args)
+        return call_line(self.call.name, self.call.args) if self.call else ""
+
+    @property
+    def decided(self) -> str:
+        """What was decided about it, as a word; empty while it waits."""
+        return DECIDED[self.decision.decision] if self.decision else ""
 
     @property
     def arguments(self) -> str:
         """The call's arguments, readable."""
         return cut(laid_out(self.call.args)) if self.call else ""
+
+
+DECIDED: Mapping[Choice, str] = {"approve": "approved", "deny": "denied", "answer": "answered"}
+
+
+def call_line(name: str, args: JsonObject) -> str:
+    """A call as one line of code."""
+    listed = ", ".join(f"{key}={json_line(value)}" for key, value in args.items())
+    return cut(f"{name}({listed})", 300)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One thing that waits for a person, on the form that decides about it."""
+
+    waiting: Waiting
+    line: str
+    arguments: Node | None
+    question: Prose
+
+
+@dataclass(frozen=True, slots=True)
+class Deciding:
+    """The decisions that the last turn of a session waits for; `mark` says which they are."""
+
+    turn: int
+    mark: str
+    asked: tuple[Asked, ...]
+
+
+def deciding(session: StoredSession) -> Deciding | None:
+    """What the session waits for; None where nobody is asked."""
+    last = session.turns[-1] if session.turns and not session.open_turn else None
+    if last is None or not last.waiting:
+        return None
+    markdown = Markdown()
+    asked = tuple(
+        Asked(
+            each,
+            call_line(each.tool, each.args),
+            markdown.trees.tree(dict(each.args)) if each.args else None,
+            markdown.prose("" if each.question is None else whole(each.question)),
+        )
+        for each in last.waiting
+    )
+    return Deciding(len(session.turns), asked_of(last), asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +180,7 @@ def live_view(
     running: RunningTurn, agent: str, turns: Sequence[TurnRecord] = (), initial_state: JsonObject | None = None
 ) -> TurnView:
     """A turn that is being played, after the finished `turns`."""
+    turns = turns[: running.turn_index]
     before = turns[-1].state_after if turns else (initial_state or running.state)
     return TurnView(
         number=running.turn_index + 1,
@@ -213,6 +279,10 @@ class _Folding:
             self._end_call(at, event, event.call)
         elif event.kind == "state_delta" and event.changes:
             self.parts.append(Part("state", changes=event.changes))
+        elif event.kind == "waiting" and event.waiting:
+            self.parts.append(Part("decision", waiting=event.waiting))
+        elif event.kind == "decision" and event.waiting:
+            self._decide(event, event.waiting)
         elif event.kind == "log" and event.text.strip():
             self.parts.append(Part("log", cut(event.text.rstrip(), self.most)))
         elif event.kind == "error" and event.error:
@@ -224,6 +294,11 @@ class _Folding:
             live = [Part("message", text, Prose(text), self.author, is_live=True)] if self.pieces else []
             return (*self.parts, *live)
         return tuple(replace(part, status="stopped") if part.status == "running" else part for part in self.parts)
+
+    def _decide(self, event: Event, waiting: Waiting) -> None:
+        for index, part in enumerate(self.parts):
+            if part.waiting and part.waiting.id == waiting.id and part.decision is None:
+                self.parts[index] = replace(part, decision=event.decision, author=event.author)
 
     def _message(self, at: int, event: Event) -> Part:
         text = cut(event.text, self.most_said)
@@ -258,6 +333,8 @@ def gist(event: Event) -> str:
     """The content of an event, in one line."""
     if event.call:
         return event.call.name
+    if event.waiting:
+        return decision_words(event.decision, event.waiting.tool) if event.decision else event.waiting.tool
     if event.changes:
         return ", ".join(change.key for change in event.changes)
     if event.usage:

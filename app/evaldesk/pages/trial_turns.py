@@ -10,6 +10,7 @@ from evaldesk.diff.conversation_diff import turn_diffs
 from evaldesk.diff.state import StateRow, state_rows
 from evaldesk.diff.turn_diff import CallRow, TurnDiff
 from evaldesk.model import Case, Event, Expected, Score, Transcript, TrialResult, TurnRecord, Usage, turn_verdict
+from evaldesk.model.decisions import UNUSED
 from evaldesk.model.json_text import json_line
 from evaldesk.pages.conversation import Part, cut, folded_parts, rendered_part, whole
 from evaldesk.pages.media import MediaView, media_views
@@ -25,6 +26,7 @@ LEAST_ROOM = 8_000
 PART_ROOM = 60_000
 EVENTS_ROOM = 8_000
 MAX_FOLDED = 160
+MAX_ASKED = 20
 ROLES = {"user": "simulated user", "judge": "judge"}
 
 
@@ -94,8 +96,9 @@ class TurnPanel:
 
     `parts` are what the agent did in a turn that expects nothing, in order: nothing stands beside it. None elsewhere;
     there `calls` are compared, and `call_events` are the indexes of the events of the calls that the agent made.
-    `shown` counts the parts or the calls that are drawn, `events_shown` the events. A turn for which there was no room
-    `is_folded`: nothing of what the agent did is drawn.
+    `asked` is what a person or the case was asked to decide, where `parts` do not tell it; `unused` are decisions of
+    the case that were not. `shown` counts the parts or the calls that are drawn, `events_shown` the events. A turn for
+    which there was no room `is_folded`: nothing of what the agent did is drawn.
     """
 
     number: int
@@ -114,6 +117,8 @@ class TurnPanel:
     state_words: str
     events: Sequence[EventLine]
     events_shown: Shown
+    asked: Sequence[Part] = ()
+    unused: Sequence[str] = ()
     is_folded: bool = False
     media: tuple[MediaView, ...] = ()
 
@@ -206,6 +211,8 @@ class _Drawing:
             state_words=_state_words(state),
             events=events,
             events_shown=events_shown,
+            asked=[] if is_folded or is_silent else _asked(record),
+            unused=[] if is_folded else _unused(record),
             is_folded=is_folded,
             media=media_views(turn.media if turn else record.media if record else ()),
         )
@@ -242,6 +249,18 @@ def _size(piece: Part | CallRow) -> int:
 def _call_events(record: TurnRecord | None) -> list[int]:
     events = record.events if record else ()
     return [at for at, event in enumerate(events) if event.kind == "tool_call" and event.call and not event.within]
+
+
+def _asked(record: TurnRecord | None) -> list[Part]:
+    events = [event for event in record.events if event.waiting] if record else []
+    return list(folded_parts(events[:MAX_ASKED]))
+
+
+def _unused(record: TurnRecord | None) -> list[str]:
+    logs = (
+        [event.text for event in record.events if event.kind == "log" and event.author == "evaldesk"] if record else []
+    )
+    return [text for text in logs if text.startswith(UNUSED)][:MAX_ASKED]
 
 
 def _expects_nothing(expected: Expected, diff: TurnDiff) -> bool:
@@ -294,6 +313,9 @@ def event_text(event: Event) -> str:
     elif event.kind == "tool_result":
         text = f"{event.call.name if event.call else ''} {'raised' if event.is_error else 'returned'} "
         text += json_line(event.result)
+    elif event.waiting:
+        line = f"{event.waiting.tool} {json_line(event.waiting.args)}"
+        text = f"{event.author}: {event.decision.decision} {line}" if event.decision else f"{line} waits for a decision"
     elif event.changes:
         values = ((each.key, json_line(each.after) if each.is_present else "gone") for each in event.changes)
         text = ", ".join(f"{key} = {value}" for key, value in values)

@@ -39,6 +39,14 @@ def json_value(text: str) -> JsonValue:
         raise UsageError(error_sentence(error)) from error
 
 
+def typed_value(text: str) -> JsonValue:
+    """What a person typed as a value: JSON where it is that, else the text as it stands."""
+    try:
+        return json_value(text)
+    except UsageError:
+        return text
+
+
 def json_object(text: str) -> JsonObject:
     """The JSON object that `text` holds; nothing typed is an empty one. Raises UsageError."""
     if not text.strip():

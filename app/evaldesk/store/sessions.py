@@ -53,7 +53,8 @@ class SessionStore:
         An open turn counts as a turn.
         """
         names = SessionSummary.__dataclass_fields__
-        n_open = select(func.count()).where(OPEN_TURN.c.session_id == SESSION.c.id).scalar_subquery()
+        is_new = (OPEN_TURN.c.session_id == SESSION.c.id) & (OPEN_TURN.c.turn_index >= SESSION.c.n_turns)
+        n_open = select(func.count()).where(is_new).scalar_subquery()
         columns = [SESSION.c[name] if name != "n_turns" else (SESSION.c[name] + n_open).label(name) for name in names]
         rows = select(*columns).where(SESSION.c.deleted_at.is_(None))
         rows = rows.order_by(SESSION.c.updated_at.desc(), SESSION.c.id.desc()).limit(limit)
@@ -101,13 +102,21 @@ class SessionStore:
             sweep(connection)
 
     def begin_turn(
-        self, session_id: str, turn: OpenTurn, *, title: str = "", left: str = "", kept: TurnRecord | None = None
+        self,
+        session_id: str,
+        turn: OpenTurn,
+        *,
+        title: str = "",
+        left: str = "",
+        kept: TurnRecord | None = None,
+        resumed: TurnRecord | None = None,
     ) -> None:
         """Store a turn before it is played; `title` is for a session that has none.
 
         `left` is the owner of an open turn that its process left; it goes, or becomes the finished turn `kept`. The
-        bytes of its media are kept for the session. Raises ConflictError when the session has another open turn, or has
-        grown by a turn meanwhile.
+        bytes of its media are kept for the session. The last turn, `resumed`, stays until it is over. Raises
+        ConflictError when the session has another open turn, has grown by a turn meanwhile, or that turn is not what it
+        was.
         """
         row = {"session_id": session_id} | {name: getattr(turn, name) for name in _TURN_COLUMNS}
         row["media"] = to_json([item.held() for item in turn.media]).decode()
@@ -117,11 +126,14 @@ class SessionStore:
             found = _owner(connection, session_id)
             if found and found != left:
                 raise ConflictError("This session is still answering. Wait for the answer, or stop it.")
-            if session.n_turns + bool(found and kept) != turn.turn_index:
+            index = _open_index(connection, session_id)
+            following = session.n_turns - bool(resumed) if index is None else index + bool(kept)
+            is_other = resumed and _turn(connection, session_id, turn.turn_index) != resumed
+            if following != turn.turn_index or is_other:
                 raise ConflictError("This session has another turn by now. Reload the page.")
             _close_turn(connection, session_id)
-            if found and kept:
-                _insert_turn(connection, session, kept)
+            if index is not None and kept:
+                _put_turn(connection, session, kept, index)
             connection.execute(insert(OPEN_TURN), row)
             keep(connection, {"session_id": session_id}, fresh, self._clock)
             _change(connection, session_id, {"title": session.title or title, "updated_at": self._clock()})
@@ -149,13 +161,15 @@ class SessionStore:
         state = to_json(turn.state_after).decode()
         with self._database.writing() as connection:
             session = _row(connection, session_id)
+            index = int(session.n_turns)
             if owner:
                 _check_owner(connection, session_id, owner)
+                index = min(index, _open_index(connection, session_id) or 0)
                 _close_turn(connection, session_id)
-            _insert_turn(connection, session, turn)
+            _put_turn(connection, session, turn, index)
             end = {"state": state, "title": session.title or title, "updated_at": self._clock()}
             _change(connection, session_id, end)
-        return int(session.n_turns)
+        return index
 
     def set_state(self, session_id: str, state: JsonObject) -> None:
         """Replace the state; before the first turn this is also the state the session starts from."""
@@ -224,11 +238,29 @@ def _close_turn(connection: Connection, session_id: str) -> None:
         connection.execute(delete(table).where(table.c.session_id == session_id))
 
 
-def _insert_turn(connection: Connection, session: Row[Any], turn: TurnRecord) -> None:
+def _open_index(connection: Connection, session_id: str) -> int | None:
+    """The place of the open turn; that of the last turn where it goes on with it. None when there is none."""
+    found: int | None = connection.execute(
+        select(OPEN_TURN.c.turn_index).where(OPEN_TURN.c.session_id == session_id)
+    ).scalar()
+    return found
+
+
+def _turn(connection: Connection, session_id: str, index: int) -> TurnRecord | None:
+    found = select(SESSION_TURN.c.codec, SESSION_TURN.c.data)
+    found = found.where(SESSION_TURN.c.session_id == session_id, SESSION_TURN.c.turn_index == index)
+    rows = [(codec, data) for codec, data in connection.execute(found)]
+    return unpack_all(rows, TurnRecord)[0] if rows else None
+
+
+def _put_turn(connection: Connection, session: Row[Any], turn: TurnRecord, index: int) -> None:
+    """Add the turn, or put it in the place of the last one, with which it went on."""
     codec, data = pack(turn)
-    place = {"session_id": session.id, "turn_index": session.n_turns}
-    connection.execute(insert(SESSION_TURN), place | {"codec": codec, "data": data})
-    end = {"n_turns": session.n_turns + 1, "ended_in_error": turn.error is not None}
+    place = (SESSION_TURN.c.session_id == session.id) & (SESSION_TURN.c.turn_index == index)
+    connection.execute(delete(SESSION_TURN).where(place))
+    row = {"session_id": session.id, "turn_index": index, "codec": codec, "data": data}
+    connection.execute(insert(SESSION_TURN), row)
+    end = {"n_turns": max(session.n_turns, index + 1), "ended_in_error": turn.error is not None}
     _change(connection, session.id, end)
 
 

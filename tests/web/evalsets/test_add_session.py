@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evaldesk.model import ErrorRecord, Event, ToolCall, TurnRecord
+from evaldesk.model import Decision, ErrorRecord, Event, StopReason, ToolCall, TurnRecord, Waiting
 
 Pages = Any
 
@@ -43,6 +43,27 @@ def test_the_page_proposes_a_name_what_was_finished_and_the_states(pages: Pages,
     assert '"rolls": []' in fields["initial"]
     assert fields["final"] == '{\r\n  "rolls": [4]\r\n}'
     assert "it ended in an error" in pages.get(address).text
+
+
+def test_the_decisions_of_the_chat_become_those_of_the_case(pages: Pages, calc: str) -> None:
+    sessions = pages.desk.store.sessions
+    made = sessions.create("dice", "Refund", {})
+    waiting = Waiting("c1", "refund", {"order": 7})
+    reasons: dict[str, StopReason] = {"stopped": "cancelled", "refund": "answered"}
+    for query, reason in reasons.items():
+        decided = Event("decision", waiting=waiting, decision=Decision("deny", "refund", reason=query))
+        events = (Event("waiting", waiting=waiting), decided, Event("agent_message", text="done"))
+        sessions.append_turn(made.id, TurnRecord(query, events, {}, {}, 1.0, reason))
+    address = f"/sessions/{made.id}/case"
+
+    fields = pages.fields(address)
+    answer = pages.post(address, fields)
+
+    assert fields["turn-1-decision-0-value"] == "refund"
+    assert answer.status_code == 303
+    assert pages.stored()["eval_cases"][2]["human_decisions"] == [
+        {"turn": 1, "tool": "refund", "decision": "deny", "reason": "refund"}
+    ]
 
 
 def test_what_is_shown_is_what_is_saved_with_the_state_the_session_started_from(

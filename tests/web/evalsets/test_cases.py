@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 import pytest
+from tests.web.evalsets.conftest import fields_of
 
 Pages = Any
 CASE = "roll/and check"
@@ -17,6 +19,96 @@ def test_saving_an_untouched_form_changes_not_a_byte(pages: Pages, address: str)
 
     answer = pages.post(address, pages.fields(address))
 
+    assert answer.status_code == 303
+    assert (pages.folder / "calc.evalset.json").read_bytes() == before
+
+
+DECISIONS: list[dict[str, Any]] = [
+    {"tool": "look", "decision": "approve"},
+    {"turn": 2, "decision": "answer", "answer": {"n": [1, "<b>"]}, "tool": "ask"},
+    {"decision": "deny", "turn": 1, "tool": "roll_die", "reason": "No."},
+]
+
+
+def decide(pages: Pages, decisions: Any) -> None:
+    """Write decisions into the first case of the file."""
+    file = pages.folder / "calc.evalset.json"
+    raw = json.loads(file.read_bytes())
+    raw["eval_cases"][0]["human_decisions"] = decisions
+    file.write_text(json.dumps(raw, indent=2))
+
+
+def test_decisions_of_a_person_stand_at_their_turns(pages: Pages, address: str) -> None:
+    decide(pages, DECISIONS)
+
+    fields = pages.fields(address)
+
+    assert (fields["turn-0-decision-0-tool"], fields["turn-0-decision-0-value"]) == ("roll_die", "No.")
+    assert fields["turn-1-decision-0-value"] == '{"n": [1, "<b>"]}'
+    assert fields["decision-0-tool"] == "look"
+    assert "Kept unchanged: <code>human_decisions" not in pages.get(address).text
+
+
+def test_decisions_that_nobody_edits_stay_as_they_are(pages: Pages, address: str) -> None:
+    decide(pages, DECISIONS)
+    before = (pages.folder / "calc.evalset.json").read_bytes()
+
+    answer = pages.post(address, pages.fields(address))
+
+    assert answer.status_code == 303
+    assert (pages.folder / "calc.evalset.json").read_bytes() == before
+
+
+def test_decisions_move_with_their_turn_and_go_with_it(pages: Pages, address: str) -> None:
+    decide(pages, DECISIONS)
+    moved = pages.post(address, pages.fields(address) | {"op": "turn-1-up"})
+    typed = fields_of(moved.text) | {"turn-1-decision-0-value": "Never."}
+
+    pages.post(address, typed)
+
+    assert pages.stored()["eval_cases"][0]["human_decisions"] == [
+        {"turn": 1, "tool": "ask", "decision": "answer", "answer": {"n": [1, "<b>"]}},
+        {"turn": 2, "tool": "roll_die", "decision": "deny", "reason": "Never."},
+        {"tool": "look", "decision": "approve"},
+    ]
+    gone = pages.post(address, pages.fields(address) | {"op": "turn-0-delete"})
+    pages.post(address, fields_of(gone.text))
+    assert [each.get("turn") for each in pages.stored()["eval_cases"][0]["human_decisions"]] == [1, None]
+
+
+def test_decisions_are_added_and_deleted(pages: Pages, address: str) -> None:
+    first = pages.post(address, pages.fields(address) | {"op": "turn-0-decision-add"})
+    second = pages.post(address, fields_of(first.text) | {"op": "decision-add"})
+    typed = fields_of(second.text) | {"turn-0-decision-0-tool": "refund", "decision-0-choice": "answer"}
+
+    empty = pages.post(address, typed)
+    saved = pages.post(address, typed | {"decision-0-value": "text, no JSON"})
+
+    assert empty.status_code == 422
+    assert "Enter the answer: JSON, or text." in empty.text
+    assert saved.status_code == 303
+    assert pages.stored()["eval_cases"][0]["human_decisions"] == [
+        {"turn": 1, "tool": "refund", "decision": "approve"},
+        {"decision": "answer", "answer": "text, no JSON"},
+    ]
+    without = pages.post(address, pages.fields(address) | {"op": "decision-0-delete"})
+    without = pages.post(address, fields_of(without.text) | {"op": "turn-0-decision-0-delete"})
+    pages.post(address, fields_of(without.text))
+    assert "human_decisions" not in pages.stored()["eval_cases"][0]
+
+
+@pytest.mark.parametrize(
+    "decisions", [{}, ["x"], [{"decision": "approve", "turn": 9}], [{"decision": "approve", "more": 1}]]
+)
+def test_decisions_that_the_form_cannot_show_are_kept(pages: Pages, address: str, decisions: Any) -> None:
+    decide(pages, decisions)
+    before = (pages.folder / "calc.evalset.json").read_bytes()
+
+    page = pages.get(address).text
+    answer = pages.post(address, pages.fields(address))
+
+    assert "<code>human_decisions</code>" in page
+    assert "decision-add" not in page
     assert answer.status_code == 303
     assert (pages.folder / "calc.evalset.json").read_bytes() == before
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from evaldesk.desk.evalsets.names import free_name, slug
 from evaldesk.matching import json_equal
-from evaldesk.model import Case, Expected, JsonObject, SessionInit, ToolCall, Turn, TurnRecord
+from evaldesk.model import Case, Decision, Expected, JsonObject, SessionInit, ToolCall, Turn, TurnRecord
+from evaldesk.model.decisions import ScriptedDecision, with_decisions
 from evaldesk.model.stored import StoredSession
 
 LEFT_OUT = {
@@ -25,10 +26,14 @@ MAX_NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class RecordedTurn:
-    """A turn of a session as a turn of a case; `why_left_out` is empty when it is proposed."""
+    """A turn of a session as a turn of a case; `why_left_out` is empty when it is proposed.
+
+    `decisions` are those that a person made in it.
+    """
 
     turn: Turn
     why_left_out: str = ""
+    decisions: tuple[Decision, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +69,14 @@ class Recording:
     @property
     def case(self) -> Case:
         """The proposed case, with the turns that are left out as well."""
-        return Case(
+        case = Case(
             id=self.case_id,
             turns=tuple(recorded.turn for recorded in self.turns),
             initial_session=SessionInit(self.app_name, self.user_id, self.initial_state),
             final_state=self.final_state or None,
         )
+        made = ((index, each) for index, recorded in enumerate(self.turns) for each in recorded.decisions)
+        return with_decisions(case, [ScriptedDecision(decision, index) for index, decision in made])
 
 
 def record_session(
@@ -102,9 +109,11 @@ def changed_keys(before: JsonObject, after: JsonObject) -> JsonObject:
 def _recorded(record: TurnRecord) -> RecordedTurn:
     # A call's id is new each time: it is no part of an expectation.
     calls = tuple(ToolCall(call.name, call.args) for call in record.tool_calls)
+    decisions = tuple(event.decision for event in record.events if event.kind == "decision" and event.decision)
     reason = LEFT_OUT.get(record.stop_reason, "") or (LEFT_OUT["error"] if record.error else "")
     if reason:
         # The missing events of an interrupted turn are no expectation.
-        return RecordedTurn(Turn(record.query, Expected(tool_calls=calls or None), media=record.media), reason)
+        turn = Turn(record.query, Expected(tool_calls=calls or None), media=record.media)
+        return RecordedTurn(turn, reason, decisions)
     expected = Expected(tool_calls=calls, intermediate=record.intermediate, reference=record.answer or None)
-    return RecordedTurn(Turn(record.query, expected, media=record.media))
+    return RecordedTurn(Turn(record.query, expected, media=record.media), decisions=decisions)

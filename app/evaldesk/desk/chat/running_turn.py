@@ -20,7 +20,8 @@ from evaldesk.store import SessionStore
 class RunningTurn:
     """The events of a turn as they come; any number of readers follow it, from its start or from the middle.
 
-    `turn_index` counts from 0. `record` is set once the turn is over and stored, `failure` when it could not be.
+    `turn_index` counts from 0. `record` is set once the turn is over and stored, `failure` when it could not be. One
+    that goes on after a decision begins with the events of the turn that waited, `resumed`.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class RunningTurn:
         clock: Callable[[], float] = time.monotonic,
         asked_by: AskedBy = "person",
         media: tuple[Media, ...] = (),
+        resumed: TurnRecord | None = None,
     ) -> None:
         self.session_id = session_id
         self.turn_index = turn_index
@@ -39,11 +41,11 @@ class RunningTurn:
         self.state = state
         self.asked_by = asked_by
         self.media = media
-        self.events: list[Event] = []
+        self.events: list[Event] = list(resumed.events) if resumed else []
         self.record: TurnRecord | None = None
         self.failure: Exception | None = None
         self._clock = clock
-        self._began = clock()
+        self._began = clock() - (resumed.duration_ms / 1000 if resumed else 0.0)
         self._news = asyncio.Event()
 
     @property

@@ -11,7 +11,8 @@ from typing import Protocol, TypeAlias
 from evaldesk.desk.agents import AgentDesk, FoundAgent, error_record
 from evaldesk.desk.chat.running_turn import RunningTurn, TurnJournal, is_turn_played, owning_turn
 from evaldesk.errors import ConflictError, FormatError, UsageError
-from evaldesk.model import AskedBy, Case, ErrorRecord, Event, JsonObject, TurnRecord, TurnSpec
+from evaldesk.model import AskedBy, Case, Decision, ErrorRecord, Event, JsonObject, TurnRecord, TurnSpec
+from evaldesk.model.decisions import fits
 from evaldesk.model.media import MAX_MEDIA_COUNT, Media, with_names
 from evaldesk.model.stored import OpenTurn, SessionSummary, StoredSession
 from evaldesk.model.transcript import interrupted_turn
@@ -114,6 +115,27 @@ class SessionDesk:
             self._check_media(await self._agents.described(stored.agent_id), media)
         return await self._start(stored, message, model, asked_by, media, keeps=True)
 
+    async def decide(self, session_id: str, asked: str, decisions: Sequence[Decision]) -> RunningTurn:
+        """Go on with the last turn of a session, which waits for a person: one decision for each thing that waits.
+
+        `asked` is the `asked_of` of the turn that the person saw. Raises ConflictError when the session does not wait,
+        or waits for something else by now, UsageError for a decision that cannot be made.
+        """
+        stored = await asyncio.to_thread(self._store.sessions.get, session_id)
+        self._refuse_while_running(session_id)
+        waited = stored.turns[-1] if stored.turns and not stored.open_turn else None
+        if waited is None or not waited.waiting or asked != asked_of(waited):
+            raise ConflictError("This turn does not wait for that decision any more. Reload the page.")
+        if len(decisions) != len(waited.waiting):
+            raise UsageError("Decide about everything that waits.")
+        for waiting, decision in zip(waited.waiting, decisions, strict=True):
+            if not fits(decision, waiting):
+                raise UsageError(f"{waiting.tool} cannot be decided by {decision.decision}.")
+        used = [usage.model for usage in waited.usages if usage.model in self._agents.models]
+        model, asked_by = used[-1] if used else None, waited.asked_by or "person"
+        before = replace(stored, turns=stored.turns[:-1])
+        return await self._start(before, waited.query, model, asked_by, waited.media, resumed=(waited, decisions))
+
     async def ask_again(self, session_id: str) -> RunningTurn:
         """Play an interrupted turn anew, from its message and the state before it.
 
@@ -124,7 +146,10 @@ class SessionDesk:
         if left is None or is_turn_played(left.owner):
             raise ConflictError("The last turn was not interrupted, so there is nothing to ask again.")
         model = left.model if left.model in self._agents.models else None
-        return await self._start(stored, left.message, model, left.asked_by, left.media, keeps=False)
+        if left.turn_index < len(stored.turns):  # it went on after a decision: it is asked from its message
+            *before, waited = stored.turns
+            stored = replace(stored, turns=tuple(before), state=waited.state_before)
+        return await self._start(stored, left.message, model, left.asked_by, left.media)
 
     async def _start(
         self,
@@ -134,16 +159,23 @@ class SessionDesk:
         asked_by: AskedBy,
         media: Sequence[Media],
         *,
-        keeps: bool,
+        keeps: bool = False,
+        resumed: tuple[TurnRecord, Sequence[Decision]] | None = None,
     ) -> RunningTurn:
-        """Start a turn after those of the session; an interrupted one is kept before it, or goes."""
+        """Start a turn after those of the session; an interrupted one is kept before it, or goes.
+
+        A `resumed` turn goes on by these decisions.
+        """
         session = _with_left_turn(stored) if keeps else replace(stored, open_turn=None)
         session_id = session.id
         agent = self._agents.get(session.agent_id)
         self._agents.check_trusted(agent)
         self._refuse_while_running(session_id)
         held = tuple(item.held() for item in media)
-        turn = RunningTurn(session_id, len(session.turns), message, session.state, asked_by=asked_by, media=held)
+        waited, decisions = resumed or (None, ())
+        n_turns = len(session.turns)
+        before = waited.state_before if waited else session.state
+        turn = RunningTurn(session_id, n_turns, message, before, asked_by=asked_by, media=held, resumed=waited)
         whole, turns = await asyncio.to_thread(self._with_bytes, media, session.turns)
         spec = TurnSpec(
             session_id=session_id,
@@ -157,16 +189,19 @@ class SessionDesk:
             limits=self._agents.limits,
             timeout_s=self._agents.limits.turn_timeout_s or TURN_TIMEOUT_S,
             media=whole,
+            resumed=waited,
+            decisions=tuple(decisions),
         )
-        kept = session.turns[-1] if len(session.turns) > len(stored.turns) else None
-        left = stored.open_turn.owner if stored.open_turn and not session.open_turn else ""
+        is_left = stored.open_turn is not None and session.open_turn is None
+        kept = session.turns[-1] if keeps and is_left else None
+        left = stored.open_turn.owner if stored.open_turn and is_left else ""
         stored_message = value_scrubber(self._environment)(message)
 
         def begin(owner: str) -> None:
             now = datetime.now(UTC)
             row = OpenTurn(turn.turn_index, owner, stored_message, model or "", asked_by, now, media=whole)
             title = propose_title(stored_message or with_names("", held))
-            self._store.sessions.begin_turn(session_id, row, title=title, left=left, kept=kept)
+            self._store.sessions.begin_turn(session_id, row, title=title, left=left, kept=kept, resumed=waited)
 
         self._running[session_id] = turn
         begun = asyncio.get_running_loop().create_future()
@@ -282,8 +317,17 @@ def _with_left_turn(session: StoredSession) -> StoredSession:
     left = session.open_turn
     if left is None or is_turn_played(left.owner):
         return session
-    record = replace(interrupted_turn(left.message, left.events, session.state, left.asked_by), media=left.media)
-    return replace(session, turns=(*session.turns, record), open_turn=None)
+    before, after = session.turns[: left.turn_index], session.turns[left.turn_index :]
+    events = (*(event for waited in after for event in waited.events), *left.events)  # a turn that went on has some
+    record = interrupted_turn(left.message, events, session.state, left.asked_by)
+    state_before = after[0].state_before if after else record.state_before
+    record = replace(record, state_before=state_before, media=left.media)
+    return replace(session, turns=(*before, record), open_turn=None)
+
+
+def asked_of(turn: TurnRecord) -> str:
+    """A mark of what a turn waits for, which differs once it went on."""
+    return f"{len(turn.events)}-{len(turn.waiting)}"
 
 
 def parse_state(text: str) -> JsonObject:

@@ -51,7 +51,7 @@ from evaldesk.model import (
     TurnRecord,
     trial_verdict,
 )
-from evaldesk.model.decisions import Decided, Script, decision_words, scripted_decisions
+from evaldesk.model.decisions import UNUSED, Decided, Script, decision_words, scripted_decisions
 from evaldesk.model.options import USER_VARIABLE
 from evaldesk.model.transcript import AWAITING, UNANSWERED
 from evaldesk.process_setup import gc_paused
@@ -198,7 +198,7 @@ async def _conversed(
         turn.decided(scripted, "case")
         reason = await _heard(_going_on(agent, session, query, scripted), turn)
     for decision in script.unused(index) if script else ():
-        note = f"a decision of the case was not used: {decision_words(decision)}"
+        note = f"{UNUSED}{decision_words(decision)}"
         turn.take(Event("log", author="evaldesk", text=note))
     return reason
 
@@ -217,7 +217,8 @@ async def _heard(reply: AsyncIterator[Event], turn: OpenTurn) -> StopReason:
     try:
         async for found in reply:
             if isinstance(found, Event) and found.error and found.error.kind in UNANSWERED:
-                turn.take(replace(found, kind="log", text=found.error.message, error=None))
+                if not turn.waiting:  # which says more
+                    turn.take(replace(found, kind="log", text=found.error.message, error=None))
                 return cast("StopReason", found.error.kind)
             if turn.take(found).error:
                 return "error"

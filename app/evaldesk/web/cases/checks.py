@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from evaldesk.desk.evalsets.names import check_case_id
 from evaldesk.errors import UsageError
-from evaldesk.model import Case, Expected, JsonObject, JsonValue, SessionInit, ToolCall, Turn
+from evaldesk.model import Case, Decision, Expected, JsonObject, JsonValue, SessionInit, ToolCall, Turn
+from evaldesk.model.decisions import ScriptedDecision, with_decisions
 from evaldesk.pages.case_whole import with_whole
 from evaldesk.pages.large_state import Held, held_values
-from evaldesk.pages.typed import Problems, json_object, json_value
-from evaldesk.web.cases.drafts import CallDraft, CaseDraft, MessageDraft, TurnDraft
+from evaldesk.pages.typed import Problems, json_object, json_value, typed_value
+from evaldesk.web.cases.drafts import CallDraft, CaseDraft, DecisionDraft, MessageDraft, TurnDraft, shown_decisions
 
 MAX_TAGS = 50
 
@@ -50,7 +51,32 @@ def case_from(draft: CaseDraft, original: Case | None = None, *, source: Case | 
         final_state=_final_state(draft, values, problems),
         tags=_tags(draft.tags, problems),
     )
+    if draft.shows_decisions:
+        scripted = list(_decisions(draft, [index for index, _ in kept], problems))
+        before = sorted(shown_decisions(base) or (), key=lambda each: (each.turn is None, each.turn or 0))
+        case = case if scripted == before else with_decisions(case, scripted)
     return with_whole(case, draft.outputs, draft.rubrics, problems), problems
+
+
+def _decisions(draft: CaseDraft, kept: list[int], problems: Problems) -> Iterator[ScriptedDecision]:
+    """The decisions of the turns that are kept, which are numbered anew, then those of every turn."""
+    for number, index in enumerate(kept):
+        for at, each in enumerate(draft.turns[index].decisions):
+            prefix, label = f"turn-{index}-decision-{at}", f"Turn {index + 1}, decision {at + 1}"
+            yield ScriptedDecision(_decision(each, prefix, label, problems), number)
+    for at, each in enumerate(draft.decisions):
+        yield ScriptedDecision(_decision(each, f"decision-{at}", f"Decision {at + 1}", problems))
+
+
+def _decision(draft: DecisionDraft, prefix: str, label: str, problems: Problems) -> Decision:
+    value = _line_ends(draft.value)
+    if draft.decision == "answer":
+        if not value.strip():
+            problems.add(f"{prefix}-value", label, "Enter the answer: JSON, or text.")
+        return Decision("answer", draft.tool, answer=typed_value(value))
+    if draft.decision == "deny":
+        return Decision("deny", draft.tool, reason=value)
+    return Decision("approve", draft.tool)
 
 
 def _turn(index: int, draft: TurnDraft, cases: tuple[Case, Case], values: Values, problems: Problems) -> Turn:

@@ -17,7 +17,9 @@ from typing import ClassVar, TypeAlias
 from starlette.datastructures import FormData
 
 from evaldesk.errors import UsageError
-from evaldesk.model import Case, JsonObject, JsonValue, ToolCall, Turn
+from evaldesk.model import Case, Decision, JsonObject, JsonValue, ToolCall, Turn
+from evaldesk.model.decisions import ANY, ScriptedDecision, scripted_decisions
+from evaldesk.model.evalset import DECISIONS
 from evaldesk.model.json_text import json_line
 from evaldesk.model.media import MAX_MEDIA_COUNT
 from evaldesk.pages.case_whole import outputs_text, rubrics_text
@@ -27,6 +29,7 @@ from evaldesk.web.guard import MAX_BODY
 from evaldesk.wording.json_layout import as_json
 
 MAX_TURNS = 200
+MAX_DECISIONS = 100_000
 MAX_PARTS = 100
 MAX_ENCODED = 3
 """A byte is sent as up to three: `%C3`. The names of the fields are shorter than those of the draft in JSON."""
@@ -68,6 +71,16 @@ class MessageDraft:
 
 
 @dataclass(slots=True)
+class DecisionDraft:
+    """A decision of a person; `value` is the answer, JSON or text, or the reason of a denial."""
+
+    PARTS: ClassVar[dict[str, tuple[str, type]]] = {}
+    tool: str = ""
+    decision: str = "approve"
+    value: str = ""
+
+
+@dataclass(slots=True)
 class TurnDraft:
     """One turn; `calls_mode` is one of CALLS, `query` and `reference` are empty where they are held.
 
@@ -77,6 +90,7 @@ class TurnDraft:
     PARTS: ClassVar[dict[str, tuple[str, type]]] = {
         "call": ("calls", CallDraft),
         "intermediate": ("intermediate", MessageDraft),
+        "decision": ("decisions", DecisionDraft),
     }
     query: str = ""
     calls_mode: str = "not_asserted"
@@ -89,16 +103,21 @@ class TurnDraft:
     reference_held: Held | None = None
     media: list[str] = field(default_factory=list)
     left_out_media: list[int] = field(default_factory=list)
+    decisions: list[DecisionDraft] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class CaseDraft:
     """One case; `initial` and `final` are JSON text, unless they are held; `tags` are separated by commas.
 
-    `outputs` and `rubrics` have one a line; None where the form has no such field.
+    `outputs` and `rubrics` have one a line; None where the form has no such field. `decisions` hold in every turn;
+    without `shows_decisions` those of the case are not in the form.
     """
 
-    PARTS: ClassVar[dict[str, tuple[str, type]]] = {"turn": ("turns", TurnDraft)}
+    PARTS: ClassVar[dict[str, tuple[str, type]]] = {
+        "turn": ("turns", TurnDraft),
+        "decision": ("decisions", DecisionDraft),
+    }
     case_id: str = ""
     tags: str = ""
     app_name: str = ""
@@ -110,14 +129,17 @@ class CaseDraft:
     outputs: str | None = None
     rubrics: str | None = None
     turns: list[TurnDraft] = field(default_factory=list)
+    decisions: list[DecisionDraft] = field(default_factory=list)
+    shows_decisions: bool = False
 
 
-Part: TypeAlias = CaseDraft | TurnDraft | CallDraft | MessageDraft | ArgDraft
+Part: TypeAlias = CaseDraft | TurnDraft | CallDraft | MessageDraft | ArgDraft | DecisionDraft
 
 
 def draft_of(case: Case) -> CaseDraft:
     """`case` as it stands in the form."""
     session, limit = case.initial_session, typed_limit(case)
+    scripted = shown_decisions(case)
     initial_held = held_value(dict(case.initial_state), limit)
     final_held = held_value(dict(case.final_state or {}), limit)
     return CaseDraft(
@@ -131,23 +153,49 @@ def draft_of(case: Case) -> CaseDraft:
         final_held=final_held,
         outputs=outputs_text(case),
         rubrics=rubrics_text(case),
-        turns=[_turn_draft(turn, index, limit) for index, turn in enumerate(case.turns)],
+        turns=[
+            _turn_draft(turn, index, limit, _decision_drafts(scripted or (), index))
+            for index, turn in enumerate(case.turns)
+        ],
+        decisions=_decision_drafts(scripted or (), None),
+        shows_decisions=scripted is not None,
     )
+
+
+def shown_decisions(case: Case) -> tuple[ScriptedDecision, ...] | None:
+    """The decisions of the case that the form shows; None where they cannot be read, or are of turns that are gone."""
+    try:
+        found = scripted_decisions(case)
+    except UsageError:
+        return None
+    is_large = len(found) > MAX_PARTS or len(json_line(case.extra.get(DECISIONS))) > MAX_DECISIONS
+    is_lost = any(each.turn is not None and each.turn >= len(case.turns) for each in found)
+    return None if is_large or is_lost else found
+
+
+def _decision_drafts(scripted: Sequence[ScriptedDecision], turn: int | None) -> list[DecisionDraft]:
+    return [_decision_draft(each.decision) for each in scripted if each.turn == turn]
+
+
+def _decision_draft(decision: Decision) -> DecisionDraft:
+    value = json_line(decision.answer) if decision.decision == "answer" else decision.reason
+    return DecisionDraft(decision.tool, decision.decision, value)
 
 
 def fits_form(draft: CaseDraft) -> bool:
     """Whether a form can send `draft`: its bytes, its fields and the parts in each place are within their limits."""
     calls = [call for turn in draft.turns for call in turn.calls]
+    n_decisions = len(draft.decisions) + sum(len(turn.decisions) for turn in draft.turns)
     sizes = [len(call.args) for call in calls]
     sizes += [len(parts) for turn in draft.turns for parts in (turn.calls, turn.intermediate)]
     if len(draft.turns) > MAX_TURNS or max(sizes, default=0) > MAX_PARTS:
         return False
-    n_parts = 1 + len(draft.turns) + len(calls) + sum(sizes)
+    n_parts = 1 + len(draft.turns) + len(calls) + sum(sizes) + n_decisions
     written = json.dumps(asdict(draft), ensure_ascii=False).encode("utf-8", "replace")
     return n_parts * MAX_FIELDS_OF_PART <= MAX_FIELDS and MAX_ENCODED * len(written) <= MAX_BODY - ROOM_TO_TYPE
 
 
-def _turn_draft(turn: Turn, origin: int, limit: int) -> TurnDraft:
+def _turn_draft(turn: Turn, origin: int, limit: int, decisions: list[DecisionDraft]) -> TurnDraft:
     calls, reference = turn.expected.tool_calls, turn.expected.reference or ""
     query_held, reference_held = held_value(turn.query, limit), held_value(reference, limit)
     return TurnDraft(
@@ -160,6 +208,7 @@ def _turn_draft(turn: Turn, origin: int, limit: int) -> TurnDraft:
         query_held=query_held,
         reference_held=reference_held,
         media=[item.title() for item in turn.media],
+        decisions=decisions,
     )
 
 
@@ -202,6 +251,17 @@ def read_draft(form: FormData) -> CaseDraft:
         outputs=text_of(form, "outputs") if "outputs" in form else None,
         rubrics=text_of(form, "rubrics") if "rubrics" in form else None,
         turns=[_read_turn(form, prefix) for prefix in _prefixes(form, "turn", "query", MAX_TURNS)],
+        decisions=[_read_decision(form, name) for name in _prefixes(form, "decision", "tool")],
+        shows_decisions="decisions" in form,
+    )
+
+
+def _read_decision(form: FormData, prefix: str) -> DecisionDraft:
+    choice = text_of(form, f"{prefix}-choice")
+    return DecisionDraft(
+        text_of(form, f"{prefix}-tool").strip(),
+        choice if choice in ANY else "approve",
+        text_of(form, f"{prefix}-value"),
     )
 
 
@@ -220,6 +280,7 @@ def _read_turn(form: FormData, prefix: str) -> TurnDraft:
         reference_held=_read_held(form, f"{prefix}-reference"),
         media=[text_of(form, name) for name in media],
         left_out_media=[at for at, name in enumerate(media) if f"{name}-kept" not in form],
+        decisions=[_read_decision(form, name) for name in _prefixes(form, f"{prefix}-decision", "tool")],
     )
 
 
@@ -323,4 +384,5 @@ def _at(parts: Sequence[Part], index: int, op: str) -> Part:
 
 
 def _first_field(kind: type[Part]) -> str:
-    return {TurnDraft: "query", CallDraft: "name", ArgDraft: "name", MessageDraft: "author"}.get(kind, "")
+    names = {TurnDraft: "query", CallDraft: "name", ArgDraft: "name", MessageDraft: "author", DecisionDraft: "tool"}
+    return names.get(kind, "")

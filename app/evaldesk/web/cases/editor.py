@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from evaldesk.desk.evalsets.cases import CaseNameTakenError, FoundCase
+from evaldesk.model.evalset import DECISIONS
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.pages.case_text import DiffLine, kept_keys
 from evaldesk.pages.case_whole import OUTPUTS
 from evaldesk.pages.large_state import LargeState, large_state
 from evaldesk.pages.typed import Problems
-from evaldesk.web.cases.drafts import CaseDraft
+from evaldesk.web.cases.drafts import CaseDraft, shown_decisions
 from evaldesk.web.cases.list import CaseLine
 
 
@@ -51,7 +52,8 @@ class Editor:
         """The keys of this case in the file that the form does not show."""
         if not self.found:
             return []
-        return kept_keys(self.found.case, OUTPUTS)
+        shown = (*OUTPUTS, DECISIONS) if shown_decisions(self.found.case) is not None else OUTPUTS
+        return kept_keys(self.found.case, shown)
 
     @property
     def tools(self) -> list[str]:

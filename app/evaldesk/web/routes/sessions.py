@@ -15,7 +15,7 @@ from evaldesk.desk.chat.sessions import PAGE_SIZE
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
 from evaldesk.model import AgentRef, ErrorRecord
 from evaldesk.model.stored import StoredSession
-from evaldesk.pages.conversation import changes_of, gist, live_view, open_view, turn_views
+from evaldesk.pages.conversation import changes_of, deciding, gist, live_view, open_view, turn_views
 from evaldesk.pages.large_state import MAX_TYPED, large_state, value_part
 from evaldesk.pages.typed import error_sentence
 from evaldesk.web.forms import attachment, file_text_of, read_form, text_of
@@ -165,6 +165,8 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
     large = large_state(session.state)
     elsewhere = None if running else session.open_turn
     live = live_view(running, agent.name, session.turns, session.initial_state) if running else None
+    open_index = running.turn_index if running else elsewhere.turn_index if elsewhere else None
+    turns = session.turns[:open_index]  # one that goes on after a decision is stored as it waited
     used = [usage.model for turn in session.turns[-1:] for usage in turn.usages]
     return {
         "session": session,
@@ -174,7 +176,8 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
         "agent_name": agent.name,
         "agent_model": agent.description.model if agent.description else None,
         "is_demo": agent.is_demo,
-        "turns": turn_views(session.turns, session.initial_state, agent.name),
+        "turns": turn_views(turns, session.initial_state, agent.name),
+        "deciding": None if running else deciding(session),
         "live": open_view(elsewhere, agent.name) if elsewhere else live,
         "is_elsewhere": elsewhere is not None,
         "is_interrupted": bool(session.turns) and session.turns[-1].stop_reason == "interrupted",

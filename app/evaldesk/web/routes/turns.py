@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 from mimetypes import guess_type
 
 from markupsafe import escape
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.desk.chat.running_turn import RunningTurn
 from evaldesk.errors import ConflictError, NotFoundError, UsageError, WorkspaceError
+from evaldesk.model import Decision
 from evaldesk.model.media import MAX_MEDIA_COUNT, Media, media_of, sniffed_type
 from evaldesk.pages.conversation import live_view, turn_views
+from evaldesk.pages.typed import typed_value
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.live import Message, event_stream, has_room
 from evaldesk.web.render import desk_of, fragment
@@ -26,6 +29,7 @@ PAUSE_S = 0.06
 TICK_S = 1.0
 MAX_ANNOUNCED = 2000
 MAX_NAME = 120
+MAX_REASON = 10_000
 TEMPLATE = "sessions/show.html"
 
 
@@ -54,6 +58,34 @@ async def _media(upload: UploadFile) -> Media:
     name = (upload.filename or "").replace("\\", "/").rpartition("/")[2][:MAX_NAME]
     mime_type = sniffed_type(content) or guess_type(name)[0] or "application/octet-stream"
     return media_of(mime_type, content, name=name)
+
+
+async def decide(request: Request) -> Response:
+    """Go on with the turn that waits: `choice-0` is approve, deny or answer, with `answer-0` or `reason-0`."""
+    session_id = request.path_params["session_id"]
+    form = await read_form(request)
+    try:
+        decisions = [_decision(form, index) for index in range(_n_decisions(form))]
+        turn = await desk_of(request).sessions.decide(session_id, text_of(form, "asked"), decisions)
+    except (UsageError, ConflictError, WorkspaceError) as error:
+        return _refusal(request, error, "")
+    return RedirectResponse(f"/sessions/{session_id}#turn-{turn.turn_index + 1}", 303)
+
+
+def _n_decisions(form: FormData) -> int:
+    return sum(1 for name in form if re.fullmatch(r"choice-\d{1,3}", name))
+
+
+def _decision(form: FormData, index: int) -> Decision:
+    """The decision about the thing at that place. Raises UsageError."""
+    choice = text_of(form, f"choice-{index}")
+    if choice == "answer":
+        return Decision("answer", answer=typed_value(text_of(form, f"answer-{index}")))
+    if choice == "deny":
+        return Decision("deny", reason=text_of(form, f"reason-{index}").strip()[:MAX_REASON])
+    if choice == "approve":
+        return Decision("approve")
+    raise UsageError("Decide about everything that waits: approve, deny or answer.")
 
 
 async def send_again(request: Request) -> Response:
@@ -127,7 +159,7 @@ async def _growing(request: Request, turn: RunningTurn) -> AsyncIterator[str]:
 def _began(request: Request) -> str:
     """The parts of the page that change when a turn begins."""
     actions = fragment(request, TEMPLATE, "composer_actions", live=True, is_elsewhere=False, turns=())
-    emptied = ("composer-note", "opening", "interrupted", "announcement")
+    emptied = ("composer-note", "opening", "interrupted", "deciding", "announcement")
     swaps = [("composer-actions", actions), *((element_id, "") for element_id in emptied)]
     return "".join(_out_of_band("innerHTML", element_id, html) for element_id, html in swaps)
 
@@ -138,7 +170,8 @@ def _ended(request: Request, after: int) -> str:
     view = session_view(request, session)
     name = agent_of(request, session).name
     fresh = turn_views(session.turns, session.initial_state, name)[after:]
-    answer = session.turns[-1].answer[:MAX_ANNOUNCED] if fresh else ""
+    last = session.turns[-1] if fresh else None
+    answer = "" if last is None else "waits for a decision" if last.waiting else last.answer[:MAX_ANNOUNCED]
     title = escape(session.title or "New session")
     swaps = [
         ("beforeend", "turns", "".join(turn_macros(request).turn(turn) for turn in fresh)),
@@ -150,6 +183,7 @@ def _ended(request: Request, after: int) -> str:
         ("innerHTML", "composer-actions", fragment(request, TEMPLATE, "composer_actions", **(view | {"live": None}))),
         ("innerMorph", "inspector-body", fragment(request, TEMPLATE, "inspector_body", **view)),
         ("innerHTML", "interrupted", fragment(request, TEMPLATE, "interrupted", **view)),
+        ("innerHTML", "deciding", fragment(request, TEMPLATE, "deciding", **view)),
         ("innerHTML", "announcement", escape(f"{name}: {answer or 'no answer'}") if fresh else ""),
     ]
     document_title = f"<title>{title}, chat · Evaldesk</title>"
@@ -192,6 +226,7 @@ def _wants_stream(request: Request) -> bool:
 
 routes = [
     Route("/sessions/{session_id}/turns", send, methods=["POST"]),
+    Route("/sessions/{session_id}/decisions", decide, methods=["POST"]),
     Route("/sessions/{session_id}/interrupted-turn", send_again, methods=["POST"]),
     Route("/sessions/{session_id}/events", events),
     Route("/sessions/{session_id}/cancellation", cancel, methods=["POST"]),
