@@ -228,12 +228,11 @@ class _Writer:
         self._new, self._changed, self._gone, self._n_bytes = [], [], [], 0
 
     def _upsert(self, dialect: str) -> Any:
-        statement = upsert(dialect, self._table)
-        others = [name for name in self._names if name not in self._table.primary_key.columns]
-        return statement.on_conflict_do_update(
-            index_elements=list(self._table.primary_key.columns),
-            set_={name: statement.excluded[name] for name in others},
-        )
+        statement, key = upsert(dialect, self._table), list(self._table.primary_key.columns)
+        others = {column.name: statement.excluded[column.name] for column in self._table.columns if column not in key}
+        if not others:
+            return statement.on_conflict_do_nothing(index_elements=key)
+        return statement.on_conflict_do_update(index_elements=key, set_=others)
 
     def _named(self, rows: Sequence[Values]) -> list[dict[str, Any]]:
         return [dict(zip(self._names, row, strict=True)) for row in rows]
