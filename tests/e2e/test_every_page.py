@@ -139,6 +139,7 @@ PAGES = {
     "run-live": "{run-live}",
     "trial": "{trial}",
     "trial-pair": "{trial}/pair?show=all",
+    "trial-timeline": "{trial}/timeline",
     "trial-errored": "{trial-errored}",
     "failures": "/failures?run={id-run}&before={id-again}",
     "failures-newest": "/failures",

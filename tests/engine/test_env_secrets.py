@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evaldesk.agents import loading
-from evaldesk.engine import AgentHost
+from evaldesk.engine import AgentHost, LocalExecutor, drive
 from evaldesk.engine.frames import Play
 from evaldesk.engine.worker.attempt import Attempt, without_env_secrets
 from evaldesk.engine.worker.work import TrialWork
@@ -45,6 +45,28 @@ async def test_a_key_from_the_file_is_named_instead_of_told(agent: AgentRef) -> 
     assert b"[SHOP_API_KEY]books-and-more" in frame
     os.environ.pop("SHOP_API_KEY")
     os.environ.pop("SHOP_NAME")
+
+
+async def test_a_prompt_that_holds_a_key_leaves_the_worker_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_agent: Callable[..., AgentRef]
+) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", SECRET)
+    agent = write_agent("""
+        import os
+        from evaldesk import LlmAgent
+
+        agent = LlmAgent(name="a", model="demo/dice", instruction=f"The key is {os.environ['SHOP_TOKEN']}.")
+        """)
+    executor = LocalExecutor(concurrency=1)
+
+    [result] = [
+        found async for found in drive([TrialSpec(1, 0, 0, Case("c", turns=(Turn("hi"),)), agent, ())], executor, 1)
+    ]
+
+    assert result.prompts
+    said = str(result.prompts.messages(0))
+    assert SECRET not in said
+    assert "The key is [SHOP_TOKEN]." in said
 
 
 async def test_a_secret_is_not_told_in_pieces_of_a_stream(

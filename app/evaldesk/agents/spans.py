@@ -21,10 +21,11 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from evaldesk.llm.client_wrapping import wrap_once
-from evaldesk.model import Event
+from evaldesk.model import Event, Usage
 from evaldesk.reading.strict_json import Document, Place
+from evaldesk.transcripts.model_exchanges import Sent
 from evaldesk.transcripts.otel.spans import Span, SpanEvent
-from evaldesk.transcripts.otel.trace_turns import events_of_turn
+from evaldesk.transcripts.otel.trace_turns import events_of_turn, sent_calls
 
 MAX_SPANS = 20_000
 MAX_BYTES = 32 * 1024 * 1024
@@ -79,6 +80,12 @@ class TurnSpans:
         told = events_of_turn(spans)
         note = (Event("log", told[-1].at_ms if told else 0.0, author="evaldesk", text=lost),) if n_lost else ()
         return (*told, *note)
+
+    def sent_calls(self) -> list[tuple[float, Usage, Sent, Any]]:
+        """The model calls of the spans as they were sent, with their answers."""
+        with self._lock:
+            spans = tuple(self._spans)
+        return [*sent_calls(spans)]
 
 
 def _size(span: Span) -> int:

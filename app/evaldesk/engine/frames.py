@@ -202,6 +202,15 @@ def played_again(spec: TrialSpec, why: str) -> TrialSpec:
     return replace(spec, attempt=spec.attempt + 1, losses=(*spec.losses, why[:MAX_LOSS]))
 
 
+def sent_to_grader(spec: GradeSpec) -> GradeSpec:
+    """The part of the trial that its grader gets: how its models were asked is not scored."""
+    return (
+        spec
+        if spec.result.prompts is None
+        else msgspec.structs.replace(spec, result=replace(spec.result, prompts=None))
+    )
+
+
 def grade_spec(spec: TrialSpec, played: TrialResult) -> GradeSpec:
     """The trial that was just played, for the grader."""
     return GradeSpec(played, spec.case, spec.criteria, spec.limits, spec.strict, spec.recording, is_first=True)
@@ -237,7 +246,8 @@ def graded(spec: GradeSpec, result: TrialResult) -> TrialResult:
     problem = _problem(spec.result, result) or _bad_number(replace(result, transcript=Transcript()))
     if problem:
         return unplayed(spec, "errored", problem)
-    return replace(result, transcript=spec.result.transcript, losses=spec.result.losses, place=spec.result.place)
+    kept = spec.result
+    return replace(result, transcript=kept.transcript, losses=kept.losses, place=kept.place, prompts=kept.prompts)
 
 
 def _problem(asked: TrialSpec | TrialResult, found: TrialResult) -> ErrorRecord | None:

@@ -54,7 +54,7 @@ async def complete(
     reply = await (recorder.reply(call, on_text, ask) if recorder else ask())
     turn = PLAYED_TURN.get()
     if turn:
-        turn.was_whole()
+        turn.was_whole(call, reply)
     return reply
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
+from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.failures import ModelFailure
 from evaldesk.model import Capture
 
@@ -63,8 +64,11 @@ class TurnListener(Protocol):
     def was_cached(self) -> None:
         """A call whose usage cannot tell it was answered from a cache; no request was sent."""
 
-    def was_whole(self) -> None:
-        """A call was made whose requests are not seen, because its caller tells its usage."""
+    def was_whole(self, call: ModelCall | None = None, reply: ModelReply | None = None) -> None:
+        """A call was made whose requests are not seen, because its caller tells its usage; ours with its answer."""
+
+    def passed(self, call: SeenCall) -> None:
+        """A call went through the gateway, which tells all that came of it; this is how it was sent."""
 
     def asks(self) -> None:
         """A request is sent; one of the next two ends it, unless the turn ends before."""

@@ -33,6 +33,7 @@ from evaldesk.model.evalset import (
     plain_number,
 )
 from evaldesk.model.options import Limits, ModelOptions
+from evaldesk.model.prompts import Prompt, Prompts
 from evaldesk.model.run import (
     DEFAULT_CRITERIA,
     AgentDescription,
@@ -95,6 +96,8 @@ __all__ = [
     "Limits",
     "ModelOptions",
     "Outcome",
+    "Prompt",
+    "Prompts",
     "Role",
     "RunConfig",
     "RunStatus",

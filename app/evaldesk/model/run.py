@@ -13,6 +13,7 @@ from evaldesk.model.decisions import Decision
 from evaldesk.model.evalset import Case, JsonObject
 from evaldesk.model.media import Media
 from evaldesk.model.options import Limits, ModelOptions, Recording, UserConfig
+from evaldesk.model.prompts import Prompts
 from evaldesk.model.transcript import ErrorRecord, Transcript, TurnRecord, Usage
 from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, SHARED, RunOption
 
@@ -229,7 +230,8 @@ class TrialResult:
     """The result of one trial. `logs` is the agent's printed output, bounded; `cost` None means unknown.
 
     `place` names the host that played it, where that was not the driver's own machine. `losses` say why attempts before
-    it gave no result: their worker or their host was lost, and the trial was played again.
+    it gave no result: their worker or their host was lost, and the trial was played again. `prompts` come from the
+    player and are stored apart; a stored result has none.
     """
 
     run_id: int
@@ -247,6 +249,7 @@ class TrialResult:
     attempt: int = 1
     place: str = ""
     losses: tuple[str, ...] = ()
+    prompts: Prompts | None = None
 
     def without_content(self, error: ErrorRecord) -> TrialResult:
         """The trial errored for that reason, without what it said and scored, its time and its usages."""
@@ -261,6 +264,7 @@ class TrialResult:
             duration_ms=0.0,
             error=error,
             logs="",
+            prompts=None,
         )
 
     @property

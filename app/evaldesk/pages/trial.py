@@ -19,6 +19,7 @@ from evaldesk.pages.large_state import ValuePart, text_part
 from evaldesk.pages.pair import other_trial, pair_href
 from evaldesk.pages.run_view import STATUS_OF, Square
 from evaldesk.pages.source import Source, source_of, source_texts
+from evaldesk.pages.timeline import Strip, strip_of
 from evaldesk.pages.trial_turns import (
     EVENTS_ROOM,
     MAX_SAID,
@@ -90,6 +91,7 @@ class TrialPage:
     previous_mismatch: str
     next_mismatch: str
     beside: str
+    strip: Strip | None
 
     @property
     def run_title(self) -> str:
@@ -176,6 +178,7 @@ def read_trial(
         previous_mismatch=_href(run_id, neighbours.previous_mismatch),
         next_mismatch=_href(run_id, neighbours.next_mismatch),
         beside=_beside(runs, run_id, key) if result else "",
+        strip=strip_of(result) if result else None,
     )
 
 

@@ -52,7 +52,7 @@ from evaldesk.durable_files import (
     replace_file,
 )
 from evaldesk.errors import EvaldeskError, WorkspaceError
-from evaldesk.model import Case, ErrorRecord, Event, RunConfig, Score, TrialResult, TurnRecord
+from evaldesk.model import Case, ErrorRecord, Event, Prompts, RunConfig, Score, TrialResult, TurnRecord
 from evaldesk.model.comparison import Baseline
 from evaldesk.paths import is_read_only
 from evaldesk.reading.sqlite_pages import Row, SqlitePages, Tree, Value
@@ -101,6 +101,7 @@ _PACKED: dict[str, Any] = {
     "run_baseline": Baseline,
     "case_snapshot": Case,
     "transcript": TrialResult,
+    "trial_prompts": Prompts,
     "session_turn": TurnRecord,
     "open_turn_events": tuple[Event, ...],
 }
@@ -110,6 +111,7 @@ _NOUNS = {
     "trial": "trial",
     "score": "score",
     "transcript": "transcript",
+    "trial_prompts": "list of prompts",
     "label": "label",
     "finding": "finding",
     "mode": "mode",
@@ -121,6 +123,8 @@ _NOUNS = {
 }
 _OF_RUNS = ("ix_run_agent_id_id", "ix_run_evalset_id_id")
 """The indexes that hold the agent and the eval set of each run."""
+_OF_CASES = (CASE_SNAPSHOT, RUN_CASE)
+"""The tables with a row for each case of a run."""
 _SHARED_LOCK = (510, 0x40000002)
 """The bytes that SQLite locks in a file as long as a connection to it is open."""
 _UNREADABLE = (EvaldeskError, ValueError, TypeError, RecursionError, msgspec.MsgspecError, zstandard.ZstdError)
@@ -336,15 +340,15 @@ class _Recovery:
         agents, evalsets = (self._of_runs[name] for name in _OF_RUNS)
         known = set(self._connection.scalars(select(RUN.c.id)))
         for run_id in sorted(agents.keys() & evalsets.keys() - known):
-            last_case = select(func.max(CASE_SNAPSHOT.c.case_index)).where(CASE_SNAPSHOT.c.run_id == run_id)
+            lasts = (select(func.max(each.c.case_index)).where(each.c.run_id == run_id) for each in _OF_CASES)
             last_trial = select(func.max(TRIAL.c.trial_index), func.min(TRIAL.c.recorded_at))
             n_before, began = self._connection.execute(last_trial.where(TRIAL.c.run_id == run_id)).one()
-            n_cases = self._connection.scalar(last_case)
-            if n_cases is None or n_before is None:
+            found = [last for each in lasts if (last := self._connection.scalar(each)) is not None]
+            if not found or n_before is None:
                 continue
             config = RunConfig(imported_agent(agents[run_id]), evalsets[run_id], n=n_before + 1, criteria=())
             at = began or utc_now()
-            made = planning.insert_run(self._connection, config, n_cases + 1, at, "")
+            made = planning.insert_run(self._connection, config, max(found) + 1, at, "")
             values = {"id": run_id, "status": "finished", "finished_at": at, "reason": LOST_OPTIONS}
             self._connection.execute(update(RUN).where(RUN.c.id == made).values(values))
             self._n_bare_runs += 1
@@ -533,7 +537,8 @@ def _counted(n: int, noun: str) -> str:
 
 
 def _plural(noun: str) -> str:
-    return noun.replace("row of", "rows of") if noun.startswith("row of") else f"{noun}s"
+    first, of, rest = noun.partition(" of ")
+    return f"{first}s{of}{rest}"
 
 
 def _stored_columns(table: Table) -> Sequence[Column[Any]]:

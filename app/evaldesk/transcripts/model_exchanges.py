@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, TypeAlias
 
 from evaldesk.llm.apis import Api, model_in
@@ -40,12 +41,43 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What a call shows: the results of tools that it sent, the answer, its tokens; None where the API told none."""
+    """What a call shows: the results of tools that it sent, the answer, its tokens; None where the API told none.
+
+    `said` is the answer as its API gives it, put together where it was streamed.
+    """
 
     model: str
     results: tuple[Message, ...]
     answer: Message
     tokens: Tokens | None
+    said: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request in its parts: the messages, instructions among them, the tools, and all that is neither."""
+
+    messages: tuple[Any, ...]
+    tools: Any = None
+    settings: Json = field(default_factory=dict)
+
+
+_INSTRUCTIONS = ("instructions", "system", "systemInstruction", "system_instruction")
+_MESSAGES = ("messages", "input", "contents")
+
+
+def sent_of(request: Mapping[str, Any]) -> Sent:
+    """The request of any of the APIs, taken apart."""
+    rest = dict(request)
+    given = [rest.pop(name) for name in _INSTRUCTIONS if rest.get(name)]
+    first = [each if _is_message(each) else {"role": "system", "content": each} for each in given]
+    asked: Any = next((rest.pop(name) for name in _MESSAGES if rest.get(name)), [])
+    messages = asked if isinstance(asked, list) else [{"role": "user", "content": asked}]
+    return Sent((*first, *messages), rest.pop("tools", None), rest)
+
+
+def _is_message(found: Any) -> bool:
+    return isinstance(found, dict) and "role" in found
 
 
 def read_exchange(api: Api, path: str, request: Json, answer: bytes) -> Exchange:
@@ -96,7 +128,7 @@ def _read_chat(model: str, results: tuple[Message, ...], told: Sequence[Json]) -
     reasoning = _number(_dict(usage, "completion_tokens_details"), "reasoning_tokens")
     counted = _number(usage, "prompt_tokens"), _number(usage, "completion_tokens")
     tokens = Tokens(*counted, cached, reasoning=reasoning) if usage else None
-    return Exchange(model, results, read_chat_message(Place(Document(message)), message, Notes()), tokens)
+    return Exchange(model, results, read_chat_message(Place(Document(message)), message, Notes()), tokens, message)
 
 
 def _whole_chat(told: Sequence[Json]) -> Json:
@@ -136,7 +168,7 @@ def _read_response(model: str, results: tuple[Message, ...], told: Sequence[Json
     reasoning = _number(_dict(usage, "output_tokens_details"), "reasoning_tokens")
     counted = _number(usage, "input_tokens"), _number(usage, "output_tokens")
     tokens = Tokens(*counted, cached, reasoning=reasoning) if usage else None
-    return Exchange(model, results, Message("agent", calls=tuple(calls)), tokens)
+    return Exchange(model, results, Message("agent", calls=tuple(calls)), tokens, response.get("output"))
 
 
 def _anthropic_results(request: Json) -> Iterator[Message]:
@@ -145,10 +177,14 @@ def _anthropic_results(request: Json) -> Iterator[Message]:
         yield from (message for message in found if message.speaker == "tool")
 
 
+_WRITTEN = frozenset({"text", "thinking"})
+
+
 def _read_anthropic(model: str, results: tuple[Message, ...], told: Sequence[Json]) -> Exchange:
     usage: Json = {}
     blocks: dict[int, Json] = {}
     written: dict[int, str] = {}
+    texts: dict[tuple[int, str], list[str]] = {}
     for value in told:
         whole = value.get("message") if value.get("type") == "message_start" else value
         usage |= {name: n for name, n in (_dict(whole, "usage") or {}).items() if n is not None}
@@ -158,17 +194,23 @@ def _read_anthropic(model: str, results: tuple[Message, ...], told: Sequence[Jso
             blocks[value["index"]] = dict(value["content_block"])
         elif value.get("type") == "content_block_delta":
             at = value["index"]
-            written[at] = written.get(at, "") + str(_dict(value, "delta", {}).get("partial_json") or "")
+            delta = _dict(value, "delta", {})
+            written[at] = written.get(at, "") + str(delta.get("partial_json") or "")
+            for name in _WRITTEN & delta.keys():
+                texts.setdefault((at, name), []).append(str(delta[name]))
+    for (at, name), pieces in texts.items():
+        blocks.setdefault(at, {})[name] = "".join((str(blocks[at].get(name) or ""), *pieces))
     for at, text in written.items():
         if text and blocks[at].get("type") == "tool_use":
             blocks[at]["input"] = json.loads(text)
+    said = {"role": "assistant", "content": [block for _, block in sorted(blocks.items())]}
     own = [block for _, block in sorted(blocks.items()) if block.get("type") == "tool_use"]
     message: Any = {"role": "assistant", "content": own}
     [answer] = read_anthropic(Place(Document([message])), [message], Notes())
     cached, kept = _number(usage, "cache_read_input_tokens"), _number(usage, "cache_creation_input_tokens")
     tokens_in = _number(usage, "input_tokens") + cached + kept
     tokens = Tokens(tokens_in, _number(usage, "output_tokens"), cached, kept) if usage else None
-    return Exchange(model, results, answer, tokens)
+    return Exchange(model, results, answer, tokens, said)
 
 
 def _gemini_results(request: Json) -> Iterator[Message]:
@@ -194,7 +236,20 @@ def _read_gemini(model: str, results: tuple[Message, ...], told: Sequence[Json])
         tokens_out = _number(usage, "candidatesTokenCount") + thoughts
         cached = _number(usage, "cachedContentTokenCount")
         tokens = Tokens(tokens_in, tokens_out, cached, reasoning=thoughts)
-    return Exchange(model, results, Message("agent", calls=calls), tokens)
+    return Exchange(model, results, Message("agent", calls=calls), tokens, {"role": "model", "parts": _joined(parts)})
+
+
+def _joined(parts: Sequence[Any]) -> list[Any]:
+    """Parts of a stream, with the pieces of one text as one."""
+    found: list[Any] = []
+    for is_text, group in groupby(parts, _is_bare_text):
+        pieces = [*group]
+        found += [{"text": "".join(piece["text"] for piece in pieces)}] if is_text else pieces
+    return found
+
+
+def _is_bare_text(part: Any) -> bool:
+    return isinstance(part, dict) and part.keys() == {"text"} and isinstance(part["text"], str)
 
 
 def _dict(found: Any, name: str, default: Any = None) -> Any:

@@ -27,7 +27,7 @@ from evaldesk.llm.failures import failure_of
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
 from evaldesk.llm.refusals import EndpointError
 from evaldesk.llm.retries import PATIENT, wait_after
-from evaldesk.llm.retry_events import RetryWait, notifier
+from evaldesk.llm.retry_events import PLAYED_TURN, RetryWait, SeenCall, notifier
 from evaldesk.model import Event, Session, Usage
 from evaldesk.transcripts.messages import Message, TurnEvents
 from evaldesk.transcripts.model_exchanges import Exchange, read_exchange
@@ -76,6 +76,12 @@ class _Turn:
     def waits(self, wait: RetryWait) -> None:
         """Tell the trial and the turn of a pause."""
         self.context.copy().run(lambda: notifier(is_counted=True)(wait))
+
+    def passed(self, call: Call, answer: Answer) -> None:
+        """Tell the turn how a call was sent that was answered."""
+        played = self.context.get(PLAYED_TURN)
+        if played:
+            played.passed(SeenCall(call.path, call.body, answer.body, answer.duration_ms))
 
 
 @dataclass(slots=True)
@@ -157,6 +163,7 @@ class ModelGateway:
         ) as error:  # of any shape
             turn.send(Event("log", author="evaldesk", text=f"Left out: an answer that cannot be read: {error!r:.300}"))
             return
+        turn.passed(call, answer)
         with self._lock:
             for result in exchange.results:
                 if result.call_id is None or result.call_id not in self._told:

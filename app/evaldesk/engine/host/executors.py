@@ -28,6 +28,7 @@ from evaldesk.engine.frames import (
     played,
     played_again,
     player_spec,
+    sent_to_grader,
     unplayed,
 )
 from evaldesk.engine.host.process import Answer, Death, Purpose, WarmPool, WorkerProcess, WorkerStartError
@@ -450,7 +451,7 @@ class WorkerSet:
             raise AssertionError("only a slot with a worker is given work")
         try:
             if isinstance(spec, GradeSpec):
-                slot.worker.send(Grade(key, spec), grading_timeout_s(spec.criteria, spec.limits))
+                slot.worker.send(Grade(key, sent_to_grader(spec)), grading_timeout_s(spec.criteria, spec.limits))
             else:
                 slot.worker.max_processes = spec.limits.processes
                 slot.worker.send(Play(key, player_spec(spec)), spec.limits.trial_timeout_s)

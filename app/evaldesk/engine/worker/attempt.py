@@ -39,6 +39,7 @@ from evaldesk.model.transcript import broken_turn
 from evaldesk.wire import from_json, json_scrubber, plain_text, to_json
 
 if TYPE_CHECKING:
+    from evaldesk.engine.worker.prompts import PromptWriter
     from evaldesk.llm import RetryWait
 
 LOG_LIMIT = 64 * 1024
@@ -238,6 +239,7 @@ class Attempt:
     log: Log = field(default_factory=Log)
     started: float = 0.0
     pause: Pause | None = None
+    prompts: PromptWriter | None = None
 
     def begin(self, phase: Phase, timeout_s: float) -> None:
         """Enter `phase`, which may take `timeout_s`."""

@@ -27,6 +27,7 @@ from evaldesk.agents.trial_context import CURRENT_TRIAL, TrialContext
 from evaldesk.agents.users.users import User, UserReply, user_of
 from evaldesk.engine.failures import failure
 from evaldesk.engine.worker.attempt import Attempt
+from evaldesk.engine.worker.prompts import PromptWriter
 from evaldesk.engine.worker.turn import OpenTurn, Show
 from evaldesk.errors import AgentError, EvaldeskError, ModelError, UsageError
 from evaldesk.llm import needs_litellm, set_variables
@@ -68,6 +69,7 @@ MAX_DECIDED = 100
 async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None = None) -> TrialResult:
     """Play the case in a fresh session: its turns, or its scenario by a simulated user. There are no scores yet."""
     attempt = attempt or Attempt(clock=time.monotonic)
+    attempt.prompts = PromptWriter()
     attempt.begin("play", spec.limits.trial_timeout_s)
     problem = set_up(spec)
     if problem:
@@ -113,7 +115,7 @@ async def play_turn(
     waits for a person is decided by the `script`, where it has decisions. `resumed` is a turn that waited, which goes
     on by what a person `decided`.
     """
-    turn = OpenTurn(session, query, attempt.clock, show, resumed)
+    turn = OpenTurn(session, query, attempt.clock, show, resumed, attempt.prompts)
     turn.keep(before)
     attempt.turn = turn
     see_requests()
@@ -150,6 +152,7 @@ def trial_result(spec: TrialSpec, attempt: Attempt, error: ErrorRecord | None) -
         error=error,
         logs=attempt.log.text(),
         attempt=spec.attempt,
+        prompts=attempt.prompts.prompts() if attempt.prompts else None,
     )
 
 

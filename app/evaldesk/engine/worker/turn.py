@@ -11,9 +11,11 @@ from typing import Any, TypeAlias, get_args
 
 from evaldesk.agents.spans import TurnSpans
 from evaldesk.engine.worker.attempt import Clock
+from evaldesk.engine.worker.prompts import PromptWriter, said_to_us, sent_by_us
 from evaldesk.errors import AgentError, EvaldeskError
 from evaldesk.llm import cost_at, price
 from evaldesk.llm.apis import api_of
+from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.retry_events import RetryWait, SeenCall
 from evaldesk.model import (
     Capture,
@@ -33,30 +35,38 @@ from evaldesk.model import (
 )
 from evaldesk.model.decisions import ANY, Decided
 from evaldesk.model.transcript import broken_turn, checked_amount, is_artefact, waiting_of
-from evaldesk.transcripts.model_exchanges import read_exchange
+from evaldesk.transcripts.model_exchanges import Exchange, read_exchange, sent_of
 from evaldesk.wire import plain, plain_text, to_json
 
 MAX_EVENTS = 10_000
 MAX_PARTIAL = 200_000
 MAX_TURN_BYTES = 32 * 1024 * 1024
+MAX_RAW = 20_000
 
 Show: TypeAlias = Callable[[Event], None]
 
 
 class OpenTurn:
-    """A turn under way. `show` is told every event as it happens, partial ones included.
+    """A turn under way. `show` is told every event as it happens, partial ones included; `prompts` keep its calls.
 
     With `resumed` it goes on where that turn waited; the time in which it waited does not count.
     """
 
     def __init__(
-        self, session: Session, query: str, clock: Clock, show: Show | None, resumed: TurnRecord | None = None
+        self,
+        session: Session,
+        query: str,
+        clock: Clock,
+        show: Show | None,
+        resumed: TurnRecord | None = None,
+        prompts: PromptWriter | None = None,
     ) -> None:
         self._session = session
         self._query = query
         self._clock = clock
         self._show = show
         self._started = clock()
+        self._index = len(session.turns)
         self._events: list[Event] = []
         self._n_bytes = 0
         self._n_partial = 0
@@ -68,6 +78,9 @@ class OpenTurn:
         self._seen: list[tuple[float, str, SeenCall | None]] = []
         self._ways: set[Capture] = set()
         self._spans: TurnSpans | None = None
+        self._prompts = prompts
+        self._passed: deque[tuple[float, SeenCall]] = deque()
+        self._usages: dict[int, Usage] = {}
         self._ended_ms: float | None = None
         self._state_json = b""
         self._state: dict[str, JsonValue] = {}
@@ -125,7 +138,8 @@ class OpenTurn:
 
     def waits(self, wait: RetryWait, *, is_counted: bool) -> None:
         """Report that a model call pauses, in any thread; the next usage counts those that are not `is_counted`."""
-        self._keep(Event("log", at_ms=self._now_ms(), author="evaldesk", text=wait.sentence()))
+        waits_ms = round(wait.seconds * 1000, 3)
+        self._keep(Event("log", self._now_ms(), author="evaldesk", text=wait.sentence(), duration_ms=waits_ms))
         if not is_counted:
             self._again.append(wait)
 
@@ -134,9 +148,16 @@ class OpenTurn:
         self._cached.append(True)
         self._n_whole += 1
 
-    def was_whole(self) -> None:
-        """Note that the next usage is of a call whose requests are not seen."""
+    def was_whole(self, call: ModelCall | None = None, reply: ModelReply | None = None) -> None:
+        """Note that the next usage is of a call whose requests are not seen, and how one of ours was sent."""
         self._n_whole += 1
+        if self._prompts and call and reply:
+            self._prompts.add(self._index, self._now_ms(), reply.usage, sent_by_us(call), said_to_us(reply))
+
+    def passed(self, call: SeenCall) -> None:
+        """Keep a call of which the gateway tells all."""
+        if self._prompts:
+            self._passed.append((self._now_ms(), call))
 
     def asks(self) -> None:
         """Note a request that is sent."""
@@ -192,6 +213,7 @@ class OpenTurn:
             self._spans.end()
             self._spans = None
         self._seen.clear()
+        self._usages.clear()
         self._n_asking = 0
         if self._show:
             for event in self._events:
@@ -213,8 +235,10 @@ class OpenTurn:
 
     def _whole_turn(self) -> list[Event]:
         """The events so far, with the calls that the agent did not tell: those of its spans, then those seen."""
+        self._keep_passed()
         spanned = self._spanned()
         untold = self._untold([*self._told, *(event.usage for event in spanned if event.usage)])
+        self._keep_spanned()
         if spanned:
             self._ways.add("spans")
         if untold:
@@ -246,7 +270,7 @@ class OpenTurn:
 
     def _untold(self, told: Sequence[Usage]) -> list[Event]:
         """The usages of calls that were seen and that nobody told."""
-        read = [(at_ms, tool, seen_usage(call)) for at_ms, tool, call in self._seen if call]
+        read = [(at_ms, tool, _priced(self._read(at_ms, call))) for at_ms, tool, call in self._seen if call]
         news = _untold([usage for *_, usage in read], told, max(len(told) - self._n_whole, 0))
         missed = [(at_ms, tool, UNKNOWN) for at_ms, tool, call in self._seen if call is None]
         missed += [(self._now_ms(), self._open_tool(), UNKNOWN)] * self._n_asking
@@ -261,6 +285,33 @@ class OpenTurn:
                 ),
             )
         ]
+
+    def _read(self, at_ms: float, call: SeenCall) -> Usage:
+        """The usage of a call that was seen; the first time, the call is kept as it was sent."""
+        usage = self._usages.get(id(call))
+        if usage is None:
+            usage = self._usages[id(call)] = self._kept(at_ms, call)
+        return usage
+
+    def _kept(self, at_ms: float, call: SeenCall) -> Usage:
+        request = request_of(call)
+        usage, exchange = read_seen(call, request)
+        if self._prompts:
+            said = exchange.said if exchange else call.answer[:MAX_RAW].decode("utf-8", "replace")
+            self._prompts.add(self._index, at_ms, usage, sent_of(request), said)
+        return usage
+
+    def _keep_spanned(self) -> None:
+        """Keep the calls that spans tell of, where no call of the turn was seen itself."""
+        if self._spans is None or self._prompts is None or self._prompts.has_calls_of(self._index):
+            return
+        now = self._now_ms()
+        for at_ms, usage, sent, said in self._spans.sent_calls():
+            self._prompts.add(self._index, min(max(round(at_ms, 3), 0.0), now), usage, sent, said)
+
+    def _keep_passed(self) -> None:
+        while self._passed:
+            self._kept(*self._passed.popleft())
 
     def _open_tool(self) -> str:
         """The tool that was called and has given nothing yet; empty where there is none."""
@@ -349,6 +400,8 @@ def _untold(found: Sequence[Usage], told: Sequence[Usage], n_told: int) -> list[
 
 
 def _priced(usage: Usage) -> Usage:
+    if usage.is_least:
+        return usage
     return replace(usage, cost=price(usage.model, usage.tokens_in, usage.tokens_out))
 
 
@@ -356,16 +409,15 @@ UNKNOWN = Usage("unknown", is_least=True)
 """The usage of a call of which nothing is known."""
 
 
-def seen_usage(call: SeenCall) -> Usage:
-    """The usage that the answer tells; one that is at least so where it tells none, or cannot be read."""
+def read_seen(call: SeenCall, request: JsonObject) -> tuple[Usage, Exchange | None]:
+    """The usage that the answer tells, and the call; "at least" and None where it tells none, or cannot be read."""
     api = api_of(call.path)
-    request = call.request if isinstance(call.request, Mapping) else _parsed(call.request)
     try:
         assert api  # noqa: S101 - no other path is told
         exchange = read_exchange(api, call.path, dict(request), call.answer)
         found = exchange.tokens
         if found is None:
-            return replace(UNKNOWN, model=exchange.model or "unknown", duration_ms=call.duration_ms)
+            return replace(UNKNOWN, model=exchange.model or "unknown", duration_ms=call.duration_ms), exchange
         usage = Usage(
             exchange.model,
             tokens_in=found.tokens_in,
@@ -375,8 +427,13 @@ def seen_usage(call: SeenCall) -> Usage:
             tokens_reasoning=found.reasoning,
         )
     except (EvaldeskError, ValueError, LookupError, TypeError, AttributeError, RecursionError):  # of any shape
-        return replace(UNKNOWN, duration_ms=call.duration_ms)
-    return _priced(usage)
+        return replace(UNKNOWN, duration_ms=call.duration_ms), None
+    return usage, exchange
+
+
+def request_of(call: SeenCall) -> JsonObject:
+    """The body of the request; empty where it is no object of JSON."""
+    return dict(call.request) if isinstance(call.request, Mapping) else _parsed(call.request)
 
 
 def _parsed(data: bytes) -> JsonObject:

@@ -221,8 +221,8 @@ class GradeWork:
 
 
 def _bare(result: TrialResult) -> TrialResult:
-    """The result without its transcript, which the driver has."""
-    return replace(result, transcript=Transcript())
+    """The result without its transcript and its prompts, which the driver has."""
+    return replace(result, transcript=Transcript(), prompts=None)
 
 
 def _broken(frame: Play | Grade, error: BaseException | None) -> bytes:
@@ -246,6 +246,9 @@ def _ended(
     except Exception:
         result = without_env_secrets(replace(result, scores=tuple(_plain_score(score) for score in result.scores)))
         frame = to_json(Ended(key, result, is_tainted, changed, began_changed))
+    if len(frame) > MAX_RESULT and result.prompts:
+        result = replace(result, prompts=None)
+        frame = to_json(Ended(key, result, is_tainted, changed, began_changed))
     for limit in (10_000, 500):
         if len(frame) <= MAX_RESULT:
             return frame
@@ -254,7 +257,7 @@ def _ended(
     if len(frame) <= MAX_RESULT:
         return frame
     error = ErrorRecord("too_big", f"the transcript is bigger than {MAX_RESULT // 2**20} MiB even when it is cut")
-    bare = replace(result, status="errored", verdict="errored", transcript=Transcript(), scores=(), error=error)
+    bare = replace(_bare(result), status="errored", verdict="errored", scores=(), error=error)
     return to_json(Ended(key, bare, is_tainted, changed, began_changed))
 
 

@@ -156,7 +156,7 @@ class ImportStore:
             yield 0
         results = (replace(scrubbed(result), run_id=run_id, attempt=1) for result in run.results)
         storable = (row for result in results for row in storable_rows([result]))
-        for batch in _bounded(storable, lambda row: (3 + 2 * len(scores(row[0])), len(row[1]["data"]))):
+        for batch in _bounded(storable, lambda row: (3 + 2 * len(scores(row.result)), len(row.transcript["data"]))):
             with self._step(import_id, len(batch)) as connection:
                 record(connection, batch, self._clock)
             yield len(batch)

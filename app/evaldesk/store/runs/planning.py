@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
-from evaldesk.model import Case, RunConfig, RunStatus, TrialResult
+from evaldesk.model import Case, RunConfig, RunStatus
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop
 from evaldesk.model.place import Place
@@ -31,7 +31,7 @@ from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.store import media
 from evaldesk.store.database import Clock, Database, execute_many
 from evaldesk.store.runs import totals
-from evaldesk.store.runs.recording import Values, recount
+from evaldesk.store.runs.recording import Storable, Values, recount
 from evaldesk.store.runs.run_queries import run_row
 from evaldesk.store.tables.columns import DatabaseSeconds, pack, pack_json, upsert
 from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN
@@ -46,15 +46,13 @@ from evaldesk.store.tables.runs import (
     TO_DO,
     TRANSCRIPT,
     TRIAL,
+    TRIAL_PROMPTS,
     VISIBLE,
 )
 from evaldesk.wire import to_json
 
 ACTIVE: tuple[RunStatus, ...] = ("running", "stopping")
 ENDED: tuple[RunStatus, ...] = ("stopped", "finished", "failed")
-
-Recorded: TypeAlias = tuple[TrialResult, Values]
-"""A result and its transcript as it is stored."""
 
 LEASE_S = 15.0
 NEW_LEASE = DatabaseSeconds() + LEASE_S
@@ -344,13 +342,11 @@ def n_bytes(connection: Connection, run_id: int) -> int:
     return round(mean * (connection.scalar(select(ended).where(RUN.c.id == run_id)) or 0))
 
 
-def without_deleted(
-    connection: Connection, rows: Sequence[tuple[TrialResult, Values]]
-) -> list[tuple[TrialResult, Values]]:
+def without_deleted(connection: Connection, rows: Sequence[Storable]) -> list[Storable]:
     """The rows of results without those of deleted runs, which stay as they were deleted."""
-    run_ids = {result.run_id for result, _ in rows}
+    run_ids = {row.result.run_id for row in rows}
     shown = set(connection.scalars(select(RUN.c.id).where(RUN.c.id.in_(run_ids), VISIBLE)))
-    return [row for row in rows if row[0].run_id in shown]
+    return [row for row in rows if row.result.run_id in shown]
 
 
 def remains(connection: Connection) -> Sequence[int]:
@@ -386,7 +382,7 @@ def delete_some(connection: Connection, run_id: int, n_trials: int) -> bool:
         connection.execute(delete(RUN).where(RUN.c.id == run_id))
         media.sweep(connection)
         return False
-    for table in (TRANSCRIPT, SCORE, TRIAL, RUN_CASE):
+    for table in (TRIAL_PROMPTS, TRANSCRIPT, SCORE, TRIAL, RUN_CASE):
         connection.execute(delete(table).where(table.c.run_id == run_id, table.c.case_index <= indexes[-1]))
     return True
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from math import isfinite
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from sqlalchemy import (
@@ -16,6 +17,7 @@ from sqlalchemy import (
     Connection,
     Integer,
     ScalarSelect,
+    Table,
     bindparam,
     case,
     delete,
@@ -29,8 +31,19 @@ from evaldesk.model import ErrorRecord, Score, TrialResult
 from evaldesk.store import media
 from evaldesk.store.database import Clock, execute_many
 from evaldesk.store.runs import totals
-from evaldesk.store.tables.columns import pack_json, upsert
-from evaldesk.store.tables.runs import CASE_METRIC, ERROR_GROUP, LETTERS, RUN, RUN_CASE, SCORE, TO_DO, TRANSCRIPT, TRIAL
+from evaldesk.store.tables.columns import pack, pack_json, upsert
+from evaldesk.store.tables.runs import (
+    CASE_METRIC,
+    ERROR_GROUP,
+    LETTERS,
+    RUN,
+    RUN_CASE,
+    SCORE,
+    TO_DO,
+    TRANSCRIPT,
+    TRIAL,
+    TRIAL_PROMPTS,
+)
 from evaldesk.wire import from_json, to_json
 
 Values: TypeAlias = dict[str, Any]
@@ -51,14 +64,22 @@ MESSAGE_LENGTH = 200
 SUMS = ("n", "n_passed", "total", "total_squares")
 
 
-def record(connection: Connection, results: Sequence[tuple[TrialResult, Values]], clock: Clock) -> int:
-    """Write results, each with its transcript row, and return how many counted.
+class Storable(NamedTuple):
+    """A result with its rows, which are made before the transaction, so that the write lock is held briefly."""
+
+    result: TrialResult
+    transcript: Values
+    prompts: Values | None = None
+
+
+def record(connection: Connection, results: Sequence[Storable], clock: Clock) -> int:
+    """Write results and return how many counted.
 
     A result does not count when its trial has one already, or has been given to a later attempt; its content is kept as
     evidence. One for a trial that does not exist, its run deleted meanwhile, is dropped.
     """
-    counted, late = _sort(results, _to_do(connection, (result for result, _ in results)))
-    rows = [trial_key(result) | outcome(result) for result, _ in counted]
+    counted, late = _sort(results, _to_do(connection, (each.result for each in results)))
+    rows = [trial_key(each.result) | outcome(each.result) for each in counted]
     runs = _runs(connection, rows)
     n_planned = {run_id: n for run_id, (n, _) in runs.items()}
     ended = [row for row in rows if row["verdict"] is not None]
@@ -66,7 +87,7 @@ def record(connection: Connection, results: Sequence[tuple[TrialResult, Values]]
     confirming = [row for row in ended if row["trial_index"] >= n_planned[row["run_id"]]]
     values = [
         score
-        for result, _ in counted
+        for result in (each.result for each in counted)
         if result.status != "cancelled" and result.trial_index < n_planned[result.run_id]
         for score in scores(result)
     ]
@@ -74,16 +95,18 @@ def record(connection: Connection, results: Sequence[tuple[TrialResult, Values]]
     before = totals.read_rows(connection, _cases_of(done))
     execute_many(connection, _UPDATE_TRIAL, [_at(row, "trial_index") | {"recorded_at": clock()} for row in rows])
     execute_many(connection, SCORE.insert(), values)
-    _keep_transcripts(connection, [row for _, row in counted], [row for _, row in late])
-    for result, _ in (*counted, *late):
-        media.keep(connection, {"run_id": result.run_id}, media.bytes_of([result]), clock)
+    _keep(connection, TRANSCRIPT, [each.transcript for each in counted], [each.transcript for each in late])
+    _keep(connection, TRIAL_PROMPTS, [*_prompts(counted)], [*_prompts(late)])
+    for each in (*counted, *late):
+        media.keep(connection, {"run_id": each.result.run_id}, media.bytes_of([each.result]), clock)
     execute_many(connection, _ADD_TO_CASE, [_at(row) | _gain([row]) | _letter(row) | _rule(row, runs) for row in done])
     execute_many(connection, _ADD_CONFIRMING, [_at(row) | _gain([], [row]) for row in confirming])
     add_scores(connection, values)
     totals.carry(connection, before)
     add_errors(connection, [row for row in ended if row["verdict"] == "errored"])
-    n_late = Counter(result.run_id for result, _ in late)
-    n_again = Counter(result.run_id for result, _ in counted if result.losses and result.status != "cancelled")
+    n_late = Counter(each.result.run_id for each in late)
+    results_again = (each.result for each in counted if each.result.losses and each.result.status != "cancelled")
+    n_again = Counter(result.run_id for result in results_again)
     _add_to_runs(connection, rows, n_planned, (n_late, n_again), clock)
     return len(counted)
 
@@ -124,37 +147,41 @@ def _to_do(connection: Connection, results: Iterable[TrialResult]) -> dict[Key, 
     return {(run, case, trial): (verdict is None, attempt) for run, case, trial, verdict, attempt in rows}
 
 
-def _sort(
-    results: Sequence[tuple[TrialResult, Values]], trials: dict[Key, tuple[bool, int]]
-) -> tuple[list[tuple[TrialResult, Values]], list[tuple[TrialResult, Values]]]:
+def _sort(results: Sequence[Storable], trials: dict[Key, tuple[bool, int]]) -> tuple[list[Storable], list[Storable]]:
     counted, late = [], []
-    for result, transcript in results:
+    for each in results:
+        result = each.result
         if _key(result) not in trials:
             continue
         is_to_do, attempt = trials[_key(result)]
         if not is_to_do or result.attempt < attempt:
-            late.append((result, transcript))
+            late.append(each)
             continue
-        counted.append((result, transcript))
+        counted.append(each)
         trials[_key(result)] = (result.status == "cancelled", result.attempt)
     return counted, late
 
 
-def _keep_transcripts(connection: Connection, counted: Sequence[Values], late: Sequence[Values]) -> None:
-    execute_many(connection, _replace_transcript(connection.dialect.name), counted)
-    execute_many(connection, _keep_transcript(connection.dialect.name), late)
+def _prompts(rows: Iterable[Storable]) -> Iterator[Values]:
+    return (each.prompts for each in rows if each.prompts)
+
+
+def _keep(connection: Connection, table: Table, counted: Sequence[Values], late: Sequence[Values]) -> None:
+    execute_many(connection, _replace_row(connection.dialect.name, table), counted)
+    execute_many(connection, _keep_row(connection.dialect.name, table), late)
 
 
 @cache
-def _replace_transcript(dialect: str) -> Any:
-    statement = upsert(dialect, TRANSCRIPT)
-    fresh = {"codec": statement.excluded.codec, "data": statement.excluded.data}
-    return statement.on_conflict_do_update(index_elements=list(TRANSCRIPT.primary_key), set_=fresh)
+def _replace_row(dialect: str, table: Table) -> Any:
+    statement = upsert(dialect, table)
+    key = list(table.primary_key)
+    fresh = {column.name: statement.excluded[column.name] for column in table.columns if column not in key}
+    return statement.on_conflict_do_update(index_elements=key, set_=fresh)
 
 
 @cache
-def _keep_transcript(dialect: str) -> Any:
-    return upsert(dialect, TRANSCRIPT).on_conflict_do_nothing()
+def _keep_row(dialect: str, table: Table) -> Any:
+    return upsert(dialect, table).on_conflict_do_nothing()
 
 
 def _add_to_runs(
@@ -426,28 +453,37 @@ KIND = "unstorable"
 _ENCODING_FAULTS = (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError)
 
 
-def storable_rows(results: Iterable[TrialResult]) -> list[tuple[TrialResult, Values]]:
-    """Each result with its transcript row; one that the database cannot hold is an errored one that says why."""
+def storable_rows(results: Iterable[TrialResult]) -> list[Storable]:
+    """Each result with its rows; one that the database cannot hold is an errored one that says why."""
     return [_storable(result) for result in results]
 
 
-def unstorable(result: TrialResult, reason: str) -> tuple[TrialResult, Values]:
+def unstorable(result: TrialResult, reason: str) -> Storable:
     """The errored result that is stored in place of one that the database cannot hold, and its row."""
     bare = result.without_content(ErrorRecord(KIND, f"the result cannot be stored: {reason}"))
-    return bare, transcript_row(bare)
+    return Storable(bare, transcript_row(bare))
 
 
 def transcript_row(result: TrialResult) -> Values:
-    """The whole result as a row; made before the transaction, so that the write lock is held briefly."""
-    codec, data = pack_json(media.taken_out(to_json(result), media.media_in(result)))
+    """The whole result as a row, without its prompts, which have one of their own."""
+    bare = replace(result, prompts=None) if result.prompts else result
+    codec, data = pack_json(media.taken_out(to_json(bare), media.media_in(bare)))
     return trial_key(result) | {"attempt": result.attempt, "codec": codec, "data": data}
 
 
-def _storable(result: TrialResult) -> tuple[TrialResult, Values]:
+def _prompts_row(result: TrialResult) -> Values | None:
+    if result.prompts is None:
+        return None
+    codec, data = pack(result.prompts)
+    n_calls = len(result.prompts.calls)
+    return trial_key(result) | {"attempt": result.attempt, "n_calls": n_calls, "codec": codec, "data": data}
+
+
+def _storable(result: TrialResult) -> Storable:
     try:
         fault = _fault(result)
         if fault is None:
-            return result, transcript_row(result)
+            return Storable(result, transcript_row(result), _prompts_row(result))
     except _ENCODING_FAULTS as error:
         fault = f"{type(error).__name__}: {str(error)[:300]}"
     return unstorable(result, fault)

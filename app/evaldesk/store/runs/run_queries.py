@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.model import VERDICTS, Case, Counts, ErrorRecord, RunConfig, RunStatus, TrialResult
+from evaldesk.model import VERDICTS, Case, Counts, ErrorRecord, Prompts, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop
 from evaldesk.model.place import Place
@@ -64,6 +64,7 @@ from evaldesk.store.tables.runs import (
     TO_DO,
     TRANSCRIPT,
     TRIAL,
+    TRIAL_PROMPTS,
     VISIBLE,
 )
 from evaldesk.wire import from_json
@@ -178,6 +179,14 @@ def trials(connection: Connection, run_id: int, keys: Sequence[TrialKey]) -> dic
     )
     newest = {(row.case_index, row.trial_index): row for row in connection.execute(rows.order_by(held.attempt))}
     return {key: _trial(run_id, key, row) for key, row in newest.items() if key in wanted}
+
+
+def prompts(connection: Connection, run_id: int, key: TrialKey, attempt: int) -> Prompts | None:
+    """The model calls of an attempt as they were sent; None where none were seen."""
+    held = TRIAL_PROMPTS.c
+    place = (held.run_id == run_id, held.case_index == key[0], held.trial_index == key[1], held.attempt == attempt)
+    row = connection.execute(select(held.codec, held.data).where(*place)).first()
+    return None if row is None else unpack(row.codec, row.data, Prompts)
 
 
 def _trial(run_id: int, key: TrialKey, row: Any) -> TrialResult:

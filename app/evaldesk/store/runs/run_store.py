@@ -12,15 +12,15 @@ from sqlalchemy import Connection, Row, select, update
 from sqlalchemy.exc import OperationalError, StatementError
 
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.model import AgentRef, Case, RunConfig, RunStatus, TrialResult
+from evaldesk.model import AgentRef, Case, Prompts, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.place import Place
-from evaldesk.model.stored import RunSummary
+from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.store.database import Clock, Database, reading
 from evaldesk.store.runs import planning, run_queries
 from evaldesk.store.runs.planning import Planning
-from evaldesk.store.runs.recording import KIND, Values, add_totals, record, storable_rows, unstorable
+from evaldesk.store.runs.recording import KIND, Storable, add_totals, record, storable_rows, unstorable
 from evaldesk.store.tables.runs import RUN, VISIBLE
 
 log = logging.getLogger("evaldesk.store")
@@ -101,11 +101,11 @@ class RunStore:
         """
         return self._record(storable_rows(results), lease) if results else 0
 
-    def _record(self, rows: Sequence[tuple[TrialResult, Values]], lease: int | None) -> int:
+    def _record(self, rows: Sequence[Storable], lease: int | None) -> int:
         try:
             with self._database.writing() as connection:
                 if lease is not None:
-                    planning.check_lease(connection, rows[0][0].run_id, lease)
+                    planning.check_lease(connection, rows[0].result.run_id, lease)
                 listed = planning.without_deleted(connection, rows)
                 return record(connection, listed, self._clock) if listed else 0
         except OperationalError:
@@ -113,7 +113,7 @@ class RunStore:
         except (StatementError, OverflowError, ValueError, TypeError) as error:
             if len(rows) > 1:
                 return sum(self._record([row], lease) for row in rows)
-            result = rows[0][0]
+            result = rows[0].result
             if result.error and result.error.kind == KIND:
                 raise
             cause = getattr(error, "orig", None) or error  # without the statement and what was to be written by it
@@ -319,6 +319,11 @@ class RunStore:
         if not found:
             raise NotFoundError(f"run {run_id}, case {case_index}, trial {trial_index}: not played yet")
         return found[case_index, trial_index]
+
+    def prompts(self, run_id: int, key: TrialKey, attempt: int) -> Prompts | None:
+        """The model calls of an attempt as they were sent; None where none were seen."""
+        with self._database.reading() as connection:
+            return run_queries.prompts(connection, run_id, key, attempt)
 
     def _summaries(self, rows: Sequence[Row[Any]]) -> builtins.list[RunSummary]:
         return [run_queries.summary(row, self._clock) for row in rows]

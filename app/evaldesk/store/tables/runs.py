@@ -283,6 +283,23 @@ class TrialTranscript(Row, table=True):
     data: bytes = Field(sa_type=LargeBinary)
 
 
+class TrialPrompts(Row, table=True):
+    """The model calls of an attempt as they were sent; beside `transcript`, which is read without them."""
+
+    __tablename__ = "trial_prompts"
+    __table_args__ = (
+        cascade(["run_id", "case_index", "trial_index"], "trial", ["run_id", "case_index", "trial_index"]),
+    )
+
+    run_id: int = Field(primary_key=True)
+    case_index: int = Field(primary_key=True)
+    trial_index: int = Field(primary_key=True)
+    attempt: int = Field(primary_key=True)
+    n_calls: int
+    codec: int
+    data: bytes = Field(sa_type=LargeBinary)
+
+
 class TrialLabel(Row, table=True):
     """A person's verdict or note on a trial, or on one turn of it: `turn` is -1 for the whole trial."""
 
@@ -316,6 +333,7 @@ ERROR_GROUP = Row.metadata.tables["error_group"]
 TRIAL = Row.metadata.tables["trial"]
 SCORE = Row.metadata.tables["score"]
 TRANSCRIPT = Row.metadata.tables["transcript"]
+TRIAL_PROMPTS = Row.metadata.tables["trial_prompts"]
 LABEL = Row.metadata.tables["label"]
 
 Index("ix_run_case_worst", RUN_CASE.c.run_id, RUN_CASE.c.worst, RUN_CASE.c.n_errored.desc(), RUN_CASE.c.case_index)

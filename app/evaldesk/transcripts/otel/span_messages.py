@@ -46,11 +46,10 @@ def model_call(span: Span, notes: Notes) -> ModelCall | None:
     """The messages on a span; None when it has none, or none that can be read."""
     place = Place(Document(None, source=span.place.document.source), span.place.path)
     try:
-        for find in (_current, _adk, _numbered, _plain, _events, _openinference):
-            found = find(span)
-            if found is not None:
-                inputs, outputs = ([m for raw in side for m in read_part_message(place, raw, notes)] for side in found)
-                return ModelCall(tuple(inputs), tuple(outputs))
+        found = sides_of(span)
+        if found is not None:
+            inputs, outputs = ([m for raw in side for m in read_part_message(place, raw, notes)] for side in found)
+            return ModelCall(tuple(inputs), tuple(outputs))
     except FormatError:
         notes.refuse(UNREADABLE, span.place)
     return None
@@ -90,6 +89,12 @@ def model_of(span: Span) -> str:
 
 
 Sides = tuple[list[Any], list[Any]]
+
+
+def sides_of(span: Span) -> Sides | None:
+    """The input and the output of a model call as they stand on its span. Raises FormatError for JSON that is cut."""
+    readers = (_current, _adk, _numbered, _plain, _events, _openinference)
+    return next((found for read in readers if (found := read(span)) is not None), None)
 
 
 def _current(span: Span) -> Sides | None:

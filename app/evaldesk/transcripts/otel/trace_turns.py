@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
-from evaldesk.model import Criterion, ErrorRecord, Event, JsonObject, Score, ToolCall
+from evaldesk.errors import FormatError
+from evaldesk.model import Criterion, ErrorRecord, Event, JsonObject, Score, ToolCall, Usage
 from evaldesk.reading.notes import Notes
 from evaldesk.transcripts.messages import Message, TurnEvents, turns_of
-from evaldesk.transcripts.otel.span_messages import usage_of, value_of_blocks
+from evaldesk.transcripts.model_exchanges import Sent
+from evaldesk.transcripts.otel.span_messages import model_of, sides_of, usage_of, value_of_blocks
 from evaldesk.transcripts.otel.spans import Span
-from evaldesk.transcripts.otel.traces import Conversation, InnerCall, Step, Visit, conversations
+from evaldesk.transcripts.otel.traces import Conversation, InnerCall, Step, Visit, conversations, kind_of_span
 from evaldesk.transcripts.part_messages import json_value
 from evaldesk.transcripts.recorded import read_number, recorded_score
 from evaldesk.transcripts.recorded_sessions import Session
@@ -63,6 +65,25 @@ def events_of_turn(spans: Sequence[Span]) -> tuple[Event, ...]:
     for message in told.happened:
         turn.add(message)
     return tuple(turn.events)
+
+
+def sent_calls(spans: Sequence[Span]) -> Iterator[tuple[float, Usage, Sent, Any]]:
+    """The model calls of spans as they stand there: when each ended, its tokens, its messages and its answer.
+
+    A call inside of another is the same, told by two instruments.
+    """
+    models = {span.span_id: span for span in spans if kind_of_span(span) == "model"}
+    for span in sorted(models.values(), key=lambda span: span.end_ms):
+        try:
+            sides = sides_of(span)
+        except FormatError:
+            continue
+        if sides is None or span.parent_id in models:
+            continue
+        usage = usage_of(span, span.end_ms)
+        duration_ms = max(0.0, round(span.end_ms - span.start_ms, 3))
+        told = usage if isinstance(usage, Usage) else Usage(model_of(span), duration_ms=duration_ms)
+        yield span.end_ms, told, Sent(tuple(sides[0])), sides[1]
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from evaldesk.desk.evalsets.cases import case_key
 from evaldesk.desk.failures import TypedFinding
 from evaldesk.desk.labels import TypedLabel
+from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import UsageError
 from evaldesk.model.stored import TrialKey
 from evaldesk.pages import trial as pages
@@ -22,6 +23,7 @@ from evaldesk.pages.large_state import ValuePart
 from evaldesk.pages.other_scorings import read_other_scorings
 from evaldesk.pages.pair import read_pair
 from evaldesk.pages.run_facts import evalset_href
+from evaldesk.pages.timeline import raw_call, read_timeline
 from evaldesk.web.render import desk_of, number, page, target_of
 
 
@@ -120,6 +122,21 @@ async def show_source(request: Request) -> Response:
     return _long_text(request, part, "Source", f"/source/{at}", f"#source-{at}")
 
 
+async def show_timeline(request: Request) -> Response:
+    """GET .../timeline?span=TURN.EVENT&part=tools: the spans of the trial, and one of them beside them."""
+    (run_id, key), query = trial_key(request), request.query_params
+    stored = desk_of(request).runs.stored
+    line = await asyncio.to_thread(read_timeline, stored, run_id, key, query.get("span", ""), query.get("part", ""))
+    return page(request, "trials/timeline.html", line=line, run_title=run_title(line.summary))
+
+
+async def show_call(request: Request) -> Response:
+    """GET .../calls/{at}: a model call as it was sent and answered, as JSON, from the character `from` on."""
+    (run_id, key), at = trial_key(request), request.path_params["at"]
+    part = await asyncio.to_thread(raw_call, desk_of(request).runs.stored, run_id, key, at, _place(request))
+    return _long_text(request, part, "Model call", f"/calls/{at}", "/timeline")
+
+
 async def show_pair(request: Request) -> Response:
     """GET .../pair?with=RUN.CASE.TRIAL: the trial beside another one; without a name, beside the next that differs."""
     (run_id, key), query = trial_key(request), request.query_params
@@ -156,6 +173,8 @@ routes = [
     Route(TURN, show_turn, methods=["GET"]),
     *(Route(f"{TURN}/{kind}", partial(show_turn, kind=kind), methods=["GET"]) for kind in ("pieces", "events")),
     Route(f"{TURN}/events/{number('event')}", show_event, methods=["GET"]),
+    Route(f"{TRIAL}/timeline", show_timeline, methods=["GET"]),
+    Route(f"{TRIAL}/calls/{number('at')}", show_call, methods=["GET"]),
     Route(f"{TRIAL}/pair", show_pair, methods=["GET"]),
     Route(f"{TRIAL}/source/{number('at')}", show_source, methods=["GET"]),
 ]

@@ -1,0 +1,58 @@
+"""The model calls of a trial as they were sent, and their answers: beside the transcript, for who looks at one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evaldesk.model.evalset import JsonValue
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A model call as it was sent, and its answer. Places are indexes of `Prompts.parts`; -1 is none.
+
+    Its messages are the first `n_kept` of the earlier call `base`, and after them those at `messages`. `turn` counts
+    from 0; `at_ms` is when the answer was there, from the start of the turn.
+    """
+
+    turn: int
+    at_ms: float
+    duration_ms: float
+    model: str
+    tokens_in: int = 0
+    tokens_out: int = 0
+    base: int = -1
+    n_kept: int = 0
+    messages: tuple[int, ...] = ()
+    tools: int = -1
+    settings: int = -1
+    answer: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """The calls of a trial, not always in the order of their answers; what several of them say is in `parts` once.
+
+    `n_left_out` calls came when there was no room any more.
+    """
+
+    parts: tuple[JsonValue, ...] = ()
+    calls: tuple[Prompt, ...] = ()
+    n_left_out: int = 0
+
+    def part(self, place: int) -> JsonValue:
+        """The part at a place; None where there is none."""
+        return self.parts[place] if 0 <= place < len(self.parts) else None
+
+    def messages(self, at: int) -> tuple[JsonValue, ...]:
+        """All messages of the call at the index, in order."""
+        found: list[int] = []
+        n_wanted: int | None = None
+        while 0 <= at < len(self.calls):
+            call = self.calls[at]
+            n_kept = call.n_kept if 0 <= call.base < at else 0
+            own = call.messages if n_wanted is None else call.messages[: max(n_wanted - n_kept, 0)]
+            found[:0] = own
+            n_wanted = n_kept if n_wanted is None else min(n_wanted, n_kept)
+            at = call.base if n_wanted > 0 and call.base < at else -1
+        return tuple(self.part(place) for place in found)

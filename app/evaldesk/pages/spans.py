@@ -1,0 +1,189 @@
+"""The spans of a trial: its turns, and inside of them model calls, tools, sub-agents, waits and the simulated user."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from evaldesk.model import Event, Prompt, Prompts, ToolCall, Transcript, TurnRecord, Usage
+
+SpanKind: TypeAlias = Literal["turn", "model", "tool", "agent", "user", "wait"]
+
+
+@dataclass(slots=True)
+class Span:
+    """One step, in milliseconds from the start of the trial; a tool in which a model was asked is an agent.
+
+    `id` is its turn and its event in the transcript, which is its address. `prompt` is the call's place among the
+    prompts of the trial, -1 where it was not seen. Of a call that nobody counted, `usage` is None.
+    """
+
+    id: str
+    kind: SpanKind
+    name: str
+    start_ms: float
+    end_ms: float
+    turn: int
+    event: Event | None = None
+    result: Event | None = None
+    usage: Usage | None = None
+    prompt: int = -1
+    note: str = ""
+    inside: list[Span] = field(default_factory=list)
+
+    @property
+    def duration_ms(self) -> float:
+        """How long it took."""
+        return max(self.end_ms - self.start_ms, 0.0)
+
+    @property
+    def usages(self) -> tuple[Usage, ...]:
+        """The model calls of it and of all that is inside."""
+        own = (self.usage,) if self.usage else ()
+        return (*own, *(usage for span in self.inside for usage in span.usages))
+
+    @property
+    def n_inside(self) -> int:
+        """How many spans are inside of it, at any depth."""
+        return sum(1 + span.n_inside for span in self.inside)
+
+    def walk(self, depth: int = 0) -> Iterator[tuple[int, Span]]:
+        """It and all that is inside, each with its depth."""
+        yield depth, self
+        for span in self.inside:
+            yield from span.walk(depth + 1)
+
+
+def spans_of(transcript: Transcript, prompts: Prompts | None) -> tuple[Span, ...]:
+    """A span for each turn, one after the other, with what is inside of it."""
+    calls: dict[int, list[tuple[int, Prompt]]] = {}
+    for at, call in sorted(enumerate(prompts.calls if prompts else ()), key=lambda each: each[1].at_ms):
+        calls.setdefault(call.turn, []).append((at, call))
+    spans: list[Span] = []
+    for index, record in enumerate(transcript.turns):
+        began_ms = spans[-1].end_ms if spans else 0.0
+        spans.append(_TurnSpans(index, record, began_ms, calls.get(index, [])).span())
+    return tuple(spans)
+
+
+@dataclass(slots=True)
+class _TurnSpans:
+    """The spans of a turn that began at `began_ms`; its user took time before the turn's own clock ran."""
+
+    index: int
+    record: TurnRecord
+    began_ms: float
+    prompts: list[tuple[int, Prompt]]
+
+    def span(self) -> Span:
+        number = f"{self.index + 1}"
+        events = [(at, event) for at, event in enumerate(self.record.events) if not event.is_partial]
+        asking = _asking(events)
+        zero = self.began_ms + sum(event.usage.duration_ms for _, event in asking if event.usage)
+        turn = Span(number, "turn", f"Turn {number}", self.began_ms, zero + self.record.duration_ms, self.index)
+        sent = _matched(events, self.prompts)
+        opened: list[Span] = []
+        last_ms, free_ms = zero, self.began_ms
+        for at, event in events:
+            here, usage = zero + event.at_ms, event.usage
+            span = Span(f"{number}.{at}", "model", "", here, here, self.index, event)
+            if usage and usage.role == "user":
+                span.kind, span.name, span.note, span.usage = "user", "user", "simulated", usage
+                span.start_ms = free_ms if (at, event) in asking else here
+                free_ms = span.end_ms = span.start_ms + usage.duration_ms
+                turn.inside.append(span)
+            elif usage and usage.role == "agent":
+                span.name, span.usage, span.note = usage.model, usage, _how(usage)
+                span.start_ms = max(here - usage.duration_ms, zero) if usage.duration_ms else min(last_ms, here)
+                span.prompt = sent.get(at, -1)
+                around = _around(event, opened)
+                if around:
+                    around.kind = "agent"
+                (around or turn).inside.append(span)
+            elif event.kind == "tool_call" and event.call:
+                span.kind, span.name, span.note, span.end_ms = "tool", event.call.name, "no result", turn.end_ms
+                (_around(event, opened) or turn).inside.append(span)
+                opened.append(span)
+            elif event.kind == "tool_result":
+                _close(event, opened, here)
+            elif event.kind == "log" and event.duration_ms and event.author == "evaldesk":
+                span.kind, span.name, span.end_ms = "wait", "waited", here + event.duration_ms
+                span.note = event.text.partition(" until ")[0][:40]
+                turn.inside.append(span)
+            last_ms = here
+        known = {*sent.values()}
+        turn.inside += [_uncounted(number, self.index, at, call, zero) for at, call in self.prompts if at not in known]
+        _sort(turn)
+        return turn
+
+
+def _asking(events: Sequence[tuple[int, Event]]) -> Sequence[tuple[int, Event]]:
+    """The calls by which a simulated user made the message of the turn: those before the agent does anything."""
+    is_agents = (at for at, (_, event) in enumerate(events) if event.kind in _AGENTS and not _is_user(event))
+    return [each for each in events[: next(is_agents, len(events))] if _is_user(each[1])]
+
+
+_AGENTS = frozenset({"agent_message", "tool_call", "usage"})
+
+
+def _is_user(event: Event) -> bool:
+    return event.usage is not None and event.usage.role == "user"
+
+
+def _how(usage: Usage) -> str:
+    notes = ["recorded answer"] if usage.is_replayed else []
+    return ", ".join([*notes, f"{usage.n_attempts} attempts"] if usage.n_attempts > 1 else notes)
+
+
+def _matched(events: Sequence[tuple[int, Event]], prompts: Sequence[tuple[int, Prompt]]) -> dict[int, int]:
+    """The prompt of each call that was counted, by the place of its event: of the same tokens, else in order."""
+    left: dict[tuple[int, int], deque[int]] = {}
+    for number, call in prompts:
+        left.setdefault((call.tokens_in, call.tokens_out), deque()).append(number)
+    told = [(at, event.usage) for at, event in events if event.usage and event.usage.role == "agent"]
+    found: dict[int, int] = {}
+    for at, usage in told:
+        if same := left.get((usage.tokens_in, usage.tokens_out)):
+            found[at] = same.popleft()
+    others = [number for number, call in prompts if number in left[call.tokens_in, call.tokens_out]]
+    return found | dict(zip((at for at, _ in told if at not in found), others, strict=False))
+
+
+def _uncounted(number: str, turn: int, at: int, call: Prompt, zero: float) -> Span:
+    """A call that was seen and of which nobody told tokens."""
+    end = zero + call.at_ms
+    start = max(end - call.duration_ms, zero)
+    return Span(f"{number}.p{at}", "model", call.model, start, end, turn, prompt=at, note="not counted")
+
+
+def _around(event: Event, opened: Sequence[Span]) -> Span | None:
+    """The call inside of which it happened, the last of that name that has no result yet."""
+    if not event.within:
+        return None
+    return next((span for span in reversed(opened) if span.name == event.within), None)
+
+
+def _close(event: Event, opened: list[Span], here: float) -> None:
+    """End the call that the result is of: of the same id, else of the same name."""
+    span = next((span for span in opened if event.call and _is_result_of(event.call, span)), None)
+    if span is None:
+        return
+    opened.remove(span)
+    took_ms = event.duration_ms
+    span.end_ms = here if took_ms is None else min(here, span.start_ms + took_ms)
+    span.result, span.note = event, "raised" if event.is_error else ""
+
+
+def _is_result_of(call: ToolCall, span: Span) -> bool:
+    own = span.event.call if span.event else None
+    return own is not None and (own.id == call.id if call.id and own.id else own.name == call.name)
+
+
+def _sort(span: Span) -> None:
+    """Put what is inside in the order in which it began; nothing ends after the span that it is inside of."""
+    span.inside.sort(key=lambda each: (each.start_ms, each.end_ms))
+    for each in span.inside:
+        _sort(each)
+    span.end_ms = max(span.end_ms, *(each.end_ms for each in span.inside), span.start_ms)

@@ -1,0 +1,361 @@
+"""The time line of a trial: its spans as rows of a waterfall, and the one that is looked at with what was sent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import floor, log10
+
+from evaldesk.errors import NotFoundError
+from evaldesk.model import JsonValue, Prompts, TrialResult, Usage
+from evaldesk.model.stored import RunSummary, TrialKey
+from evaldesk.pages.json_tree import Node, Trees
+from evaldesk.pages.large_state import ValuePart, text_part
+from evaldesk.pages.prompt_messages import Piece, PromptDrawing, PromptMessage
+from evaldesk.pages.spans import Span, SpanKind, spans_of
+from evaldesk.store import RunStore
+from evaldesk.wording.json_layout import laid_out
+from evaldesk.wording.words import cost_words
+
+MAX_OPEN = 80
+"""A trial with more spans shows those of one turn, and the others as one row each."""
+MAX_ROWS = 400
+MAX_MARKS = 300
+MAX_DEPTH = 4
+LEAST_WIDTH = 0.4
+PARTS = ("prompt", "tools", "settings")
+WORDS = {"turn": "turn", "model": "model call", "tool": "tool", "agent": "sub-agent", "user": "simulated user"}
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A bar of the waterfall, in per cent of the whole."""
+
+    kind: SpanKind
+    x: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpanRow:
+    """A row: its own mark, or those of all that is inside a turn that is closed. Tokens and cost are of all inside."""
+
+    span: Span
+    depth: int
+    marks: Sequence[Mark]
+    tokens_in: int
+    tokens_out: int
+    cost: str
+    is_open: bool | None = None
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether a model was asked in it."""
+        return bool(self.span.usages)
+
+    @property
+    def kind_words(self) -> str:
+        """The kind of the span."""
+        return WORDS.get(self.span.kind, "wait")
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A line of the grid, in per cent, and its time."""
+
+    x: float
+    ms: float
+
+    @property
+    def words(self) -> str:
+        """The time without places that say nothing."""
+        if self.ms < 1000:
+            return f"{self.ms:g} ms" if self.ms else "0"
+        return f"{self.ms / 1000:g} s" if self.ms < 120_000 else f"{self.ms / 60_000:.3g} min"
+
+
+@dataclass(frozen=True, slots=True)
+class SpanView:
+    """The span that is looked at. `messages`, `answer` and `pieces` are of the chosen part, `facts` one line about it.
+
+    `lacks` says why nothing is there; `n_messages` and `n_tools` count what the tabs hold.
+    """
+
+    span: Span
+    title: str
+    facts: str
+    part: str = ""
+    messages: Sequence[PromptMessage] = ()
+    answer: Sequence[PromptMessage] = ()
+    pieces: Sequence[Piece] = ()
+    n_messages: int = 0
+    n_tools: int = 0
+    has_settings: bool = False
+    lacks: str = ""
+    anchor: str = ""
+    arguments: Node | None = None
+    result: Node | None = None
+    texts: Sequence[tuple[str, str]] = ()
+
+    @property
+    def n_kept(self) -> int:
+        """How many of the messages an earlier call began with as well."""
+        return sum(message.is_kept for message in self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """How many rows are not on the page on one side, and the address of the next one of them."""
+
+    n: int
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """All that the page shows; `strip` is the whole trial in one line."""
+
+    summary: RunSummary
+    case_id: str
+    key: TrialKey
+    status: str
+    total_ms: float
+    rows: Sequence[SpanRow]
+    ticks: Sequence[Tick]
+    strip: Sequence[Mark]
+    counts: str
+    tokens: int
+    cost: str
+    view: SpanView | None
+    kinds: Sequence[SpanKind]
+    earlier: Beyond | None = None
+    later: Beyond | None = None
+
+    @property
+    def has_times(self) -> bool:
+        """Whether any time was recorded."""
+        return self.total_ms > 0
+
+    @property
+    def href(self) -> str:
+        """The address of the trial."""
+        return f"/runs/{self.summary.id}/cases/{self.key[0]}/trials/{self.key[1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """The time line of a trial as one line of its page; None of it where no time was recorded."""
+
+    marks: Sequence[Mark]
+    total_ms: float
+    counts: str
+
+
+def strip_of(result: TrialResult) -> Strip | None:
+    """The line; None where no time was recorded."""
+    spans = spans_of(result.transcript, None)
+    total = _total(spans)
+    return Strip(_marks(spans, total), total, _counts(spans)) if total else None
+
+
+def read_timeline(runs: RunStore, run_id: int, key: TrialKey, chosen: str = "", part: str = "") -> Timeline:
+    """The time line with the span `chosen`, and that part of a call. Raises NotFoundError where no trial was played."""
+    result, row = runs.trial(run_id, *key), runs.case_row(run_id, key[0])
+    prompts = read_prompts(runs, run_id, key, result)
+    spans = spans_of(result.transcript, prompts)
+    view = _chosen(spans, prompts, chosen)
+    total = _total(spans)
+    rows = _rows(spans, total, view)
+    at = next((at for at, row in enumerate(rows) if row.span is view), 0)
+    first = max(0, min(at - MAX_ROWS // 2, len(rows) - MAX_ROWS))
+    rest = rows[first + MAX_ROWS :]
+    usages = [usage for span in spans for usage in span.usages]
+    return Timeline(
+        summary=runs.summary(run_id),
+        case_id=row.case_id,
+        key=key,
+        status=result.verdict,
+        total_ms=total,
+        rows=rows[first : first + MAX_ROWS],
+        ticks=_ticks(total),
+        strip=_marks(spans, total),
+        counts=_counts(spans),
+        tokens=sum(usage.tokens_in + usage.tokens_out for usage in usages),
+        cost=_cost(usages),
+        view=_view(view, prompts, part) if view else None,
+        earlier=Beyond(first, rows[first - 1].span.id) if first else None,
+        later=Beyond(len(rest), rest[0].span.id) if rest else None,
+        kinds=[*dict.fromkeys(span.kind for _, span in _walk(spans) if span.kind != "turn")],
+    )
+
+
+def read_prompts(runs: RunStore, run_id: int, key: TrialKey, result: TrialResult) -> Prompts | None:
+    """How the models of a trial were asked; of a trial that was only scored again, in the run that played it."""
+    found = runs.prompts(run_id, key, result.attempt)
+    source = runs.summary(run_id).config.source_run_id
+    if found or source is None:
+        return found
+    try:
+        return runs.prompts(source, key, runs.trial(source, *key).attempt)
+    except NotFoundError:
+        return None
+
+
+def raw_call(runs: RunStore, run_id: int, key: TrialKey, at: int, start: int) -> ValuePart:
+    """A part of a call as JSON, all of it. Raises NotFoundError where there is none."""
+    prompts = read_prompts(runs, run_id, key, runs.trial(run_id, *key))
+    if prompts is None or at >= len(prompts.calls):
+        raise NotFoundError(f"trial {key[1] + 1} has no model call {at + 1} that was recorded")
+    call = prompts.calls[at]
+    whole: dict[str, JsonValue] = {
+        "messages": [*prompts.messages(at)],
+        "tools": prompts.part(call.tools),
+        "settings": prompts.part(call.settings),
+        "answer": prompts.part(call.answer),
+    }
+    return text_part(f"model call {at + 1}, {call.model}", laid_out(whole), start)
+
+
+def _walk(spans: Sequence[Span]) -> list[tuple[int, Span]]:
+    return [each for span in spans for each in span.walk()]
+
+
+def _total(spans: Sequence[Span]) -> float:
+    return spans[-1].end_ms if spans else 0.0
+
+
+def _chosen(spans: Sequence[Span], prompts: Prompts | None, chosen: str) -> Span | None:
+    """The span of that address; without one the first call whose prompt is there. Raises NotFoundError."""
+    found = [span for _, span in _walk(spans)]
+    if not chosen:
+        return next((span for span in found if span.prompt >= 0), None)
+    span = next((span for span in found if span.id == chosen), None)
+    if span is None:
+        raise NotFoundError(f"the time line has no span {chosen[:40]!r}")
+    return span
+
+
+def _rows(spans: Sequence[Span], total: float, chosen: Span | None) -> list[SpanRow]:
+    n_spans = sum(1 + span.n_inside for span in spans)
+    opened = chosen.turn if chosen else 0
+    rows: list[SpanRow] = []
+    for turn in spans:
+        is_open = n_spans <= MAX_OPEN or turn.turn == opened
+        rows.append(_row(turn, 0, total, is_open=is_open if turn.inside else None))
+        if is_open:
+            rows += [_row(span, min(depth, MAX_DEPTH), total) for depth, span in turn.walk() if depth]
+    return rows
+
+
+def _row(span: Span, depth: int, total: float, *, is_open: bool | None = None) -> SpanRow:
+    usages = span.usages
+    marks = _marks([span], total) if is_open is False else [_mark(span, total)]
+    tokens = sum(usage.tokens_in for usage in usages), sum(usage.tokens_out for usage in usages)
+    return SpanRow(span, depth, marks, *tokens, _cost(usages), is_open)
+
+
+def _marks(spans: Sequence[Span], total: float) -> list[Mark]:
+    """The steps of turns as one line: what is inside of a tool is the tool."""
+    steps = [span for turn in spans for span in (turn.inside or [turn])]
+    return [_mark(span, total) for span in steps[:MAX_MARKS]]
+
+
+def _mark(span: Span, total: float) -> Mark:
+    if not total:
+        return Mark(span.kind, 0.0, 0.0)
+    width = max(100 * span.duration_ms / total, LEAST_WIDTH)
+    return Mark(span.kind, min(100 * span.start_ms / total, 100 - LEAST_WIDTH), width)
+
+
+def _ticks(total: float) -> list[Tick]:
+    """Round times, three to six of them."""
+    if total <= 0:
+        return []
+    step = 10.0 ** floor(log10(total))
+    step = next(each for each in (step / 5, step / 2, step, step * 2) if total / each <= 6)
+    n = floor(total / step)
+    return [Tick(100 * at * step / total, at * step) for at in range(n + 1) if at * step < total * 0.96]
+
+
+def _counts(spans: Sequence[Span]) -> str:
+    found = Counter(span.kind for _, span in _walk(spans))
+    nouns: tuple[tuple[SpanKind, str], ...] = (
+        ("model", "model call"),
+        ("tool", "tool"),
+        ("agent", "sub-agent"),
+        ("wait", "wait"),
+    )
+    return ", ".join(f"{found[kind]:,} {noun}{'' if found[kind] == 1 else 's'}" for kind, noun in nouns if found[kind])
+
+
+def _cost(usages: Sequence[Usage]) -> str:
+    known = [usage.cost for usage in usages if usage.cost is not None]
+    return cost_words(sum(known)) if usages and len(known) == len(usages) else ""
+
+
+def _view(span: Span, prompts: Prompts | None, part: str) -> SpanView:
+    if span.kind == "model":
+        return _call_view(span, prompts, part)
+    trees = Trees()
+    anchor = f"turn-{span.turn + 1}"
+    if span.kind in ("tool", "agent") and span.event and span.event.call:
+        call, given = span.event.call, span.result.result if span.result else None
+        result = trees.tree(given)
+        said = [] if result or given is None else [("Result", _text(given))]
+        arguments = trees.tree(dict(call.args))
+        return SpanView(
+            span, call.name, span.note, anchor=f"{anchor}-event-{_event(span)}", arguments=arguments, result=result,
+            texts=said,
+        )  # fmt: skip
+    said = [("", span.event.text)] if span.event and span.event.text else []
+    return SpanView(span, WORDS.get(span.kind, "wait").capitalize(), span.note, anchor=anchor, texts=said)
+
+
+def _call_view(span: Span, prompts: Prompts | None, part: str) -> SpanView:
+    anchor = f"turn-{span.turn + 1}"
+    if prompts is None or span.prompt < 0:
+        return SpanView(span, span.name or "model call", _facts(span.usage), lacks=_LACKS, anchor=anchor)
+    call, drawing = prompts.calls[span.prompt], PromptDrawing()
+    part = part if part in PARTS else "prompt"
+    messages = prompts.messages(span.prompt)
+    tools, settings = prompts.part(call.tools), prompts.part(call.settings)
+    chosen = {"tools": lambda: drawing.tools(tools), "settings": lambda: drawing.settings(settings)}
+    is_prompt = part == "prompt"
+    return SpanView(
+        span,
+        span.name or "model call",
+        _facts(span.usage),
+        part,
+        messages=drawing.messages(messages, call.n_kept) if is_prompt else (),
+        answer=drawing.messages(prompts.part(call.answer)) if is_prompt and call.answer >= 0 else (),
+        pieces=() if is_prompt else chosen[part](),
+        n_messages=len(messages),
+        n_tools=len(PromptDrawing().tools(tools)),
+        has_settings=bool(settings),
+        anchor=anchor,
+    )
+
+
+_LACKS = (
+    "How this call was sent is not recorded: Evaldesk did not see its request, or played the trial before it kept them."
+)
+
+
+def _facts(usage: Usage | None) -> str:
+    if usage is None:
+        return "Nobody told the tokens of this call."
+    if usage.is_least:
+        return "The tokens of this call are not known."
+    cached = f", {usage.tokens_cached:,} cached" if usage.tokens_cached else ""
+    reasoning = f", {usage.tokens_reasoning:,} for reasoning" if usage.tokens_reasoning else ""
+    cost = cost_words(usage.cost) if usage.cost is not None else "cost unknown"
+    return f"{usage.tokens_in:,} tokens in{cached}, {usage.tokens_out:,} out{reasoning}; {cost}"
+
+
+def _event(span: Span) -> str:
+    return span.id.partition(".")[2]
+
+
+def _text(value: JsonValue) -> str:
+    return value if isinstance(value, str) else laid_out(value)

@@ -1,0 +1,142 @@
+"""How each model was asked is kept for every way in which its calls are seen: it is what the endpoint was asked."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.agents.endpoint import Answer, Endpoint, chunks
+from tests.agents.installed import skip_without
+from tests.agents.test_model_gateway import (
+    ANTHROPIC_REQUESTS,
+    ANTHROPIC_STREAM,
+    APIS,
+    Play,
+    play_calls,
+)
+from tests.agents.test_spans import PLAIN
+from tests.agents.test_uncounted import NESTED, THREAD, WHOLE
+
+from evaldesk.agents.agent import Agent
+from evaldesk.engine.worker.attempt import Attempt
+from evaldesk.engine.worker.player import play_turn
+from evaldesk.engine.worker.prompts import PromptWriter
+from evaldesk.llm.apis import api_of
+from evaldesk.model import Prompts, Session, TurnRecord
+from evaldesk.transcripts.model_exchanges import sent_of
+
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what the packages warn of is not ours
+
+__all__ = ["play_calls"]
+
+
+async def asked(agent: Agent, message: str = "hi") -> tuple[TurnRecord, Prompts]:
+    attempt = Attempt(prompts=PromptWriter())
+    turn = await play_turn(agent, Session("s"), message, attempt=attempt)
+    assert attempt.prompts
+    found = attempt.prompts.prompts()
+    assert found
+    return turn, found
+
+
+def in_time(prompts: Prompts) -> list[int]:
+    return sorted(range(len(prompts.calls)), key=lambda at: prompts.calls[at].at_ms)
+
+
+def sent(prompts: Prompts) -> list[Any]:
+    return [[*prompts.messages(at)] for at in in_time(prompts)]
+
+
+@pytest.mark.parametrize("name", NESTED)
+async def test_calls_of_every_framework_are_kept_as_they_were_sent(name: str, endpoint: Endpoint, loaded: Any) -> None:
+    package, source, argument = NESTED[name]
+    skip_without(package)
+    endpoint.says("", ("c1", "ask", json.dumps({argument: "what?"}))).says("42").says("it is 42")
+
+    turn, prompts = await asked(loaded(source.replace("{address}", endpoint.address)))
+
+    assert turn.error is None
+    assert sent(prompts) == [body["messages"] for body in endpoint.asked]
+    calls = [prompts.calls[at] for at in in_time(prompts)]
+    assert [prompts.part(call.tools) for call in calls] == [body.get("tools") for body in endpoint.asked]
+    answers: list[Any] = [prompts.part(call.answer) for call in calls]
+    assert [answer["content"] or answer["tool_calls"][0]["function"]["name"] for answer in answers] == [
+        "ask",
+        "42",
+        "it is 42",
+    ]
+
+
+@pytest.mark.parametrize("source", [WHOLE, THREAD], ids=["a client", "a thread of the agent"])
+async def test_a_client_of_a_function_is_seen_with_its_time(source: str, endpoint: Endpoint, loaded: Any) -> None:
+    endpoint.says("hello")
+
+    turn, prompts = await asked(loaded(source.replace("{address}", endpoint.address)))
+
+    [call] = prompts.calls
+    assert sent(prompts) == [[{"role": "user", "content": "hi"}]]
+    assert (call.turn, call.model, call.tokens_in, call.tokens_out) == (0, "small", 11, 5)
+    assert 0 < call.duration_ms <= call.at_ms <= turn.duration_ms
+
+
+@pytest.mark.parametrize("name", APIS)
+async def test_the_gateway_keeps_calls_of_every_api(name: str, play_calls: Play, endpoint: Endpoint) -> None:
+    requests, given, _ = APIS[name]
+    endpoint.answers += given
+
+    played = await play_calls(requests)
+
+    assert played.prompts
+    assert sent(played.prompts) == [[*sent_of(request["body"]).messages] for request in requests]
+    assert all(api_of(request["path"]) for request in requests)
+    first = json.dumps(played.prompts.part(played.prompts.calls[0].answer))
+    assert "roll" in first
+    assert "sides" in first
+
+
+async def test_a_streamed_answer_is_put_together(play_calls: Play, endpoint: Endpoint) -> None:
+    endpoint.answers += [Answer(stream=ANTHROPIC_STREAM), Answer(stream=chunks({"content": "a "}, {"content": "four"}))]
+    chat = {
+        "variable": "OPENAI_BASE_URL",
+        "path": "/chat/completions",
+        "body": {"model": "m", "messages": [], "stream": True},
+    }
+
+    played = await play_calls([ANTHROPIC_REQUESTS[0], chat])
+
+    assert played.prompts
+    said: list[Any] = [played.prompts.part(call.answer) for call in played.prompts.calls]
+    assert [block.get("text") or block["input"] for block in said[0]["content"]] == ["I roll.", {"sides": 6}]
+    assert said[1]["content"] == "a four"
+
+
+async def test_spans_tell_how_a_model_was_asked_where_no_request_was_seen(loaded: Any) -> None:
+    skip_without("opentelemetry.sdk")
+
+    _, prompts = await asked(loaded(PLAIN), "Roll.")
+
+    assert [(call.tokens_in, call.tokens_out) for call in prompts.calls] == [(11, 5), (20, 7)]
+    assert [len(messages) for messages in sent(prompts)] == [1, 3]
+    assert "A four." in json.dumps(prompts.part(prompts.calls[1].answer))
+
+
+async def test_a_call_that_is_both_spanned_and_seen_is_kept_once(endpoint: Endpoint, loaded: Any) -> None:
+    skip_without("opentelemetry.sdk")
+    endpoint.says("hello")
+    both = WHOLE.replace("{address}", endpoint.address).replace("async def root_agent", "async def ask")
+    source = f"{PLAIN.replace('def root_agent', 'def spanned')}\n{both}\n"
+    source += "\nasync def root_agent(message):\n    spanned(message)\n    return await ask(message)\n"
+
+    _, prompts = await asked(loaded(source))
+
+    assert sent(prompts) == [[{"role": "user", "content": "hi"}]]
+
+
+async def test_a_chat_keeps_none(endpoint: Endpoint, loaded: Any) -> None:
+    endpoint.says("hello")
+    attempt = Attempt()
+
+    await play_turn(loaded(WHOLE.replace("{address}", endpoint.address)), Session("s"), "hi", attempt=attempt)
+
+    assert attempt.prompts is None
