@@ -37,8 +37,8 @@
    data-opens="palette"  a link that opens the dialog with that id instead; a button with data-closes closes it
    Ctrl or Cmd with K opens #palette: its field asks the server, and what the page itself can do (data-key) and the last
    places of this tab stand before the answer.
-   Keys stand down while one types, and with Ctrl, Alt or Meta held. `?` opens the popover #keys, `/` focuses the
-   element with data-key="/" or type="search". */
+   Keys stand down while one types (Escape leaves a field with data-key), and with Ctrl, Alt or Meta held. `?` opens the
+   popover #keys, `/` focuses the element with data-key="/" or type="search". */
 "use strict";
 
 /* A page that is left before it was all there gives up its transition, which is no fault of it. This is the first
@@ -126,6 +126,10 @@ document.addEventListener("click", (event) => {
   keep("differences", only ? "only" : "all");
   showDifferences(only);
 });
+document.addEventListener("htmx:after:swap", () => {
+  showRaw(document.documentElement.hasAttribute("data-raw"));
+  showDifferences(document.documentElement.hasAttribute("data-differing"));
+});
 window.addEventListener("storage", (event) => event.key === "theme" && wear(theme()));
 window.addEventListener("storage", (event) => event.key === "text" && showRaw(isRaw()));
 
@@ -165,7 +169,10 @@ const isTyping = (element) =>
 
 document.addEventListener("keydown", (event) => {
   if (event.defaultPrevented || event.ctrlKey || event.altKey || event.metaKey || event.isComposing) return;
-  if (isTyping(event.target)) return;
+  if (isTyping(event.target)) {
+    if (event.key === "Escape" && event.target.dataset.key) event.target.blur(); // keys are keys again
+    return;
+  }
   if (event.key === "Escape") destination = "";
   if (isWaiting() && /^[a-z0-9]$/.test(event.key)) ahead.push(event.key);
   else if (!onKey(event.key, event.target)) return;

@@ -94,6 +94,14 @@ def _afterwards(someone: Visitor, run: str, trial: str) -> dict[str, str]:
     assert ask.post(f"{home}{trial}/findings", form=finding).ok
     assert ask.post(f"{home}{trial}/findings", form={"labeller": "Ben", "new-mode": "rolls twice"}).ok
     assert ask.post(f"{home}/failures/proposals", form={"run": run[6:], "op": "propose"}).ok
+    kinds = "failed&of=passed&of=errored&of=unscored"
+    form = f"run={run[6:]}&n=40&reader=Cy&blind=on&of="
+    kind = {"Content-Type": "application/x-www-form-urlencoded"}
+    queues = [ask.post(f"{home}/queues", data=form + of, headers=kind) for of in (kinds, "passed", "readers")]
+    boxes = re.findall(r'name="item" value="([^"]+)"', ask.get(f"{queues[1].url}/trials").text())
+    said = "".join(f"&item={box}" for box in boxes)
+    done = f"reader=Cy&then=list&verdict=failed{said}"
+    assert ask.post(f"{queues[1].url}/labels", data=done, headers=kind).ok
     return {"run-again": again, "id-run": run[6:], "id-again": again[6:]}
 
 
@@ -144,6 +152,12 @@ PAGES = {
     "failures": "/failures?run={id-run}&before={id-again}",
     "failures-newest": "/failures",
     "mode": "/failures/1",
+    "queues": "/queues?run={id-run}",
+    "queue": "/queues/1",
+    "queue-open": "/queues/1?blind=off",
+    "queue-trials": "/queues/1/trials?stored=1",
+    "queue-done": "/queues/2?reader=Cy",
+    "queue-empty": "/queues/3",
     "run-again": "{run-again}",
     "run-rescore": "{run}/scorings/new",
     "run-accept": "{run}/acceptance",

@@ -30,9 +30,11 @@ from evaldesk.formats.exchange import Imported
 from evaldesk.model import Case, RunConfig, TrialResult, Turn, TurnRecord
 from evaldesk.model.failures import Anchor, FindingDraft
 from evaldesk.model.media import Media
+from evaldesk.model.queues import VERDICT_KINDS, GivenLabel, QueueDraft, QueueStratum
 from evaldesk.model.stored import OpenTurn
 from evaldesk.settings import Settings
 from evaldesk.store import Store
+from evaldesk.store.queues import moment_id
 from evaldesk.transcripts.recorded import RecordedRun
 from evaldesk.web.guard import guard_settings
 from evaldesk.web.server import add_pages, create_app
@@ -106,6 +108,8 @@ class Fort:
             "record_id": "1",
             "mode_id": "1",
             "digest": picture().digest,
+            "queue_id": "1",
+            "place": "1",
         } | others
         path = route.path
         for name in route.param_convertors:
@@ -126,7 +130,8 @@ class Fort:
 
     def parts(self) -> list[str]:
         """The addresses of parts of that page."""
-        return [f"{self.conversation}/turns/0{part}" for part in ("", "/pieces?from=1", "/events?from=1")]
+        turns = (f"{self.conversation}/turns/0", "/queues/1/trials/1/turns/0")
+        return [f"{turn}{part}" for turn in turns for part in ("", "/pieces?from=1", "/events?from=1")]
 
     def pages(self) -> list[str]:
         """The addresses of all pages on which somebody else's text stands."""
@@ -165,6 +170,8 @@ class Fort:
                 "/gates",
             ),
             *(f"/failures?run={self.run}&before={self.run + 1}", "/failures/1"),
+            *("/queues", "/queues/1", "/queues/1?blind=off&at=1", "/queues/1?reader=sam&at=1", "/queues/1/trials"),
+            "/queues/1?reader=sam",
             *("/search?q=e", "/search?q=%3Cb%3E", f"/search?q={self.run}:"),
         ]
 
@@ -288,6 +295,17 @@ def keep_image(store: Store, session_id: str, names: tuple[str, ...]) -> None:
     store.sessions.append_turn(session_id, TurnRecord("What is it?", media=held), owner="me")
 
 
+def fill_queue(fort: Fort) -> None:
+    """A review queue of two trials, which one reader has read with every text as a note."""
+    strata = [QueueStratum(fort.run, kind, 2, 2) for kind in VERDICT_KINDS.values()]
+    drafts = [QueueDraft(fort.run, (0, index), fort.run, "failed") for index in range(2)]
+    fort.desk.store.queues.create(strata, drafts, fort.texts[0], is_blind=True)
+    for index, text in enumerate(fort.texts):
+        seen = fort.desk.store.queues.items(1, "sam")[index % 2].label
+        given = GivenLabel(index % 2 + 1, moment_id(seen.labelled_at) if seen else 0)
+        fort.desk.store.queues.give(1, [given], "sam", "passed", text, is_blind=True)
+
+
 def fill(fort: Fort) -> None:
     """Put sessions and runs into the desk that hold every text of it."""
     desk, texts = fort.desk, fort.texts
@@ -319,6 +337,7 @@ def fill(fort: Fort) -> None:
         desk.store.labels.put(fort.run, (0, 0), None, text, "failed", text)
         anchor = Anchor(0, quote=text)
         desk.store.failures.add(FindingDraft(fort.run, 0, 0, text, anchor=anchor), text, text)
+    fill_queue(fort)
     trial = TrialResult(0, 0, 0, "finished", "passed", transcript=trial_of(0, 0, texts).transcript)
     recorded = RecordedRun(texts[0], texts[0], (Case(texts[0], (Turn(texts[0]),)),), (trial,))
     desk.imports.take_in(Imported("promptfoo", runs=(recorded,)), source=texts[0], name="")

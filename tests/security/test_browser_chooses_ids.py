@@ -181,6 +181,8 @@ FIELDS = {
     *("op", "version", "raw", "form", "then", "new-set", "step", "another", "outcome", "outputs", "rubrics"),
     *("change", "trial", "until"),
     # Findings: texts that are shown escaped, and numbers of findings, modes and turns.
+    # Review queues: kinds of one table, places of trials, on or off, and names that are shown escaped.
+    *("of", "item", "at", "shown", "blind", "reader", "named"),
     *("mode", "new-mode", "quote", "place", "finding", "into", "definition", "example-yes", "example-no"),
 }
 OPTION = r"[a-z_0-9]+\.[a-z_]+(\.keys)?"

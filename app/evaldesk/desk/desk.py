@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from evaldesk.desk.failures import FailureDesk
     from evaldesk.desk.imports.importing import ImportDesk
     from evaldesk.desk.labels import LabelDesk, Person
+    from evaldesk.desk.queues import QueueDesk
     from evaldesk.desk.runs.plan import RunOptions, RunPlan
     from evaldesk.desk.runs.runs import RunDesk
     from evaldesk.desk.runs.stored_runs import StoredRuns
@@ -155,6 +156,13 @@ class Desk:
         from evaldesk.desk.labels import LabelDesk
 
         return LabelDesk(self.store, self.person)
+
+    @cached_property
+    def queues(self) -> QueueDesk:
+        """The review queues."""
+        from evaldesk.desk.queues import QueueDesk
+
+        return QueueDesk(self.store, self.person)
 
     @cached_property
     def search(self) -> SearchDesk:

@@ -149,6 +149,13 @@ class FailureDesk:
         """Take a finding away. Raises UsageError, NotFoundError."""
         self._failures.remove(finding_id, self.checked_author(author))
 
+    def remove_named(self, run_id: int, key: TrialKey, typed: TypedFinding) -> None:
+        """Take away the findings of a reader on a trial that name a mode. Raises UsageError, NotFoundError."""
+        author, mode_id = self.checked_author(typed.author), checked_id(typed.mode, "mode")
+        for each in self.of_trial(run_id, key):
+            if (each.author, each.mode_id, each.status) == (author, mode_id, "counted"):
+                self._failures.remove(each.id, author)
+
     def clear(self, run_id: int, key: TrialKey, author: str) -> None:
         """Say that nothing is wrong in a trial. Raises UsageError, NotFoundError, ConflictError."""
         self._failures.clear(played_run_id(self._store.runs, run_id), key, self.checked_author(author))

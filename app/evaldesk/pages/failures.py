@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import takewhile
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.failures import TypedFinding
+from evaldesk.desk.queues import drawing_order
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import UsageError
@@ -199,7 +199,7 @@ class _Draw:
                 if letter in self.strata:
                     self.strata[letter].append((case_index, trial_index))
         for keys in self.strata.values():
-            keys.sort(key=lambda key: blake2b(f"{run_id}:{key[0]}:{key[1]}".encode()).digest())
+            keys[:] = drawing_order(run_id, keys)
 
     def next(self, read: Collection[TrialKey]) -> TrialKey | None:
         """The next trial to read: failed ones, then errored ones, then a tenth of the passed ones."""

@@ -28,6 +28,7 @@ from evaldesk.store.evalsets.lines import LineStore
 from evaldesk.store.failures import FailureStore
 from evaldesk.store.labels import LabelStore
 from evaldesk.store.media import MediaStore
+from evaldesk.store.queues import QueueStore
 from evaldesk.store.runs.imports import ImportStore
 from evaldesk.store.runs.run_store import RunStore
 from evaldesk.store.sessions import SessionStore
@@ -73,6 +74,11 @@ class Store:
     def media(self) -> MediaStore:
         """The bytes of images, sounds and files."""
         return MediaStore(self._database)
+
+    @cached_property
+    def queues(self) -> QueueStore:
+        """The review queues."""
+        return QueueStore(self._database, self._clock)
 
     @cached_property
     def search(self) -> SearchStore:
@@ -168,7 +174,7 @@ def _moved(config: str, evalset_id: str, path: Path) -> str:
     return to_json(moved).decode()
 
 
-HEAD = "0027"
+HEAD = "0029"
 FIRST_TABLES = {"alembic_version", "run", "trial", "score", "session"}
 # As Alembic makes it, which reads from it where the database is.
 _REVISIONS = (

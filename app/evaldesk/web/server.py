@@ -264,6 +264,7 @@ ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.trials:routes",
     "evaldesk.web.routes.labels:routes",
     "evaldesk.web.routes.failures:routes",
+    "evaldesk.web.routes.queues:routes",
     "evaldesk.web.routes.runs:routes",
     "evaldesk.web.routes.gates:routes",
     "evaldesk.web.routes.rescoring:routes",

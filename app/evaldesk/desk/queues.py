@@ -1,0 +1,215 @@
+"""Review queues: drawn from the trials of runs, read one by one, labelled by key or many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from evaldesk.desk.failures import FailureDesk
+from evaldesk.desk.labels import MAX_NOTE, VERDICTS, Person
+from evaldesk.desk.runs.rescoring import played_run_id
+from evaldesk.errors import UsageError
+from evaldesk.metrics import is_function, metric_info
+from evaldesk.model import Criterion, Score
+from evaldesk.model.queues import QUEUE_KINDS, VERDICT_KINDS, GivenLabel, Queue, QueueDraft, QueueKind, QueueStratum
+from evaldesk.model.stored import TrialKey
+from evaldesk.store import Store
+
+MAX_RUNS = 20
+MAX_OF_EACH = 200
+MAX_READ = 5_000
+"""Trials whose judges' votes are read to find those in which they differ."""
+READ_AT_ONCE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class TypedQueue:
+    """The input of the form for a new queue; `n` is the most of each kind and run."""
+
+    runs: Sequence[str] = ()
+    kinds: Sequence[str] = ()
+    n: str = ""
+    reader: str = ""
+    is_blind: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TypedVerdict:
+    """A verdict as it was pressed; each of `items` is `PLACE.SEEN`. `note` is None where none could be typed."""
+
+    items: Sequence[str]
+    verdict: str
+    reader: str
+    note: str | None = None
+    is_blind: bool = False
+
+
+class QueueDesk:
+    """The review queues of a workspace. Works on the database: from pages, call it in a thread."""
+
+    def __init__(self, store: Store, person: Person | None = None) -> None:
+        self._store = store
+        self._person = person or Person(store)
+
+    def reader(self, typed: str = "") -> str:
+        """The reader that an address names, else the person at this desk. Raises UsageError."""
+        return FailureDesk.checked_author(typed) if typed else self._person.name() or "reader"
+
+    def candidates(self, run_id: int, reader: str) -> _Candidates:
+        """The trials of a run by kind. Raises NotFoundError."""
+        return _Candidates(self._store, run_id, reader)
+
+    def create(self, typed: TypedQueue) -> int:
+        """Draw and store a queue: of each run and kind so many trials, each of them with the same chance.
+
+        Raises UsageError naming the field, NotFoundError for an unknown run.
+        """
+        reader = FailureDesk.checked_author(typed.reader)
+        kinds = [kind for kind in QUEUE_KINDS if kind in typed.kinds]
+        run_ids = list(dict.fromkeys(_number(text, "run", 10**15) for text in typed.runs))
+        most = _number(typed.n, "n", MAX_OF_EACH)
+        if not kinds:
+            raise UsageError("Choose which trials to read.", field="of")
+        if not 0 < len(run_ids) <= MAX_RUNS:
+            raise UsageError(f"Choose one run, or at most {MAX_RUNS}.", field="run")
+        strata: list[QueueStratum] = []
+        drafts: dict[tuple[int, TrialKey], QueueDraft] = {}
+        for run_id in run_ids:
+            found = self.candidates(run_id, reader)
+            for kind in kinds:
+                keys = found.drawn(kind)
+                strata.append(QueueStratum(run_id, kind, len(keys), min(most, len(keys))))
+                for key in keys[:most]:
+                    drafts.setdefault((run_id, key), QueueDraft(run_id, key, found.labelled_run, kind))
+        # Not stratum by stratum: the place of a trial would tell its verdict.
+        mixed = sorted(drafts.values(), key=lambda draft: _chance("queue", draft.run_id, draft.key))
+        self._person.is_called(reader)
+        return self._store.queues.create(strata, mixed, reader, is_blind=typed.is_blind)
+
+    def give(self, queue_id: int, typed: TypedVerdict) -> int:
+        """Store a verdict on one trial or many. Raises UsageError, NotFoundError, ConflictError.
+
+        Returns how many labels were given.
+        """
+        reader = FailureDesk.checked_author(typed.reader)
+        note = typed.note.strip() if typed.note is not None else None
+        if typed.verdict not in VERDICTS:
+            raise UsageError(f"A label is {', '.join(VERDICTS)}.", field="verdict")
+        if note is not None and len(note) > MAX_NOTE:
+            raise UsageError(f"The note has {len(note):,} characters; {MAX_NOTE:,} fit.", field="note")
+        if not typed.items:
+            raise UsageError("Choose a trial.", field="item")
+        given = [_given(text) for text in typed.items]
+        self._person.is_called(reader)
+        return self._store.queues.give(queue_id, given, reader, typed.verdict, note, is_blind=typed.is_blind)
+
+    def undo(self, queue_id: int, reader: str) -> Sequence[int]:
+        """Take back a reader's last step in a queue; gives the places of its trials.
+
+        Raises UsageError, NotFoundError, ConflictError.
+        """
+        return self._store.queues.undo(queue_id, FailureDesk.checked_author(reader))
+
+    def get(self, queue_id: int) -> Queue:
+        """A queue. Raises NotFoundError."""
+        return self._store.queues.get(queue_id)
+
+
+class _Candidates:
+    """The recorded trials of a run by kind, each kind in the order in which it is drawn.
+
+    Trials that the reader labelled already are in no kind but those that are about labels.
+    """
+
+    def __init__(self, store: Store, run_id: int, reader: str) -> None:
+        self._store, self._run_id = store, run_id
+        self.labelled_run = played_run_id(store.runs, run_id)
+        self._summary = store.runs.summary(run_id)
+        self._strips = [strip for _, strip in store.failures.verdicts(run_id)]
+        self._labels = store.queues.labelled(self.labelled_run)
+        self._read = {key for key, labels in self._labels.items() if reader in labels}
+        self._letters = {
+            (case_index, trial_index): letter
+            for case_index, strip in enumerate(self._strips)
+            for trial_index, letter in enumerate(strip)
+            if letter in VERDICT_KINDS
+        }
+
+    def drawn(self, kind: QueueKind) -> list[TrialKey]:
+        """The trials of a kind in the order in which they are drawn."""
+        found: Collection[TrialKey]
+        if kind in VERDICT_KINDS.values():
+            found = [key for key, letter in self._letters.items() if VERDICT_KINDS[letter] == kind]
+        elif kind == "flaky":
+            return [key for key in self._flaky() if key not in self._read]
+        elif kind == "disputed":
+            found = self._disputed()
+        elif kind == "unlabelled":
+            found = [key for key in self._letters if key not in self._labels]
+        elif kind == "doubted":
+            return drawing_order(self._run_id, self._doubted())
+        else:
+            split = (key for key, labels in self._labels.items() if len(set(labels.values())) > 1)
+            return drawing_order(self._run_id, split)
+        return drawing_order(self._run_id, (key for key in found if key not in self._read))
+
+    def _flaky(self) -> list[TrialKey]:
+        """Of each flaky case a failed and a passed trial, the cases in random order."""
+        found: list[TrialKey] = []
+        flaky = [(index, 0) for index, strip in enumerate(self._strips) if "p" in strip and "f" in strip]
+        for case_index, _ in drawing_order(self._run_id, flaky):
+            for wanted in "fp":
+                letters = enumerate(self._strips[case_index])
+                keys = [(case_index, at) for at, letter in letters if letter == wanted]
+                found.append(drawing_order(self._run_id, keys)[0])
+        return found
+
+    def _disputed(self) -> set[TrialKey]:
+        found = self._store.queues.disputed(self._run_id)
+        if any(_has_judge(criterion) for criterion in self._summary.config.criteria):
+            keys = [key for key in self._letters if key not in found][:MAX_READ]
+            for first in range(0, len(keys), READ_AT_ONCE):
+                some = self._store.runs.trials(self._run_id, keys[first : first + READ_AT_ONCE])
+                found |= {key for key, result in some.items() if any(map(_has_split_votes, result.scores))}
+        return found & self._letters.keys()
+
+    def _doubted(self) -> list[TrialKey]:
+        opposite = {"p": "failed", "f": "passed"}
+        return [
+            key for key, labels in self._labels.items() if opposite.get(self._letters.get(key, "")) in labels.values()
+        ]
+
+
+def drawing_order(run_id: int, keys: Iterable[TrialKey]) -> list[TrialKey]:
+    """Trials in a random order that depends on the run alone, so that the first ones are a random sample of all."""
+    return sorted(keys, key=lambda key: _chance(run_id, *key))
+
+
+def _chance(*parts: object) -> bytes:
+    return blake2b(":".join(map(str, parts)).encode()).digest()
+
+
+def _has_judge(criterion: Criterion) -> bool:
+    return not is_function(criterion) and metric_info(criterion.metric).has_judge
+
+
+def _has_split_votes(score: Score) -> bool:
+    """Whether judges gave different verdicts, on the whole or on one rubric or sentence."""
+    details: Mapping[str, Any] = score.details
+    items = [details, *(row for name in ("rubrics", "sentences") for row in details.get(name) or ())]
+    votes = [item.get("votes") for item in items if isinstance(item, Mapping)]
+    return any(isinstance(each, Mapping) and sum(bool(n) for n in each.values()) > 1 for each in votes)
+
+
+def _given(text: str) -> GivenLabel:
+    place, _, seen = text.partition(".")
+    return GivenLabel(_number(place, "item", 10**9), _number(seen or "0", "item", 10**18, least=0))
+
+
+def _number(text: str, field: str, most: int, least: int = 1) -> int:
+    is_number = text.isascii() and text.isdecimal() and len(text) < 20
+    if not is_number or not least <= int(text) <= most:
+        raise UsageError(f"Enter a whole number from {least} to {most:,}.", field=field)
+    return int(text)

@@ -1,0 +1,373 @@
+"""The page of a review queue: one trial to read and the squares of all; and its trials as a list."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import urlencode
+
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.failures import TypedFinding
+from evaldesk.diff.divergence import Divergence
+from evaldesk.errors import NotFoundError
+from evaldesk.model import Case, TrialResult
+from evaldesk.model.failures import Finding, Mode
+from evaldesk.model.json_text import json_line
+from evaldesk.model.queues import Queue, QueueItem, QueueProgress
+from evaldesk.model.stored import RunSummary
+from evaldesk.pages.accepting import offers_changes
+from evaldesk.pages.queues.result import QueueResult, queue_result
+from evaldesk.pages.queues.words import DECIDED, SAID, counted, queue_title, queue_words, runs_of, trial_name
+from evaldesk.pages.trial import ScoreLine, divergence_of, score_lines
+from evaldesk.pages.trial_turns import EVENTS_ROOM, MAX_SAID, PAGE_ROOM, Room, TurnPanel, turn_panels, turn_part
+from evaldesk.store.queues import moment_id
+
+MAX_SQUARES = 100
+N_CHIPS = 12
+N_QUEUES = 10
+BADGES: Mapping[str, str] = {"passed": "passed", "failed": "failed", "unsure": "unscored", "": "queued"}
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePlace:
+    """Where a reader is in a queue: what its addresses carry. `at` is the place of a trial, None for the next unread.
+
+    `is_open` shows verdicts and scores before a label is given.
+    """
+
+    queue_id: int
+    at: int | None = None
+    reader: str = ""
+    is_open: bool | None = None
+
+    def href(self, at: int | None = None, *, is_open: bool | None = None) -> str:
+        """The address of a trial of the queue, or of the next unread one."""
+        shown = self.is_open if is_open is None else is_open
+        parts = {"at": at, "reader": self.reader, "blind": None if shown is None else "off" if shown else "on"}
+        query = urlencode({name: value for name, value in parts.items() if value})
+        return f"/queues/{self.queue_id}" + (f"?{query}" if query else "")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSquare:
+    """One trial of the queue, as the reader labelled it."""
+
+    number: int
+    status: str
+    words: str
+    href: str
+    is_current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A kind of failure, how many trials of the queue show it, and whether this one does."""
+
+    mode: Mode
+    n: int
+    is_here: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLine:
+    """What was stored last: the trials and the label, and only now what the metrics said."""
+
+    badge: str
+    verdict: str
+    words: str
+    metrics: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedTurn:
+    """What the case expects of a turn, as text; without what was compared with it."""
+
+    number: int
+    calls: Sequence[str] | None
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrialToRead:
+    """The trial that is read. While it `is_hidden` nothing in it tells what the metrics said."""
+
+    item: QueueItem
+    number: int
+    seen: int
+    href: str
+    events_href: str
+    is_hidden: bool
+    is_read: bool
+    summary: str
+    result: TrialResult | None
+    turns: Sequence[TurnPanel]
+    expected: Sequence[ExpectedTurn]
+    divergence: Divergence | None
+    scores: Sequence[ScoreLine]
+    accept_href: str
+    findings: Sequence[tuple[Finding, str]]
+    chips: Sequence[Chip]
+    modes: Sequence[Mode]
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePage:
+    """All that the page shows; `trial` is None once all are read, `result` before. Neither is in an empty queue."""
+
+    queue: Queue
+    place: QueuePlace
+    title: str
+    words: str
+    reader: str
+    readers: Sequence[str]
+    is_blind: bool
+    n: int
+    n_read: int
+    squares: Sequence[QueueSquare]
+    previous_href: str
+    next_href: str
+    trial: TrialToRead | None
+    result: QueueResult | None
+    others: Sequence[QueueProgress]
+    typed: TypedFinding
+    stored: StoredLine | None = None
+    problem: str = ""
+    note: str | None = None
+
+
+def read_queue(
+    desk: Desk,
+    place: QueuePlace,
+    *,
+    stored: Collection[int] = (),
+    problem: str = "",
+    note: str | None = None,
+    typed: TypedFinding | None = None,
+    is_whole: bool = False,
+) -> QueuePage:
+    """A queue at a place; `stored` are the trials that were labelled just now. Raises NotFoundError."""
+    queue = desk.queues.get(place.queue_id)
+    reader = desk.queues.reader(place.reader)
+    items = desk.store.queues.items(queue.id, reader)
+    is_blind = queue.is_blind if place.is_open is None else not place.is_open
+    item = _current(items, place.at)
+    runs = runs_of(desk, queue)
+    at = items.index(item) if item else -1
+    trial = _trial(desk, queue, item, at + 1, runs, reader, is_blind=is_blind, is_whole=is_whole) if item else None
+    return QueuePage(
+        queue=queue,
+        place=place,
+        title=queue_title(queue, runs),
+        words=queue_words(queue),
+        reader=reader,
+        readers=[name for name in desk.store.labels.labellers() if name != reader][:8],
+        is_blind=is_blind,
+        n=len(items),
+        n_read=sum(each.is_read for each in items),
+        squares=_squares(items, place, item),
+        previous_href=place.href(items[at - 1].place) if at > 0 else "",
+        next_href=place.href(items[at + 1].place) if item and at + 1 < len(items) else "",
+        trial=trial,
+        result=queue_result(desk, queue, items, runs, reader) if items and not item else None,
+        others=[] if item else [each for each in desk.store.queues.list(reader, N_QUEUES) if each.queue.id != queue.id],
+        stored=_stored(items, stored),
+        problem=problem,
+        note=note,
+        typed=typed or TypedFinding(reader),
+    )
+
+
+def is_hidden(desk: Desk, place: QueuePlace) -> tuple[QueueItem, bool]:
+    """A trial of the queue, and whether what the metrics said of it is hidden from the reader. Raises NotFoundError."""
+    queue = desk.queues.get(place.queue_id)
+    items = desk.store.queues.items(queue.id, desk.queues.reader(place.reader))
+    item = next((each for each in items if each.place == place.at), None)
+    if item is None:
+        raise NotFoundError(f"review queue {queue.id} has no trial {place.at}")
+    return item, (queue.is_blind if place.is_open is None else not place.is_open) and not item.is_read
+
+
+def next_unread(desk: Desk, place: QueuePlace, after: int) -> int | None:
+    """The place of the next trial without a verdict, from the start again after the last; None when all are read."""
+    queue = desk.queues.get(place.queue_id)
+    items = desk.store.queues.items(queue.id, desk.queues.reader(place.reader))
+    unread = [each.place for each in items if not each.is_read]
+    return next((at for at in unread if at > after), next(iter(unread), None))
+
+
+def blind_turn(
+    desk: Desk, item: QueueItem, turn: int, first: int = 0, *, has_events: bool = False
+) -> tuple[TrialResult, TurnPanel]:
+    """A turn as a reader sees it who does not know the verdict. Raises NotFoundError."""
+    case, result = _blind(desk.store.runs.case(item.run_id, item.key[0]), desk.store.runs.trial(item.run_id, *item.key))
+    try:
+        pieces, events = (0, first) if has_events else (first, 0)
+        return result, turn_part(case, result, turn, pieces, events, has_events=has_events)
+    except IndexError:
+        raise NotFoundError(f"trial {item.key[1] + 1} has no turn {turn + 1}") from None
+
+
+def _blind(case: Case, result: TrialResult) -> tuple[Case, TrialResult]:
+    """The trial without anything that it is compared with, and without scores."""
+    turns = tuple(type(turn)(query=turn.query) for turn in case.turns)
+    return replace(case, turns=turns, final_state=None, rubrics=()), replace(result, scores=())
+
+
+def _current(items: Sequence[QueueItem], at: int | None) -> QueueItem | None:
+    if at is not None:
+        return next((each for each in items if each.place == at), None) or _current(items, None)
+    return next((each for each in items if not each.is_read), None)
+
+
+def _squares(items: Sequence[QueueItem], place: QueuePlace, current: QueueItem | None) -> list[QueueSquare]:
+    """The trials of the queue; of very many those around the current one."""
+    at = items.index(current) if current else 0
+    start = max(0, min(at - MAX_SQUARES // 2, len(items) - MAX_SQUARES))
+    return [
+        QueueSquare(
+            number=number,
+            status=BADGES[each.verdict if each.is_read else ""],
+            words=f"you said {SAID[each.verdict]}" if each.is_read else "unread",
+            href=place.href(each.place),
+            is_current=each is current,
+        )
+        for number, each in enumerate(items, start=1)
+        if start < number <= start + MAX_SQUARES
+    ]
+
+
+def _stored(items: Sequence[QueueItem], places: Collection[int]) -> StoredLine | None:
+    found = [each for each in items if each.place in places and each.is_read]
+    if not found:
+        return None
+    verdict = found[0].verdict
+    if len(found) > 1:
+        return StoredLine(BADGES[verdict], SAID[verdict], f"{len(found):,} trials", "")
+    return StoredLine(BADGES[verdict], SAID[verdict], trial_name(found[0]), _metrics_words(found[0]))
+
+
+def _metrics_words(item: QueueItem) -> str:
+    if item.trial_verdict not in DECIDED:
+        return f"The trial is {item.trial_verdict}." if item.trial_verdict else ""
+    words = f"The metrics said {item.trial_verdict}"
+    if item.verdict not in DECIDED:
+        return f"{words}."
+    return f"{words}, too." if item.verdict == item.trial_verdict else f"{words}: you disagree."
+
+
+def _trial(
+    desk: Desk,
+    queue: Queue,
+    item: QueueItem,
+    number: int,
+    runs: Mapping[int, RunSummary],
+    reader: str,
+    *,
+    is_blind: bool,
+    is_whole: bool,
+) -> TrialToRead:
+    store = desk.store
+    case, result = store.runs.case(item.run_id, item.key[0]), _recorded(desk, item)
+    hidden = is_blind and not item.is_read
+    room = Room() if is_whole else Room(PAGE_ROOM, EVENTS_ROOM)
+    shown_case, shown = _blind(case, result) if hidden and result else (case, result)
+    address = f"/runs/{item.run_id}/cases/{item.key[0]}/trials/{item.key[1]}"
+    modes = [mode for mode in store.failures.modes() if mode.is_active]
+    names = {mode.id: mode.name for mode in store.failures.modes()}
+    here = store.failures.of_trial(item.labelled_run, item.key)
+    mine = [each for each in here if each.author == reader and each.status == "counted"]
+    findings = mine if hidden else [each for each in here if each.status == "counted"]
+    summary = runs[item.run_id]
+    offers = not hidden and result is not None and offers_changes(case, result)
+    accept = urlencode({"case": item.case_id, "trial": str(item.key[1] + 1)})
+    return TrialToRead(
+        item=item,
+        number=number,
+        seen=moment_id(item.label.labelled_at) if item.label else 0,
+        href=address,
+        events_href=f"/queues/{queue.id}/trials/{item.place}" if hidden else address,
+        is_hidden=hidden,
+        is_read=item.is_read,
+        summary=_trial_words(result),
+        result=result,
+        turns=turn_panels(shown_case, shown, MAX_SAID, room) if result else (),
+        expected=_expected(case) if hidden else (),
+        divergence=divergence_of(case, result, summary.config) if result and not hidden else None,
+        scores=score_lines(result.scores) if result and not hidden else (),
+        accept_href=f"/runs/{item.run_id}/acceptance?{accept}" if offers else "",
+        findings=[(each, names.get(each.mode_id or 0, "")) for each in findings],
+        chips=_chips(desk, queue, modes, {each.mode_id for each in mine}, reader),
+        modes=modes,
+    )
+
+
+def _recorded(desk: Desk, item: QueueItem) -> TrialResult | None:
+    try:
+        return desk.store.runs.trial(item.run_id, *item.key)
+    except NotFoundError:
+        return None
+
+
+def _trial_words(result: TrialResult | None) -> str:
+    if result is None:
+        return "Nothing is recorded of this trial"
+    turns = result.transcript.turns
+    n_calls = sum(event.kind == "tool_call" for turn in turns for event in turn.events)
+    return f"{counted(len(turns), 'turn')}, {counted(n_calls, 'call')}"
+
+
+def _expected(case: Case) -> list[ExpectedTurn]:
+    found = []
+    for number, turn in enumerate(case.turns, start=1):
+        calls, answer = turn.expected.tool_calls, turn.expected.reference or ""
+        if calls is not None or answer:
+            lines = None if calls is None else [f"{call.name} {json_line(call.args)}" for call in calls]
+            found.append(ExpectedTurn(number, lines, answer))
+    return found
+
+
+def _chips(desk: Desk, queue: Queue, modes: Sequence[Mode], here: Collection[int | None], reader: str) -> list[Chip]:
+    """The kinds of failure that are most frequent in the queue, those of this trial among them."""
+    found = desk.store.queues.findings(queue.id, reader)
+    chips = [Chip(mode, len(found.get(mode.id, ())), mode.id in here) for mode in modes]
+    return sorted(chips, key=lambda chip: (not chip.is_here, -chip.n, chip.mode.id))[:N_CHIPS]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLine:
+    """A trial of a queue as one line; what the metrics said only where it is not hidden."""
+
+    item: QueueItem
+    name: str
+    href: str
+    box: str
+    is_read: bool
+    metrics: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTrials:
+    """The trials of a queue as a list, to label many at once."""
+
+    page: QueuePage
+    lines: Sequence[QueueLine]
+
+
+def queue_trials(desk: Desk, place: QueuePlace, *, stored: Collection[int] = (), problem: str = "") -> QueueTrials:
+    """All trials of a queue. Raises NotFoundError."""
+    page = read_queue(desk, place, stored=stored, problem=problem)
+    items = desk.store.queues.items(page.queue.id, page.reader)
+    return QueueTrials(page, [_line(page, item) for item in items])
+
+
+def _line(page: QueuePage, item: QueueItem) -> QueueLine:
+    done = item.is_read
+    seen = moment_id(item.label.labelled_at) if item.label else 0
+    metrics = (item.trial_verdict or "") if done or not page.is_blind else ""
+    return QueueLine(item, trial_name(item), page.place.href(item.place), f"{item.place}.{seen}", done, metrics)
+
+
+def places(texts: Iterable[str]) -> list[int]:
+    """The places that the tick boxes of a form name; those that no page gave are left out."""
+    heads = (text.partition(".")[0] for text in texts)
+    return [int(head) for head in heads if head.isascii() and head.isdecimal() and len(head) < 10]

@@ -1,0 +1,202 @@
+"""What reading a whole review queue showed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.queues import drawing_order
+from evaldesk.model.failures import Mode
+from evaldesk.model.queues import VERDICT_KINDS, Queue, QueueItem, QueueKind
+from evaldesk.model.stored import RunSummary, TrialKey
+from evaldesk.pages.queues.words import DECIDED, SAID, counted
+from evaldesk.statistics.agreement import agreement
+from evaldesk.statistics.failure_modes import Stratum, prevalence
+from evaldesk.wording.agreement import kappa_words
+from evaldesk.wording.words import interval_words, share_words
+
+BREAK_S = 600
+"""A longer time between two verdicts was a break, not reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModeShare:
+    """A kind of failure in the trials that were read; `could_be` is its share of all failed trials."""
+
+    mode: Mode
+    n: int
+    could_be: str
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """Something to do after a queue: a link, or the kinds of another queue of the same runs."""
+
+    icon: str
+    title: str
+    words: str
+    href: str = ""
+    kinds: Sequence[QueueKind] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueResult:
+    """What reading the whole queue showed."""
+
+    sentence: str
+    detail: str
+    shares: Sequence[str]
+    figures: Sequence[tuple[str, str]]
+    modes: Sequence[ModeShare]
+    n_failed: int
+    next_steps: Sequence[NextStep]
+
+
+def queue_result(
+    desk: Desk, queue: Queue, items: Sequence[QueueItem], runs: Mapping[int, RunSummary], reader: str
+) -> QueueResult:
+    """The counts of a queue that was read to its end, and what to do next."""
+    verdicts = Counter(each.verdict for each in items)
+    said = [f"{verdicts[verdict]:,} {SAID[verdict]}" for verdict in ("failed", "passed", "unsure") if verdicts[verdict]]
+    pairs = [(each.verdict, each.trial_verdict) for each in items]
+    both = [(a == "passed", b == "passed") for a, b in pairs if a in DECIDED and b in DECIDED]
+    found = agreement(both)
+    agreed = f" You agree with the metrics on {found.n_agreed:,} of {found.n:,}; {kappa_words(found)}." if both else ""
+    steps = desk.store.queues.steps(queue.id, reader)
+    n_blind = sum(each.n for each in steps if each.is_blind)
+    n_given = sum(each.n for each in steps)
+    blind = ", blind" if n_given and n_blind == n_given else f", {n_blind:,} of {n_given:,} blind" if n_blind else ""
+    gaps = [(b.taken_at - a.taken_at).total_seconds() for a, b in pairwise(steps)]
+    worked = [gap for gap in gaps if gap <= BREAK_S]
+    minutes = f" in {_time(sum(worked))}" if worked else ""
+    by_mode = desk.store.queues.findings(queue.id, reader)
+    failed = [each for each in items if each.verdict == "failed"]
+    figures = [
+        ("a trial, median", _time(median(worked)) if worked else "–"),
+        ("kinds of failure seen", f"{sum(mode is not None for mode in by_mode):,}"),
+        ("notes", f"{sum(bool(each.label and each.label.note) for each in items):,}"),
+    ]
+    return QueueResult(
+        sentence=f"All {len(items):,} read: {', '.join(said)}",
+        detail=f"Read by {reader}{minutes}{blind}.{agreed}",
+        shares=[words for run in runs.values() if (words := _share_of_run(desk, run, reader))],
+        figures=figures,
+        modes=_mode_shares(desk, items, by_mode, runs, reader),
+        n_failed=len(failed),
+        next_steps=_next_steps(desk, queue, items, reader),
+    )
+
+
+def _share_of_run(desk: Desk, run: RunSummary, reader: str) -> str:
+    """How many of all trials of a run the reader would fail, where trials of every verdict were drawn."""
+    labels = desk.store.queues.labelled(desk.queues.candidates(run.id, reader).labelled_run)
+    said = {key: names[reader] for key, names in labels.items() if reader in names}
+    failed = {key for key, verdict in said.items() if verdict == "failed"}
+    strata = _sampled(desk, run.id, said, failed, "pfeu")
+    if not strata or not all(each.n_read for each in strata):
+        return ""
+    found = prevalence(strata)
+    if found is None:
+        return ""
+    judged = f"; the metrics failed {share_words(run.counts.failed / run.counts.scored)}" if run.counts.scored else ""
+    could_be = f"{share_words(found.share)} ({interval_words(found.interval)})"
+    n_all = sum(each.n_all for each in strata)
+    return f"Of all {n_all:,} trials of run {run.id} you would fail {could_be}{judged}."
+
+
+def _mode_shares(
+    desk: Desk,
+    items: Sequence[QueueItem],
+    by_mode: Mapping[int | None, set[int]],
+    runs: Mapping[int, RunSummary],
+    reader: str,
+) -> list[ModeShare]:
+    """The kinds that were found, each with the share of failed trials it could have, over the runs of the queue."""
+    modes = {mode.id: mode for mode in desk.store.failures.modes()}
+    keys = {each.place: each for each in items}
+    rows = []
+    for mode_id, places in sorted(by_mode.items(), key=lambda pair: -len(pair[1])):
+        if mode_id not in modes:
+            continue
+        strata: list[Stratum] = []
+        for run_id in runs:
+            mine = {each.key: each.verdict for each in items if each.run_id == run_id and each.verdict}
+            with_mode = {keys[place].key for place in places if place in keys and keys[place].run_id == run_id}
+            strata += _sampled(desk, run_id, mine, with_mode, "f")
+        found = prevalence([each for each in strata if each.n_read])
+        could_be = interval_words(found.interval) if found else ""
+        rows.append(ModeShare(modes[mode_id], len(places), could_be))
+    return rows
+
+
+def _sampled(
+    desk: Desk, run_id: int, read: Mapping[TrialKey, str], found: Collection[TrialKey], letters: str
+) -> list[Stratum]:
+    """The trials of each verdict that were read without a gap in the order of drawing: a random sample of them all."""
+    strata = []
+    strips = [strip for _, strip in desk.store.failures.verdicts(run_id)]
+    for letter in letters:
+        keys = [(index, at) for index, strip in enumerate(strips) for at, each in enumerate(strip) if each == letter]
+        by_case: dict[int, list[int]] = {}
+        for key in drawing_order(run_id, keys):
+            if key not in read:
+                break
+            counts = by_case.setdefault(key[0], [0, 0])
+            counts[0] += 1
+            counts[1] += key in found
+        if keys:
+            strata.append(Stratum(len(keys), [(n, n_found) for n, n_found in by_case.values()]))
+    return strata
+
+
+def _next_steps(desk: Desk, queue: Queue, items: Sequence[QueueItem], reader: str) -> list[NextStep]:
+    narrow = [each for each in items if each.verdict == "passed" and each.trial_verdict == "failed"]
+    loose = [each for each in items if each.verdict == "failed" and each.trial_verdict == "passed"]
+    steps = []
+    for run_id, n in Counter(each.run_id for each in narrow).most_common():
+        words = "You said pass, the metrics said failed: the expectation is too narrow."
+        title = f"Accept what {counted(n, 'trial')} of run {run_id} did"
+        steps.append(NextStep("edit", title, words, f"/runs/{run_id}/acceptance?queue={queue.id}"))
+    steps += [
+        _other_reader(name, verdicts, items)
+        for name, verdicts in desk.store.queues.verdicts(queue.id).items()
+        if name != reader and set(verdicts) & {each.place for each in items}
+    ][:1]
+    if loose:
+        words = "The expectation is too loose, or something is not asserted."
+        steps.append(
+            NextStep(
+                "label",
+                f"Look again at {counted(len(loose), 'trial')} you failed and the metrics passed",
+                words,
+                kinds=("doubted",),
+            )
+        )
+    if not steps:
+        steps.append(
+            NextStep(
+                "search",
+                "Read 10 more of each verdict, drawn at random",
+                "Shares over all trials get narrower.",
+                kinds=tuple(VERDICT_KINDS.values()),
+            )
+        )
+    return steps
+
+
+def _other_reader(name: str, verdicts: Mapping[int, str], items: Sequence[QueueItem]) -> NextStep:
+    both = [(each.verdict, verdicts[each.place]) for each in items if each.place in verdicts and each.verdict]
+    found = agreement([(a == "passed", b == "passed") for a, b in both if a in DECIDED and b in DECIDED])
+    n_apart = sum(a != b for a, b in both)
+    words = f"Both of you read {len(both):,}; {kappa_words(found)}."
+    return NextStep(
+        "compare", f"Read {counted(n_apart, 'trial')} where you and {name} disagree", words, kinds=("readers",)
+    )
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,260 @@
+"""Review queues: drawn from runs, read one trial at a time, labelled by key or many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Collection
+from functools import partial
+
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from evaldesk.desk.failures import TypedFinding
+from evaldesk.desk.queues import TypedQueue, TypedVerdict
+from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, UsageError
+from evaldesk.pages.queues.new import new_queue_page
+from evaldesk.pages.queues.page import (
+    QueuePlace,
+    blind_turn,
+    is_hidden,
+    next_unread,
+    places,
+    queue_trials,
+    read_queue,
+)
+from evaldesk.pages.trial import event_part
+from evaldesk.web.forms import read_form, text_of
+from evaldesk.web.render import desk_of, number, page, target_of
+
+
+async def index(request: Request) -> Response:
+    """GET /queues: the form for a queue of each `run` with the kinds `of`, at most `n` of each; and all queues."""
+    query = request.query_params
+    run_ids = [int(run) for run in query.getlist("run")[:20] if re.fullmatch(r"[0-9]{1,15}", run)]
+    shown = await asyncio.to_thread(
+        new_queue_page, desk_of(request), run_ids, query.getlist("of"), _n(query.get("n", ""))
+    )
+    return page(request, "queues/index.html", form=shown)
+
+
+async def create(request: Request) -> Response:
+    """POST /queues: draw a queue, and show its first trial."""
+    form = await read_form(request)
+    runs, kinds = ([str(each) for each in form.getlist(name)] for name in ("run", "of"))
+    n, reader, is_blind = text_of(form, "n"), text_of(form, "reader"), text_of(form, "blind") == "on"
+    try:
+        queue_id = await asyncio.to_thread(desk_of(request).queues.create, TypedQueue(runs, kinds, n, reader, is_blind))
+    except NotFoundError:
+        raise
+    except UsageError as error:
+        run_ids = [int(run) for run in runs[:20] if re.fullmatch(r"[0-9]{1,15}", run)]
+        shown = await asyncio.to_thread(
+            new_queue_page,
+            desk_of(request),
+            run_ids,
+            kinds,
+            _n(n),
+            is_blind=is_blind,
+            problem=str(error),
+            field=error.field or "",
+        )
+        return page(request, "queues/index.html", status=422, form=shown)
+    return RedirectResponse(f"/queues/{queue_id}", status_code=303)
+
+
+async def show(request: Request) -> Response:
+    """GET /queues/{queue_id}: the trial `at`, else the next that `reader` has not labelled, else what all showed.
+
+    `blind` on or off hides or shows what the metrics said. After a label without a script `stored` names its trials.
+    """
+    query = request.query_params
+    stored, is_whole = places(query.getlist("stored")[:1]), bool(query.get("all"))
+    return await _page(request, _place(request), stored, is_whole=is_whole)
+
+
+async def _page(
+    request: Request,
+    place: QueuePlace,
+    stored: Collection[int] = (),
+    problem: str = "",
+    *,
+    note: str | None = None,
+    typed: TypedFinding | None = None,
+    is_whole: bool = False,
+) -> Response:
+    shown = await asyncio.to_thread(
+        read_queue,
+        desk_of(request),
+        place,
+        stored=stored,
+        problem=problem,
+        note=note,
+        typed=typed,
+        is_whole=is_whole,
+    )
+    is_swap = target_of(request) == "review"
+    return page(
+        request,
+        "queues/show.html",
+        block="review",
+        status=422 if problem else 200,
+        headers={"HX-Replace-Url": place.href(shown.trial.item.place if shown.trial else None)} if is_swap else None,
+        queue=shown,
+        is_swap=is_swap,
+    )
+
+
+async def label(request: Request) -> Response:
+    """POST /queues/{queue_id}/labels: a verdict on each `item`, as `PLACE.SEEN`; then the next trial, or `then=list`.
+
+    A script gets the next trial, a form without one is sent there.
+    """
+    form = await read_form(request)
+    place = _place_of_form(request, form)
+    items = [str(each) for each in form.getlist("item")]
+    is_list = text_of(form, "then") == "list"
+    note = None if is_list else text_of(form, "note")
+    is_blind = text_of(form, "shown") != "open"
+    typed = TypedVerdict(items, text_of(form, "verdict"), text_of(form, "reader"), note, is_blind)
+    try:
+        await asyncio.to_thread(desk_of(request).queues.give, place.queue_id, typed)
+    except NotFoundError:
+        raise
+    except (UsageError, ConflictError) as error:
+        if is_list:
+            return await _list(request, place, problem=_sentence(error))
+        return await _page(request, place, problem=_sentence(error), note=note)
+    stored = places(items)
+    if is_list:
+        return await _list(request, place, stored) if target_of(request) else _back(place, stored, is_list=True)
+    following = await asyncio.to_thread(next_unread, desk_of(request), place, stored[0])
+    there = QueuePlace(place.queue_id, following, place.reader, place.is_open)
+    return await _page(request, there, stored) if target_of(request) == "review" else _back(there, stored)
+
+
+async def undo(request: Request) -> Response:
+    """POST /queues/{queue_id}/undo: take back the last label of a reader, or all that were given at once."""
+    form = await read_form(request)
+    place = _place_of_form(request, form)
+    is_list = text_of(form, "then") == "list"
+    try:
+        undone = await asyncio.to_thread(desk_of(request).queues.undo, place.queue_id, text_of(form, "reader"))
+    except (UsageError, ConflictError) as error:
+        if is_list:
+            return await _list(request, place, problem=_sentence(error))
+        return await _page(request, place, problem=_sentence(error))
+    if is_list:
+        return _back(place, (), is_list=True)
+    there = QueuePlace(place.queue_id, undone[0], place.reader, place.is_open)
+    return await _page(request, there) if target_of(request) == "review" else _back(there, ())
+
+
+async def find(request: Request) -> Response:
+    """POST /queues/{queue_id}/findings: name what went wrong in the trial `at`; `op=remove` takes `finding` away."""
+    form = await read_form(request)
+    place = _place_of_form(request, form)
+    turn, _, event = text_of(form, "place").partition(".")
+    reader, note, mode, new_mode = (text_of(form, name) for name in ("reader", "note", "mode", "new-mode"))
+    typed = TypedFinding(reader, note, mode, new_mode, turn, event, text_of(form, "quote"))
+    try:
+        await asyncio.to_thread(_find, request, place, typed, text_of(form, "op"))
+    except (UsageError, ConflictError) as error:
+        return await _page(request, place, problem=_sentence(error), typed=typed)
+    return await _page(request, place) if target_of(request) == "review" else _back(place, ())
+
+
+def _find(request: Request, place: QueuePlace, typed: TypedFinding, op: str) -> None:
+    desk = desk_of(request)
+    item, _ = is_hidden(desk, place)
+    if op == "remove":
+        desk.failures.remove_named(item.run_id, item.key, typed)
+    else:
+        desk.failures.add(item.run_id, item.key, typed, desk.runs.stored.trial(item.run_id, *item.key).transcript)
+
+
+async def trials(request: Request) -> Response:
+    """GET /queues/{queue_id}/trials: all trials of a queue, to label many at once."""
+    return await _list(request, _place(request), places(request.query_params.getlist("stored")))
+
+
+async def _list(request: Request, place: QueuePlace, stored: Collection[int] = (), problem: str = "") -> Response:
+    shown = await asyncio.to_thread(queue_trials, desk_of(request), place, stored=stored, problem=problem)
+    return page(request, "queues/trials.html", status=422 if problem else 200, trials=shown, queue=shown.page)
+
+
+async def turn(request: Request, kind: str = "turn") -> Response:
+    """GET .../trials/{place}/turns/{turn} for a page that left it out, without what the metrics said of it."""
+    queue_id, at, index = (request.path_params[name] for name in ("queue_id", "place", "turn"))
+    typed = request.query_params.get("from", "0")
+    first = int(typed) if typed.isascii() and typed.isdigit() and len(typed) <= 15 else 0
+    desk = desk_of(request)
+    item, _ = await asyncio.to_thread(is_hidden, desk, QueuePlace(queue_id, at))
+    result, panel = await asyncio.to_thread(blind_turn, desk, item, index, first, has_events=kind == "events")
+    if not request.headers.get("HX-Request"):
+        return RedirectResponse(f"/queues/{queue_id}?at={at}&all=1#turn-{index + 1}", 303)
+    address = f"/queues/{queue_id}/trials/{at}"
+    return page(request, "trials/turn.html", kind=kind, turn=panel, error=result.error, address=address)
+
+
+async def event(request: Request) -> Response:
+    """GET .../trials/{place}/turns/{turn}/events/{event}: the whole text of an event, which tells no verdict."""
+    queue_id, at, index, which = (request.path_params[name] for name in ("queue_id", "place", "turn", "event"))
+    item, _ = await asyncio.to_thread(is_hidden, desk_of(request), QueuePlace(queue_id, at))
+    stored = desk_of(request).runs.stored
+    await asyncio.to_thread(event_part, stored, item.run_id, item.key, (index, which), 0)
+    address = f"/runs/{item.run_id}/cases/{item.key[0]}/trials/{item.key[1]}"
+    return RedirectResponse(f"{address}/turns/{index}/events/{which}", 303)
+
+
+def _place(request: Request) -> QueuePlace:
+    query = request.query_params
+    return _typed_place(request, query.get("at", ""), query.get("reader", ""), query.get("blind", ""))
+
+
+def _place_of_form(request: Request, form: FormData) -> QueuePlace:
+    """As the page was addressed: the reader stands in its address only where it was named there."""
+    reader = text_of(form, "named")
+    return _typed_place(request, text_of(form, "at"), reader, text_of(form, "blind"))
+
+
+def _typed_place(request: Request, at: str, reader: str, blind: str) -> QueuePlace:
+    place = int(at) if re.fullmatch(r"[0-9]{1,9}", at) else None
+    is_open = {"off": True, "on": False}.get(blind)
+    return QueuePlace(request.path_params["queue_id"], place, reader, is_open)
+
+
+def _back(place: QueuePlace, stored: Collection[int], *, is_list: bool = False) -> Response:
+    address = place.href(None if is_list else place.at)
+    if is_list:
+        address = address.replace(f"/queues/{place.queue_id}", f"/queues/{place.queue_id}/trials", 1)
+    if stored:
+        address += f"{'&' if '?' in address else '?'}stored={next(iter(stored))}"
+    return RedirectResponse(address, status_code=303)
+
+
+def _n(text: str) -> str:
+    return text if re.fullmatch(r"[0-9]{1,4}", text) else ""
+
+
+def _sentence(error: EvaldeskError) -> str:
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
+QUEUE = f"/queues/{number('queue_id')}"
+TURN = f"{QUEUE}/trials/{number('place')}/turns/{number('turn')}"
+routes = [
+    Route("/queues", index, methods=["GET"]),
+    Route("/queues", create, methods=["POST"]),
+    Route(QUEUE, show, methods=["GET"]),
+    Route(QUEUE + "/labels", label, methods=["POST"]),
+    Route(QUEUE + "/undo", undo, methods=["POST"]),
+    Route(QUEUE + "/findings", find, methods=["POST"]),
+    Route(QUEUE + "/trials", trials, methods=["GET"]),
+    Route(TURN, turn, methods=["GET"]),
+    *(Route(f"{TURN}/{kind}", partial(turn, kind=kind), methods=["GET"]) for kind in ("pieces", "events")),
+    Route(f"{TURN}/events/{number('event')}", event, methods=["GET"]),
+]

@@ -1,0 +1,139 @@
+"""A review queue in the browser: read by keyboard alone, as fast as keys come, and resumed after a kill."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Furniture, RunningDesk, Visit, Visitor
+
+pytestmark = pytest.mark.browser
+
+AGENT = "def root_agent(message, state):\n    return f'<b>You</b> said {message}'\n"
+CASE = """{{"eval_id": "case_{at}", "conversation": [
+{{"user_content": {{"role": "user", "parts": [{{"text": "{at}"}}]}},
+"final_response": {{"role": "model", "parts": [{{"text": "nothing of the kind, {at}"}}]}}}}],
+"session_input": {{"app_name": "echo", "user_id": "u", "state": {{}}}}}}"""
+N = 10
+
+
+@pytest.fixture(scope="module")
+def furniture() -> Furniture:
+    """An agent that echoes, and ten cases that want something else."""
+    return _furnish
+
+
+def _furnish(workspace: Path) -> tuple[str, ...]:
+    (workspace / "agents" / "echo").mkdir(parents=True)
+    (workspace / "agents" / "echo" / "agent.py").write_text(AGENT, "utf-8")
+    cases = ",".join(CASE.format(at=at) for at in range(N))
+    text = f'{{"eval_set_id": "wants", "eval_cases": [{cases}]}}'
+    (workspace / "agents" / "wants.evalset.json").write_text(text, "utf-8")
+    return ("agents",)
+
+
+def _queue(someone: Visitor) -> str:
+    """A queue of the failed trials of a new run."""
+    run = someone.run("echo", someone.evalset("wants"), {"response_match_score": "0.9"}, cases="all", n="5")
+    someone.goto(run)
+    expect(someone.page.get_by_text("All 50 trials done.")).to_be_visible()
+    someone.page.keyboard.press("g")
+    someone.page.get_by_label("Your name").fill("jo")
+    someone.page.get_by_label("At most of each kind").fill("50")
+    someone.page.get_by_role("button", name="Start reading").click()
+    expect(someone.page.get_by_role("heading", level=1)).to_contain_text("0 of 50 read")
+    return re.sub(r"\?.*", "", someone.page.url).removeprefix(someone.desk.address)
+
+
+def _n_read(someone: Visitor, queue: str) -> str:
+    return str(someone.page.context.request.get(f"{someone.desk.address}{queue}/trials").text())
+
+
+def test_a_queue_of_50_is_read_by_keyboard_alone_at_10_ms_between_keys(someone: Visitor) -> None:
+    queue, page = _queue(someone), someone.page
+
+    for at in range(50):
+        page.keyboard.press("123"[at % 3])
+        page.wait_for_timeout(10)
+
+    expect(page.get_by_role("heading", level=2, name="All 50 read: 17 fail, 17 pass, 16 unsure")).to_be_visible()
+    text = _n_read(someone, queue)
+    assert "50 of 50 read" in text
+    assert text.count('>failed</span></td>\n<td data-label="metrics">') == 17
+
+
+def test_a_verdict_is_said_and_taken_back_by_key(someone: Visitor) -> None:
+    _, page = _queue(someone), someone.page
+    first = page.locator("#trial-title").inner_text()
+
+    page.keyboard.press("2")
+
+    expect(page.locator("#stored")).to_contain_text(f"Stored {first}")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("1 of 50 read")
+    page.keyboard.press("z")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("0 of 50 read")
+    expect(page.locator("#trial-title")).to_have_text(first)
+    expect(page.locator("#stored")).to_be_empty()
+
+
+def test_notes_and_kinds_are_written_without_the_mouse(someone: Visitor) -> None:
+    queue, page = _queue(someone), someone.page
+
+    page.keyboard.press("m")
+    page.keyboard.type("echoes 123")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="echoes 123 1")).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("i")
+    page.keyboard.type("says 2 much")
+    page.keyboard.press("Escape")
+    page.keyboard.press("2")
+
+    expect(page.get_by_role("heading", level=1)).to_contain_text("1 of 50 read")
+    assert "says 2 much" in _n_read(someone, queue)
+    page.keyboard.press("h")
+    expect(page.get_by_label("Note")).to_have_value("says 2 much")
+    page.keyboard.press("l")
+    page.keyboard.press("b")
+    expect(page.get_by_text("Blind: off")).to_be_visible()
+
+
+def test_a_killed_desk_loses_no_label_and_the_page_says_what_was_not_stored(
+    someone: Visitor, desk: RunningDesk
+) -> None:
+    queue, page = _queue(someone), someone.page
+    page.keyboard.press("2")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("1 of 50 read")
+
+    desk.kill()
+    page.keyboard.press("1")
+    expect(page.get_by_text("The label was not stored")).to_be_visible()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("1 of 50 read")
+    someone.complaints.clear()  # of a desk that does not answer
+    desk.start()
+    page.goto(f"{desk.address}/?token={desk.token}")
+    someone.goto(queue)
+
+    expect(page.get_by_role("heading", level=1)).to_contain_text("1 of 50 read")
+    page.keyboard.press("1")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("2 of 50 read")
+
+
+def test_a_queue_is_read_on_a_phone_and_without_a_script(someone: Visitor, visit: Visit) -> None:
+    queue = _queue(someone)
+    plain = visit(has_scripts=False)
+    plain.goto(f"{queue}?reader=sam")
+
+    plain.page.get_by_role("button", name="Fail").click()
+
+    expect(plain.page.get_by_role("heading", level=1)).to_contain_text("1 of 50 read")
+    expect(plain.page.locator("#stored")).to_contain_text("Stored")
+    someone.wear("phone", "light")
+    someone.goto(queue)
+    box = someone.page.get_by_role("group", name="Verdict", exact=True).bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] <= 844

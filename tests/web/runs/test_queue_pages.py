@@ -1,0 +1,339 @@
+"""Review queues without a script: drawn, read one by one, labelled, taken back, finished."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+KINDS = ("failed", "errored", "passed", "unscored")
+
+
+def draw(pages: Any, run: str, *kinds: str, n: str = "10", reader: str = "jo", blind: str = "on") -> str:
+    """The address of a new queue of a run."""
+    answer = pages.post("/queues", run=run[6:], of=kinds or KINDS, n=n, reader=reader, blind=blind)
+    assert answer.status_code == 303, answer.text
+    return str(answer.headers["location"])
+
+
+def form_of(text: str, action: str) -> dict[str, str]:
+    """The hidden fields of the form that goes to `action`."""
+    form = re.search(rf'<form [^>]*action="{re.escape(action)}".*?</form>', text, re.DOTALL)
+    assert form, text
+    return dict(re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', form[0]))
+
+
+def say(pages: Any, queue: str, verdict: str, note: str = "", at: str = "") -> Any:
+    """Press a verdict on the next trial, or on the one `at` a place; what the server answers."""
+    text = pages.get(queue + at).text
+    return pages.post(f"{queue}/labels", **form_of(text, f"{queue}/labels"), verdict=verdict, note=note)
+
+
+def heading(text: str) -> str:
+    found = re.search(r'id="trial-title"[^>]*>([^<]*)', text)
+    assert found, text
+    return found[1].strip()
+
+
+def test_a_queue_is_read_to_its_end_with_its_verdict_keys(pages: Any) -> None:
+    run = pages.finish(n="1")
+    queue = draw(pages, run)
+    first = pages.get(queue).text
+    assert "0 of 4 read" in first
+    assert 'value="passed" data-key="1"' in first
+    assert first.count('class="square" data-status="queued"') == 4
+
+    said = [say(pages, queue, verdict, note) for verdict, note in (("failed", "why"), ("passed", ""), ("unsure", ""))]
+
+    assert [answer.status_code for answer in said] == [303] * 3
+    text = pages.get(said[2].headers["location"]).text
+    assert "3 of 4 read" in text
+    assert re.search(r'id="stored" role="status">.*?unsure</span><p><b>Stored</b> \w+, trial 1</p>', text, re.DOTALL)
+    say(pages, queue, "failed")
+    done = pages.get(queue).text
+    assert "All 4 read: 2 fail, 1 pass, 1 unsure" in done
+    assert "Read by jo" in done
+    assert "blind" in done
+    assert pages.get(f"/labels?run={run[6:]}").text.count("<td>jo</td>") == 4
+
+
+def test_a_queue_goes_on_where_its_reader_stopped(pages: Any) -> None:
+    queue = draw(pages, pages.finish(n="1"))
+    names = [heading(pages.get(queue).text)]
+    say(pages, queue, "failed")
+
+    names.append(heading(pages.get(queue).text))
+
+    assert names[0] != names[1]
+    assert heading(pages.get(f"{queue}?reader=sam").text) == names[0]
+    assert "0 of 4 read" in pages.get(f"{queue}?reader=sam").text
+
+
+def test_the_last_verdict_is_taken_back_and_its_trial_is_shown(pages: Any) -> None:
+    queue = draw(pages, pages.finish(n="1"))
+    first = heading(pages.get(queue).text)
+    say(pages, queue, "failed", "a slip")
+
+    undone = pages.post(f"{queue}/undo", reader="jo")
+
+    text = pages.get(undone.headers["location"]).text
+    assert (heading(text), "0 of 4 read" in text, "a slip" in text) == (first, True, False)
+    assert "Nothing to undo in this queue." in pages.post(f"{queue}/undo", reader="jo").text
+
+
+def test_undo_brings_back_the_label_that_was_there_before(pages: Any) -> None:
+    run = pages.finish(n="1")
+    queue = draw(pages, run)
+    say(pages, queue, "failed", "first thought")
+    first = pages.desk.store.queues.items(1, "jo")[0]
+    at = f"?at={first.place}"
+    say(pages, queue, "passed", "second thought", at)
+
+    pages.post(f"{queue}/undo", reader="jo")
+
+    found = pages.desk.store.queues.items(1, "jo")[0].label
+    assert (found.verdict, found.note) == ("failed", "first thought")
+    assert found == first.label
+
+
+def test_blind_mode_keeps_all_that_the_metrics_said_out_of_the_page(pages: Any) -> None:
+    run = pages.finish(n="2")
+    queue = draw(pages, run, "failed")
+    hidden, shown = pages.get(queue).text, pages.get(f"{queue}?blind=off").text
+
+    reading = hidden[hidden.index('id="reading"') : hidden.index('class="judging"')]
+    for words in ("failed", "Response match", 'class="diff"', "verdicts", "divergence", "/acceptance"):
+        assert words not in reading
+    assert "hidden until you label it" in hidden
+    assert "nothing of the kind" in reading  # what the case expects
+    assert 'class="diff"' in shown
+    assert 'data-status="failed">failed</span>' in shown
+    assert "/acceptance?case=misses" in shown
+    assert 'data-key="b"' in hidden
+    say(pages, queue, "failed")
+    place = pages.desk.store.queues.items(1, "jo")[0].place
+    assert 'class="diff"' in pages.get(f"{queue}?at={place}").text  # once it is labelled
+
+
+def test_a_blind_turn_that_comes_later_tells_no_more(pages: Any) -> None:
+    queue = draw(pages, pages.finish(n="1"), "failed")
+
+    part = pages.get(f"{queue}/trials/1/turns/0", **{"HX-Request": "true"}).text
+    assert "wrongly greet" in part
+    assert 'class="diff"' not in part
+    assert "Response match" not in part
+    assert pages.get(f"{queue}/trials/1/turns/7", **{"HX-Request": "true"}).status_code == 404
+    assert pages.get(f"{queue}/trials/1/turns/0").headers["location"] == f"{queue}?at=1&all=1#turn-1"
+    assert pages.get(f"{queue}/trials/9/turns/0").status_code == 404
+    assert pages.get(f"{queue}/trials/1/turns/0/events/0").headers["location"].endswith("/turns/0/events/0")
+
+
+def test_nobody_overwrites_the_label_of_another_window_silently(pages: Any) -> None:
+    queue = draw(pages, pages.finish(n="1"))
+    stale = form_of(pages.get(queue).text, f"{queue}/labels")
+    pages.post(f"{queue}/labels", **stale, verdict="failed", note="mine")
+
+    refused = pages.post(f"{queue}/labels", **stale, verdict="passed", note="no, mine")
+
+    assert refused.status_code == 422
+    assert "it says failed now; nothing was stored" in refused.text
+    assert "no, mine</textarea>" in refused.text
+    assert pages.desk.store.queues.items(1, "jo")[0].verdict == "failed"
+    again = form_of(refused.text, f"{queue}/labels")
+    assert pages.post(f"{queue}/labels", **again, verdict="passed", note="").status_code == 303
+    assert pages.desk.store.queues.items(1, "jo")[0].verdict == "passed"
+
+
+def test_the_same_verdict_sent_twice_is_one_label(pages: Any) -> None:
+    queue = draw(pages, pages.finish(n="1"))
+    form = form_of(pages.get(queue).text, f"{queue}/labels")
+
+    answers = [pages.post(f"{queue}/labels", **form, verdict="failed", note="") for _ in range(2)]
+
+    assert [answer.status_code for answer in answers] == [303, 303]
+    assert len(pages.desk.store.queues.steps(1, "jo")) == 1
+
+
+def test_readers_label_beside_each_other(pages: Any) -> None:
+    queue = draw(pages, pages.finish(n="1"))
+    say(pages, queue, "failed")
+    sam = pages.get(f"{queue}?reader=sam").text
+    answer = pages.post(f"{queue}/labels", **form_of(sam, f"{queue}/labels"), verdict="passed", note="")
+
+    assert "reader=sam" in answer.headers["location"]
+    assert {who: set(found.values()) for who, found in pages.desk.store.queues.verdicts(1).items()} == {
+        "jo": {"failed"},
+        "sam": {"passed"},
+    }
+
+
+def test_kinds_of_failure_are_named_and_taken_away_again(pages: Any) -> None:
+    queue = draw(pages, pages.finish(n="1"), "failed")
+    form = form_of(pages.get(queue).text, f"{queue}/labels")
+    here = {name: form[name] for name in ("reader", "at")}
+
+    pages.post(f"{queue}/findings", **here, **{"new-mode": "made up a <b>price</b>", "quote": "greet", "place": "0"})
+
+    text = pages.get(queue).text
+    assert "made up a &lt;b&gt;price&lt;/b&gt; <small>1</small>" in text
+    assert "<mark>greet</mark>" in text
+    mode = re.search(r'name="mode" value="(\d+)"><input type="hidden" name="op" value="remove"', text)
+    assert mode
+    pages.post(f"{queue}/findings", **here, mode=mode[1], op="remove")
+    assert "<small>1</small>" not in pages.get(queue).text
+    assert pages.post(f"{queue}/findings", **here).status_code == 422
+
+
+def test_many_trials_are_labelled_at_once_and_taken_back_at_once(pages: Any) -> None:
+    queue = draw(pages, pages.finish(n="3"), n="50")
+    text = pages.get(f"{queue}/trials").text
+    boxes = re.findall(r'name="item" value="([^"]+)"', text)
+    assert len(boxes) == 12
+    assert "hidden</span>" in text
+    form = form_of(text, f"{queue}/labels")
+
+    answer = pages.post(f"{queue}/labels", **form, item=boxes[:10], verdict="unsure")
+
+    after = pages.get(answer.headers["location"]).text
+    assert "10 of 12 read" in after
+    pages.post(f"{queue}/undo", reader="jo", then="list")
+    assert "0 of 12 read" in pages.get(f"{queue}/trials").text
+    refused = pages.post(f"{queue}/labels", **form, verdict="unsure")
+    assert (refused.status_code, "Choose a trial." in refused.text) == (422, True)
+
+
+def test_a_bulk_label_is_stored_whole_or_not_at_all(pages: Any) -> None:
+    queue = draw(pages, pages.finish(n="3"), n="50")
+    text = pages.get(f"{queue}/trials").text
+    boxes, form = re.findall(r'name="item" value="([^"]+)"', text), form_of(text, f"{queue}/labels")
+    say(pages, queue, "passed", at="?at=12")
+
+    answer = pages.post(f"{queue}/labels", **form, item=boxes, verdict="failed")
+
+    assert answer.status_code == 422
+    assert list(pages.desk.store.queues.verdicts(1)["jo"].values()) == ["passed"]
+
+
+def test_a_second_queue_draws_what_was_not_labelled_yet(pages: Any) -> None:
+    run = pages.finish(n="3")
+    queue = draw(pages, run, "failed", n="2")
+    assert "2 of 3 failed" in pages.get(queue).text
+    say(pages, queue, "failed")
+    say(pages, queue, "failed")
+
+    other = draw(pages, run, "failed", n="2")
+
+    assert "0 of 1 read" in pages.get(other).text
+    assert "1 of 1 failed" in pages.get(other).text
+
+
+def test_what_people_and_metrics_or_two_readers_say_otherwise_is_read_again(pages: Any) -> None:
+    run = pages.finish(n="1")
+    queue = draw(pages, run, "failed")
+    say(pages, queue, "passed")
+    text = pages.get(f"{queue}?reader=sam").text
+    pages.post(f"{queue}/labels", **form_of(text, f"{queue}/labels"), verdict="failed", note="")
+
+    for kind in ("doubted", "readers"):
+        again = draw(pages, run, kind)
+        assert "0 of 1 read" in pages.get(again).text
+        say(pages, again, "passed")
+        assert "All 1 read: 1 pass" in pages.get(again).text
+
+
+def test_the_end_of_a_queue_says_what_to_do_next(pages: Any) -> None:
+    run = pages.finish(n="1")
+    queue = draw(pages, run, *KINDS)
+    for _ in range(4):
+        say(pages, queue, "passed" if "wrongly" in pages.get(queue).text else "failed")
+
+    text = pages.get(queue).text
+
+    assert "Accept what 1 trial of run 1 did" in text
+    assert "trial you failed and the metrics passed" in text
+    assert "Of all 4 trials of run 1 you would fail 75 %" in text
+
+
+def test_an_empty_queue_says_why_and_offers_the_next(pages: Any) -> None:
+    queue = draw(pages, pages.finish(n="1"), "flaky")
+
+    text = pages.get(queue).text
+
+    assert "Nothing to read" in text
+    assert "Read 10 of each verdict" in text
+
+
+def test_a_flaky_case_gives_a_trial_of_each_verdict(pages: Any) -> None:
+    from evaldesk.desk.queues import QueueDesk
+
+    run = int(pages.finish(n="3")[6:])
+    strips = [("a", "ppfp"), ("b", "pppp"), ("c", "f.ef")]
+    store = pages.desk.store
+    found = QueueDesk(store).candidates(run, "jo")
+    found._strips = [strip for _, strip in strips]
+
+    keys = found.drawn("flaky")
+
+    assert sorted(strips[case][1][trial] for case, trial in keys) == ["f", "p"]
+    assert {case for case, _ in keys} == {0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"of": []}, "Choose which trials to read"),
+        ({"run": []}, "Choose one run"),
+        ({"n": "0"}, "whole number from 1"),
+        ({"n": "1e9"}, "whole number from 1"),
+        ({"reader": " "}, "Enter your name"),
+        ({"of": ["__class__"]}, "Choose which trials to read"),
+        ({"run": ["1"] * 3 + ["x"]}, "whole number from 1"),
+    ],
+)
+def test_what_cannot_be_drawn_comes_back_as_it_was_typed(pages: Any, changes: dict[str, Any], words: str) -> None:
+    pages.finish(n="1")
+
+    answer = pages.post("/queues", **({"run": "1", "of": "failed", "n": "7", "reader": "jo"} | changes))
+
+    assert (answer.status_code, words in answer.text) == (422, True), answer.text
+
+
+def test_queues_need_their_run_and_their_trial(pages: Any) -> None:
+    run = pages.finish(n="1")
+    queue = draw(pages, run, "failed")
+
+    assert pages.get("/queues/99").status_code == 404
+    assert pages.post("/queues", run="99", of="failed", n="1", reader="jo").status_code == 404
+    assert pages.post(f"{queue}/labels", item="9.0", verdict="failed", reader="jo", note="").status_code == 404
+    assert pages.post(f"{queue}/labels", item="1.0", verdict="maybe", reader="jo", note="").status_code == 422
+    assert pages.post(f"{queue}/labels", item="1.0", verdict="failed", reader="", note="").status_code == 422
+    assert pages.get(f"/queues?run={run[6:]}&of=flaky&n=9999999").status_code == 200
+    assert pages.get("/queues?run=99").status_code == 404
+    pages.post(f"{run}/deletion")
+    assert "Nothing to read" in pages.get(queue).text
+
+
+def test_queues_are_reached_from_a_run_from_a_selection_of_runs_and_from_the_labels(pages: Any) -> None:
+    run = pages.finish(n="1")
+
+    assert f'href="/queues?run={run[6:]}"' in pages.get(run).text
+    assert 'formaction="/queues"' in pages.get("/runs").text
+    assert 'href="/queues"' in pages.get("/labels").text
+    assert "Run 1" in pages.get("/queues").text
+
+
+def test_a_script_gets_the_next_trial_and_what_was_stored(pages: Any) -> None:
+    queue = draw(pages, pages.finish(n="1"))
+    form = form_of(pages.get(queue).text, f"{queue}/labels")
+
+    answer = pages.client.post(
+        f"{queue}/labels", data=form | {"verdict": "failed", "note": ""}, headers={"HX-Target": "div#review"}
+    )
+
+    assert answer.status_code == 200
+    assert answer.text.lstrip().startswith('<div id="review"')
+    assert "1 of 4 read" in answer.text
+    assert 'hx-swap-oob="innerHTML:#stored">' in answer.text
+    assert answer.headers["HX-Replace-Url"].startswith(f"{queue}?at=")
+    assert "hx-swap-oob" not in pages.get(queue).text
