@@ -11,6 +11,7 @@ _PUBLIC = {
     "AgentEvaluator": "evaldesk.testing.agent_evaluator",
     "Event": "evaldesk.model",
     "LlmAgent": "evaldesk.agents.own.litellm",
+    "Media": "evaldesk.model.media",
     "ToolCall": "evaldesk.model",
     "Usage": "evaldesk.model",
     "Waiting": "evaldesk.model",

@@ -10,6 +10,7 @@ from evaldesk.model import Event as Event
 from evaldesk.model import ToolCall as ToolCall
 from evaldesk.model import Usage as Usage
 from evaldesk.model import Waiting as Waiting
+from evaldesk.model.media import Media as Media
 from evaldesk.statistics.intervals import pass_at_k as pass_at_k
 from evaldesk.statistics.intervals import pass_hat_k as pass_hat_k
 from evaldesk.testing.agent_evaluator import AgentEvaluator as AgentEvaluator

@@ -15,6 +15,8 @@ from tests.media_samples import picture, report, sound
 from evaldesk.agents import AGENTS
 from evaldesk.model import AgentDescription, Session
 from evaldesk.model.media import Media
+from evaldesk.reading.strict_json import Document, Place
+from evaldesk.transcripts.adk import AdkEvents
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what the packages warn of is not ours
 
@@ -157,3 +159,48 @@ def test_every_kind_of_agent_says_which_media_it_takes() -> None:
     text_only = {kind.name for kind in AGENTS.builtin if not AGENTS.takes(AgentDescription("a", kind.name))}
 
     assert text_only == {"benchmark", "command", "http", "python"}
+
+
+SAYS = """
+from evaldesk import Event, Media
+
+def root_agent(message):
+    yield Event("agent_message", text="Here:", media=[Media("image/png", {data!r}, name="cat.png")])
+"""
+
+
+async def test_an_agent_answers_with_an_image(loaded: Any, played: Any) -> None:
+    turn = await played(loaded(SAYS.format(data=picture().data)), Session("s"), "Draw a cat")
+
+    assert turn.error is None
+    assert turn.events[-1].media == (picture(),)
+
+
+@pytest.mark.parametrize(
+    "media", ['[Media("image/png", "?!")]', '["cat"]', '[Media("image/png", "")]', '[Media(1, "aGk=")]', "7"]
+)
+async def test_an_image_that_is_none_errors_its_turn(loaded: Any, played: Any, media: str) -> None:
+    source = f"from evaldesk import Event, Media\ndef root_agent(_):\n    yield Event('agent_message', media={media})\n"
+
+    turn = await played(loaded(source), Session("s"), "Draw")
+
+    assert turn.error is not None
+    assert "media" in turn.error.message
+
+
+async def test_an_object_of_the_protocol_may_have_media(loaded: Any, played: Any) -> None:
+    item = {"mime_type": "image/png", "data": picture().data, "name": "cat.png"}
+    source = f"def root_agent(message):\n    yield {{'kind': 'message', 'text': 'Here:', 'media': [{item!r}]}}\n"
+
+    turn = await played(loaded(source), Session("s"), "Draw")
+
+    assert turn.events[-1].media == (picture(),)
+
+
+def test_an_image_of_an_adk_agent_is_read() -> None:
+    part: Any = {"inlineData": {"mimeType": "image/png", "data": picture().data}}
+    raw: Any = {"author": "painter", "content": {"parts": [part]}}
+
+    (event,) = AdkEvents().read(Place(Document(raw)), raw)
+
+    assert (event.text, [item.content() for item in event.media]) == ("", [picture().content()])

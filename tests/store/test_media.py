@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import func, select
 from tests.media_samples import picture
 
-from evaldesk.model import AgentRef, Case, RunConfig, Transcript, Turn, TurnRecord
+from evaldesk.model import AgentRef, Case, Event, RunConfig, Transcript, Turn, TurnRecord
 from evaldesk.model.stored import OpenTurn
 from evaldesk.store import Store
 from evaldesk.store.tables.media import MEDIA
@@ -110,3 +110,16 @@ def test_the_media_of_a_chat_are_there_before_its_turn_is_played(store: Store) -
 def test_bytes_that_are_gone_leave_the_digest(store: Store) -> None:
     assert store.media.content(CAT.digest) is None
     assert store.media.whole([CAT.held()]) == (CAT.held(),)
+
+
+def test_an_image_that_an_agent_answered_with_is_kept(store: Store, end: Any) -> None:
+    run_id = store.runs.create(CONFIG, [Case("cat", (Turn("Draw"),))])
+    turn = TurnRecord("Draw", (Event("agent_message", text="Here", media=(CAT,)),))
+
+    store.runs.record([end(run_id, 0, 0, transcript=Transcript((turn,)))])
+    session = store.sessions.create("hello")
+    store.sessions.append_turn(session.id, turn)
+
+    found = store.runs.trial(run_id, 0, 0).transcript.turns[0].events[0].media
+    assert found == store.sessions.get(session.id).turns[0].events[0].media == (CAT.held(),)
+    assert store.media.content(CAT.digest) == CAT.content()

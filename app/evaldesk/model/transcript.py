@@ -106,7 +106,8 @@ class Change:
 class Event:
     """One thing inside a turn. Which fields are set depends on `kind`:
 
-    - `user_message`, `agent_message`, `log`: `text`; a streamed piece of an answer has `is_partial` and is not kept
+    - `user_message`, `agent_message`, `log`: `text`; a streamed piece of an answer has `is_partial` and is not kept; a
+      message of the agent may have `media`
     - `tool_call`: `call`
     - `tool_result`: `call`, `result`, `is_error`, `duration_ms`
     - `state_delta`: `changes`
@@ -134,6 +135,7 @@ class Event:
     within: str = ""
     waiting: Waiting | None = None
     decision: Decision | None = None
+    media: tuple[Media, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ class Part:
     is_cut: bool = field(default=False, compare=False)
     argument_tree: Node | None = field(default=None, compare=False)
     result_tree: Node | None = field(default=None, compare=False)
+    media: tuple[MediaView, ...] = ()
 
     @property
     def line(self) -> str:
@@ -303,7 +304,8 @@ class _Folding:
     def _message(self, at: int, event: Event) -> Part:
         text = cut(event.text, self.most_said)
         is_cut = text != event.text
-        return Part("message", text, Prose(text), event.author, at=at, begins_at=at, is_cut=is_cut)
+        media = media_views(event.media)
+        return Part("message", text, Prose(text), event.author, at=at, begins_at=at, is_cut=is_cut, media=media)
 
     def _end_call(self, at: int, event: Event, call: ToolCall) -> None:
         status: CallStatus = "errored" if event.is_error else "finished"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from evaldesk.diff.turn_diff import CallRow, TurnDiff
 from evaldesk.model import Case, Event, Expected, Score, Transcript, TrialResult, TurnRecord, Usage, turn_verdict
 from evaldesk.model.decisions import UNUSED
 from evaldesk.model.json_text import json_line
+from evaldesk.model.media import Media
 from evaldesk.pages.conversation import Part, cut, folded_parts, rendered_part, whole
 from evaldesk.pages.media import MediaView, media_views
 from evaldesk.pages.prose import Markdown, Prose
@@ -121,6 +122,7 @@ class TurnPanel:
     unused: Sequence[str] = ()
     is_folded: bool = False
     media: tuple[MediaView, ...] = ()
+    answer_media: tuple[MediaView, ...] = ()
 
     @property
     def is_same(self) -> bool:
@@ -215,6 +217,7 @@ class _Drawing:
             unused=[] if is_folded else _unused(record),
             is_folded=is_folded,
             media=media_views(turn.media if turn else record.media if record else ()),
+            answer_media=media_views(_said_media(record)) if record and not is_silent else (),
         )
 
     def _taken(self, pieces: Sequence[Part | CallRow], first: int) -> Shown:
@@ -244,6 +247,12 @@ def _size(piece: Part | CallRow) -> int:
         return 900 + 3 * (len(piece.text) + len(piece.result) + len(piece.line))
     segments = [part for arg in piece.args for part in (*(arg.expected or ()), *(arg.actual or ()))]
     return 700 + sum(40 + len(part.text) for part in segments)
+
+
+def _said_media(record: TurnRecord) -> Iterator[Media]:
+    """The media of the agent's own messages."""
+    own = (event for event in record.events if event.kind == "agent_message" and not event.within)
+    return (item for event in own for item in event.media)
 
 
 def _call_events(record: TurnRecord | None) -> list[int]:

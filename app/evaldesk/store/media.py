@@ -56,12 +56,17 @@ def sweep(connection: Connection) -> None:
 
 def media_in(value: Case | TrialResult | TurnRecord) -> Iterator[Media]:
     """The media of a value whose bytes are worth a row."""
+    return (item for item in _all_media(value) if len(item.data) >= MIN_LENGTH)
+
+
+def _all_media(value: Case | TrialResult | TurnRecord) -> Iterator[Media]:
     if isinstance(value, Case):
-        given = (item for turn in value.turns for item in turn.media)
-    else:
-        turns = (value,) if isinstance(value, TurnRecord) else value.transcript.turns
-        given = (item for turn in turns for item in turn.media)
-    return (item for item in given if len(item.data) >= MIN_LENGTH)
+        yield from (item for turn in value.turns for item in turn.media)
+        return
+    for turn in (value,) if isinstance(value, TurnRecord) else value.transcript.turns:
+        yield from turn.media
+        for event in turn.events:
+            yield from event.media
 
 
 def taken_out(data: bytes, media: Iterable[Media]) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any
 from evaldesk.errors import BadNumberError
 from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, ToolCall, Usage, Waiting
 from evaldesk.model.decisions import ANSWER, APPROVAL, Decision
-from evaldesk.model.media import HELD, Media, base64_text, split
+from evaldesk.model.media import HELD, Media, base64_text, joined, split
 from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import (
     ABSENT,
@@ -61,8 +61,9 @@ class AdkEvents:
                 yield Event("agent_message", author=author, text=text, is_partial=True)
             return
         yield from self._usage(place, event, author)
-        if text and author != "user":
-            yield Event("agent_message", author=author, text=text)
+        media = joined(message_parts([part for part in parts if not part.get("thought")]))[1]
+        if (text or media) and author != "user":
+            yield Event("agent_message", author=author, text=text, media=media)
         unconfirmed = _keys(spelled(_dict(event.get("actions"))).get("requested_tool_confirmations"))
         asked = unconfirmed | _keys(event.get("long_running_tool_ids"))
         for number, part in enumerate(parts):

@@ -47,7 +47,7 @@ def read_chat_message(place: Place, raw: Any, notes: Notes) -> Message:
         return _read_item(place, raw, notes)
     speaker = read_speaker(place.at("role"), raw.get("role", ABSENT))
     content, media = raw.get("content"), tuple[Media, ...]()
-    if speaker == "user" and isinstance(content, list):
+    if speaker in ("user", "agent") and isinstance(content, list):
         content, media = _taken_media(content)
     text, thought = read_content(place.at("content"), content, notes)
     if speaker == "tool":

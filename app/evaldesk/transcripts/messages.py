@@ -21,7 +21,7 @@ class Message:
     """One message: the user's or the agent's words, calls of tools, or the result of a tool.
 
     `call_id` names the call that a tool answers; without it, it answers the oldest open one. `thought` is the agent's
-    own thinking; `media` go with a text of the user. `at_ms` counts on any clock. `usage` is an error where one of its
+    own thinking; `media` go with the text. `at_ms` counts on any clock. `usage` is an error where one of its
     numbers cannot be. What happened `within` a tool is a usage.
     """
 
@@ -125,8 +125,8 @@ class TurnEvents:
             self._keep(usage_event(message.usage))
         if message.thought:
             self._keep(Event("log", author="thought", text=message.thought))
-        if message.text:
-            self._keep(Event("agent_message", author=message.author, text=message.text))
+        if message.text or message.media:
+            self._keep(Event("agent_message", author=message.author, text=message.text, media=message.media))
         for call in message.calls:
             self.n_calls += 1
             # Calls without an id, or with one that is taken, are answered in their order.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -69,6 +70,11 @@ def _plain_part(part: Any) -> dict[str, Any]:
         return {"executable_code": {"code": part.executable_code.code}}
     if part.code_execution_result:
         return {"code_execution_result": {"output": part.code_execution_result.output}}
+    if part.inline_data and part.inline_data.data:
+        data = base64.b64encode(part.inline_data.data).decode()
+        return {"inline_data": {"mime_type": part.inline_data.mime_type, "data": data}}
+    if part.file_data:
+        return {"file_data": {"mime_type": part.file_data.mime_type, "file_uri": part.file_data.file_uri}}
     return {"text": part.text, "thought": part.thought}
 
 

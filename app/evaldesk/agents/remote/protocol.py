@@ -150,7 +150,18 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _message(found: Mapping[str, Any], author: str) -> Event:
-    return Event("agent_message", author=author, text=_text(found, "text"), is_partial=found.get("is_partial") is True)
+    text, is_partial = _text(found, "text"), found.get("is_partial") is True
+    return Event("agent_message", author=author, text=text, is_partial=is_partial, media=_said_media(found))
+
+
+def _said_media(found: Mapping[str, Any]) -> tuple[Media, ...]:
+    """The media of a message. Raises AgentError where they are no list of objects."""
+    media = found.get("media") or []
+    if not isinstance(media, list) or not all(isinstance(item, Mapping) for item in media):
+        raise AgentError("media must be a list of objects with mime_type, and data or uri")
+    return tuple(
+        Media(_text(item, "mime_type"), _text(item, "data"), _text(item, "uri"), _text(item, "name")) for item in media
+    )
 
 
 def _log(found: Mapping[str, Any], author: str) -> Event:

@@ -34,6 +34,7 @@ from evaldesk.model import (
     Waiting,
 )
 from evaldesk.model.decisions import ANY, Decided
+from evaldesk.model.media import MAX_MEDIA_COUNT, Media, base64_text
 from evaldesk.model.transcript import broken_turn, checked_amount, is_artefact, waiting_of
 from evaldesk.transcripts.model_exchanges import Exchange, read_exchange, sent_of
 from evaldesk.wire import plain, plain_text, to_json
@@ -486,7 +487,7 @@ def _cut_event(event: Event, limit: int) -> Event:
         args=_cut_object(event.waiting.args, limit),
         question=_cut_value(event.waiting.question, limit),
     )
-    return replace(event, call=call, result=result, text=text, changes=changed, waiting=waiting)
+    return replace(event, call=call, result=result, text=text, changes=changed, waiting=waiting, media=())
 
 
 def _cut_object(value: JsonObject, limit: int) -> JsonObject:
@@ -536,7 +537,25 @@ def checked_event(found: object, at_ms: float) -> Event:
         usage=_usage(found.usage) if found.usage is not None else None,
         error=_error(found.error) if found.error is not None else None,
         waiting=_waiting(found.waiting) if found.waiting is not None else None,
+        media=_media(found.media) if found.media else (),
     )
+
+
+def _media(found: object) -> tuple[Media, ...]:
+    if not isinstance(found, list | tuple) or len(found) > MAX_MEDIA_COUNT:
+        raise AgentError(f"the media of an event must be a list of at most {MAX_MEDIA_COUNT}, got {_shown(found)}")
+    return tuple(_medium(item) for item in found)
+
+
+def _medium(found: object) -> Media:
+    if not isinstance(found, Media):
+        raise AgentError(f"the media of an event must be Media, got {_shown(found)}")
+    data = base64_text(found.data) if isinstance(found.data, str) else None
+    uri = _text(found.uri, "media.uri")
+    if not data and not uri:
+        raise AgentError("the media of an event have neither base64 in `data` nor an address in `uri`")
+    mime_type, name = _text(found.mime_type, "media.mime_type")[:200], _text(found.name, "media.name")[:200]
+    return Media(mime_type, data or "", uri, name, found.at if isinstance(found.at, int) and found.at >= 0 else 0)
 
 
 def _call(found: object) -> ToolCall:
