@@ -43,6 +43,15 @@ def test_the_run_page_fetches_the_block_alone(pages: RunPages) -> None:
     assert "<html" not in block
 
 
+def test_a_page_that_watched_the_run_gets_the_block_at_its_end(pages: RunPages) -> None:
+    run = pages.finish(n="3")
+
+    stream = pages.get(f"{run}/events").text
+
+    assert shown(stream) == [("3", "roll_die missing", "misses")]
+    assert stream.index("outerHTML:#broke") < stream.index("event: done")
+
+
 def test_each_way_leads_to_its_first_trial(pages: RunPages) -> None:
     run = pages.finish()
 

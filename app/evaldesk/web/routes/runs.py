@@ -77,7 +77,18 @@ async def _messages(request: Request) -> AsyncIterator[Message]:
         seen, changes = await blocks.since(seen, tick.number, render)
         if changes:
             yield changes
+    async for block in _when_over(request):
+        yield None, block
     yield "done", "done"
+
+
+async def _when_over(request: Request) -> AsyncIterator[str]:
+    """The block that the page of a run fetches once it is over: what broke first, where a trial failed."""
+    summary = await desk_of(request).runs.summary(_run_id(request))
+    if summary.counts.failed:
+        found = await asyncio.to_thread(read_divergences, desk_of(request), _run_id(request))
+        block = fragment(request, "runs/divergences.html", "broke", found=found)
+        yield f'<div hx-swap-oob="outerHTML:#broke">{block}</div>'
 
 
 async def spread(request: Request) -> Response:
