@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from collections.abc import Callable
 from errno import ENOSPC
 from pathlib import Path
@@ -17,11 +16,9 @@ from evaldesk.cli import cli
 from evaldesk.desk.imports import files as import_files
 from evaldesk.errors import DiskError
 from evaldesk.formats import dump_evalset, load_evalset
-from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import read_file
 from evaldesk.model import Case, EvalSet, Turn
 from evaldesk.store import Store
-from evaldesk.store.evalsets import files as evalset_files
 
 SAMPLES = Path(__file__).parents[1] / "formats" / "exchange_samples"
 ROWS = SAMPLES / "osmosis-csv.csv"
@@ -233,62 +230,17 @@ def test_import_stores_nothing_when_the_name_of_one_file_is_taken(run: Run, tmp_
     assert [path.name for path in Path("evalsets").iterdir()] == ["one.evalset.json"]
 
 
-def test_import_stores_nothing_when_the_set_of_one_file_is_too_large(
+def test_a_file_that_is_too_large_is_refused_before_it_is_read(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    large = with_ids(tmp_path / "large.json", *(f"c{index}" for index in range(200)))
-    monkeypatch.setattr(evalset_files, "MAX_BYTES", 10_000)
+    large = with_ids(tmp_path / "large.json", "a")
+    monkeypatch.setattr(import_files, "MAX_FILE", large.stat().st_size - 1)
+    monkeypatch.setattr(import_files, "read_file", None)
 
-    result = run("import", ROWS, large)
+    result = run("import", large)
 
-    assert "the eval set of 200 cases is too large for a file of the workspace" in error_of(result)
-    assert "evaldesk eval AGENT FILE" in error_of(result)
+    assert "large.json has more than" in error_of(result)
     assert not list(Path("evalsets").glob("*"))
-
-
-def with_rows(path: Path, n_rows: int, last: str = "") -> Path:
-    rows = [json.dumps({"user_prompt": f"Add {index}", "ground_truth": str(index)}) for index in range(n_rows)]
-    path.write_text("\n".join([*rows, last]), "utf-8")
-    return path
-
-
-@pytest.mark.parametrize("last", ["", "{"], ids=["whole", "broken at the end"])
-def test_lines_that_are_too_many_for_a_set_are_refused_after_their_first_parts(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
-) -> None:
-    monkeypatch.setattr(evalset_files, "MAX_BYTES", 20_000)
-    monkeypatch.setattr(import_files, "SHORT", 2_000)
-    monkeypatch.setattr(import_files, "PART", 1_000)
-    n_read: list[int] = []
-
-    def read(data: bytes, *words: str) -> Imported:
-        n_read.append(len(data))
-        return read_file(data, *words)
-
-    monkeypatch.setattr(import_files, "read_file", read)
-
-    result = run("import", with_rows(tmp_path / "many.jsonl", 5_000, last))
-
-    assert result.exit_code
-    found = re.search(r"many.jsonl: the eval set of at least (\d+) cases is too large for a file", error_of(result))
-    assert found is not None
-    assert int(found[1]) < 500
-    assert max(n_read) < 2_000, "the whole file was read"
-    assert sum(n_read) < 20_000
-    assert not list(Path("evalsets").glob("*"))
-
-
-def test_a_fault_behind_the_first_parts_of_a_file_is_told_with_its_line(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(import_files, "SHORT", 2_000)
-    monkeypatch.setattr(import_files, "PART", 1_000)
-
-    result = run("import", with_rows(tmp_path / "many.jsonl", 100, '{"user_prompt": 1}'))
-
-    assert result.exit_code
-    assert "Row 100: 'user_prompt' must be a string" in error_of(result)
-    assert run("import", with_rows(tmp_path / "many.jsonl", 100)).exit_code == 0
 
 
 def test_two_files_cannot_become_one_eval_set(run: Run, tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 
 from evaldesk.cli import cli
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.evalsets.cases import case_key
 from evaldesk.errors import ConflictError, NotFoundError, UsageError, WorkspaceError
 from evaldesk.model import AgentRef, Case, RunConfig
+from evaldesk.model.evalset import case_key
 from evaldesk.settings import read_settings
 
 SET = {"eval_set_id": "dice", "eval_cases": []}

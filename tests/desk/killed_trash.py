@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import copytree, rmtree
 
-from evaldesk.desk.evalsets.cases import case_key
 from evaldesk.desk.trash import open_desk, trash_items
 from evaldesk.durable_files import create_file
 from evaldesk.formats import load_evalset, write_evalset
 from evaldesk.model import AgentRef, Case, EvalSet, RunConfig, TrialResult, Turn
+from evaldesk.model.evalset import case_key
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.desk.evalsets.cases import CaseChangedError, CaseNameTakenError, case_key, case_keys
+from evaldesk.desk.evalsets.cases import CaseChangedError, CaseNameTakenError, case_keys
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk, SetNameTakenError
 from evaldesk.errors import NotFoundError
 from evaldesk.formats import load_evalset
 from evaldesk.model import Case, EvalSet, Turn
+from evaldesk.model.evalset import case_key
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from tests.faulty_disk import FaultyDisk, Killed
 
-from evaldesk.desk.evalsets.cases import case_key
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk, SetNameTakenError
 from evaldesk.errors import DiskError, NotFoundError
 from evaldesk.formats import load_evalset
 from evaldesk.model import Case, EvalSet, Turn
+from evaldesk.model.evalset import case_key
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 

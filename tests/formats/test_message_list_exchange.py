@@ -44,7 +44,7 @@ ANTHROPIC: dict[str, Any] = {
 def cases_of(value: Any, name: str = "talk.json") -> tuple[Case, ...]:
     evalset = read_file(value if isinstance(value, bytes) else json.dumps(value).encode(), name).evalset
     assert evalset is not None
-    return evalset.cases
+    return tuple(evalset.cases)
 
 
 @pytest.mark.parametrize("value", [OPENAI, {"messages": OPENAI}, [{"messages": OPENAI}], ANTHROPIC])

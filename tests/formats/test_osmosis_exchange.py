@@ -24,7 +24,7 @@ def lines(*rows: Any) -> bytes:
 
 def cases_of(imported: Imported) -> tuple[Case, ...]:
     assert imported.evalset is not None
-    return imported.evalset.cases
+    return tuple(imported.evalset.cases)
 
 
 def test_a_row_becomes_a_case_of_one_turn() -> None:

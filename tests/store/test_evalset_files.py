@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -177,37 +176,6 @@ def test_a_file_swapped_after_it_was_found_is_refused(
 
     assert outside.read_bytes() == before
     assert [entry.name for entry in outside.parent.iterdir()] == ["calc.evalset.json"]
-
-
-def test_a_set_that_is_too_large_is_refused_before_it_is_written(
-    files: EvalSetFiles, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    large = replace(SET, cases=tuple(Case(f"c{index}", (Turn("say it"),)) for index in range(20_000)))
-    monkeypatch.setattr(evalset_files, "MAX_BYTES", 20_000)
-    monkeypatch.setattr(evalset_files, "write_evalset", None)
-    before = sorted(root.rglob("*"))
-
-    tracemalloc.start()
-    try:
-        with pytest.raises(FormatError, match="eval set of 20,000 cases is too large for a file of the workspace"):
-            files.create("large", large)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-    assert peak < 500_000, "as text and as JSON values the cases have many megabytes"
-    assert sorted(root.rglob("*")) == before
-
-
-def test_a_set_is_refused_by_its_size_only_where_its_file_would_be(
-    files: EvalSetFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = write_evalset(replace(SET, id="large"))
-    monkeypatch.setattr(evalset_files, "MAX_BYTES", len(whole))
-
-    files.create("large", replace(SET, id="large"))
-
-    assert [file.n_cases for file in files.list()] == [len(SET.cases)]
 
 
 def test_the_id_of_a_file_is_told_without_reading_any(

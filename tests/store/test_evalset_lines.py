@@ -17,10 +17,11 @@ from tests.store.evalset_folders import SET, put
 
 from evaldesk.formats import write_evalset
 from evaldesk.model import Case, EvalSet, Turn
-from evaldesk.model.stored import EvalSetFile
+from evaldesk.model.stored import EvalSetFacts, EvalSetFile
 from evaldesk.store import Store
 from evaldesk.store.evalsets import lines
 from evaldesk.store.evalsets.files import EvalSetFiles
+from evaldesk.store.evalsets.indexing import indexed_facts
 from evaldesk.store.regular_file import read_regular
 
 LARGE = EvalSet("large", cases=tuple(Case(f"c{n}", (Turn("Roll a die. " * 40),)) for n in range(1_500)))
@@ -129,11 +130,11 @@ def test_a_list_does_not_wait_for_a_large_file_that_nobody_has_read(
     settled(root, "small.evalset.json")
     may_read = Event()
 
-    def slow(path: Path, max_bytes: int) -> bytes:
-        assert path.name != "large.evalset.json" or may_read.wait(60)
-        return read_regular(path, max_bytes)
+    def slow(path: Path, folder: Path) -> EvalSetFacts:
+        assert may_read.wait(60)
+        return indexed_facts(path, folder)
 
-    monkeypatch.setattr("evaldesk.store.evalsets.files.read_regular", slow)
+    monkeypatch.setattr("evaldesk.store.evalsets.large.indexed_facts", slow)
     files = opened()
 
     before = files.list()
@@ -162,11 +163,15 @@ def test_many_small_new_files_are_not_all_waited_for(
     assert [file.n_cases for file in read_in_full(files)] == [2, 2, 2, 2]
 
 
-def test_one_file_that_is_asked_for_is_read_at_once(opened: Callable[[], EvalSetFiles], root: Path) -> None:
+def test_the_contents_of_a_large_file_are_waited_for_and_its_line_is_not(
+    opened: Callable[[], EvalSetFiles], root: Path
+) -> None:
     settled(root, "large.evalset.json", LARGE)
     files = opened()
     file_id = files.id_of(root / "large.evalset.json")
 
+    assert files.file(file_id).is_reading
+    assert len(files.read(file_id)[0].cases) == 1_500
     assert files.file(file_id).n_cases == 1_500
 
 

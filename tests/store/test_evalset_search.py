@@ -13,6 +13,7 @@ from evaldesk.errors import FormatError
 from evaldesk.formats import write_evalset
 from evaldesk.store.evalsets.files import EvalSetFiles
 from evaldesk.store.evalsets.found import MAX_DEPTH
+from evaldesk.store.evalsets.large import MAX_SET
 from evaldesk.store.evalsets.names import evalset_file_id
 from evaldesk.store.regular_file import read_regular
 
@@ -144,8 +145,8 @@ def test_a_root_that_is_not_there_lists_nothing(tmp_path: Path) -> None:
 def test_an_oversized_file_is_listed_with_its_size_as_the_reason(files: EvalSetFiles, root: Path) -> None:
     path = put(root, "big.evalset.json", b"")
     with path.open("wb") as file:
-        file.truncate(11 * 1024 * 1024)
+        file.truncate(MAX_SET + 1)
 
     (listed,) = files.list()
 
-    assert "at most" in listed.error
+    assert f"the file has {MAX_SET + 1} bytes; at most" in listed.error

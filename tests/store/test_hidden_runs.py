@@ -30,6 +30,7 @@ ASKED: dict[str, Asked] = {
     "trials": lambda store, run: store.runs.trials(run, [(0, 0)]),
     "trial": lambda store, run: store.runs.trial(run, 0, 0),
     "last_verdicts": lambda store, run: store.runs.last_verdicts(HIDDEN),
+    "last_run": lambda store, run: store.runs.last_run(HIDDEN),
     "baseline": lambda store, run: store.runs.baseline(run),
     "case": lambda store, run: store.runs.case(run, 0),
     "cases": lambda store, run: store.runs.cases(run),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evaldesk.desk.evalsets.cases import case_key
+from evaldesk.model.evalset import case_key
 
 SET = {
     "eval_set_id": "talks",

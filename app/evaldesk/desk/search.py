@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.errors import EvaldeskError, NotFoundError
 from evaldesk.model import Case, TrialResult
+from evaldesk.model.evalset import case_pieces
 from evaldesk.secrets import scrubber
 from evaldesk.settings import Settings
 from evaldesk.store import Store
@@ -120,17 +121,6 @@ def _behind(n_runs: int) -> str:
         return ""
     runs = "1 run is" if n_runs == 1 else f"{n_runs:,} runs are"
     return f"What is said in {runs} not all searched yet; the index is being made."
-
-
-def case_pieces(case: Case) -> list[str]:
-    """The texts of a case in which a search looks: its id first, then tags, messages, references and names of tools."""
-    pieces = [case.id, *case.tags]
-    if case.scenario is not None:
-        pieces += [value for value in case.scenario.values() if isinstance(value, str)]
-    for turn in case.turns:
-        pieces += [turn.query, turn.expected.reference or ""]
-        pieces += [call.name for call in turn.expected.tool_calls or ()]
-    return pieces
 
 
 def trial_pieces(result: TrialResult) -> Iterator[str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -97,13 +100,82 @@ def user_side(case: Case) -> Case:
 
 
 @dataclass(frozen=True, slots=True)
+class CaseGroup:
+    """Some number of cases of a set to which the same metrics apply: a `case` that asserts what each of them does."""
+
+    number: int
+    case: Case
+    n: int
+
+
+class EditedCases(Sequence[Case], ABC):
+    """The cases of a set that is not in memory, of which some may have been edited."""
+
+    @abstractmethod
+    def spliced(self, start: int, stop: int, new: Sequence[Case]) -> EditedCases:
+        """The same cases, but `new` ones in the place of those from `start` to `stop`."""
+
+
+class LargeCases(EditedCases):
+    """The cases of a set that is not in memory: each is read when it is asked for, and an index answers the rest.
+
+    Where a case, or a text of it, is looked for, `number` counts cases from 0 in the order of the file. Reading raises
+    FormatError when the file changed meanwhile.
+    """
+
+    @abstractmethod
+    def ids(self, groups: Collection[int] | None = None) -> Iterator[str]:
+        """The ids in order; those of the cases in some groups by their numbers."""
+
+    @abstractmethod
+    def id_at(self, number: int) -> str:
+        """The id of one case."""
+
+    @abstractmethod
+    def with_ids(self, ids: Collection[str]) -> tuple[Case, ...]:
+        """The cases that have one of these ids, in order."""
+
+    @abstractmethod
+    def repeated_ids(self) -> dict[str, tuple[int, ...]]:
+        """The ids that several cases have, each with the places of its cases, counted from 1."""
+
+    @abstractmethod
+    def numbers_of(self, key: str) -> list[int]:
+        """The cases whose id has that `case_key`."""
+
+    @abstractmethod
+    def groups(self) -> tuple[CaseGroup, ...]:
+        """All cases, by what they assert."""
+
+    @abstractmethod
+    def search(
+        self, text: str, tag: str, groups: Collection[int] | None, start: int, limit: int
+    ) -> tuple[int, list[int]]:
+        """How many cases have the casefolded `text`, the tag and one of the groups, and `limit` of them."""
+
+    @abstractmethod
+    def tags(self) -> Mapping[str, int]:
+        """The tags with the number of their cases, those that come first in the file first."""
+
+    @abstractmethod
+    def first_app(self, names: Collection[str]) -> str:
+        """The first of these apps that a case names; empty where none does."""
+
+
+if TYPE_CHECKING:
+    Cases: TypeAlias = Sequence[Case]
+else:
+    Cases = tuple[Case, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EvalSet:
-    """A named list of cases, as one file holds it."""
+    """A named list of cases, as one file holds it. Those of a large file are LargeCases."""
 
     id: str
     name: str | None = None
     description: str | None = None
-    cases: tuple[Case, ...] = ()
+    cases: Cases = ()
     extra: JsonObject = field(default_factory=dict)
 
     def case(self, case_id: str) -> Case | None:
@@ -112,6 +184,20 @@ class EvalSet:
 
 
 JsonObject: TypeAlias = Mapping[str, JsonValue]
+
+
+def groups_of(cases: Sequence[Case]) -> Sequence[CaseGroup]:
+    """All cases by what they assert; those in memory are a group each."""
+    if isinstance(cases, LargeCases):
+        return cases.groups()
+    return [CaseGroup(number, case, 1) for number, case in enumerate(cases)]
+
+
+def spliced(cases: Sequence[Case], start: int, stop: int, new: Sequence[Case] = ()) -> Sequence[Case]:
+    """The cases, but `new` ones in the place of those from `start` to `stop`."""
+    if isinstance(cases, EditedCases):
+        return cases.spliced(start, stop, new)
+    return (*cases[:start], *new, *cases[stop:])
 
 
 def plain_number(value: object) -> object:
@@ -181,6 +267,8 @@ def case_names(keys: Sequence[CaseKey]) -> dict[Place, str]:
 
 def repeated_ids(cases: Iterable[Case]) -> dict[str, tuple[int, ...]]:
     """The ids that several cases have, each with the places of its cases, counted from 1."""
+    if isinstance(cases, LargeCases):
+        return cases.repeated_ids()
     places: dict[str, list[int]] = {}
     for number, case in enumerate(cases, 1):
         places.setdefault(case.id, []).append(number)
@@ -208,6 +296,23 @@ def repeats_words(cases: Iterable[Case]) -> str:
         for case_id, numbers in repeated_ids(cases).items()
     ]
     return ", ".join(parts[:MOST_NAMED]) + (f" and {len(parts) - MOST_NAMED} more" if len(parts) > MOST_NAMED else "")
+
+
+def case_key(case_id: str) -> str:
+    """The key of the case with that id, which fits into an address."""
+    digest = hashlib.sha256(case_id.encode("utf-8", "surrogatepass")).digest()[:12]
+    return base64.urlsafe_b64encode(digest).decode()
+
+
+def case_pieces(case: Case) -> list[str]:
+    """The texts of a case in which a search looks: its id first, then tags, messages, references and names of tools."""
+    pieces = [case.id, *case.tags]
+    if case.scenario is not None:
+        pieces += [value for value in case.scenario.values() if isinstance(value, str)]
+    for turn in case.turns:
+        pieces += [turn.query, turn.expected.reference or ""]
+        pieces += [call.name for call in turn.expected.tool_calls or ()]
+    return pieces
 
 
 def assertions(case: Case) -> Mapping[str, int]:

@@ -11,9 +11,10 @@ from urllib.parse import quote
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.cases import case_keys
 from evaldesk.desk.runs.stored_runs import run_title
-from evaldesk.desk.search import Hit, case_pieces
+from evaldesk.desk.search import Hit
 from evaldesk.errors import EvaldeskError, NotFoundError
 from evaldesk.model import Case
+from evaldesk.model.evalset import case_pieces
 from evaldesk.model.stored import EvalSetFile
 
 MAX_EACH = 5

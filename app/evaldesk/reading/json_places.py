@@ -91,9 +91,14 @@ def _added(key: str, known: set[str] | None) -> str | None:
     if known is None:
         return None
     if key in known:
-        return f"the key {_clipped(key)} is there twice in one object"
+        return repeated_key(key)
     known.add(key)
     return None
+
+
+def repeated_key(key: str) -> str:
+    """Why an object may not have a key twice."""
+    return f"the key {_clipped(key)} is there twice in one object"
 
 
 def _children(text: str, offset: int) -> Iterator[tuple[str | int, int]]:

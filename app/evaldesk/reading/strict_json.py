@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NoReturn
@@ -70,7 +71,7 @@ class Place:
         return self.document.error(message, self.path)
 
 
-class _RefusedError(Exception):
+class RefusedError(Exception):
     """A hook of the parser met a value it refuses; `first_fault` then names it and its place."""
 
 
@@ -81,28 +82,36 @@ def parse_json(data: bytes, *, source: str, max_bytes: int = MAX_BYTES) -> Docum
     text = decoded(data, source)
     if not text.strip():
         raise FormatError("the file is empty", source=source)
-    _check_depth(data, source)
+    check_depth(data, source)
     try:
-        value = json.loads(
-            text,
-            object_pairs_hook=_object,
-            parse_int=_integer,
-            parse_float=_finite,
-            parse_constant=_refuse,
-        )
+        value = DECODER.decode(text)
     except json.JSONDecodeError as error:
-        comma = _trailing_comma(text, error.pos)
-        if comma is not None:
-            line, column = line_and_column(text, comma)
-            reason = f"this is not JSON: trailing comma at line {line}; take the comma out"
-            raise FormatError(reason, source=source, line=line, column=column) from None
-        reason = f"this is not JSON: {error.msg[0].lower()}{error.msg[1:]}".removesuffix(" at")
-        raise FormatError(reason, source=source, line=error.lineno, column=error.colno) from None
-    except _RefusedError:
+        raise syntax_error(text, error, source) from None
+    except RefusedError:
         raise _fault(text, source) from None
-    if _HALF_CHARACTER.search(text) and first_fault(text):
+    if has_half_character(text):
         raise _fault(text, source)
     return Document(value, text, source)
+
+
+def syntax_error(
+    text: str,
+    error: json.JSONDecodeError,
+    source: str,
+    place: Callable[[str, int], tuple[int, int]] = line_and_column,
+) -> FormatError:
+    """The error in words; `place` gives line and column of an offset in the text."""
+    comma = _trailing_comma(text, error.pos)
+    line, column = place(text, error.pos if comma is None else comma)
+    reason = f"this is not JSON: {error.msg[0].lower()}{error.msg[1:]}".removesuffix(" at")
+    if comma is not None:
+        reason = f"this is not JSON: trailing comma at line {line}; take the comma out"
+    return FormatError(reason, source=source, line=line, column=column)
+
+
+def has_half_character(text: str) -> bool:
+    """Whether half a character stands alone somewhere, which UTF-8 cannot hold."""
+    return bool(_HALF_CHARACTER.search(text) and first_fault(text))
 
 
 def _trailing_comma(text: str, at: int) -> int | None:
@@ -131,26 +140,40 @@ def kind_of(value: Any) -> str:
 
 def decoded(data: bytes, source: str) -> str:
     """The text in UTF-8, with or without a byte order mark. Raises FormatError."""
-    for mark, encoding in _OTHER_ENCODINGS:
-        if data.startswith(mark):
-            raise FormatError(f"the file is encoded as {encoding}; save it as UTF-8", source=source)
-    if b"\x00" in data[:4]:
-        raise FormatError("the file is encoded as UTF-16 or UTF-32, or is binary; save it as UTF-8", source=source)
+    check_encoding(data, source)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         # `error.object` lacks the byte order mark that the codec has taken off.
         before = error.object[: error.start]
         line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
-        reason = f"byte 0x{error.object[error.start]:02x} is not UTF-8; is it Latin-1? Save the file as UTF-8"
-        raise FormatError(reason, source=source, line=line, column=column) from None
+        raise not_utf8(error.object[error.start], source, line, column) from None
 
 
-def _check_depth(data: bytes, source: str) -> None:
+def check_encoding(data: bytes, source: str) -> None:
+    """Raise FormatError when the file begins as one of another encoding does."""
+    for mark, encoding in _OTHER_ENCODINGS:
+        if data.startswith(mark):
+            raise FormatError(f"the file is encoded as {encoding}; save it as UTF-8", source=source)
+    if b"\x00" in data[:4]:
+        raise FormatError("the file is encoded as UTF-16 or UTF-32, or is binary; save it as UTF-8", source=source)
+
+
+def not_utf8(byte: int, source: str, line: int, column: int) -> FormatError:
+    """The error of a byte that no text in UTF-8 has at its place; the column counts bytes."""
+    reason = f"byte 0x{byte:02x} is not UTF-8; is it Latin-1? Save the file as UTF-8"
+    return FormatError(reason, source=source, line=line, column=column)
+
+
+def check_depth(data: bytes, source: str, depth: int = 0) -> None:
+    """Raise FormatError for a text with more objects and lists, or deeper ones, than are read.
+
+    `depth` is the number of those around it.
+    """
     brackets = _STRING.sub(b"", data).translate(None, _NOT_BRACKETS)
     if len(brackets) > 2 * MAX_CONTAINERS:
         raise FormatError(f"the file has more than {MAX_CONTAINERS} objects and lists", source=source)
-    deepest = max(accumulate(1 if bracket in b"[{" else -1 for bracket in brackets), default=0)
+    deepest = max(accumulate(1 if bracket in b"[{" else -1 for bracket in brackets), default=0) + depth
     if deepest > MAX_DEPTH:
         raise FormatError(f"nested {deepest} levels deep; at most {MAX_DEPTH} are read", source=source)
 
@@ -158,25 +181,29 @@ def _check_depth(data: bytes, source: str) -> None:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise _RefusedError
+        raise RefusedError
     return found
 
 
 def _integer(text: str) -> int:
     if len(text.lstrip("-")) > MAX_DIGITS:
-        raise _RefusedError
+        raise RefusedError
     return int(text)
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise _RefusedError
+        raise RefusedError
     return number
 
 
 def _refuse(_: str) -> NoReturn:
-    raise _RefusedError
+    raise RefusedError
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_finite, parse_constant=_refuse)
+"""Takes only JSON that has one meaning. Raises JSONDecodeError and RefusedError."""
 
 
 def _fault(text: str, source: str) -> FormatError:

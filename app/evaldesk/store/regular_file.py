@@ -5,9 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from evaldesk.errors import FormatError
+
+PART = 1024 * 1024
 
 
 def read_regular(path: Path, max_bytes: int) -> bytes:
@@ -15,16 +19,37 @@ def read_regular(path: Path, max_bytes: int) -> bytes:
 
     Raises FormatError for links, pipes and devices, which are not opened for reading; OSError when it is not there.
     """
+    with open_regular(path) as file:
+        return file.read(max_bytes + 1)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """A regular file, open for reading. Raises as `read_regular` does."""
     check_regular(path)
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     handle = os.open(path, flags)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise FormatError("this is not a regular file", source=path.name)
-        with os.fdopen(handle, "rb", closefd=False) as file:
-            return file.read(max_bytes + 1)
-    finally:
+        return os.fdopen(handle, "rb")
+    except BaseException:
         os.close(handle)
+        raise
+
+
+def bytes_of(path: Path) -> Iterator[bytes]:
+    """The bytes of a regular file, one part after the other. Raises as `read_regular` does."""
+    with open_regular(path) as file:
+        while part := file.read(PART):
+            yield part
+
+
+def version_of_file(path: Path) -> str:
+    """The version of a file, of any size. Raises as `read_regular` does."""
+    digest = hashlib.sha256()
+    for part in bytes_of(path):
+        digest.update(part)
+    return digest.hexdigest()[:32]
 
 
 def check_regular(path: Path) -> None:

@@ -15,8 +15,8 @@ from httpx2 import Response
 from starlette.testclient import TestClient
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.evalsets.cases import case_key
 from evaldesk.engine import AgentHost
+from evaldesk.model.evalset import case_key
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.web.guard import guard_settings

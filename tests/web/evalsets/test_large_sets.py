@@ -55,8 +55,13 @@ def test_lists_ask_again_until_it_is_read(pages: Pages, held: Event, address: st
     assert "large" in after
 
 
-def test_the_page_of_the_set_waits_for_it(pages: Pages, held: Event) -> None:
+def test_the_page_of_the_set_asks_again_until_it_is_read(pages: Pages, held: Event) -> None:
     set_id = next(each.id for each in pages.desk.evalsets.list() if each.name == "large")
-    held.set()
 
-    assert "No cases yet" in pages.get(f"/evalsets/{set_id}").text
+    before = pages.get(f"/evalsets/{set_id}").text
+    held.set()
+    while "is being read" in (after := pages.get(f"/evalsets/{set_id}").text):
+        pass
+
+    assert re.search(r'<main[^>]* hx-trigger="load delay:600ms, every 1s" hx-select="#main"', before)
+    assert "No cases yet" in after

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.web.evalsets.conftest import fields_of
 
-from evaldesk.desk.evalsets.cases import case_key
 from evaldesk.model import Event, TurnRecord
+from evaldesk.model.evalset import case_key
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from evaldesk.desk.evalsets.cases import case_key
 from evaldesk.desk.trash import trash_items
 from evaldesk.errors import NotFoundError
+from evaldesk.model.evalset import case_key
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -55,11 +55,9 @@ def import_(
     if name and len(files) > 1:
         raise UsageError("--name is for one file; import them one by one")
 
-    from evaldesk.desk.imports.files import as_one_run, check_set_size, read_path
+    from evaldesk.desk.imports.files import as_one_run, read_path
     from evaldesk.desk.imports.importing import Arrival, open_imports, proposed_name
 
-    for path in files:
-        check_set_size(path, format_name)
     read = [(path, read_path(path, format_name, outcome)) for path in files]
     if as_trials:
         read = [(files[0], as_one_run(read))]

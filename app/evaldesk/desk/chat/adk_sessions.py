@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -81,7 +81,7 @@ class AdkSession:
         """The app of ADK, which has the name of its agent's folder."""
         return self.name[0]
 
-    def record(self, taken: Collection[str] = ()) -> Recording:
+    def record(self, taken: Container[str] = ()) -> Recording:
         """The proposal for an eval set whose case ids are `taken`."""
         session = self.case.initial_session or SessionInit()
         turns = [RecordedTurn(turn, why) for turn, why in zip(self.case.turns, self.reasons, strict=True)]

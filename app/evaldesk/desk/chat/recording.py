@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Container
 from dataclasses import dataclass
 
 from evaldesk.desk.evalsets.names import free_name, slug
@@ -80,7 +80,7 @@ class Recording:
 
 
 def record_session(
-    session: StoredSession, *, app_name: str, user_id: str = "user", taken: Collection[str] = ()
+    session: StoredSession, *, app_name: str, user_id: str = "user", taken: Container[str] = ()
 ) -> Recording:
     """The proposal of `session` for an eval set whose case ids are `taken`."""
     turns = tuple(_recorded(record) for record in session.turns)
@@ -96,7 +96,7 @@ def record_session(
     )
 
 
-def propose_case_id(title: str, first_message: str, taken: Collection[str]) -> str:
+def propose_case_id(title: str, first_message: str, taken: Container[str]) -> str:
     """The session's title as a name, or its first message where it has none; free among `taken`."""
     return free_name(slug(title or first_message, default="session"), taken)
 

@@ -6,12 +6,11 @@ of the same file are kept and are no conflict.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,6 +24,7 @@ from evaldesk.durable_files import make_folder, remove_file, replace_file
 from evaldesk.errors import ConflictError, DiskError, EvaldeskError, NotFoundError
 from evaldesk.formats import case_from_json, case_from_text, case_to_json, evalset_format
 from evaldesk.model import Case, EvalSet, JsonValue, SessionInit
+from evaldesk.model.evalset import EditedCases, LargeCases, case_key, spliced
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES
 from evaldesk.store.regular_file import read_regular
 from evaldesk.wire import from_json, to_json
@@ -76,18 +76,24 @@ class FoundCase:
 
 def case_keys(cases: Sequence[Case]) -> list[str]:
     """A key for each case that fits into an address for any id; the same as long as the id is."""
+    return keys_of(cases, range(len(cases)))
+
+
+def keys_of(cases: Sequence[Case], numbers: Sequence[int]) -> list[str]:
+    """The keys of some cases by their places."""
+    if isinstance(cases, LargeCases):
+        plain = [case_key(cases.id_at(number)) for number in numbers]
+        return [_numbered(key, cases.numbers_of(key).index(n) + 1) for key, n in zip(plain, numbers, strict=True)]
     keys: list[str] = []
     seen: dict[str, int] = {}
     for case in cases:
         seen[case.id] = seen.get(case.id, 0) + 1
-        keys.append(case_key(case.id, seen[case.id]))
-    return keys
+        keys.append(_numbered(case_key(case.id), seen[case.id]))
+    return [keys[number] for number in numbers]
 
 
-def case_key(case_id: str, occurrence: int = 1) -> str:
-    """The key of the case with that id; `occurrence` counts the cases of one id, from 1."""
-    digest = hashlib.sha256(case_id.encode("utf-8", "surrogatepass")).digest()[:12]
-    key = base64.urlsafe_b64encode(digest).decode()
+def _numbered(key: str, occurrence: int) -> str:
+    """The key of a case; `occurrence` counts the cases of one id, from 1."""
     return key if occurrence == 1 else f"{key}.{occurrence}"
 
 
@@ -128,7 +134,8 @@ class CaseDesk:
 
         def change(evalset: EvalSet) -> tuple[EvalSet, str]:
             _refuse_taken(evalset.cases, case.id)
-            return replace(evalset, cases=(*evalset.cases, case)), case_key(case.id)
+            n = len(evalset.cases)
+            return _spliced(evalset, n, n, case), case_key(case.id)
 
         return self._found(evalset_id, change, as_new_form)
 
@@ -136,9 +143,9 @@ class CaseDesk:
         """Put a case in the place of the one with the same id, or at the end when there is none."""
 
         def change(evalset: EvalSet) -> tuple[EvalSet, str]:
-            index = next((i for i, other in enumerate(evalset.cases) if other.id == case.id), len(evalset.cases))
-            cases = (*evalset.cases[:index], case, *evalset.cases[index + 1 :])
-            return replace(evalset, cases=cases), case_key(case.id)
+            key, n = case_key(case.id), len(evalset.cases)
+            index = next(iter(numbers_of(evalset.cases, key)), n)
+            return _spliced(evalset, index, min(index + 1, n), case), key
 
         return self._found(evalset_id, change, as_new_form)
 
@@ -155,12 +162,10 @@ class CaseDesk:
             found = _find(evalset, key)
             if version is not None and found.version != version and found.case != case:
                 raise CaseChangedError("this case changed since you opened it")
-            others = evalset.cases[: found.index] + evalset.cases[found.index + 1 :]
             if case.id != found.case.id:
-                _refuse_taken(others, case.id)
-            cases = (*evalset.cases[: found.index], case, *evalset.cases[found.index + 1 :])
+                _refuse_taken(evalset.cases, case.id)
             new_key = key if case.id == found.case.id else case_key(case.id)
-            return replace(evalset, cases=cases), new_key
+            return _spliced(evalset, found.index, found.index + 1, case), new_key
 
         return self._found(evalset_id, change, as_new_form)
 
@@ -169,9 +174,8 @@ class CaseDesk:
 
         def change(evalset: EvalSet) -> tuple[EvalSet, str]:
             found = _find(evalset, key)
-            copy = replace(found.case, id=free_name(f"{found.case.id}_copy", {case.id for case in evalset.cases}))
-            cases = (*evalset.cases[: found.index + 1], copy, *evalset.cases[found.index + 1 :])
-            return replace(evalset, cases=cases), case_key(copy.id)
+            copy = replace(found.case, id=free_name(f"{found.case.id}_copy", CaseIds(evalset.cases)))
+            return _spliced(evalset, found.index + 1, found.index + 1, copy), case_key(copy.id)
 
         return self._found(evalset_id, change)
 
@@ -180,10 +184,9 @@ class CaseDesk:
 
         def change(evalset: EvalSet) -> tuple[EvalSet, str]:
             found = _find(evalset, key)
-            cases = list(evalset.cases)
-            target = max(0, min(len(cases) - 1, found.index + step))
-            cases.insert(target, cases.pop(found.index))
-            return replace(evalset, cases=tuple(cases)), key
+            target = max(0, min(len(evalset.cases) - 1, found.index + step))
+            others = _spliced(evalset, found.index, found.index + 1)
+            return _spliced(others, target, target, found.case), key
 
         return self._found(evalset_id, change)
 
@@ -193,9 +196,10 @@ class CaseDesk:
 
         def change(evalset: EvalSet) -> tuple[EvalSet, str]:
             found = sorted((_find(evalset, key) for key in keys), key=lambda each: each.index)
-            gone = {each.index for each in found}
             self._keep(token, evalset_id, found)
-            return replace(evalset, cases=tuple(c for i, c in enumerate(evalset.cases) if i not in gone)), token
+            for each in reversed(found):
+                evalset = _spliced(evalset, each.index, each.index + 1)
+            return evalset, token
 
         return self._edit(evalset_id, change)
 
@@ -228,13 +232,16 @@ class CaseDesk:
             raise NotFoundError("nothing to undo; the cases are already restored")
 
         def change(evalset: EvalSet) -> tuple[EvalSet, list[str]]:
-            cases = list(evalset.cases)
+            changed = evalset
             for index, case in kept[1]:
-                if case in cases:  # an undo that was killed after the save
+                alike = [evalset.cases[number] for number in numbers_of(evalset.cases, case_key(case.id))]
+                if case in alike:  # an undo that was killed after the save
                     continue
-                _refuse_taken(cases, case.id)
-                cases.insert(min(index, len(cases)), case)
-            return replace(evalset, cases=tuple(cases)), [case_key(case.id) for _, case in kept[1]]
+                if alike:
+                    raise _taken(evalset.cases, case.id)
+                place = min(index, len(changed.cases))
+                changed = _spliced(changed, place, place, case)
+            return changed, [case_key(case.id) for _, case in kept[1]]
 
         keys = self._edit(evalset_id, change)
         with suppress(DiskError):  # the cases are back; a token that is left says that their names are taken
@@ -264,11 +271,14 @@ class CaseDesk:
     def _found(
         self, evalset_id: str, change: Callable[[EvalSet], tuple[EvalSet, str]], as_new_form: bool = False
     ) -> FoundCase:
-        def change_and_find(evalset: EvalSet) -> tuple[EvalSet, FoundCase]:
+        def change_and_find(evalset: EvalSet) -> tuple[EvalSet, Callable[[], FoundCase]]:
             changed, key = change(evalset)
-            return changed, _find(changed, key)
+            if isinstance(changed.cases, EditedCases):  # the index of the new file finds it
+                return changed, lambda: self.find(evalset_id, key)
+            found = _find(changed, key)
+            return changed, lambda: found
 
-        return self._edit(evalset_id, change_and_find, as_new_form)
+        return self._edit(evalset_id, change_and_find, as_new_form)()
 
     def _edit(self, evalset_id: str, change: Callable[[EvalSet], tuple[EvalSet, T]], as_new_form: bool = False) -> T:
         """Make a change to the file as it is now, again when another writer was quicker."""
@@ -285,16 +295,54 @@ class CaseDesk:
 
 
 def _find(evalset: EvalSet, key: str) -> FoundCase:
-    for index, each in enumerate(case_keys(evalset.cases)):
-        if each == key:
-            return FoundCase(evalset, index, key, case_version(evalset.cases[index]))
-    raise NotFoundError("this eval set has no such case; it may have been renamed or deleted")
+    plain = key.partition(".")[0]
+    found = numbers_of(evalset.cases, plain)
+    number = next((n for n in range(1, len(found) + 1) if key == _numbered(plain, n)), 0)
+    if not number:
+        raise NotFoundError("this eval set has no such case; it may have been renamed or deleted")
+    index = found[number - 1]
+    return FoundCase(evalset, index, key, case_version(evalset.cases[index]))
+
+
+def case_with_key(evalset: EvalSet, key: str) -> Case | None:
+    """The case with that key; None where there is none."""
+    try:
+        return _find(evalset, key).case
+    except NotFoundError:
+        return None
+
+
+def numbers_of(cases: Sequence[Case], key: str) -> Sequence[int]:
+    """The places of the cases whose id has that key, counted from 0."""
+    if isinstance(cases, LargeCases):
+        return cases.numbers_of(key)
+    return [number for number, case in enumerate(cases) if case_key(case.id) == key]
+
+
+class CaseIds(Container[str]):
+    """The ids of the cases of a set."""
+
+    def __init__(self, cases: Sequence[Case]) -> None:
+        self._cases = cases
+        self._ids = None if isinstance(cases, LargeCases) else {case.id for case in cases}
+
+    def __contains__(self, case_id: object) -> bool:
+        if self._ids is not None:
+            return case_id in self._ids
+        return any(self._cases[number].id == case_id for number in numbers_of(self._cases, case_key(str(case_id))))
+
+
+def _spliced(evalset: EvalSet, start: int, stop: int, *new: Case) -> EvalSet:
+    return replace(evalset, cases=spliced(evalset.cases, start, stop, new))
 
 
 def _refuse_taken(cases: Sequence[Case], case_id: str) -> None:
-    taken = {case.id for case in cases}
-    if case_id in taken:
-        raise CaseNameTakenError(case_id, free_name(case_id, taken))
+    if case_id in CaseIds(cases):
+        raise _taken(cases, case_id)
+
+
+def _taken(cases: Sequence[Case], case_id: str) -> CaseNameTakenError:
+    return CaseNameTakenError(case_id, free_name(case_id, CaseIds(cases)))
 
 
 def retyped(case: Case, text: str) -> Case:

@@ -66,6 +66,7 @@ class EvalSetDesk:
             settings.evalset_folder,
             self._trash,
             lines=store.evalset_lines,
+            indexes=settings.state_folder / "indexes",
             has_secrets=lambda data: scrub(data) is not data,
         )
         self._store = store
@@ -107,7 +108,7 @@ class EvalSetDesk:
             raise FormatError(file.error)
         with self._lock:
             version, evalset = self._cached.pop(evalset_id, ("", None))
-        if evalset is None or version != file.version:
+        if evalset is None or file.is_reading or version != file.version:
             evalset, version = self._files.read(evalset_id)
         with self._lock:
             self._cached[evalset_id] = (version, evalset)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,25 +11,18 @@ from evaldesk.desk.criteria.criteria import holds_criteria, read_criteria, read_
 from evaldesk.desk.evalsets.masking import masked_file
 from evaldesk.desk.named_agents import declared_agents
 from evaldesk.desk.runs.file import is_run_file, read_run_file
-from evaldesk.errors import FormatError, UsageError
+from evaldesk.errors import UsageError
 from evaldesk.formats import EVALSET_FORMS, losses
 from evaldesk.formats.exchange import Imported
-from evaldesk.formats.files import as_one_file, names_for, read_file, recognised, suffix_of, title_of
-from evaldesk.model import Case, EvalSet
+from evaldesk.formats.files import as_one_file, names_for, read_file, suffix_of, title_of
+from evaldesk.model import EvalSet
 from evaldesk.model.evalset import repeats_words
 from evaldesk.paths import did_you_mean
 from evaldesk.settings import CONFIG_NAME, read_settings
-from evaldesk.store.evalsets.files import check_size
 from evaldesk.transcripts.recorded import RecordedRun, as_trials
 from evaldesk.wording.metrics import needs_words
 
 MAX_FILE = 512 * 1024 * 1024
-LINES_OF_CASES = "osmosis-jsonl"
-"""The format of which each line is a case, so that a part of a file is a smaller eval set."""
-PART = 512 * 1024
-SHORT = 2 * 1024 * 1024
-"""A file up to this size is read whole at once: looking at its parts first would save little."""
-
 RUN_FILES = ("output.jsonl", "metadata.json")
 """The contents of the folder of an OpenHands run, the trials first."""
 
@@ -48,41 +41,22 @@ def read_path(path: Path, format_name: str | None = None, outcome: str = "") -> 
     return read_file(data, source, format_name, outcome)
 
 
-def check_set_size(path: Path, format_name: str | None = None) -> None:
-    """Raise FormatError for a file of lines whose eval set is too large for the workspace, as soon as a part shows it.
-
-    Any other fault is left to `read_path`, which knows its place in the whole file.
-    """
-    if path.is_file():
-        check_size(str(path), _cases_by_parts(path, format_name))
-
-
-def _cases_by_parts(path: Path, format_name: str | None) -> Iterator[Case]:
-    """The cases until the first fault; none where the file is short or its lines are no cases."""
-    try:
-        with path.open("rb") as file:
-            if not SHORT < os.fstat(file.fileno()).st_size <= MAX_FILE:
-                return
-            while part := b"".join(file.readlines(PART)):
-                format_name = format_name or recognised(part, str(path))
-                found = read_file(part, str(path), format_name) if format_name == LINES_OF_CASES else None
-                if found is None or found.evalset is None:
-                    return
-                yield from found.evalset.cases
-    except (FormatError, OSError):
-        return
-
-
 def _bytes_of(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size > MAX_FILE:
+                raise _too_large(path)
             data = file.read(MAX_FILE + 1)
     except OSError as error:
         hint = did_you_mean(path, "") if isinstance(error, FileNotFoundError) else ""
         raise UsageError(f"{path} cannot be read: {error.strerror}{hint and f'; {hint}'}") from None
-    if len(data) > MAX_FILE:
-        raise UsageError(f"{path} has more than {MAX_FILE // 1024 // 1024} MiB")
+    if len(data) > MAX_FILE:  # a pipe does not tell its size
+        raise _too_large(path)
     return data
+
+
+def _too_large(path: Path) -> UsageError:
+    return UsageError(f"{path} has more than {MAX_FILE // 1024 // 1024} MiB")
 
 
 def as_one_run(read: Sequence[tuple[Path, Imported]]) -> Imported:

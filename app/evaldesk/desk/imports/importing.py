@@ -31,11 +31,10 @@ from evaldesk.formats.process import Answer, Request
 from evaldesk.model import EvalSet, RunConfig
 from evaldesk.model.evalset import renamed_repeats, repeats_words
 from evaldesk.model.stored import ImportSummary
-from evaldesk.reading.strict_json import MAX_BYTES
 from evaldesk.settings import DatabaseUrl, Settings
 from evaldesk.store import Store
 from evaldesk.store.evalsets.files import PreparedSet
-from evaldesk.store.regular_file import read_regular, version_of
+from evaldesk.store.regular_file import version_of_file
 from evaldesk.store.runs.imports import AlreadyImportedError, ImportEndedError, ImportUnderWayError, NewRun, new_run
 from evaldesk.store.runs.planning import NO_EVALSET
 from evaldesk.store.runs.run_store import imported_agent
@@ -507,7 +506,7 @@ def _is_in_place(each: ImportSummary) -> bool:
     if not each.set_path:
         return True
     try:
-        return version_of(read_regular(Path(each.set_path), MAX_BYTES)) == each.set_version
+        return version_of_file(Path(each.set_path)) == each.set_version
     except (OSError, FormatError):
         return False
 

@@ -167,7 +167,7 @@ class RunPlan:
     """A run that may be started: its frozen configuration, the exact cases, and the run that it is compared with."""
 
     config: RunConfig
-    cases: tuple[Case, ...]
+    cases: Sequence[Case]
     foresight: Foresight = field(default_factory=Foresight)
     baseline: Baseline | None = None
 
@@ -214,7 +214,7 @@ def _shows_case(description: AgentDescription | None) -> bool:
     return kind is not None and kind.reads_case
 
 
-def foreseen_plan(config: RunConfig, cases: tuple[Case, ...]) -> RunPlan:
+def foreseen_plan(config: RunConfig, cases: Sequence[Case]) -> RunPlan:
     """The plan of a run whose configuration is checked. Raises UsageError where its agent cannot be played."""
     check_place(config)
     check_replay(config, config.agent.kind)
@@ -277,7 +277,7 @@ def frozen(config: RunConfig, options: RunOptions, cases: Sequence[Case]) -> Run
     return with_options(started, options.asked)
 
 
-def chosen_cases(evalset: EvalSet, case_ids: tuple[str, ...] | None, *, file: str = "") -> tuple[Case, ...]:
+def chosen_cases(evalset: EvalSet, case_ids: tuple[str, ...] | None, *, file: str = "") -> Sequence[Case]:
     """The cases named by `case_ids`, in the order of the `file`; all for None. Raises UsageError."""
     if not evalset.cases:
         raise UsageError("this eval set has no cases yet; add one from a chat session first", field="evalset")

@@ -65,6 +65,7 @@ class StoredRuns:
         self.outcomes = store.outcome_counts
         self.snapshots = store.cases
         self.last_verdicts = store.last_verdicts
+        self.last_run = store.last_run
         self.newest_of_evalsets = store.newest_of_evalsets
 
     @property

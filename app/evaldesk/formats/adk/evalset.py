@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, BinaryIO
 
 from evaldesk.formats.adk.case import read_case, write_case
 from evaldesk.formats.adk.form import AdkForm
 from evaldesk.model import Case, EvalSet
 from evaldesk.reading.fields import as_is, unless_none
+from evaldesk.reading.json_stream import CHUNK, Item, NotStreamedError, StreamedList
 from evaldesk.reading.shape import Field, Shape, read_object, write_object
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.reading.values import read_list, read_mapping, read_optional_text, read_text, snake_case
@@ -49,6 +51,35 @@ class Adk(AdkForm):
     def losses(evalset: EvalSet) -> tuple[str, ...]:
         """Nothing: ADK's form holds all that an eval set can say."""
         return ()
+
+
+class AdkStream:
+    """The cases of a file of this form, one at a time in one pass; then `evalset` is the set without them.
+
+    Raises FormatError as a whole reader does for a file with one fault; of several it may name another one first.
+    Raises NotStreamedError for a file that is no eval set, or of another form.
+    """
+
+    def __init__(self, file: BinaryIO, source: str, *, chunk: int = CHUNK) -> None:
+        self._list = StreamedList(file, source, lambda key: snake_case(key) == "eval_cases", chunk=chunk)
+        self.evalset = EvalSet("")
+
+    def __iter__(self) -> Iterator[tuple[Item, Case]]:
+        for item in self._list:
+            yield item, read_case(Place(item), item.value)
+        if not Adk.is_form_of(self._list.shell.value):
+            raise NotStreamedError
+        self.evalset = Adk.evalset_in(self._list.shell)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Where in the bytes the list of cases begins and ends, without its brackets, once they are read."""
+        return self._list.span
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the file's bytes, once they are read."""
+        return self._list.digest
 
 
 def _respelled(document: Document) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -21,16 +21,17 @@ from evaldesk.durable_files import (
 )
 from evaldesk.errors import ConflictError, DiskError, FormatError, LossError, NotFoundError, UsageError
 from evaldesk.formats import evalset_format, format_of, losses, read_evalset, write_evalset
-from evaldesk.formats.adk.case import write_case
-from evaldesk.model import Case, EvalSet
+from evaldesk.model import EvalSet
 from evaldesk.model.stored import EvalSetFacts, EvalSetFile
-from evaldesk.reading.json_text import to_text
+from evaldesk.reading.json_stream import NotStreamedError
 from evaldesk.reading.strict_json import MAX_BYTES
+from evaldesk.store.evalsets.case_index import IndexedCases
 from evaldesk.store.evalsets.found import FoundFile, find_files, id_of_new
+from evaldesk.store.evalsets.large import LargeContent, LargeSets, WholeContent, is_whole
 from evaldesk.store.evalsets.lines import Lines, LineStore
 from evaldesk.store.evalsets.names import check_free, check_name, stem_and_suffix
 from evaldesk.store.evalsets.trash import InTrash, keep_in_trash, origin_of, put_in_trash, take_from_trash
-from evaldesk.store.regular_file import check_folder, read_regular, version_of
+from evaldesk.store.regular_file import bytes_of, check_folder, read_regular, version_of
 
 NEW_SUFFIX = ".evalset.json"
 _COMPACT = {"indent": None}
@@ -71,13 +72,15 @@ class EvalSetFiles:
         trash: Path,
         *,
         lines: LineStore | None = None,
+        indexes: Path | None = None,
         has_secrets: Callable[[bytes], bool] = lambda _: False,
     ) -> None:
         self._folder = Path(os.path.realpath(folder))
         self._trash = Path(os.path.realpath(trash))
         searched = (*(Path(os.path.realpath(root)) for root in roots), self._folder)
         self._roots = tuple(dict.fromkeys(searched))
-        self._lines = Lines(_facts, lines, has_secrets)
+        self._large = LargeSets(indexes or self._trash.with_name("indexes"))
+        self._lines = Lines(self._facts, lines, has_secrets, self._large.sweep)
         self._known: dict[str, FoundFile] = {}
         self._lock = RLock()
 
@@ -95,13 +98,13 @@ class EvalSetFiles:
     def file(self, file_id: str) -> EvalSetFile:
         """The line of one file in a list; the folders are not searched for one that was listed.
 
-        Raises NotFoundError.
+        That of a large file which nobody has read yet says that it is being read. Raises NotFoundError.
         """
         with self._lock:
-            shown = self._lines.now(self._found(file_id))
-            if shown is None:
-                raise _not_here()
-            return shown
+            shown = self._lines.of_one(self._found(file_id))
+        if shown is None:
+            raise _not_here()
+        return shown
 
     def id_of(self, path: Path) -> str:
         """The id of a file; empty where it lies elsewhere. No file is read."""
@@ -110,9 +113,13 @@ class EvalSetFiles:
             return next((file.id for file in self._known.values() if file.path == path), "")
 
     def read(self, file_id: str) -> tuple[EvalSet, str]:
-        """The eval set and its version. Raises NotFoundError or FormatError."""
+        """The eval set, with LargeCases if it is large, and its version. Raises NotFoundError or FormatError."""
         with self._lock:
             file = self._found(file_id)
+        cases = self._cases(file)
+        if cases is not None:
+            return cases.evalset, cases.facts.version
+        with self._lock:
             data = _read(file)
             return _evalset(data, file.path.name), version_of(data)
 
@@ -124,6 +131,10 @@ class EvalSetFiles:
         """
         with self._lock:
             file = self._found(file_id)
+        cases = self._cases(file)
+        if cases is not None:
+            return self._save_large(file, cases, evalset, version)
+        with self._lock:
             current = _read(file)
             if version_of(current) != version:
                 raise _changed(file, current, version)
@@ -150,13 +161,18 @@ class EvalSetFiles:
         """A new file in ADK's new form, written and not in place yet. Raises as `create` does, and so may `put`."""
         check_name(name)
         path = self._folder / f"{name}{NEW_SUFFIX}"
-        data = _new_form(name, evalset)
         with self._lock:
             make_folder(self._folder)
-            self._check_new(path, data)
+            check_folder(path)
+            check_free(path.name, os.listdir(path.parent))
             file_id = id_of_new(path, self._roots)
-        with prepared_file(path, data) as file:
-            yield PreparedSet(file_id, path, version_of(data), file.create, file.take_back)
+        with self._new_form(path, evalset) as content, prepared_file(path, content.data) as file:
+
+            def put() -> None:
+                file.create()
+                self._tell(path, content.facts)
+
+            yield PreparedSet(file_id, path, content.version, put, file.take_back)
 
     @contextmanager
     def prepared_over(self, file_id: str, evalset: EvalSet) -> Iterator[PreparedSet]:
@@ -166,8 +182,6 @@ class EvalSetFiles:
         """
         with self._lock:
             path = self._found(file_id).path
-            data = _new_form(stem_and_suffix(path)[0], evalset)
-            _evalset(data, path.name)
             mode = S_IMODE(path.stat().st_mode)
         kept: list[InTrash] = []
 
@@ -179,30 +193,44 @@ class EvalSetFiles:
                 except DiskError:
                     kept.pop().discard()
                     raise
+                self._tell(path, content.facts)
 
         def take_back() -> None:
             with self._lock:
                 for old in kept:
-                    replace_file(path, read_regular(old.folder / old.name, MAX_BYTES))
+                    replace_file(path, bytes_of(old.folder / old.name))
                     old.discard()
 
-        with prepared_file(path, data, mode=mode) as file:
-            yield PreparedSet(file_id, path, version_of(data), put, take_back)
+        with self._new_form(path, evalset) as content, prepared_file(path, content.data, mode=mode) as file:
+            yield PreparedSet(file_id, path, content.version, put, take_back)
 
     def holds(self, file_id: str, evalset: EvalSet) -> bool:
         """Whether the file is what `create` writes of this eval set. Raises NotFoundError, FormatError."""
         with self._lock:
             file = self._found(file_id)
-            return _read(file) == _new_form(stem_and_suffix(file.path)[0], evalset)
+        with self._new_form(file.path, evalset) as content:
+            if isinstance(content, WholeContent):
+                return _read(file) == content.data
+            for _ in content.data:
+                pass
+            return content.version == self.read(file_id)[1]
 
     def duplicate(self, file_id: str, name: str) -> str:
         """Copy a file beside itself under another name, in its own format, and give the copy's id."""
         check_name(name)
         with self._lock:
             file = self._found(file_id)
-            data = _read(file)
-            _, suffix = stem_and_suffix(file.path)
-            return self._write_new(file.path.with_name(name + suffix), _renamed(data, file, name, is_copy=True))
+            target = file.path.with_name(name + stem_and_suffix(file.path)[1])
+            check_folder(target)
+            check_free(target.name, os.listdir(target.parent))
+        cases = self._cases(file)
+        if cases is None:
+            create_file(target, _renamed(_read(file), file, name, is_copy=True))
+            return self._id_of(target)
+        with self._large.content(replace(cases.evalset, id=name), target.name) as content:
+            create_file(target, content.data)
+        self._tell(target, content.facts)
+        return self._id_of(target)
 
     def rename(self, file_id: str, name: str) -> str:
         """Give a file another name, in its folder, and give its new id. Raises as `create` and `read` do."""
@@ -213,13 +241,22 @@ class EvalSetFiles:
             if stem == name:
                 return file_id
             target = file.path.with_name(name + suffix)
-            data = _read(file)
             if not is_same_file(file.path, target):  # as a killed renaming leaves them
                 check_free(target.name, set(os.listdir(target.parent)) - {file.path.name})
-            renamed = _renamed(data, file, name, is_copy=False)
-            if renamed != data:
-                replace_file(file.path, renamed)
+        cases = self._cases(file)
+        facts = cases.facts if cases is not None else None
+        with self._lock:
+            if cases is None:
+                data = _read(file)
+                renamed = _renamed(data, file, name, is_copy=False)
+                if renamed != data:
+                    replace_file(file.path, renamed)
+            elif cases.facts.evalset_id == stem:
+                with self._large.content(replace(cases.evalset, id=name), target.name) as content:
+                    replace_file(file.path, content.data)
+                facts = content.facts
             move_file(file.path, target)
+            self._tell(target, facts)
             return self._id_of(target)
 
     def is_half_renamed(self, file_id: str, name: str) -> bool:
@@ -257,15 +294,73 @@ class EvalSetFiles:
             raise UsageError(f"{path.name} is written, but there are too many files to list it; serve fewer folders")
         return file_id
 
-    def _write_new(self, path: Path, data: bytes) -> str:
-        self._check_new(path, data)
-        create_file(path, data)
-        return self._id_of(path)
+    def _facts(self, file: FoundFile) -> EvalSetFacts | None:
+        """What a list shows of the file; None when it is some other JSON in an eval folder."""
+        if is_whole(file.size):
+            return _facts(file)
+        try:
+            return self._large.facts(file)
+        except NotStreamedError:
+            return _facts(file)
+        except (FormatError, OSError) as error:
+            if file.size <= MAX_BYTES and isinstance(error, FormatError):
+                return _facts(file)  # of several faults the whole reader tells the first
+            return EvalSetFacts(error=str(error)) if file.is_named else None
 
-    def _check_new(self, path: Path, data: bytes) -> None:
-        check_folder(path)
-        check_free(path.name, os.listdir(path.parent))
-        _evalset(data, path.name)
+    def _cases(self, file: FoundFile) -> IndexedCases | None:
+        """The cases of a large file that has an index, or gets one; None for one that is read whole."""
+        if is_whole(file.size):
+            return None
+        line = self._lines.now(file)
+        if line is None or (line.error and file.size <= MAX_BYTES):
+            return None
+        if line.error:
+            raise FormatError(line.error)
+        return self._large.opened(file, line.version)
+
+    def _save_large(self, file: FoundFile, cases: IndexedCases, evalset: EvalSet, version: str) -> str:
+        if cases.facts.version != version:
+            raise self._changed_large(file, version, cases)
+        if isinstance(evalset.cases, IndexedCases) and evalset == replace(cases.evalset, cases=evalset.cases):
+            return version
+        mode = S_IMODE(file.path.stat().st_mode)
+        with (
+            self._large.content(evalset, file.path.name) as content,
+            prepared_file(file.path, content.data, mode=mode) as prepared,
+            self._lock,
+        ):
+            if content.version == version:
+                return version
+            if file.as_it_is() != file:
+                raise self._changed_large(file, version, None)
+            prepared.replace()
+            self._tell(file.path, content.facts)
+        return content.version
+
+    def _changed_large(self, file: FoundFile, version: str, theirs: IndexedCases | None) -> ChangedFileError:
+        return ChangedFileError(
+            _CHANGED.format(file.path.name),
+            version=version,
+            their_version=theirs.facts.version if theirs else "",
+            theirs=theirs.evalset if theirs else None,
+        )
+
+    @contextmanager
+    def _new_form(self, path: Path, evalset: EvalSet) -> Iterator[WholeContent | LargeContent]:
+        """A set as the bytes of a new file at the path. Raises FormatError for one that no reader would take."""
+        named = evalset if evalset.id else replace(evalset, id=stem_and_suffix(path)[0])
+        with self._large.content(named, path.name) as content:
+            if isinstance(content, WholeContent):
+                _evalset(content.data, path.name)
+            yield content
+
+    def _tell(self, path: Path, facts: EvalSetFacts | None) -> None:
+        """Spare the reading of a large set that was just written."""
+        if facts:
+            self._lines.tell(path, facts)
+
+
+_CHANGED = "{} changed on disk since you opened it; look at both versions before you save"
 
 
 def _not_here() -> NotFoundError:
@@ -322,29 +417,6 @@ def _written(evalset: EvalSet, file_format: str, *, as_new_form: bool) -> bytes:
     return write_evalset(evalset, "adk")
 
 
-def _new_form(name: str, evalset: EvalSet) -> bytes:
-    check_size(name, evalset.cases, len(evalset.cases))
-    return write_evalset(evalset if evalset.id else replace(evalset, id=name))
-
-
-def check_size(name: str, cases: Iterable[Case], n_cases: int | None = None) -> None:
-    """Raise FormatError for a set whose file would not be read again, before all of it is written.
-
-    Only as many cases are looked at as fill a file; without line breaks they take less room than in it. Without
-    `n_cases` the error says how many cases were looked at.
-    """
-    n_bytes = 0
-    for n_seen, case in enumerate(cases, 1):
-        n_bytes += len(to_text(write_case(case), _COMPACT, name))
-        if n_bytes > MAX_BYTES:
-            many = f"at least {n_seen:,}" if n_cases is None else f"{n_cases:,}"
-            raise FormatError(
-                f"the eval set of {many} cases is too large for a file of the workspace, which has at "
-                f"most {MAX_BYTES // 2**20} MiB; split it, or run it from its own file: evaldesk eval AGENT FILE",
-                source=name,
-            )
-
-
 def _renamed(data: bytes, file: FoundFile, name: str, *, is_copy: bool) -> bytes:
     """The bytes under another name: a set called as its file follows it; a copy always does, ids being unique."""
     evalset = _evalset(data, file.path.name)
@@ -360,7 +432,7 @@ def _changed(file: FoundFile, current: bytes, version: str) -> ChangedFileError:
     except FormatError:
         theirs = None
     return ChangedFileError(
-        f"{file.path.name} changed on disk since you opened it; look at both versions before you save",
+        _CHANGED.format(file.path.name),
         version=version,
         their_version=version_of(current),
         theirs=theirs,

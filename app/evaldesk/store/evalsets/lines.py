@@ -98,10 +98,12 @@ class Lines:
         read: Callable[[FoundFile], EvalSetFacts | None],
         store: LineStore | None,
         has_secrets: Callable[[bytes], bool],
+        sweep: Callable[[Collection[str]], None],
     ) -> None:
         self._read = read
         self._store = store
         self._has_secrets = has_secrets
+        self._sweep = sweep
         self._known: dict[str, Line] | None = None
         self._unread: dict[str, FoundFile] = {}
         self._unkept: dict[str, Line] = {}
@@ -113,19 +115,36 @@ class Lines:
         room = AT_ONCE
         shown: list[EvalSetFile | None] = []
         for file in files:
-            line = self._of(file)
-            if line is None and self._store and file.size > room:
-                with self._lock:
-                    self._unread[digest_of(file.path)] = file
-                shown.append(EvalSetFile(*_place(file), is_reading=True))
-                continue
-            if line is None:
-                room -= file.size
-                line = self._read_now(file)
-            shown.append(line.at(file))
+            if self._of(file) is None:
+                new = self._new(file, room)
+                room -= 0 if new and new.is_reading else file.size
+                shown.append(new)
+            else:
+                shown.append(self.now(file))
         self._forget(files)
         self._follow()
         return [line for line in shown if line is not None]
+
+    def of_one(self, file: FoundFile) -> EvalSetFile | None:
+        """The line of one file; that of a large new one says that it is being read."""
+        line = self._of(file)
+        shown = self._new(file, AT_ONCE) if line is None else line.at(file)
+        self._follow()
+        return shown
+
+    def _new(self, file: FoundFile, room: int) -> EvalSetFile | None:
+        if self._store is None or file.size <= room:
+            return self._read_now(file).at(file)
+        with self._lock:
+            self._unread[digest_of(file.path)] = file
+        return EvalSetFile(*_place(file), is_reading=True)
+
+    def tell(self, path: Path, facts: EvalSetFacts) -> None:
+        """The facts of a file that was just written."""
+        stat = path.lstat()
+        file = FoundFile("", path, "", stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        with self._lock:
+            self._kept()[digest_of(path)] = Line(_stamp(file), facts)
 
     def now(self, file: FoundFile) -> EvalSetFile | None:
         """The line of one file, read if need be."""
@@ -191,6 +210,8 @@ class Lines:
             elif self._store:
                 with suppress(WorkspaceError, SQLAlchemyError):  # the next desk reads these files again
                     self._store.keep(lines, places)
+                    known = {**self._store.all(), **self._kept()}
+                    self._sweep({line.facts.version for line in known.values() if line.facts})
 
 
 def digest_of(path: Path) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from evaldesk.durable_files import copy_file, create_file, is_same_file, make_folder, remove_file, remove_folder
 from evaldesk.errors import ConflictError, DiskError, EvaldeskError, NotFoundError
 from evaldesk.reading.strict_json import MAX_BYTES
-from evaldesk.store.regular_file import check_folder, check_regular, read_regular
+from evaldesk.store.regular_file import check_folder, check_regular, read_regular, version_of_file
 from evaldesk.wire import from_json
 
 _TOKEN = re.compile(r"[a-z0-9]{16}")
@@ -88,7 +88,7 @@ def _is_restored(source: Path, origin: Path) -> bool:
     if is_same_file(source, origin):
         return True
     check_regular(origin)
-    return read_regular(source, MAX_BYTES) == read_regular(origin, MAX_BYTES)
+    return version_of_file(source) == version_of_file(origin)
 
 
 def origin_of(token: str, trash: Path) -> Path:

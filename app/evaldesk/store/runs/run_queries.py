@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, get_args
@@ -269,12 +269,23 @@ def error_groups(connection: Connection, run_id: int) -> list[ErrorGroup]:
     return [ErrorGroup(row.kind, row.message, row.n, (row.case_index, row.trial_index), row.example) for row in ordered]
 
 
-def last_verdicts(connection: Connection, evalset_id: str) -> dict[str, LastVerdicts]:
-    """For each case id of an eval set that ever ran: its newest run and its verdicts there."""
+def last_verdicts(
+    connection: Connection, evalset_id: str, case_ids: Collection[str] | None = None
+) -> dict[str, LastVerdicts]:
+    """For each case id of an eval set, or each of these, that ever ran: its newest run and its verdicts there."""
     place = (RUN_CASE.c.run_id == LAST_RUN.c.run_id) & (RUN_CASE.c.case_index == LAST_RUN.c.case_index)
     rows = select(LAST_RUN.c.case_id, LAST_RUN.c.run_id, LAST_RUN.c.case_index, RUN_CASE.c.strip).join(RUN_CASE, place)
     rows = rows.where(LAST_RUN.c.evalset_id == evalset_id)
+    if case_ids is not None:
+        rows = rows.where(LAST_RUN.c.case_id.in_(case_ids))
     return {case_id: LastVerdicts(*last) for case_id, *last in connection.execute(rows)}
+
+
+def last_run(connection: Connection, evalset_id: str) -> int | None:
+    """The newest run of any case of an eval set; None where none ever ran."""
+    newest = select(func.max(LAST_RUN.c.run_id)).where(LAST_RUN.c.evalset_id == evalset_id)
+    run_id: int | None = connection.execute(newest).scalar_one()
+    return run_id
 
 
 def _distinct(connection: Connection, column: ColumnElement[str]) -> list[str]:

@@ -49,6 +49,7 @@ class RunStore:
     error_groups = reading(run_queries.error_groups)
     trials = reading(run_queries.trials)
     last_verdicts = reading(run_queries.last_verdicts)
+    last_run = reading(run_queries.last_run)
     baseline = reading(run_queries.baseline)
     case = reading(run_queries.snapshot)
     cases = reading(run_queries.snapshots)

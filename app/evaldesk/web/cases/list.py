@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from evaldesk.desk.evalsets.cases import case_keys
-from evaldesk.desk.search import case_pieces
+from evaldesk.desk.evalsets.cases import keys_of
 from evaldesk.model import Case
+from evaldesk.model.evalset import CaseGroup, LargeCases, case_pieces, groups_of
 from evaldesk.model.stored import LastVerdicts
 from evaldesk.web.render import plural
 
@@ -69,28 +69,52 @@ class CaseList:
 
 def case_list(
     cases: Sequence[Case],
-    last_verdicts: Mapping[str, LastVerdicts],
+    last_verdicts: Callable[[Collection[str]], Mapping[str, LastVerdicts]],
     *,
+    run_id: int | None = None,
     text: str = "",
     tag: str = "",
     only: str = "",
     start: int = 0,
 ) -> CaseList:
-    """The lines that match; `only="unasserted"` finds cases that assert nothing at all."""
-    keys = case_keys(cases)
-    found = [index for index, case in enumerate(cases) if _matches(case, text.casefold().strip(), tag, only)]
-    start = start if 0 <= start < len(found) else 0
-    shown = found[start : start + PAGE]
+    """The lines that match; `only="unasserted"` finds cases that assert nothing at all.
+
+    `last_verdicts` tells those of cases by their ids, `run_id` is the newest run of any.
+    """
+    n_found, shown = _find(cases, text.casefold().strip(), tag, only, start)
+    if not shown and start:
+        start = 0
+        n_found, shown = _find(cases, text.casefold().strip(), tag, only, start)
+    read = cases[shown[0] : shown[-1] + 1] if _is_row(shown) else [cases[index] for index in shown]
+    verdicts = last_verdicts([case.id for case in read])
+    keys = keys_of(cases, shown)
     return CaseList(
-        lines=tuple(_line(keys[index], cases[index], last_verdicts) for index in shown),
+        lines=tuple(_line(key, case, verdicts) for key, case in zip(keys, read, strict=True)),
         tags=_common_tags(cases, tag),
         n_all=len(cases),
-        n_found=len(found),
-        n_asserting_nothing=sum(asserts_nothing(case) for case in cases),
+        n_found=n_found,
+        n_asserting_nothing=sum(group.n for group in _bare_groups(cases)),
         start=start,
         end=start + len(shown),
-        run_id=max((last.run_id for last in last_verdicts.values()), default=None),
+        run_id=run_id,
     )
+
+
+def _is_row(numbers: Sequence[int]) -> bool:
+    return bool(numbers) and numbers[-1] - numbers[0] == len(numbers) - 1
+
+
+def _find(cases: Sequence[Case], text: str, tag: str, only: str, start: int) -> tuple[int, list[int]]:
+    """The number of matching cases, and a page of them."""
+    if isinstance(cases, LargeCases):
+        groups = [group.number for group in _bare_groups(cases)] if only == "unasserted" else None
+        return cases.search(text, tag, groups, start, PAGE)
+    found = [index for index, case in enumerate(cases) if _matches(case, text, tag, only)]
+    return len(found), found[start : start + PAGE]
+
+
+def _bare_groups(cases: Sequence[Case]) -> list[CaseGroup]:
+    return [group for group in groups_of(cases) if asserts_nothing(group.case)]
 
 
 def asserts_nothing(case: Case) -> bool:
@@ -127,7 +151,7 @@ def _line(key: str, case: Case, last_verdicts: Mapping[str, LastVerdicts]) -> Ca
 
 
 def _common_tags(cases: Sequence[Case], chosen: str) -> tuple[tuple[str, int], ...]:
-    counts = Counter(tag for case in cases for tag in case.tags)
+    counts = Counter(cases.tags() if isinstance(cases, LargeCases) else [tag for case in cases for tag in case.tags])
     common = counts.most_common(MAX_TAGS)
     if chosen and chosen not in dict(common):
         common.append((chosen, counts[chosen]))

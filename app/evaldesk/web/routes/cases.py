@@ -7,6 +7,7 @@ Every button of the form sends the form. `op` changes its shape and gives it bac
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -15,10 +16,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evaldesk.desk.evalsets.cases import CaseChangedError, CaseNameTakenError, FoundCase, case_key, retyped
+from evaldesk.desk.evalsets.cases import CaseChangedError, CaseNameTakenError, FoundCase, retyped
 from evaldesk.desk.evalsets.names import free_name, slug
 from evaldesk.errors import FormatError, LossError, NotFoundError, UsageError
 from evaldesk.model import Case, Turn
+from evaldesk.model.evalset import case_key
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.pages.case_text import DiffLine, case_text, difference
 from evaldesk.pages.typed import Problems, error_sentence
@@ -181,8 +183,8 @@ async def _open(request: Request) -> tuple[EvalSetFile, FoundCase]:
 
 
 async def _line(request: Request, found: FoundCase) -> CaseLine:
-    last_verdicts = await run_in_threadpool(desk_of(request).stored_runs.last_verdicts, _set_id(request))
-    return case_list([found.case], last_verdicts).lines[0]
+    verdicts = partial(desk_of(request).stored_runs.last_verdicts, _set_id(request))
+    return (await run_in_threadpool(case_list, [found.case], verdicts)).lines[0]
 
 
 async def _add(request: Request, form: FormData, editor: Editor) -> Response:

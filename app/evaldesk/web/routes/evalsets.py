@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -11,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evaldesk.desk.evalsets.cases import case_keys
+from evaldesk.desk.evalsets.cases import case_with_key
 from evaldesk.desk.evalsets.evalsets import SetNameTakenError
 from evaldesk.desk.evalsets.exporting import export_forms, media_type
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
@@ -76,18 +77,22 @@ async def show(request: Request) -> Response:
     file = await run_in_threadpool(desk.evalsets.file, set_id)
     if file.error:
         return page(request, "evalsets/broken.html", status=422, file=file)
+    if file.is_reading:
+        return page(request, "evalsets/reading.html", file=file)
     evalset, version, _ = await run_in_threadpool(desk.evalsets.read, set_id)
     query = {name: request.query_params.get(name, "")[:500] for name in ("q", "tag", "only", "start")}
-    cases = case_list(
+    cases = await run_in_threadpool(
+        case_list,
         evalset.cases,
-        await run_in_threadpool(desk.stored_runs.last_verdicts, set_id),
+        partial(desk.stored_runs.last_verdicts, set_id),
+        run_id=await run_in_threadpool(desk.stored_runs.last_run, set_id),
         text=query["q"],
         tag=query["tag"],
         only=query["only"],
         start=int(query["start"]) if query["start"].isdecimal() and len(query["start"]) < 9 else 0,
     )
     added_key = request.query_params.get("added", "")
-    added = dict(zip(case_keys(evalset.cases), evalset.cases, strict=True)).get(added_key) if added_key else None
+    added = await run_in_threadpool(case_with_key, evalset, added_key) if added_key else None
     agent = {"agent": request.query_params["agent"]} if "agent" in request.query_params else {}
     token = _token(request.query_params.get("case_trashed", ""))
     await run_in_threadpool(desk.adk_sessions.look_once)

@@ -177,7 +177,8 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         ("", "") if wanted else await asyncio.to_thread(_proposed, desk, _chosen(typed, "agent"), agents)
     )
     evalset_id = wanted if wanted in {file.id for file in files} else usual
-    evalset = await _read_evalset(request, evalset_id) if evalset_id else None
+    is_read = any(file.id == evalset_id and not file.is_reading for file in files)
+    evalset = await _read_evalset(request, evalset_id) if is_read else None
     is_selection, ticked = chosen_of(typed, evalset)
     all_cases = evalset.cases if evalset else ()
     cases = tuple(case for case in all_cases if case.id in ticked) if is_selection else all_cases

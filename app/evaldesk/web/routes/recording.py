@@ -7,7 +7,7 @@ with a choice. A session that is too long for a form is added whole: its form ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from urllib.parse import urlencode
@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from evaldesk.desk.chat.recording import Recording, record_session
-from evaldesk.desk.evalsets.cases import CaseNameTakenError, FoundCase
+from evaldesk.desk.evalsets.cases import CaseIds, CaseNameTakenError, FoundCase
 from evaldesk.desk.evalsets.evalsets import SetNameTakenError
 from evaldesk.desk.evalsets.names import free_name, slug
 from evaldesk.errors import LossError, UsageError
@@ -52,7 +52,7 @@ class Source:
     back: str
     address: str
     agent_id: str
-    record: Callable[[Collection[str]], Recording]
+    record: Callable[[Container[str]], Recording]
     has_turns: bool = True
     added_to: Sequence[AddedCase] = ()
     session_id: str = ""
@@ -310,11 +310,11 @@ async def _sets(request: Request) -> list[EvalSetFile]:
     return [each for each in files if not each.error]
 
 
-async def _taken(request: Request, set_id: str, sets: Sequence[EvalSetFile]) -> set[str]:
+async def _taken(request: Request, set_id: str, sets: Sequence[EvalSetFile]) -> Container[str]:
     if not any(each.id == set_id for each in sets):
         return set()
     evalset, _, _ = await run_in_threadpool(desk_of(request).evalsets.read, set_id)
-    return {case.id for case in evalset.cases}
+    return CaseIds(evalset.cases)
 
 
 def _render(request: Request, adding: Adding, status: int = 200) -> Response:

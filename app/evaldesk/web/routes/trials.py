@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evaldesk.desk.evalsets.cases import case_key
 from evaldesk.desk.failures import TypedFinding
 from evaldesk.desk.labels import TypedLabel
 from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import UsageError
+from evaldesk.model.evalset import case_key
 from evaldesk.model.stored import TrialKey
 from evaldesk.pages import trial as pages
 from evaldesk.pages.accepting import offers_changes

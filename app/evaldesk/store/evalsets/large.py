@@ -1,0 +1,134 @@
+"""Eval sets that are too large to be held: opened by their index, and written case by case.
+
+Smaller ones are one text, read and written whole. Which of the two a set is only its size decides.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from time import time
+
+from evaldesk.durable_files import Content
+from evaldesk.errors import FormatError
+from evaldesk.formats import write_evalset
+from evaldesk.formats.adk.case import write_case
+from evaldesk.model import EvalSet
+from evaldesk.model.evalset import EditedCases
+from evaldesk.model.stored import EvalSetFacts
+from evaldesk.reading.json_stream import NotStreamedError
+from evaldesk.reading.json_text import to_text
+from evaldesk.store.evalsets.case_index import SUFFIX, IndexedCases, index_path, new_index
+from evaldesk.store.evalsets.found import FoundFile
+from evaldesk.store.evalsets.indexing import indexed_facts
+from evaldesk.store.evalsets.set_writer import SetWriter
+from evaldesk.store.regular_file import version_of
+
+WHOLE = 1024 * 1024
+"""The largest file that is read whole."""
+MAX_SET = 1024 * 1024 * 1024
+UNUSED_S = 3_600
+"""The time for which an index is kept that no known file has."""
+_COMPACT = {"indent": None}
+
+
+def is_whole(n_bytes: int) -> bool:
+    """Whether a file of that size is read whole."""
+    return n_bytes <= WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class WholeContent:
+    """A small set as the bytes of its file."""
+
+    data: bytes
+    facts: None = None
+
+    @property
+    def version(self) -> str:
+        """The version of the file."""
+        return version_of(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class LargeContent:
+    """A large set as the bytes of its file; its version and facts are known when they are written."""
+
+    writer: SetWriter
+
+    @property
+    def data(self) -> Content:
+        """The bytes, to be taken once."""
+        return self.writer
+
+    @property
+    def version(self) -> str:
+        """The version of the file."""
+        return self.writer.version
+
+    @property
+    def facts(self) -> EvalSetFacts:
+        """What lists show of it."""
+        return self.writer.facts
+
+
+class LargeSets:
+    """The large sets of a workspace; `folder` is where their indexes are."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._building = Lock()
+
+    def facts(self, file: FoundFile) -> EvalSetFacts:
+        """What lists show of a large file, which is indexed for it.
+
+        Raises FormatError, NotStreamedError for a file of another form, and OSError.
+        """
+        if file.size > MAX_SET:
+            reason = f"the file has {file.size} bytes; at most {MAX_SET} are read"
+            raise FormatError(reason, source=file.path.name)
+        with self._building:
+            return indexed_facts(file.path, self._folder)
+
+    def opened(self, file: FoundFile, version: str) -> IndexedCases | None:
+        """The cases of that version of a file; None where it has no index, or is not that version any more."""
+        index = index_path(self._folder, version)
+        with suppress(OSError):
+            return IndexedCases(file.path, index)
+        with suppress(FormatError, NotStreamedError, OSError):  # there is none, or it is damaged
+            if self.facts(file).version == version:
+                return IndexedCases(file.path, index)
+        return None
+
+    @contextmanager
+    def content(self, evalset: EvalSet, source: str) -> Iterator[WholeContent | LargeContent]:
+        """A set in ADK's new form as the bytes of a file. Raises FormatError, and OSError."""
+        if is_small(evalset):
+            yield WholeContent(write_evalset(evalset))
+            return
+        with new_index(self._folder) as index:
+            yield LargeContent(SetWriter(evalset, source, index))
+
+    def sweep(self, versions: Collection[str]) -> None:
+        """Remove the indexes of versions that no file has, when they were not used for an hour."""
+        with suppress(OSError):
+            for entry in os.scandir(self._folder):
+                is_known = entry.name.removesuffix(SUFFIX) in versions
+                if not is_known and entry.stat(follow_symlinks=False).st_mtime < time() - UNUSED_S:
+                    os.unlink(entry.path)
+
+
+def is_small(evalset: EvalSet) -> bool:
+    """Whether the file of a set is one that is read whole; only as many cases are looked at as fill it."""
+    if isinstance(evalset.cases, EditedCases):
+        return False
+    n_bytes = 0
+    for case in evalset.cases:
+        n_bytes += len(to_text(write_case(case), _COMPACT, evalset.id))
+        if not is_whole(n_bytes):
+            return False
+    return is_whole(n_bytes)
