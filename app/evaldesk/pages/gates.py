@@ -33,16 +33,18 @@ N_RUNS = 50
 FEWEST = 5
 """Answers from which on one may say "never"."""
 GateState: TypeAlias = Answer | Literal["errored"]
-GateFlag: TypeAlias = Literal["flips", "never-held", "never-failed", ""]
+GateFlag: TypeAlias = Literal["flips", "never-held", "often-fails", "never-failed", ""]
 FLAGS: dict[GateFlag, str] = {
     "flips": "Answers differently for the same agent",
     "never-held": "Never held",
+    "often-fails": "Often fails although nothing changed",
     "never-failed": "Never failed",
     "": "",
 }
 ADVICE: dict[GateFlag, str] = {
     "flips": "The agent, the cases and the settings were the same, so the difference is chance.",
     "never-held": "A gate that nothing passes is soon ignored: lower its bar, or mend the agent and keep it.",
+    "often-fails": "Take one of the better gates, or play more trials.",
     "never-failed": "It may ask for too little: see whether a worse agent passes it.",
     "": "",
 }
@@ -197,7 +199,9 @@ def _row(
     chance = _chance(alone, counts, newest.config.n, newest.config.pass_threshold)
     if chance is None or chance.false_alarm is None:
         return row
-    return replace(row, alarm=chance_words(chance.false_alarm), figures=figures_of(chance))
+    figures = figures_of(chance)
+    flag: GateFlag = row.flag or ("often-fails" if figures.is_frequent else "")
+    return replace(row, alarm=chance_words(chance.false_alarm), figures=figures, flag=flag)
 
 
 def _flag(counts: Mapping[GateState, int], is_flipping: bool) -> GateFlag:

@@ -61,14 +61,26 @@ def test_another_agent_version_or_baseline_is_no_flip(pages: Any) -> None:
     played(pages, "pp", gates, version="v1")
     played(pages, "ff", gates, version="v2")
 
-    assert [row.flag for row in rows(pages)] == [""]
+    assert [row.flag for row in rows(pages)] == ["often-fails"]
 
 
-@pytest.mark.parametrize(("letters", "flag"), [("ff", "never-held"), ("pp", "never-failed"), ("uu", "never-held")])
-def test_never_is_said_from_five_answers_on(pages: Any, letters: str, flag: str) -> None:
+@pytest.mark.parametrize(
+    ("letters", "flag", "before"),
+    [("ff", "never-held", "often-fails"), ("pp", "never-failed", ""), ("uu", "never-held", "")],
+)
+def test_never_is_said_from_five_answers_on(pages: Any, letters: str, flag: str, before: str) -> None:
     for n in range(1, 6):
         played(pages, letters, Gates(min_pass_rate=0.5, max_unscored_rate=1.0))
-        assert [row.flag for row in rows(pages) if "min-pass-rate" in row.options] == [flag if n == 5 else ""]
+        assert [row.flag for row in rows(pages) if "min-pass-rate" in row.options] == [flag if n == 5 else before]
+
+
+def test_a_gate_that_often_fails_for_nothing_needs_a_look(pages: Any) -> None:
+    played(pages, "pf", Gates(min_pass_rate=0.9))
+
+    text = pages.get("/gates").text
+
+    assert "1 of 1 gate needs a look" in text
+    assert "<b>Often fails although nothing changed.</b> Take one of the better gates, or play more trials." in text
 
 
 def test_errors_are_counted_apart_and_stopped_runs_not_at_all(pages: Any) -> None:
