@@ -93,7 +93,8 @@ def _build(rule: Rule, rate: float, chance: random.Random) -> tuple[bool, int]:
     numbers = RunNumbers.of_cases(CaseNumbers(case.key.case_id, _counts(case.verdicts)) for case in after)
     if rule.gates.stop_when_decided:
         config = RunConfig(AgentRef("agent", "agent"), "set", "", "", criteria=(), n=rule.n, gates=rule.gates)
-        decider = Decider(config, N_CASES, rule.gates.stop_when_decided, names=lambda: [key.case_id for key in KEYS])
+        n_each = [rule.n] * N_CASES
+        decider = Decider(config, n_each, rule.gates.stop_when_decided, names=lambda: [key.case_id for key in KEYS])
         if stop := decider.look([case.verdicts for case in after], Spent()):
             return any(answer.answer == "failed" for answer in stop.answers), stop.n_trials
     if rule.gates.max_regressions is None:

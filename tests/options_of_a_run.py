@@ -35,6 +35,8 @@ def other_value(option: RunOption) -> Any:
         return {"top_k": 3}
     if option.kind == "text":
         return _TEXTS.get(option.name, "other")
+    if option.kind == "budget":
+        return "7"
     return max(7, int(option.low)) if option.kind == "whole" else 0.75
 
 
@@ -62,6 +64,8 @@ def run_of(config: RunConfig, run_id: int = 1) -> RunSummary:
         status="finished",
         config=config,
         n_cases=2,
+        n_least=config.n,
+        n_most=config.n,
         counts=Counts(2 * config.n),
         driver="",
         reason="",

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import math
 import operator
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
 
 from evaldesk.errors import NotFoundError, UsageError
 
-Kind: TypeAlias = Literal["whole", "number", "switch", "choice", "text", "object", "pairs", "passes"]
+Kind: TypeAlias = Literal["whole", "number", "switch", "choice", "text", "object", "pairs", "passes", "budget"]
 Door: TypeAlias = Literal["cli", "form", "pytest", "toml"]
 DOORS: tuple[Door, ...] = ("cli", "form", "pytest", "toml")
 """Where an option may be left out, with a reason. `evaluate()`, `[evaldesk]` of a run file and JSON have them all."""
@@ -120,6 +121,8 @@ class RunOption(NamedTuple):
             return ", ".join(f"{k}={rate:.10g}" for k, rate in value) or self.unset
         if self.kind == "passes":
             return f"{value[0]}/{value[1]}"
+        if self.kind == "budget":
+            return budget_words(value)
         if isinstance(value, Mapping):
             return json.dumps(value, ensure_ascii=False, sort_keys=True) if value else self.unset
         return str(value) or self.unset
@@ -143,6 +146,7 @@ class RunOption(NamedTuple):
             "object": 'an object such as {"top_k": 20}',
             "pairs": "K=R, such as 5=0.9, where K is at least 1 and R between 0 and 1",
             "passes": f"M/R, such as 3/5, where M is at least 1 and R from M to {self.high:g}",
+            "budget": f"a number of trials such as 200, 1 to {self.high:g}, or US dollars such as 5usd",
         }[self.kind]
 
     def _as_kind(self, value: Any) -> Any:
@@ -155,6 +159,8 @@ class RunOption(NamedTuple):
             return dict(value) if isinstance(value, Mapping) else None
         if self.kind in ("pairs", "passes"):
             return self._as_numbers(value)
+        if self.kind == "budget":
+            return self._as_budget(value)
         if not isinstance(value, str) or (self.kind == "choice" and value not in self.choices):
             return None
         return None if self.kind == "text" and self.high and len(value) > self.high else value
@@ -171,6 +177,16 @@ class RunOption(NamedTuple):
             return None
         return found if all(k >= 1 and 0 <= rate <= 1 for k, rate in found) else None
 
+    def _as_budget(self, value: Any) -> str | None:
+        """`200` for trials, `5usd` for dollars."""
+        found = _BUDGET.fullmatch(str(value).strip()) if isinstance(value, str | int) else None
+        if found is None or isinstance(value, bool):
+            return None
+        if found["trials"]:
+            return str(int(found["trials"])) if 1 <= int(found["trials"]) <= self.high else None
+        usd = float(found["usd"])
+        return f"{usd:.10g}usd" if 0 < usd <= self.high else None
+
     def _as_number(self, value: Any) -> int | float | None:
         if isinstance(value, bool) or not hasattr(value, "__float__"):
             return None
@@ -183,10 +199,28 @@ class RunOption(NamedTuple):
         return number if math.isfinite(number) and self.low <= number <= self.high else None
 
 
+_BUDGET = re.compile(r"(?P<trials>\d{1,9})|(?P<usd>\d{0,9}\.?\d{1,9}) ?usd", re.ASCII | re.IGNORECASE)
+USD = "usd"
+
+
+def budget_of(value: str) -> tuple[float, bool]:
+    """The amount of a budget, and whether it is in US dollars; it is in trials else."""
+    return float(value.removesuffix(USD)), value.endswith(USD)
+
+
+def budget_words(value: str) -> str:
+    """`200 trials`, `$5`."""
+    amount, is_money = budget_of(value)
+    return f"${amount:,.10g}" if is_money else "1 trial" if amount == 1 else f"{amount:,.0f} trials"
+
+
 DAY_S = 86_400.0
 RUN, MODELS, LIMITS = "How to run", "Models", "Timeouts in seconds"
 BY_CHANCE = "by chance"
 AGENT_SETS = "left to the agent"
+ONE_CASE: Final = "an item is one case, and a budget is spread over many"
+EVEN: Final = "even"
+ALLOCATIONS = (EVEN, "uncertain")
 SHARED = "shared"
 ISOLATIONS = (SHARED, "process", "container")
 OWN = "evaldesk"
@@ -211,6 +245,38 @@ _RUN = (
         is_measured=False,
         is_always_shown=True,
         left_out={"toml": NOT_WORKSPACE},
+    ),
+    RunOption(
+        "budget",
+        "budget",
+        "budget",
+        title="Budget",
+        words="budget",
+        help="Trials of all cases (200) or US dollars (5usd) in place of --n, which is then the fewest of each case.",
+        high=1_000_000,
+        unset="the same number of trials for each case",
+        flags=("--budget",),
+        metavar="BUDGET",
+        section=RUN,
+        form="first",
+        is_measured=False,
+        left_out={"toml": NOT_WORKSPACE, "pytest": ONE_CASE},
+    ),
+    RunOption(
+        "allocate",
+        "allocate",
+        "choice",
+        title="Where the budget goes",
+        words="where the budget goes",
+        help="To all cases alike (even, default), or more to those whose outcome was less certain in earlier runs "
+        "(uncertain).",
+        default="even",
+        choices=ALLOCATIONS,
+        flags=("--allocate",),
+        section=RUN,
+        form="first",
+        is_measured=False,
+        left_out={"toml": NOT_WORKSPACE, "pytest": ONE_CASE},
     ),
     RunOption(
         "concurrency",
@@ -712,6 +778,8 @@ NOT_OPTIONS: Mapping[str, str] = {
     "evaldesk_version": "who ran it",
     "source_run_id": "the run whose trials are scored again, said by the verb `rescore`",
     "n_partly_asserted": "follows from the cases and the criteria when the run starts",
+    "allocated_from": "the runs that were there when the budget was spread",
+    "n_partly_planned": "follows from the cases, the criteria and the budget when the run starts",
     "n_asserted": "follows from the cases and the criteria when the run starts",
     "interpreter.path": "said by the player when the run starts",
     "interpreter.version": "said by the player when the run starts",
@@ -730,6 +798,8 @@ class Asked(TypedDict, total=False):
     """
 
     n: int | None
+    budget: int | str | None
+    allocate: str | None
     concurrency: int | None
     pass_threshold: float | None
     errors_are_failures: bool | None

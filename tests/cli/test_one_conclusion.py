@@ -137,6 +137,47 @@ def requested(n: int, asked: dict[str, Any], **others: Any) -> EvalRequest:
     return EvalRequest((), Asked(n=n), gates, **spelled, **others)
 
 
+UNEVEN = ("p", "ppp", "pffp", "ffffffff", "epp", "u", "..")
+"""The trials of cases in a run with a budget: some have more than others."""
+
+
+def stored_uneven(store: Store, strips: tuple[str, ...], gate: str, baseline: Baseline) -> RunSummary:
+    """A run of one case or two whose trials ended so."""
+    words = dict(zip("pfeu", VERDICTS, strict=True))
+    config = RunConfig(AGENT, "set", n=1, budget=str(sum(map(len, strips))), gates=requested(1, ASKED[gate]).gates)
+    cases = [CASE, replace(CASE, id="b")][: len(strips)]
+    n_each = [len(strip) for strip in strips]
+    run_id = store.runs.create(config, cases, baseline=baseline if is_compared(gate) else None, n_each=n_each)
+    for at, strip in enumerate(strips):
+        ended = tuple(strip.count(letter) for letter in words)
+        store.runs.record([replace(each, case_index=at) for each in trials(run_id, cast("Ended", (*ended, 0)))])
+    is_whole = not any("." in strip for strip in strips)
+    store.runs.set_status(run_id, "finished" if is_whole else "stopped")
+    return store.runs.summary(run_id)
+
+
+@pytest.mark.parametrize("gate", [gate for gate in ASKED if not gate.startswith(CONFIRM) and gate != OPENHANDS])
+def test_every_writer_shows_the_same_conclusion_of_cases_with_different_numbers_of_trials(
+    gate: str, store: Store, baseline: Baseline, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for strips in product(UNEVEN, repeat=2):
+        run = stored_uneven(store, strips, gate, baseline)
+
+        found = told(store, run, tmp_path, gate, baseline)
+
+        at = (strips, found.value["outcome"])
+        result = StoredRuns(store.runs).result(run.id)
+        (value,) = found.value["runs"]
+        assert EXIT_CODES[found.value["outcome"]] == found.code, at
+        assert (
+            value["pass_rate"] == run.pass_rate == result.pass_rate == StoredRuns(store.runs).numbers(run).counts.rate
+        ), at
+        rates = [case["pass_rate"] for case in value["cases"] if case["pass_rate"] is not None]
+        assert run.pass_rate == (pytest.approx(sum(rates) / len(rates)) if rates else None), at
+        assert_pages_agree(store, run, found.value["outcome"])
+        assert_following_agrees(store, run, found.code, capsys)
+
+
 def stored(
     store: Store,
     ended: Ended,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaldesk.model.conclusion import Interval
+from evaldesk.model.conclusion import Counts, Interval
 from evaldesk.statistics.intervals import CaseCounts, rate_interval, wilson
 from evaldesk.wording.words import (
     basis_sentence,
@@ -33,7 +33,9 @@ MOCK = [(3, 1, 1), (5, 2, 1), (4, 2, 1), (4, 3, 1), (5, 4, 1), (5, 5, 4), (4, 4,
     ],
 )
 def test_the_answer_counts_first(n_passed: int, n_scored: int, interval: Interval | None, said: str) -> None:
-    assert passed_sentence(n_passed, n_scored, interval) == said
+    counts = Counts(n_scored, n_passed, n_scored - n_passed)
+
+    assert passed_sentence(counts, interval) == said
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from math import fsum
 from typing import Literal, Protocol, TypeAlias, get_args
 
 from evaldesk.model.evalset import JsonObject
@@ -119,7 +120,8 @@ class Counts:
     """Planned trials by how they ended: `planned` is the sum of the four verdicts and `unplayed`.
 
     `not_applicable` counts the planned trials of cases to which some criterion does not apply, however they end. With
-    `errors_are_failures` errored trials are scored.
+    `errors_are_failures` errored trials are scored. `case_rate` is set where cases have different numbers of trials:
+    the mean of their pass rates, since each case weighs the same.
     """
 
     planned: int = 0
@@ -129,6 +131,7 @@ class Counts:
     unscored: int = 0
     not_applicable: int = 0
     errors_are_failures: bool = False
+    case_rate: float | None = None
 
     @property
     def done(self) -> int:
@@ -147,8 +150,10 @@ class Counts:
 
     @property
     def rate(self) -> float | None:
-        """The share of scored trials that passed; None when none was scored."""
-        return self.passed / self.scored if self.scored else None
+        """The share of scored trials that passed, each case weighing the same; None when none was scored."""
+        if not self.scored:
+            return None
+        return self.passed / self.scored if self.case_rate is None else self.case_rate
 
     @property
     def all_passed(self) -> bool:
@@ -170,12 +175,29 @@ class Counts:
             self.unscored + other.unscored,
             self.not_applicable + other.not_applicable,
             self.errors_are_failures or other.errors_are_failures,
+            self.case_rate if not other.planned else other.case_rate if not self.planned else None,
         )
+
+    def of_cases(self, cases: Iterable[tuple[int, int, int]]) -> Counts:
+        """The same with the rate over cases that have different numbers of trials.
+
+        `cases` are scored trials of each, passed trials of each, and how many such cases.
+        """
+        scored = [(passed / n, times) for n, passed, times in cases if n and times]
+        n_cases = sum(times for _, times in scored)
+        return replace(self, case_rate=fsum(rate * times for rate, times in scored) / n_cases if n_cases else 0.0)
 
     @classmethod
     def total(cls, parts: Iterable[Counts]) -> Counts:
         """The sum of `parts`."""
         return sum(parts, cls())
+
+    @classmethod
+    def total_of_cases(cls, cases: Sequence[Counts]) -> Counts:
+        """The sum over the cases of a run, which may have different numbers of trials."""
+        found = cls.total(cases)
+        is_uneven = len({each.planned for each in cases}) > 1
+        return found.of_cases([(each.scored, each.passed, 1) for each in cases]) if is_uneven else found
 
 
 class HasCounts(Protocol):
@@ -336,9 +358,9 @@ class Stop:
     n_trials: int
     answers: tuple[GateOutcome, ...]
 
-    def n_equal(self, n: int) -> int:
-        """The trials that all cases have, or all that were played, in a run of `n` trials of each case."""
-        return 1 if n == 1 else self.n_blocks
+    def n_equal(self, n_least: int) -> int:
+        """The trials that all cases have, or all that were played, in a run of at least `n_least` of each case."""
+        return min(self.n_blocks, n_least)
 
 
 def has_too_many_errors(gates: Iterable[GateOutcome]) -> bool:

@@ -15,7 +15,7 @@ from evaldesk.model.media import Media
 from evaldesk.model.options import Limits, ModelOptions, Recording, UserConfig
 from evaldesk.model.prompts import Prompts
 from evaldesk.model.transcript import ErrorRecord, Transcript, TurnRecord, Usage
-from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, SHARED, RunOption
+from evaldesk.run_options import BY_NAME, EVEN, OWN, RUN_OPTIONS, SHARED, RunOption
 
 TrialStatus: TypeAlias = Literal["finished", "errored", "timed_out", "cancelled"]
 RunStatus: TypeAlias = Literal["pending", "running", "stopping", "stopped", "finished", "failed"]
@@ -289,15 +289,17 @@ class TrialResult:
 class RunConfig:
     """A run's configuration, frozen when it starts.
 
-    `n` is the number of trials of each case. `pass_threshold` is the share of scored trials that must pass for a case
-    to count as passed. `evalset_version` is the content hash of the file at the start. `source_run_id` names the run
-    whose stored trials are scored again; None where trials are played. With `strict` a metric without anything to judge
-    in a case is unscored there, else it is not applicable; `n_asserted` is then the number of cases that it applies to,
-    by metric, for those metrics that do not apply to all, and `n_partly_asserted` the number of cases to which at least
-    one metric does not apply. `compat` names the tool by whose rules trials are judged. `gates` are the conditions of
-    the conclusion. `isolation` is `shared` where a player has several trials, at once and one after the other; else
-    each trial has a process or a container of its own. `shows_case` gives the agent's process the whole case, and not
-    only the user's side of it.
+    `n` is the number of trials of each case; with a `budget`, of trials or US dollars for all of them, the fewest of
+    each, and `allocate` says where the others go: `allocated_from` are the earlier runs that it took to know, newest
+    first. `pass_threshold` is the share of scored trials that must pass for a case to count as passed.
+    `evalset_version` is the content hash of the file at the start. `source_run_id` names the run whose stored trials
+    are scored again; None where trials are played. With `strict` a metric without anything to judge in a case is
+    unscored there, else it is not applicable; `n_asserted` is then the number of cases that it applies to, by metric,
+    for those metrics that do not apply to all, and `n_partly_asserted` the number of cases to which at least one metric
+    does not apply; `n_partly_planned` are the trials of these where a budget gives some cases more than others.
+    `compat` names the tool by whose rules trials are judged. `gates` are the conditions of the conclusion. `isolation`
+    is `shared` where a player has several trials, at once and one after the other; else each trial has a process or a
+    container of its own. `shows_case` gives the agent's process the whole case, and not only the user's side of it.
     """
 
     agent: AgentRef
@@ -305,6 +307,8 @@ class RunConfig:
     evalset_path: str = ""
     evalset_version: str = ""
     n: int = 1
+    budget: str | None = None
+    allocate: str = EVEN
     criteria: tuple[Criterion, ...] = DEFAULT_CRITERIA
     pass_threshold: float = 1.0
     concurrency: int = 4
@@ -324,6 +328,8 @@ class RunConfig:
     compat: str = OWN
     n_asserted: Mapping[str, int] = field(default_factory=dict)
     n_partly_asserted: int = 0
+    n_partly_planned: int = 0
+    allocated_from: tuple[int, ...] = ()
     gates: Gates = field(default_factory=Gates)
     isolation: str = SHARED
     shows_case: bool = True

@@ -57,13 +57,16 @@ class RunSummary(Counted):
     regression; they are in no other count. `lease` counts the times a process took the run, and `leased_until`, by the
     clock of the database, is when others may take it; None for a run of an older Evaldesk. By `stop_rule` it ends once
     its gates are decided, and `stop` says why it did; resumed after that it plays every trial. `places` are where its
-    trials were played when that was last told. Of its trials `n_played_again` had been lost with a worker or a host.
+    trials were played when that was last told. Of its trials `n_played_again` had been lost with a worker or a host. A
+    case has from `n_least` to `n_most` trials; a run with a budget gives some cases more than others.
     """
 
     id: int
     status: RunStatus
     config: RunConfig
     n_cases: int
+    n_least: int
+    n_most: int
     counts: Counts
     n_duplicates: int
     n_unpriced: int
@@ -86,6 +89,21 @@ class RunSummary(Counted):
     stop: Stop | None = None
     places: tuple[Place, ...] = ()
     n_played_again: int = 0
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether cases have different numbers of trials."""
+        return self.n_least < self.n_most
+
+    @property
+    def n_mean(self) -> int:
+        """The trials of a case in the mean, as a whole number."""
+        return max(self.n_least, self.n_trials // max(1, self.n_cases))
+
+    @property
+    def n_equal(self) -> int:
+        """The trials that every case has; of a run that was decided those of its whole blocks."""
+        return self.stop.n_equal(self.n_least) if self.stop else self.n_least
 
     @property
     def n_trials(self) -> int:

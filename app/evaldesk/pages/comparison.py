@@ -37,7 +37,7 @@ from evaldesk.wording.comparison import (
     stand_out_sentence,
 )
 from evaldesk.wording.metrics import is_higher_better, is_share, short_title
-from evaldesk.wording.words import CI, share_range
+from evaldesk.wording.words import CI, share_range, trials_each_words
 
 PAGE_SIZE = 100
 MOST_MORE = 2_000
@@ -133,7 +133,7 @@ def compared_runs(
     change = compare_cases(f"run {a_id}", *_played_sides(runs, (a, olds), (b, news)))
     fitting = [each for each in change.cases if each.kind in wanted]
     same = {each.key.place for each in change.cases if each.is_same_case}
-    k = min(columns_k(a.config.n), columns_k(b.config.n))
+    k = min(columns_k(a.n_least), columns_k(b.n_least))
     verdict, _, doubt = change_sentence(change).partition("; ")
     return ComparisonPage(
         a=_side(runs, "A", a, k),
@@ -395,7 +395,7 @@ def warnings(a: RunSummary, b: RunSummary, change: RunChange) -> list[str]:
     notes += _regressed(both, "lost a reference and its verdict", "lost a reference and their verdict")
     if _rules(a) != _rules(b) and _played(a) != _played(b):
         notes.append("The runs have different criteria; their verdicts are not directly comparable.")
-    if a.config.n != b.config.n:
+    if (a.n_least, a.n_most) != (b.n_least, b.n_most):
         notes.append(f"Run {a.id} has {_trials(a)} of each case, run {b.id} {_trials(b)}.")
     if a.config.concurrency != b.config.concurrency and _played(a) != _played(b):
         at_once = f"{a.config.concurrency} trials at once, run {b.id} {b.config.concurrency}"
@@ -447,4 +447,4 @@ def _rules(run: RunSummary) -> tuple[object, ...]:
 
 
 def _trials(run: RunSummary) -> str:
-    return "1 trial" if run.config.n == 1 else f"{run.config.n} trials"
+    return trials_each_words(run.n_least, run.n_most)

@@ -174,7 +174,7 @@ def _trials(desk: Desk, text: str) -> Iterator[Place]:
         run = desk.store.runs.summary(run_id)
     except NotFoundError:
         return
-    if not 1 <= trial <= run.config.n:
+    if not 1 <= trial <= run.n_most:
         return
     for case_index, case_id in desk.store.runs.cases_named(run_id, case_text, limit=MAX_EACH).items():
         parts = _matched(case_id, case_text)

@@ -139,6 +139,7 @@ def read_gates(runs: RunStore, show: str = "") -> GatesPage:
 def _answers(run: RunSummary, conclusion: Conclusion) -> Iterator[tuple[str, Gates, GateState]]:
     """The options of each gate of a run, the gate alone, and its answer; tolerances only where they were asked for."""
     asked, n = run.config.gates, run.config.n
+    budget = f" --budget {run.config.budget}" if run.config.budget else ""
     is_errored = run.status == "failed" or has_too_many_errors(conclusion.gates)
     for each in conclusion.gates:
         alone = _alone(asked, each)
@@ -147,7 +148,7 @@ def _answers(run: RunSummary, conclusion: Conclusion) -> Iterator[tuple[str, Gat
         flags = " ".join(f"{flag_of(GATES_BY_NAME[name])} {_shown(name, alone)}" for name in asked_of(alone))
         baseline = " --baseline RUN" if alone.compares else ""
         state: GateState = "errored" if is_errored else each.answer
-        yield f"--n {n} {flags or '(' + ALL_PASSED + ')'}{baseline}", alone, state
+        yield f"--n {n}{budget} {flags or '(' + ALL_PASSED + ')'}{baseline}", alone, state
 
 
 def _alone(gates: Gates, found: GateOutcome) -> Gates | None:
@@ -196,7 +197,7 @@ def _row(
     (newest, alone, _) = found[0]
     alike = [run for run, *_ in found if run.n_cases == newest.n_cases and _is_alike(run, newest)]
     counts = _pooled(stored.store, tuple((run.id, run.counts) for run in alike))
-    chance = _chance(alone, counts, newest.config.n, newest.config.pass_threshold)
+    chance = _chance(alone, counts, newest.n_mean, newest.config.pass_threshold)
     if chance is None or chance.false_alarm is None:
         return row
     figures = figures_of(chance)

@@ -29,6 +29,7 @@ from evaldesk.pages.run_view import (
     Reliability,
     RunQuery,
     columns_k,
+    equal_counts_of,
     known_cost,
     matrix_rows,
     metric_lines,
@@ -44,8 +45,9 @@ from evaldesk.wording.words import (
     NOTHING_SCORED,
     errors_sentence,
     in_page_words,
-    passed_words,
+    rate_of_counts,
     share_range,
+    trials_each_words,
     undefined_words,
 )
 
@@ -158,6 +160,11 @@ class RunPage:
         return 6 + (2 if self.k else 0) + len(self.columns)
 
     @property
+    def each_words(self) -> str:
+        """`5 trials`, `2 to 9 trials`: those of a case."""
+        return trials_each_words(self.summary.n_least, self.summary.n_most)
+
+    @property
     def figure(self) -> dict[str, Any] | None:
         """The curves, when there is more than one k to draw."""
         return self.reliability.figure
@@ -198,7 +205,7 @@ def read_run(
     metric_rows = _metric_rows(runs, run_id, (summary.counts, summary.duration_ms, summary.n_duplicates))
     names = [criterion.metric for criterion in summary.config.criteria]
     outcomes = runs.outcome_counts(run_id)
-    k = columns_k(summary.config.n)
+    k = columns_k(summary.n_least)
     stored = StoredRuns(runs)
     before = _run_before(runs, summary) if is_live else None
     found_reliability, point = reliability(outcomes, summary, k, before, stored.equal_counts(summary))
@@ -279,7 +286,7 @@ def _dash_sentence(summary: RunSummary, rows: Sequence[CaseRow], k: int) -> str:
     if not k or summary.status in LIVE:
         return ""
     for row in rows:
-        n_scored = row.counts.scored
+        n_scored, _ = equal_counts_of(summary, row)
         if n_scored < k:
             return f"– means undefined. {row.case_id}: {undefined_words(k, n_scored)}"
     return ""
@@ -399,7 +406,7 @@ def answer(summary: RunSummary, found: Reliability) -> Answer:
     """The answer of the run, and the scope of its interval."""
     if not summary.counts.scored:
         return Answer(NOTHING_SCORED, "", _why_nothing(summary))
-    return Answer(passed_words(summary.counts.passed, summary.counts.scored), found.doubt, found.detail, found.why)
+    return Answer(rate_of_counts(summary.counts), found.doubt, found.detail, found.why)
 
 
 def reason_note(summary: RunSummary, trouble: str) -> tuple[str, str, str]:

@@ -15,6 +15,7 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import RUN_OPTIONS, RunOption
 from evaldesk.store.runs.run_store import has_evalset, is_imported
 from evaldesk.wire import to_json
+from evaldesk.wording.budgets import spread_sentence
 from evaldesk.wording.metrics import asserted_lines, needs_words
 
 ORDERS: Mapping[str, str] = {"EXACT": "exact order", "IN_ORDER": "in order", "ANY_ORDER": "any order"}
@@ -60,11 +61,17 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
         Fact("Cases", f"{summary.n_cases:,}"),
         *_criteria(config),
         *(_option_fact(option, config) for option in RUN_OPTIONS if _has(config, option)),
+        Fact("Trials", spread_of(summary), is_compared=False),
         Fact("Asserted", "; ".join(asserted_lines(config, summary.n_cases)), is_compared=False),
         Fact("Evaldesk", config.evaldesk_version),
         Fact("Fingerprint", "", "", run_fingerprint(config), is_compared=False),
         Fact("Note", summary.note, is_compared=False),
     )
+
+
+def spread_of(summary: RunSummary) -> str:
+    """How the budget of the run was spread; empty without one."""
+    return spread_sentence(summary.config, summary.n_cases, summary.n_trials, summary.n_least, summary.n_most)
 
 
 def played_in(config: RunConfig) -> str:

@@ -9,7 +9,6 @@ from functools import lru_cache
 from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs.gates import sure_interval
 from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name, run_title
 from evaldesk.model import Counts, RunStatus
 from evaldesk.model.run import LIVE
@@ -17,7 +16,7 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.pages.run_view import BADGES, Filter, known_cost, run_badge, tally
 from evaldesk.statistics.intervals import CaseCounts
 from evaldesk.store import RunStore
-from evaldesk.wording.words import conclusion_words, doubt_cell, in_page_words
+from evaldesk.wording.words import conclusion_words, doubt_cell, in_page_words, trials_each
 
 PAGE_SIZE = 50
 STATUSES: tuple[RunStatus, ...] = ("running", "pending", "stopping", "finished", "stopped", "failed")
@@ -114,12 +113,12 @@ def run_line(runs: RunStore, summary: RunSummary) -> RunLine:
         note=summary.note,
         source="" if summary.config.source_run_id is None else f"re-score of run {summary.config.source_run_id}",
         agent=summary.config.agent.id,
-        shape=f"{summary.n_cases:,} × {summary.config.n}",
+        shape=f"{summary.n_cases:,} × {trials_each(summary.n_least, summary.n_most)}",
         conclusion=conclusion_words(in_page_words(conclusion)) if conclusion else "",
         counts=tally(summary.counts),
         n_trials=summary.n_trials,
         passed=f"{summary.counts.passed:,} of {summary.counts.scored:,}" if summary.counts.scored else "–",
-        doubt=_doubt(summary, outcomes) if summary.counts.scored else "",
+        doubt=_doubt(runs, summary, outcomes) if summary.counts.scored else "",
         cost=known_cost(summary, summary.cost, summary.n_unpriced),
         created_at=summary.created_at,
     )
@@ -131,9 +130,9 @@ def _outcomes(runs: RunStore, run_id: int, _: Counts) -> tuple[CaseCounts, ...]:
     return tuple(runs.outcome_counts(run_id))
 
 
-def _doubt(summary: RunSummary, outcomes: Sequence[CaseCounts]) -> str:
+def _doubt(runs: RunStore, summary: RunSummary, outcomes: Sequence[CaseCounts]) -> str:
     """`66–98 %`, clustered by case."""
-    return doubt_cell(summary.counts.scored, sure_interval(summary.counts, outcomes, summary.stop))
+    return doubt_cell(summary.counts.scored, StoredRuns(runs).interval(summary, outcomes))
 
 
 def _filters(

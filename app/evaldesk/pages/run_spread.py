@@ -135,7 +135,7 @@ def _place(threshold: float | None, bins: Sequence[Bin]) -> float | None:
 
 def _no_failure(summary: RunSummary) -> str:
     """Said where nothing failed; only of cases with one trial each, since repeats are no independent evidence."""
-    if not summary.counts.scored or summary.counts.passed < summary.counts.scored or summary.config.n > 1:
+    if not summary.counts.scored or summary.counts.passed < summary.counts.scored or summary.n_most > 1:
         return ""
     return no_failure_sentence(summary.counts.scored, failure_bound(summary.counts.scored))
 

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from evaldesk.desk.runs.charts import pass_figure
+from evaldesk.desk.runs.gates import may_be_stopped, sure_interval
 from evaldesk.desk.runs.stored_runs import metric_interval
 from evaldesk.model import Conclusion, Counts, Outcome, RunStatus
 from evaldesk.model.conclusion import Interval
@@ -15,14 +16,12 @@ from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, MetricRow, RunSummary, TrialKey
 from evaldesk.pages.pass_chart import PassChart, pass_chart
 from evaldesk.pages.run_facts import repeats_recorded
-from evaldesk.statistics.anytime import anytime_interval
 from evaldesk.statistics.intervals import (
     CurvePoint,
     clopper_pearson,
     pass_at_k,
     pass_curve,
     pass_hat_k,
-    rate_interval,
     sure_curve,
     wilson,
 )
@@ -37,6 +36,7 @@ from evaldesk.wording.words import (
     doubt_words,
     live_doubt_words,
     range_words,
+    uneven_sentence,
 )
 
 STATUS_OF = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored", "r": "running", ".": "queued"}
@@ -140,7 +140,7 @@ def matrix_rows(
 def _matrix_row(
     summary: RunSummary, row: CaseRow, in_flight: Collection[TrialKey], metrics: Sequence[str], k: int
 ) -> MatrixRow:
-    n_scored = row.counts.scored
+    n_scored, (n_equal, n_passed) = row.counts.scored, equal_counts_of(summary, row)
     base = f"{summary.id}/cases/{row.case_index}/trials/"
     shown = row.verdicts[:MAX_SQUARES]
     letters = ["r" if (row.case_index, index) in in_flight else letter for index, letter in enumerate(shown)]
@@ -153,12 +153,19 @@ def _matrix_row(
         hidden_href=f"{base}{len(shown)}",
         passed=f"{row.counts.passed} of {n_scored}" if n_scored else "–",
         bar=bar(row.counts.passed, n_scored),
-        pass_at_k=pass_at_k(n_scored, row.counts.passed, k) if k else None,
-        pass_hat_k=pass_hat_k(n_scored, row.counts.passed, k) if k else None,
+        pass_at_k=pass_at_k(n_equal, n_passed, k) if k else None,
+        pass_hat_k=pass_hat_k(n_equal, n_passed, k) if k else None,
         means=tuple((short_title(name), row.means.get(name)) for name in metrics),
         cost=known_cost(summary, row.cost, row.n_unpriced) if row.counts.done else None,
         mean_ms=row.mean_ms or None,
     )
+
+
+def equal_counts_of(summary: RunSummary, row: CaseRow) -> tuple[int, int]:
+    """The scored and the passed trials of a case among those that every case has."""
+    letters = row.verdicts[: summary.n_equal]
+    scored = "pfe" if summary.config.errors_are_failures else "pf"
+    return sum(letter in scored for letter in letters), letters.count("p")
 
 
 def run_badge(status: RunStatus, conclusion: Conclusion | None) -> tuple[str, str]:
@@ -178,12 +185,19 @@ def tally(counts: Counts) -> dict[str, int]:
     }
 
 
-def bar(n_passed: int, n_scored: int, interval: Interval | None = None, least: float | None = None) -> Bar | None:
-    """A rate to draw; None where too few trials were scored to name one."""
+def bar(
+    n_passed: int,
+    n_scored: int,
+    interval: Interval | None = None,
+    least: float | None = None,
+    case_rate: float | None = None,
+) -> Bar | None:
+    """A rate to draw; None where too few trials were scored to name one. `case_rate` is the mean of uneven cases."""
     if n_scored < FEW_TRIALS:
         return None
     interval = interval or wilson(n_passed, n_scored)
-    return Bar(n_passed / n_scored, interval.low, interval.high, least)
+    rate = n_passed / n_scored if case_rate is None else case_rate
+    return Bar(rate, interval.low, interval.high, least)
 
 
 def known_cost(summary: RunSummary, cost: float, n_unpriced: int) -> float | None:
@@ -247,18 +261,18 @@ def reliability(
     all of them have, for a run that stopped when it was decided.
     """
     # One looks at a run that goes on again and again, and may stop it when the answer pleases.
-    is_live = summary.status in LIVE
-    is_watched = summary.stop is not None or (is_live and summary.config.n == 1)
-    counts = summary.counts
-    interval = anytime_interval(counts.passed, counts.scored) if is_watched else rate_interval(outcomes)
+    is_live, counts = summary.status in LIVE, summary.counts
+    is_watched = summary.stop is not None or may_be_stopped(counts, outcomes)
     rows = outcomes if equal is None else equal
+    is_cut = summary.stop is not None and summary.is_uneven
+    interval = sure_interval(counts, rows if is_cut else outcomes, summary.stop)
     # Intervals of a run that goes on would be drawn anew at each look, and looking often makes them too narrow.
     points = pass_curve(rows) if is_live else sure_curve(rows)
     found = Reliability(
-        bar=bar(summary.counts.passed, summary.counts.scored, interval, summary.config.gates.min_pass_rate),
+        bar=bar(counts.passed, counts.scored, interval, summary.config.gates.min_pass_rate, counts.case_rate),
         doubt=(live_doubt_words if is_watched else doubt_words)(summary.counts.scored, interval),
-        detail=_stop_words(interval, earlier, summary) if is_watched else basis_sentence(outcomes, interval),
-        why="" if is_watched else basis_why(outcomes, interval),
+        detail=_stop_words(interval, earlier, summary) if is_watched else _basis(outcomes, interval, summary),
+        why="" if is_watched or summary.is_uneven else basis_why(outcomes, interval),
         points=points,
         chart=pass_chart(points) if len(points) > 1 else None,
         figure=coloured(pass_figure(points)) if len(points) > 1 else None,
@@ -282,12 +296,20 @@ def _stop_words(interval: Interval | None, earlier: RunSummary | None, summary: 
         return "The interval holds although the run stopped when it was decided."
     if interval is None:
         return ""
+    if summary.status not in LIVE:
+        return "The interval holds although trials are left to play."
     least = summary.config.gates.min_pass_rate
     if least is not None:
         return f"{stop_sentence(interval, least)}. Reference: the least pass rate of this run."
     if earlier is None or earlier.counts.rate is None:
         return "Valid while the run continues."
     return f"{stop_sentence(interval, earlier.counts.rate)}. Reference: pass rate of run {earlier.id}."
+
+
+def _basis(outcomes: Sequence[tuple[int, int, int]], interval: Interval | None, summary: RunSummary) -> str:
+    if not summary.is_uneven or interval is None:
+        return basis_sentence(outcomes, interval)
+    return uneven_sentence(summary.n_cases, summary.n_least, summary.n_most)
 
 
 def _replay_note(summary: RunSummary) -> str:
@@ -302,14 +324,17 @@ def _replay_note(summary: RunSummary) -> str:
 
 def _note(points: Sequence[CurvePoint], summary: RunSummary) -> str:
     """Why the curves are not there, or rest on fewer cases than the run has."""
-    if summary.config.n == 1:
+    if summary.n_most == 1:
         return "One trial per case: pass@k for larger k needs more trials."
     if not points:
         return "No scored trials."
+    if summary.is_uneven:
+        first = "trial" if summary.n_equal == 1 else f"{summary.n_equal} trials"
+        return f"Over the first {first} of each case, so that all cases weigh the same."
     fewest = points[-1]
     if fewest.n_cases < summary.n_cases:
         return curve_note(fewest.n_cases, summary.n_cases, fewest.k, is_live=summary.status in LIVE)
-    if fewest.k < summary.config.n:
+    if fewest.k < summary.n_most:
         return f"No case has more than {fewest.k} scored trials, so larger k are undefined."
     return ""
 

@@ -66,6 +66,24 @@ def rate_interval(counts: Iterable[CaseCounts]) -> Interval | None:
     return _clustered(c / n, n, n_cases, squares, 0.0, 1.0)
 
 
+def case_rate_interval(counts: Iterable[CaseCounts]) -> Interval | None:
+    """Interval of the mean of the pass rates of cases with different numbers of trials; None when none was scored.
+
+    The mean is sum(c_i / n_i) / M over M scored cases, and its variance sum((c_i / n_i - mean)^2) / (M (M - 1)): a case
+    is one value, whose own doubt is part of how much the cases differ. A single case is judged by its trials.
+    """
+    rows = [(passed / scored, scored, times) for scored, passed, times in counts if scored > 0 and times > 0]
+    n_cases = sum(times for _, _, times in rows)
+    if not n_cases:
+        return None
+    if n_cases == 1:
+        rate, scored, _ = rows[0]
+        return wilson(rate * scored, scored)
+    mean = fsum(rate * times for rate, _, times in rows) / n_cases
+    squares = fsum(times * (rate - mean) ** 2 for rate, _, times in rows)
+    return _clustered(mean, n_cases, n_cases, squares, 0.0, 1.0)
+
+
 def mean_interval(
     *,
     mean: float,
@@ -389,6 +407,29 @@ def speaks_by_sums(n_cases: int, squares: float, cubes: float) -> bool:
     `squares` and `cubes` are the sums of the powers of each case's deviation.
     """
     return n_cases > MAX_KINDS and abs(cubes) <= _LOPSIDED * squares * sqrt(squares)
+
+
+def weighed_alike(row: MetricRow, case_means: Sequence[float]) -> MetricRow:
+    """The scores of cases with different numbers of values, where each case weighs the same.
+
+    The mean is that of the means of the cases, and the sums around it are as if each case had as many values.
+    """
+    n_cases, each = len(case_means), row.n / len(case_means)
+    mean = fsum(case_means) / n_cases
+    squares, cubes, fourths = (
+        each**power * fsum((value - mean) ** power for value in case_means) for power in (2, 3, 4)
+    )
+    counted = Counter(case_means)
+    kinds = tuple((1, value, counted[value]) for value in sorted(counted)) if len(counted) <= MAX_KINDS else ()
+    return replace(
+        row,
+        mean=mean,
+        squares=row.squares + row.n * (row.mean - mean) ** 2,
+        cluster_squares=squares,
+        cluster_cubes=cubes,
+        cluster_fourths=fourths,
+        kinds=kinds,
+    )
 
 
 def score_interval(row: MetricRow, low: float, high: float) -> Interval | None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
-from itertools import islice, product
+from itertools import islice
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -76,6 +76,7 @@ from evaldesk.store.tables.columns import UtcTime, unpack
 from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN
 from evaldesk.store.tables.runs import (
     CASE_SNAPSHOT,
+    N_OF_CASE,
     RUN,
     RUN_CASE,
     RUN_SOURCE,
@@ -348,18 +349,25 @@ class _Recovery:
                 continue
             config = RunConfig(imported_agent(agents[run_id]), evalsets[run_id], n=n_before + 1, criteria=())
             at = began or utc_now()
-            made = planning.insert_run(self._connection, config, max(found) + 1, at, "")
+            made = planning.insert_run(self._connection, config, [config.n] * (max(found) + 1), at, "")
             values = {"id": run_id, "status": "finished", "finished_at": at, "reason": LOST_OPTIONS}
             self._connection.execute(update(RUN).where(RUN.c.id == made).values(values))
             self._n_bare_runs += 1
+        older = {"n_least": RUN.c.n, "n_trials": RUN.c.n * RUN.c.n_cases}  # from before cases could differ
+        self._connection.execute(update(RUN).where(RUN.c.n_least == 0).values(older))
 
     def _rebuild_cases(self) -> None:
-        """Make lost rows of cases from what was run, and take what was run from another run of the same case."""
+        """Make lost rows of cases from what was run, and take what was run from another run of the same case.
+
+        Where cases have different numbers of trials, a lost one has those that are there.
+        """
         here = (RUN_CASE.c.run_id == CASE_SNAPSHOT.c.run_id) & (RUN_CASE.c.case_index == CASE_SNAPSHOT.c.case_index)
-        bare = select(CASE_SNAPSHOT, RUN.c.n).join(RUN, RUN.c.id == CASE_SNAPSHOT.c.run_id)
+        bare = select(CASE_SNAPSHOT, RUN.c.n, RUN.c.n_least).join(RUN, RUN.c.id == CASE_SNAPSHOT.c.run_id)
         for row in self._connection.execute(bare.where(~exists().where(here).correlate(CASE_SNAPSHOT))).all():
             case = unpack(row.codec, row.data, Case)
-            made = {"run_id": row.run_id} | planning.case_rows(row.case_index, case, row.n)[0]
+            own = (TRIAL.c.run_id == row.run_id) & (TRIAL.c.case_index == row.case_index)
+            n = row.n if row.n == row.n_least else min(row.n, max(row.n_least, self._count(TRIAL, own)))
+            made = {"run_id": row.run_id} | planning.case_rows(row.case_index, case, n)[0]
             self._connection.execute(insert(RUN_CASE), [made])
         twin = RUN_CASE.alias()
         of_twin = (CASE_SNAPSHOT.c.run_id == twin.c.run_id) & (CASE_SNAPSHOT.c.case_index == twin.c.case_index)
@@ -386,7 +394,7 @@ class _Recovery:
                 missing = set()  # its removal for good had begun
             for index in sorted(missing | (held.keys() - set(self._connection.scalars(whole)))):
                 case = Case(held.get(index, f"lost_{index}"))
-                row, snapshot = planning.case_rows(index, case, run.n)
+                row, snapshot = planning.case_rows(index, case, run.n_least)
                 if index in missing:
                     self._connection.execute(insert(RUN_CASE), [{"run_id": run.id} | row])
                 self._connection.execute(insert(CASE_SNAPSHOT), [{"run_id": run.id} | snapshot])
@@ -425,8 +433,8 @@ class _Recovery:
 
     def _count_missing(self) -> None:
         """Count the trials and turns that shown runs and chats say that they have, and have not."""
-        for run in self._connection.execute(select(RUN.c.id, RUN.c.n_cases, RUN.c.n).where(VISIBLE)).all():
-            self._n_missing["trial"] += max(run.n_cases * run.n - self._count(TRIAL, TRIAL.c.run_id == run.id), 0)
+        for run in self._connection.execute(select(RUN.c.id, RUN.c.n_trials).where(VISIBLE)).all():
+            self._n_missing["trial"] += max(run.n_trials - self._count(TRIAL, TRIAL.c.run_id == run.id), 0)
         for chat in self._connection.execute(select(SESSION.c.id, SESSION.c.n_turns)).all():
             n_here = self._count(SESSION_TURN, SESSION_TURN.c.session_id == chat.id)
             self._n_missing["session_turn"] += max(chat.n_turns - n_here, 0)
@@ -437,9 +445,12 @@ class _Recovery:
         A run that was over is stopped, so that it can be resumed.
         """
         for run in self._connection.execute(select(RUN)).all():
-            indexes = self._connection.scalars(select(RUN_CASE.c.case_index).where(RUN_CASE.c.run_id == run.id)).all()
+            of_cases = self._connection.execute(
+                select(RUN_CASE.c.case_index, N_OF_CASE).where(RUN_CASE.c.run_id == run.id)
+            ).all()
+            planned = {(index, place) for index, n in of_cases for place in range(n)}
             held = select(TRIAL.c.case_index, TRIAL.c.trial_index).where(TRIAL.c.run_id == run.id)
-            missing = set(product(indexes, range(run.n))) - {tuple(row) for row in self._connection.execute(held)}
+            missing = planned - {tuple(row) for row in self._connection.execute(held)}
             rows = [planning.trial_row(run.id, *place) for place in sorted(missing)]
             execute_many(self._connection, insert(TRIAL), rows)
             to_play = {index for index, _ in missing} - {index for run_id, index in self._stand_ins if run_id == run.id}
@@ -496,6 +507,7 @@ class _Recovery:
         """Count all totals, name the last run of each case, and end imports that were under way."""
         for run_id in self._connection.scalars(select(RUN.c.id).order_by(RUN.c.id)).all():
             recount(self._connection, run_id)
+            planning.count_planned(self._connection, run_id)
             while add_totals(self._connection, run_id):
                 pass
         is_played = ~exists().where(RUN_SOURCE.c.run_id == RUN.c.id).correlate(RUN)

@@ -104,6 +104,7 @@ class RunForm:
     unscored: Sequence[str] = ()
     not_applicable: Sequence[str] = ()
     estimate: Estimate | None = None
+    spread: str = ""
     kept: Kept | None = None
     problems: Mapping[str, str] = field(default_factory=lambda: defaultdict(str))
     problem: str = ""

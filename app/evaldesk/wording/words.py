@@ -25,6 +25,10 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
         "asides_words",
         "conclusion_words",
         "in_page_words",
+        "rate_of_counts",
+        "trials_each",
+        "trials_each_words",
+        "uneven_sentence",
         "doubt_words",
         "doubt_cell",
         "live_doubt_words",
@@ -80,17 +84,40 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
         "points_words",
         "p_words",
     ),
+    "budgets": ("spread_sentence", "budget_sentence"),
     "agreement": ("skill_sentence", "kappa_words", "alpha_sentence", "enough_sentence"),
 }
 """Every sentence with a number in it that a page or the command line shows, by module; none is written elsewhere."""
 
 
-def passed_sentence(n_passed: int, n_scored: int, interval: Interval | None) -> str:
+def passed_sentence(counts: Counts, interval: Interval | None) -> str:
     """`41 of 50 passed; 95 % CI 66–98 %`. Below 5 trials without an interval."""
-    if not n_scored:
+    if not counts.scored:
         return NOTHING_SCORED
-    doubt = doubt_words(n_scored, interval)
-    return f"{passed_words(n_passed, n_scored)}; {doubt}" if doubt else passed_words(n_passed, n_scored)
+    doubt = doubt_words(counts.scored, interval)
+    return f"{rate_of_counts(counts)}; {doubt}" if doubt else rate_of_counts(counts)
+
+
+def rate_of_counts(counts: Counts) -> str:
+    """`41 of 50 passed`, and where cases have different numbers of trials `, 84 % in a case on average`."""
+    passed = passed_words(counts.passed, counts.scored)
+    return passed if counts.case_rate is None else f"{passed}, {share_words(counts.case_rate)} in a case on average"
+
+
+def trials_each(n_least: int, n_most: int) -> str:
+    """`5`, or `2 to 9` where cases have different numbers of trials."""
+    return f"{n_least:,}" if n_least == n_most else f"{n_least:,} to {n_most:,}"
+
+
+def trials_each_words(n_least: int, n_most: int) -> str:
+    """`1 trial`, `5 trials`, `2 to 9 trials`."""
+    return f"{trials_each(n_least, n_most)} {'trial' if n_most == 1 else 'trials'}"
+
+
+def uneven_sentence(n_cases: int, n_least: int, n_most: int) -> str:
+    """What the rate and its interval are over where cases have different numbers of trials."""
+    rough = f" Rough: fewer than {FEW_CASES} cases." if n_cases < FEW_CASES else ""
+    return f"Cases have {trials_each_words(n_least, n_most)}; each case weighs the same. Interval over cases.{rough}"
 
 
 def conclusion_words(conclusion: Conclusion) -> str:

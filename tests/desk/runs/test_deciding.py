@@ -25,20 +25,23 @@ from evaldesk.statistics.anytime import anytime_interval, difference_interval
 VERDICTS: dict[str, Verdict] = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored"}
 
 
-def decider(gates: Gates, n: int, n_cases: int, **options: Any) -> Decider:
+def decider(gates: Gates, n: int, n_cases: int, n_each: Sequence[int] = (), **options: Any) -> Decider:
     config = RunConfig(AgentRef("a", "a:agent"), "set", "", "", criteria=(), n=n, gates=gates)
     names = [f"c{index}" for index in range(n_cases)]
-    return Decider(config, n_cases, gates.stop_when_decided or "exact", names=lambda: names, **options)
+    return Decider(config, n_each or [n] * n_cases, gates.stop_when_decided or "exact", names=lambda: names, **options)
 
 
-def concluded(gates: Gates, strips: Sequence[str], stop: Stop | None = None) -> Conclusion:
+def concluded(gates: Gates, strips: Sequence[str], stop: Stop | None = None, n_equal: int | None = None) -> Conclusion:
     cases = [
         CaseNumbers(
             f"c{index}", Counts(len(strip), strip.count("p"), strip.count("f"), strip.count("e"), strip.count("u"))
         )
         for index, strip in enumerate(strips)
     ]
-    return conclude(gates, RunNumbers.of_cases(cases, endings=[Ending("finished", stop=stop)]))
+    firsts = [strip[:n_equal] for strip in strips]
+    equal = tuple((len(strip.replace(".", "")), strip.count("p"), 1) for strip in firsts)
+    numbers = RunNumbers.of_cases(cases, endings=[Ending("finished", stop=stop)])
+    return conclude(gates, numbers if n_equal is None else replace(numbers, equal_counts=equal))
 
 
 def some_gates(chance: Random, n: int) -> Gates:
@@ -82,6 +85,53 @@ def test_the_answer_at_a_stop_is_that_of_the_whole_run() -> None:
 
     assert n_stopped > 1_000
     assert n_passed > 100
+
+
+def test_the_answer_at_a_stop_is_that_of_the_whole_run_where_cases_have_different_numbers_of_trials() -> None:
+    chance = Random(4)
+    n_stopped = n_late = 0
+    for _ in range(3_000):
+        n_each = [chance.randint(1, 6) for _ in range(chance.randint(2, 6))]
+        rate, least, most = chance.choice([0.0, 0.2, 0.5, 0.9, 1.0]), min(n_each), max(n_each)
+        gates = some_gates(chance, least)
+        strips = ["".join("p" if chance.random() < rate else "f" for _ in range(n)) for n in n_each]
+        stop = decider(gates, least, len(n_each), n_each).look(strips, Spent())
+        if stop is None or most == 1:
+            continue
+        n_stopped += 1
+        n_late += stop.n_blocks > least
+        played = [strip[: stop.n_blocks].ljust(len(strip), ".") for strip in strips]
+        whole, stopped = concluded(gates, strips, n_equal=least), concluded(gates, played, stop, n_equal=least)
+        assert stopped.outcome == whole.outcome, (gates, strips, stop)
+        assert sum(len(strip.rstrip(".")) for strip in played) == stop.n_trials < sum(n_each)
+
+    assert n_stopped > 1_000
+    assert n_late > 100
+
+
+def test_a_case_with_more_trials_than_others_does_not_count_more() -> None:
+    gates = Gates(min_pass_rate=0.5, stop_when_decided="exact")
+    found = decider(gates, 1, 2, (1, 9))
+
+    assert found.look(["f", "ppp......"], Spent()) is None
+    assert not found.may_look(4)
+    assert found.may_look(5)
+    assert decider(gates, 1, 2, (1, 9)).look(["f", "pppppppp."], Spent()) is None
+    stop = decider(gates, 1, 2, (1, 9)).look(["f", "pf......."], Spent())
+    assert stop is not None
+    assert (stop.n_blocks, stop.answers[0].answer) == (2, "failed")
+
+
+def test_a_likely_stop_is_within_the_trials_that_all_cases_have() -> None:
+    gates = Gates(min_pass_rate=0.5, stop_when_decided="likely")
+    n_each = (3,) * 9 + (60,)
+
+    found = decider(gates, 3, 10, n_each).look(["ppp"] * 9 + ["p" * 59 + "."], Spent())
+
+    assert found is not None
+    assert found.n_blocks <= 3
+    late = decider(gates, 3, 10, n_each).look(["fpp"] * 4 + ["ppf"] * 5 + ["p" * 59 + "."], Spent())
+    assert late is None or late.n_blocks <= 3 or "likely" not in late.answers[0].sentence
 
 
 @pytest.mark.parametrize(

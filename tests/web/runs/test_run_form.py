@@ -220,6 +220,7 @@ def run_with_every_option(pages: Any) -> int:
     summary = pages.desk.store.runs.summary(int(pages.finish()[6:]))
     config = summary.config
     cases = list(pages.desk.store.runs.cases(summary.id))
+    values["budget"] = str(values["n"] * len(cases))
     return int(pages.desk.store.runs.create(with_options(config, {**values, "model": "openai/unlisted"}), cases))
 
 
@@ -314,7 +315,7 @@ def test_a_field_of_the_form_reaches_the_frozen_configuration(pages: Any, option
     address = pages.start(**{option.name: str(value) if value is not True else "1", "try": "1"} | needed)
 
     config = pages.desk.store.runs.summary(int(address[6:])).config
-    expected = 1 if option.name == "n" else value
+    expected = {"n": 1, "budget": None, "allocate": "even"}.get(option.name, value)  # one trial of one case
     assert option_values(config)[option.name] == expected
 
 
@@ -350,3 +351,36 @@ def test_a_form_without_cases_offers_no_start_and_says_why(pages: Any, changes: 
     assert "Choose an eval set and at least one case before you start." in page
     assert "Start 0 trials" not in page
     assert "before you start" not in pages.get("/runs/new").text
+
+
+def test_a_budget_of_the_form_is_spread_shown_and_played(pages: Any) -> None:
+    run = pages.finish(n="1", budget="10", allocate="uncertain")
+    again = pages.post("/runs/new", **pages.form(n="1", budget="12", allocate="uncertain")).text
+    page, like = pages.get(run).text, Filled(pages.get("/runs/new?like=1").text).fields
+
+    summary = pages.desk.store.runs.summary(1)
+    assert (summary.n_trials, summary.n_least, summary.n_most) == (10, 2, 3)
+    assert "10 trials for 4 cases, 2 to 3 each: spread evenly, since no earlier run of this agent" in page
+    assert "4 cases by 2 to 3 trials" in page
+    assert "in a case on average" in page
+    assert (like["budget"], like["allocate"], like["n"]) == (["10"], ["uncertain"], ["1"])
+    assert "Start 12 trials" in again
+    assert re.search(r"12 trials for 4 cases, [\d to]+ each: more where the outcome was less certain in run 1\.", again)
+
+
+@pytest.mark.parametrize(
+    ("budget", "n", "said"),
+    [
+        ("3", "1", "Budget = 3: 4 cases with 1 trial each need 4; say that or more"),
+        ("10", "5", "Budget = 10: 4 cases with 5 trials each need 20; say that or more"),
+        ("2usd", "1", "Budget = 2usd: no earlier run of these cases tells its costs"),
+        ("<b>", "1", "Budget: a number of trials such as 200"),
+    ],
+)
+def test_a_budget_that_cannot_be_spread_says_what_to_type(pages: Any, budget: str, n: str, said: str) -> None:
+    page = pages.post("/runs/new", **pages.form(n=n, budget=budget)).text
+    refused = pages.post("/runs", **pages.form(n=n, budget=budget))
+
+    assert said in page
+    assert refused.status_code == 422
+    assert 'id="budget"' in refused.text

@@ -23,7 +23,7 @@ def test_the_command_line_and_the_page_say_the_same(pages: Any, capsys: pytest.C
     run = pages.finish(n="3")
     summary = pages.desk.store.runs.summary(int(run[6:]))
     interval = rate_interval(pages.desk.store.runs.outcome_counts(summary.id))
-    sentence = passed_sentence(summary.n_passed, summary.n_scored, interval)
+    sentence = passed_sentence(summary.counts, interval)
 
     info.main([str(summary.id), "--workspace", str(pages.desk.settings.workspace)], standalone_mode=False)
 

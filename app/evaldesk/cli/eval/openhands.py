@@ -45,6 +45,8 @@ def eval_openhands(request: EvalRequest) -> int:
     given = _given_metadata(request.eval_metadata)
     metadata = {**metadata, **given}
     folder = Path(given["eval_output_dir"]) if given else output_folder(root, metadata, note)
+    if request.value("budget"):
+        raise UsageError("--budget is not for benchmarks: each instance is played --n times", field="budget")
     output = InstanceOutput(folder, metadata, evalset, n=request.value("n"))
     todo = [case_id for case_id in chosen if case_id not in output.finished]
     if not todo:

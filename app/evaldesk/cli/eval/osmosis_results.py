@@ -49,7 +49,7 @@ def compared(runs: StoredRuns, played: Sequence[Played]) -> dict[str, Comparison
 
 def _results(runs: StoredRuns, each: Played) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(export_run(runs, each.run.id, "osmosis-results").data)
-    found["config"]["n_runs"] = each.run.config.n
+    found["config"]["n_runs"] = each.run.n_most
     place = {case.id: index for index, case in enumerate(each.job.evalset.cases)}
     chosen = runs.case_ids(each.run.id)
     for row in found["rows"]:

@@ -26,9 +26,10 @@ from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import Conclusion, Gates
 from evaldesk.model.comparison import Baseline
 from evaldesk.run_options import OWN
+from evaldesk.wording.budgets import spread_sentence
 from evaldesk.wording.metrics import needs_words
 from evaldesk.wording.printable import in_one_line
-from evaldesk.wording.words import conclusion_words
+from evaldesk.wording.words import conclusion_words, trials_each
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -216,6 +217,9 @@ def plan_facts(plan: RunPlan) -> dict[str, Any]:
         "model": config.model or config.agent_model,
         "evalset_id": config.evalset_id,
         "n": config.n,
+        "n_least": plan.n_least,
+        "n_most": plan.n_most,
+        "budget": spread_sentence(config, len(plan.cases), plan.n_trials, plan.n_least, plan.n_most),
         "n_cases": len(plan.cases),
         "n_trials": plan.n_trials,
         "criteria": [{"metric": each.metric, "threshold": each.threshold} for each in config.criteria],
@@ -231,9 +235,12 @@ def _unjudged(found: Unjudged) -> dict[str, Any]:
 def _show_check(facts: dict[str, Any]) -> None:
     n_cases = facts["n_cases"]
     cases = "1 case" if n_cases == 1 else f"{n_cases:,} cases"
-    trials = f"{cases} x {facts['n']} = {facts['n_trials']:,} trials"
+    each = trials_each(facts["n_least"], facts["n_most"])
+    trials = f"{cases} x {each} = {facts['n_trials']:,} trials"
     model = facts["model"] or "a model of its own, or none"
     click.echo(in_one_line(f"{facts['evalset_id']}: {trials} of {facts['agent']} with {model}"))
+    if facts["budget"]:
+        click.echo(in_one_line(facts["budget"]))
     for criterion in facts["criteria"]:
         words = needs_words(criterion["metric"], criterion["threshold"])
         click.echo(in_one_line(f"{criterion['metric']}: {words}"))

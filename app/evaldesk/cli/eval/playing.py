@@ -24,6 +24,7 @@ from evaldesk.desk.runs.impossible_gates import check_gates
 from evaldesk.desk.runs.plan import RunPlan, check_prices
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import compared_plans
+from evaldesk.errors import UsageError
 from evaldesk.model import Gates
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.stored import RunSummary
@@ -117,6 +118,13 @@ async def plan_jobs(desk: Desk, jobs: Sequence[Job], *, gates: Gates, baseline: 
     plans = [await plan_job(desk, job, is_cost_limited=gates.max_cost is not None) for job in jobs]
     plans = [_as_whole(plan) if job.is_baseline else plan for job, plan in zip(jobs, plans, strict=True)]
     n_own = sum(not job.is_baseline for job in jobs)  # a second model plays the same cases after them
+    budget = next((plan.config.budget for plan in plans if plan.config.budget), None)
+    if budget and len(plans) > 1:
+        raise UsageError(
+            f"--budget {budget} is of one run, and these are {len(plans)}; name one agent, one model and one eval set, "
+            "or say --n",
+            field="budget",
+        )
     if baseline is not None:
         plans = [*compared_plans(plans[:n_own], baseline), *compared_plans(plans[n_own:], baseline)]
     check_gates(gates, plans[:n_own])

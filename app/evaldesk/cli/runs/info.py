@@ -16,7 +16,7 @@ from evaldesk.model import RunConfig
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import MetricRow, RunSummary
-from evaldesk.pages.run_facts import options_line, played_in, run_fingerprint
+from evaldesk.pages.run_facts import options_line, played_in, run_fingerprint, spread_of
 from evaldesk.pages.run_view import exact_interval
 from evaldesk.wording.metrics import asserted_lines
 from evaldesk.wording.noise import exact_words
@@ -73,8 +73,9 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         ("Run", str(run.id) + (f", {run_name(run)}" if run_name(run) != str(run.id) else "")),
         ("Status", run.status + (f": {run.reason}" if run.reason else "")),
         ("Progress", counted_words(run.n_done, run.n_trials, "trial")),
+        *(("Budget", sentence) for sentence in (spread_of(run),) if sentence),
         ("Duration", duration_words(run.active_ms / 1000) if run.active_ms else "–"),
-        ("Result", passed_sentence(run.counts.passed, run.counts.scored, numbers.interval)),
+        ("Result", passed_sentence(run.counts, numbers.interval)),
         *_exact(run),
         *_concluded(runs, run),
         ("Not counted", f"{run.counts.errored:,} errored, {run.counts.unscored:,} unscored"),
@@ -144,7 +145,7 @@ def _point(k: int, value: float | None, interval: Interval | None) -> str:
 
 def _exact(run: RunSummary) -> list[tuple[str, str]]:
     """The exact 95 % interval; only where every trial is a case of its own, and a rate is named."""
-    if run.config.n > 1 or run.n_scored < FEW_TRIALS:
+    if run.n_most > 1 or run.n_scored < FEW_TRIALS:
         return []
     return [(f"Exact {CI}", exact_words(exact_interval(run.counts)))]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
 import threading
 from concurrent.futures import Future
@@ -30,7 +29,8 @@ from evaldesk.model.evalset import CaseKey, assertions
 from evaldesk.model.options import Recording
 from evaldesk.settings import Settings
 from evaldesk.statistics.case_comparison import compare_cases
-from evaldesk.wire import result_scrubber, to_json
+from evaldesk.store.runs.planning import case_digest
+from evaldesk.wire import result_scrubber
 
 
 class CasePlayer:
@@ -77,7 +77,7 @@ class CasePlayer:
 
         By the rule "confirm" a case that seems to have regressed is played again here.
         """
-        key = CaseKey(evalset, case.id, 0, hashlib.sha256(to_json(case)).hexdigest())
+        key = CaseKey(evalset, case.id, 0, case_digest(case))
         before = [each for each in baseline.cases if each.key.place == key.place]
         if not before:
             return None

@@ -1,6 +1,7 @@
 """Whether the gates of a run are decided before its last trial, after each whole block. (reference/decisions.md 2.4)
 
 A block is one trial of every case, so that all cases weigh the same; where a run has one trial a case, it is one case.
+Where some cases have more trials than others, later blocks are of these.
 What is found depends on the verdicts of whole blocks alone, not on when one looks: a run that is killed and resumed
 stops where it would have stopped.
 """
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from math import ceil
 from random import Random
+from typing import TypeAlias
 
 from evaldesk.desk.runs.gates import ALL_PASSED, MOST_NAMED, OF_A_RATE, ROUNDING, RunNumbers, outcomes
 from evaldesk.desk.runs.stored_runs import StoredRuns
@@ -38,18 +40,22 @@ class Spent:
     n_unpriced: int = 0
 
 
+Kind: TypeAlias = tuple[str, int]
+"""The letters of the trials of a case in whole blocks, and how many trials it has in all."""
+
+
 class Decider:
     """Asks after each whole block of a run whether its gates are decided, from the letters of its trials.
 
-    `regressed` says of a case, by index, whether it regressed with these letters; None without a baseline.
-    `rates_before` are the pass rates in the baseline of the cases that are compared. `order` is the order of play of a
-    run with one trial a case. `names` are the ids of the cases, read when one is named.
+    `n_each` are the trials of each case. `regressed` says of a case, by index, whether it regressed with these letters;
+    None without a baseline. `rates_before` are the pass rates in the baseline of the cases that are compared. `order`
+    is the order of play of a run with one trial a case. `names` are the ids of the cases, read when one is named.
     """
 
     def __init__(
         self,
         config: RunConfig,
-        n_cases: int,
+        n_each: Sequence[int],
         rule: StopRule,
         *,
         names: Callable[[], Sequence[str]],
@@ -60,20 +66,23 @@ class Decider:
         self.rule = rule
         self._config = config
         self._gates = config.gates
-        self._n = config.n
-        self._n_cases = n_cases
+        self._n_each = n_each
+        self._n_cases = n_cases = len(n_each)
+        self._n_least, self._n = min(n_each), max(n_each)
+        self._n_planned = sum(n_each)
         self._names = names
         self._regressed = cache(regressed) if regressed else None
         self._rates_before = rates_before or {}
         self._order = range(n_cases) if order is None else order
         self._ranks = {case: rank for rank, case in enumerate(self._order)}
         self._looks = list(range(1, self._n)) if self._n > 1 else _looks(n_cases)
+        self._in_blocks = cache(lambda n_blocks: sum(min(n, n_blocks) for n in n_each))
         self._n_looked = 0
 
     def may_look(self, n_done: int) -> bool:
         """Whether so many trials may be enough for another look."""
         following = next((look for look in self._looks if look > self._n_looked), None)
-        return following is not None and n_done >= following * (self._n_cases if self._n > 1 else 1)
+        return following is not None and n_done >= (self._in_blocks(following) if self._n > 1 else following)
 
     def look(self, strips: Sequence[str], spent: Spent) -> Stop | None:
         """The first whole block after which the gates are decided, among those that were not looked at yet."""
@@ -88,17 +97,17 @@ class Decider:
         if self._n == 1:
             is_done = (strips[case] != TO_PLAY for case in self._order)
             return next((rank for rank, done in enumerate(is_done) if not done), self._n_cases)
-        return min(len(strip.split(TO_PLAY, 1)[0]) for strip in strips)
+        return min((strip.index(TO_PLAY) for strip in strips if TO_PLAY in strip), default=self._n)
 
-    def _letters(self, strips: Sequence[str], n_blocks: int) -> list[str]:
+    def _letters(self, strips: Sequence[str], n_blocks: int) -> list[Kind]:
         if self._n == 1:
-            return [strip if self._ranks[case] < n_blocks else "" for case, strip in enumerate(strips)]
-        return [strip[:n_blocks] for strip in strips]
+            return [(strip if self._ranks[case] < n_blocks else "", 1) for case, strip in enumerate(strips)]
+        return [(strip[:n_blocks], n) for strip, n in zip(strips, self._n_each, strict=True)]
 
-    def _decide(self, letters: Sequence[str], n_blocks: int, spent: Spent) -> Stop | None:
+    def _decide(self, letters: Sequence[Kind], n_blocks: int, spent: Spent) -> Stop | None:
         kinds = Counter(letters)
-        n_played = sum(len(kind) * times for kind, times in kinds.items())
-        seen = _Seen(self._config, letters, kinds, n_played, self._n_cases * self._n, spent)
+        n_played = sum(len(marks) * times for (marks, _), times in kinds.items())
+        seen = _Seen(self._config, letters, kinds, n_played, self._n_planned, n_blocks, self._n_least, spent)
         present = {each.name: each for each in seen.outcomes(None)}
         if any(each.is_of_evidence and not each.is_held for each in present.values() if each.name != "--min-scored"):
             return None
@@ -228,9 +237,11 @@ class Decider:
             return GateOutcome(name, "undecided", "")
         if name == "--min-case-pass-rate":
             return self._likely_cases(name, least, seen)
+        if seen.n_blocks > self._n_least and self._n > 1:  # the trials of more cases than others are no fair look
+            return GateOutcome(name, "undecided", "")
         counts = seen.counts
         found = anytime_interval(counts.passed, counts.scored)
-        words = passed_sentence(counts.passed, counts.scored, found)
+        words = passed_sentence(counts, found)
         if found.low >= least:
             return GateOutcome(name, "held", f"pass rate is likely at least {least:g}: {words}; {seen.left}")
         if found.high < least:
@@ -257,10 +268,12 @@ class _Seen:
     """The letters of the trials of whole blocks by case, and how many cases have the same."""
 
     config: RunConfig
-    letters: Sequence[str]
-    kinds: Mapping[str, int]
+    letters: Sequence[Kind]
+    kinds: Mapping[Kind, int]
     n_played: int
     n_planned: int
+    n_blocks: int
+    n_least: int
     spent: Spent
 
     @property
@@ -278,37 +291,38 @@ class _Seen:
         """The answers of the gates if every other trial ended so; None as if no other were planned."""
         return outcomes(self.config.gates, self._numbers(rest), None)
 
-    def filled(self, kind: str, rest: str) -> str:
+    def filled(self, kind: Kind, rest: str) -> str:
         """The letters of a case whose other trials end so."""
-        return kind + rest * (self.config.n - len(kind))
+        return kind[0] + rest * (kind[1] - len(kind[0]))
 
-    def rate(self, kind: str) -> float | None:
+    def rate(self, kind: Kind) -> float | None:
         """The pass rate of a case; None when none of its trials was scored."""
-        scored, passed = self._scored(kind)
+        scored, passed = self._scored(kind[0])
         return passed / scored if scored else None
 
-    def best_rate(self, kind: str) -> float:
+    def best_rate(self, kind: Kind) -> float:
         """The pass rate of a case whose other trials pass."""
         scored, passed = self._scored(self.filled(kind, "p"))
         return passed / scored if scored else 0.0
 
-    def case_interval(self, kind: str, alpha: float) -> Interval:
+    def case_interval(self, kind: Kind, alpha: float) -> Interval:
         """The interval of the pass rate of a case, valid at any look."""
-        scored, passed = self._scored(kind)
+        scored, passed = self._scored(kind[0])
         return anytime_interval(passed, scored, alpha)
 
-    def _scored(self, kind: str) -> tuple[int, int]:
+    def _scored(self, letters: str) -> tuple[int, int]:
         are_failures = self.config.errors_are_failures
-        return sum(letter in ("pfe" if are_failures else "pf") for letter in kind), kind.count("p")
+        return sum(letter in ("pfe" if are_failures else "pf") for letter in letters), letters.count("p")
 
     def _numbers(self, rest: str | None) -> RunNumbers:
         ended: Counter[str] = Counter()
-        rows = []
+        rows, equal = [], []
         for kind, times in self.kinds.items():
-            whole = kind if rest is None else self.filled(kind, rest)
+            whole = kind[0] if rest is None else self.filled(kind, rest)
             for letter, n in Counter(whole).items():
                 ended[letter] += n * times
             rows.append((*self._scored(whole), times))
+            equal.append((*self._scored(whole[: self.n_least]), times))
         planned = self.n_played if rest is None else self.n_planned
         counts = Counts(
             planned,
@@ -318,8 +332,10 @@ class _Seen:
             ended["u"],
             errors_are_failures=self.config.errors_are_failures,
         )
+        is_uneven = any(n > self.n_least for _, n in self.kinds)
+        counts = counts.of_cases(rows) if is_uneven else counts
         spent = self.spent
-        return RunNumbers(counts, tuple(rows), cost=spent.cost, n_unpriced=spent.n_unpriced)
+        return RunNumbers(counts, tuple(rows), cost=spent.cost, n_unpriced=spent.n_unpriced, equal_counts=tuple(equal))
 
 
 def _looks(n_cases: int) -> list[int]:
@@ -330,13 +346,13 @@ def _looks(n_cases: int) -> list[int]:
     return looks
 
 
-def order_of_play(config: RunConfig, n_cases: int) -> Sequence[int] | None:
-    """The order in which the cases of a run are played; None for that of the file.
+def order_of_play(config: RunConfig, n_cases: int, n_most: int) -> Sequence[int] | None:
+    """The order in which the cases of a run with at most `n_most` trials each are played; None for that of the file.
 
     What is likely after some cases speaks for the others where chance decided, before the first trial, which come
     first.
     """
-    if config.n > 1 or config.gates.stop_when_decided != "likely":
+    if n_most > 1 or config.gates.stop_when_decided != "likely":
         return None
     return shuffled(config.seed, n_cases)
 
@@ -354,14 +370,15 @@ def decider_of(store: RunStore, run_id: int, rule: StopRule) -> Decider:
     config = run.config
     baseline = store.baseline(run_id) if config.gates.compares else None
     planned = StoredRuns(store).played_cases([run]) if baseline else ()
+    n_each = [len(strip) for strip in store.strips(run_id)] if run.is_uneven else [run.n_least] * run.n_cases
     return Decider(
         config,
-        run.n_cases,
+        n_each,
         rule,
         names=lambda: StoredRuns(store).case_ids(run_id),
         regressed=_regressed(baseline, planned) if baseline else None,
         rates_before=_rates(baseline, planned) if baseline else None,
-        order=order_of_play(config, run.n_cases),
+        order=order_of_play(config, run.n_cases, run.n_most),
     )
 
 

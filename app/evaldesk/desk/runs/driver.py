@@ -322,7 +322,7 @@ class TrialQueue:
         """Count the trials that are to be played, and begin with the first of them."""
         seen = self._runs.summary(self._run_id)
         self.n_left = seen.n_todo
-        self._order = order_of_play(seen.config, seen.n_cases)
+        self._order = order_of_play(seen.config, seen.n_cases, seen.n_most)
         self._page.clear()
         self._last = None
 

@@ -33,10 +33,22 @@ class Estimate:
     rows: tuple[VisibleRow, ...]
 
 
-def estimate(runs: StoredRuns, agent_id: str, evalset_id: str, *, n_cases: int, n: int, concurrency: int) -> Estimate:
-    """The cost of a run of `n_cases` cases with `n` trials each, and the difference it can show."""
+def estimate(
+    runs: StoredRuns,
+    agent_id: str,
+    evalset_id: str,
+    *,
+    n_cases: int,
+    n: int,
+    concurrency: int,
+    n_trials: int | None = None,
+) -> Estimate:
+    """The cost of a run of `n_cases` cases with `n` trials each, and the difference it can show.
+
+    `n_trials` are those of a budget, of which a case has `n` in the mean.
+    """
     last = runs.last_played(agent_id, evalset_id)
-    n_trials = n_cases * n
+    n_trials = n_cases * n if n_trials is None else n_trials
     return Estimate(
         n_trials=n_trials,
         last_run=last.id if last else None,

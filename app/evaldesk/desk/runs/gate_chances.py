@@ -166,7 +166,7 @@ def played_subject(runs: StoredRuns, run: RunSummary, n: int | None, pass_thresh
         raise UsageError(f"run {run.id} has no scored trials to estimate pass rates from; name another run")
     rates = [(passed / scored, n_cases) for scored, passed, n_cases in drawn]
     threshold = run.config.pass_threshold if pass_threshold is None else pass_threshold
-    return Subject(rates, n or run.config.n, threshold, drawn)
+    return Subject(rates, n or run.n_mean, threshold, drawn)
 
 
 def check_explained(gates: Gates, subject: Subject, called: Callable[[RunOption], str]) -> None:
@@ -201,8 +201,10 @@ def false_alarms(gates: Gates, plans: Sequence[RunPlan]) -> tuple[float, float] 
     flips: list[tuple[float, int]] = []
     confirmed: list[tuple[float, int]] = []
     for plan in plans:
-        n, threshold = plan.config.n, plan.config.pass_threshold
+        n_of = {case.id: n for case, n in zip(plan.cases, plan.n_each, strict=True)}
+        threshold = plan.config.pass_threshold
         for case in baseline_of(plan):
+            n = n_of[case.key.case_id]
             p = case.scored.count("p") / len(case.scored)
             chance = regressed_by_chance(p, n, threshold)
             flips.append((chance, 1))

@@ -10,7 +10,14 @@ from evaldesk.model.comparison import RunChange
 from evaldesk.model.conclusion import Interval, Stop, Undecided, has_too_many_errors
 from evaldesk.model.evalset import CaseKey
 from evaldesk.statistics.anytime import anytime_interval
-from evaldesk.statistics.intervals import CaseCounts, CurvePoint, point_at, rate_interval, sure_curve
+from evaldesk.statistics.intervals import (
+    CaseCounts,
+    CurvePoint,
+    case_rate_interval,
+    point_at,
+    rate_interval,
+    sure_curve,
+)
 from evaldesk.wording.comparison import change_sentence, flips_words, named_words, states_words
 from evaldesk.wording.words import (
     CI,
@@ -66,7 +73,7 @@ class RunNumbers:
 
     `case_counts` are the cases by their scored and passed trials, which is all that most gates need; `cases` names
     them, and is empty where the names are not needed. `endings` is one for each run. `equal_counts` are the cases by
-    the trials that each of them has, for a run that stopped when it was decided.
+    the trials that each of them has, for a run that stopped when it was decided, and where their numbers differ.
     """
 
     counts: Counts
@@ -84,7 +91,7 @@ class RunNumbers:
         """The numbers over `cases`."""
         found = tuple(cases)
         rows = tuple((case.counts.scored, case.counts.passed, 1) for case in found)
-        total = Counts.total(case.counts for case in found)
+        total = Counts.total_of_cases([case.counts for case in found])
         return cls(total, rows, found, cost, n_unpriced, tuple(endings))
 
     @property
@@ -100,19 +107,38 @@ class RunNumbers:
     @property
     def interval(self) -> Interval | None:
         """Where the pass rate probably lies, clustered by case; valid at any stop where the run was decided."""
-        return sure_interval(self.counts, self.case_counts, self.stop)
+        is_cut = self.stop is not None and self.counts.case_rate is not None
+        return sure_interval(self.counts, self.curve_counts if is_cut else self.case_counts, self.stop)
+
+    @property
+    def curve_counts(self) -> tuple[CaseCounts, ...]:
+        """The cases by the trials that pass@k and pass^k are over: as many of each."""
+        return self.case_counts if self.equal_counts is None else self.equal_counts
 
     @property
     def curve(self) -> tuple[CurvePoint, ...]:
         """pass@k and pass^k over the cases that have k scored trials at every k shown."""
-        return sure_curve(self.case_counts if self.equal_counts is None else self.equal_counts)
+        return sure_curve(self.curve_counts)
 
 
 def sure_interval(counts: Counts, case_counts: Iterable[CaseCounts], stop: Stop | None) -> Interval | None:
-    """The 95 % interval of a pass rate, clustered by case; after a stop the one that is valid at any stop."""
-    if stop is None:
-        return rate_interval(case_counts)
-    return anytime_interval(counts.passed, counts.scored) if counts.scored else None
+    """The 95 % interval of a pass rate, clustered by case; after a stop the one that is valid at any stop.
+
+    So it is while trials are left of a run with one trial a case, which somebody may stop when the answer pleases.
+    Where cases have different numbers of trials, `case_counts` of a stopped run are of those that all cases have.
+    """
+    rows = list(case_counts)
+    if stop is None and not may_be_stopped(counts, rows):
+        return rate_interval(rows) if counts.case_rate is None else case_rate_interval(rows)
+    passed, scored = counts.passed, counts.scored
+    if counts.case_rate is not None:
+        passed, scored = (sum(row[at] * row[2] for row in rows) for at in (1, 0))
+    return anytime_interval(passed, scored) if scored else None
+
+
+def may_be_stopped(counts: Counts, case_counts: Sequence[CaseCounts]) -> bool:
+    """Whether trials are left of a run with one trial a case, so that each is a look at the answer."""
+    return counts.unplayed > 0 and counts.planned == sum(times for _, _, times in case_counts)
 
 
 def conclude(gates: Gates, run: RunNumbers, change: RunChange | None = None) -> Conclusion:
@@ -212,7 +238,7 @@ def _pass_rate(run: RunNumbers, least: float, undecided: Undecided | None) -> Ga
         words = f"no trial was scored{asides_words(counts)}, so no pass rate is at least {least:g}"
         return GateOutcome(name, "undecided", words)
     words = f"pass rate {beside_words(rate, least)} {'is at least' if rate >= least - ROUNDING else 'is below'}"
-    words += f" {least:g}: {passed_sentence(counts.passed, counts.scored, interval)}{asides_words(counts)}"
+    words += f" {least:g}: {passed_sentence(counts, interval)}{asides_words(counts)}"
     is_near = interval is not None and interval.low < least <= interval.high
     if is_near:
         words += _near_words(least)
@@ -239,7 +265,12 @@ def _counts_as(
 
 
 def _rate_answer(counts: Counts, least: float) -> Answer:
-    """The answer of the rate for any verdicts of the trials that were not played."""
+    """The answer of the rate for any verdicts of the trials that were not played.
+
+    Where cases have different numbers of trials, these would have to be known by case.
+    """
+    if counts.case_rate is not None:
+        return "undecided" if counts.unplayed else "held" if counts.case_rate >= least - ROUNDING else "failed"
     n = counts.scored + counts.unplayed
     if counts.passed / n >= least - ROUNDING:
         return "held"
@@ -267,7 +298,7 @@ def _share(counts: Counts) -> str:
 
 
 def _curve(run: RunNumbers, name: str, word: str, k: int, least: float, undecided: Undecided | None) -> GateOutcome:
-    point = point_at(run.case_counts, k)
+    point = point_at(run.curve_counts, k)
     value = point.pass_at_k if word == "pass@" else point.pass_hat_k
     trials = f"{k} scored {'trial' if k == 1 else 'trials'}"
     if value is None:

@@ -57,7 +57,12 @@ def _check_likely(plans: Sequence[RunPlan], called: Callable[[RunOption], str]) 
 
     How many cases are compared is known after the run, when edited ones are left out.
     """
-    compared = [(case, plan.config.n) for plan in plans for case in baseline_of(plan)]
+    compared = [
+        (case, n_of[case.key.case_id])
+        for plan in plans
+        for n_of in [{each.id: n for each, n in zip(plan.cases, plan.n_each, strict=True)}]
+        for case in baseline_of(plan)
+    ]
     if compared and not any(_can_drop(case, n) for case, n in compared):
         needed, rule, more = trials_to_tell(1), called(GATES_BY_NAME["regression_rule"]), called(BY_NAME["n"])
         raise UsageError(

@@ -164,17 +164,36 @@ class Foresight:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """A run that may be started: its frozen configuration, the exact cases, and the run that it is compared with."""
+    """A run that may be started: its frozen configuration, the exact cases, and the run that it is compared with.
+
+    `trials_of_cases` are those that a budget gives to each case; empty where each has those of the configuration.
+    """
 
     config: RunConfig
     cases: Sequence[Case]
     foresight: Foresight = field(default_factory=Foresight)
     baseline: Baseline | None = None
+    trials_of_cases: tuple[int, ...] = ()
+
+    @property
+    def n_each(self) -> Sequence[int]:
+        """The trials of each case. The one place that says so; the stored run has the length of each strip from it."""
+        return self.trials_of_cases or (self.config.n,) * len(self.cases)
+
+    @property
+    def n_least(self) -> int:
+        """The trials that every case has."""
+        return min(self.n_each)
+
+    @property
+    def n_most(self) -> int:
+        """The most trials of a case."""
+        return max(self.n_each)
 
     @property
     def n_trials(self) -> int:
-        """Cases times trials of each."""
-        return len(self.cases) * self.config.n
+        """The trials of all cases."""
+        return sum(self.n_each)
 
 
 def plan_run(

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evaldesk import __version__
-from evaldesk.desk.runs.gates import sure_interval
 from evaldesk.desk.runs.plan import RunPlan, check_deciding, foreseen_plan
-from evaldesk.desk.runs.stored_runs import metric_interval
+from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval
 from evaldesk.engine import GradeSpec
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import Case, Criterion, RunConfig, TrialResult
@@ -58,7 +57,8 @@ def plan_rescoring(runs: RunStore, run_id: int, criteria: Sequence[Criterion]) -
     config = replace(
         summary.config, criteria=tuple(criteria), source_run_id=source_id, note="", evaldesk_version=__version__
     )
-    return replace(foreseen_plan(config, cases), baseline=runs.baseline(run_id))
+    plan = foreseen_plan(config, cases)
+    return replace(plan, baseline=runs.baseline(run_id), trials_of_cases=tuple(map(len, runs.strips(run_id))))
 
 
 def played_run_id(runs: RunStore, run_id: int) -> int:
@@ -101,7 +101,7 @@ def scorings(runs: RunStore, shown: RunSummary) -> list[Scoring]:
 
 
 def _doubt(runs: RunStore, run: RunSummary) -> str:
-    return doubt_cell(run.counts.scored, sure_interval(run.counts, runs.outcome_counts(run.id), run.stop))
+    return doubt_cell(run.counts.scored, StoredRuns(runs).interval(run))
 
 
 def criteria_words(criteria: Sequence[Criterion]) -> str:

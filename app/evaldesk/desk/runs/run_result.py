@@ -17,7 +17,7 @@ from evaldesk.model.comparison import RunChange
 from evaldesk.model.conclusion import Interval, Stop
 from evaldesk.statistics.intervals import CaseCounts, CurvePoint, point_at, sure_curve
 from evaldesk.wording.trial_text import trial_text
-from evaldesk.wording.words import asides_words, passed_sentence
+from evaldesk.wording.words import asides_words, passed_sentence, trials_each
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -99,10 +99,11 @@ class RunResult(Counted, Sequence[CaseResult]):
         return len(self.cases)
 
     def __repr__(self) -> str:
-        return f"<RunResult {self.status}, {len(self.cases)} cases x {self.config.n}: {self}>"
+        trials = trials_each(min(self._n_each, default=1), max(self._n_each, default=1))
+        return f"<RunResult {self.status}, {len(self.cases)} cases x {trials}: {self}>"
 
     def __str__(self) -> str:
-        return passed_sentence(self.n_passed, self.n_scored, self.interval) + asides_words(self.counts)
+        return passed_sentence(self.counts, self.interval) + asides_words(self.counts)
 
     @property
     def trials(self) -> tuple[TrialResult, ...]:
@@ -121,12 +122,12 @@ class RunResult(Counted, Sequence[CaseResult]):
             n_unpriced=sum(trial.cost is None for trial in usages),
             endings=[Ending(self.status, self.reason, self.stop)],
         )
-        return conclude(self.config.gates, numbers, self.change)
+        return conclude(self.config.gates, replace(numbers, equal_counts=self.equal_counts), self.change)
 
     @cached_property
     def counts(self) -> Counts:
         """The planned trials by how they ended."""
-        return Counts.total(case.counts for case in self.cases)
+        return Counts.total_of_cases([case.counts for case in self.cases])
 
     @property
     def n_trials(self) -> int:
@@ -146,7 +147,8 @@ class RunResult(Counted, Sequence[CaseResult]):
     @property
     def interval(self) -> Interval | None:
         """Where the pass rate probably lies, 95 %, clustered by case; None when nothing was scored."""
-        return sure_interval(self.counts, self.case_counts, self.stop)
+        is_cut = self.stop is not None and self.counts.case_rate is not None
+        return sure_interval(self.counts, self.equal_counts if is_cut else self.case_counts, self.stop)
 
     @property
     def case_counts(self) -> tuple[CaseCounts, ...]:
@@ -155,10 +157,14 @@ class RunResult(Counted, Sequence[CaseResult]):
 
     @property
     def equal_counts(self) -> tuple[CaseCounts, ...]:
-        """As `case_counts`; of a run that stopped when it was decided, over the trials that all cases have."""
-        if self.stop is None:
+        """As `case_counts`, over the trials that all cases have.
+
+        These are fewer in a run that stopped when it was decided, and where cases have different numbers of trials.
+        """
+        n_least = min(self._n_each, default=1)
+        if self.stop is None and n_least == max(self._n_each, default=1):
             return self.case_counts
-        n = self.stop.n_equal(self.config.n)
+        n = self.stop.n_equal(n_least) if self.stop else n_least
         firsts = (replace(case, trials=case.trials[:n]) for case in self.cases)
         return tuple((case.n_scored, case.n_passed, 1) for case in firsts if case.n_scored)
 
@@ -199,6 +205,10 @@ class RunResult(Counted, Sequence[CaseResult]):
 
         drawn = pass_figure(self.curve)
         return Figure(data=drawn["data"], layout=drawn["layout"])
+
+    @property
+    def _n_each(self) -> tuple[int, ...]:
+        return tuple(case.n_planned for case in self.cases)
 
     @cached_property
     def _by_id(self) -> dict[str, CaseResult]:

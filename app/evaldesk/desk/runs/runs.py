@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.criteria.criteria import allowed_criteria, ready_criteria
 from evaldesk.desk.process_owner import current_owner, host_of, is_elsewhere
+from evaldesk.desk.runs.allocating import with_budget
 from evaldesk.desk.runs.driver import LiveRun, RunDriver, RunWriter, Tick, is_more
 from evaldesk.desk.runs.first_runs import first_seed
 from evaldesk.desk.runs.gates import Ending
@@ -30,7 +31,7 @@ from evaldesk.desk.runs.plan import (
     with_defaults,
 )
 from evaldesk.desk.runs.rescoring import plan_rescoring
-from evaldesk.desk.runs.stored_runs import is_held
+from evaldesk.desk.runs.stored_runs import StoredRuns, is_held
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import Executor, LocalExecutor, WarmPool
 from evaldesk.engine.host.agent_host import agent_change
@@ -95,6 +96,7 @@ class RunDesk:
         folder = str(recordings_folder(self._settings))
         chance = self._chance.randrange(2**31)
         plan = plan_run(subject, options, models=models, seed=chance, recordings=folder)
+        plan = with_budget(plan, StoredRuns(self._store.runs))
         if subject.description:
             check_models(plan, subject.description)
             if subject.description.is_demo and plan.config.seed == chance:
@@ -111,9 +113,10 @@ class RunDesk:
     async def submit(self, plan: RunPlan) -> int:
         """Store the run for the process that takes it up: the desk that is open, or a driver of its own."""
         self._check_agent(plan.config)
-        planning = self._store.runs.planning(plan.config, plan.cases, self._players.owner, plan.baseline)
+        planning = self._planning(plan)
         if not planning.has_steps:
-            return await self._write(self._store.runs.create, plan.config, plan.cases, WAITING, plan.baseline)
+            of_plan = (plan.config, plan.cases, WAITING, plan.baseline, plan.n_each)
+            return await self._write(self._store.runs.create, *of_plan)
         while not planning.is_done:  # ours until every trial is planned
             await self._write(planning.step)
         seen = await self.summary(planning.run_id)
@@ -351,9 +354,13 @@ class RunDesk:
 
     async def _begin(self, plan: RunPlan, max_cost: float | None = None) -> tuple[int, Playing]:
         """Store a run that is ours from its first moment, and play it."""
-        planning = self._store.runs.planning(plan.config, plan.cases, self._players.owner, plan.baseline)
+        planning = self._planning(plan)
         await self._write(planning.step)
         return planning.run_id, self._players.play(planning.run_id, max_cost=max_cost, planning=planning)
+
+    def _planning(self, plan: RunPlan) -> Planning:
+        """The planning of a run that is ours."""
+        return self._store.runs.planning(plan.config, plan.cases, self._players.owner, plan.baseline, plan.n_each)
 
     async def _ask_to_stop(self, run_id: int) -> None:
         """Ask the owner of the run to stop it; a run without an owner is stopped, one that is over stays so.

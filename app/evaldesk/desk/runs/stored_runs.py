@@ -15,7 +15,7 @@ from typing import get_args
 from evaldesk.desk.other_tools import difference, has_other_scores, may_differ, tools_beside
 from evaldesk.desk.process_owner import is_elsewhere, is_namesake, is_owner_alive
 from evaldesk.desk.runs.baseline import read_baseline_file
-from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude
+from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude, sure_interval
 from evaldesk.desk.runs.plan import RunPlan, foresee
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.trust import check_store
@@ -147,11 +147,20 @@ class StoredRuns:
         found = RunNumbers.of_cases(_named(cases, keys), cost=run.cost, n_unpriced=run.n_unpriced, endings=endings)
         return replace(found, equal_counts=self.equal_counts(run))
 
+    def interval(self, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> Interval | None:
+        """The interval of the pass rate of a run; `outcomes` where they are known."""
+        is_cut = run.stop is not None and run.is_uneven
+        known = self.equal_counts(run) if is_cut else self.outcomes(run.id) if outcomes is None else outcomes
+        return sure_interval(run.counts, known or (), run.stop)
+
     def equal_counts(self, run: RunSummary) -> tuple[CaseCounts, ...] | None:
-        """The cases of a stopped run by scored and passed trials of its whole blocks; None for any other run."""
-        if run.stop is None:
+        """The cases by scored and passed trials among those that each of them has.
+
+        None where these are all trials: for a run that was not stopped, and whose cases have as many each.
+        """
+        if run.stop is None and not run.is_uneven:
             return None
-        kinds = Counter(strip[: run.stop.n_equal(run.config.n)] for strip in self._store.strips(run.id))
+        kinds = Counter(strip[: run.n_equal] for strip in self._store.strips(run.id))
         scored = "pfe" if run.config.errors_are_failures else "pf"
         rows = ((sum(letter in scored for letter in kind), kind.count("p"), times) for kind, times in kinds.items())
         return tuple(row for row in rows if row[0])
@@ -168,7 +177,10 @@ class StoredRuns:
         """The conclusion of a run, by the gates it was started with; no case is read by name."""
         rows = self.outcomes(run.id) if outcomes is None else outcomes
         endings = (Ending(run.status, run.reason, run.stop),)
-        numbers = RunNumbers(run.counts, tuple(rows), cost=run.cost, n_unpriced=run.n_unpriced, endings=endings)
+        equal = self.equal_counts(run) if run.is_uneven else None
+        numbers = RunNumbers(
+            run.counts, tuple(rows), cost=run.cost, n_unpriced=run.n_unpriced, endings=endings, equal_counts=equal
+        )
         return conclude(run.config.gates, numbers, self.change(run))
 
     def outcome(self, run: RunSummary) -> Outcome | None:
@@ -221,7 +233,7 @@ class StoredRuns:
         """The cases of a run in the order of the file, each with its trials."""
         run = self.summary(run_id)
         config, rows = run.config, self.rows(run_id)
-        while page := list(islice(rows, max(1, TRIALS_AT_ONCE // config.n))):
+        while page := list(islice(rows, max(1, TRIALS_AT_ONCE // run.n_most))):
             cases = self._store.some_cases(run_id, [row.case_index for row in page])
             partly = self._partly_asserted(run, list(cases.values()))
             played = [key for row in page for key in _played_keys(row)]
@@ -230,7 +242,7 @@ class StoredRuns:
                 yield CaseResult(
                     case=cases[row.case_index],
                     trials=tuple(trials[key] for key in _played_keys(row)),
-                    n_planned=config.n,
+                    n_planned=len(row.verdicts),
                     errors_are_failures=config.errors_are_failures,
                     is_partly_asserted=cases[row.case_index].id in partly,
                 )
@@ -269,7 +281,7 @@ class StoredRuns:
     ) -> Iterator[tuple[str, CaseRow, Case, list[TrialResult]]]:
         """Each tool with each case that it may judge otherwise and the trials of that, in the order of the file."""
         rows = self.rows(run.id) if tools else iter(())
-        while page := list(islice(rows, max(1, TRIALS_AT_ONCE // run.config.n))):
+        while page := list(islice(rows, max(1, TRIALS_AT_ONCE // run.n_most))):
             cases = self._store.some_cases(run.id, [row.case_index for row in page])
             asked: list[tuple[CaseRow, list[str]]] = []
             for row in page:
@@ -352,9 +364,10 @@ def planned_numbers(plan: RunPlan) -> RunNumbers:
     """The numbers of a run that was not begun."""
     name = evalset_name(plan.config)
     numbers = RunNumbers.of_cases(
-        CaseNumbers(case.id, Counts(plan.config.n), key=CaseKey(name, case.id)) for case in plan.cases
+        CaseNumbers(case.id, Counts(n), key=CaseKey(name, case.id))
+        for case, n in zip(plan.cases, plan.n_each, strict=True)
     )
-    n = plan.config.n_partly_asserted * plan.config.n
+    n = plan.config.n_partly_planned or plan.config.n_partly_asserted * plan.config.n
     return replace(numbers, counts=replace(numbers.counts, not_applicable=n))
 
 
@@ -385,7 +398,8 @@ def joined_numbers(runs: Sequence[RunNumbers]) -> RunNumbers:
         n_unpriced=sum(run.n_unpriced for run in runs),
         endings=[ending for run in runs for ending in run.endings],
     )
-    return replace(found, counts=Counts.total(run.counts for run in runs))
+    equal = runs[0].equal_counts if len(runs) == 1 else None
+    return replace(found, counts=Counts.total(run.counts for run in runs), equal_counts=equal)
 
 
 def _played(store: RunStore, run: RunSummary) -> list[PlayedCase]:

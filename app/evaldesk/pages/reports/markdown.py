@@ -72,7 +72,7 @@ def _regressions(parts: Sequence[SummaryPart], change: RunChange) -> Iterator[st
 
 def _numbers(part: SummaryPart) -> Iterator[str]:
     run = part.numbers
-    yield f"**{passed_sentence(run.counts.passed, run.counts.scored, run.interval)}**{asides_words(run.counts)}"
+    yield f"**{passed_sentence(run.counts, run.interval)}**{asides_words(run.counts)}"
     yield ""
     if part.asserted:
         yield f"{_escaped('. '.join(part.asserted))}."

@@ -120,7 +120,7 @@ class ImportStore:
 
     def _insert_run(self, connection: Connection, import_id: int, run: NewRun) -> int:
         now = self._clock()
-        run_id = planning.insert_run(connection, run.config, len(run.cases), now, "")
+        run_id = planning.insert_run(connection, run.config, [run.config.n] * len(run.cases), now, "")
         hidden = {"status": "finished", "deleted_at": now, "reason": run.reason}
         connection.execute(update(RUN).where(RUN.c.id == run_id).values(hidden))
         connection.execute(insert(IMPORT_RUN).values(run_id=run_id, import_id=import_id))

@@ -38,6 +38,8 @@ from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN
 from evaldesk.store.tables.runs import (
     CASE_SNAPSHOT,
     LAST_RUN,
+    N_OF_CASE,
+    OF_CASE,
     RUN,
     RUN_BASELINE,
     RUN_CASE,
@@ -74,6 +76,7 @@ class Planning:
     """A new run that is planned in transactions of some cases each, so that others write between them.
 
     The first one stores the run, whose id is `run_id` from then on; its trials may be played while the others follow.
+    `n_each` are the trials of each case; empty where each has those of the configuration.
     """
 
     def __init__(
@@ -84,11 +87,13 @@ class Planning:
         cases: Sequence[Case],
         driver: str = "",
         baseline: Baseline | None = None,
+        n_each: Sequence[int] = (),
     ) -> None:
         if not cases:
             raise UsageError("a run needs at least one case; select one", field="cases")
-        if config.n < 1:
-            raise UsageError(f"a run plays each case at least once, got n = {config.n}", field="n")
+        n_each = n_each or (config.n,) * len(cases)
+        if min(n_each) < 1:
+            raise UsageError(f"a run plays each case at least once, got n = {min(n_each)}", field="n")
         self.run_id = 0
         self.n_planned = 0
         self._database = database
@@ -97,7 +102,8 @@ class Planning:
         self._cases = cases
         self._driver = driver
         self._baseline = baseline
-        self._at_once = max(1, ROWS_AT_ONCE // (2 + config.n))
+        self._n_each = n_each
+        self._at_once = max(1, ROWS_AT_ONCE // (2 + max(n_each)))
 
     @property
     def is_done(self) -> bool:
@@ -115,7 +121,7 @@ class Planning:
         Raises ConflictError when the run was deleted or taken by another process meanwhile.
         """
         some = self._cases[self.n_planned : self.n_planned + self._at_once]
-        both = [case_rows(index, case, self._config.n) for index, case in enumerate(some, self.n_planned)]
+        both = [case_rows(index, case, self._n_each[index]) for index, case in enumerate(some, self.n_planned)]
         found = media.bytes_of(some)
         with self._database.writing() as connection:
             run_id = self.run_id or self._begin(connection)
@@ -132,7 +138,7 @@ class Planning:
 
     def _begin(self, connection: Connection) -> int:
         config = self._config
-        run_id = insert_run(connection, config, len(self._cases), self._clock(), self._driver)
+        run_id = insert_run(connection, config, self._n_each, self._clock(), self._driver)
         if self._baseline is not None:
             codec, data = pack(self._baseline)
             connection.execute(insert(RUN_BASELINE).values(run_id=run_id, codec=codec, data=data))
@@ -143,12 +149,12 @@ class Planning:
 
 def _plan_cases(connection: Connection, run_id: int, config: RunConfig, both: Sequence[tuple[Values, Values]]) -> None:
     """Store some cases of a run, and a planned row for each of their trials."""
-    rows = [{"run_id": run_id} | row for row, _ in both]
+    rows: list[Values] = [{"run_id": run_id} | row for row, _ in both]
     connection.execute(insert(RUN_CASE), rows)
     connection.execute(insert(CASE_SNAPSHOT), [{"run_id": run_id} | snapshot for _, snapshot in both])
     totals.add_planned(connection, run_id, len(rows))
     names = ["run_id", "case_index", "trial_index", "status", "attempt", "n_calls", "tokens_in", "tokens_out"]
-    trials = _every_trial(run_id, rows[0]["case_index"], config.n)
+    trials = _every_trial(run_id, rows[0]["case_index"], max(len(row["strip"]) for row in rows))
     connection.execute(insert(TRIAL).from_select([*names, "duration_ms"], trials))
     if config.source_run_id is None:
         _name_last_run(connection, config.evalset_id, rows)
@@ -165,7 +171,18 @@ def n_unplanned(connection: Connection, run_id: int) -> int:
 def cut_to_planned(connection: Connection, run_id: int) -> None:
     """Let a run whose planning broke off be one of the cases that it has."""
     n_cases = run_row(connection, run_id).n_cases - n_unplanned(connection, run_id)
-    connection.execute(update(RUN).where(RUN.c.id == run_id).values(n_cases=n_cases, n_totalled=n_cases))
+    sizes = {"n_cases": n_cases, "n_totalled": n_cases}
+    connection.execute(update(RUN).where(RUN.c.id == run_id).values(sizes))
+    count_planned(connection, run_id)
+
+
+def count_planned(connection: Connection, run_id: int) -> None:
+    """Let a run be one of the trials that its cases have."""
+    counts = {"n": func.max(N_OF_CASE), "n_least": func.min(N_OF_CASE), "n_trials": func.sum(N_OF_CASE)}
+    of_run = select(*(count.label(name) for name, count in counts.items())).where(RUN_CASE.c.run_id == run_id)
+    found = connection.execute(of_run).one()
+    if found.n is not None:
+        connection.execute(update(RUN).where(RUN.c.id == run_id).values(found._asdict()))
 
 
 def set_status(
@@ -268,15 +285,16 @@ def _pending(rows: Iterable[Any]) -> list[PendingTrial]:
 
 def plan_confirming(connection: Connection, run_id: int, case_ids: Collection[str], n: int) -> None:
     """Plan `n` fresh trials of these cases, after the others of each; a case that has some already gets none."""
-    first, held = run_row(connection, run_id).n, RUN_CASE.c
-    fresh = select(TRIAL.c.case_index).where(TRIAL.c.run_id == run_id, TRIAL.c.trial_index >= first)
+    run_row(connection, run_id)
+    held = RUN_CASE.c
+    has_fresh = exists().where(OF_CASE, TRIAL.c.trial_index == N_OF_CASE).correlate(RUN_CASE)
     rows = connection.execute(
-        select(held.case_index, held.case_id)
-        .where(held.run_id == run_id, held.case_index.not_in(fresh))
+        select(held.case_index, held.case_id, N_OF_CASE.label("first"))
+        .where(held.run_id == run_id, ~has_fresh)
         .order_by(held.case_index)
     )
-    indexes = [row.case_index for row in rows if row.case_id in case_ids]
-    trials = [trial_row(run_id, index, first + place) for index in indexes for place in range(n)]
+    suspects = [(row.case_index, row.first) for row in rows if row.case_id in case_ids]
+    trials = [trial_row(run_id, index, first + place) for index, first in suspects for place in range(n)]
     execute_many(connection, insert(TRIAL), trials)
     more = {name: RUN.c[name] + len(trials) for name in ("n_confirming", "n_confirming_todo")}
     connection.execute(update(RUN).where(RUN.c.id == run_id).values(more))
@@ -387,33 +405,46 @@ def delete_some(connection: Connection, run_id: int, n_trials: int) -> bool:
     return True
 
 
-def insert_run(connection: Connection, config: RunConfig, n_cases: int, now: datetime, driver: str) -> int:
-    """Insert the row of a run without cases and return its id."""
+def insert_run(connection: Connection, config: RunConfig, n_each: Sequence[int], now: datetime, driver: str) -> int:
+    """Insert the row of a run without cases, which will have so many trials each, and return its id."""
     names = {
         "agent_id": config.agent.id,
         "evalset_id": config.evalset_id,
         "note": config.note,
-        "n": config.n,
         "driver": driver,
         "lease": 1,
         "leased_until": NEW_LEASE if driver else None,
         "stop_rule": (config.source_run_id is None and config.gates.stop_when_decided) or "",
     }
-    sizes = {"n_cases": n_cases, "n_totalled": n_cases}
+    n_cases, n_trials = len(n_each), sum(n_each)
+    sizes = {"n_cases": n_cases, "n_totalled": n_cases, "n_trials": n_trials}
+    sizes |= {"n": max(n_each, default=config.n), "n_least": min(n_each, default=config.n)}
     frozen = {"config": to_json(config).decode(), "status": "pending", "created_at": now} | sizes
     run_id: int = connection.execute(insert(RUN).values(names | frozen).returning(RUN.c.id)).scalar_one()
     return run_id
 
 
+def case_digest(case: Case) -> str:
+    """The digest by which an edited case is told."""
+    return _digest(_stored(case))
+
+
 def case_rows(index: int, case: Case, n: int) -> tuple[Values, Values]:
     """The row of a case, and that of its snapshot, without their run; made before a transaction."""
     place = {"case_index": index}
-    data = media.taken_out(to_json(case), media.media_in(case))
+    data = _stored(case)
     codec, packed = pack_json(data)
-    # Digests of the time before cases had media stay as they are.
-    digest = hashlib.sha256(data.replace(b',"media":[]', b"")).hexdigest()
-    own = {"case_id": case.id, "digest": digest, "strip": TO_DO * n}
+    own = {"case_id": case.id, "digest": _digest(data), "strip": TO_DO * n}
     return place | own, place | {"codec": codec, "data": packed}
+
+
+def _stored(case: Case) -> bytes:
+    return media.taken_out(to_json(case), media.media_in(case))
+
+
+def _digest(data: bytes) -> str:
+    # Digests of the time before cases had media stay as they are.
+    return hashlib.sha256(data.replace(b',"media":[]', b"")).hexdigest()
 
 
 def trial_row(run_id: int, case_index: int, trial_index: int) -> Values:
@@ -428,7 +459,7 @@ def _every_trial(run_id: int, first_case: int, n: int) -> Select[tuple[object, .
     fixed = (literal("planned"), literal(1), literal(0), literal(0), literal(0), literal(0.0))
     trials = select(RUN_CASE.c.run_id, RUN_CASE.c.case_index, numbers.c.trial_index, *fixed)
     trials = trials.select_from(RUN_CASE.join(numbers, literal(value=True))).where(RUN_CASE.c.run_id == run_id)
-    trials = trials.where(RUN_CASE.c.case_index >= first_case)
+    trials = trials.where(RUN_CASE.c.case_index >= first_case, numbers.c.trial_index < N_OF_CASE)
     # In the order of the key: rows put in elsewhere make a million of them ten times slower.
     return trials.order_by(RUN_CASE.c.case_index, numbers.c.trial_index)
 

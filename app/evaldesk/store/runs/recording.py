@@ -16,7 +16,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Integer,
-    ScalarSelect,
     Table,
     bindparam,
     case,
@@ -36,6 +35,8 @@ from evaldesk.store.tables.runs import (
     CASE_METRIC,
     ERROR_GROUP,
     LETTERS,
+    N_OF_CASE,
+    OF_CASE,
     RUN,
     RUN_CASE,
     SCORE,
@@ -80,15 +81,14 @@ def record(connection: Connection, results: Sequence[Storable], clock: Clock) ->
     """
     counted, late = _sort(results, _to_do(connection, (each.result for each in results)))
     rows = [trial_key(each.result) | outcome(each.result) for each in counted]
-    runs = _runs(connection, rows)
-    n_planned = {run_id: n for run_id, (n, _) in runs.items()}
+    rules, n_planned = _rules(connection, rows), _n_planned(connection, rows)
     ended = [row for row in rows if row["verdict"] is not None]
-    done = [row for row in ended if row["trial_index"] < n_planned[row["run_id"]]]
-    confirming = [row for row in ended if row["trial_index"] >= n_planned[row["run_id"]]]
+    done = [row for row in ended if row["trial_index"] < n_planned[_case_key(row)]]
+    confirming = [row for row in ended if row["trial_index"] >= n_planned[_case_key(row)]]
     values = [
         score
         for result in (each.result for each in counted)
-        if result.status != "cancelled" and result.trial_index < n_planned[result.run_id]
+        if result.status != "cancelled" and result.trial_index < n_planned[result.run_id, result.case_index]
         for score in scores(result)
     ]
 
@@ -99,7 +99,7 @@ def record(connection: Connection, results: Sequence[Storable], clock: Clock) ->
     _keep(connection, TRIAL_PROMPTS, [*_prompts(counted)], [*_prompts(late)])
     for each in (*counted, *late):
         media.keep(connection, {"run_id": each.result.run_id}, media.bytes_of([each.result]), clock)
-    execute_many(connection, _ADD_TO_CASE, [_at(row) | _gain([row]) | _letter(row) | _rule(row, runs) for row in done])
+    execute_many(connection, _ADD_TO_CASE, [_at(row) | _gain([row]) | _letter(row) | _rule(row, rules) for row in done])
     execute_many(connection, _ADD_CONFIRMING, [_at(row) | _gain([], [row]) for row in confirming])
     add_scores(connection, values)
     totals.carry(connection, before)
@@ -117,10 +117,21 @@ class _Rule(msgspec.Struct):
     errors_are_failures: bool = False
 
 
-def _runs(connection: Connection, rows: Iterable[Values]) -> dict[int, tuple[int, bool]]:
-    """The planned trials of a case, and whether errors are failures, by run; later trials confirm a regression."""
-    found = connection.execute(_FIND_N, {"run_ids": sorted({row["run_id"] for row in rows})})
-    return {row.id: (row.n, are_errors_failures(row.config)) for row in found}
+def _rules(connection: Connection, rows: Iterable[Values]) -> dict[int, bool]:
+    """Whether errors are failures, by run."""
+    found = connection.execute(_FIND_CONFIG, {"run_ids": sorted({row["run_id"] for row in rows})})
+    return {row.id: are_errors_failures(row.config) for row in found}
+
+
+def _case_key(row: Values) -> tuple[int, int]:
+    return row["run_id"], row["case_index"]
+
+
+def _n_planned(connection: Connection, rows: Iterable[Values]) -> dict[tuple[int, int], int]:
+    """The planned trials of each case, by run and case; later trials confirm a regression."""
+    columns = [sorted(set(column)) for column in zip(*map(_case_key, rows), strict=True)]
+    found = connection.execute(_FIND_N, dict(zip(("runs", "cases"), columns, strict=True))) if columns else ()
+    return {(run_id, case_index): n for run_id, case_index, n in found}
 
 
 def are_errors_failures(config: str) -> bool:
@@ -136,8 +147,8 @@ def _cases_of(rows: Iterable[Values]) -> dict[int, set[int]]:
     return found
 
 
-def _rule(row: Values, runs: Mapping[int, tuple[int, bool]]) -> Values:
-    return {"errors_are_failures": int(runs[row["run_id"]][1])}
+def _rule(row: Values, rules: Mapping[int, bool]) -> Values:
+    return {"errors_are_failures": int(rules[row["run_id"]])}
 
 
 def _to_do(connection: Connection, results: Iterable[TrialResult]) -> dict[Key, tuple[bool, int]]:
@@ -187,7 +198,7 @@ def _keep_row(dialect: str, table: Table) -> Any:
 def _add_to_runs(
     connection: Connection,
     rows: Sequence[Values],
-    n_planned: Mapping[int, int],
+    n_planned: Mapping[tuple[int, int], int],
     late_and_again: tuple[Counter[int], Counter[int]],
     clock: Clock,
 ) -> None:
@@ -199,8 +210,8 @@ def _add_to_runs(
         done = [row for row in rows if row["run_id"] == run_id and row["verdict"] is not None]
         ms = clock.lap(run_id, ticked_at, now) if ticked_at else None
         time = {"add_active_ms": ms or 0.0, "ticked_at": ticked_at if ms is None else now}
-        confirming = [row for row in done if row["trial_index"] >= n_planned[run_id]]
-        planned = [row for row in done if row["trial_index"] < n_planned[run_id]]
+        confirming = [row for row in done if row["trial_index"] >= n_planned[_case_key(row)]]
+        planned = [row for row in done if row["trial_index"] < n_planned[_case_key(row)]]
         gain = _gain(planned, confirming) | time
         gain |= {"add_n_duplicates": n_late[run_id], "add_n_confirming_todo": -len(confirming)}
         gain["add_n_played_again"] = n_again[run_id]
@@ -237,7 +248,11 @@ _FIND_TRIALS = select(*_TRIAL_KEY, TRIAL.c.verdict, TRIAL.c.attempt).where(
     TRIAL.c.trial_index.in_(bindparam("trials", expanding=True)),
 )
 _FIND_TICKS = select(RUN.c.id, RUN.c.ticked_at).where(RUN.c.id.in_(bindparam("run_ids", expanding=True)))
-_FIND_N = select(RUN.c.id, RUN.c.n, RUN.c.config).where(RUN.c.id.in_(bindparam("run_ids", expanding=True)))
+_FIND_CONFIG = select(RUN.c.id, RUN.c.config).where(RUN.c.id.in_(bindparam("run_ids", expanding=True)))
+_FIND_N = select(RUN_CASE.c.run_id, RUN_CASE.c.case_index, N_OF_CASE).where(
+    RUN_CASE.c.run_id.in_(bindparam("runs", expanding=True)),
+    RUN_CASE.c.case_index.in_(bindparam("cases", expanding=True)),
+)
 _UPDATE_TRIAL = update(TRIAL).where(
     TRIAL.c.run_id == bindparam("at_run_id"),
     TRIAL.c.case_index == bindparam("at_case_index"),
@@ -348,9 +363,9 @@ def recount(connection: Connection, run_id: int) -> None:
     summed = connection.execute(
         select(*(total.label(name) for name, total in sums.items())).where(RUN_CASE.c.run_id == run_id)
     ).one()
-    fresh = (TRIAL.c.run_id == run_id) & (TRIAL.c.trial_index >= _n(run_id))
-    errored = _count(TRIAL.c.verdict == "errored")
-    todo, errors = connection.execute(select(_count(TRIAL.c.verdict.is_(None)), errored).where(fresh)).one()
+    fresh = (TRIAL.c.run_id == run_id) & (TRIAL.c.trial_index >= N_OF_CASE)
+    counted = select(_count(TRIAL.c.verdict.is_(None)), _count(TRIAL.c.verdict == "errored")).select_from(TRIAL)
+    todo, errors = connection.execute(counted.join(RUN_CASE, OF_CASE).where(fresh)).one()
     confirming = {"n_confirming_todo": todo, "n_confirming_errored": errors}
     connection.execute(update(RUN).where(RUN.c.id == run_id).values(summed._asdict() | confirming))
 
@@ -380,7 +395,7 @@ def _add_error(dialect: str) -> Any:
 
 
 def _recount_cases(connection: Connection, run_id: int) -> None:
-    done, is_planned = TRIAL.c.verdict.is_not(None), TRIAL.c.trial_index < _n(run_id)
+    done, is_planned = TRIAL.c.verdict.is_not(None), TRIAL.c.trial_index < N_OF_CASE
     unpriced = done & TRIAL.c.cost.is_(None) & (TRIAL.c.n_calls > 0)
     sums = {f"n_{verdict}": _count(is_planned & (TRIAL.c.verdict == verdict)) for verdict in LETTERS}
     sums |= {"n_unpriced": _count(unpriced)}
@@ -389,18 +404,18 @@ def _recount_cases(connection: Connection, run_id: int) -> None:
     sums["duration_ms"] = func.coalesce(func.sum(case((done & is_planned, TRIAL.c.duration_ms))), 0)
     of_run = TRIAL.c.run_id == run_id
     totals = connection.execute(
-        select(TRIAL.c.case_index, *(total.label(name) for name, total in sums.items()))
+        select(TRIAL.c.case_index, N_OF_CASE, *(total.label(name) for name, total in sums.items()))
+        .join(RUN_CASE, OF_CASE)
         .where(of_run)
-        .group_by(TRIAL.c.case_index)
+        .group_by(TRIAL.c.case_index, RUN_CASE.c.strip)
     ).all()
-    letters: dict[int, str] = {}
-    verdicts = select(TRIAL.c.case_index, TRIAL.c.verdict).where(of_run)
-    for index, verdict in connection.execute(verdicts.order_by(TRIAL.c.case_index, TRIAL.c.trial_index)):
-        letters[index] = letters.get(index, "") + LETTERS.get(verdict, TO_DO)
-    n = connection.scalar(select(RUN.c.n).where(RUN.c.id == run_id)) or 0
+    letters = {index: [TO_DO] * n for index, n, *_ in totals}
+    verdicts = select(TRIAL.c.case_index, TRIAL.c.trial_index, TRIAL.c.verdict).join(RUN_CASE, OF_CASE)
+    for index, trial_index, verdict in connection.execute(verdicts.where(of_run, is_planned)):
+        letters[index][trial_index] = LETTERS.get(verdict, TO_DO)
     rows = [
-        {"at_case_index": index, "strip": letters[index][:n]} | dict(zip(sums, values, strict=True))
-        for index, *values in totals
+        {"at_case_index": index, "strip": "".join(letters[index])} | dict(zip(sums, values, strict=True))
+        for index, _, *values in totals
     ]
     at = (RUN_CASE.c.run_id == run_id) & (RUN_CASE.c.case_index == bindparam("at_case_index"))
     execute_many(connection, update(RUN_CASE).where(at), rows)
@@ -421,11 +436,6 @@ def _recount_errors(connection: Connection, run_id: int) -> None:
     errored = select(TRIAL).where(TRIAL.c.run_id == run_id, TRIAL.c.verdict == "errored")
     rows = connection.execute(errored.order_by(TRIAL.c.recorded_at, TRIAL.c.case_index, TRIAL.c.trial_index))
     add_errors(connection, [row._asdict() for row in rows])
-
-
-def _n(run_id: int) -> ScalarSelect[int]:
-    """The number of planned trials of a case."""
-    return select(RUN.c.n).where(RUN.c.id == run_id).scalar_subquery()
 
 
 def _first(score: Values) -> Values:

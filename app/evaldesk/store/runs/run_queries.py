@@ -44,7 +44,7 @@ from evaldesk.model.stored import (
     RunSummary,
     TrialKey,
 )
-from evaldesk.statistics.intervals import MAX_KINDS, speaks_by_sums
+from evaldesk.statistics.intervals import MAX_KINDS, speaks_by_sums, weighed_alike
 from evaldesk.store.database import Clock
 from evaldesk.store.media import put_back
 from evaldesk.store.runs import totals
@@ -56,6 +56,8 @@ from evaldesk.store.tables.runs import (
     ERROR_GROUP,
     LAST_RUN,
     LETTERS,
+    N_OF_CASE,
+    OF_CASE,
     RUN,
     RUN_BASELINE,
     RUN_CASE,
@@ -92,7 +94,7 @@ def run_row(connection: Connection, run_id: int) -> Row[Any]:
     return row
 
 
-def summary(row: Row[Any], clock: Clock) -> RunSummary:
+def summary(connection: Connection, row: Row[Any], clock: Clock) -> RunSummary:
     """A row of `run` as a value; the time since it was last written counts as active while it runs."""
     own = (
         "deleted_at",
@@ -102,6 +104,7 @@ def summary(row: Row[Any], clock: Clock) -> RunSummary:
         "agent_id",
         "evalset_id",
         "n",
+        "n_trials",
         "config",
         "active_ms",
         "stop_rule",
@@ -112,11 +115,14 @@ def summary(row: Row[Any], clock: Clock) -> RunSummary:
     values = {name: value for name, value in row._mapping.items() if name not in own}
     active_ms = row.active_ms + clock.ms_since(row.id, row.ticked_at)
     config = from_json(row.config, RunConfig)
+    not_applicable = config.n_partly_planned or config.n_partly_asserted * config.n
+    counts = replace(counts_of(row, row.n_trials, config), not_applicable=not_applicable)
+    if row.n > row.n_least:
+        counts = counts.of_cases(_outcome_counts(connection, row))
     return RunSummary(
         config=config,
-        counts=replace(
-            counts_of(row, row.n_cases * config.n, config), not_applicable=config.n_partly_asserted * config.n
-        ),
+        counts=counts,
+        n_most=row.n,
         active_ms=active_ms,
         stop_rule=row.stop_rule or None,
         stop=from_json(row.stop, Stop) if row.stop else None,
@@ -237,6 +243,9 @@ def metric_rows(connection: Connection, run_id: int) -> list[MetricRow]:
     thresholds = {criterion.metric: criterion.threshold for criterion in config.criteria}
     order = {name: place for place, name in enumerate(thresholds)}
     held = totals.metric_rows(connection, run_id) if _is_totalled(run) else counted_metrics(connection, run_id)
+    if run.n > run.n_least:
+        alike = _case_means(connection, run_id)
+        held = [(weighed_alike(row, alike[row.metric]), True) for row, _ in held if row.n]
     lopsided = [
         (row, has_kinds)
         for row, has_kinds in held
@@ -248,6 +257,15 @@ def metric_rows(connection: Connection, run_id: int) -> list[MetricRow]:
         replace(row, threshold=thresholds.get(row.metric), kinds=kinds.get(row.metric, ())) for row, _ in held if row.n
     ]
     return sorted(values, key=lambda row: (order.get(row.metric, len(order)), row.metric))
+
+
+def _case_means(connection: Connection, run_id: int) -> dict[str, list[float]]:
+    """The mean of each case, by metric."""
+    found: dict[str, list[float]] = defaultdict(list)
+    rows = select(_HELD.metric, _HELD.total / _HELD.n).where(_HELD.run_id == run_id).order_by(_HELD.case_index)
+    for metric, mean in connection.execute(rows):
+        found[metric].append(mean)
+    return found
 
 
 def _is_totalled(run: Row[Any]) -> bool:
@@ -360,7 +378,7 @@ def case_outcomes(connection: Connection, run_id: int) -> list[CaseOutcome]:
     """Every case with its counts and means, for a comparison."""
     run = run_row(connection, run_id)
     config = from_json(run.config, RunConfig)
-    fresh = _confirming(connection, run_id, config.n) if run.n_confirming else {}
+    fresh = _confirming(connection, run_id) if run.n_confirming else {}
     held = CASE_METRIC.c
     means: dict[int, dict[str, float]] = defaultdict(dict)
     scored = select(held.case_index, held.metric, held.total / held.n).where(held.run_id == run_id)
@@ -369,7 +387,7 @@ def case_outcomes(connection: Connection, run_id: int) -> list[CaseOutcome]:
     rows = connection.execute(select(RUN_CASE).where(_C.run_id == run_id).order_by(_C.case_index))
     return [
         CaseOutcome(
-            counts=counts_of(row, config.n, config),
+            counts=counts_of(row, len(row.strip), config),
             means=means[row.case_index],
             verdicts=row.strip,
             confirming=fresh.get(row.case_index, ""),
@@ -386,10 +404,11 @@ def strips(connection: Connection, run_id: int) -> list[str]:
     return list(connection.scalars(rows))
 
 
-def _confirming(connection: Connection, run_id: int, n: int) -> dict[int, str]:
-    """The letters of the fresh trials that confirm a regression, by case; the indexes below `n` are planned trials."""
+def _confirming(connection: Connection, run_id: int) -> dict[int, str]:
+    """The letters of the fresh trials that confirm a regression, by case; their indexes follow the planned trials."""
     held = TRIAL.c
-    rows = select(held.case_index, held.verdict).where(held.run_id == run_id, held.trial_index >= n)
+    rows = select(held.case_index, held.verdict).join(RUN_CASE, OF_CASE)
+    rows = rows.where(held.run_id == run_id, held.trial_index >= N_OF_CASE)
     found: dict[int, str] = defaultdict(str)
     for index, verdict in connection.execute(rows.order_by(held.case_index, held.trial_index)):
         found[index] += LETTERS.get(verdict, TO_DO)
@@ -413,7 +432,8 @@ def newest_counts(connection: Connection, run_id: int, limit: int) -> Counts:
     """The verdicts of the `limit` trials of a run that ended last, or of all that ended; reads all its trials."""
     held = TRIAL.c
     config = _config(connection, run_id)
-    done = select(held.verdict).where(held.run_id == run_id, held.verdict.is_not(None), held.trial_index < config.n)
+    done = select(held.verdict).join(RUN_CASE, OF_CASE)
+    done = done.where(held.run_id == run_id, held.verdict.is_not(None), held.trial_index < N_OF_CASE)
     last = done.order_by(held.recorded_at.desc(), held.trial_index.desc(), held.case_index.desc()).limit(limit)
     found = Counter[str](connection.scalars(last))
     passed, failed, errored, unscored = (found[verdict] for verdict in VERDICTS)
@@ -507,15 +527,18 @@ def outcome_counts(connection: Connection, run_id: int) -> list[tuple[int, int, 
 
     Errored trials are scored where the run counts errors as failures.
     """
-    run = run_row(connection, run_id)
+    return _outcome_counts(connection, run_row(connection, run_id))
+
+
+def _outcome_counts(connection: Connection, run: Row[Any]) -> list[tuple[int, int, int]]:
     are_failures = are_errors_failures(run.config)
     if _is_totalled(run):
         found: Counter[tuple[int, int]] = Counter()
-        for (passed, failed, errored, _), n in totals.outcome_rows(connection, run_id):
+        for (passed, failed, errored, _), n in totals.outcome_rows(connection, run.id):
             found[passed + failed + errored * are_failures, passed] += n
         return [(*key, n) for key, n in sorted(found.items())]
     scored = _scored(are_failures)
-    counts = select(scored, _C.n_passed, func.count()).where(_C.run_id == run_id)
+    counts = select(scored, _C.n_passed, func.count()).where(_C.run_id == run.id)
     rows = connection.execute(counts.group_by(scored, _C.n_passed).order_by(scored, _C.n_passed))
     return [(n_scored, n_passed, n_cases) for n_scored, n_passed, n_cases in rows]
 
@@ -566,7 +589,7 @@ def neighbours(connection: Connection, run_id: int, case_index: int, trial_index
     run = run_row(connection, run_id)
     of_run = select(_C.case_index, _C.strip).where(_C.run_id == run_id)
     own = connection.execute(of_run.where(_C.case_index == case_index)).first()
-    fresh = _confirming(connection, run_id, run.n) if run.n_confirming else {}
+    fresh = _confirming(connection, run_id) if run.n_confirming else {}
     n_trials = len(own.strip) + len(fresh.get(case_index, "")) if own else 0
     if own is None or not 0 <= trial_index < n_trials:
         raise NotFoundError(f"run {run_id} has no trial {trial_index} of case {case_index}")
@@ -659,7 +682,7 @@ def _means(connection: Connection, run_id: int, case_indexes: Sequence[int]) -> 
 def _case_row(row: Row[Any], means: Mapping[str, float], sort: CaseSort, config: RunConfig) -> CaseRow:
     values = row._asdict()
     place = [values[name] for name in _PLACES if name in values]
-    counts = counts_of(row, config.n, config)
+    counts = counts_of(row, len(row.strip), config)
     shown = {name: values[name] for name in _SHOWN}
     return CaseRow(counts=counts, verdicts=row.strip, means=means, cursor=_cursor(sort, place), **shown)
 

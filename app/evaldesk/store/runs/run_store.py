@@ -68,24 +68,35 @@ class RunStore:
     neighbours = reading(run_queries.neighbours)
 
     def create(
-        self, config: RunConfig, cases: Sequence[Case], driver: str = "", baseline: Baseline | None = None
+        self,
+        config: RunConfig,
+        cases: Sequence[Case],
+        driver: str = "",
+        baseline: Baseline | None = None,
+        n_each: Sequence[int] = (),
     ) -> int:
         """Plan every trial of a new run, in steps that let others write, and return its id.
 
         `driver` is the owner that will play it, with lease 1.
 
-        `baseline` is the earlier run that the gates compare with. Raises UsageError without cases, or for n below 1.
+        `baseline` is the earlier run that the gates compare with, `n_each` the trials of each case where they differ.
+        Raises UsageError without cases, or for n below 1.
         """
-        begun = self.planning(config, cases, driver, baseline)
+        begun = self.planning(config, cases, driver, baseline, n_each)
         while not begun.is_done:
             begun.step()
         return begun.run_id
 
     def planning(
-        self, config: RunConfig, cases: Sequence[Case], driver: str = "", baseline: Baseline | None = None
+        self,
+        config: RunConfig,
+        cases: Sequence[Case],
+        driver: str = "",
+        baseline: Baseline | None = None,
+        n_each: Sequence[int] = (),
     ) -> Planning:
         """As `create`, step by step; nothing is stored before the first. Raises as `create` does."""
-        return Planning(self._database, self._clock, config, cases, driver, baseline)
+        return Planning(self._database, self._clock, config, cases, driver, baseline, n_each)
 
     def cut_to_planned(self, run_id: int) -> None:
         """Let a run whose planning broke off be one of the cases that it has."""
@@ -223,7 +234,8 @@ class RunStore:
         """The runs in the trash with the times of their deletion, oldest run first."""
         with self._database.reading() as connection:
             rows = connection.execute(planning.in_trash().order_by(RUN.c.id)).all()
-        return [(run_queries.summary(row, self._clock), row.deleted_at) for row in rows]
+            found = self._summaries(connection, rows)
+        return [(run, row.deleted_at) for run, row in zip(found, rows, strict=True)]
 
     def in_trash(self, run_ids: Collection[int]) -> Sequence[int]:
         """Those of the runs that are in the trash, oldest run first."""
@@ -268,7 +280,7 @@ class RunStore:
     def summary(self, run_id: int) -> RunSummary:
         """A run and its totals."""
         with self._database.reading() as connection:
-            return run_queries.summary(run_queries.run_row(connection, run_id), self._clock)
+            return run_queries.summary(connection, run_queries.run_row(connection, run_id), self._clock)
 
     def list(
         self,
@@ -293,26 +305,25 @@ class RunStore:
                 before=before,
                 limit=limit,
             )
-        return self._summaries(rows)
+            return self._summaries(connection, rows)
 
     def newest_of_evalsets(self) -> dict[str, RunSummary]:
         """The newest run of every eval set that was run, by its id."""
         with self._database.reading() as connection:
-            rows = run_queries.newest_of_evalsets(connection)
-        return {run.config.evalset_id: run for run in self._summaries(rows)}
+            found = self._summaries(connection, run_queries.newest_of_evalsets(connection))
+        return {run.config.evalset_id: run for run in found}
 
     def unfinished_runs(self) -> builtins.list[RunSummary]:
         """Runs that are neither stopped nor at their end, oldest first: a restart takes them up again."""
         with self._database.reading() as connection:
             unfinished = select(RUN).where(VISIBLE, RUN.c.status.in_(run_queries.UNFINISHED))
             rows = connection.execute(unfinished.order_by(RUN.c.id)).all()
-        return self._summaries(rows)
+            return self._summaries(connection, rows)
 
     def scorings(self, run_id: int) -> builtins.list[RunSummary]:
         """The runs that score the trials of a run again, oldest first; none for a run that is gone."""
         with self._database.reading() as connection:
-            rows = run_queries.scorings(connection, run_id)
-        return self._summaries(rows)
+            return self._summaries(connection, run_queries.scorings(connection, run_id))
 
     def trial(self, run_id: int, case_index: int, trial_index: int) -> TrialResult:
         """The result of a trial: its newest recorded attempt. Raises NotFoundError."""
@@ -326,8 +337,8 @@ class RunStore:
         with self._database.reading() as connection:
             return run_queries.prompts(connection, run_id, key, attempt)
 
-    def _summaries(self, rows: Sequence[Row[Any]]) -> builtins.list[RunSummary]:
-        return [run_queries.summary(row, self._clock) for row in rows]
+    def _summaries(self, connection: Connection, rows: Sequence[Row[Any]]) -> builtins.list[RunSummary]:
+        return [run_queries.summary(connection, row, self._clock) for row in rows]
 
 
 def is_unchanged_since(connection: Connection, seen: RunSummary, *, is_taken: bool = False) -> bool:

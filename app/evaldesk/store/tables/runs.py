@@ -1,15 +1,16 @@
 """The tables of runs, their cases, trials, scores and labels.
 
 Verdicts of a case's trials are in its column `strip`: one character a trial, `.` to do, `p` `f` `e` `u` for the four
-verdicts. Fresh trials that confirm a regression have indexes after the planned ones. They are in no strip, no count of
-verdicts and no score; `n_confirming`, `n_confirming_todo` and `n_confirming_errored` of the run count them.
+verdicts. Its length is the number of trials that the case has; a run with a budget gives some cases more. Fresh
+trials that confirm a regression have indexes after the planned ones. They are in no strip, no count of verdicts and no
+score; `n_confirming`, `n_confirming_todo` and `n_confirming_errored` of the run count them.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, Index, LargeBinary, Text
+from sqlalchemy import BigInteger, Index, LargeBinary, Text, func
 from sqlmodel import Field
 
 from evaldesk.store.tables.columns import Row, UtcTime, cascade
@@ -27,7 +28,8 @@ class Run(Row, table=True):
     takes the run; who holds an older one writes nothing. `leased_until` is in seconds of the database's own clock. Of
     its cases the first `n_totalled` are in `run_outcome` and `run_metric`; a run of an earlier version has fewer there
     than it has cases. By `stop_rule` the run ends before its last trial, once its gates are decided; `stop` says why
-    it did. `places` is where its trials are played, as JSON, as old as the lease; empty before it is told.
+    it did. `places` is where its trials are played, as JSON, as old as the lease; empty before it is told. `n` is the
+    most trials of a case, `n_least` the fewest, `n_trials` the planned ones of all cases.
     """
 
     __tablename__ = "run"
@@ -74,6 +76,8 @@ class Run(Row, table=True):
     stop: str | None = Field(default=None, sa_type=Text)
     places: str = Field(default="", sa_type=Text, sa_column_kwargs={"server_default": ""})
     n_played_again: int = Field(default=0, sa_column_kwargs=ZERO)
+    n_least: int = Field(default=0, sa_column_kwargs=ZERO)
+    n_trials: int = Field(default=0, sa_column_kwargs=ZERO)
 
 
 class RunSource(Row, table=True):
@@ -337,6 +341,11 @@ TRIAL_PROMPTS = Row.metadata.tables["trial_prompts"]
 LABEL = Row.metadata.tables["label"]
 
 Index("ix_run_case_worst", RUN_CASE.c.run_id, RUN_CASE.c.worst, RUN_CASE.c.n_errored.desc(), RUN_CASE.c.case_index)
+
+N_OF_CASE = func.length(RUN_CASE.c.strip)
+"""The planned trials of a case; the indexes from there on are of fresh ones that confirm a regression."""
+OF_CASE = (RUN_CASE.c.run_id == TRIAL.c.run_id) & (RUN_CASE.c.case_index == TRIAL.c.case_index)
+"""The one condition that joins a trial with its case."""
 
 VISIBLE = RUN.c.deleted_at.is_(None)
 """The one condition on runs that are shown: neither deleted nor part of an unfinished import."""

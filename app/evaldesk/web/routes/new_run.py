@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from starlette.datastructures import ImmutableMultiDict
@@ -13,6 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.runs.allocating import Budget, Subject, spread
 from evaldesk.desk.runs.estimate import estimate
 from evaldesk.desk.runs.gate_chances import preview_gates
 from evaldesk.desk.runs.plan import RunOptions, RunPlan
@@ -23,7 +24,7 @@ from evaldesk.pages.criteria.form import Typed, text_typed, ticked_metrics, was_
 from evaldesk.pages.criteria.labels import labelled, with_another
 from evaldesk.pages.criteria.metric_form import MetricGroup, Offer, metric_groups, revealed_metrics
 from evaldesk.pages.gate_figures import gate_figures
-from evaldesk.run_options import BY_NAME, OWN
+from evaldesk.run_options import BY_NAME, EVEN, OWN
 from evaldesk.web.cases.editor import run_address
 from evaldesk.web.forms import read_form
 from evaldesk.web.gate_form import BASELINE, GateForm, baseline_id, baselines_of, gate_fields, read_gates, with_used
@@ -41,6 +42,7 @@ from evaldesk.web.run_form import (
     option_fields,
     read_options,
 )
+from evaldesk.wording.budgets import budget_sentence
 
 LAST_USED = 50
 MOST_BASELINES = 20
@@ -146,7 +148,9 @@ async def _only_one(request: Request, typed: Typed, options: RunOptions) -> RunO
     evalset, _, _ = await asyncio.to_thread(desk_of(request).evalsets.read, _chosen(typed, "evalset"))
     wanted = set(options.case_ids) if options.case_ids is not None else None
     first = next((case.id for case in evalset.cases if wanted is None or case.id in wanted), None)
-    return options.but(n=1, case_ids=(first,) if first is not None else options.case_ids, gates=Gates())
+    return options.but(
+        n=1, budget=None, allocate=None, case_ids=(first,) if first is not None else options.case_ids, gates=Gates()
+    )
 
 
 async def _form(
@@ -188,14 +192,17 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
     unscored, not_applicable = await asyncio.to_thread(judged_lines, typed, cases)
     earlier = await _earlier_still_there(request, typed)
     fields = option_fields(typed, desk.settings, earlier.config if earlier else None)
+    typed_n = {name: fields[name].value for name in ("n", "budget", "allocate", "model")}
+    n, n_trials, spread_words = await asyncio.to_thread(_spread, desk, typed_n, agent, evalset_id, cases)
     plan = await asyncio.to_thread(
         estimate,
         desk.stored_runs,
         agent.id if agent else "",
         evalset_id,
         n_cases=len(cases),
-        n=_or_one(fields["n"].value),
+        n=n,
         concurrency=_or_one(fields["concurrency"].value),
+        n_trials=n_trials,
     )
     is_small = target_of(request) == "estimate"
     has_new = any(not was_shown(typed, name) for name in ticked_metrics(typed, cases))
@@ -222,12 +229,37 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         unscored=unscored,
         not_applicable=not_applicable,
         estimate=plan,
-        gates=await asyncio.to_thread(_gates, desk, typed, plan.last_run, n_cases=len(cases), evalset_id=evalset_id),
+        spread=spread_words,
+        gates=await asyncio.to_thread(
+            _gates, desk, typed, plan.last_run, n_cases=len(cases), n_mean=n, evalset_id=evalset_id
+        ),
     )
 
 
-def _gates(desk: Desk, typed: Typed, last_run: int | None, *, n_cases: int, evalset_id: str) -> GateForm:
-    """The gates of the form, and how they behave."""
+def _spread(
+    desk: Desk, typed: Mapping[str, str], agent: FoundAgent | None, evalset_id: str, cases: Sequence[Case]
+) -> tuple[int, int, str]:
+    """The trials of a case in the mean, those of all cases, and how a budget is spread, or why it cannot be."""
+    n, n_cases = _or_one(typed["n"]), len(cases)
+    try:
+        asked, allocate = BY_NAME["budget"].read(typed["budget"]), BY_NAME["allocate"].read(typed["allocate"])
+        if asked is None or not cases:
+            return n, n * n_cases, ""
+        own = agent.description.model if agent and agent.description else None
+        model = typed["model"] if typed["model"] != own else ""
+        subject = Subject(cases, agent.id if agent else "", evalset_id, model or None)
+        found = spread(Budget(asked, allocate or EVEN, n), subject, desk.stored_runs)
+    except UsageError as error:
+        return n, n * n_cases, f"{str(error)[:1].upper()}{str(error)[1:]}."
+    n_trials = sum(found.n_each)
+    words = budget_sentence(
+        asked, allocate or EVEN, found.run_ids, n_cases, n_trials, min(found.n_each), max(found.n_each)
+    )
+    return n_trials // n_cases, n_trials, words
+
+
+def _gates(desk: Desk, typed: Typed, last_run: int | None, *, n_cases: int, n_mean: int, evalset_id: str) -> GateForm:
+    """The gates of the form, and how they behave with `n_mean` trials of each case."""
     runs = desk.stored_runs
     newest, _ = runs.newest("finished", MOST_BASELINES, evalset_id=evalset_id) if evalset_id else ((), 0)
     form = GateForm(gate_fields(typed), baselines_of(newest))
@@ -236,7 +268,9 @@ def _gates(desk: Desk, typed: Typed, last_run: int | None, *, n_cases: int, eval
     try:
         gates = read_gates(typed, n=n, compat=text_typed(typed, "compat", "") or OWN)
         share = BY_NAME["pass_threshold"].read(threshold)
-        found = preview_gates(gates, runs, last, n_cases=n_cases, n=n, pass_threshold=1.0 if share is None else share)
+        found = preview_gates(
+            gates, runs, last, n_cases=n_cases, n=n_mean, pass_threshold=1.0 if share is None else share
+        )
     except UsageError as error:
         return replace(form, problem=str(error))
     return replace(form, figures=gate_figures(found), from_run=found.run_id) if found else form
