@@ -222,6 +222,7 @@ ONE_CASE: Final = "an item is one case, and a budget is spread over many"
 EVEN: Final = "even"
 ALLOCATIONS = (EVEN, "uncertain")
 SHARED = "shared"
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 ISOLATIONS = (SHARED, "process", "container")
 OWN = "evaldesk"
 """The rules of this tool, as which trials are judged unless another is named."""
@@ -584,6 +585,19 @@ MODEL_CALL = (
         form="more",
     ),
     RunOption(
+        "reasoning_effort",
+        "model_options.reasoning_effort",
+        "choice",
+        title="Reasoning effort",
+        words="reasoning_effort",
+        help="How much a reasoning model thinks.",
+        choices=EFFORTS,
+        unset=AGENT_SETS,
+        flags=("--reasoning-effort",),
+        metavar="WORD",
+        form="more",
+    ),
+    RunOption(
         "max_turns",
         "model_options.max_turns",
         "whole",
@@ -610,6 +624,36 @@ MODEL_CALL = (
         flags=("--retries",),
         metavar="N",
         form="more",
+    ),
+    RunOption(
+        "rpm",
+        "model_options.rpm",
+        "whole",
+        title="Requests per minute",
+        words="rpm",
+        help="Most requests per minute of each model, over all runs of this user.",
+        low=1,
+        high=10_000_000,
+        unset="no limit",
+        flags=("--rpm",),
+        metavar="N",
+        form="more",
+        is_measured=False,
+    ),
+    RunOption(
+        "tpm",
+        "model_options.tpm",
+        "whole",
+        title="Tokens per minute",
+        words="tpm",
+        help="Most tokens per minute of each model, over all runs of this user.",
+        low=1,
+        high=10_000_000_000,
+        unset="no limit",
+        flags=("--tpm",),
+        metavar="N",
+        form="more",
+        is_measured=False,
     ),
     RunOption(
         "extra",
@@ -818,8 +862,11 @@ class Asked(TypedDict, total=False):
     temperature: float | None
     top_p: float | None
     max_tokens: int | None
+    reasoning_effort: str | None
     max_turns: int | None
     n_retries: int | None
+    rpm: int | None
+    tpm: int | None
     extra: Mapping[str, Any] | None
     price_in: float | None
     price_out: float | None
@@ -832,8 +879,11 @@ class Asked(TypedDict, total=False):
     user_temperature: float | None
     user_top_p: float | None
     user_max_tokens: int | None
+    user_reasoning_effort: str | None
     user_max_calls: int | None
     user_n_retries: int | None
+    user_rpm: int | None
+    user_tpm: int | None
     user_extra: Mapping[str, Any] | None
     user_price_in: float | None
     user_price_out: float | None

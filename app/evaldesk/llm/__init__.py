@@ -1,7 +1,7 @@
 """Floor 1: the one door to models. LiteLLM is imported when a call needs it, or by `warm`."""
 
 from evaldesk.llm.attempts import is_direct, warm
-from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
+from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall, pace_of
 from evaldesk.llm.costs import cost_at, needs_litellm, price
 from evaldesk.llm.failures import model_error
 from evaldesk.llm.loop import complete, litellm_endpoint, litellm_response
@@ -24,6 +24,7 @@ __all__ = [
     "missing_keys",
     "model_error",
     "needs_litellm",
+    "pace_of",
     "price",
     "set_variables",
     "warm",

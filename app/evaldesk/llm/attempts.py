@@ -11,6 +11,8 @@ from evaldesk.errors import ModelError
 from evaldesk.llm import client, demo
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.endpoints import own_endpoint
+from evaldesk.llm.refusals import MAX_COMPLETION, MAX_TOKENS
+from evaldesk.llm.retry_events import PLAYED_TURN
 
 
 async def attempt(call: ModelCall, on_text: Callable[[str], object] | None) -> ModelReply:
@@ -31,8 +33,10 @@ async def attempt(call: ModelCall, on_text: Callable[[str], object] | None) -> M
         except TimeoutError as error:
             raise TimeoutError(str(error) or f"no answer within {call.timeout_s:g} s") from None
         except Exception as error:
-            if not STRICTNESS.learn(call, error):
+            dropped = STRICTNESS.learn(call, error)
+            if not dropped:
                 raise
+            tell_dropped(call, dropped)
 
 
 def warm(call: ModelCall) -> None:
@@ -56,7 +60,14 @@ def is_direct(call: ModelCall) -> bool:
 
 
 OURS = ("seed", "stream_options")  # fields that we add by ourselves; any other was requested by a person
+ASKED = ("temperature", "top_p", MAX_TOKENS, MAX_COMPLETION, "reasoning_effort")
 _REFUSED = frozenset({400, 404, 422})
+_NOT_KNOWN = re.compile(
+    r"not? (?:longer )?support|unsupported|does not support|unrecognized|unknown|unexpected|not permitted|not allowed"
+    r"|extra (?:inputs|fields)|deprecated|only the default",
+    re.I,
+)
+"""How a refusal of a parameter reads, as opposed to one of its value."""
 
 
 @dataclass(slots=True)
@@ -69,16 +80,36 @@ class Strictness:
         """The fields to leave out."""
         return frozenset(self._refused.get((call.model, call.api_base), ()))
 
-    def learn(self, call: ModelCall, error: BaseException) -> bool:
-        """Whether `error` is about a field of ours that was not known to be refused: then asking again may help."""
+    def learn(self, call: ModelCall, error: BaseException) -> frozenset[str]:
+        """The fields that `error` refuses and that were not known to be refused: without them it may help to ask again.
+
+        A field that a person asked for is one of them where the model does not have it, not where its value is wrong.
+        """
         if getattr(error, "status_code", None) not in _REFUSED:
-            return False
+            return frozenset()
         text = f"{getattr(error, 'body', '')} {error}"
-        named = {name for name in OURS if re.search(rf"\b{name}\b", text)}
-        new = named - self.unknown_to(call)
+        known = self.unknown_to(call)
+        asked = _asked(call, known) if _NOT_KNOWN.search(text) else ()
+        named = {name for name in (*OURS, *asked) if re.search(rf"\b{name}\b", text)}
+        new = frozenset(named - known)
         if new:
             self._refused.setdefault((call.model, call.api_base), set()).update(new)
-        return bool(new)
+        return new
+
+
+def _asked(call: ModelCall, unknown: frozenset[str]) -> tuple[str, ...]:
+    """The fields that a person asked for and that were sent."""
+    if MAX_TOKENS in unknown:
+        return tuple(name for name in ASKED if name == MAX_COMPLETION or getattr(call, name, None) is not None)
+    return tuple(name for name in ASKED if getattr(call, name, None) is not None)
+
+
+def tell_dropped(call: ModelCall, names: frozenset[str]) -> None:
+    """Tell the turn what is left out from now on; another name of a field is nothing to tell."""
+    turn = PLAYED_TURN.get()
+    dropped = sorted(names - {*OURS, MAX_TOKENS})
+    if turn and dropped:
+        turn.notes(f"{call.model} refuses {' and '.join(dropped)}: from now on it is asked without")
 
 
 STRICTNESS = Strictness()

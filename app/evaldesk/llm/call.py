@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from evaldesk.model import JsonObject, Usage
+from evaldesk.llm.pacing import Pace
+from evaldesk.model import JsonObject, ModelOptions, Usage
+
+
+def pace_of(options: ModelOptions) -> Pace | None:
+    """The limits that a run or a chat asks for; None without any."""
+    return Pace(options.rpm, options.tpm, options.base_url or "") if options.rpm or options.tpm else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +20,7 @@ class ModelCall:
 
     A bare name at an `api_base` is a model of that OpenAI-compatible endpoint. `api_key_env` names the variable
     that holds the key; `extra` goes into the body as it is. `timeout_s` bounds each attempt. `prices` are US dollars
-    for a million tokens in and out; without them LiteLLM's price map counts.
+    for a million tokens in and out; without them LiteLLM's price map counts. `pace` bounds its requests.
     """
 
     model: str
@@ -23,12 +29,14 @@ class ModelCall:
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None
+    reasoning_effort: str | None = None
     seed: int | None = None
     api_base: str | None = None
     api_key_env: str | None = None
     extra: JsonObject = field(default_factory=dict)
     timeout_s: float = 120.0
     prices: tuple[float, float] | None = None
+    pace: Pace | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.errors import ModelError
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.endpoints import key_of
-from evaldesk.llm.refusals import BrokenAnswerError
+from evaldesk.llm.refusals import MAX_COMPLETION, MAX_TOKENS, BrokenAnswerError
 from evaldesk.model import Usage
 from evaldesk.process_setup import gc_paused, prepare_litellm
 
@@ -79,7 +79,10 @@ async def ask(call: ModelCall, on_text: Callable[[str], object] | None, unknown:
     Passes on the exceptions of LiteLLM.
     """
     litellm = open_litellm()
-    arguments = {name: value for name, value in _arguments(call).items() if name not in unknown}
+    arguments = _arguments(call)
+    if MAX_TOKENS in unknown:
+        arguments[MAX_COMPLETION] = arguments.get(MAX_TOKENS)
+    arguments = {name: value for name, value in arguments.items() if name not in unknown and value is not None}
     if on_text is None:
         return _reply(call, await litellm.acompletion(**arguments))
     options: dict[str, Any] = {"stream": True}
@@ -108,6 +111,7 @@ def _arguments(call: ModelCall) -> dict[str, Any]:
         "temperature": call.temperature,
         "top_p": call.top_p,
         "max_tokens": call.max_tokens,
+        "reasoning_effort": call.reasoning_effort,
         "seed": call.seed,
     }
     return {
@@ -124,7 +128,8 @@ def _arguments(call: ModelCall) -> dict[str, Any]:
 
 def endpoint(call: ModelCall) -> dict[str, Any]:
     """The arguments that say which model is asked, and where. Raises ModelError for a key that is not there."""
-    optional = {"api_base": call.api_base, "api_key": key_of(call), "extra_body": dict(call.extra)}
+    extra = {name: value for name, value in call.extra.items() if name != "api_key"}
+    optional = {"api_base": call.api_base, "api_key": key_of(call), "extra_body": extra}
     return {"model": _full_name(call), **{name: value for name, value in optional.items() if value}}
 
 
@@ -154,7 +159,8 @@ def _reply(call: ModelCall, response: Any, *, was_cached: bool = False) -> Model
     usage = _usage(call, response)
     if was_cached or is_cached(response):
         usage = replace(usage, cost=0.0, is_replayed=True)
-    return ModelReply(choice.message.content or "", calls, usage, choice.finish_reason or "stop")
+    reason = choice.finish_reason or "stop"
+    return ModelReply(choice.message.content or "", calls, replace(usage, is_cut=reason == "length"), reason)
 
 
 def _usage(call: ModelCall, response: Any) -> Usage:

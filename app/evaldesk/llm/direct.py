@@ -17,7 +17,7 @@ from evaldesk.codec import msgspec
 from evaldesk.errors import FormatError, ModelError
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.endpoints import KEY_OF, OPENAI, OwnEndpoint
-from evaldesk.llm.refusals import BrokenAnswerError, EndpointError
+from evaldesk.llm.refusals import MAX_COMPLETION, MAX_TOKENS, BrokenAnswerError, EndpointError
 from evaldesk.unpacking import ASKED_FOR, LineCutter, Unpacker, redirect_refusal
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from evaldesk.llm.call import RequestedCall
 from evaldesk.model import Usage
@@ -140,12 +140,15 @@ def _body(call: ModelCall, at: OwnEndpoint, unknown: frozenset[str], *, is_strea
         "temperature": call.temperature,
         "top_p": call.top_p,
         "max_tokens": call.max_tokens,
+        "reasoning_effort": call.reasoning_effort,
         "seed": call.seed,
         "stream": True if is_streamed else None,
         "stream_options": {"include_usage": True} if is_streamed else None,
     }
+    if MAX_TOKENS in unknown:
+        fields[MAX_COMPLETION] = fields[MAX_TOKENS]
     asked = {name: value for name, value in fields.items() if value is not None and name not in unknown}
-    return {**asked, **call.extra}
+    return {**asked, **{name: value for name, value in call.extra.items() if name != "api_key"}}
 
 
 async def _streamed(call: ModelCall, response: ClientResponse, on_text: Callable[[str], object]) -> ModelReply:
@@ -337,6 +340,7 @@ def _reply(
     )
     known = _REASONS.get(reason or "stop", "stop")
     usage = Usage(call.model, tokens_in=_count(tokens, "prompt_tokens"), tokens_out=_count(tokens, "completion_tokens"))
+    usage = replace(usage, is_cut=known == "length")
     finish_reason = "tool_calls" if calls and known == "stop" else known
     return ModelReply(_THOUGHT.sub("", text), calls, usage, finish_reason)
 

@@ -51,9 +51,13 @@ def own_endpoint(call: ModelCall) -> OwnEndpoint | None:
 
 
 def key_of(call: ModelCall) -> str | None:
-    """The key in the variable that the call names; None when it names none. Raises ModelError when it is not set."""
+    """The key in the variable that the call names, else one that the agent's code gave; None without either.
+
+    Raises ModelError when the variable is not set.
+    """
     if not call.api_key_env:
-        return None
+        given = call.extra.get("api_key")
+        return given if isinstance(given, str) and given else None
     key = os.environ.get(call.api_key_env)
     if not key:
         sentence = f"{call.model}: the environment has no {call.api_key_env}; set it where Evaldesk is started"

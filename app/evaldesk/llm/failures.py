@@ -106,7 +106,10 @@ def failure_of(error: BaseException, model: str) -> ModelFailure:
 def _fatal(names: set[str], status: int, text: str, message: str, model: str, key_name: str) -> ModelFailure | None:
     if _NO_MONEY.search(text) or status == 402:
         return ModelFailure("quota", f"{model}: the account has nothing left to spend: {message}", is_fatal=True)
-    if names & {"AuthenticationError", "PermissionDeniedError"} or status in {401, 403} or _NO_KEY.search(text):
+    if status == 403 or "PermissionDeniedError" in names:
+        sentence = f"{model}: the key is valid but may not use this model or address: {message}"
+        return ModelFailure("permission", sentence, is_fatal=True)
+    if "AuthenticationError" in names or status == 401 or _NO_KEY.search(text):
         sentence = f"{model}: no valid key; set {key_name or _key_names(model)} where Evaldesk is started: {message}"
         return ModelFailure("authentication", sentence, is_fatal=True)
     if "NotFoundError" in names or status == 404 or _NO_MODEL.search(text):

@@ -20,7 +20,7 @@ from evaldesk.llm.direct import is_home
 from evaldesk.llm.failures import failure_of
 from evaldesk.llm.recording import CURRENT_RECORDER
 from evaldesk.llm.retries import PATIENT, Patience, complete_patiently, patiently
-from evaldesk.llm.retry_events import CURRENT_TURN, PLAYED_TURN, muted, notifier, unseen
+from evaldesk.llm.retry_events import CURRENT_TURN, PLAYED_TURN, muted, notifier, unseen, waiting_s
 from evaldesk.model import ModelOptions
 
 T = TypeVar("T")
@@ -74,7 +74,10 @@ async def litellm_response(arguments: Mapping[str, Any]) -> Any:
     patience = PATIENT.with_retries(turn.n_retries if turn else None)
     model = str(arguments.get("model", ""))
 
+    pace = turn.pace if turn else None
+
     async def attempt() -> Any:
+        await asyncio.sleep(waiting_s(pace, model))
         return await open_litellm().acompletion(**{**arguments, "num_retries": 0})
 
     response, _ = await on_loop(patiently(attempt, model, patience, on_wait=notifier(is_counted=False)))

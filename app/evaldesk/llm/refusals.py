@@ -8,6 +8,8 @@ from typing import Any
 from evaldesk.codec import msgspec
 
 MAX_SHOWN = 1000
+MAX_TOKENS, MAX_COMPLETION = "max_tokens", "max_completion_tokens"
+"""The same limit; reasoning models know the second name alone."""
 
 
 class BrokenAnswerError(Exception):

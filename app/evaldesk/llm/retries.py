@@ -16,7 +16,7 @@ from evaldesk.llm.attempts import attempt
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.costs import cost_at
 from evaldesk.llm.failures import ModelFailure, failure_of
-from evaldesk.llm.retry_events import OnRetryWait, RetryWait
+from evaldesk.llm.retry_events import OnRetryWait, RetryWait, waiting_s
 
 T = TypeVar("T")
 
@@ -62,13 +62,19 @@ async def complete_patiently(
         if on_text:
             on_text(text)
 
+    async def attempt_once() -> ModelReply:
+        await asyncio.sleep(waiting_s(call.pace, call.model))
+        return await attempt(call, send_on if on_text else None)
+
     reply, n_tried = await patiently(
-        lambda: attempt(call, send_on if on_text else None),
+        attempt_once,
         call.model,
         patience,
         on_wait=on_wait,
         is_begun=lambda: n_sent > 0,
     )
+    if call.pace:
+        call.pace.spent(call.model, reply.usage.tokens_in + reply.usage.tokens_out)
     duration_ms = (time.perf_counter() - started) * 1000
     cost = cost_at(call.prices, reply.usage)
     return replace(reply, usage=replace(reply.usage, n_attempts=n_tried, duration_ms=duration_ms, cost=cost))

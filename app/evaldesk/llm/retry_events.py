@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeAlias
 
+from evaldesk.backports import UTC
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.failures import ModelFailure
+from evaldesk.llm.pacing import PACED, Pace
 from evaldesk.model import Capture
 
 
@@ -58,6 +60,13 @@ class TurnListener(Protocol):
     def n_retries(self) -> int | None:
         """How many retries the turn's run asks for; None leaves it to the caller."""
 
+    @property
+    def pace(self) -> Pace | None:
+        """The limits of the turn's run; None without any."""
+
+    def notes(self, text: str) -> None:
+        """Something about a call that a person should know."""
+
     def waits(self, wait: RetryWait, *, is_counted: bool) -> None:
         """A call pauses; `is_counted` where its own usage will tell the attempts."""
 
@@ -104,6 +113,16 @@ def notifier(*, is_counted: bool) -> OnRetryWait:
             turn.waits(wait, is_counted=is_counted)
 
     return notify
+
+
+def waiting_s(pace: Pace | None, model: str) -> float:
+    """Seconds to wait before a request is sent, of which the trial is told; 0 without a limit."""
+    seconds = pace.wait_s(model) if pace else 0.0
+    listener = CURRENT_LISTENER.get()
+    if seconds > 0 and listener:
+        until = datetime.now(UTC) + timedelta(seconds=seconds)
+        listener(RetryWait(ModelFailure(PACED, f"{model}: kept to its requests a minute"), 0, 1, until, seconds))
+    return seconds
 
 
 _played: list[TurnListener] = []

@@ -22,7 +22,7 @@ from evaldesk.llm.client_wrapping import CLIENT_OF_GOOGLE, CLIENTS_OF_OPENAI, re
 from evaldesk.llm.failures import failure_of
 from evaldesk.llm.loop import on_loop
 from evaldesk.llm.retries import PATIENT, Patience, wait_after
-from evaldesk.llm.retry_events import CURRENT_TURN, RetryWait, TurnListener, muted, notifier
+from evaldesk.llm.retry_events import CURRENT_TURN, RetryWait, TurnListener, muted, notifier, waiting_s
 
 _WRAPPED = "_is_wrapped"
 
@@ -84,6 +84,7 @@ def _wrapped(send: Callable[..., Any], read: Callable[..., _Request]) -> Callabl
             return await send(*args, **options)
         while True:
             n_tried += 1
+            await asyncio.sleep(waiting_s(turn.pace, request.model))
             try:
                 with muted():
                     sent = send(*request.args, **request.options)
@@ -102,6 +103,7 @@ def _wrapped(send: Callable[..., Any], read: Callable[..., _Request]) -> Callabl
             return send(*args, **options)
         while True:
             n_tried += 1
+            time.sleep(waiting_s(turn.pace, request.model))
             try:
                 with muted():
                     return _noted(send(*request.args, **request.options), turn)

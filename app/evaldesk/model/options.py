@@ -30,9 +30,10 @@ class ModelOptions:
 
     `base_url` is an OpenAI-compatible endpoint; it comes from the command line or the configuration file, never from a
     browser. `api_key_env` names the environment variable that holds its key: the key itself is nowhere in these values.
-    `max_turns` bounds the model calls of one turn, `n_retries` the attempts after the first of each. `extra` is sent
-    along in the body of each call (`top_k`, `chat_template_kwargs`). `price_in` and `price_out`, which come together,
-    are US dollars for a million tokens, for models without a known price. Raises UsageError.
+    `max_turns` bounds the model calls of one turn, `n_retries` the attempts after the first of each, `rpm` and `tpm`
+    the requests and tokens of each model in a minute, over all runs of this user. `extra` is sent along in the body of
+    each call (`top_k`, `chat_template_kwargs`). `price_in` and `price_out`, which come together, are US dollars for a
+    million tokens, for models without a known price. Raises UsageError.
     """
 
     base_url: str | None = None
@@ -40,8 +41,11 @@ class ModelOptions:
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None
+    reasoning_effort: str | None = None
     max_turns: int | None = None
     n_retries: int | None = None
+    rpm: int | None = None
+    tpm: int | None = None
     extra: JsonObject = field(default_factory=dict)
     price_in: float | None = None
     price_out: float | None = None

@@ -42,7 +42,7 @@ Capture: TypeAlias = Literal["adapter", "told", "spans", "gateway"]
 """Who says what an agent did: the hooks of its framework, the agent itself, its spans, or what was seen on the way."""
 
 FATAL_KINDS: frozenset[str] = frozenset(
-    {"agent_import", "metric_import", "authentication", "quota", "unknown_model", "no_model"}
+    {"agent_import", "metric_import", "authentication", "permission", "quota", "unknown_model", "no_model"}
 )
 """Kinds of errors that every other trial of a run would meet; only Evaldesk itself says that one is so."""
 BOUNDS: frozenset[str] = frozenset({"max_turns", "max_iterations"})
@@ -59,7 +59,8 @@ class Usage:
 
     A call that was answered from a recording or a cache `is_replayed`: it cost nothing, and is no answer of its own.
     `tokens_cached` are those of `tokens_in` that the provider had read before, `tokens_reasoning` those of
-    `tokens_out` that nobody sees. Of a call whose tokens are not known all numbers `is_least`.
+    `tokens_out` that nobody sees. Of a call whose tokens are not known all numbers `is_least`. An answer `is_cut` where
+    the model reached its limit of tokens.
     """
 
     model: str
@@ -73,6 +74,7 @@ class Usage:
     tokens_cached: int = 0
     tokens_reasoning: int = 0
     is_least: bool = False
+    is_cut: bool = False
 
     def __post_init__(self) -> None:
         for name in ("tokens_in", "tokens_out", "n_attempts", "tokens_cached", "tokens_reasoning"):
@@ -206,6 +208,11 @@ class TurnRecord:
     def usages(self) -> tuple[Usage, ...]:
         """One entry for each model call of the turn."""
         return tuple(event.usage for event in self.events if event.usage)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether an answer of the agent's model was cut at its limit of tokens."""
+        return any(usage.is_cut and usage.role == "agent" for usage in self.usages)
 
     @property
     def error(self) -> ErrorRecord | None:

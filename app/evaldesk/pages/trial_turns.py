@@ -317,6 +317,7 @@ def event_text(event: Event) -> str:
         text = f"{who}{used.model}: {token_words(used)}, {used.duration_ms:.0f} ms"
         text += ", answered from a recording or a cache" if used.is_replayed else ""
         text += f", {used.n_attempts} attempts" if used.n_attempts > 1 else ""
+        text += ", cut at the token limit" if used.is_cut else ""
     elif event.kind == "tool_call" and event.call:
         text = f"{event.call.name} {json_line(event.call.args)}"
     elif event.kind == "tool_result":

@@ -17,6 +17,7 @@ ENDINGS: Mapping[str, str] = {
 }
 
 AWAITS = "The agent waits for a decision of a person. A tool call without a result counts as not made."
+CUT = "An answer of the model was cut at its token limit (finish_reason length)."
 NEVER_ANSWERED = "The agent reached its limit of model calls without an answer. Its transcript is scored."
 
 
@@ -30,6 +31,8 @@ def ending_sentence(result: TrialResult | None) -> str:
     if n_replayed:
         share = "All" if n_replayed == len(result.usages) else f"{n_replayed:,} of {len(result.usages):,}"
         text = f"{text} {share} model calls were answered from a recording or a cache."
+    if any(turn.is_cut for turn in result.transcript.turns):
+        text = f"{text} {CUT}"
     n_again = sum(max(usage.n_attempts - 1, 0) for usage in result.usages)
     if n_again:
         text = (

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from evaldesk.agents.adk.loading import app_of, part_of, reset_data_of, yaml_agent
-from evaldesk.agents.adk.models import is_litellm, model_name
+from evaldesk.agents.adk.models import EFFORT, is_litellm, model_name
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.finding import FACTORY
 from evaldesk.agents.own.instruction import placeholders
@@ -119,6 +119,7 @@ class AdkAgent:
         options = session.model_options
         witness = Witness(session.id, options, calls=dict(calls or {}))
         TOOL_LIMIT.set(session.limits.tool_timeout_s)
+        EFFORT.set(options.reasoning_effort)
         config: dict[str, Any] = {"max_llm_calls": options.max_turns} if options.max_turns else {}
         if session.is_streaming:
             config["streaming_mode"] = StreamingMode.SSE

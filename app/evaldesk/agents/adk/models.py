@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
 from evaldesk.errors import AgentError
 from evaldesk.llm import litellm_endpoint, litellm_response
 from evaldesk.model import ModelOptions
+
+EFFORT: ContextVar[str | None] = ContextVar("reasoning_effort", default=None)
+"""What the run asks of the models that go through LiteLLM; ADK has no field for it."""
 
 
 def use_shared_loop(root: Any) -> None:
@@ -114,6 +118,8 @@ def _client() -> Any:
 
     class SharedLoopClient(LiteLLMClient):  # type: ignore[misc] # the package may be missing
         async def acompletion(self, model: Any, messages: Any, tools: Any, **options: Any) -> Any:
-            return await litellm_response({**options, "model": model, "messages": messages, "tools": tools})
+            effort = EFFORT.get()
+            asked = {**options, **({"reasoning_effort": effort} if effort else {})}
+            return await litellm_response({**asked, "model": model, "messages": messages, "tools": tools})
 
     return SharedLoopClient()

@@ -92,5 +92,6 @@ def _priced(usage: Usage, found: Any, witness: Witness) -> Usage:
         model=model,
         cost=0.0 if is_replayed else price(model, usage.tokens_in, usage.tokens_out),
         is_replayed=is_replayed,
+        is_cut=str(getattr(found, "finish_reason", "")).endswith("MAX_TOKENS"),
         duration_ms=witness.took_ms.get(found.author, 0.0),
     )

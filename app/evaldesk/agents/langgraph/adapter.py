@@ -112,7 +112,10 @@ class EventSender:
         spent = message.usage_metadata
         model = str(message.response_metadata.get("model_name") or self._model or "unknown")
         tokens_in, tokens_out = spent["input_tokens"], spent["output_tokens"]
-        return Usage(model, tokens_in=tokens_in, tokens_out=tokens_out, cost=price(model, tokens_in, tokens_out))
+        ends = (message.response_metadata.get(name) for name in ("finish_reason", "stop_reason", "done_reason"))
+        is_cut = any(str(end).lower() in {"length", "max_tokens"} for end in ends)
+        cost = price(model, tokens_in, tokens_out)
+        return Usage(model, tokens_in=tokens_in, tokens_out=tokens_out, cost=cost, is_cut=is_cut)
 
 
 def _fields(found: Any) -> dict[str, Any]:
@@ -166,7 +169,7 @@ def _text(message: Any) -> str:
 
 MEMORY = "langgraph"
 MESSAGES = "messages"
-SETTINGS = ("model", "temperature", "top_p", "max_tokens", "base_url")
+SETTINGS = ("model", "temperature", "top_p", "max_tokens", "reasoning_effort", "base_url")
 
 
 def adapt(found: object, ref: AgentRef) -> GraphAgent | None:

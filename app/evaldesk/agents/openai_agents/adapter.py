@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial, wraps
 from types import new_class
-from typing import Any
+from typing import Any, cast
 
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.dependencies import Dependencies, dependencies_of, hint_of, note_state, state_of
@@ -321,6 +321,10 @@ def model_of(session: Session) -> dict[str, Any]:
     asked = session.model_options
     settings = {"temperature": asked.temperature, "top_p": asked.top_p, "max_tokens": asked.max_tokens}
     given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    if asked.reasoning_effort:
+        from openai.types.shared import Reasoning
+
+        given["reasoning"] = Reasoning(effort=cast("Any", asked.reasoning_effort))
     if asked.extra:
         given["extra_body"] = dict(asked.extra)
     fields: dict[str, Any] = {"model_settings": ModelSettings(**given)} if given else {}

@@ -17,7 +17,7 @@ from evaldesk.agents.tools.doubles import doubled
 from evaldesk.agents.tools.functions import Outcome, Tool, tool_of
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.errors import UsageError
-from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, complete, is_direct, missing_keys, warm
+from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, complete, is_direct, missing_keys, pace_of, warm
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -105,7 +105,7 @@ class LlmAgent(ModelCaller):
         """The variable that should hold the key, where there is none; an endpoint may need no key."""
         if self.api_key_env:
             return () if os.environ.get(self.api_key_env) else (self.api_key_env,)
-        return () if self.api_base else missing_keys(self.model, os.environ)
+        return () if self.api_base or self.extra.get("api_key") else missing_keys(self.model, os.environ)
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Ask the model and run the tools it calls until it answers without one. Raises ModelError."""
@@ -149,6 +149,8 @@ class LlmAgent(ModelCaller):
             tools=[tool.schema() for tool in self._tools.values()],
             temperature=asked.temperature,
             top_p=asked.top_p,
+            reasoning_effort=asked.reasoning_effort,
+            pace=pace_of(asked),
             max_tokens=asked.max_tokens,
             seed=session.seed,
             api_base=asked.base_url,

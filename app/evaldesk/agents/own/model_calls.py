@@ -7,10 +7,10 @@ from typing import Any
 
 from evaldesk.agents.remote.message_events import assistant_message
 from evaldesk.errors import ModelError
-from evaldesk.llm import PATIENT, ModelCall, ModelReply, complete
+from evaldesk.llm import PATIENT, ModelCall, ModelReply, complete, pace_of
 from evaldesk.model import JsonObject, Session
 
-_OPTIONS = ("temperature", "top_p", "max_tokens", "seed")
+_OPTIONS = ("temperature", "top_p", "max_tokens", "reasoning_effort", "seed")
 _NOT_SENT = frozenset(
     {"model", "messages", "stream", "stream_options", "tools", "api_key", "api_base", "base_url", "n"}
 )
@@ -36,6 +36,7 @@ def model_call(
         "temperature": asked.temperature,
         "top_p": asked.top_p,
         "max_tokens": asked.max_tokens,
+        "reasoning_effort": asked.reasoning_effort,
         "seed": session.seed,
     }
     known |= {name: options[name] for name in _OPTIONS if options.get(name) is not None}
@@ -51,6 +52,7 @@ def model_call(
         api_base=asked.base_url,
         api_key_env=asked.api_key_env,
         prices=asked.prices,
+        pace=pace_of(asked),
         extra={**asked.extra, **others},
         **known,
     )

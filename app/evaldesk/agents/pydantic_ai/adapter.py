@@ -220,6 +220,7 @@ def settings_of(asked: ModelOptions) -> dict[str, Any]:
         "temperature": asked.temperature,
         "top_p": asked.top_p,
         "max_tokens": asked.max_tokens,
+        "openai_reasoning_effort": asked.reasoning_effort,
         "extra_body": dict(asked.extra) or None,
     }
     return {name: value for name, value in wanted.items() if value is not None}
@@ -331,6 +332,7 @@ class EventSender:
             tokens_out=tokens_out,
             cost=price(model, tokens_in, tokens_out),
             duration_ms=(time.perf_counter() - self._asked) * 1000,
+            is_cut=getattr(response, "finish_reason", None) == "length",  # older versions do not say
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from evaldesk.agents.users.users import N_TRIES, UserReply, remark
-from evaldesk.llm import PATIENT, ModelCall, ModelReply, complete
+from evaldesk.llm import PATIENT, ModelCall, ModelReply, complete, pace_of
 from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, Session
 from evaldesk.model.options import UserConfig, UserStop
 
@@ -87,6 +87,8 @@ class ModelUser:
             self._messages(session),
             temperature=options.temperature,
             top_p=options.top_p,
+            reasoning_effort=options.reasoning_effort,
+            pace=pace_of(options),
             max_tokens=options.max_tokens,
             seed=session.seed,
             api_base=options.base_url,

@@ -48,6 +48,7 @@ FATAL_WORDS: Mapping[str, str] = {
     "agent_import": "The agent could not be imported",
     "metric_import": "A function of the criteria could not be imported",
     "authentication": "The model's provider does not accept the key",
+    "permission": "The model's provider does not let the key use the model",
     "quota": "The quota at the model's provider is used up",
     "unknown_model": "The model does not exist",
     "no_model": "The agent needs a model",

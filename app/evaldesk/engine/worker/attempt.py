@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 from evaldesk.backports import UTC
 from evaldesk.codec import msgspec
 from evaldesk.engine.failures import failure
+from evaldesk.llm.pacing import PACED
 from evaldesk.model import (
     Case,
     Criterion,
@@ -252,6 +253,8 @@ class Attempt:
     def waits(self, wait: RetryWait) -> None:
         """Keep the reason why a model call waits; called in the thread of the model calls."""
         self.pause = pause_of(wait)
+        if wait.failure.kind == PACED:  # a limit of ours is no fault of the trial
+            self.deadline += wait.seconds
 
     @property
     def seconds_left(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +16,8 @@ from evaldesk.engine.worker.prompts import PromptWriter, said_to_us, sent_by_us
 from evaldesk.errors import AgentError, EvaldeskError
 from evaldesk.llm import cost_at, price
 from evaldesk.llm.apis import api_of
-from evaldesk.llm.call import ModelCall, ModelReply
+from evaldesk.llm.call import ModelCall, ModelReply, pace_of
+from evaldesk.llm.pacing import Pace
 from evaldesk.llm.retry_events import RetryWait, SeenCall
 from evaldesk.model import (
     Capture,
@@ -76,6 +78,7 @@ class OpenTurn:
         self._told: list[Usage] = []
         self._n_whole = 0
         self._n_asking = 0
+        self._n_cut = 0
         self._seen: list[tuple[float, str, SeenCall | None]] = []
         self._ways: set[Capture] = set()
         self._spans: TurnSpans | None = None
@@ -127,6 +130,8 @@ class OpenTurn:
         event = checked_event(found, self._now_ms())
         if event.usage:
             self._told.append(event.usage)
+            if self.pace and not self._n_whole:  # our own calls book their tokens themselves
+                self.pace.spent(event.usage.model, event.usage.tokens_in + event.usage.tokens_out)
             event = replace(event, usage=self._whole(event.usage))
         self._keep(event)
         self._note_state()
@@ -136,6 +141,15 @@ class OpenTurn:
     def n_retries(self) -> int | None:
         """How often the session wants a failed model call to be made again."""
         return self._session.model_options.n_retries
+
+    @property
+    def pace(self) -> Pace | None:
+        """The limits that the session sets to the requests of its models."""
+        return pace_of(self._session.model_options)
+
+    def notes(self, text: str) -> None:
+        """Keep a remark on a model call, in any thread."""
+        self._keep(Event("log", at_ms=self._now_ms(), author="evaldesk", text=text))
 
     def waits(self, wait: RetryWait, *, is_counted: bool) -> None:
         """Report that a model call pauses, in any thread; the next usage counts those that are not `is_counted`."""
@@ -173,6 +187,7 @@ class OpenTurn:
         self._n_asking -= 1
         if call.is_replayed:
             self._cached.append(True)
+        self._n_cut += bool(_CUT.search(call.answer))
         self._seen.append((self._now_ms(), self._open_tool(), call))
 
     def opened_spans(self) -> TurnSpans:
@@ -329,7 +344,9 @@ class OpenTurn:
         n_again = len(self._again)
         for _ in range(n_again):
             self._again.popleft()
-        usage = replace(usage, n_attempts=usage.n_attempts + n_again)
+        is_cut = usage.is_cut or self._n_cut > 0
+        self._n_cut = max(self._n_cut - is_cut, 0)
+        usage = replace(usage, n_attempts=usage.n_attempts + n_again, is_cut=is_cut)
         if self._cached:
             self._cached.popleft()
             return replace(usage, cost=0.0, is_replayed=True)
@@ -374,6 +391,12 @@ class OpenTurn:
         self._state, self._state_json = copied, state_json
         return is_changed
 
+
+_CUT = re.compile(
+    rb'"(?:finish_reason|finishReason|stop_reason)"\s*:\s*"(?:length|max_tokens|MAX_TOKENS)"'
+    rb'|"incomplete_details"\s*:\s*\{\s*"reason"\s*:\s*"max_output_tokens"'
+)
+"""How each API says that an answer was cut at its limit of tokens."""
 
 _BESIDE = frozenset({"spans", "gateway"})
 """Ways that add to what another way tells."""
@@ -584,6 +607,7 @@ def _usage(found: object) -> Usage:
         tokens_cached=found.tokens_cached,
         tokens_reasoning=found.tokens_reasoning,
         is_least=found.is_least is True,
+        is_cut=found.is_cut is True,
     )
 
 

@@ -1,0 +1,108 @@
+"""Keeps the calls of a model under so many requests and tokens a minute, in all processes of this user together.
+
+Each call books the next free moment and waits for it. What was booked is in a file for each model at each address, in a
+folder of the user among the temporary files: so all runs, desks and players share one limit. Where no such file can be
+had, as in a container, a process keeps to the limit by itself. (docs/decisions/163-rates-of-models.md)
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import stat
+import struct
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+MINUTE_S = 60.0
+TOKEN_BURST_S = 10.0
+"""So many seconds' worth of tokens may be spent at once."""
+FARTHEST_S = 3600.0
+_LEARNED = 0.2
+_STATE = struct.Struct("ddd")
+
+PACED = "paced"
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Requests and tokens a minute of the models at an address; None is no limit."""
+
+    rpm: int | None
+    tpm: int | None
+    base_url: str = ""
+
+    def wait_s(self, model: str, now: Callable[[], float] = time.time) -> float:
+        """Seconds until the request that this books may be sent."""
+        with _booked(self._key(model)) as book:
+            moment = now()
+            requests, tokens = (min(max(each, moment), moment + FARTHEST_S) for each in (book.requests, book.tokens))
+            at = max(moment, requests if self.rpm else 0.0, tokens - TOKEN_BURST_S if self.tpm else 0.0)
+            if self.rpm:
+                book.requests = at + MINUTE_S / self.rpm
+            if self.tpm:
+                book.tokens = max(tokens, at) + book.mean * MINUTE_S / self.tpm
+            return at - moment
+
+    def spent(self, model: str, n_tokens: int, now: Callable[[], float] = time.time) -> None:
+        """Book the tokens of an answer in place of those that its request was taken for."""
+        if not self.tpm:
+            return
+        with _booked(self._key(model)) as book:
+            book.tokens = max(book.tokens, now()) + (n_tokens - book.mean) * MINUTE_S / self.tpm
+            book.mean += _LEARNED * (n_tokens - book.mean) if book.mean else n_tokens
+
+    def _key(self, model: str) -> str:
+        """One name for a model, with or without its provider before it."""
+        return f"{self.base_url.rstrip('/')} {model.rpartition('/')[2]}"
+
+
+@dataclass(slots=True)
+class _Book:
+    """When the next request, and the tokens that were spent, are within the limit; the mean tokens of a request."""
+
+    requests: float = 0.0
+    tokens: float = 0.0
+    mean: float = 0.0
+
+
+_here: dict[str, _Book] = {}
+_lock = threading.Lock()
+
+
+@contextmanager
+def _booked(key: str) -> Iterator[_Book]:
+    """The book of that name, which no other thread or process changes meanwhile."""
+    with _lock:
+        file = _opened(key)
+        if file is None:
+            yield _here.setdefault(key, _Book())
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            data = os.pread(file, _STATE.size, 0)
+            book = _Book(*_STATE.unpack(data)) if len(data) == _STATE.size else _Book()
+            yield book
+            os.pwrite(file, _STATE.pack(book.requests, book.tokens, book.mean), 0)
+        finally:
+            os.close(file)
+
+
+def _opened(key: str) -> int | None:
+    """The file of a book; None where there is no folder that is this user's alone."""
+    folder = Path(tempfile.gettempdir()) / f"evaldesk-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        about = folder.lstat()
+        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
+            return None
+        name = hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:32]
+        return os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
