@@ -149,3 +149,57 @@ def test_the_palette_leads_to_what_was_typed(window: engines.Window, desk: Runni
     window.wait_for("document.querySelector('#palette [role=option]')")
     window.type("#palette input", "Enter")
     window.wait_for("location.pathname === '/agents'")
+
+
+@pytest.fixture(scope="module")
+def run(window: engines.Window, desk: RunningDesk) -> str:
+    """The address of a run of a sample."""
+    window.resize(1440, 900)
+    window.goto(f"{desk.address}/runs/new?agent=trip_planner")
+    window.click("main form button[data-kind=primary]")
+    window.says("All 20 trials done.")
+    return window.address
+
+
+PAGES = (
+    *("/", "/sessions", "/evalsets", "/runs", "/runs/new", "/gates", "/labels", "/queues", "/failures"),
+    *("/agents", "/trash", "/imports", "/search"),
+)
+OF_A_RUN = ("", "/spread", "/acceptance", "/cases/0/trials/0")
+SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.mark.parametrize("width", [1440, 420])
+def test_no_page_goes_beyond_the_window(window: engines.Window, desk: RunningDesk, run: str, width: int) -> None:
+    window.resize(width, 900)
+
+    found = {}
+    for address in (*(f"{desk.address}{path}" for path in PAGES), *(f"{run}{path}" for path in OF_A_RUN)):
+        window.goto(address)
+        window.wait_for("document.querySelector('h1') && document.readyState === 'complete'")
+        found[address] = window.ask(SIDEWAYS)
+
+    window.resize(1440, 900)
+    assert {address: beyond for address, beyond in found.items() if beyond > 0} == {}
+
+
+def test_a_queue_is_read_by_key(window: engines.Window, desk: RunningDesk, run: str) -> None:
+    window.goto(f"{desk.address}/queues?run={run.rpartition('/')[2]}&of=passed&of=failed&n=5")
+    window.fill("#reader", "jo")
+    window.press("Start reading")
+    window.says("0 of ")
+
+    for n, key in enumerate("12", start=1):
+        window.type("body", key)
+        window.says(f"{n} of ")
+    window.type("body", "z")
+
+    window.says("1 of ")
+
+
+def test_a_label_is_set_by_key(window: engines.Window, run: str) -> None:
+    window.goto(f"{run}/cases/0/trials/0")
+    window.find("#labels")
+    window.type("body", "1")
+
+    window.wait_for("document.querySelector('#labels .labels li') !== null")
