@@ -22,6 +22,8 @@
    data-enter            a textarea in which Enter sends its form (Shift+Enter: new line); it grows with its text
    data-attach           the label of a file field: it says what was chosen; a file that is pasted into its form is added
    data-follow           a box that stays scrolled to its end while its content grows, unless one scrolls up
+   data-filters="ID"     a field that shows only those labels in the element of that id that have the typed words; Enter
+                         ticks the first one, arrows walk them, Esc closes the <details> around it
    data-confirm="TEXT"   a form that asks before it is sent
    data-keep-open        an element with an id: what is unfolded in it stays so when a swap brings it anew
    data-when-lost        is shown when a stream breaks off before its event `done`
@@ -291,6 +293,57 @@ function step(by) {
   next.scrollIntoView({ block: "nearest" });
   return true;
 }
+
+/* A list to choose from, that is filtered by typing. */
+
+const choicesOf = (field) => $$("label", document.getElementById(field.dataset.filters)).filter((label) => !label.hidden && !label.querySelector(":disabled"));
+document.addEventListener("DOMContentLoaded", () => $$("[data-filters]").forEach((field) => (field.hidden = false)));
+function filter(field) {
+  const words = field.value.toLowerCase().split(/\s+/);
+  const isFound = (label) => words.every((word) => `${label.textContent} ${label.querySelector("input").value}`.toLowerCase().includes(word));
+  for (const group of $$(":scope > *", document.getElementById(field.dataset.filters))) {
+    const labels = $$("label", group);
+    for (const label of labels) label.hidden = !isFound(label);
+    group.hidden = labels.every((label) => label.hidden);
+  }
+}
+document.addEventListener("input", (event) => event.target.matches("[data-filters]") && filter(event.target));
+document.addEventListener("keydown", (event) => {
+  const details = event.target.closest?.("details:has([data-filters])");
+  const field = details?.querySelector("[data-filters]");
+  if (!field || event.isComposing) return;
+  if (event.key === "Escape") {
+    details.open = false;
+    details.querySelector("summary").focus();
+  } else if (event.key === "Enter" && event.target === field) {
+    const first = choicesOf(field)[0];
+    field.value = "";
+    first?.querySelector("input").click();
+  } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+    const stops = [field, ...choicesOf(field).map((label) => label.querySelector("input"))];
+    const at = stops.indexOf(event.target);
+    if (at < 0) return;
+    stops[Math.max(0, Math.min(stops.length - 1, at + (event.key === "ArrowDown" ? 1 : -1)))].focus();
+  } else return;
+  event.preventDefault();
+});
+document.addEventListener("toggle", (event) => {
+  if (event.target.open) event.target.querySelector?.(":scope [data-filters]")?.focus();
+}, true);
+document.addEventListener("htmx:after:swap", () => {
+  for (const field of $$("[data-filters]")) {
+    field.hidden = false;
+    filter(field);
+    if (document.activeElement === document.body && field.closest("details[open]")) field.focus();
+  }
+});
+
+document.addEventListener("keydown", (event) => {
+  const button = document.querySelector('[data-key="Ctrl Enter"]');
+  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || !button || document.querySelector("dialog[open]")) return;
+  event.preventDefault();
+  press(button);
+});
 
 function tick(row) {
   return press(row?.querySelector("input[type=checkbox]"));

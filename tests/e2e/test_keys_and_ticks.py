@@ -282,15 +282,47 @@ def test_ticks_that_follow_each_other_at_once_all_bring_their_options(someone: V
     expect(page.locator('[name="tool_f1.threshold"]')).to_have_value("0.33")
 
 
+def test_a_criterion_is_found_by_typing_and_added_by_keys_alone(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto(f"/runs/new?evalset={someone.evalset('wrong')}")
+    field = page.get_by_label("Search criteria")
+
+    page.keyboard.press("a")
+    expect(field).to_be_focused()
+    page.keyboard.type("f1")
+    expect(page.locator("#addable label:visible")).to_have_count(1)
+    page.keyboard.press("Enter")
+
+    expect(page.locator('.metric [name="tool_f1.threshold"]')).to_be_visible()
+    expect(page.locator("#addable input[value=tool_f1]")).to_have_count(0)
+    expect(field).to_have_value("")
+    expect(field).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator("#addable input").first).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(field).to_be_hidden()
+
+
+def test_the_run_form_fits_one_screen_with_its_start_in_sight(someone: Visitor) -> None:
+    page = someone.page
+    page.set_viewport_size({"width": 1440, "height": 900})
+    someone.goto(f"/runs/new?evalset={someone.evalset('wrong')}")
+
+    assert page.evaluate("document.documentElement.scrollHeight") <= 900
+    expect(page.get_by_role("button", name=re.compile("^Start [0-9]"))).to_be_in_viewport()
+
+
 def test_options_of_a_metric_are_reached_without_scripts(visit: Visit) -> None:
     someone = visit(has_scripts=False)
     page = someone.page
     someone.goto(f"/runs/new?evalset={someone.evalset('wrong')}")
 
+    page.get_by_text("Add criterion").click()
     page.locator("input[name=metric][value=tool_f1]").check()
-    page.get_by_role("button", name="Show the options of the selected metrics").click()
+    page.get_by_role("button", name="Add the ticked metrics").click()
 
     expect(page.locator("input[name=metric][value=tool_f1]")).to_be_checked()
+    page.locator(".metric", has=page.locator("[value=tool_f1]")).get_by_text("Options", exact=True).click()
     page.locator('[name="tool_f1.args"]').select_option("ignore")
     page.get_by_role("button", name=re.compile("^Start [0-9]")).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Run")

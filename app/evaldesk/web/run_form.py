@@ -28,7 +28,7 @@ from evaldesk.pages.criteria.form import (
     write_criteria,
 )
 from evaldesk.pages.criteria.labels import check_labels
-from evaldesk.pages.criteria.metric_form import MAX_NAMED, MetricField, MetricGroup
+from evaldesk.pages.criteria.metric_form import MAX_NAMED, MetricForm
 from evaldesk.pages.criteria.option_text import number_text
 from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, Asked, RunOption, has_door, offered
 from evaldesk.settings import Settings
@@ -76,6 +76,27 @@ class OptionField:
         return number_text(self.option.high) if abs(self.option.high) < 2**53 else ""
 
 
+_LIMIT_WORDS: Mapping[str, str] = {"concurrency": "at once", "timeout_s": "s"}
+"""The limits that the line of their fold tells, and the words behind their numbers."""
+_BOUNDS = frozenset({"concurrency", "memory_mib", "processes"})
+_TIMEOUTS = BY_NAME["timeout_s"].section
+
+
+def is_limit(option: RunOption) -> bool:
+    """Whether the option bounds a trial, or how many there are at once."""
+    return option.name in _BOUNDS or (bool(option.form) and option.section == _TIMEOUTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Options behind a disclosure; `words` are what its line tells of them."""
+
+    title: str
+    words: str
+    fields: Sequence[OptionField]
+    is_open: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     """The settings of a run like run `run_id` that no form offers."""
@@ -99,8 +120,7 @@ class RunForm:
     choices: Sequence[tuple[str, bool]]
     n_all: int
     n_selected: int
-    groups: Sequence[MetricGroup] = ()
-    revealed: Sequence[MetricField] = ()
+    metrics: MetricForm = field(default_factory=MetricForm)
     unscored: Sequence[str] = ()
     not_applicable: Sequence[str] = ()
     estimate: Estimate | None = None
@@ -112,19 +132,19 @@ class RunForm:
     gates: GateForm = field(default_factory=lambda: GateForm({}))
 
     @property
-    def more(self) -> Sequence[OptionField]:
-        """The options that stand folded up."""
-        return [each for each in self.fields.values() if each.option.form == "more"]
+    def folds(self) -> Sequence[Fold]:
+        """The options that stand folded up: the limits of a trial, and all others of the table."""
+        limits = [each for each in self.fields.values() if is_limit(each.option)]
+        others = [each for each in self.fields.values() if each.option.form == "more" and each not in limits]
+        n_set = sum(bool(each.value) for each in others)
+        told = [f"{each.value} {_LIMIT_WORDS[each.option.name]}" for each in limits if each.option.name in _LIMIT_WORDS]
+        return (
+            Fold("Limits", ", ".join(told), limits, self._has_problem(limits)),
+            Fold("Options", f"{n_set} set" if n_set else "all at their defaults", others, self._has_problem(others)),
+        )
 
-    @property
-    def n_more(self) -> int:
-        """How many of these say something."""
-        return sum(bool(each.value) for each in self.more)
-
-    @property
-    def is_more_open(self) -> bool:
-        """Whether they are shown at once."""
-        return self.n_more > 0 or any(self.problems.get(each.option.name) for each in self.more)
+    def _has_problem(self, fields: Sequence[OptionField]) -> bool:
+        return any(self.problems.get(each.option.name) for each in fields)
 
     @property
     def fault(self) -> str:

@@ -20,16 +20,6 @@ from evaldesk.model import Criterion
 from evaldesk.pages.criteria.form import read_criteria, write_criteria
 from evaldesk.pages.criteria.option_text import read_option, write_option
 
-GROUPS = [
-    "Needs expected calls",
-    "Needs a reference answer",
-    "Needs intermediate responses",
-    "Needs a final state",
-    "Needs nothing of a case",
-    "Needs a judge",
-    "Resource limits",
-]
-
 
 def metric(page: str, name: str) -> str:
     """The markup of one metric."""
@@ -37,11 +27,36 @@ def metric(page: str, name: str) -> str:
     return found.partition("</li>")[0]
 
 
-def test_metrics_stand_under_what_they_need(pages: Any) -> None:
+def offered(page: str) -> dict[str, list[str]]:
+    """The metrics that can be added, under the titles of their groups."""
+    groups = re.findall(r'<div role="group" aria-label="([^"]+)"><p>(.*?)</div>', page, re.DOTALL)
+    return {title: re.findall(r'name="metric" value="(\w+)"', group) for title, group in groups}
+
+
+def test_metrics_that_the_cases_can_serve_come_first_and_each_stands_once(pages: Any) -> None:
     page = pages.get("/runs/new").text
 
-    assert re.findall(r"<summary><h3>(.*?)</h3>", page) == GROUPS
-    assert {*re.findall(r'name="metric" value="(\w+)"', page)} == {*METRICS}
+    found = offered(page)
+    assert [*found] == ["Your cases can serve these", "Some cases can", "Cannot run here"]
+    assert "token_usage_v1" in found["Your cases can serve these"]
+    assert "tool_f1" in found["Some cases can"]
+    assert "response_number" in found["Cannot run here"]
+    names = re.findall(r'name="metric" value="(\w+)"', page)
+    assert sorted(names) == sorted(METRICS)
+
+
+def test_a_metric_that_is_added_stands_among_the_chosen_ones_with_its_options(pages: Any) -> None:
+    page = pages.client.post("/runs/new", data=pages.form(metric=["tool_f1"]), headers={"HX-Target": "form#plan"}).text
+
+    assert 'name="tool_f1.args"' in metric(page, "tool_f1")
+    assert "tool_f1" not in [name for names in offered(page).values() for name in names]
+
+
+def test_the_number_of_cases_that_serve_a_metric_stands_beside_it(pages: Any) -> None:
+    page = pages.get("/runs/new").text
+
+    item = next(each for each in page.split("<label") if 'value="tool_f1"' in each)
+    assert '<span class="tag">3 of 4</span>' in item
 
 
 def test_every_option_is_a_field_with_a_label_and_an_explanation(pages: Any) -> None:
@@ -68,19 +83,6 @@ def test_only_ticked_metrics_have_their_options_on_the_form(pages: Any) -> None:
     assert 'name="tool_exact.args"' in metric(unticked, "tool_exact")
     assert 'name="response_match_score.threshold"' in metric(unticked, "response_match_score")  # it was ticked before
     assert '<noscript><button class="button" data-size="small" type="submit" formaction="/runs/new"' in fresh
-
-
-def test_a_ticked_metric_brings_its_options_with_the_estimate_and_no_other(pages: Any) -> None:
-    form = pages.form(metric=["tool_trajectory_avg_score", "tool_f1"])
-    target = {"HX-Target": "aside#estimate"}
-
-    answer = pages.client.post("/runs/new", data=form, headers=target).text
-    again = pages.client.post("/runs/new", data=form | {"tool_f1.threshold": "1"}, headers=target).text
-
-    assert re.findall(r'hx-swap-oob="innerHTML:#([\w-]+)"', answer) == ["tool_f1-options"]
-    assert 'name="tool_f1.args"' in answer
-    assert "hx-swap-oob" not in again
-    assert "hx-swap-oob" not in pages.get("/runs/new").text
 
 
 def test_a_metric_that_is_ticked_without_a_script_has_its_usual_threshold_and_options(pages: Any) -> None:
@@ -321,8 +323,8 @@ def test_options_are_kept_with_the_run_and_by_the_next_one_like_it(pages: Any) -
 def test_functions_of_the_settings_are_offered_by_their_names(open_runs: Callable[..., Any]) -> None:
     page = open_runs(functions={"polite": "rewards:polite"}).get("/runs/new").text
 
-    assert "Your own functions" in page
-    assert 'value="polite"' in metric(page, "polite")
+    assert '"metric" value="polite">' in page
+    assert offered(page)["Your cases can serve these"].count("polite") == 1
     assert "rewards:polite" not in page
 
 
@@ -335,10 +337,12 @@ def test_a_metric_that_is_gone_is_not_lost_in_silence(pages: Any) -> None:
 def test_without_an_allowed_judge_the_form_says_how_to_name_one(open_runs: Callable[..., Any]) -> None:
     page = open_runs().get("/runs/new").text
 
-    assert "none is allowed yet: name one under judges in evaldesk.toml" in page
+    item = next(each for each in page.split("<label") if 'value="rubric_score"' in each)
+    assert " disabled>" in item
+    assert "No model may judge yet: name one under judges in evaldesk.toml." in item
 
 
-def test_every_metric_has_a_group() -> None:
+def test_every_metric_has_a_need_that_the_form_knows() -> None:
     assert {metric_info(name).needs for name in METRICS} <= {
         "tool_calls",
         "reference",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from evaldesk.errors import EvaldeskError
 from evaldesk.metrics import (
@@ -37,17 +38,14 @@ from evaldesk.wording.words import counted_words
 MAX_NAMED = 5
 AREAS = frozenset({"long_text", "json", "list", "modes", "values", "patterns", "tolerances"})
 RARE = frozenset({"modes", "values", "patterns", "tolerances"})
-GROUPS: Mapping[str, str] = {
-    "tool_calls": "Needs expected calls",
-    "reference": "Needs a reference answer",
-    "intermediate": "Needs intermediate responses",
-    "final_state": "Needs a final state",
-    "nothing": "Needs nothing of a case",
-    "functions": "Your own functions",
-    "judge": "Needs a judge",
-    "effort": "Resource limits",
+NEEDS = ("tool_calls", "reference", "intermediate", "final_state", "nothing", "functions", "judge", "effort")
+"""What metrics judge, in the order in which they are listed."""
+SERVES: Mapping[str, str] = {
+    "all": "Your cases can serve these",
+    "some": "Some cases can",
+    "none": "Cannot run here",
 }
-USUAL = frozenset({"tool_calls", "reference"})
+NO_JUDGE = "No model may judge yet: name one under judges in evaldesk.toml."
 _MET: Mapping[str, tuple[str, str, str]] = {
     "tool_calls": ("has", "have", "expected calls"),
     "reference": ("has", "have", "a reference"),
@@ -95,6 +93,7 @@ class MetricField:
 
     `label` is the one in its name, as it was typed; None for the metric itself, of which there can be more.
     `was_shown` says that the form had its threshold and options before, as it has once the metric is ticked.
+    `n_served` of `n_cases` give it something to judge; `lacks` says what is missing here for it to judge at all.
     """
 
     name: str
@@ -110,11 +109,25 @@ class MetricField:
     is_unavailable: bool
     label: str | None = None
     was_shown: bool = False
+    n_served: int = 0
+    n_cases: int = 0
+    lacks: str = ""
+
+    @property
+    def serves(self) -> Literal["all", "some", "none"]:
+        """Whether it can judge the cases here."""
+        if self.lacks or self.is_unavailable:
+            return "none"
+        return "all" if self.n_served >= self.n_cases else "some"
 
     @property
     def is_shown(self) -> bool:
         """Whether the form has its threshold and options."""
         return self.is_checked or self.was_shown
+
+    def has_problem(self, problems: Mapping[str, str]) -> bool:
+        """Whether one of its options is wrong."""
+        return any(problem and name.startswith(f"{self.name}.") for name, problem in problems.items())
 
     def has_rare(self, problems: Mapping[str, str]) -> bool:
         """Whether the options behind the disclosure say anything, or are wrong."""
@@ -123,48 +136,50 @@ class MetricField:
 
 @dataclass(frozen=True, slots=True)
 class MetricGroup:
-    """Metrics with the same need; `tag` says how many cases meet it."""
+    """Metrics that can be added, which serve the cases alike."""
 
     title: str
-    tag: str
     metrics: tuple[MetricField, ...]
-    is_usual: bool = False
-
-    def is_open(self, problems: Mapping[str, str]) -> bool:
-        """Whether its metrics are in sight: those that most people take, ticked ones, wrong ones."""
-        names = {name.partition(".")[0] for name, problem in problems.items() if problem}
-        return self.is_usual or any(metric.is_checked or metric.name in names for metric in self.metrics)
 
 
-def metric_groups(typed: Typed, cases: Sequence[Case], offer: Offer | None = None) -> tuple[MetricGroup, ...]:
-    """Every metric under its need, with the cases of `cases` that it cannot judge.
+@dataclass(frozen=True, slots=True)
+class MetricForm:
+    """The metrics of a form: those that were ticked, with their options, and those that can be added."""
 
-    A ticked metric that is not offered (any more) stands among the functions, so that it is not lost in silence.
+    chosen: tuple[MetricField, ...] = ()
+    offered: tuple[MetricGroup, ...] = ()
+
+    @property
+    def n_offered(self) -> int:
+        """How many can be added."""
+        return sum(len(group.metrics) for group in self.offered)
+
+
+def metric_form(typed: Typed, cases: Sequence[Case], offer: Offer | None = None) -> MetricForm:
+    """Every metric, with the cases of `cases` that it cannot judge; first those that all cases can serve.
+
+    A ticked metric that is not offered (any more) stands among the chosen ones, so that it is not lost in silence.
     """
-    offer = offer or Offer()
-    ticked = dict.fromkeys(ticked_metrics(typed, cases))
-    has_strict = is_strict(typed)
-    found: dict[str, list[MetricField]] = {name: [] for name in GROUPS}
-    for name in _shown(ticked):
-        info = metric_info(name)
-        found[_group(info)].append(_metric_field(typed, info, name in ticked, cases, offer, has_strict))
-    for name in dict.fromkeys([*offer.functions, *(name for name in ticked if not is_metric(name))]):
-        found["functions"].append(_function_field(typed, name, name in ticked, offer))
-    return tuple(
-        MetricGroup(
-            GROUPS[group],
-            _group_tag(group, metrics, cases, offer),
-            tuple(metrics),
-            group in USUAL,
-        )
-        for group, metrics in found.items()
-        if metrics
+    fields = _metric_fields(typed, cases, offer or Offer())
+    rest = [each for each in fields if not each.is_shown]
+    groups = ((title, tuple(each for each in rest if each.serves == serves)) for serves, title in SERVES.items())
+    return MetricForm(
+        tuple(each for each in fields if each.is_shown),
+        tuple(MetricGroup(title, metrics) for title, metrics in groups if metrics),
     )
 
 
-def revealed_metrics(groups: Iterable[MetricGroup]) -> tuple[MetricField, ...]:
-    """The ticked metrics whose threshold and options were not on the form yet."""
-    return tuple(each for group in groups for each in group.metrics if each.is_checked and not each.was_shown)
+def _metric_fields(typed: Typed, cases: Sequence[Case], offer: Offer) -> list[MetricField]:
+    """All metrics, those with the same need together."""
+    ticked = dict.fromkeys(ticked_metrics(typed, cases))
+    has_strict = is_strict(typed)
+    found: dict[str, list[MetricField]] = {name: [] for name in NEEDS}
+    for name in _shown(ticked):
+        info = metric_info(name)
+        found[_need(info)].append(_metric_field(typed, info, name in ticked, cases, offer, has_strict))
+    for name in dict.fromkeys([*offer.functions, *(name for name in ticked if not is_metric(name))]):
+        found["functions"].append(_function_field(typed, name, name in ticked, offer, len(cases)))
+    return [each for fields in found.values() for each in fields]
 
 
 def unjudged_words(missing: Mapping[str, str], n_cases: int, *, is_strict: bool) -> str:
@@ -187,21 +202,12 @@ def _shown(ticked: Iterable[str]) -> Iterator[str]:
         yield from (name for name in more if metric_kind(name) == kind)
 
 
-def _group(info: MetricInfo) -> str:
+def _need(info: MetricInfo) -> str:
     if info.has_judge:
         return "judge"
     if info.needs == "nothing" and info.default_threshold is None:
         return "effort"
     return info.needs.partition("_json")[0].partition("_number")[0]
-
-
-def _group_tag(group: str, metrics: Sequence[MetricField], cases: Sequence[Case], offer: Offer) -> str:
-    if group == "judge":
-        return "" if offer.judges else "none is allowed yet: name one under judges in evaldesk.toml"
-    if group not in _MET or not cases:
-        return ""
-    n_met = len(cases) - len(missing_reasons(Criterion(metrics[0].name), cases))
-    return _met_words(n_met, len(cases), group)
 
 
 def _met_words(n: int, n_all: int, need: str) -> str:
@@ -224,15 +230,18 @@ def _metric_field(
         is_checked=is_checked,
         options=tuple([field for kind, field in fields if kind not in RARE]),
         rare=(*(field for kind, field in fields if kind in RARE), *_other_field(typed, info.name)),
-        met=_met_words(len(cases) - len(missing), len(cases), info.needs) if info.needs in _MET and missing else "",
+        met=_met_words(len(cases) - len(missing), len(cases), info.needs) if info.needs in _MET and cases else "",
         unjudged=unjudged_words(missing, len(cases), is_strict=is_strict),
         is_unavailable=bool(cases) and len(missing) == len(cases),
         label=text_typed(typed, f"{info.name}.{LABEL}", metric_label(info.name)) if metric_label(info.name) else None,
         was_shown=was_shown(typed, info.name),
+        n_served=len(cases) - len(missing),
+        n_cases=len(cases),
+        lacks=NO_JUDGE if info.has_judge and not offer.judges else "",
     )
 
 
-def _function_field(typed: Typed, name: str, is_checked: bool, offer: Offer) -> MetricField:
+def _function_field(typed: Typed, name: str, is_checked: bool, offer: Offer, n_cases: int) -> MetricField:
     is_known = name in offer.functions
     return MetricField(
         name=name,
@@ -247,6 +256,8 @@ def _function_field(typed: Typed, name: str, is_checked: bool, offer: Offer) -> 
         unjudged="",
         is_unavailable=not is_known,
         was_shown=was_shown(typed, name),
+        n_served=n_cases,
+        n_cases=n_cases,
     )
 
 

@@ -20,9 +20,9 @@ from evaldesk.desk.runs.plan import RunOptions, RunPlan
 from evaldesk.errors import EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.model import Case, EvalSet, Gates
 from evaldesk.model.stored import RunSummary
-from evaldesk.pages.criteria.form import Typed, text_typed, ticked_metrics, was_shown
+from evaldesk.pages.criteria.form import Typed, text_typed
 from evaldesk.pages.criteria.labels import labelled, with_another
-from evaldesk.pages.criteria.metric_form import MetricGroup, Offer, metric_groups, revealed_metrics
+from evaldesk.pages.criteria.metric_form import MetricForm, Offer, metric_form
 from evaldesk.pages.gate_figures import gate_figures
 from evaldesk.run_options import BY_NAME, EVEN, OWN
 from evaldesk.web.cases.editor import run_address
@@ -205,8 +205,6 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         n_trials=n_trials,
     )
     is_small = target_of(request) == "estimate"
-    has_new = any(not was_shown(typed, name) for name in ticked_metrics(typed, cases))
-    groups = await _groups(desk, typed, cases) if has_new or not is_small else ()
     listed = all_cases if len(all_cases) <= MAX_LISTED else tuple(case for case in all_cases if case.id in ticked)
     found = {"agent": agent.id if agent else "", "evalset": evalset_id}
     gone = [name for name, value in found.items() if _chosen(typed, name) not in ("", value)]
@@ -224,8 +222,7 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         choices=[(case.id, case.id in ticked) for case in listed] if is_selection or ticked else (),
         n_all=len(all_cases),
         n_selected=len(ticked),
-        groups=groups,
-        revealed=revealed_metrics(groups) if is_small else (),
+        metrics=MetricForm() if is_small else await _metrics(desk, typed, cases),
         unscored=unscored,
         not_applicable=not_applicable,
         estimate=plan,
@@ -283,9 +280,9 @@ async def _earlier_still_there(request: Request, typed: Typed) -> RunSummary | N
         return None
 
 
-async def _groups(desk: Desk, typed: Typed, cases: Sequence[Case]) -> tuple[MetricGroup, ...]:
+async def _metrics(desk: Desk, typed: Typed, cases: Sequence[Case]) -> MetricForm:
     offer = Offer(desk.settings.allowed_judges, desk.settings.functions)
-    return await asyncio.to_thread(metric_groups, typed, cases, offer)
+    return await asyncio.to_thread(metric_form, typed, cases, offer)
 
 
 def _proposed(desk: Desk, agent_id: str, agents: Sequence[FoundAgent]) -> tuple[str, str]:

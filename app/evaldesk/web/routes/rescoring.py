@@ -16,7 +16,7 @@ from evaldesk.errors import UsageError
 from evaldesk.model.run import LIVE
 from evaldesk.pages.criteria.form import Typed, read_criteria
 from evaldesk.pages.criteria.labels import check_labels, labelled, with_another
-from evaldesk.pages.criteria.metric_form import Offer, metric_groups, own_functions, revealed_metrics
+from evaldesk.pages.criteria.metric_form import Offer, metric_form, own_functions
 from evaldesk.web.forms import read_form
 from evaldesk.web.render import desk_of, number, page, target_of
 from evaldesk.web.run_form import like_run
@@ -54,18 +54,17 @@ async def _form(request: Request, typed: Typed, error: UsageError | None = None)
     functions = {*desk.settings.functions, *own_functions(run.config.criteria)}
     problems = defaultdict(str, {(error.field or "") if error else "": str(error or "")})
     offer = Offer(desk.settings.allowed_judges, functions)
-    groups = await asyncio.to_thread(metric_groups, typed, cases, offer)
+    metrics = await asyncio.to_thread(metric_form, typed, cases, offer)
     target = target_of(request)
     return page(
         request,
         "runs/rescore.html",
-        block=target if target in ("plan", "revealed") else None,
+        block=target if target == "plan" else None,
         status=422 if error else 200,
         run=run,
         title=run_title(run),
         is_live=run.status in LIVE,
-        groups=groups,
-        revealed=revealed_metrics(groups) if target == "revealed" else (),
+        metrics=metrics,
         problems=problems,
         problem=str(error or ""),
     )
