@@ -234,7 +234,7 @@ def test_a_file_in_which_cases_share_an_id_is_an_error_of_the_collection(project
         ("--evaldesk-agent=nowhere", "*'nowhere' is neither a folder*"),
         ("--evaldesk-n=0", "evaldesk: --evaldesk-n must be 1 to 1000, not 0"),
         ("--evaldesk-n=1001", "evaldesk: --evaldesk-n must be 1 to 1000, not 1001"),
-        ("--evaldesk-concurrency=0", "evaldesk: --evaldesk-concurrency must be 1 to 256, not 0"),
+        ("--evaldesk-concurrency=0", "evaldesk: --evaldesk-concurrency must be 1 to 10000, not 0"),
         ("--evaldesk-timeout=nan", "evaldesk: --evaldesk-timeout must be 0.1 to 86400, not nan"),
         ("--evaldesk-n=1.5", "evaldesk: --evaldesk-n must be a whole number, not '1.5'"),
         ("--evaldesk-min-pass-rate=1.1", "evaldesk: --evaldesk-min-pass-rate must be 0 to 1, not 1.1"),

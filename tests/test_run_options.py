@@ -287,7 +287,11 @@ def test_python_names_every_option_in_its_signature(name: str) -> None:
     assert "options" not in parameters
 
 
-def test_every_option_of_python_reaches_the_frozen_configuration(tmp_path: Path) -> None:
+def test_every_option_of_python_reaches_the_frozen_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evaldesk.toml").write_text('[executors.other]\nkind = "local"\n')
     (tmp_path / "agent.py").write_text("def agent(message):\n    return message\n")  # an object has no other isolation
     values = {**PRICES, **{option.name: other_value(option) for option in RUN_OPTIONS}}
     case = Case("one", (Turn("one", Expected(reference="one")),))

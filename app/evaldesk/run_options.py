@@ -288,7 +288,7 @@ _RUN = (
         help="Trials at once; default 4. A slow trial does not delay the others.",
         default=4,
         low=1,
-        high=256,
+        high=10_000,
         flags=("--concurrency", "--batch-size"),
         metavar="N",
         section=RUN,
@@ -404,6 +404,23 @@ _RUN = (
             "form": "an unticked box and a missing one look alike; a run again keeps that of the earlier run",
             "pytest": "a pytest option takes a value, and the mode is enough there",
         },
+    ),
+    RunOption(
+        "on",
+        "executor.name",
+        "text",
+        title="Played on",
+        words="the executor",
+        help="Play on [executors.NAME] of evaldesk.toml, such as a cluster; default: this machine.",
+        default="",
+        high=64,
+        unset="this machine",
+        flags=("--on",),
+        metavar="NAME",
+        section=RUN,
+        form="more",
+        is_measured=False,
+        left_out={"toml": NOT_WORKSPACE},
     ),
     RunOption(
         "isolation",
@@ -820,6 +837,8 @@ NOT_OPTIONS: Mapping[str, str] = {
     "criteria": "each metric declares options of its own, in the table METRICS",
     "recording.folder": "the desk knows it: .evaldesk/recordings of the workspace",
     "evaldesk_version": "who ran it",
+    "executor.kind": "as [executors.NAME] of evaldesk.toml has it when the run starts",
+    "executor.options": "as [executors.NAME] of evaldesk.toml has them when the run starts",
     "source_run_id": "the run whose trials are scored again, said by the verb `rescore`",
     "n_partly_asserted": "follows from the cases and the criteria when the run starts",
     "allocated_from": "the runs that were there when the budget was spread",
@@ -852,6 +871,7 @@ class Asked(TypedDict, total=False):
     seed: int | None
     recording: str | None
     recording_tools: bool | None
+    on: str | None
     isolation: str | None
     memory_mib: int | None
     processes: int | None

@@ -15,7 +15,7 @@ import msgspec
 from evaldesk.errors import UsageError
 from evaldesk.model import Container, Limits, ModelOptions
 from evaldesk.model.options import MODES, Recording, UserConfig
-from evaldesk.model.run import checked_container
+from evaldesk.model.run import ExecutorConfig, checked_container
 from evaldesk.paths import interpreter_path
 from evaldesk.run_options import BY_NAME, ISOLATIONS, RUN_OPTIONS, SHARED, check_fields
 from evaldesk.toml_text import parse_toml
@@ -39,6 +39,7 @@ KEYS = frozenset(
         "image",
         "isolation",
         "container",
+        "executors",
         "store",
     }
 )
@@ -85,7 +86,8 @@ class Settings:
     `module:attr`: a browser can choose these and no others. `agents` are the tables of declared agents by their names.
     `python` is the interpreter that agents are played on, where they name none of their own; empty is that of their
     project, or Evaldesk's own. `container` is where agents are played, where they name no other image; one without an
-    image only bounds those of agents that do. `recording` says whether runs record the answers of models and tools, or
+    image only bounds those of agents that do. `executors` are other places where runs may be played, by name; a browser
+    can choose these names and no others. `recording` says whether runs record the answers of models and tools, or
     answer from a recording. `store` is a database on a server, in the place of the SQLite file; `is_store_of_file` says
     that `evaldesk.toml` names it, and not this user's environment.
     """
@@ -103,6 +105,7 @@ class Settings:
     python: str = ""
     container: Container = field(default_factory=Container)
     isolation: str = SHARED
+    executors: Mapping[str, ExecutorConfig] = field(default_factory=dict)
     n_workers: int = 2
     n_warm_workers: int = 0
     is_demo: bool = False
@@ -150,7 +153,8 @@ def read_settings(
     UserConfig), `[limits]` (those of Limits), `judges` (a list of model names), `[metrics]` (name = "module:attr"),
     `[agents]` (`folders` to look in, and a table for each declared agent), `python` (the interpreter of the agents),
     `image` (of the containers in which agents are played), `[container]` (the other fields of Container), `isolation`
-    (shared, process or container), `recording` (off, record, replay or auto), `[store]` (`url` of a database of
+    (shared, process or container), `[executors.NAME]` (`kind`, and the keys of that kind),
+    `recording` (off, record, replay or auto), `[store]` (`url` of a database of
     PostgreSQL, without a password). `EVALDESK_STORE` replaces that url, and `EVALDESK_RECORDING` the mode.
     `EVALDESK_MODELS` and `EVALDESK_JUDGES` add names, separated by commas. Raises UsageError naming the file and key
     when one is wrong.
@@ -174,6 +178,7 @@ def read_settings(
         python=_python(table.get("python", ""), path),
         container=_container(table, path),
         isolation=_isolation(table.get("isolation", SHARED), path),
+        executors=_executors(table.get("executors", {}), path),
         n_workers=n_workers,
         is_demo=is_demo,
         environment=dict(environment),
@@ -270,6 +275,20 @@ def _isolation(value: object, path: Path) -> str:
         return str(BY_NAME["isolation"].checked(value, f"{path}: isolation"))
     except UsageError:
         raise UsageError(f"{path}: isolation is one of {', '.join(ISOLATIONS)}, not {value!r}") from None
+
+
+def _executors(value: object, path: Path) -> Mapping[str, ExecutorConfig]:
+    """The executors by name; what their kinds say about the other keys is seen when one is asked for."""
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}: executors are tables such as [executors.cluster], each with a kind")
+    found = {}
+    for name, table in value.items():
+        if not _METRIC_NAME.fullmatch(name):
+            raise UsageError(f"{path}: [executors.{name}]: a name has letters, digits, _ and -")
+        if not isinstance(table, dict) or not isinstance(table.get("kind"), str):
+            raise UsageError(f'{path}: [executors.{name}] has a kind, such as kind = "ray"')
+        found[name] = ExecutorConfig(name, table["kind"], {key: table[key] for key in table if key != "kind"})
+    return found
 
 
 def _python(value: object, path: Path) -> str:

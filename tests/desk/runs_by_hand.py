@@ -26,6 +26,7 @@ class HandExecutor:
         self.specs: list[TrialSpec] = []
         self.held: list[TrialSpec] = []
         self.verdicts = verdicts
+        self.end_reason = ""
         self.pauses: Sequence[Pause] = ()
         self.places: Sequence[Place] = ()
         self.arrived = asyncio.Condition()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+from tests.ray_cluster import LocalCluster, local_cluster
 
 from evaldesk.engine import AgentHost, Executor, LocalExecutor, drive
 from evaldesk.model import (
@@ -91,3 +92,10 @@ async def host() -> AsyncIterator[AgentHost]:
     host = AgentHost()
     yield host
     await host.close()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[LocalCluster]:
+    """A cluster of Ray with two nodes, for all tests on Ray."""
+    with local_cluster() as found:
+        yield found

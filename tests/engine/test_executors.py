@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
+from tests import fake_docker
+from tests.engine.hosts import InProcess, on_ray
+from tests.ray_cluster import ray_address
+from tests.virtual_environments import make_environment
 
 from evaldesk.engine import Executor, GradeSpec, InlineExecutor, LocalExecutor, drive
-from evaldesk.model import AgentRef, Criterion, TrialResult, TrialSpec
+from evaldesk.engine.launch import ContainerLauncher, ProcessLauncher
+from evaldesk.engine.ray.executor import HostsExecutor
+from evaldesk.engine.ray.host import HostSetup
+from evaldesk.model import AgentRef, Container, Criterion, TrialResult, TrialSpec
 
 pytestmark = pytest.mark.anyio
 
@@ -31,11 +41,34 @@ WAITS = """
 """
 
 
-@pytest.fixture(params=[InlineExecutor, LocalExecutor])
-async def executor(request: pytest.FixtureRequest) -> AsyncIterator[Executor]:
-    made: Executor = request.param(concurrency=4)
+KINDS = ["inline", "local", "interpreter", "container", "hosts", "ray"]
+
+
+@pytest.fixture(params=KINDS)
+async def executor(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Executor]:
+    made = opened(request, tmp_path, monkeypatch)
     yield made
     await made.close()
+
+
+def opened(request: pytest.FixtureRequest, root: Path, monkeypatch: pytest.MonkeyPatch) -> Executor:
+    """An executor of each kind, for agents below `root`."""
+    if request.param == "inline":
+        return InlineExecutor(concurrency=4)
+    if request.param == "interpreter":
+        return LocalExecutor(concurrency=4, launcher=ProcessLauncher(sys.executable))
+    if request.param == "container":
+        fake_docker.need_namespaces()
+        monkeypatch.setenv("PATH", f"{fake_docker.install(root / 'docker')}{os.pathsep}{os.environ['PATH']}")
+        make_environment(root / "docker" / "images" / "shop_7")
+        return LocalExecutor(concurrency=4, launcher=ContainerLauncher(Container("shop:7"), str(root)))
+    if request.param == "hosts":
+        return HostsExecutor(InProcess(HostSetup(str(root), 1, 2), home=str(root)), 4, 2)
+    if request.param == "ray":
+        return on_ray(ray_address(request), root)
+    return LocalExecutor(concurrency=4)
 
 
 async def test_every_trial_has_one_result(executor: Executor, write_agent: Write, trial: Trial, play: Play) -> None:
@@ -130,6 +163,19 @@ async def test_a_stored_trial_can_be_graded_again(
 
     assert graded.transcript == played.transcript
     assert {score.metric for score in graded.scores} == {"tool_f1"}
+
+
+async def test_an_executor_says_where_its_trials_are_played(
+    executor: Executor, write_agent: Write, trial: Trial, play: Play, request: pytest.FixtureRequest
+) -> None:
+    await play(executor, [trial(write_agent(ECHO))])
+
+    kinds = {place.kind for place in executor.places}
+    wanted = {"inline": set(), "container": {"container"}, "hosts": {"host"}, "ray": {"host"}}
+    assert kinds == wanted.get(request.node.callspec.params["executor"], {"process"})
+    assert {place.state for place in executor.places} <= {"up", "starting"}
+    assert sum(place.n_under_way for place in executor.places) == 0
+    assert (tuple(executor.pauses), executor.end_reason) == ((), "")
 
 
 async def test_a_drive_hands_out_no_more_once_cancelled(executor: Executor, write_agent: Write, trial: Trial) -> None:

@@ -158,20 +158,26 @@ def load_environment(folder: str, environment: MutableMapping[str, str] = os.env
 
     It overrides an earlier `.env`, no other variable. Raises AgentError for a file that another user owns or may write.
     """
-    if not folder or environment.get(OFF, "").lower() in {"1", "true"}:
-        return
-    path = nearest(Path(folder))
-    if path is None:
-        return
+    for name, value in env_variables(folder, environment).items():
+        if name not in environment or name in _from_files:
+            environment[name] = value
+            _from_files.add(name)
+
+
+def env_variables(folder: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables of the nearest `.env` at or above `folder`; none where `environment` leaves such files out.
+
+    Raises AgentError for a file that another user owns or may write.
+    """
+    path = nearest(Path(folder)) if folder else None
+    if path is None or environment.get(OFF, "").lower() in {"1", "true"}:
+        return {}
     from dotenv import dotenv_values
 
     with path.open(encoding="utf-8") as file:
         _check_owner(path, os.fstat(file.fileno()))
         found = dotenv_values(stream=file)
-    for name, value in found.items():
-        if value is not None and (name not in environment or name in _from_files):
-            environment[name] = value
-            _from_files.add(name)
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _check_owner(path: Path, seen: os.stat_result) -> None:

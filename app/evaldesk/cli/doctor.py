@@ -30,6 +30,7 @@ MARKS = {"good": ("ok", "green"), "untried": ("-", "white"), "warning": ("look",
 @click.option(
     "--repair", "is_repaired", is_flag=True, help="Mend what is broken in the workspace; no desk may be open."
 )
+@click.option("--on", metavar="NAME", help="Play one trial of a sample agent on [executors.NAME] of evaldesk.toml.")
 @trust_option
 @workspace_option
 def doctor(
@@ -37,6 +38,7 @@ def doctor(
     is_called: bool,
     is_played: bool,
     is_repaired: bool,
+    on: str | None,
     is_trusted: bool,
     workspace: str | None,
 ) -> None:
@@ -52,13 +54,14 @@ def doctor(
     evaldesk doctor
     evaldesk doctor --call
     evaldesk doctor --play
+    evaldesk doctor --on cluster
     evaldesk doctor --repair
     """
     settings = settings_of(folders, workspace)
     trust = answered(settings, is_trusted=is_trusted)
-    if is_called or is_played or is_repaired:
+    if is_called or is_played or is_repaired or on:
         trust.check_all()
-    looking = _findings(settings, trust, is_called=is_called, is_played=is_played, is_repaired=is_repaired)
+    looking = _findings(settings, trust, on, is_called=is_called, is_played=is_played, is_repaired=is_repaired)
     findings = asyncio.run(looking)
     width = max(len(found.about) for found in findings)
     from evaldesk.wording.printable import printable
@@ -70,7 +73,7 @@ def doctor(
 
 
 async def _findings(
-    settings: Settings, trust: Trust, *, is_called: bool, is_played: bool, is_repaired: bool
+    settings: Settings, trust: Trust, on: str | None, *, is_called: bool, is_played: bool, is_repaired: bool
 ) -> list[Finding]:
     from evaldesk.desk import doctor as look
     from evaldesk.desk.doctor import ask_agents
@@ -86,6 +89,7 @@ async def _findings(
         *look.look_at_trust(trust),
         *look.look_at_agents(agents),
         *(await look.play_agents(agents, trust, settings) if is_played else ()),
+        *(await look.play_on(settings, on) if on else ()),
         *look.look_at_limits(settings, agents),
         *(await look.call_models(models, settings.model_options) if is_called else look.look_at_keys(models)),
     ]

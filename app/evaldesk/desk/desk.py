@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -184,6 +185,7 @@ class Desk:
 
     async def go_on(self) -> None:
         """Take up the runs that a dead desk left behind, and from now on those that are submitted."""
+        self.runs.hand_over = self._start_driver
         try:
             await self.runs.start_up()
         except (EvaldeskError, SQLAlchemyError) as error:
@@ -191,6 +193,12 @@ class Desk:
         self._warming = asyncio.create_task(self._warm_runs())
         self._polling = asyncio.create_task(self.runs.poll_requests(takes_up=True))
         self._recovering = asyncio.create_task(asyncio.to_thread(self._recover_imports))
+
+    def _start_driver(self, run_id: int) -> None:
+        """Let a process of its own play a run that this one must not."""
+        from evaldesk.desk.runs.handover import start_driver
+
+        start_driver(self.settings, run_id, os.environ)
 
     def _recover_imports(self) -> None:
         """End what dead processes left of their imports; the rows go with those of deleted runs."""

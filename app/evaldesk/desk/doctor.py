@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import sqlite3
@@ -13,25 +14,43 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from evaldesk import __version__
-from evaldesk.agents import AGENTS
+from evaldesk.agents import AGENTS, named_ref
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.desk.agents import AgentDesk, FoundAgent
 from evaldesk.desk.repair import Fault, database_faults, file_faults
+from evaldesk.desk.runs.driver import trial_spec
+from evaldesk.desk.runs.plan import with_executor
 from evaldesk.desk.trust import NEXT_STEP, Trust, check_store
-from evaldesk.engine import AgentHost
+from evaldesk.engine import AgentHost, LocalExecutor
+from evaldesk.engine.executors import MAX_LOCAL, check_executor, kind_of, open_executor
 from evaldesk.errors import EvaldeskError, ModelError
 from evaldesk.llm import ModelCall, Patience, complete, missing_keys
-from evaldesk.model import AgentRef, Interpreter, ModelOptions, TurnRecord, TurnSpec
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    Interpreter,
+    ModelOptions,
+    RunConfig,
+    TrialResult,
+    Turn,
+    TurnRecord,
+    TurnSpec,
+)
 from evaldesk.model.json_text import shortened
+from evaldesk.model.place import Place, PlaceState
+from evaldesk.model.run import ExecutorConfig
 from evaldesk.settings import CONFIG_NAME, Settings
 from evaldesk.store import Store, hold_workspace
 from evaldesk.store.network_disk import disk_warning
 from evaldesk.store.store import is_made, repair_marker
+from evaldesk.wording.places import place_words
 
 State: TypeAlias = Literal["good", "untried", "warning", "bad"]
 CALL_S = 30.0
 MESSAGE = "Hello"
 MAX_SAID = 100
+SAMPLE = "samples/hello_world"
+PLAY_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +235,45 @@ def _is_untried(ref: AgentRef) -> bool:
 def _played_on(interpreter: Interpreter) -> str:
     """The interpreter with its versions, where it is not the one of the first line."""
     return f"; played on {interpreter.path}: {interpreter.versions}" if interpreter.path else ""
+
+
+async def play_on(settings: Settings, name: str) -> list[Finding]:
+    """The places of an executor, and what came back from one trial of the sample agent there. Raises UsageError."""
+    ref = named_ref(SAMPLE, {}, settings.workspace)
+    asked = RunConfig(ref, "", criteria=(), concurrency=MAX_LOCAL, executor=ExecutorConfig(name))
+    config = with_executor(asked, settings.executors)
+    check_executor(config)
+    executor = open_executor(config, lambda each: LocalExecutor(1, each.concurrency), os.environ)
+    where = f"executor {name}"
+    found = [Finding(where, "good", kind_of(config.executor).words(config.executor))]
+    case = Case("doctor", (Turn(MESSAGE),))
+    try:
+        async with asyncio.timeout(PLAY_S):
+            await executor.submit(trial_spec(config, 0, case, 0, 0))
+            result = await anext(executor.results())
+        found += [_place(place) for place in executor.places]
+        found.append(_answered(f"trial on {name}", result, executor.end_reason))
+    except TimeoutError:
+        notes = [f"{place.name}: {place_words(place)}" for place in executor.places]
+        found.append(Finding(where, "bad", f"nothing came back within {PLAY_S:g} s; {'; '.join(notes)}"))
+    except EvaldeskError as error:
+        found.append(Finding(where, "bad", str(error)))
+    finally:
+        await executor.close()
+    return found
+
+
+def _place(place: Place) -> Finding:
+    states: Mapping[PlaceState, State] = {"up": "good", "starting": "untried", "lost": "warning"}
+    return Finding(f"place {place.name}", states[place.state], place_words(place))
+
+
+def _answered(about: str, result: TrialResult, end_reason: str) -> Finding:
+    if result.status != "finished":
+        return Finding(about, "bad", result.error.message if result.error else end_reason or result.status)
+    said = " ".join(turn.answer for turn in result.transcript.turns)
+    where = f" on {result.place}" if result.place else ""
+    return Finding(about, "good", f"asked {MESSAGE!r}, the sample agent said {shortened(said, MAX_SAID)}{where}")
 
 
 def look_at_limits(settings: Settings, agents: Sequence[FoundAgent]) -> list[Finding]:

@@ -23,7 +23,7 @@ from evaldesk.agents import declared_refs, find_agents, with_declared
 from evaldesk.agents.finding import played_on
 from evaldesk.durable_files import create_file, make_folder, replace_file
 from evaldesk.errors import ConflictError, TrustError
-from evaldesk.model import AgentRef
+from evaldesk.model import AgentRef, RunConfig
 from evaldesk.paths import check_no_links, make_private_folder
 from evaldesk.settings import CONFIG_NAME, STORE_VARIABLE, Settings
 from evaldesk.store import Store
@@ -135,6 +135,15 @@ class Trust:
             raise TrustError(
                 f"{path} names code or an address, and the agent {ref.id} is from elsewhere; name the file with "
                 f"--config-file-path, or {NEXT_STEP}"
+            )
+
+    def check_executor(self, config: RunConfig) -> None:
+        """Raise TrustError where untrusted settings say to which machines an agent from elsewhere is sent."""
+        path = self._settings.workspace / CONFIG_NAME
+        if config.executor.name and not self._is_ours(config.agent, path):
+            raise TrustError(
+                f"{path} says where [executors.{config.executor.name}] is, and the agent {config.agent.id} is from "
+                f"elsewhere; start in another folder, or {NEXT_STEP}"
             )
 
     def allows(self, ref: AgentRef) -> bool:

@@ -286,6 +286,18 @@ class TrialResult:
 
 
 @dataclass(frozen=True, slots=True)
+class ExecutorConfig:
+    """Where a run is played: `name` is that of a table `[executors.NAME]`, with its `kind` and its other keys.
+
+    An empty name is this machine.
+    """
+
+    name: str = ""
+    kind: str = "local"
+    options: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class RunConfig:
     """A run's configuration, frozen when it starts.
 
@@ -332,6 +344,7 @@ class RunConfig:
     allocated_from: tuple[int, ...] = ()
     gates: Gates = field(default_factory=Gates)
     isolation: str = SHARED
+    executor: ExecutorConfig = field(default_factory=ExecutorConfig)
     shows_case: bool = True
     interpreter: Interpreter = field(default_factory=Interpreter)
 

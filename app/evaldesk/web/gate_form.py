@@ -39,6 +39,11 @@ class GateField:
         return self.option.title
 
     @property
+    def choices(self) -> Sequence[str]:
+        """The values of which one is chosen; empty where it is typed."""
+        return self.option.choices
+
+    @property
     def low(self) -> str:
         """The least number."""
         return f"{self.option.low:g}"

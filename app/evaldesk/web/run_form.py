@@ -49,11 +49,15 @@ FORM_DEFAULTS: Mapping[str, str] = {"n": "5"}
 
 @dataclass(frozen=True, slots=True)
 class OptionField:
-    """One option of the table as a field of the form; `open` is the meaning of an empty field."""
+    """One option of the table as a field of the form; `open` is the meaning of an empty field.
+
+    `names` are those of the settings, of which one may be chosen.
+    """
 
     option: RunOption
     value: str
     open: str
+    names: Sequence[str] = ()
 
     @property
     def label(self) -> str:
@@ -64,6 +68,16 @@ class OptionField:
     def is_required(self) -> bool:
         """Whether the field cannot be left empty."""
         return self.option.form == "first" and self.option.kind in ("whole", "number")
+
+    @property
+    def is_offered(self) -> bool:
+        """Whether there is something to choose."""
+        return self.option.name != "on" or bool(self.names)
+
+    @property
+    def choices(self) -> Sequence[str]:
+        """The values of which one is chosen; empty where it is typed."""
+        return self.option.choices or self.names
 
     @property
     def low(self) -> str:
@@ -135,7 +149,11 @@ class RunForm:
     def folds(self) -> Sequence[Fold]:
         """The options that stand folded up: the limits of a trial, and all others of the table."""
         limits = [each for each in self.fields.values() if is_limit(each.option)]
-        others = [each for each in self.fields.values() if each.option.form == "more" and each not in limits]
+        others = [
+            each
+            for each in self.fields.values()
+            if each.option.form == "more" and each.is_offered and each not in limits
+        ]
         n_set = sum(bool(each.value) for each in others)
         told = [f"{each.value} {_LIMIT_WORDS[each.option.name]}" for each in limits if each.option.name in _LIMIT_WORDS]
         return (
@@ -167,7 +185,9 @@ def option_fields(typed: Typed, settings: Settings, like: RunConfig | None) -> d
         value = usual[option.name]
         is_first = option.form == "first"
         start = FORM_DEFAULTS.get(option.name, _typed_text(option, value) if is_first else "")
-        found[option.name] = OptionField(option, text_typed(typed, option.name, start), option.shown(value))
+        text = text_typed(typed, option.name, start)
+        names = tuple(dict.fromkeys((*settings.executors, *filter(None, (text,))))) if option.name == "on" else ()
+        found[option.name] = OptionField(option, text, option.shown(value), names)
     return found
 
 

@@ -19,6 +19,7 @@ from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine import AgentHost, InlineExecutor
 from evaldesk.engine.frames import cancelled
 from evaldesk.model import AgentDescription, AgentRef, TrialResult, TrialSpec
+from evaldesk.model.run import ExecutorConfig
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.web.guard import guard_settings
@@ -160,7 +161,8 @@ def open_runs(tmp_path: Path) -> Iterator[Callable[..., RunPages]]:
         sets.mkdir(exist_ok=True)
         value = {"eval_set_id": "dice_set", "eval_cases": CASES}
         (sets / "dice_set.evalset.json").write_text(json.dumps(value))
-        found = Settings(workspace=tmp_path, roots=(folder.parent, sets), **settings)
+        named = {"executors": {"other": ExecutorConfig("other")}, **settings}
+        found = Settings(workspace=tmp_path, roots=(folder.parent, sets), **named)
         found.state_folder.mkdir(exist_ok=True)
         desk = Desk(found, Store.open(found.database), cast("AgentHost", Described()))
         desk.runs = RunDesk(

@@ -12,7 +12,7 @@ import pytest
 from tests.options_of_a_run import PRICES, other_value
 
 from evaldesk.model import AgentDescription
-from evaldesk.model.run import option_values, with_options
+from evaldesk.model.run import ExecutorConfig, option_values, with_options
 from evaldesk.run_options import BY_NAME, RUN_OPTIONS, has_door, offered
 
 
@@ -144,7 +144,7 @@ def test_try_one_first_plays_one_trial_of_one_case(pages: Any) -> None:
         ({"n": "many"}, "n", "a whole number, not &#39;many&#39;"),
         ({"n": "0"}, "n", "1 to 1000, not 0"),
         ({"timeout_s": "soon"}, "timeout_s", "a number such as 0.8"),
-        ({"concurrency": "999"}, "concurrency", "1 to 256, not 999"),
+        ({"concurrency": "999"}, "concurrency", "this machine plays at most 256, not 999"),
         ({"model": "http://127.0.0.1:1/steal"}, "model", "is not among the allowed models: openai/big"),
         ({"cases": "selected"}, "cases", "select at least one case"),
         ({"metric": None}, "metric", "choose at least one metric"),
@@ -384,3 +384,23 @@ def test_a_budget_that_cannot_be_spread_says_what_to_type(pages: Any, budget: st
     assert said in page
     assert refused.status_code == 422
     assert 'id="budget"' in refused.text
+
+
+def test_the_form_offers_the_names_of_executors_and_takes_no_other(open_runs: Callable[..., Any]) -> None:
+    cluster = ExecutorConfig("cluster", "ray", {"address": "10.0.0.4:6379"})
+    pages = open_runs(executors={"cluster": cluster})
+
+    page = pages.get("/runs/new").text
+    refused = pages.post("/runs", **pages.form(on="10.0.0.4:6379"))
+
+    assert re.search(
+        r'<select id="on" name="on">\s*<option value="">Default: this machine</option><option>cluster</option>', page
+    )
+    assert "10.0.0.4" not in page
+    assert refused.status_code == 422
+    assert "no executor named" in refused.text
+    assert pages.desk.store.runs.list() == []
+
+
+def test_a_workspace_without_executors_has_no_such_field(open_runs: Callable[..., Any]) -> None:
+    assert 'name="on"' not in open_runs(executors={}).get("/runs/new").text

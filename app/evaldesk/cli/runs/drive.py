@@ -27,13 +27,16 @@ def drive(run_id: int, is_trusted: bool, workspace: str | None) -> None:
     """
     home = Path(workspace).resolve() if workspace else Path.cwd()
     settings = read_settings(home, (home,), environment=os.environ)
-    asyncio.run(_drive(replace(settings, n_workers=n_workers(4)), run_id, is_trusted=is_trusted))
+    asyncio.run(_drive(settings, run_id, is_trusted=is_trusted))
 
 
 async def _drive(settings: Settings, run_id: int, *, is_trusted: bool) -> None:
     from evaldesk.desk.desk import Desk
+    from evaldesk.desk.runs.stored_runs import open_stored_runs
 
-    desk = Desk.open(settings)
+    with open_stored_runs(settings) as runs:
+        concurrency = runs.summary(run_id).config.concurrency
+    desk = Desk.open(replace(settings, n_workers=n_workers(concurrency)))
     desk.poll_requests()
     try:
         if is_trusted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import threading
 from concurrent.futures import Future
 from dataclasses import replace
@@ -17,9 +18,11 @@ from evaldesk.desk.runs.plan import (
     frozen,
     recordings_folder,
     with_defaults,
+    with_executor,
 )
 from evaldesk.desk.runs.run_result import CaseResult
-from evaldesk.engine import AgentHost, LocalExecutor
+from evaldesk.engine import AgentHost, Executor, LocalExecutor
+from evaldesk.engine.executors import check_executor, open_executor
 from evaldesk.engine.host.agent_host import version_of
 from evaldesk.engine.host.process import WorkerProcess
 from evaldesk.engine.launch import launcher_of
@@ -44,7 +47,7 @@ class CasePlayer:
         self._waiting: dict[tuple[int, int], asyncio.Future[TrialResult]] = {}
         self._scrubbed = result_scrubber(settings.environment)
         self._loop = asyncio.new_event_loop()
-        self._executor: LocalExecutor | None = None
+        self._executor: Executor | None = None
         self._description: AgentDescription | None = None
         self._ready: WorkerProcess | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -108,7 +111,9 @@ class CasePlayer:
         recording = Recording(folder=str(recordings_folder(self._settings)))
         ready = with_defaults(options, self._settings, self._agent.root, self._agent.isolation)
         config = frozen(RunConfig(self._agent, "", recording=recording), ready, [case])
+        config = with_executor(config, self._settings.executors)
         check_isolation(config)
+        check_executor(config)
         return config
 
     async def _described(self) -> AgentDescription:
@@ -133,24 +138,27 @@ class CasePlayer:
             await executor.submit(spec)
         return CaseResult(case, tuple(self._scrubbed(result) for result in await asyncio.gather(*futures)), config.n)
 
-    def _opened(self, config: RunConfig) -> LocalExecutor:
+    def _opened(self, config: RunConfig) -> Executor:
         if self._executor is None:
-            players = [player for player in (self._ready,) if player]
-            launcher = launcher_of(self._agent)
-            self._executor = LocalExecutor(
-                1, self._concurrency, launcher=launcher, players=players, is_shared=config.is_shared
-            )
+            at_once = replace(config, concurrency=self._concurrency)
+            self._executor = open_executor(at_once, self._local, os.environ)
             self._reading = asyncio.create_task(self._read(self._executor))
         return self._executor
 
-    async def _read(self, executor: LocalExecutor) -> None:
+    def _local(self, config: RunConfig) -> LocalExecutor:
+        players = [player for player in (self._ready,) if player]
+        self._ready = None
+        launcher = launcher_of(self._agent)
+        return LocalExecutor(1, config.concurrency, launcher=launcher, players=players, is_shared=config.is_shared)
+
+    async def _read(self, executor: Executor) -> None:
         async for result in executor.results():
             future = self._waiting.pop((result.run_id, result.trial_index))
             if not future.done():
                 future.set_result(result)
 
     async def _close(self) -> None:
-        if self._executor is None and self._ready:
+        if self._ready:
             await self._ready.close()
         if self._executor and self._reading:
             await self._executor.close()

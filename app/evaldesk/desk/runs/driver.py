@@ -131,6 +131,8 @@ class RunDriver:
             self.pause = ""
         if self._fatal:
             return Ending("failed", self._fatal)
+        if self._executor.end_reason:
+            return Ending("stopped", self._executor.end_reason)
         if self._n_missing:
             status: RunStatus = "finished" if is_imported(self._config) else "stopped"
             return Ending(status, missing_sentence(self._n_missing, self._config))
@@ -442,6 +444,11 @@ class Metered:
     def is_cancelled(self) -> bool:
         """As the executor says."""
         return self._executor.is_cancelled
+
+    @property
+    def end_reason(self) -> str:
+        """As the executor says."""
+        return self._executor.end_reason
 
     @property
     def pauses(self) -> Sequence[Pause]:

@@ -28,7 +28,7 @@ from evaldesk.desk.runs.run_result import RunResult
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns, compared_plans
 from evaldesk.desk.trust import Trust
-from evaldesk.engine import AgentHost, Executor, InlineExecutor, LocalExecutor
+from evaldesk.engine import AgentHost, Executor, InlineExecutor, LocalExecutor, executors
 from evaldesk.engine.host.agent_host import agent_version
 from evaldesk.engine.launch import launcher_of
 from evaldesk.engine.worker.player import adopt, described, disown
@@ -185,7 +185,8 @@ async def _evaluate(
 ) -> RunResult:
     settings = read_settings(Path(workspace or "").resolve(), (), environment=os.environ)
     who = _given_agent(agent, settings, place)
-    Trust(settings).name(who.ref if who.found is None else replace(who.ref, root=_folder_of(agent)))
+    trust = Trust(settings)
+    trust.name(who.ref if who.found is None else replace(who.ref, root=_folder_of(agent)))
     evalset, path, case_ids = _given_evalset(given, paths.folder_of_names(who.ref.folder))
     if case_ids is not None and options.case_ids is not None:
         raise UsageError("name the cases after the colon of the eval set or as cases=, not both", field="cases")
@@ -206,6 +207,7 @@ async def _evaluate(
             if not chosen.gates.asks_nothing:
                 check_gates(plan.config.gates, [plan], _keyword)
             _check_isolation(who, plan.config)
+            trust.check_executor(plan.config)
             summary = await runs.run_to_end(plan, on_progress)
             result = await asyncio.to_thread(StoredRuns(store.runs).result, summary.id)
             return replace(result, status=summary.status, reason=summary.reason)
@@ -239,6 +241,9 @@ def _executor_for(who: _Agent) -> Callable[[RunConfig], Executor]:
     def open_executor(config: RunConfig) -> Executor:
         if who.found is not None:
             return InlineExecutor(config.concurrency)
+        return executors.open_executor(config, open_local, os.environ)
+
+    def open_local(config: RunConfig) -> Executor:
         shared = SHARED.get()
         if shared is not None:
             return shared.lend(who.ref, config)
@@ -253,11 +258,15 @@ def _local(ref: AgentRef, config: RunConfig) -> LocalExecutor:
 
 
 def _check_isolation(who: _Agent, config: RunConfig) -> None:
-    """Raise UsageError for an object whose trials should have processes of their own."""
+    """Raise UsageError for an object whose trials should have processes of their own, or be played elsewhere."""
     if who.found is not None and not config.is_shared:
         raise UsageError(
             f"isolation = {config.isolation!r} is for an agent that is named; an object stays in this process",
             field="isolation",
+        )
+    if who.found is not None and config.executor.name:
+        raise UsageError(
+            f"on = {config.executor.name!r} is for an agent that is named; an object stays in this process", field="on"
         )
 
 

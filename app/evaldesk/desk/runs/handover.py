@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from evaldesk.desk.runs.stored_runs import is_held, open_stored_runs
 from evaldesk.desk.serving import desk_address
+from evaldesk.engine.executors import has_own_driver
 from evaldesk.settings import Settings
 
 WAIT_S = 5.0
@@ -19,9 +20,15 @@ LOOK_S = 0.1
 def hand_over(settings: Settings, run_id: int, *, environment: Mapping[str, str] | None = None) -> str:
     """Ensure that a process plays the run; gives which one: `desk` or `driver`.
 
-    A run that needs variables of its own (`environment`) always gets a driver, since the desk has not got them.
+    A run that needs variables of its own (`environment`) always gets a driver, since the desk has not got them, and so
+    does one whose executor the server of a desk must not open.
     """
-    if environment is None and desk_address(settings) and _is_taken_up(settings, run_id):
+    if (
+        environment is None
+        and desk_address(settings)
+        and not _is_apart(settings, run_id)
+        and _is_taken_up(settings, run_id)
+    ):
         return "desk"
     start_driver(settings, run_id, {**os.environ, **(environment or {})})
     return "driver"
@@ -46,6 +53,11 @@ def start_driver(settings: Settings, run_id: int, environment: Mapping[str, str]
     finally:
         os.close(descriptor)
     return process.pid
+
+
+def _is_apart(settings: Settings, run_id: int) -> bool:
+    with open_stored_runs(settings) as runs:
+        return has_own_driver(runs.summary(run_id).config.executor)
 
 
 def _is_taken_up(settings: Settings, run_id: int) -> bool:

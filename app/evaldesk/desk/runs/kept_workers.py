@@ -39,6 +39,7 @@ class _Lent:
 
     def __init__(self, executor: LocalExecutor) -> None:
         self._executor = executor
+        self.end_reason = ""
         self.submit = executor.submit
         self.results = executor.results
         self.cancel = executor.cancel

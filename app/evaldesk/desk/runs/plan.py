@@ -17,6 +17,7 @@ from evaldesk.desk.criteria.criteria import JUDGE_OPTIONS, MORE_JUDGES, judges_o
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.other_tools import as_osmosis_calls
 from evaldesk.engine import AgentHost
+from evaldesk.engine.executors import check_executor
 from evaldesk.engine.host.agent_host import agent_version
 from evaldesk.engine.launch import container_client
 from evaldesk.errors import NotFoundError, UsageError
@@ -38,7 +39,7 @@ from evaldesk.model import (
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.evalset import repeats_words
 from evaldesk.model.options import ADK_JUDGE, USER_VARIABLE, Recording, UserConfig
-from evaldesk.model.run import option_values, with_options
+from evaldesk.model.run import ExecutorConfig, option_values, with_options
 from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, Asked, checked_options, has_door, offered
 from evaldesk.settings import Settings
 
@@ -197,11 +198,18 @@ class RunPlan:
 
 
 def plan_run(
-    subject: RunSubject, options: RunOptions, *, models: Sequence[str], seed: int, recordings: str = ""
+    subject: RunSubject,
+    options: RunOptions,
+    *,
+    models: Sequence[str],
+    seed: int,
+    recordings: str = "",
+    executors: Mapping[str, ExecutorConfig] | None = None,
 ) -> RunPlan:
     """The run that `options` ask for. Raises UsageError naming the field when something cannot be.
 
     `models` are those that may be asked for, `seed` is that of a run that asks for none, `recordings` is a folder.
+    `executors` are those that may be named.
     """
     cases = chosen_cases(subject.evalset, options.case_ids, file=PurePath(subject.evalset_path).name)
     check_deciding(options.criteria_for(cases))
@@ -224,7 +232,18 @@ def plan_run(
     )
     model = _allowed_model(options.asked.get("model"), subject.agent_model, models)
     own = {"model": model, "note": options.value("note").strip()}
-    return foreseen_plan(with_options(frozen(config, options, cases), own), cases)
+    config = with_executor(with_options(frozen(config, options, cases), own), executors or {})
+    return foreseen_plan(config, cases)
+
+
+def with_executor(config: RunConfig, executors: Mapping[str, ExecutorConfig]) -> RunConfig:
+    """The configuration with its executor as evaldesk.toml has it now. Raises UsageError for a name that it has not."""
+    name = config.executor.name
+    if not name:
+        return replace(config, executor=ExecutorConfig())
+    if name not in executors:
+        raise UsageError(str(NotFoundError.among("executor", name, executors)), field="on")
+    return replace(config, executor=executors[name])
 
 
 def _shows_case(description: AgentDescription | None) -> bool:
@@ -250,6 +269,7 @@ def check_place(config: RunConfig) -> None:
     """
     container = config.agent.container
     check_isolation(config)
+    check_executor(config)
     if container is None:
         return
     if config.recording.mode != "off":

@@ -34,6 +34,7 @@ from evaldesk.desk.runs.rescoring import plan_rescoring
 from evaldesk.desk.runs.stored_runs import StoredRuns, is_held
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import Executor, LocalExecutor, WarmPool
+from evaldesk.engine.executors import has_own_driver, open_executor
 from evaldesk.engine.host.agent_host import agent_change
 from evaldesk.engine.launch import launcher_of
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, WorkspaceError
@@ -74,7 +75,8 @@ class RunDesk:
         self._chance = chance or random.SystemRandom()
         self._warm_pool = WarmPool(settings.n_warm_workers)
         self.shared: SharedWorkers | None = None
-        self._players = RunPlayers(settings, store, open_executor or self._local_executor)
+        self.hand_over: Callable[[int], object] | None = None
+        self._players = RunPlayers(settings, store, open_executor or self._open_executor)
         self._playing = self._players.playing
         self._write = self._players.writer.write
 
@@ -95,7 +97,11 @@ class RunDesk:
         models = (*self._settings.models, *((earlier,) if earlier else ()))
         folder = str(recordings_folder(self._settings))
         chance = self._chance.randrange(2**31)
-        plan = plan_run(subject, options, models=models, seed=chance, recordings=folder)
+        plan = plan_run(
+            subject, options, models=models, seed=chance, recordings=folder, executors=self._settings.executors
+        )
+        if self._trust:
+            self._trust.check_executor(plan.config)
         plan = with_budget(plan, StoredRuns(self._store.runs))
         if subject.description:
             check_models(plan, subject.description)
@@ -107,6 +113,10 @@ class RunDesk:
     async def start(self, plan: RunPlan) -> int:
         """Store the run with all its planned trials, and play it in the background; gives its id."""
         self._check_agent(plan.config)
+        if self.hand_over and has_own_driver(plan.config.executor):
+            run_id = await self.submit(plan)
+            await asyncio.to_thread(self.hand_over, run_id)
+            return run_id
         run_id, _ = await self._begin(plan)
         return run_id
 
@@ -211,7 +221,16 @@ class RunDesk:
         if run_id in self._playing:  # another task here was quicker
             return
         await self._check_nobody_drives(summary)
-        await self._players.take_up(summary, await asyncio.to_thread(agent_change, summary.config))
+        await self._take_up(summary, await asyncio.to_thread(agent_change, summary.config))
+
+    async def _take_up(self, summary: RunSummary, note: str = "") -> None:
+        """Play a run that rests here, or let a process of its own do it. Raises ConflictError."""
+        if not (self.hand_over and has_own_driver(summary.config.executor)):
+            await self._players.take_up(summary, note)
+            return
+        if not await self._write(self._store.runs.move_on, summary, "pending", note, driver=WAITING):
+            raise ConflictError(f"run {summary.id} was taken up, stopped or deleted by another process just now")
+        await asyncio.to_thread(self.hand_over, summary.id)
 
     async def retry(self, run_id: int) -> int:
         """Plan the errored trials anew and play them; gives how many. Raises ConflictError while the run goes on."""
@@ -296,7 +315,7 @@ class RunDesk:
             if summary.status == "stopping":
                 await self._write(self._store.runs.move_on, summary, "stopped", summary.reason)
             else:
-                await self._players.take_up(summary, await asyncio.to_thread(agent_change, summary.config))
+                await self._take_up(summary, await asyncio.to_thread(agent_change, summary.config))
         except (ConflictError, WorkspaceError) as error:  # another process was quicker, or the disk is full
             log.warning("not taken up: %s", error)
 
@@ -319,6 +338,8 @@ class RunDesk:
                     await self.stop(run_id)
         for summary in await asyncio.to_thread(self._store.runs.unfinished_runs) if takes_up else ():
             if summary.driver == WAITING and summary.status == "pending" and self._may_play(summary):
+                if self.hand_over and has_own_driver(summary.config.executor):
+                    continue  # its process was started by the one that submitted it
                 with contextlib.suppress(ConflictError):
                     await self._players.take_up(summary)
             elif host_of(summary.driver) and summary.id not in self._playing:
@@ -384,6 +405,9 @@ class RunDesk:
             gone = "; where that machine is gone, stop the run twice" if is_elsewhere(summary.driver) else ""
             pid, host = summary.driver.partition(" ")[0], host_of(summary.driver)
             raise ConflictError(f"run {summary.id} is played by another process: {pid} on {host}{gone}")
+
+    def _open_executor(self, config: RunConfig) -> Executor:
+        return open_executor(config, self._local_executor, os.environ)
 
     def _local_executor(self, config: RunConfig) -> Executor:
         if self.shared is not None:

@@ -43,12 +43,17 @@ class Executor(Protocol):
     """Carries out trials. Every submitted spec has exactly one result, also after a failure.
 
     `pauses` are the known reasons why the models of its trials wait. `places` are where its trials are played at this
-    moment; none for one that plays in the caller's own process.
+    moment; none for one that plays in the caller's own process. `end_reason` says why it takes no more trials though
+    nobody cancelled it, as when every host of a cluster is gone; those under way have ended as cancelled.
     """
 
     @property
     def is_cancelled(self) -> bool:
         """Whether `cancel` was called: a spec submitted from now on ends cancelled."""
+
+    @property
+    def end_reason(self) -> str:
+        """Why it takes no more trials; empty while it does, and where it was cancelled."""
 
     @property
     def pauses(self) -> Sequence[Pause]:
@@ -181,6 +186,7 @@ class LocalExecutor:
         is_shared: bool = True,
     ) -> None:
         self.is_cancelled = False
+        self.end_reason = ""
         self._warm_pool = warm_pool
         workers = partial(
             WorkerSet, concurrency=concurrency, environment=os.environ if environment is None else environment

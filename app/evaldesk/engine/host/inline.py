@@ -19,6 +19,7 @@ class InlineExecutor:
 
     def __init__(self, concurrency: int = 4) -> None:
         self.is_cancelled = False
+        self.end_reason = ""
         self._room = asyncio.Semaphore(concurrency)
         self._results: asyncio.Queue[TrialResult | None] = asyncio.Queue()
         self._jobs: set[asyncio.Task[None]] = set()

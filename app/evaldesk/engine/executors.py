@@ -1,0 +1,92 @@
+"""The kinds of executors by name: where the trials of a run may be played, as `[executors.NAME]` of evaldesk.toml says.
+
+A kind of a package is the entry point `evaldesk.executors` of its name, which leads to an ExecutorKind.
+(docs/decisions/166-executors-by-name.md)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from evaldesk.engine.host.executors import Executor
+from evaldesk.errors import EvaldeskError, UsageError
+from evaldesk.model import RunConfig
+from evaldesk.model.run import ExecutorConfig
+from evaldesk.registry import Registry
+from evaldesk.run_options import BY_NAME
+
+MAX_LOCAL = 256
+MOST_AT_ONCE = int(BY_NAME["concurrency"].high)
+
+OpenExecutor = Callable[[RunConfig], Executor]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorKind:
+    """A kind of executor.
+
+    - `check` raises UsageError for a run that it cannot play, before anything is started; its options are checked, too.
+    - `open` gives the executor of a run; the second argument is the environment of the driver. None is this machine.
+    - `words` are the place in a sentence: `Ray at 10.0.0.4:6379`.
+    - `most_at_once` bounds the trials at once.
+    - `has_own_driver`: a run of the kind is played by a process of its own, never by the server of a desk.
+    """
+
+    check: Callable[[RunConfig], None]
+    words: Callable[[ExecutorConfig], str]
+    open: Callable[[RunConfig, Mapping[str, str]], Executor] | None = None
+    most_at_once: int = MOST_AT_ONCE
+    has_own_driver: bool = False
+
+
+EXECUTORS = Registry(
+    "kind of executor",
+    "evaldesk.executors",
+    {"local": "evaldesk.engine.executors:LOCAL", "ray": "evaldesk.engine.ray.kind:RAY"},
+)
+
+
+def kind_of(executor: ExecutorConfig) -> ExecutorKind:
+    """The kind of the executor. Raises UsageError for one that nobody brings."""
+    found = EXECUTORS.load(executor.kind) if executor.kind in EXECUTORS else None
+    if not isinstance(found, ExecutorKind):
+        kinds = ", ".join(EXECUTORS)
+        where = f"[executors.{executor.name}]"
+        raise UsageError(f"{where}: kind is one of {kinds}, not {executor.kind!r}", field="on")
+    return found
+
+
+def has_own_driver(executor: ExecutorConfig) -> bool:
+    """Whether runs of the executor are played by a process of their own; a kind that nobody brings says nothing."""
+    try:
+        return kind_of(executor).has_own_driver
+    except EvaldeskError:
+        return False
+
+
+def check_executor(config: RunConfig) -> None:
+    """Raise UsageError for a run that its executor cannot play."""
+    kind = kind_of(config.executor)
+    if config.concurrency > kind.most_at_once:
+        where = config.executor.name or "this machine"
+        raise UsageError(
+            f"trials at once: {where} plays at most {kind.most_at_once:,}, not {config.concurrency:,}",
+            field="concurrency",
+        )
+    kind.check(config)
+
+
+def open_executor(config: RunConfig, open_local: OpenExecutor, environment: Mapping[str, str]) -> Executor:
+    """The executor of a run; `open_local` opens that of this machine."""
+    kind = kind_of(config.executor)
+    return kind.open(config, environment) if kind.open else open_local(config)
+
+
+def _check_local(config: RunConfig) -> None:
+    unknown = [*config.executor.options]
+    if unknown:
+        raise UsageError(f"[executors.{config.executor.name}]: unknown key {unknown[0]!r}", field="on")
+
+
+LOCAL = ExecutorKind(_check_local, lambda _: "this machine", most_at_once=MAX_LOCAL)

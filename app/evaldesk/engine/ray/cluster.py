@@ -1,0 +1,159 @@
+"""The cluster of Ray that a driver connects to, and its actors as hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import tempfile
+from collections.abc import Awaitable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from evaldesk.engine.frames import GradeSpec
+from evaldesk.engine.ray.code import write_code
+from evaldesk.engine.ray.executor import HostLostError
+from evaldesk.engine.ray.host import Host, HostFacts, HostSetup
+from evaldesk.errors import EvaldeskError
+from evaldesk.model import TrialResult, TrialSpec
+from evaldesk.wire import from_json, to_json
+
+T = TypeVar("T")
+
+RECONNECT = "RAY_gcs_rpc_server_reconnect_timeout_s"
+"""Ray ends its driver after so many seconds without a head node; by then the run has been stopped here."""
+RECONNECT_S = 600
+MAX_SAID = 300
+REACH_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class RayCluster:
+    """The cluster at `address`; hosts take `cpus_per_host` CPUs each and have `setup`."""
+
+    address: str
+    cpus_per_host: float
+    setup: HostSetup
+
+    async def connect(self) -> None:
+        """Connect, and give the agent's files to the cluster. Raises EvaldeskError."""
+        await asyncio.to_thread(self._connect)
+
+    async def open_host(self) -> ActorHost:
+        """A new actor; it waits for a node with room. Raises HostLostError."""
+        import ray
+
+        made = ray.remote(Host).options(
+            num_cpus=self.cpus_per_host,
+            max_restarts=0,
+            max_task_retries=0,
+            scheduling_strategy="SPREAD",
+            max_concurrency=2 * self.setup.concurrency + 16,
+        )
+        return ActorHost(await asyncio.to_thread(made.remote, self.setup))
+
+    async def close(self) -> None:
+        """Leave the cluster; actors end with their driver."""
+        import ray
+
+        await asyncio.to_thread(ray.shutdown)
+
+    def _connect(self) -> None:
+        os.environ.setdefault(RECONNECT, str(RECONNECT_S))
+        import ray
+
+        if ray.is_initialized():
+            raise EvaldeskError(
+                "this process uses Ray already; `evaldesk run submit` gives the run a process of its own"
+            )
+        check_reachable(self.address)
+        with tempfile.TemporaryDirectory(prefix="evaldesk-code-") as folder:
+            runtime: dict[str, Any] = {}
+            if self.setup.root:
+                write_code(Path(self.setup.root), Path(folder, "code.zip"))
+                runtime = {"working_dir": str(Path(folder, "code.zip"))}
+            try:
+                ray.init(
+                    address=self.address,
+                    runtime_env=runtime,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                    configure_logging=False,
+                )
+            except Exception as error:  # of many kinds, from a wrong address to another version of Ray
+                with suppress(Exception):
+                    ray.shutdown()
+                raise EvaldeskError(f"Ray at {self.address} cannot be used: {first_line(error)}") from error
+
+
+def check_reachable(address: str) -> None:
+    """Raise EvaldeskError for HOST:PORT where nobody listens: Ray itself would try for minutes."""
+    host, separator, port = address.rpartition(":")
+    if not (separator and port.isdecimal()):
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
+    except (OSError, OverflowError) as error:
+        raise EvaldeskError(f"Ray at {address} cannot be used: {error}") from error
+
+
+class ActorHost:
+    """A host of this run, as its driver sees it."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    async def play(self, spec: TrialSpec | GradeSpec) -> TrialResult:
+        """The result of one trial. Raises HostLostError."""
+        line, is_grading = to_json(spec), isinstance(spec, GradeSpec)
+        return from_json(await _answer(self._actor.play.remote(line, is_grading)), TrialResult)
+
+    async def facts(self) -> HostFacts:
+        """The host as it is now. Raises HostLostError."""
+        return from_json(await _answer(self._actor.facts.remote()), HostFacts)
+
+    async def cancel(self) -> None:
+        """End its trials as cancelled. Raises HostLostError."""
+        await _answer(self._actor.cancel.remote())
+
+    def kill(self) -> None:
+        """End the actor, if it is still there."""
+        import ray
+
+        with suppress(Exception):
+            ray.kill(self._actor)
+
+
+async def _answer(reference: Awaitable[T]) -> T:
+    """The answer of an actor. Raises HostLostError where it is gone, and its own error as it is."""
+    from ray import exceptions
+
+    try:
+        return await reference
+    except exceptions.RayTaskError:
+        raise
+    except exceptions.RayError as error:
+        text = str(error)
+        if "No module named 'evaldesk" in text:
+            raise HostLostError("Evaldesk is not installed there") from error
+        raise HostLostError(loss_words(text)) from error
+
+
+def loss_words(text: str) -> str:
+    """The reason of a loss in a few words, of what Ray says about it."""
+    if "node has died" in text or "node is dead" in text or "node was terminated" in text.lower():
+        return "its node is gone"
+    if "out of memory" in text.lower() or "OOM" in text:
+        return "its node was short of memory"
+    if "process has died" in text or "killed" in text.lower():
+        return "its process is gone"
+    return first_line(text)
+
+
+def first_line(error: object) -> str:
+    """The first line of an error, shortened."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:MAX_SAID] if lines else type(error).__name__

@@ -1,0 +1,376 @@
+"""Carries out trials on hosts that may be lost: a lost trial is innocent, and is played again on another host."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from evaldesk.engine.failures import failure
+from evaldesk.engine.frames import GradeSpec, cancelled, played_again, unplayed
+from evaldesk.engine.ray.host import HostFacts, key_of, own_versions
+from evaldesk.engine.worker.attempt import Pause, active
+from evaldesk.errors import EvaldeskError, UsageError
+from evaldesk.model import ErrorRecord, TrialResult, TrialSpec
+from evaldesk.model.place import Place, PlaceState
+
+MAX_LOSSES = 5
+POLL_S, SILENT_S = 2.0, 60.0
+FIRST_HOST_S, NO_HOST_S = 600.0, 60.0
+CANCEL_GRACE_S = 10.0
+LEAST_DELAY_S, MOST_DELAY_S = 0.2, 2.0
+
+
+class HostLostError(EvaldeskError):
+    """A host, or its node, is gone; the message says which, as part of a sentence."""
+
+
+class RemoteHost(Protocol):
+    """A host that is up. Every method raises HostLostError once it is gone."""
+
+    async def play(self, spec: TrialSpec | GradeSpec) -> TrialResult:
+        """The result of one trial."""
+
+    async def facts(self) -> HostFacts:
+        """The host as it is now."""
+
+    async def cancel(self) -> None:
+        """End its trials as cancelled."""
+
+    def kill(self) -> None:
+        """End the host, if it is still there."""
+
+
+class Cluster(Protocol):
+    """Where hosts come to be."""
+
+    async def connect(self) -> None:
+        """Raises EvaldeskError where the cluster cannot be reached, or will not do."""
+
+    async def open_host(self) -> RemoteHost:
+        """A new host, which may wait for room. Raises HostLostError."""
+
+    async def close(self) -> None:
+        """End all hosts."""
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """A trial that was submitted, and how often it was lost."""
+
+    spec: TrialSpec | GradeSpec
+    n_losses: int = 0
+    is_done: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """The place of one host; its next host has the same number."""
+
+    number: int
+    name: str
+    host: RemoteHost | None = None
+    facts: HostFacts | None = None
+    jobs: set[_Job] = field(default_factory=set)
+    state: PlaceState = "starting"
+    note: str = ""
+    is_refused: bool = False
+    lost: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class HostsExecutor:
+    """Up to `concurrency` trials at once on `n_hosts` hosts of a cluster, which are opened with the first trial.
+
+    A host that is lost is replaced, and its trials are played again on the least busy other one, up to MAX_LOSSES
+    times. Hosts with other versions get no trial. When there has been no host for NO_HOST_S, everything is given back
+    as cancelled, and `end_reason` says why.
+    """
+
+    def __init__(self, cluster: Cluster, concurrency: int, n_hosts: int, chance: random.Random | None = None) -> None:
+        self.is_cancelled = False
+        self.end_reason = ""
+        self._cluster = cluster
+        self._share = math.ceil(concurrency / n_hosts)
+        self._slots = [_Slot(number, f"host {number}") for number in range(1, n_hosts + 1)]
+        self._room = asyncio.Semaphore(concurrency)
+        self._results: asyncio.Queue[TrialResult | None] = asyncio.Queue()
+        self._waiting: deque[_Job] = deque()
+        self._jobs: set[_Job] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._is_decided = asyncio.Event()
+        self._failure: EvaldeskError | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_open = self._is_closed = False
+        self._had_host = False
+        self._chance = chance or random.Random()  # noqa: S311 - of delays
+
+    @property
+    def pauses(self) -> tuple[Pause, ...]:
+        """The reasons why trials under way wait, as the hosts told last."""
+        return active(pause for slot in self._slots if slot.facts for pause in slot.facts.pauses)
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The hosts."""
+        return tuple(
+            Place(
+                slot.name,
+                "host",
+                slot.facts.n_workers if slot.facts and slot.host else 0,
+                len(slot.jobs),
+                slot.state,
+                slot.note or (slot.facts.note if slot.facts and slot.host else ""),
+            )
+            for slot in self._slots
+        )
+
+    async def submit(self, spec: TrialSpec | GradeSpec) -> None:
+        """Take a trial once there is room and a host is up. Raises EvaldeskError where the cluster will not do."""
+        await self._room.acquire()
+        try:
+            if self._is_closed:
+                raise UsageError("the executor is closed and takes no trial any more")
+            await self._open()
+        except BaseException:
+            self._room.release()
+            raise
+        job = _Job(spec)
+        self._jobs.add(job)
+        self._idle.clear()
+        if self.is_cancelled:
+            self._give_back(job, cancelled(spec))
+            return
+        self._waiting.append(job)
+        self._pump()
+
+    async def results(self) -> AsyncIterator[TrialResult]:
+        """Results as they come, until `close`."""
+        while (result := await self._results.get()) is not None:
+            yield result
+
+    async def cancel(self) -> None:
+        """End all trials as cancelled; those of a host that does not answer, too."""
+        self.is_cancelled = True
+        self._is_decided.set()
+        self._give_back_waiting()
+        hosts = [slot.host for slot in self._slots if slot.host]
+        stops = [asyncio.create_task(host.cancel()) for host in hosts]
+        ends = [asyncio.create_task(self._idle.wait())]
+        await asyncio.wait(ends, timeout=CANCEL_GRACE_S)
+        for task in (*stops, *ends):
+            task.cancel()
+        await asyncio.gather(*stops, *ends, return_exceptions=True)
+        self._give_back_all()
+
+    async def close(self) -> None:
+        """End all hosts; trials still under way end cancelled."""
+        self.is_cancelled = self._is_closed = True
+        self._is_decided.set()
+        self._give_back_all()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._is_open:
+            await self._cluster.close()
+        self._results.put_nowait(None)
+
+    async def _open(self) -> None:
+        """Connect with the first trial, and wait until a host is up, or none will be."""
+        if not self._is_open:
+            self._is_open = True
+            self._do(self._start())
+        await self._is_decided.wait()
+        if self._failure:
+            raise self._failure
+
+    async def _start(self) -> None:
+        try:
+            await self._cluster.connect()
+        except Exception as error:  # also one that Ray is not prepared for: without an end the run would wait for ever
+            self._fail(error if isinstance(error, EvaldeskError) else EvaldeskError(f"no cluster: {error}"))
+            return
+        self._do(self._watch_for_hosts())
+        for slot in self._slots:
+            self._do(self._keep(slot))
+
+    def _fail(self, error: EvaldeskError) -> None:
+        """Refuse the run; where trials were played already, end it."""
+        self._failure = error
+        self._is_decided.set()
+        if self._jobs:
+            self._end(str(error))
+
+    def _end(self, reason: str) -> None:
+        """Take no more trials, and give back all as cancelled: they stay planned."""
+        self.end_reason, self.is_cancelled = reason, True
+        self._is_decided.set()
+        self._give_back_all()
+
+    async def _watch_for_hosts(self) -> None:
+        """End everything when there has been no host for too long."""
+        loop = asyncio.get_running_loop()
+        seen_at = loop.time()
+        while not self.is_cancelled:
+            await asyncio.sleep(min(POLL_S, NO_HOST_S / 4))
+            if any(slot.host for slot in self._slots):
+                seen_at = loop.time()
+            patience_s = NO_HOST_S if self._had_host else FIRST_HOST_S
+            if loop.time() - seen_at > patience_s:
+                notes = "; ".join(dict.fromkeys(slot.note for slot in self._slots if slot.note))
+                self._end(f"no host was up for {patience_s:g} s{f': {notes}' if notes else ''}. Resume the run later.")
+
+    async def _keep(self, slot: _Slot) -> None:
+        """Have a host in the slot, as long as the run goes on."""
+        n_tries = 0
+        while not self.is_cancelled and not slot.is_refused:
+            try:
+                await self._bring_up(slot)
+                n_tries = 0
+                await self._watch(slot)
+            except HostLostError as error:
+                self._lose(slot, str(error))
+            n_tries += 1
+            await asyncio.sleep(min(LEAST_DELAY_S * 2**n_tries, MOST_DELAY_S))
+
+    async def _bring_up(self, slot: _Slot) -> None:
+        slot.lost.clear()
+        host = await self._cluster.open_host()
+        try:
+            facts = await host.facts()
+        except BaseException:
+            host.kill()
+            raise
+        other = other_versions(facts)
+        slot.name = self._name(slot, facts.name)
+        if other:
+            host.kill()
+            self._refuse(slot, f"{slot.name} {other}")
+            return
+        after = f"in the place of one that was lost: {slot.note}" if slot.state == "lost" else ""
+        slot.host, slot.facts, slot.state, slot.note = host, facts, "up", after
+        self._had_host = True
+        self._is_decided.set()
+        self._pump()
+
+    def _refuse(self, slot: _Slot, why: str) -> None:
+        slot.state, slot.note, slot.is_refused = "lost", why, True
+        if all(each.is_refused for each in self._slots):
+            self._fail(UsageError(f"no host will do: {why}. Install the same versions there.", field="on"))
+
+    def _name(self, slot: _Slot, name: str) -> str:
+        """The name of the machine, with the number of the host where it has several."""
+        is_taken = any(each.facts and each.facts.name == name for each in self._slots if each is not slot)
+        return f"{name} #{slot.number}" if is_taken else name
+
+    async def _watch(self, slot: _Slot) -> None:
+        """Ask the host how it is, until it is lost. Raises HostLostError."""
+        while slot.host and not self.is_cancelled:
+            with_loss = asyncio.create_task(slot.lost.wait())
+            await asyncio.wait((with_loss,), timeout=POLL_S)
+            with_loss.cancel()
+            if slot.host is None:
+                return
+            try:
+                slot.facts = await asyncio.wait_for(slot.host.facts(), SILENT_S)
+            except TimeoutError:
+                raise HostLostError(f"it did not answer for {SILENT_S:g} s") from None
+
+    def _lose(self, slot: _Slot, why: str) -> None:
+        if slot.host is not None:
+            slot.host.kill()
+        slot.host, slot.state, slot.note = None, "lost", why
+        slot.lost.set()
+
+    def _pump(self) -> None:
+        """Hand waiting trials to the least busy hosts that have room."""
+        while self._waiting:
+            open_slots = [slot for slot in self._slots if slot.host and len(slot.jobs) < self._share]
+            slot = min(open_slots, key=lambda each: len(each.jobs), default=None)
+            if slot is None or slot.host is None:
+                return
+            job = self._waiting.popleft()
+            slot.jobs.add(job)
+            self._do(self._play(slot, slot.host, job))
+
+    async def _play(self, slot: _Slot, host: RemoteHost, job: _Job) -> None:
+        name = slot.name
+        try:
+            result = await host.play(job.spec)
+        except HostLostError as error:
+            if slot.host is host:
+                self._lose(slot, str(error))
+            self._play_again(job, f"its host {name} was lost: {error}")
+        except Exception as error:  # of our own code, or a host of another kind
+            self._give_back(job, unplayed(job.spec, "errored", failure(error, "engine")))
+        else:
+            self._give_back(job, checked(job.spec, replace(result, place=name)))
+        finally:
+            slot.jobs.discard(job)
+            self._pump()
+
+    def _play_again(self, job: _Job, why: str) -> None:
+        job.n_losses += 1
+        if job.is_done:
+            return
+        if self.is_cancelled:
+            self._give_back(job, cancelled(job.spec))
+            return
+        if isinstance(job.spec, TrialSpec):
+            job.spec = played_again(job.spec, why)
+        if job.n_losses >= MAX_LOSSES:
+            error = ErrorRecord("host_lost", f"the trial was lost {job.n_losses} times; {why}")
+            self._give_back(job, unplayed(job.spec, "errored", error))
+            return
+        delay_s = self._chance.uniform(LEAST_DELAY_S, min(LEAST_DELAY_S * 2**job.n_losses, MOST_DELAY_S))
+        asyncio.get_running_loop().call_later(delay_s, self._wait_again, job)
+
+    def _wait_again(self, job: _Job) -> None:
+        if not job.is_done:
+            self._waiting.append(job)
+            self._pump()
+
+    def _give_back_waiting(self) -> None:
+        waiting = [*self._waiting]
+        self._waiting.clear()
+        for job in waiting:
+            self._give_back(job, cancelled(job.spec))
+
+    def _give_back_all(self) -> None:
+        self._waiting.clear()
+        for job in [*self._jobs]:
+            self._give_back(job, cancelled(job.spec))
+
+    def _give_back(self, job: _Job, result: TrialResult) -> None:
+        if job.is_done:
+            return
+        job.is_done = True
+        self._jobs.discard(job)
+        if not self._jobs:
+            self._idle.set()
+        self._room.release()
+        self._results.put_nowait(result)
+
+    def _do(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def other_versions(facts: HostFacts) -> str:
+    """`has Evaldesk 0.2.0, here is 0.1.0`; empty where the versions are those of the driver."""
+    for name, there, here in zip(("Python", "Evaldesk"), (facts.python, facts.evaldesk), own_versions(), strict=True):
+        if there != here:
+            return f"has {name} {there}, and here it is {here}"
+    return ""
+
+
+def checked(spec: TrialSpec | GradeSpec, result: TrialResult) -> TrialResult:
+    """The result, if it is one of that trial."""
+    if (result.run_id, result.case_index, result.trial_index) == key_of(spec):
+        return result
+    return unplayed(spec, "errored", ErrorRecord("wrong_trial", "the host answered for another trial"))

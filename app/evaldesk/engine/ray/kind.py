@@ -1,0 +1,128 @@
+"""`kind = "ray"`: the keys of its table, the runs that it can play, and how one is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from evaldesk.agents import AGENTS
+from evaldesk.agents.loading import env_variables
+from evaldesk.codec import msgspec
+from evaldesk.engine.executors import ExecutorKind
+from evaldesk.engine.host.executors import Executor
+from evaldesk.errors import UsageError
+from evaldesk.model import RunConfig
+from evaldesk.model.run import ExecutorConfig
+from evaldesk.wire import converted
+
+OWN_VARIABLES = "EVALDESK_OWN_VARIABLES"
+"""Names the variables that a run file brings to the driver, separated by blanks."""
+
+
+@dataclass(frozen=True, slots=True)
+class RayOptions:
+    """The keys of `[executors.NAME]`.
+
+    `hosts` actors are spread over the nodes at `address`; each takes `cpus_per_host` CPUs of its node (by default one
+    for each worker) and has `workers_per_host` players and as many graders. `variables` are the names of the
+    environment variables that agents and judges get there. `python` is an interpreter on the hosts for the agent.
+    """
+
+    address: str = "auto"
+    hosts: int = 1
+    workers_per_host: int = 2
+    cpus_per_host: float = 0.0
+    variables: tuple[str, ...] = ()
+    python: str = ""
+
+
+def _options(executor: ExecutorConfig) -> RayOptions:
+    """The options of the table. Raises UsageError naming the key at fault."""
+    where = f"[executors.{executor.name}]"
+    known = [each.name for each in fields(RayOptions)]
+    unknown = sorted({*executor.options} - {*known})
+    if unknown:
+        raise UsageError(f"{where}: unknown key {unknown[0]!r}; known keys: kind, {', '.join(known)}", field="on")
+    try:
+        found: RayOptions = converted(executor.options, RayOptions)
+    except (msgspec.ValidationError, UsageError) as error:
+        raise UsageError(f"{where}: {error}", field="on") from error
+    if "://" in found.address:
+        raise UsageError(
+            f"{where}: address = {found.address!r}: a connection through Ray Client loses its actors when it breaks; "
+            "name HOST:PORT of the head, or auto, and start the run on a node of the cluster",
+            field="on",
+        )
+    for key, value, least in (("hosts", found.hosts, 1), ("workers_per_host", found.workers_per_host, 1)):
+        if not least <= value <= 10_000:
+            raise UsageError(f"{where}: {key} must be {least} to 10000, not {value}", field="on")
+    return found
+
+
+def _check(config: RunConfig) -> None:
+    options, name = _options(config.executor), config.executor.name
+    ref, kind = config.agent, AGENTS.known(config.agent.kind)
+    about = f"on = {name!r}"
+    if find_spec("ray") is None:
+        raise UsageError(f"{about}: ray is not installed; pip install 'evaldesk[ray]'", field="on")
+    if config.recording.mode != "off":
+        raise UsageError(
+            f"{about}: recordings are in a folder of this machine, which hosts do not see; leave recording off",
+            field="recording",
+        )
+    if ref.container or config.isolation == "container":
+        raise UsageError(f"{about}: hosts start no containers; leave image out", field="image")
+    if kind is not None and kind.target in ("command", "file"):
+        raise UsageError(
+            f"{about}: {ref.id} ({kind.title}) needs files of this machine that hosts do not get", field="on"
+        )
+    missing = [each for each in options.variables if each not in os.environ]
+    if missing:
+        raise UsageError(f"[executors.{name}]: variables: {missing[0]} is not set here", field="on")
+    for criterion in config.criteria:
+        root = criterion.options.get("root")
+        if isinstance(root, str) and root and not (ref.root and Path(root).is_relative_to(ref.root)):
+            raise UsageError(
+                f"{about}: {criterion.metric} is in {root}, and hosts get the files of {ref.root or 'no folder'} alone",
+                field="on",
+            )
+
+
+def _open(config: RunConfig, environment: Mapping[str, str]) -> Executor:
+    from evaldesk.engine.ray.cluster import RayCluster
+    from evaldesk.engine.ray.executor import HostsExecutor
+    from evaldesk.engine.ray.host import HostSetup
+
+    options = _options(config.executor)
+    n_hosts = min(options.hosts, config.concurrency)
+    share = -(-config.concurrency // n_hosts)
+    setup = HostSetup(
+        config.agent.root,
+        min(options.workers_per_host, share),
+        share,
+        config.is_shared,
+        options.python,
+        tuple(given_variables(config, options, environment).items()),
+    )
+    cluster = RayCluster(options.address, options.cpus_per_host or options.workers_per_host, setup)
+    return HostsExecutor(cluster, config.concurrency, n_hosts)
+
+
+def given_variables(config: RunConfig, options: RayOptions, environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that hosts get: those that are named, those of the run file, and those of the agent's `.env`."""
+    names = (*options.variables, *environment.get(OWN_VARIABLES, "").split())
+    named = {name: environment[name] for name in names if name in environment}
+    return {**env_variables(config.agent.folder, environment), **named}
+
+
+def _words(executor: ExecutorConfig) -> str:
+    found: Mapping[str, Any] = executor.options
+    hosts = found.get("hosts", 1)
+    return f"Ray ({found.get('address', 'auto')}), {hosts} host{'' if hosts == 1 else 's'}"
+
+
+RAY = ExecutorKind(_check, _words, _open, has_own_driver=True)

@@ -1,0 +1,55 @@
+"""`evaldesk doctor --on NAME`: one trial of the sample agent is played there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from evaldesk.cli import cli
+from evaldesk.engine.ray import kind
+
+TOML = """
+[executors.here]
+kind = "local"
+[executors.cluster]
+kind = "ray"
+address = "127.0.0.1:1"
+"""
+
+
+def doctor(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+    monkeypatch.setenv("EVALDESK_TRUST", "1")
+    (folder / "evaldesk.toml").write_text(TOML)
+    done = CliRunner().invoke(cli, ["doctor", "--on", name, "--workspace", str(folder), str(folder)])
+    return done.exit_code, done.output
+
+
+def test_a_trial_is_played_where_the_name_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, said = doctor(tmp_path, "here", monkeypatch)
+
+    assert code == 0, said
+    assert re.search(r"ok +executor here +this machine", said)
+    assert re.search(r"ok +trial on here +asked 'Hello', the sample agent said .?I am", said)
+
+
+def test_a_cluster_that_is_not_there_is_a_problem_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kind, "find_spec", lambda _: object())
+
+    code, said = doctor(tmp_path, "cluster", monkeypatch)
+
+    assert code == 1
+    assert re.search(
+        r"bad +executor cluster +(Ray at 127\.0\.0\.1:1 cannot be used: |no cluster: No module named 'ray')", said
+    )
+
+
+def test_a_name_that_leads_nowhere_is_refused_with_those_that_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, said = doctor(tmp_path, "nowhere", monkeypatch)
+
+    assert code != 0
+    assert "trial on" not in said

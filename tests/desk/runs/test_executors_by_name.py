@@ -1,0 +1,256 @@
+"""Executors of evaldesk.toml: named at every door, refused in words, and never opened by the server of a desk."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, subject
+
+from evaldesk.desk.runs.plan import RunOptions, with_executor
+from evaldesk.desk.runs.runs import WAITING, RunDesk
+from evaldesk.desk.trust import Trust
+from evaldesk.engine.executors import EXECUTORS, check_executor, has_own_driver, kind_of
+from evaldesk.engine.ray import kind as ray_kind
+from evaldesk.engine.ray.kind import OWN_VARIABLES, RayOptions, given_variables
+from evaldesk.errors import ConflictError, TrustError, UsageError
+from evaldesk.model import AgentRef, Container, Criterion, RunConfig
+from evaldesk.model.options import Recording
+from evaldesk.model.run import ExecutorConfig
+from evaldesk.settings import Settings, read_settings
+from evaldesk.store import Store
+
+CLUSTER = ExecutorConfig("cluster", "ray", {"address": "10.0.0.4:6379", "hosts": 3})
+ON_RAY = RunConfig(AgentRef("echo", "echo:agent", "/code", "/code/echo"), "set", executor=CLUSTER)
+
+
+@pytest.fixture(autouse=True)
+def _ray_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_kind, "find_spec", lambda _: object())
+
+
+def settings_of(tmp_path: Path, toml: str) -> Settings:
+    (tmp_path / "evaldesk.toml").write_text(toml)
+    return read_settings(tmp_path, (), environment={})
+
+
+# Settings
+
+
+def test_a_workspace_names_its_executors(tmp_path: Path) -> None:
+    found = settings_of(tmp_path, '[executors.cluster]\nkind = "ray"\nhosts = 3\n[executors.here]\nkind = "local"\n')
+
+    assert found.executors == {
+        "cluster": ExecutorConfig("cluster", "ray", {"hosts": 3}),
+        "here": ExecutorConfig("here", "local"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("toml", "said"),
+    [
+        ("executors = 1", "executors are tables such as [executors.cluster]"),
+        ("[executors.cluster]\nhosts = 3", "[executors.cluster] has a kind"),
+        ('[executors."a b"]\nkind = "ray"', "a name has letters, digits, _ and -"),
+    ],
+)
+def test_a_table_that_is_none_is_refused(tmp_path: Path, toml: str, said: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        settings_of(tmp_path, toml)
+
+    assert said in str(refusal.value)
+
+
+# What cannot be played there
+
+
+@pytest.mark.parametrize("name", [*EXECUTORS])
+def test_every_kind_says_where_it_plays(name: str) -> None:
+    assert kind_of(ExecutorConfig("x", name)).words(ExecutorConfig("x", name))
+
+
+def test_a_name_that_is_not_in_the_settings_is_refused_with_the_nearest() -> None:
+    asked = replace(ON_RAY, executor=ExecutorConfig("clusters"))
+
+    with pytest.raises(UsageError, match="no executor named 'clusters'; did you mean 'cluster'") as refusal:
+        with_executor(asked, {"cluster": CLUSTER})
+
+    assert refusal.value.field == "on"
+
+
+def with_options(**options: Any) -> RunConfig:
+    return replace(ON_RAY, executor=replace(CLUSTER, options=options))
+
+
+FUNCTION = Criterion("exact", 1.0, {"function": "rewards:exact", "root": "/elsewhere"})
+
+
+@pytest.mark.parametrize(
+    ("config", "field", "said"),
+    [
+        (with_options(adress="x"), "on", "[executors.cluster]: unknown key 'adress'; known keys: kind, address, hosts"),
+        (with_options(hosts="3"), "on", "[executors.cluster]: Expected `int`, got `str`"),
+        (with_options(hosts=0), "on", "hosts must be 1 to 10000, not 0"),
+        (with_options(address="ray://10.0.0.4:10001"), "on", "loses its actors when it breaks"),
+        (with_options(variables=["NO_SUCH_VARIABLE"]), "on", "variables: NO_SUCH_VARIABLE is not set here"),
+        (replace(ON_RAY, recording=Recording("record")), "recording", "recordings are in a folder of this machine"),
+        (
+            replace(ON_RAY, agent=replace(ON_RAY.agent, container=Container("shop:7"))),
+            "image",
+            "hosts start no containers",
+        ),
+        (replace(ON_RAY, agent=AgentRef("c", "cmd", kind="command")), "on", "needs files of this machine"),
+        (replace(ON_RAY, criteria=(FUNCTION,)), "on", "exact is in /elsewhere, and hosts get the files of /code alone"),
+        (replace(ON_RAY, executor=ExecutorConfig("x", "rey")), "on", "kind is one of local, ray, not 'rey'"),
+        (
+            replace(ON_RAY, executor=ExecutorConfig("x", "os:getcwd")),
+            "on",
+            "kind is one of local, ray, not 'os:getcwd'",
+        ),
+        (replace(ON_RAY, executor=ExecutorConfig("x", "local", {"a": 1})), "on", "[executors.x]: unknown key 'a'"),
+        (RunConfig(AgentRef("a", "a:b"), "set", concurrency=257), "concurrency", "plays at most 256, not 257"),
+    ],
+)
+def test_what_an_executor_cannot_play_is_refused_before_anything_is_spent(
+    config: RunConfig, field: str, said: str
+) -> None:
+    with pytest.raises(UsageError) as refusal:
+        check_executor(config)
+
+    assert said in str(refusal.value)
+    assert refusal.value.field == field
+
+
+def test_a_cluster_takes_more_trials_at_once_than_one_machine() -> None:
+    check_executor(replace(ON_RAY, concurrency=10_000))
+
+
+def test_without_ray_the_refusal_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_kind, "find_spec", lambda _: None)
+
+    with pytest.raises(UsageError, match=r"pip install 'evaldesk\[ray\]'"):
+        check_executor(ON_RAY)
+
+
+def test_hosts_get_named_variables_those_of_the_run_file_and_of_the_agents_env_file(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("FROM_FILE=f\nBOTH=file\n")
+    config = replace(ON_RAY, agent=replace(ON_RAY.agent, folder=str(tmp_path)))
+    environment = {"KEY": "k", "BOTH": "shell", "AWS_SECRET": "s", OWN_VARIABLES: "MINE", "MINE": "m"}
+
+    found = given_variables(config, RayOptions(variables=("KEY", "BOTH", "ABSENT")), environment)
+
+    assert found == {"KEY": "k", "BOTH": "shell", "MINE": "m", "FROM_FILE": "f"}
+
+
+def test_settings_of_others_do_not_say_where_code_is_sent(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, '[executors.cluster]\nkind = "ray"\n')
+    trust = Trust(settings, {"HOME": str(tmp_path / "home")})
+
+    with pytest.raises(TrustError, match=r"says where \[executors.cluster\] is, and the agent echo is from elsewhere"):
+        trust.check_executor(ON_RAY)
+    trust.check_executor(replace(ON_RAY, executor=ExecutorConfig()))
+    Trust(settings, {"EVALDESK_TRUST": "1"}).check_executor(ON_RAY)
+
+
+# A process of its own
+
+
+@pytest.fixture
+def handed() -> list[int]:
+    return []
+
+
+@pytest.fixture
+def server(open_desk: OpenDesk, handed: list[int]) -> RunDesk:
+    """The desk of a server, which gives some runs to processes of their own."""
+    desk = open_desk(HandExecutor(["passed"]), HandExecutor(["passed"]))
+    desk._settings = replace(desk._settings, executors={"cluster": CLUSTER})
+    desk.hand_over = handed.append
+    return desk
+
+
+@pytest.mark.anyio
+async def test_a_server_never_opens_a_cluster(
+    server: RunDesk, store: Store, handed: list[int], open_desk: OpenDesk
+) -> None:
+    run_id = await server.start(server.plan_for(subject(2), RunOptions(on="cluster")))
+
+    seen = store.runs.summary(run_id)
+    assert (handed, seen.driver, seen.status, server._playing) == ([run_id], WAITING, "pending", {})
+    assert seen.config.executor == CLUSTER
+    await server._handle_requests(takes_up=True)
+    assert handed == [run_id]  # its process comes: it is not started twice
+    driver = open_desk(HandExecutor(["passed"]))
+    await driver.resume(run_id)
+    assert (await over(driver, run_id)).status == "finished"
+
+
+@pytest.mark.anyio
+async def test_a_server_gives_a_run_of_a_dead_process_to_another_one(
+    server: RunDesk, store: Store, handed: list[int]
+) -> None:
+    plan = server.plan_for(subject(2), RunOptions(on="cluster"))
+    run_id = store.runs.create(plan.config, plan.cases, "999999999 nowhere 1")
+    with store.runs._database.writing() as connection:
+        connection.exec_driver_sql("UPDATE run SET leased_until = 0")
+
+    await server._handle_requests(takes_up=True)
+
+    seen = store.runs.summary(run_id)
+    assert (handed, seen.driver, seen.lease) == ([run_id], WAITING, 2)
+    with pytest.raises(ConflictError):
+        await server._take_up(replace(seen, lease=1))
+
+
+@pytest.mark.anyio
+async def test_a_run_that_was_stopped_on_a_cluster_is_resumed_there(
+    server: RunDesk, store: Store, handed: list[int]
+) -> None:
+    plan = server.plan_for(subject(2), RunOptions(on="cluster"))
+    run_id = store.runs.create(plan.config, plan.cases)
+    store.runs.set_status(run_id, "stopped", "no host was up for 60 s.")
+
+    await server.resume(run_id)
+
+    assert (handed, store.runs.summary(run_id).driver) == ([run_id], WAITING)
+
+
+@pytest.mark.anyio
+async def test_an_executor_that_gives_up_stops_the_run_with_its_reason(open_desk: OpenDesk, store: Store) -> None:
+    executor = HandExecutor()
+    desk = open_desk(executor)
+    run_id = await desk.start(desk.plan_for(subject(3), RunOptions(concurrency=3)))
+    await executor.holds(3)
+
+    executor.end()
+    executor.end_reason = "no host was up for 60 s. Resume the run later."
+    await executor.cancel()
+    summary = await over(desk, run_id)
+
+    assert (summary.status, summary.reason, summary.n_todo) == ("stopped", executor.end_reason, 2)
+
+
+def test_a_kind_that_is_gone_plays_in_this_process_and_says_so() -> None:
+    assert not has_own_driver(ExecutorConfig("x", "gone"))
+
+
+def test_the_default_install_imports_neither_ray_nor_psycopg(tmp_path: Path) -> None:
+    (tmp_path / "evaldesk.toml").write_text('[executors.cluster]\nkind = "ray"\n')
+    program = (
+        "import sys; import evaldesk.cli, evaldesk.desk.desk, evaldesk.desk.runs.runs, evaldesk.web.server\n"
+        "from evaldesk.engine.executors import EXECUTORS, kind_of\n"
+        "from evaldesk.model.run import ExecutorConfig\n"
+        "[kind_of(ExecutorConfig('x', each)) for each in EXECUTORS]\n"
+        "assert not {'ray', 'psycopg'} & sys.modules.keys()"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,236 @@
+"""Trials on hosts that are lost, refused or never come: none is lost, none is counted twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+from tests.engine.hosts import ScriptedCluster, ScriptedHost, finished
+
+from evaldesk.engine import drive
+from evaldesk.engine.frames import GradeSpec
+from evaldesk.engine.ray import executor as module
+from evaldesk.engine.ray.executor import HostsExecutor, checked
+from evaldesk.engine.ray.host import HostSetup, environment_of_workers, moved, own_versions
+from evaldesk.errors import UsageError
+from evaldesk.model import AgentRef, Criterion, TrialResult, TrialSpec
+
+pytestmark = pytest.mark.anyio
+
+Write = Callable[..., AgentRef]
+Trial = Callable[..., TrialSpec]
+Play = Callable[..., Awaitable[dict[int, TrialResult]]]
+AGENT = AgentRef("echo", "echo:agent", "/code", "/code/echo")
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("POLL_S", 0.01), ("LEAST_DELAY_S", 0.001), ("MOST_DELAY_S", 0.01)):
+        monkeypatch.setattr(module, name, value)
+
+
+async def under_way(cluster: ScriptedCluster, n: int) -> None:
+    while sum(len(host._held) for host in cluster.hosts) != n:
+        await asyncio.sleep(0.001)
+
+
+async def test_the_trials_of_a_lost_host_are_played_again_elsewhere_and_say_why(trial: Trial) -> None:
+    cluster = ScriptedCluster()
+    executor = HostsExecutor(cluster, 4, 2)
+    async with asyncio.timeout(20):
+        for index in range(4):
+            await executor.submit(trial(AGENT, index))
+        await under_way(cluster, 4)
+        cluster.play = finished
+        lost = next(host for host in cluster.hosts if host.n_asked)
+        lost.lose("its node is gone")
+        await asyncio.sleep(0.05)
+        for host in cluster.hosts:
+            for held in [*host._held]:
+                held.set_result(finished(held.spec))  # type: ignore[attr-defined]
+        results = executor.results()
+        found = sorted([await anext(results) for _ in range(4)], key=lambda each: each.case_index)
+        places = executor.places
+        await executor.close()
+
+    again = [result for result in found if result.losses]
+    assert 1 <= len(again) <= 4
+    for result in again:
+        assert result.losses[0] == f"its host {lost.name} was lost: its node is gone"
+        assert (result.attempt, result.status, result.place != lost.name) == (2, "finished", True)
+    assert all(result.attempt == 1 for result in found if not result.losses)
+    assert {place.state for place in places} == {"up"}
+    assert any(place.note == "in the place of one that was lost: its node is gone" for place in places)
+    assert cluster.is_closed
+
+
+async def test_a_trial_that_is_lost_five_times_is_errored(trial: Trial) -> None:
+    cluster = ScriptedCluster()
+    executor = HostsExecutor(cluster, 1, 1)
+    await executor.submit(trial(AGENT))
+    losing = asyncio.create_task(_lose_all(cluster))
+
+    async with asyncio.timeout(20):
+        result = await anext(executor.results())
+    losing.cancel()
+    await executor.close()
+
+    assert result.error is not None
+    assert (result.status, result.error.kind, result.attempt) == ("errored", "host_lost", 6)
+    assert result.error.message.startswith("the trial was lost 5 times; its host vm-")
+    assert len(result.losses) == 5
+
+
+async def _lose_all(cluster: ScriptedCluster) -> None:
+    while True:
+        await asyncio.sleep(0.002)
+        for host in cluster.hosts:
+            if host._held:
+                host.lose("it is cursed")
+
+
+@pytest.mark.parametrize("versions", [("3.9", own_versions()[1]), (own_versions()[0], "0.0.0")], ids=["python", "ours"])
+async def test_hosts_with_other_versions_refuse_the_run_before_a_trial_is_spent(
+    trial: Trial, versions: tuple[str, str]
+) -> None:
+    cluster = ScriptedCluster(finished)
+    cluster.versions = versions
+    executor = HostsExecutor(cluster, 4, 2)
+
+    async with asyncio.timeout(20):
+        with pytest.raises(
+            UsageError, match=r"no host will do: vm-\d( #\d)? has (Python 3.9|Evaldesk 0.0.0), and here"
+        ):
+            await executor.submit(trial(AGENT))
+        await executor.close()
+
+    assert [host.n_asked for host in cluster.hosts] == [0, 0]
+
+
+async def test_a_run_without_a_host_for_a_minute_is_given_back_with_the_reason(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "NO_HOST_S", 0.05)
+    cluster = ScriptedCluster()
+    executor = HostsExecutor(cluster, 4, 2)
+    for index in range(3):
+        await executor.submit(trial(AGENT, index))
+    await under_way(cluster, 3)
+
+    cluster.no_room = "no node is left"
+    for host in cluster.hosts:
+        host.lose("its node is gone")
+    async with asyncio.timeout(20):
+        results = executor.results()
+        found = [await anext(results) for _ in range(3)]
+        await executor.submit(trial(AGENT, 3))
+        late = await anext(results)
+        await executor.close()
+
+    assert {result.status for result in (*found, late)} == {"cancelled"}
+    assert executor.end_reason == "no host was up for 0.05 s: no node is left. Resume the run later."
+
+
+async def test_a_cluster_where_no_host_ever_comes_ends_the_run(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_HOST_S", 0.05)
+    cluster = ScriptedCluster()
+    cluster.no_room = "no node has 4 free CPUs"
+    executor = HostsExecutor(cluster, 4, 2)
+
+    async with asyncio.timeout(20):
+        await executor.submit(trial(AGENT))
+        result = await anext(executor.results())
+    await executor.close()
+
+    assert (result.status, "no node has 4 free CPUs" in executor.end_reason) == ("cancelled", True)
+
+
+async def test_a_cancel_while_hosts_come_up_ends_what_waits(trial: Trial) -> None:
+    cluster = ScriptedCluster()
+    cluster.no_room = "not yet"
+    executor = HostsExecutor(cluster, 4, 2)
+    waiting = [asyncio.create_task(executor.submit(trial(AGENT, index))) for index in range(3)]
+    await asyncio.sleep(0.02)
+
+    async with asyncio.timeout(20):
+        await executor.cancel()
+        await asyncio.gather(*waiting)
+        results = executor.results()
+        found = [await anext(results) for _ in range(3)]
+        await executor.close()
+
+    assert {result.status for result in found} == {"cancelled"}
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_however_hosts_are_lost_every_trial_has_one_result(trial: Trial, play: Play, seed: int) -> None:
+    chance = random.Random(seed)
+    cluster = ScriptedCluster(finished, delay_s=0.003)
+    executor = HostsExecutor(cluster, 16, 4, chance)
+
+    async def lose() -> None:
+        for _ in range(20):
+            await asyncio.sleep(chance.uniform(0, 0.02))
+            alive: list[ScriptedHost] = [host for host in cluster.hosts if not host.lost]
+            if alive:
+                chance.choice(alive).lose("killed")
+
+    losing = asyncio.create_task(lose())
+    async with asyncio.timeout(60):
+        results = await play(executor, [trial(AGENT, index) for index in range(600)], 16)
+    losing.cancel()
+    await executor.close()
+
+    assert sorted(results) == list(range(600))
+    assert {result.status for result in results.values()} == {"finished"}
+    assert all(result.attempt == 1 + len(result.losses) for result in results.values())
+
+
+async def test_a_drive_goes_on_while_hosts_are_lost(trial: Trial) -> None:
+    cluster = ScriptedCluster(finished, delay_s=0.002)
+    executor = HostsExecutor(cluster, 8, 2)
+    n = 0
+
+    async for _ in drive((trial(AGENT, index) for index in range(200)), executor, 8):
+        n += 1
+        if n % 50 == 0:
+            cluster.hosts[-1].lose("killed")
+    await executor.close()
+
+    assert n == 200
+
+
+def test_an_answer_for_another_trial_is_not_taken(trial: Trial) -> None:
+    result = checked(trial(AGENT, 1), finished(trial(AGENT, 2)))
+
+    assert result.error is not None
+    assert (result.case_index, result.error.kind) == (1, "wrong_trial")
+
+
+@pytest.mark.parametrize("is_grading", [False, True])
+def test_paths_of_the_driver_become_those_of_the_host(trial: Trial, *, is_grading: bool) -> None:
+    own = Criterion("exact", 1.0, {"function": "rewards:exact", "root": "/code/rewards"})
+    other = Criterion("other", 1.0, {"function": "rewards:exact", "root": "/code-of-others"})
+    spec = trial(AgentRef("a", "a:agent", "/code", "/code/a", python="/usr/bin/python3"))
+    whole = GradeSpec(finished(spec), spec.case, (own, other)) if is_grading else spec
+    if not is_grading:
+        whole = replace(spec, criteria=(own, other))
+
+    found = moved(whole, "/code", "/tmp/host")
+
+    assert [each.options["root"] for each in found.criteria] == ["/tmp/host/rewards", "/code-of-others"]
+    if isinstance(found, TrialSpec):
+        assert (found.agent.root, found.agent.folder, found.agent.python) == ("/tmp/host", "/tmp/host/a", "")
+        assert (found.case, found.seed) == (spec.case, spec.seed)
+
+
+def test_workers_of_a_host_get_what_is_given_and_nothing_of_ray() -> None:
+    setup = HostSetup("/code", 1, 1, environment=(("KEY", "secret"),))
+
+    found = environment_of_workers({"PATH": "/bin", "RAY_JOB_ID": "1", "PYTHONPATH": "/x", "KEY": "old"}, setup)
+
+    assert found == {"PATH": "/bin", "KEY": "secret"}
+    assert "secret" not in repr(setup)

@@ -1,0 +1,237 @@
+"""Runs on a real cluster of Ray, of one head and two nodes on the loopback: what is lost, kept secret and refused.
+
+Outside of a network namespace there is one test, which plays this file and the contract of executors in one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests import ray_cluster
+from tests.engine.hosts import on_ray, run_on_ray
+from tests.ray_cluster import INSIDE, LocalCluster, processes_of
+
+from evaldesk.engine import Executor, drive
+from evaldesk.engine.ray import executor as executor_module
+from evaldesk.errors import EvaldeskError
+from evaldesk.model import AgentRef, TrialResult, TrialSpec
+
+pytestmark = pytest.mark.anyio
+
+Write = Callable[..., AgentRef]
+Trial = Callable[..., TrialSpec]
+Play = Callable[..., Awaitable[dict[int, TrialResult]]]
+
+is_inside = bool(os.environ.get(INSIDE))
+only_inside = pytest.mark.skipif(not is_inside, reason="played by test_everything_holds_on_a_cluster, in a namespace")
+HERE = Path(__file__)
+KEY = "k3y-of-a-model-4711"
+SLOW = """
+    import asyncio, os
+
+    async def agent(message, state):
+        await asyncio.sleep(0.02)
+        yield f"{os.environ.get('MODEL_KEY')} {os.getpid()}"
+"""
+
+
+@pytest.mark.skipif(is_inside, reason="this is the namespace")
+def test_everything_holds_on_a_cluster(tmp_path: Path) -> None:
+    reason = ray_cluster.why_not()
+    if reason and not os.environ.get(ray_cluster.REQUIRED):
+        pytest.skip(reason)
+    assert not reason
+    files = [str(HERE), str(HERE.with_name("test_executors.py"))]
+    command = [sys.executable, "-m", "pytest", *files, "-k", "ray", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    command += ["--basetemp", str(tmp_path / "inside"), "-rA", "--tb=short"]
+
+    done = subprocess.run(
+        ray_cluster.inside(*command), cwd=HERE.parents[2], capture_output=True, text=True, timeout=600, check=False
+    )
+
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-5_000:]
+    assert "passed" in done.stdout
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@only_inside
+async def test_keys_reach_the_workers_and_no_file_of_the_cluster(
+    cluster: LocalCluster, write_agent: Write, trial: Trial, play: Play, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODEL_KEY", KEY)
+    monkeypatch.setenv("OTHER_KEY", "0ther-k3y-0815")
+    agent = write_agent(SLOW + "        yield str(sorted(os.environ))\n")
+    (Path(agent.folder) / ".env").write_text("FROM_FILE=fr0m-a-f1le\n")
+    executor = on_ray(cluster.address, root, variables=["MODEL_KEY"])
+    try:
+        results = await play(executor, [trial(agent, index) for index in range(4)])
+    finally:
+        await executor.close()
+
+    said = " ".join(event.text for event in results[0].transcript.turns[0].events if event.kind == "agent_message")
+    assert results[0].status == "finished", results[0].error
+    assert "MODEL_KEY" in said
+    assert "OTHER_KEY" not in said
+    found = {str(path) for path, text in cluster.log_texts() for word in (KEY, "fr0m-a-f1le") if word.encode() in text}
+    assert found == set()
+
+
+async def played_with_losses(
+    cluster: LocalCluster, executor: Executor, specs: list[TrialSpec], lose: Callable[[], None], n_between: int
+) -> dict[int, TrialResult]:
+    """The results by case, while after each `n_between` of them something is lost."""
+    results: dict[int, TrialResult] = {}
+    async for result in drive(specs, executor, 8):
+        assert result.case_index not in results
+        results[result.case_index] = result
+        if len(results) % n_between == 0 and len(results) <= len(specs) - n_between:
+            lose()
+    return results
+
+
+def check_all(results: dict[int, TrialResult], n: int) -> None:
+    assert sorted(results) == list(range(n))
+    strange = [result for result in results.values() if result.status != "finished"]
+    assert strange == []
+    assert all(result.place for result in results.values())
+
+
+@only_inside
+async def test_no_trial_is_lost_or_doubled_when_hosts_are_killed(
+    cluster: LocalCluster, write_agent: Write, trial: Trial, root: Path
+) -> None:
+    chance = random.Random(1)
+    agent = write_agent(SLOW)
+    executor = on_ray(cluster.address, root, hosts=2)
+
+    def lose() -> None:
+        hosts = processes_of("ray::Host")
+        if hosts:
+            os.kill(chance.choice(hosts), signal.SIGKILL)
+
+    try:
+        async with asyncio.timeout(300):
+            results = await played_with_losses(
+                cluster, executor, [trial(agent, index) for index in range(200)], lose, 60
+            )
+    finally:
+        await executor.close()
+
+    check_all(results, 200)
+    again = [result for result in results.values() if result.losses]
+    assert again
+    assert all("was lost: " in loss for result in again for loss in result.losses)
+
+
+@only_inside
+async def test_no_trial_is_lost_or_doubled_when_a_node_dies(
+    cluster: LocalCluster, write_agent: Write, trial: Trial, root: Path
+) -> None:
+    agent = write_agent(SLOW)
+    executor = on_ray(cluster.address, root, hosts=2)
+    try:
+        async with asyncio.timeout(300):
+            results = await played_with_losses(
+                cluster, executor, [trial(agent, index) for index in range(150)], cluster.lose_node, 100
+            )
+    finally:
+        await executor.close()
+        cluster.add_nodes(1)
+
+    check_all(results, 150)
+
+
+@only_inside
+async def test_a_worker_that_is_killed_on_ray_is_replaced_as_on_one_machine(
+    cluster: LocalCluster, write_agent: Write, trial: Trial, play: Play, root: Path
+) -> None:
+    agent = write_agent(
+        "import os\n\ndef agent(message):\n    if message == 'die':\n        os._exit(7)\n    return message\n"
+    )
+    executor = on_ray(cluster.address, root)
+    try:
+        async with asyncio.timeout(200):
+            results = await play(
+                executor, [trial(agent, index, ("die" if index == 3 else "hello",)) for index in range(12)]
+            )
+    finally:
+        await executor.close()
+
+    error = results.pop(3).error
+    assert error is not None
+    assert (error.kind, error.message) == ("worker_died", "the worker process ended with exit code 7")
+    assert {result.status for result in results.values()} == {"finished"}
+
+
+@only_inside
+async def test_a_cluster_that_is_not_there_is_refused_in_words(trial: Trial, root: Path) -> None:
+    executor = on_ray("127.0.0.1:1", root)
+
+    with pytest.raises(EvaldeskError, match=r"Ray at 127\.0\.0\.1:1 cannot be used: .*refused"):
+        await executor.submit(trial(run_on_ray("", root).agent))
+    await executor.close()
+
+
+@only_inside
+async def test_a_run_on_ray_ends_when_no_node_is_left(
+    cluster: LocalCluster, write_agent: Write, trial: Trial, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_module, "NO_HOST_S", 3.0)
+    agent = write_agent("import asyncio\n\nasync def agent(message):\n    await asyncio.Event().wait()\n")
+    executor = on_ray(cluster.address, root)
+    try:
+        async with asyncio.timeout(200):
+            await executor.submit(trial(agent, timeout_s=600))
+            while cluster.n_nodes:
+                cluster.lose_node()
+            result = await anext(executor.results())
+    finally:
+        await executor.close()
+        cluster.add_nodes(2)
+
+    assert (result.status, "no host was up for 3 s" in executor.end_reason) == ("cancelled", True)
+
+
+@pytest.mark.torture
+@only_inside
+async def test_no_trial_is_lost_or_doubled_over_fifty_rounds(
+    cluster: LocalCluster, write_agent: Write, trial: Trial, root: Path
+) -> None:
+    agent = write_agent(SLOW)
+    for round_ in range(int(os.environ.get("EVALDESK_TORTURE_ROUNDS", "50"))):
+        chance = random.Random(round_)
+        executor = on_ray(cluster.address, root, hosts=2)
+
+        def lose(chance: random.Random = chance) -> None:
+            kind = chance.random()
+            if kind < 0.1 and cluster.n_nodes > 1:
+                cluster.lose_node()
+                cluster.add_nodes(1)
+                return
+            words = "ray::Host" if kind < 0.6 else "evaldesk.engine.worker.main"
+            found = processes_of(words)
+            if found:
+                os.kill(chance.choice(found), signal.SIGKILL)
+
+        try:
+            async with asyncio.timeout(600):
+                results = await played_with_losses(
+                    cluster, executor, [trial(agent, index) for index in range(300)], lose, 40
+                )
+        finally:
+            await executor.close()
+        assert sorted(results) == list(range(300))
+        kinds = {result.error.kind for result in results.values() if result.error}
+        assert kinds <= {"worker_died", "host_lost"}  # a worker that is killed with one trial, as on one machine
