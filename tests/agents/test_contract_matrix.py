@@ -7,40 +7,86 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agents import adk_source, langgraph_source, openai_agents_source, pydantic_ai_source
+from tests.agents import adk_source, langgraph_source, openai_agents_source, pydantic_ai_source, test_dependencies
 from tests.agents.endpoint import Endpoint
 from tests.agents.installed import skip_without
+from tests.agents.osmosis_example import SERVER, forget_package
 from tests.agents.test_awaiting_approval import ADK, GRAPH, OPENAI, PYDANTIC
 from tests.agents.test_resumed_approvals import decided
 from tests.agents.test_uncounted import NESTED
 
-from evaldesk.model import Decision, Session
+from evaldesk.model import Decision, ModelOptions, Session, TurnRecord
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what the packages warn of is not ours
 
+ASKING = """
+def root_agent(message, state, decisions):
+    call = {"name": "roll_die", "args": {"sides": 6}, "id": "c1"}
+    if not decisions:
+        yield {"kind": "tool_call", **call}
+        yield {"kind": "waiting", **call}
+        return
+    yield {"kind": "tool_result", **call, "result": 6}
+    yield "got 6"
+"""
+CLIENT = """
+from openai import OpenAI
+
+def ask(question):
+    client = OpenAI(base_url="{address}", api_key="k")
+    found = client.chat.completions.create(model="small", messages=[{{"role": "user", "content": question}}])
+    return found.choices[0].message.content
+
+def root_agent(message):
+    return ask(ask(ask(message)))
+"""
 DOC = Path(__file__).resolve().parents[2] / "docs" / "agents.md"
 PACKAGES = {
     "google-adk": "google.adk",
     "OpenAI Agents": "agents",
     "LangGraph": "langgraph",
     "pydantic-ai": "pydantic_ai",
+    "Python": "",
+    "Osmosis": "",
 }
+FRAMEWORKS = ("google-adk", "OpenAI Agents", "LangGraph", "pydantic-ai")
+NONE = "–"
+"""A shape that the framework does not have."""
 ROLLERS = {
     "google-adk": adk_source.ROLLER,
     "OpenAI Agents": openai_agents_source.ROLLER,
     "LangGraph": langgraph_source.ROLLER,
     "pydantic-ai": pydantic_ai_source.ROLLER,
+    "Python": """
+def root_agent(message, state, decisions):
+    call = {"name": "roll_die", "args": {"sides": 6}, "id": "c1"}
+    yield {"kind": "tool_call", **call}
+    state["rolls"] = [*state.get("rolls", []), 6]
+    yield {"kind": "tool_result", **call, "result": 6}
+    yield "got "
+    yield "6"
+""",
 }
-WAITING = {"google-adk": ADK, "OpenAI Agents": OPENAI, "LangGraph": GRAPH, "pydantic-ai": PYDANTIC}
+WAITING = {"google-adk": ADK, "OpenAI Agents": OPENAI, "LangGraph": GRAPH, "pydantic-ai": PYDANTIC, "Python": ASKING}
 INSIDE = {
+    "Python": "a client inside a tool",
     "google-adk": "ADK AgentTool",
     "OpenAI Agents": "OpenAI as_tool",
     "LangGraph": "a graph inside a tool",
     "pydantic-ai": "pydantic-ai delegation",
 }
+CONTEXTS = {
+    "OpenAI Agents": test_dependencies.SOURCES["agents"],
+    "pydantic-ai": test_dependencies.SOURCES["pydantic_ai"],
+}
 
 
 async def _tool(framework: str, loaded: Any, played: Any, endpoint: Endpoint) -> str:
+    if framework == "Osmosis":
+        turn = await _osmosis(loaded, played, endpoint)
+        assert (turn.answer, [call.name for call in turn.tool_calls]) == ("#### 42", ["add"])
+        assert [event.result for event in turn.events if event.kind == "tool_result"] == ["42"]
+        return "call, result and answer"
     turn = await played(loaded(ROLLERS[framework]), Session("s"), "Roll a d6")
     assert (turn.answer, [(call.name, call.args) for call in turn.tool_calls]) == (
         "got 6",
@@ -57,6 +103,10 @@ async def _state(framework: str, loaded: Any, played: Any, endpoint: Endpoint) -
 
 
 async def _stream(framework: str, loaded: Any, played: Any, endpoint: Endpoint) -> str:
+    if framework == "Osmosis":
+        turn = await _osmosis(loaded, played, endpoint, is_streaming=True)
+        assert (turn.answer, [call.name for call in turn.tool_calls]) == ("#### 42", ["add"])
+        return "the same events"
     turn = await played(loaded(ROLLERS[framework]), Session("s", is_streaming=True), "Roll a d6")
     assert ((turn.answer or "").strip(), [call.name for call in turn.tool_calls]) == ("got 6", ["roll_die"])
     return "the same events"
@@ -76,6 +126,11 @@ async def _resumed(framework: str, loaded: Any, played: Any, endpoint: Endpoint)
 
 
 async def _inside(framework: str, loaded: Any, played: Any, endpoint: Endpoint) -> str:
+    if framework == "Python":
+        endpoint.says("a").says("b").says("it is 42")
+        turn = await played(loaded(CLIENT.format(address=endpoint.address)), Session("s"), "hi")
+        assert (turn.answer, len(turn.usages), len(endpoint.asked)) == ("it is 42", 3, 3)
+        return "its calls are counted"
     _, source, argument = NESTED[INSIDE[framework]]
     endpoint.says("", ("c1", "ask", json.dumps({argument: "what?"}))).says("42").says("it is 42")
     turn = await played(loaded(source.replace("{address}", endpoint.address)), Session("s"), "hi")
@@ -83,23 +138,53 @@ async def _inside(framework: str, loaded: Any, played: Any, endpoint: Endpoint) 
     return "its calls are counted"
 
 
+async def _osmosis(loaded: Any, played: Any, endpoint: Endpoint, *, is_streaming: bool = False) -> TurnRecord:
+    forget_package()
+    endpoint.says("", ("c1", "add", '{"a": 25, "b": 17}')).says("#### 42")
+    options = ModelOptions(endpoint.address)
+    session = Session("s", model="small", model_options=options, is_streaming=is_streaming)
+    turn: TurnRecord = await played(loaded(SERVER, "agent_loop"), session, "25 + 17?")
+    assert (turn.error, len(turn.usages)) == (None, 2)
+    return turn
+
+
+async def _context(framework: str, loaded: Any, played: Any, endpoint: Endpoint) -> str:
+    source = CONTEXTS[framework] + test_dependencies.FUNCTIONS.format(async_="")
+    session = Session("s", state={"orders": ["tea"]})
+    turn = await played(loaded(source), session, "cake")
+    assert (turn.error, turn.answer, session.state["orders"]) == (None, "done 2", ["tea", "cake"])
+    return "made and read back"
+
+
+async def _made(framework: str, loaded: Any, played: Any, endpoint: Endpoint) -> str:
+    source = f"{ROLLERS[framework]}\nmade = root_agent\ndef root_agent():\n    return made\n"
+    turn = await played(loaded(source), Session("s"), "Roll a d6")
+    assert (turn.answer, [call.name for call in turn.tool_calls]) == ("got 6", ["roll_die"])
+    return "one for each session"
+
+
+EVERY = tuple(PACKAGES)
+NOT_OSMOSIS = (*FRAMEWORKS, "Python")
 SHAPES = {
-    "a tool": (_tool, "call, result and answer"),
-    "state that a tool changes": (_state, "before and after"),
-    "a streamed answer": (_stream, "the same events"),
-    "a tool that needs an approval": (_waits, "`awaiting_approval`"),
-    "a resumed approval": (_resumed, "result and answer"),
-    "an agent inside a tool": (_inside, "its calls are counted"),
+    "a tool": (_tool, "call, result and answer", EVERY),
+    "state that a tool changes": (_state, "before and after", NOT_OSMOSIS),
+    "a context that is a dataclass": (_context, "made and read back", tuple(CONTEXTS)),
+    "a streamed answer": (_stream, "the same events", EVERY),
+    "a tool that needs an approval": (_waits, "`awaiting_approval`", NOT_OSMOSIS),
+    "a resumed approval": (_resumed, "result and answer", NOT_OSMOSIS),
+    "an agent inside a tool": (_inside, "its calls are counted", NOT_OSMOSIS),
+    "an agent that a function makes": (_made, "one for each session", NOT_OSMOSIS),
 }
+CELLS = [(shape, framework) for shape, (*_, frameworks) in SHAPES.items() for framework in frameworks]
 
 
-@pytest.mark.parametrize("framework", PACKAGES)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("shape", "framework"), CELLS)
 async def test_a_cell_of_the_table_is_played(
     shape: str, framework: str, loaded: Any, played: Any, endpoint: Endpoint
 ) -> None:
-    skip_without(PACKAGES[framework])
-    play, words = SHAPES[shape]
+    if PACKAGES[framework]:
+        skip_without(PACKAGES[framework])
+    play, words, _ = SHAPES[shape]
 
     assert await play(framework, loaded, played, endpoint) == words
 
@@ -108,6 +193,9 @@ def test_the_table_of_the_document_has_these_cells() -> None:
     _, _, section = DOC.read_text("utf-8").partition("## Shapes of agents\n")
     found = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("| ")]
 
-    rows = [f"| {shape} | {' | '.join([words] * len(PACKAGES))} |" for shape, (_, words) in SHAPES.items()]
+    rows = []
+    for shape, (_, words, frameworks) in SHAPES.items():
+        cells = [words if framework in frameworks else NONE for framework in PACKAGES]
+        rows.append(f"| {shape} | {' | '.join(cells)} |")
 
     assert found == [f"| | {' | '.join(PACKAGES)} |", *rows]

@@ -6,12 +6,14 @@ import importlib
 import os
 import stat
 import sys
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 from evaldesk.agents.agent import AGENTS, Agent, AgentKind, is_from, missing_package
+from evaldesk.agents.factory import FactoryAgent, is_factory
 from evaldesk.agents.finding import FACTORY, YAML_NAME, is_imported, source_folders
 from evaldesk.agents.spans import SDK, see_providers
 from evaldesk.agents.standins import EVALUATION, OPENHANDS, OSMOSIS, install
@@ -37,7 +39,9 @@ def load_agent(ref: AgentRef) -> Agent:
 
 
 def adapt_object(found: object, ref: AgentRef) -> Agent:
-    """The agent that an object is. Raises AgentError when no adapter knows it."""
+    """The agent that an object is, or that a function makes. Raises AgentError when no adapter knows it."""
+    if not (ref.kind or ref.target.endswith(f":{FACTORY}")) and is_factory(found):
+        return FactoryAgent(cast("Callable[..., object]", found), ref, adapt_object)
     for kind in _kinds(found, ref):
         agent = kind.adapt()(found, ref)
         if agent is not None:
