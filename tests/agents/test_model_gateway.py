@@ -18,6 +18,8 @@ from tests.agents.endpoint import Answer, Endpoint, chunks, completion
 from evaldesk.agents import load_agent
 from evaldesk.agents.remote.model_gateway import PROVIDERS, ModelGateway
 from evaldesk.engine import play_trial
+from evaldesk.llm.pacing import Pace
+from evaldesk.llm.retry_events import CURRENT_LISTENER
 from evaldesk.model import AgentRef, Case, Limits, ModelOptions, TrialResult, TrialSpec, Turn
 from evaldesk.model.options import Recording
 
@@ -442,3 +444,56 @@ async def test_the_providers_own_sdks_find_it(
 
     assert played.transcript.turns[0].answer == "one two 4"
     assert [(usage.model, usage.tokens_in) for usage in played.usages] == [("small", 11), ("small", 11), ("small", 20)]
+
+
+async def test_a_turn_gets_no_more_model_calls_than_the_run_allows(play_calls: Play, endpoint: Endpoint) -> None:
+    endpoint.says("one").says("two").says("never")
+    asked = [CHAT_REQUESTS[0]] * 3
+
+    result = await play_calls(asked, asked, model_options=ModelOptions(max_turns=2))
+
+    [turn] = result.transcript.turns
+    assert (result.status, result.stop_reason, turn.stop_reason) == ("finished", "max_turns", "max_turns")
+    assert (len(endpoint.asked), len(turn.usages), turn.answer) == (2, 2, "")
+
+
+async def test_the_bound_of_model_calls_is_that_of_each_turn(play_calls: Play, endpoint: Endpoint) -> None:
+    for _ in range(4):
+        endpoint.says("4")
+
+    result = await play_calls([CHAT_REQUESTS[0]] * 2, [CHAT_REQUESTS[0]] * 2, model_options=ModelOptions(max_turns=2))
+
+    assert [turn.stop_reason for turn in result.transcript.turns] == ["answered", "answered"]
+
+
+async def test_the_names_of_models_are_no_model_calls(play_calls: Play, endpoint: Endpoint) -> None:
+    other = call("openai", "/embeddings", model="small", input="x")
+    endpoint.says("4")
+
+    result = await play_calls([other, other, CHAT_REQUESTS[0]], model_options=ModelOptions(max_turns=1, n_retries=0))
+
+    assert result.transcript.turns[0].stop_reason == "answered"
+
+
+async def test_calls_keep_to_the_rate_of_the_run(
+    play_calls: Play, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    booked: list[tuple[int | None, str]] = []
+    spent: list[int] = []
+
+    def wait_s(pace: Pace, model: str) -> float:
+        booked.append((pace.rpm, model))
+        return 0.001
+
+    monkeypatch.setattr(Pace, "wait_s", wait_s)
+    monkeypatch.setattr(Pace, "spent", lambda pace, model, n_tokens: spent.append(n_tokens))
+    endpoint.says("4").says("5")
+    pauses: list[Any] = []
+    CURRENT_LISTENER.set(pauses.append)
+
+    result = await play_calls([CHAT_REQUESTS[0]] * 2, model_options=ModelOptions(rpm=30, tpm=1000))
+
+    assert result.error is None
+    assert booked == [(30, "small")] * 2
+    assert spent == [16, 16]
+    assert [wait.why for wait in pauses] == ["paced"] * 2

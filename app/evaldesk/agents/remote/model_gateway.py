@@ -22,13 +22,14 @@ from evaldesk.agents.event_pump import SendEvent
 from evaldesk.agents.remote.provider_connections import TIMEOUT_S, opened_answer
 from evaldesk.errors import BadNumberError, FormatError, ModelError
 from evaldesk.llm.apis import Api, api_of, model_in
+from evaldesk.llm.call import pace_of
 from evaldesk.llm.costs import cost_at, price
 from evaldesk.llm.failures import failure_of
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
 from evaldesk.llm.refusals import EndpointError
 from evaldesk.llm.retries import PATIENT, wait_after
-from evaldesk.llm.retry_events import PLAYED_TURN, RetryWait, SeenCall, notifier
-from evaldesk.model import Event, Session, Usage
+from evaldesk.llm.retry_events import PLAYED_TURN, RetryWait, SeenCall, notifier, waiting_s
+from evaldesk.model import ErrorRecord, Event, Session, Usage
 from evaldesk.transcripts.messages import Message, TurnEvents
 from evaldesk.transcripts.model_exchanges import Exchange, read_exchange
 
@@ -77,6 +78,11 @@ class _Turn:
         """Tell the trial and the turn of a pause."""
         self.context.copy().run(lambda: notifier(is_counted=True)(wait))
 
+    def pause(self, model: str) -> None:
+        """Wait as long as the limits of the run ask for."""
+        pace = pace_of(self.session.model_options)
+        time.sleep(self.context.copy().run(waiting_s, pace, model))
+
     def passed(self, call: Call, answer: Answer) -> None:
         """Tell the turn how a call was sent that was answered."""
         played = self.context.get(PLAYED_TURN)
@@ -94,6 +100,7 @@ class ModelGateway:
     _events: TurnEvents = field(default_factory=TurnEvents)
     _told: set[str] = field(default_factory=set)
     _n_under_way: int = 0
+    _n_asked: int = 0
     _lock: threading.Condition = field(default_factory=threading.Condition)
 
     def variables(self) -> dict[str, str]:
@@ -116,7 +123,7 @@ class ModelGateway:
         """Calls belong to this turn until the context ends."""
         turn = _Turn(session, send, CURRENT_RECORDER.get(), contextvars.copy_context())
         with self._lock:
-            self._turn, self._events = turn, TurnEvents()
+            self._turn, self._events, self._n_asked = turn, TurnEvents(), 0
         try:
             yield
         finally:
@@ -135,6 +142,19 @@ class ModelGateway:
             with self._lock:
                 self._n_under_way -= 1
                 self._lock.notify_all()
+
+    def may_ask(self, turn: _Turn, call: Call) -> bool:
+        """Whether the turn has a model call left. The first one beyond its limit ends it, as in other agents."""
+        most = turn.session.model_options.max_turns
+        if most is None or call.api is None:
+            return True
+        with self._lock:
+            self._n_asked += 1
+            n_asked = self._n_asked
+        if n_asked == most + 1:
+            sentence = f"the agent never answered: it asked for more than {most} model calls"
+            turn.send(Event("error", error=ErrorRecord("max_turns", sentence)))
+        return n_asked <= most
 
     def recording_of(self, turn: _Turn, call: Call) -> tuple[Recorder, str] | None:
         """The recording of the turn, and the name that the call has there; None where the call is not recorded."""
@@ -372,6 +392,8 @@ class _Handler(BaseHTTPRequestHandler):
                     "bad_request",
                     f"the body is not a JSON object of known length, at most {MAX_BODY // 2**20} MiB",
                 )
+            elif not gateway.may_ask(turn, call):
+                self._refuse(429, "max_turns", "the run allows no more model calls in this turn")
             else:
                 self._answer(gateway, turn, call)
 
@@ -419,6 +441,8 @@ class _Handler(BaseHTTPRequestHandler):
             n_tried += 1
             refused: Answer | None = None
             error: Exception
+            if call.api:
+                turn.pause(call.model)
             try:
                 with _opened(call, base) as response:
                     if response.status < LEAST_ERROR:
