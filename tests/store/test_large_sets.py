@@ -7,7 +7,7 @@ import random
 import sqlite3
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +18,12 @@ from tests.formats.test_adk_stream import GOOD
 from tests.store.evalset_folders import id_of, put
 
 from evaldesk.desk.evalsets.cases import CaseDesk
+from evaldesk.desk.runs.plan import Foresight, Unjudged, foresee
 from evaldesk.errors import ConflictError, FormatError
 from evaldesk.formats import read_evalset, write_evalset
+from evaldesk.metrics import METRICS, missing_reasons, unset_option
 from evaldesk.metrics.asserted import asserted_part
-from evaldesk.model import Case, EvalSet, Expected, SessionInit, ToolCall, Turn
+from evaldesk.model import Case, Criterion, EvalSet, Expected, SessionInit, ToolCall, Turn, default_criteria
 from evaldesk.model.evalset import LargeCases, case_key, case_pieces, repeats_words
 from evaldesk.store.evalsets import large
 from evaldesk.store.evalsets.case_index import build_index, index_path
@@ -125,6 +127,35 @@ def test_the_cases_of_groups_are_found(files: EvalSetFiles, root: Path) -> None:
 
     assert list(cases.ids(stated)) == expected
     assert cases.search("", "", stated, 0, 2)[0] == len(expected)
+
+
+def test_what_metrics_do_not_apply_to_is_foreseen_as_of_all_cases(files: EvalSetFiles, root: Path) -> None:
+    whole = tuple(replace(case, id=f"c{number}") for number, case in enumerate(some_cases(120)))
+    put(root, NAME, write_evalset(EvalSet("big", cases=whole)))
+    _, cases, _ = opened(files)
+    criteria = [Criterion(name, 1.0) for name in METRICS if unset_option(Criterion(name, 1.0)) is None]
+
+    for chosen in ([each] for each in criteria):
+        for strict in (False, True):
+            assert told(foresee(cases, chosen, strict=strict)) == told(foresee(whole, chosen, strict=strict))
+    found = foresee(cases, criteria[:6])
+    of_all = foresee(whole, criteria[:6])
+    assert told(found) == told(of_all)
+    assert found.n_partly_asserted == of_all.n_partly_asserted == len(of_all.partly_asserted)
+    assert found.n_asserted(120) == of_all.n_asserted(120)
+    assert default_criteria(cases) == default_criteria(whole)
+    for each in criteria:
+        reasons = missing_reasons(each, whole)
+        assert dict(missing_reasons(each, cases)) == reasons
+        assert len(missing_reasons(each, cases)) == len(reasons)
+
+
+def told(foresight: Foresight) -> Any:
+    def of(found: Sequence[Unjudged]) -> list[Any]:
+        return [(each.metric, each.reason, list(each.case_ids), tuple(each.case_ids[:5])) for each in found]
+
+    assert all(len(each.case_ids) == len(list(each.case_ids)) for each in foresight.not_applicable)
+    return of(foresight.unscored), of(foresight.not_applicable)
 
 
 def rows(index: Path) -> list[Any]:
@@ -297,7 +328,7 @@ def test_indexes_of_versions_that_are_gone_are_removed_after_an_hour(
     monkeypatch.setattr(large, "UNUSED_S", -60)
     sets.sweep({opened(files)[2]})
 
-    assert (before, [path.name for path in folder.iterdir()]) == (3, [f"{opened(files)[2]}.1.cases"])
+    assert (before, [path.name for path in folder.iterdir()]) == (3, [index_path(folder, opened(files)[2]).name])
 
 
 def test_a_broken_set_is_named_as_a_whole_reader_names_it_in_a_process(files: EvalSetFiles, root: Path) -> None:

@@ -21,6 +21,7 @@ from evaldesk.metrics.responses.required_outputs import case_outputs
 from evaldesk.metrics.responses.rouge import preload, rouge1
 from evaldesk.metrics.scoring import (
     Grading,
+    applies_by_part,
     build_metric,
     check_criteria,
     grade_trial,
@@ -37,6 +38,7 @@ __all__ = [
     "Metric",
     "MetricInfo",
     "OptionInfo",
+    "applies_by_part",
     "build_metric",
     "case_outputs",
     "check_criteria",

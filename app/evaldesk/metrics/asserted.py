@@ -6,6 +6,7 @@ from evaldesk.metrics.responses.json_match import is_json_reference
 from evaldesk.metrics.responses.number import is_number_reference
 from evaldesk.metrics.responses.required_outputs import case_outputs
 from evaldesk.model import Case, Expected, ToolCall, Turn
+from evaldesk.model.media import Media
 
 _REFERENCES = {(True, True): "1", (True, False): "{}", (False, True): "about 1", (False, False): "text"}
 
@@ -32,4 +33,6 @@ def _turn(turn: Turn) -> Turn:
         reference = _REFERENCES[is_json_reference(expected), is_number_reference(expected)]
     calls = expected.tool_calls and (ToolCall("tool"),)
     messages = (("agent", "text"),) if expected.intermediate else ()
-    return Turn("", Expected(calls, messages, reference), turn.rubrics)
+    kinds = dict.fromkeys(each.kind for each in turn.media)
+    media = tuple(Media(f"{kind}/any" if kind != "file" else "application/any") for kind in kinds)
+    return Turn("", Expected(calls, messages, reference), turn.rubrics, media=media)

@@ -44,6 +44,7 @@ from evaldesk.model import (
     Usage,
     plain_number,
 )
+from evaldesk.model.evalset import LargeCases, LargeReasons
 from evaldesk.model.transcript import is_score
 from evaldesk.wire import converted, plain, plain_text
 
@@ -295,8 +296,20 @@ def missing_reasons(criterion: Criterion, cases: Sequence[Case]) -> Mapping[str,
     """
     if is_function(criterion):
         return {}
+    if isinstance(cases, LargeCases):
+        if applies_by_part(criterion):
+            return LargeReasons(cases, missing_reasons(criterion, cases.parts))
+        cases = tuple(cases)
     question = _Question(criterion, cases)
     return _kept_reasons(question) if isinstance(cases, tuple) else _reasons(question)
+
+
+def applies_by_part(criterion: Criterion) -> bool:
+    """Whether the asserted part of a case tells if the criterion applies: not where a metric of others says so."""
+    if is_function(criterion):
+        return True
+    metric = type(build_metric(criterion))
+    return not hasattr(metric, "missing") or metric.__module__.startswith("evaldesk.")
 
 
 def _reasons(question: _Question) -> Mapping[str, str]:

@@ -8,8 +8,10 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from evaldesk.model.media import Media
 
@@ -148,6 +150,19 @@ class LargeCases(EditedCases):
         """All cases, by what they assert."""
 
     @abstractmethod
+    def group_of(self, case_id: str) -> int:
+        """The group of the first case with that id. Raises KeyError."""
+
+    @cached_property
+    def parts(self) -> tuple[Case, ...]:
+        """A case for each group that asserts what its cases do; its id is the number of the group."""
+        return tuple(replace(group.case, id=str(group.number)) for group in self.groups())
+
+    def of_parts(self, part_ids: Collection[str]) -> GroupIds:
+        """The ids of the cases in some groups."""
+        return GroupIds(self, frozenset(map(int, part_ids)))
+
+    @abstractmethod
     def search(
         self, text: str, tag: str, groups: Collection[int] | None, start: int, limit: int
     ) -> tuple[int, list[int]]:
@@ -160,6 +175,54 @@ class LargeCases(EditedCases):
     @abstractmethod
     def first_app(self, names: Collection[str]) -> str:
         """The first of these apps that a case names; empty where none does."""
+
+
+class GroupIds(Sequence[str]):
+    """The ids of the cases in some groups of a large set, in order; they are read when they are asked for."""
+
+    def __init__(self, cases: LargeCases, groups: frozenset[int]) -> None:
+        self.cases = cases
+        self.groups = groups
+
+    def __len__(self) -> int:
+        return sum(group.n for group in self.cases.groups() if group.number in self.groups)
+
+    def __iter__(self) -> Iterator[str]:
+        return self.cases.ids(self.groups)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        if isinstance(index, int):
+            return self[index : index + 1][0]
+        start, stop, step = index.indices(len(self))
+        return tuple(islice(self, start, stop, step))
+
+
+class LargeReasons(Mapping[str, str]):
+    """Case id -> reason, for the cases in some groups of a large set by the ids of its parts."""
+
+    def __init__(self, cases: LargeCases, reasons: Mapping[str, str]) -> None:
+        self._ids = cases.of_parts(reasons)
+        self._reasons = reasons
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ids)
+
+    def __getitem__(self, case_id: str) -> str:
+        return self._reasons[str(self._ids.cases.group_of(case_id))]
+
+
+def some_of(cases: Sequence[Case]) -> Sequence[Case]:
+    """Cases that say what all of them assert: a few of a large set, all of another."""
+    return cases.parts if isinstance(cases, LargeCases) else cases
 
 
 if TYPE_CHECKING:

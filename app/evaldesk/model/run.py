@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from evaldesk.errors import UsageError
 from evaldesk.model.conclusion import Criterion, Gates, Score, Verdict
 from evaldesk.model.decisions import Decision
-from evaldesk.model.evalset import Case, JsonObject
+from evaldesk.model.evalset import Case, JsonObject, some_of
 from evaldesk.model.media import Media
 from evaldesk.model.options import Limits, ModelOptions, Recording, UserConfig
 from evaldesk.model.prompts import Prompts
@@ -29,9 +29,9 @@ DEFAULT_CRITERIA: tuple[Criterion, ...] = (
 FINAL_STATE = Criterion("final_state_match", 1.0)
 
 
-def default_criteria(cases: Iterable[Case], *, strict: bool = False) -> tuple[Criterion, ...]:
+def default_criteria(cases: Sequence[Case], *, strict: bool = False) -> tuple[Criterion, ...]:
     """ADK's two criteria, and the final state where a case asserts one; with `strict` ADK's two only."""
-    is_asserted = not strict and any(case.final_state is not None for case in cases)
+    is_asserted = not strict and any(case.final_state is not None for case in some_of(cases))
     return (*DEFAULT_CRITERIA, FINAL_STATE) if is_asserted else DEFAULT_CRITERIA
 
 

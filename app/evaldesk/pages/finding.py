@@ -9,12 +9,12 @@ from itertools import islice
 from urllib.parse import quote
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.evalsets.cases import case_keys
+from evaldesk.desk.evalsets.cases import keys_of
 from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.desk.search import Hit
 from evaldesk.errors import EvaldeskError, NotFoundError
 from evaldesk.model import Case
-from evaldesk.model.evalset import case_pieces
+from evaldesk.model.evalset import LargeCases, case_pieces
 from evaldesk.model.stored import EvalSetFile
 
 MAX_EACH = 5
@@ -92,7 +92,7 @@ def find(desk: Desk, typed: str, n_texts: int = MAX_EACH) -> Found:
     if not text or (desk.is_restricted and not desk.trust.is_look_only):
         return Found(text, _filled([actions, pages]))
     files = [file for file in desk.evalsets.list() if not file.error]
-    searched, unread = _within_bounds(files)
+    searched, unread = _within_bounds(desk, files)
     said = desk.search.find(text, n_texts)
     groups = [
         actions,
@@ -183,15 +183,16 @@ def _trials(desk: Desk, text: str) -> Iterator[Place]:
             yield Place(address, "run", parts, f"run {run_id}, trial {trial}")
 
 
-def _within_bounds(files: Sequence[EvalSetFile]) -> tuple[list[EvalSetFile], str]:
+def _within_bounds(desk: Desk, files: Sequence[EvalSetFile]) -> tuple[list[EvalSetFile], str]:
     """The eval sets whose cases are searched, the last changed first, and the others in words."""
     searched: list[EvalSetFile] = []
     n_cases = n_left = 0
     for file in sorted(files, key=lambda file: -file.modified_ns):
-        if file.is_reading or n_cases + file.n_cases > MAX_CASES:
+        n_read = 0 if desk.evalsets.is_indexed(file) else file.n_cases
+        if file.is_reading or n_cases + n_read > MAX_CASES:
             n_left += 1
             continue
-        n_cases += file.n_cases
+        n_cases += n_read
         searched.append(file)
     if not n_left:
         return searched, ""
@@ -205,13 +206,15 @@ def _cases(desk: Desk, files: Sequence[EvalSetFile], text: str) -> Iterator[Plac
             cases = desk.evalsets.evalset(file.id).cases
         except EvaldeskError:  # it changed or went a moment ago
             continue
-        found = [(index, parts) for index, case in enumerate(cases) if (parts := _in_case(case, text))]
-        keys = case_keys(cases) if found else []
-        for index, parts in found:
-            case_id = cases[index].id
+        numbers: Sequence[int] = range(len(cases))
+        if isinstance(cases, LargeCases):
+            _, numbers = cases.search(text.casefold(), "", None, 0, MAX_EACH)
+        found = {number: parts for number in numbers if (parts := _in_case(cases[number], text))}
+        for key, (number, parts) in zip(keys_of(cases, list(found)), found.items(), strict=True):
+            case_id = cases[number].id
             is_id = "".join(parts) == case_id
             note = file.name if is_id else f"{case_id}, {file.name}"
-            yield Place(f"/evalsets/{file.id}/cases/{keys[index]}", "set", parts, note)
+            yield Place(f"/evalsets/{file.id}/cases/{key}", "set", parts, note)
 
 
 def _in_case(case: Case, text: str) -> tuple[str, str, str] | None:

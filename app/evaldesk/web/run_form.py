@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from starlette.datastructures import ImmutableMultiDict
 
+from evaldesk.desk.evalsets.cases import CaseIds
 from evaldesk.desk.runs.estimate import Estimate
 from evaldesk.desk.runs.plan import RunOptions, Unjudged, foresee, usual_values
 from evaldesk.errors import UsageError
@@ -234,8 +235,8 @@ def kept_of(run: RunSummary) -> Kept:
 
 def chosen_of(typed: Typed, evalset: EvalSet | None) -> tuple[bool, set[str]]:
     """Whether only some cases are to run, and which are ticked; a link that names cases means these."""
-    ids = {case.id for case in evalset.cases} if evalset else set()
-    ticked = {str(case_id) for case_id in typed.getlist("case")} & ids
+    ids = CaseIds(evalset.cases if evalset else ())
+    ticked = {str(case_id) for case_id in typed.getlist("case") if str(case_id) in ids}
     kind = text_typed(typed, "cases", "selected" if ticked else "all")
     return kind == "selected", ticked
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -317,6 +317,13 @@ def numbers_of(cases: Sequence[Case], key: str) -> Sequence[int]:
     if isinstance(cases, LargeCases):
         return cases.numbers_of(key)
     return [number for number, case in enumerate(cases) if case_key(case.id) == key]
+
+
+def with_ids(cases: Sequence[Case], ids: Collection[str]) -> tuple[Case, ...]:
+    """The cases that have one of the ids, in order."""
+    if isinstance(cases, LargeCases):
+        return cases.with_ids(ids)
+    return tuple(case for case in cases if case.id in ids)
 
 
 class CaseIds(Container[str]):

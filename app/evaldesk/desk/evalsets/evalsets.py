@@ -19,6 +19,7 @@ from evaldesk.model.stored import EvalSetFile
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.store.evalsets.files import EvalSetFiles, PreparedSet
+from evaldesk.store.evalsets.large import is_whole
 from evaldesk.store.evalsets.names import check_name
 from evaldesk.store.evalsets.trash import origin_of
 from evaldesk.wire import json_scrubber
@@ -100,6 +101,10 @@ class EvalSetDesk:
     def file(self, evalset_id: str) -> EvalSetFile:
         """The location of an eval set and its known facts. Raises NotFoundError."""
         return self._files.file(evalset_id)
+
+    def is_indexed(self, file: EvalSetFile) -> bool:
+        """Whether the cases of a set are found by an index, without reading all of them."""
+        return file.format == "adk" and not is_whole(file.size)
 
     def read(self, evalset_id: str) -> tuple[EvalSet, str, Path]:
         """An eval set, the version of its file, and the file. Raises NotFoundError, FormatError."""

@@ -14,6 +14,7 @@ from evaldesk import __version__
 from evaldesk.agents import AGENTS
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.criteria.criteria import JUDGE_OPTIONS, MORE_JUDGES, judges_of, ready_criteria
+from evaldesk.desk.evalsets.cases import CaseIds, with_ids
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.other_tools import as_osmosis_calls
 from evaldesk.engine import AgentHost
@@ -22,7 +23,7 @@ from evaldesk.engine.host.agent_host import agent_version
 from evaldesk.engine.launch import container_client
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.llm import missing_keys
-from evaldesk.metrics import check_criteria, is_metric, metric_info, missing_reasons, unset_option
+from evaldesk.metrics import applies_by_part, check_criteria, is_metric, metric_info, missing_reasons, unset_option
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -37,7 +38,7 @@ from evaldesk.model import (
     default_criteria,
 )
 from evaldesk.model.comparison import Baseline
-from evaldesk.model.evalset import repeats_words
+from evaldesk.model.evalset import GroupIds, LargeCases, repeats_words, some_of
 from evaldesk.model.options import ADK_JUDGE, USER_VARIABLE, Recording, UserConfig
 from evaldesk.model.run import ExecutorConfig, option_values, with_options
 from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, Asked, checked_options, has_door, offered
@@ -136,7 +137,7 @@ class Unjudged:
 
     metric: str
     reason: str
-    case_ids: tuple[str, ...]
+    case_ids: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,14 @@ class Foresight:
     def partly_asserted(self) -> frozenset[str]:
         """The ids of the cases to which at least one metric does not apply."""
         return frozenset(case_id for each in self.not_applicable for case_id in each.case_ids)
+
+    @property
+    def n_partly_asserted(self) -> int:
+        """The number of cases to which at least one metric does not apply."""
+        large = [each.case_ids for each in self.not_applicable if isinstance(each.case_ids, GroupIds)]
+        if not large:
+            return len(self.partly_asserted)
+        return len(GroupIds(large[0].cases, frozenset().union(*(ids.groups for ids in large))))
 
     def n_asserted(self, n_cases: int) -> dict[str, int]:
         """The number of cases to which a metric applies, for each metric that does not apply to all."""
@@ -257,8 +266,8 @@ def foreseen_plan(config: RunConfig, cases: Sequence[Case]) -> RunPlan:
     check_place(config)
     check_replay(config, config.agent.kind)
     foresight = foresee(cases, config.criteria, strict=config.is_strict)
-    n_partly = len(foresight.partly_asserted)
-    counted = replace(config, n_asserted=foresight.n_asserted(len(cases)), n_partly_asserted=n_partly)
+    n_asserted, n_partly = foresight.n_asserted(len(cases)), foresight.n_partly_asserted
+    counted = replace(config, n_asserted=n_asserted, n_partly_asserted=n_partly)
     return RunPlan(counted, cases, foresight)
 
 
@@ -324,12 +333,13 @@ def chosen_cases(evalset: EvalSet, case_ids: tuple[str, ...] | None, *, file: st
     if case_ids is None:
         return evalset.cases
     wanted = set(case_ids)
-    missing = wanted - {case.id for case in evalset.cases}
+    known = CaseIds(evalset.cases)
+    missing = [case_id for case_id in wanted if case_id not in known]
     if missing:
         raise UsageError(f"this eval set has no case {min(missing)!r}", field="cases")
     if not wanted:
         raise UsageError("select at least one case", field="cases")
-    return tuple(case for case in evalset.cases if case.id in wanted)
+    return with_ids(evalset.cases, wanted)
 
 
 def check_ids(evalset: EvalSet, *, file: str = "") -> None:
@@ -350,6 +360,10 @@ def check_deciding(criteria: Sequence[Criterion]) -> None:
 
 def foresee(cases: Sequence[Case], criteria: Sequence[Criterion], *, strict: bool = False) -> Foresight:
     """Which cases each metric will not judge, and why. Raises UsageError for a criterion that cannot be."""
+    if isinstance(cases, LargeCases):
+        if all(map(applies_by_part, criteria)):
+            return _of_large(cases, foresee(cases.parts, criteria, strict=strict))
+        cases = tuple(cases)
     unscored: list[Unjudged] = []
     missing: list[Unjudged] = []
     n_applying = dict.fromkeys((case.id for case in cases), 0)
@@ -368,6 +382,15 @@ def foresee(cases: Sequence[Case], criteria: Sequence[Criterion], *, strict: boo
     if bare and not unscored and any(criterion.threshold is not None for criterion in criteria):
         unscored.append(Unjudged("", NOTHING_APPLIES, bare))
     return Foresight(tuple(unscored), tuple(missing))
+
+
+def _of_large(cases: LargeCases, found: Foresight) -> Foresight:
+    """The foresight of all cases, from that of the parts that they assert."""
+    unscored, not_applicable = (
+        tuple(replace(each, case_ids=cases.of_parts(each.case_ids)) for each in of_parts)
+        for of_parts in (found.unscored, found.not_applicable)
+    )
+    return Foresight(unscored, not_applicable)
 
 
 def _by_reason(metric: str, reasons: Mapping[str, str]) -> list[Unjudged]:
@@ -493,7 +516,8 @@ def check_models(plan: RunPlan, agent: AgentDescription) -> None:
 def _check_media(plan: RunPlan, agent: AgentDescription) -> None:
     """Raise UsageError naming the first case with an image, a sound or a file that the agent cannot take."""
     taken = AGENTS.takes(agent)
-    for case in plan.cases:
+    all_taken = all(item.kind in taken for case in some_of(plan.cases) for turn in case.turns for item in turn.media)
+    for case in () if all_taken else plan.cases:
         for number, turn in enumerate(case.turns, 1):
             refused = next((item for item in turn.media if item.kind not in taken), None)
             if refused:
@@ -523,7 +547,7 @@ def _check_agent(plan: RunPlan, agent: AgentDescription) -> None:
 
 def _check_user(plan: RunPlan, agent: AgentDescription) -> None:
     user = plan.config.user
-    if agent.offers_user or not any(case.scenario for case in plan.cases):
+    if agent.offers_user or not any(case.scenario for case in some_of(plan.cases)):
         return
     if user.model:
         lacking = missing_keys(user.model, _known(agent))
@@ -613,7 +637,7 @@ def _asked(plan: RunPlan, agent: AgentDescription) -> dict[str, str]:
         return {}
     judges = [judge for criterion in config.criteria for judge in judges_of(criterion)]
     asked = dict.fromkeys(judges, "name another judge, or leave --max-cost out")
-    if config.user.options.prices is None and any(case.scenario for case in plan.cases):
+    if config.user.options.prices is None and any(case.scenario for case in some_of(plan.cases)):
         asked[config.user.model] = _say_it("user.options")
     kind = AGENTS.known(agent.kind)
     if config.model_options.prices is None and kind and kind.prices_calls and not kind.is_recording:

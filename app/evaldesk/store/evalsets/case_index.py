@@ -34,7 +34,8 @@ from evaldesk.reading.strict_json import Place, parse_json
 from evaldesk.store.regular_file import open_regular
 from evaldesk.wire import from_json, to_json
 
-LAYOUT = 1
+LAYOUT = 2
+"""Of the tables, and of what `asserted_part` keeps of a case; an index of another layout is made again."""
 SUFFIX = f".{LAYOUT}.cases"
 _STEP = 500
 _BETWEEN = "\x1f"
@@ -289,6 +290,12 @@ class IndexedCases(LargeCases):
     def repeated_ids(self) -> dict[str, tuple[int, ...]]:
         rows = self._ask("SELECT id, key FROM item GROUP BY key HAVING count(*) > 1 ORDER BY min(number)")
         return {case_id: tuple(number + 1 for number in self.numbers_of(key)) for case_id, key in rows}
+
+    def group_of(self, case_id: str) -> int:
+        for number in self.numbers_of(case_key(case_id)):
+            ((group,),) = self._ask("SELECT part FROM item WHERE number = :number", number=number)
+            return int(group)
+        raise KeyError(case_id)
 
     def groups(self) -> tuple[CaseGroup, ...]:
         return self._groups

@@ -13,12 +13,14 @@ from starlette.responses import RedirectResponse, Response
 
 from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.evalsets.cases import with_ids
 from evaldesk.desk.runs.allocating import Budget, Subject, spread
 from evaldesk.desk.runs.estimate import estimate
 from evaldesk.desk.runs.gate_chances import preview_gates
 from evaldesk.desk.runs.plan import RunOptions, RunPlan
 from evaldesk.errors import EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.model import Case, EvalSet, Gates
+from evaldesk.model.evalset import LargeCases
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.criteria.form import Typed, text_typed
 from evaldesk.pages.criteria.labels import labelled, with_another
@@ -146,8 +148,8 @@ async def _typed(request: Request) -> Typed:
 async def _only_one(request: Request, typed: Typed, options: RunOptions) -> RunOptions:
     """One trial of the first chosen case."""
     evalset, _, _ = await asyncio.to_thread(desk_of(request).evalsets.read, _chosen(typed, "evalset"))
-    wanted = set(options.case_ids) if options.case_ids is not None else None
-    first = next((case.id for case in evalset.cases if wanted is None or case.id in wanted), None)
+    chosen = evalset.cases if options.case_ids is None else with_ids(evalset.cases, options.case_ids)
+    first = chosen[0].id if chosen else None
     return options.but(
         n=1, budget=None, allocate=None, case_ids=(first,) if first is not None else options.case_ids, gates=Gates()
     )
@@ -185,7 +187,7 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
     evalset = await _read_evalset(request, evalset_id) if is_read else None
     is_selection, ticked = chosen_of(typed, evalset)
     all_cases = evalset.cases if evalset else ()
-    cases = tuple(case for case in all_cases if case.id in ticked) if is_selection else all_cases
+    cases = await asyncio.to_thread(with_ids, all_cases, ticked) if is_selection else all_cases
     last_agent = last_agent if last_agent in {each.id for each in agents} else ""
     meant = last_agent or _agent_meant(agents, cases) or (agents[0].id if agents else "")
     agent = await _agent(request, _chosen(typed, "agent"), meant)
@@ -205,7 +207,9 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         n_trials=n_trials,
     )
     is_small = target_of(request) == "estimate"
-    listed = all_cases if len(all_cases) <= MAX_LISTED else tuple(case for case in all_cases if case.id in ticked)
+    listed = all_cases
+    if len(all_cases) > MAX_LISTED:
+        listed = cases if is_selection else await asyncio.to_thread(with_ids, all_cases, ticked)
     found = {"agent": agent.id if agent else "", "evalset": evalset_id}
     gone = [name for name, value in found.items() if _chosen(typed, name) not in ("", value)]
     return RunForm(
@@ -297,6 +301,8 @@ def _proposed(desk: Desk, agent_id: str, agents: Sequence[FoundAgent]) -> tuple[
 def _agent_meant(agents: Sequence[FoundAgent], cases: Sequence[Case]) -> str:
     """The only agent there is, or the first that a case names; empty where none does."""
     ids = [agent.id for agent in agents]
+    if isinstance(cases, LargeCases):
+        return ids[0] if len(ids) == 1 else cases.first_app(ids)
     sessions = [case.initial_session for case in cases if case.initial_session]
     named = [session.app_name for session in sessions if session.app_name in ids]
     return ids[0] if len(ids) == 1 else next(iter(named), "")
