@@ -209,3 +209,18 @@ def test_the_fingerprint_of_a_run_holds_the_versions_and_not_the_path(
     assert before == same
     assert before != after
     assert played(first) == after
+
+
+def test_agents_and_the_doctor_look_on_the_interpreter_that_is_named(
+    shop: Path, environments: Path, command: Command
+) -> None:
+    new = environments / "new"
+
+    listed = command("agents", "--json", "--trust", "--python", new)
+    checked = command("doctor", "--play", "--python", new / "bin" / "python")
+    wrong = command("doctor", "--python", "no-such-python")
+
+    [agent] = json.loads(listed.stdout)
+    assert (listed.returncode, agent["id"], str(new) in listed.stdout) == (0, "shop", True)
+    assert f"{new.resolve()} 2.0.0" in checked.stdout
+    assert (wrong.returncode, "no-such-python" in wrong.stderr) == (2, True)

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +25,20 @@ EXIT_BROKEN = 1
 STATES = {"ready": ("ready", "green"), "untrusted": ("not trusted", "yellow")}
 
 
+python_option = click.option(
+    "--python", metavar="FILE", help="The interpreter of the agents, or its name on PATH; default: their project's."
+)
+
+
 @click.command(name="agents")
 @click.argument("folders", nargs=-1, metavar="[DIR]...")
 @json_option
+@python_option
 @trust_option
 @workspace_option
-def agents(folders: tuple[str, ...], is_json: bool, is_trusted: bool, workspace: str | None) -> None:
+def agents(
+    folders: tuple[str, ...], is_json: bool, python: str | None, is_trusted: bool, workspace: str | None
+) -> None:
     """List the agents with kind, model, tools, sub-agents, missing keys and load errors.
 
     Reads DIR (default: the current folder) and evaldesk.toml; without agents it lists the samples.
@@ -39,10 +48,11 @@ def agents(folders: tuple[str, ...], is_json: bool, is_trusted: bool, workspace:
     \b
     evaldesk agents
     evaldesk agents my_agents --json
+    evaldesk agents --python python3.12
     """
     from evaldesk.desk.doctor import ask_agents
 
-    settings = settings_of(folders, workspace)
+    settings = settings_of(folders, workspace, python)
     found = asyncio.run(ask_agents(settings, answered(settings, is_trusted=is_trusted)))
     if is_json:
         from evaldesk.pages.agents import agent_facts
@@ -58,8 +68,12 @@ def agents(folders: tuple[str, ...], is_json: bool, is_trusted: bool, workspace:
     sys.exit(EXIT_BROKEN if any(agent.state in {"failed", "untrusted"} for agent in found) else 0)
 
 
-def settings_of(folders: tuple[str, ...], workspace: str | None) -> Settings:
-    """Settings for the agents under `folders` and in `evaldesk.toml`; writes nothing. Raises UsageError."""
+def settings_of(folders: tuple[str, ...], workspace: str | None, python: str | None = None) -> Settings:
+    """Settings for the agents under `folders` and in `evaldesk.toml`, played on the interpreter `python` where named.
+
+    Writes nothing. Raises UsageError.
+    """
+    from evaldesk.paths import interpreter_path
     from evaldesk.settings import read_settings
 
     home = Path(workspace).resolve() if workspace else Path.cwd()
@@ -67,7 +81,8 @@ def settings_of(folders: tuple[str, ...], workspace: str | None) -> Settings:
     for root in (home, *roots):
         if not root.is_dir():
             raise UsageError(f"{root} is not a folder; name the folder that holds your agents")
-    return read_settings(home, roots, environment=os.environ)
+    settings = read_settings(home, roots, environment=os.environ)
+    return replace(settings, python=interpreter_path(python, Path.cwd())) if python else settings
 
 
 def _show(found: Sequence[FoundAgent]) -> None:

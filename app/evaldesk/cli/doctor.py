@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evaldesk.cli.agents import settings_of
+from evaldesk.cli.agents import python_option, settings_of
 from evaldesk.cli.runs.shared import workspace_option
 from evaldesk.cli.trust import answered, trust_option
 
@@ -31,6 +31,7 @@ MARKS = {"good": ("ok", "green"), "untried": ("-", "white"), "warning": ("look",
     "--repair", "is_repaired", is_flag=True, help="Mend what is broken in the workspace; no desk may be open."
 )
 @click.option("--on", metavar="NAME", help="Play one trial of a sample agent on [executors.NAME] of evaldesk.toml.")
+@python_option
 @trust_option
 @workspace_option
 def doctor(
@@ -39,6 +40,7 @@ def doctor(
     is_played: bool,
     is_repaired: bool,
     on: str | None,
+    python: str | None,
     is_trusted: bool,
     workspace: str | None,
 ) -> None:
@@ -53,11 +55,11 @@ def doctor(
     \b
     evaldesk doctor
     evaldesk doctor --call
-    evaldesk doctor --play
+    evaldesk doctor --play --python python3.12
     evaldesk doctor --on cluster
     evaldesk doctor --repair
     """
-    settings = settings_of(folders, workspace)
+    settings = settings_of(folders, workspace, python)
     trust = answered(settings, is_trusted=is_trusted)
     if is_called or is_played or is_repaired or on:
         trust.check_all()
