@@ -13,8 +13,8 @@ import pytest
 
 from evaldesk.errors import ModelError
 from evaldesk.llm import ModelCall, Patience, complete, is_direct
+from evaldesk.llm.attempts import is_demo
 from evaldesk.llm.client import open_litellm
-from evaldesk.llm.demo import is_demo
 from evaldesk.model import JsonObject
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -80,7 +80,7 @@ def test_the_scripted_model_says_the_same_with_and_without_litellm(monkeypatch: 
 
     assert said.returncode == 0, said.stderr
     has_litellm, without = json.loads(said.stdout)
-    monkeypatch.setattr("evaldesk.llm.demo.is_demo", lambda _: False)
+    monkeypatch.setattr("evaldesk.llm.attempts.is_demo", lambda _: False)
     through_litellm = json.loads(json.dumps(asyncio.run(answers())))
     assert not has_litellm
     assert without == through_litellm

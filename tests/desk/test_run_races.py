@@ -259,7 +259,7 @@ async def test_a_deleted_run_stays_in_the_trash_for_its_time_and_goes_at_a_later
         hide(connection, fresh, utc_now())
         hide(connection, old, utc_now() - DELETED_RUNS_KEPT - timedelta(minutes=1))
 
-    monkeypatch.setattr("evaldesk.store.space.MOST_PAGES", 1)
+    monkeypatch.setattr("evaldesk.store.sqlite.MOST_PAGES", 1)
     await Desk(desk._settings, store, cast("Any", None))._warm_runs()
 
     with store._database.reading() as connection:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from evaldesk.model import Event, Transcript, TrialResult, TurnRecord
 from evaldesk.store import Store
-from evaldesk.store.space import MOST_PAGES
+from evaldesk.store.sqlite import MOST_PAGES
 
 Plan = Callable[..., int]
 End = Callable[..., TrialResult]
@@ -82,7 +82,7 @@ def test_each_step_is_short_and_another_process_writes_between(
     remove(store, run)
     steps.clear()
     with Store.open(database) as other:
-        monkeypatch.setattr("evaldesk.store.space.time.sleep", lambda _: other.sessions.create("hello"))
+        monkeypatch.setattr("evaldesk.store.sqlite.time.sleep", lambda _: other.sessions.create("hello"))
         store.give_back()
 
         assert len(other.sessions.list()) == len(steps) > 4
@@ -99,7 +99,7 @@ def test_what_a_kill_left_is_given_back_by_the_next_call(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as context:
-        context.setattr("evaldesk.store.space.time.sleep", kill)
+        context.setattr("evaldesk.store.sqlite.time.sleep", kill)
         with pytest.raises(KeyboardInterrupt):
             store.give_back()
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from evaldesk.backports import timeout
+from evaldesk.demo_model import DEMO_PREFIX
+from evaldesk.demo_model.answering import answer
+from evaldesk.demo_model.mistakes import OVERLOADED, Overloaded
 from evaldesk.errors import ModelError
-from evaldesk.llm import client, demo
-from evaldesk.llm.call import ModelCall, ModelReply
-from evaldesk.llm.endpoints import own_endpoint
-from evaldesk.llm.refusals import MAX_COMPLETION, MAX_TOKENS
+from evaldesk.llm import client
+from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
+from evaldesk.llm.endpoints import has_listeners, own_endpoint
+from evaldesk.llm.refusals import MAX_COMPLETION, MAX_TOKENS, EndpointError
 from evaldesk.llm.retry_events import PLAYED_TURN
+from evaldesk.model import Usage
 
 
 async def attempt(call: ModelCall, on_text: Callable[[str], object] | None) -> ModelReply:
@@ -27,8 +32,8 @@ async def attempt(call: ModelCall, on_text: Callable[[str], object] | None) -> M
         at = own_endpoint(call)
         try:
             async with timeout(call.timeout_s):
-                if demo.is_demo(call):
-                    return await demo.ask(call, on_text)
+                if is_demo(call):
+                    return await _ask_demo(call, on_text)
                 return await (direct.ask(call, at, on_text, unknown) if at else client.ask(call, on_text, unknown))
         except TimeoutError as error:
             raise TimeoutError(str(error) or f"no answer within {call.timeout_s:g} s") from None
@@ -41,7 +46,7 @@ async def attempt(call: ModelCall, on_text: Callable[[str], object] | None) -> M
 
 def warm(call: ModelCall) -> None:
     """Import the packages of such calls: LiteLLM takes 1.7 s, aiohttp 0.2."""
-    if demo.is_demo(call):
+    if is_demo(call):
         return
     if is_direct(call):
         from evaldesk.llm import direct
@@ -54,7 +59,7 @@ def warm(call: ModelCall) -> None:
 def is_direct(call: ModelCall) -> bool:
     """Whether such calls do without LiteLLM."""
     try:
-        return demo.is_demo(call) or own_endpoint(call) is not None
+        return is_demo(call) or own_endpoint(call) is not None
     except ModelError:
         return True  # there is no key, which the call itself will say
 
@@ -113,3 +118,27 @@ def tell_dropped(call: ModelCall, names: frozenset[str]) -> None:
 
 
 STRICTNESS = Strictness()
+
+
+def is_demo(call: ModelCall) -> bool:
+    """Whether the demo model answers the call here: where something listens to LiteLLM's calls, LiteLLM asks it."""
+    return call.model.startswith(DEMO_PREFIX) and not has_listeners()
+
+
+async def _ask_demo(call: ModelCall, on_text: Callable[[str], object] | None) -> ModelReply:
+    """One request, streamed word by word with `on_text`. Raises EndpointError."""
+    try:
+        found = answer(call.model.removeprefix(DEMO_PREFIX), call.messages, call.tools, seed=call.seed)
+    except ValueError as error:
+        raise EndpointError(404, str(error).encode()) from None
+    except Overloaded:
+        raise EndpointError(503, OVERLOADED.encode(), {"x-should-retry": "false"}) from None
+    if on_text:
+        for word in found.words:
+            await asyncio.sleep(found.delay_s)
+            on_text(word)
+    calls = tuple(
+        RequestedCall(each["id"], each["function"]["name"], each["function"]["arguments"]) for each in found.calls
+    )
+    usage = Usage(call.model, tokens_in=found.tokens_in, tokens_out=found.tokens_out, cost=0.0)
+    return ModelReply(found.text, calls, usage, found.finish_reason)
