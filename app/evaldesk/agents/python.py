@@ -100,7 +100,8 @@ class PythonAgent:
         captured("told")
         if INSTRUMENTS or "opentelemetry" in sys.modules:
             take_spans()
-        answer = function(**_arguments(function, session, message, decisions_of(decided)))
+        decisions = decisions_of(decided) if decided else []
+        answer = function(**_arguments(function, session, message, decisions))
         if inspect.isawaitable(answer):
             answer = await answer
         pieces: list[str] = []

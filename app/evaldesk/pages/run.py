@@ -142,7 +142,7 @@ class RunPage:
     @property
     def again_sentence(self) -> str:
         """The trials that were lost and played again."""
-        return again_sentence(self.summary.n_played_again)
+        return again_sentence(self.summary.n_played_again) if self.summary.n_played_again else ""
 
     @property
     def id(self) -> int:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from math import ceil
-from random import Random
 from typing import TypeAlias
 
 from evaldesk.desk.runs.gates import ALL_PASSED, MOST_NAMED, OF_A_RATE, ROUNDING, RunNumbers, outcomes
+from evaldesk.desk.runs.plan import order_of_play, shuffled
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Answer, Counts, GateOutcome, RunConfig
 from evaldesk.model.comparison import TO_PLAY, Baseline, PlayedCase
@@ -92,6 +92,13 @@ class Decider:
             if stop := self._decide(self._letters(strips, n_blocks), n_blocks, spent):
                 return stop
         return None
+
+    def look_in(self, runs: RunStore, run_id: int) -> Stop | None:
+        """The same of the trials that are stored."""
+        seen = runs.summary(run_id)
+        if not self.may_look(seen.n_done):
+            return None
+        return self.look(runs.strips(run_id), Spent(seen.cost, seen.n_unpriced))
 
     def _n_whole(self, strips: Sequence[str]) -> int:
         if self._n == 1:
@@ -344,24 +351,6 @@ def _looks(n_cases: int) -> list[int]:
     while looks and (following := ceil(looks[-1] * GROWTH)) < n_cases and looks[-1] >= LOOKED_AT_EACH:
         looks.append(following)
     return looks
-
-
-def order_of_play(config: RunConfig, n_cases: int, n_most: int) -> Sequence[int] | None:
-    """The order in which the cases of a run with at most `n_most` trials each are played; None for that of the file.
-
-    What is likely after some cases speaks for the others where chance decided, before the first trial, which come
-    first.
-    """
-    if n_most > 1 or config.gates.stop_when_decided != "likely":
-        return None
-    return shuffled(config.seed, n_cases)
-
-
-def shuffled(seed: int, n_cases: int) -> Sequence[int]:
-    """The indexes of the cases of a run in an order of chance."""
-    order = list(range(n_cases))
-    Random(seed).shuffle(order)  # noqa: S311
-    return order
 
 
 def decider_of(store: RunStore, run_id: int, rule: StopRule) -> Decider:

@@ -17,12 +17,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from evaldesk.desk.other_tools import as_tool_judges
-from evaldesk.desk.runs.deciding import Decider, Spent, decider_of, order_of_play
 from evaldesk.desk.runs.gates import Ending
+from evaldesk.desk.runs.plan import order_of_play
 from evaldesk.desk.runs.rescoring import StoredTrials
 from evaldesk.desk.runs.stored_runs import plan_confirming
 from evaldesk.engine import Executor, GradeSpec, drive_batches
@@ -38,6 +38,9 @@ from evaldesk.store import RunStore, Store
 from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.run_store import is_imported
 from evaldesk.wording.words import cost_words, counted_words
+
+if TYPE_CHECKING:
+    from evaldesk.desk.runs.deciding import Decider
 
 BATCH_SIZE = 100
 BATCH_S = 0.05
@@ -162,14 +165,10 @@ class RunDriver:
         if self.stop_rule is None or self.decided or (self._planning and not self._planning.is_done):
             return
         if self._decider is None or self._decider.rule != self.stop_rule:
-            self._decider = await asyncio.to_thread(decider_of, self._store.runs, self.run_id, self.stop_rule)
-        self.decided = await asyncio.to_thread(self._look, self._decider)
+            from evaldesk.desk.runs.deciding import decider_of  # most runs play every trial
 
-    def _look(self, decider: Decider) -> Stop | None:
-        seen = self._store.runs.summary(self.run_id)
-        if not decider.may_look(seen.n_done):
-            return None
-        return decider.look(self._store.runs.strips(self.run_id), Spent(seen.cost, seen.n_unpriced))
+            self._decider = await asyncio.to_thread(decider_of, self._store.runs, self.run_id, self.stop_rule)
+        self.decided = await asyncio.to_thread(self._decider.look_in, self._store.runs, self.run_id)
 
     @property
     def places(self) -> Sequence[Place]:

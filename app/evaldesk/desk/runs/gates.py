@@ -9,7 +9,6 @@ from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates, Outco
 from evaldesk.model.comparison import RunChange
 from evaldesk.model.conclusion import Interval, Stop, Undecided, has_too_many_errors
 from evaldesk.model.evalset import CaseKey
-from evaldesk.statistics.anytime import anytime_interval
 from evaldesk.statistics.intervals import (
     CaseCounts,
     CurvePoint,
@@ -130,6 +129,8 @@ def sure_interval(counts: Counts, case_counts: Iterable[CaseCounts], stop: Stop 
     rows = list(case_counts)
     if stop is None and not may_be_stopped(counts, rows):
         return rate_interval(rows) if counts.case_rate is None else case_rate_interval(rows)
+    from evaldesk.statistics.anytime import anytime_interval  # most answers are of whole runs
+
     passed, scored = counts.passed, counts.scored
     if counts.case_rate is not None:
         passed, scored = (sum(row[at] * row[2] for row in rows) for at in (1, 0))

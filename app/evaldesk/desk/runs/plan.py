@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
+from random import Random
 from typing import Any, Literal, Unpack
 
 from evaldesk import __version__
@@ -655,3 +656,21 @@ def _models(agent: AgentDescription) -> Iterator[str]:
 
 def _say_it(table: str) -> str:
     return f"say {_PRICES} [{table}] in evaldesk.toml"
+
+
+def order_of_play(config: RunConfig, n_cases: int, n_most: int) -> Sequence[int] | None:
+    """The order in which the cases of a run with at most `n_most` trials each are played; None for that of the file.
+
+    What is likely after some cases speaks for the others where chance decided, before the first trial, which come
+    first.
+    """
+    if n_most > 1 or config.gates.stop_when_decided != "likely":
+        return None
+    return shuffled(config.seed, n_cases)
+
+
+def shuffled(seed: int, n_cases: int) -> Sequence[int]:
+    """The indexes of the cases of a run in an order of chance."""
+    order = list(range(n_cases))
+    Random(seed).shuffle(order)  # noqa: S311
+    return order

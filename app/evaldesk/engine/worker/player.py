@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from evaldesk.agents.agent import AGENTS, ModelCaller, Resumable, close_kept, own_python
 from evaldesk.agents.spans import OPEN_SPANS
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES, read_doubles
+from evaldesk.agents.tools.doubles import KEY as DOUBLES
 from evaldesk.agents.trial_context import CURRENT_TRIAL, TrialContext
 from evaldesk.agents.users.users import User, UserReply, user_of
 from evaldesk.engine.failures import failure
@@ -53,6 +54,7 @@ from evaldesk.model import (
     trial_verdict,
 )
 from evaldesk.model.decisions import UNUSED, Decided, Script, decision_words, scripted_decisions
+from evaldesk.model.evalset import DECISIONS
 from evaldesk.model.options import USER_VARIABLE
 from evaldesk.model.transcript import AWAITING, UNANSWERED
 from evaldesk.process_setup import gc_paused
@@ -80,7 +82,7 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
         return trial_result(spec, attempt, ErrorRecord("no_user", str(error)))
     session = _session_of(spec)
 
-    script = Script(scripted_decisions(spec.case))
+    script = Script(scripted_decisions(spec.case)) if DECISIONS in spec.case.extra else None
 
     async def play_message(said: UserReply) -> TurnRecord:
         session.media = said.media
@@ -260,8 +262,10 @@ def set_up(spec: TrialSpec) -> ErrorRecord | None:
     CURRENT_RECORDER.set(Recorder(spec.recording, spec.trial_index) if is_recorded else None)
     CURRENT_TRIAL.set(TrialContext(spec.case, spec.case_index, spec.trial_index))
     try:
-        CURRENT_DOUBLES.set(read_doubles(spec.case, spec.agent.target))
-        scripted_decisions(spec.case)
+        has_doubles = DOUBLES in spec.case.extra
+        CURRENT_DOUBLES.set(read_doubles(spec.case, spec.agent.target) if has_doubles else None)
+        if DECISIONS in spec.case.extra:
+            scripted_decisions(spec.case)
     except EvaldeskError as error:
         return ErrorRecord("bad_case", str(error))
     return None

@@ -45,7 +45,7 @@ from evaldesk.store.tables.runs import (
     TRIAL,
     TRIAL_PROMPTS,
 )
-from evaldesk.wire import from_json, to_json
+from evaldesk.wire import to_json
 
 Values: TypeAlias = dict[str, Any]
 
@@ -111,16 +111,10 @@ def record(connection: Connection, results: Sequence[Storable], clock: Clock) ->
     return len(counted)
 
 
-class _Rule(msgspec.Struct):
-    """The part of a run's configuration that its totals depend on."""
-
-    errors_are_failures: bool = False
-
-
 def _rules(connection: Connection, rows: Iterable[Values]) -> dict[int, bool]:
     """Whether errors are failures, by run."""
     found = connection.execute(_FIND_CONFIG, {"run_ids": sorted({row["run_id"] for row in rows})})
-    return {row.id: are_errors_failures(row.config) for row in found}
+    return {row.id: totals.are_errors_failures(row.config) for row in found}
 
 
 def _case_key(row: Values) -> tuple[int, int]:
@@ -132,11 +126,6 @@ def _n_planned(connection: Connection, rows: Iterable[Values]) -> dict[tuple[int
     columns = [sorted(set(column)) for column in zip(*map(_case_key, rows), strict=True)]
     found = connection.execute(_FIND_N, dict(zip(("runs", "cases"), columns, strict=True))) if columns else ()
     return {(run_id, case_index): n for run_id, case_index, n in found}
-
-
-def are_errors_failures(config: str) -> bool:
-    """Whether a run with this stored configuration counts errored trials as failed."""
-    return from_json(config, _Rule).errors_are_failures
 
 
 def _cases_of(rows: Iterable[Values]) -> dict[int, set[int]]:
@@ -373,7 +362,7 @@ def recount(connection: Connection, run_id: int) -> None:
 def add_totals(connection: Connection, run_id: int) -> bool:
     """Add the next cases of a run to its totals, where they were never counted; False when there are no more."""
     config = connection.scalar(select(RUN.c.config).where(RUN.c.id == run_id, RUN.c.n_totalled < RUN.c.n_cases))
-    return config is not None and totals.add_some(connection, run_id, are_errors_failures(config))
+    return config is not None and totals.add_some(connection, run_id, totals.are_errors_failures(config))
 
 
 @cache

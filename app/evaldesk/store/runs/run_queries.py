@@ -48,7 +48,7 @@ from evaldesk.statistics.intervals import MAX_KINDS, speaks_by_sums, weighed_ali
 from evaldesk.store.database import Clock
 from evaldesk.store.media import put_back
 from evaldesk.store.runs import totals
-from evaldesk.store.runs.recording import are_errors_failures
+from evaldesk.store.runs.totals import are_errors_failures
 from evaldesk.store.tables.columns import ConfigText, unpack
 from evaldesk.store.tables.runs import (
     CASE_METRIC,

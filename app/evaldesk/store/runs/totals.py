@@ -16,6 +16,7 @@ from itertools import groupby
 from math import comb
 from typing import Any, TypeAlias
 
+import msgspec
 from sqlalchemy import Column, ColumnElement, Connection, bindparam, case, delete, func, insert, select, update
 
 from evaldesk.model.stored import CaseScores, MetricRow
@@ -23,6 +24,7 @@ from evaldesk.statistics.intervals import MAX_KINDS
 from evaldesk.store.database import execute_many
 from evaldesk.store.tables.columns import upsert
 from evaldesk.store.tables.runs import CASE_METRIC, RUN, RUN_CASE, RUN_METRIC, RUN_OUTCOME
+from evaldesk.wire import from_json
 
 Outcome: TypeAlias = tuple[int, int, int, int]
 """The trials of a case that passed, failed, errored and were not scored."""
@@ -357,3 +359,14 @@ _KEEP_METRIC = update(RUN_METRIC).where(
     RUN_METRIC.c.run_id == bindparam("at_run_id"), RUN_METRIC.c.metric == bindparam("at_metric")
 )
 _DROP_EMPTY = delete(RUN_OUTCOME).where(RUN_OUTCOME.c.run_id == bindparam("at_run_id"), RUN_OUTCOME.c.n_cases == 0)
+
+
+class _Rule(msgspec.Struct):
+    """The part of a run's configuration that its totals depend on."""
+
+    errors_are_failures: bool = False
+
+
+def are_errors_failures(config: str) -> bool:
+    """Whether a run with this stored configuration counts errored trials as failed."""
+    return from_json(config, _Rule).errors_are_failures
