@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 ADAPTERS := .venv/.adapters
+CLUSTER := .venv/.cluster
 EXTRAS := $(foreach name,adk openai-agents langgraph pydantic-ai,--extra $(name))
 ARGS ?=
 # Without bytecode every start compiles everything again.
@@ -16,7 +17,7 @@ $(READY): requirements.txt pyproject.toml
 	@echo "Setting up .venv; the first time takes about a minute."
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.8,<1'
-	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes --compile-bytecode requirements.txt $(if $(wildcard $(ADAPTERS)),requirements-adapters.txt)
+	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes --compile-bytecode requirements.txt $(if $(wildcard $(ADAPTERS)),requirements-adapters.txt) $(if $(wildcard $(CLUSTER)),requirements-cluster.txt)
 	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -27,6 +28,12 @@ $(ADAPTERS): $(READY) requirements-adapters.txt
 	@touch $@
 
 adapters: $(ADAPTERS) ## Install the agent frameworks whose adapters the tests drive
+
+$(CLUSTER): $(READY) requirements-cluster.txt
+	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --compile-bytecode -r requirements-cluster.txt
+	@touch $@
+
+cluster: $(CLUSTER) ## Install Ray, on which the tests start a small cluster
 
 run: $(READY) ## Open the desk; ARGS="--port 9000 --no-open" are passed on
 	@$(BIN)/evaldesk ui $(ARGS)
@@ -59,6 +66,7 @@ build: $(READY) ## Build the wheel and the source archive
 requirements: ## Pin the requirements again
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade -o requirements.txt
 	$(BIN)/uv pip compile pyproject.toml $(EXTRAS) --constraint requirements.txt --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --upgrade -o requirements-adapters.txt
+	$(BIN)/uv pip compile pyproject.toml --extra ray --constraint requirements.txt --constraint requirements-adapters.txt --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --upgrade -o requirements-cluster.txt
 
-.PHONY: help setup adapters run test e2e torture check bench packages build requirements
+.PHONY: help setup adapters cluster run test e2e torture check bench packages build requirements
 .DEFAULT_GOAL := help

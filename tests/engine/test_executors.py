@@ -67,7 +67,7 @@ def opened(request: pytest.FixtureRequest, root: Path, monkeypatch: pytest.Monke
     if request.param == "hosts":
         return HostsExecutor(InProcess(HostSetup(str(root), 1, 2), home=str(root)), 4, 2)
     if request.param == "ray":
-        return on_ray(ray_address(request), root)
+        return on_ray(ray_address(request), root, hosts=1)
     return LocalExecutor(concurrency=4)
 
 

@@ -65,6 +65,14 @@ def has_own_driver(executor: ExecutorConfig) -> bool:
         return False
 
 
+def place_of(executor: ExecutorConfig) -> str:
+    """The place in words; of a kind that nobody brings, its name."""
+    try:
+        return kind_of(executor).words(executor)
+    except EvaldeskError:
+        return f"{executor.name} ({executor.kind})"
+
+
 def check_executor(config: RunConfig) -> None:
     """Raise UsageError for a run that its executor cannot play."""
     kind = kind_of(config.executor)

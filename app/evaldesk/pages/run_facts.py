@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from evaldesk.agents import AGENTS
 from evaldesk.desk.runs.stored_runs import evalset_name
+from evaldesk.engine.executors import place_of
 from evaldesk.model import Criterion, RunConfig
 from evaldesk.model.json_text import json_line
 from evaldesk.model.run import option_value, option_values
@@ -80,6 +81,7 @@ def played_in(config: RunConfig) -> str:
     if is_imported(config) or config.source_run_id is not None:
         return ""
     each = "" if config.is_shared else ", one for each trial"
+    where = place_of(config.executor)
     if agent.container:
         return f"{agent.container.sentence}{each}"
     kind = AGENTS.known(agent.kind) if agent.kind else None
@@ -89,7 +91,7 @@ def played_in(config: RunConfig) -> str:
         return ""
     if kind and kind.target == "command":
         return "a process of the command for each trial, on this machine"
-    return f"processes of this machine{each or ', which trials share'}"
+    return f"processes of {where}{each or ', which trials share'}"
 
 
 def run_fingerprint(config: RunConfig) -> str:

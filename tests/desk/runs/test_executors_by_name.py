@@ -22,6 +22,7 @@ from evaldesk.errors import ConflictError, TrustError, UsageError
 from evaldesk.model import AgentRef, Container, Criterion, RunConfig
 from evaldesk.model.options import Recording
 from evaldesk.model.run import ExecutorConfig
+from evaldesk.pages.run_facts import played_in
 from evaldesk.settings import Settings, read_settings
 from evaldesk.store import Store
 
@@ -128,6 +129,12 @@ def test_what_an_executor_cannot_play_is_refused_before_anything_is_spent(
 
 def test_a_cluster_takes_more_trials_at_once_than_one_machine() -> None:
     check_executor(replace(ON_RAY, concurrency=10_000))
+
+
+def test_facts_of_a_run_say_where_it_is_played() -> None:
+    assert played_in(ON_RAY) == "processes of Ray (10.0.0.4:6379), 3 hosts, which trials share"
+    assert played_in(replace(ON_RAY, executor=ExecutorConfig("x", "gone"))).startswith("processes of x (gone)")
+    assert played_in(replace(ON_RAY, executor=ExecutorConfig())).startswith("processes of this machine")
 
 
 def test_without_ray_the_refusal_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

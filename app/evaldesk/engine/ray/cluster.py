@@ -75,6 +75,7 @@ class RayCluster:
             if self.setup.root:
                 write_code(Path(self.setup.root), Path(folder, "code.zip"))
                 runtime = {"working_dir": str(Path(folder, "code.zip"))}
+            logging.getLogger("ray").setLevel(logging.ERROR)  # it warns that it is not in the main thread
             try:
                 ray.init(
                     address=self.address,

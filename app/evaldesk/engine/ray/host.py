@@ -130,10 +130,9 @@ class Host:
 
     async def _facts(self) -> bytes:
         python, evaldesk = own_versions()
-        found = HostFacts(socket.gethostname(), python, evaldesk)
+        found = HostFacts(socket.gethostname(), python, evaldesk, self._setup.n_workers)
         if self._executor:
-            place = self._executor.places[0]
-            found = replace(found, n_workers=place.n_workers, note=place.note, pauses=self._executor.pauses)
+            found = replace(found, note=self._executor.places[0].note, pauses=self._executor.pauses)
         return to_json(found)
 
     async def _cancel(self) -> None:
