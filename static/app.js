@@ -614,7 +614,7 @@ document.addEventListener("input", (event) => {
 document.addEventListener("reset", (event) => dirty.delete(event.target));
 document.addEventListener("submit", (event) => {
   const question = event.target.dataset.confirm;
-  if (question && !window.confirm(question)) event.preventDefault();
+  if (question && !sent.has(event.target) && !window.confirm(question)) event.preventDefault();
   else if (event.submitter?.name === "op") dirty.add(event.target);
   else dirty.delete(event.target);
 }, true);
@@ -870,24 +870,39 @@ document.addEventListener("DOMContentLoaded", () => {
   else if (posted && !said.length) toast(posted);
 });
 
-function answers() {
-  const request = new XMLHttpRequest();
+/* A form is sent once the desk has answered a small request: a page of the browser in its place would lose what was typed. */
+
+const ANSWER_MS = 10_000;
+const sent = new Set(); // forms that are sent now; their first event was the question
+async function answers() {
+  const address = document.querySelector("link[rel=stylesheet]").href;
   try {
-    request.open("HEAD", `${document.querySelector("link[rel=stylesheet]").href}&${Date.now()}`, false); // asked before the page is left
-    request.send();
+    await fetch(address, { method: "HEAD", cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
+    return true;
   } catch {
     return false;
   }
-  return request.status > 0;
 }
 document.addEventListener("submit", (event) => {
   const form = event.target;
-  if (event.defaultPrevented || form.method !== "post" || form.matches("[data-htmx-powered]")) return;
-  if (answers()) return keepPosted(event.submitter?.dataset.saysStored ?? form.dataset.saysStored ?? "");
+  const method = event.submitter?.getAttribute("formmethod") ?? form.method;
+  if (event.defaultPrevented || method !== "post" || form.matches("[data-htmx-powered]")) return;
+  if (sent.delete(form)) return keepPosted(event.submitter?.dataset.saysStored ?? form.dataset.saysStored ?? "");
   event.preventDefault();
-  if (form.matches("[data-dirty-guard]")) dirty.add(form);
-  toast(UNANSWERED, "failed");
+  if (!form.ariaBusy) send(form, event.submitter);
 });
+async function send(form, submitter) {
+  form.ariaBusy = "true";
+  const isThere = await answers();
+  form.ariaBusy = null;
+  if (!isThere) {
+    if (form.matches("[data-dirty-guard]")) dirty.add(form);
+    return toast(UNANSWERED, "failed");
+  }
+  sent.add(form);
+  form.requestSubmit(submitter?.isConnected ? submitter : undefined);
+  sent.delete(form); // a field that is not valid any more stopped it
+}
 function keepPosted(words) {
   try {
     sessionStorage.setItem("posted", words);
