@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.evalsets import own_evalsets
+from evaldesk.model.failures import Mode
 from evaldesk.model.stored import EvalSetFile, RunSummary, SessionSummary
 from evaldesk.pages.agents import errored_words
 from evaldesk.pages.run_listing import RunLine, run_line
+from evaldesk.pages.run_view import MatrixRow, matrix_rows
 from evaldesk.store import Store
 from evaldesk.wording.words import counted_words
 
 N_RUNS = 6
 N_FIRST_RUNS = 3
+N_CASES = 5
+N_KINDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,9 @@ class Home:
     n_runs: int
     errored: Mapping[str, str]
     """How many of its newest trials errored, in words, by the id of the agent."""
+    cases: Sequence[MatrixRow] = ()
+    """The worst cases of the newest run."""
+    kinds: Sequence[Mode] = ()
 
     @property
     def is_reading(self) -> bool:
@@ -83,7 +90,13 @@ def home(desk: Desk, agents: Sequence[FoundAgent]) -> Home:
         *(() if first else beginning.values()),
     ]
     errored = {agent.id: errored_words(desk.stored_runs, agent.id) for agent in agents}
-    return Home(first, steps, agents, evalsets, lines, n_runs, errored)
+    cases = _worst_rows(store, runs[0]) if runs else ()
+    kinds = [mode for mode in store.failures.modes() if mode.is_active][:N_KINDS]
+    return Home(first, steps, agents, evalsets, lines, n_runs, errored, cases, kinds)
+
+
+def _worst_rows(store: Store, run: RunSummary) -> Sequence[MatrixRow]:
+    return matrix_rows(run, store.runs.case_rows(run.id, sort="worst", limit=N_CASES), (), (), 0)
 
 
 def _first_steps(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from evaldesk.diff.text_diff import TextDiff, diff_text
 from evaldesk.diff.turn_diff import CallRow, turn_diff
@@ -17,6 +18,7 @@ from evaldesk.store import RunStore
 MAX_ROWS = 400
 MAX_TEXT = 20_000
 MAX_SQUARES = 50
+Place: TypeAlias = tuple[int, TrialKey]
 _NAME = re.compile(r"([0-9]{1,15})\.([0-9]{1,15})\.([0-9]{1,15})")
 
 
@@ -113,8 +115,8 @@ def read_pair(runs: RunStore, run_id: int, key: TrialKey, other: str, *, is_all:
     right = runs.trial(b[0], *b[1])
     turns, n_left_out = _turns(left, right, is_all=is_all)
     return Pair(
-        _side(runs, "A", a, left, lambda at: pair_href((run_id, (key[0], at)), b, is_all=is_all)),
-        _side(runs, "B", b, right, lambda at: pair_href(a, (b[0], (b[1][0], at)), is_all=is_all)),
+        _side(runs, "A", a, b, left, lambda at: pair_href((run_id, (key[0], at)), b, is_all=is_all)),
+        _side(runs, "B", b, a, right, lambda at: pair_href(a, (b[0], (b[1][0], at)), is_all=is_all)),
         turns,
         is_all,
         pair_href(a, b, is_all=not is_all),
@@ -129,8 +131,9 @@ def _named(text: str) -> tuple[int, TrialKey] | None:
 
 
 def _side(
-    runs: RunStore, letter: str, place: tuple[int, TrialKey], result: TrialResult, href: Callable[[int], str]
+    runs: RunStore, letter: str, place: Place, other: Place, result: TrialResult, href: Callable[[int], str]
 ) -> PairSide:
+    """One of the two; the keys to the trials before and after it pass over the other, beside which it stands."""
     run_id, (case_index, at) = place
     letters = runs.case_row(run_id, case_index).verdicts
     start = max(0, min(at - MAX_SQUARES // 2, len(letters) - MAX_SQUARES))
@@ -138,6 +141,8 @@ def _side(
         Square(number + 1, STATUS_OF[letters[number]], href(number))
         for number in range(start, min(len(letters), start + MAX_SQUARES))
     ]
+    own = [number for number in range(len(letters)) if (run_id, (case_index, number)) != other or number == at]
+    before, after = [number for number in own if number < at], [number for number in own if number > at]
     return PairSide(
         letter,
         f"run {run_id}, trial {at + 1}",
@@ -147,8 +152,8 @@ def _side(
         squares,
         at + 1,
         len(result.transcript.turns),
-        href(at - 1) if at else "",
-        href(at + 1) if at + 1 < len(letters) else "",
+        href(before[-1]) if before else "",
+        href(after[0]) if after else "",
     )
 
 

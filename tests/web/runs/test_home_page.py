@@ -89,3 +89,23 @@ def test_nothing_is_said_twice_and_the_steps_end_with_the_first_runs(pages: RunP
     assert "is not in an eval set yet" not in new
     assert "data-first-steps" not in used
     assert "is not in an eval set yet" in used
+
+
+def test_the_worst_cases_of_the_newest_run_stand_below_it(pages: RunPages) -> None:
+    assert "Worst first" not in pages.get("/").text
+    pages.finish(n="3")
+
+    text = pages.get("/").text
+
+    section = text.split('aria-labelledby="worst"')[1].split("</section>")[0]
+    assert section.count("<tr>") >= 4
+    squares = re.findall(r'class="square" data-status="(\w+)" href="(/runs/1/cases/\d+/trials/\d+)"', section)
+    assert len(squares) >= 9
+    assert pages.get(squares[0][1]).status_code == 200
+
+
+def test_home_names_the_kinds_of_failure_that_are_known(pages: RunPages) -> None:
+    pages.finish(n="1")
+    pages.post("/runs/1/cases/0/trials/0/findings", **{"labeller": "Ana", "new-mode": "wrong <sum>", "place": ""})
+
+    assert '<a href="/failures/1"><span>wrong &lt;sum&gt;</span>' in pages.get("/").text

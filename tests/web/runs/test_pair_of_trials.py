@@ -153,3 +153,15 @@ def test_a_turn_that_went_as_expected_is_marked_for_differences_only(pages: Any)
     assert 'data-differences-switch data-key="d"' in page
     alone = pages.get(f"/runs/{stored(pages, ONE)}/cases/0/trials/0").text
     assert "data-differences-switch" not in alone
+
+
+def test_the_keys_of_a_side_pass_over_the_trial_of_the_other(pages: Any) -> None:
+    run_id = stored(pages, ONE, TWO, ONE)
+
+    page = pages.get(f"/runs/{run_id}/cases/0/trials/1/pair?with={run_id}.0.0").text
+
+    links = {key: address for address, key in re.findall(r'<a class="hidden" href="([^"]+)" data-key="(\w)"', page)}
+    assert links == {
+        "l": f"/runs/{run_id}/cases/0/trials/2/pair?with={run_id}.0.0",
+        "L": f"/runs/{run_id}/cases/0/trials/1/pair?with={run_id}.0.2",
+    }
