@@ -29,6 +29,9 @@
    data-when-lost        is shown when a stream breaks off before its event `done`
    data-says, data-state what the tab says of a run, in its title and in the colour of its icon; when a running one ends
                          behind another tab, a notification says it, where it was allowed by [data-notifies]
+   data-choice="o"       a radio button that the key o chooses in the current row; data-picks="answer" chooses the first of
+                         every row with that data-part in its data-group, or in its data-turn, all of them, or none;
+                         data-unpicks takes the last choice back, and Ctrl S presses [data-saves]
    data-stored           a form that htmx sends: keys pressed before its answer wait for it, and are dropped when it was
                          not stored, which the [data-when-not-stored] in it says; the element whose id it names gets the
                          focus after that, so that keys are keys again
@@ -176,7 +179,7 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (event.key === "Escape") destination = "";
-  if (isWaiting() && /^[a-z0-9]$/.test(event.key)) ahead.push(event.key);
+  if (isWaiting() && isForLater(event.key)) ahead.push(event.key);
   else if (!onKey(event.key, event.target)) return;
   event.preventDefault();
 });
@@ -191,8 +194,21 @@ const MS_TO_READ = 1500; // no key leaves the page before a person has seen that
 let lostAt = -MS_TO_READ;
 const isWaiting = () => document.readyState === "loading" || storing.size > 0 || destination !== "";
 
+/* A letter or a digit may be a key; after one, which may lead into a field, anything may be text. */
+const isForLater = (key) => /^[a-z0-9]$/.test(key) || (ahead.length > 0 && (key.length === 1 || key === "Enter" || key === "Escape"));
+
 function playAhead() {
-  while (ahead.length && !isWaiting()) onKey(ahead.shift(), document.body);
+  while (ahead.length && !isWaiting()) {
+    const field = document.activeElement;
+    if (isTyping(field) && field.setRangeText) typeLate(ahead.shift(), field);
+    else onKey(ahead.shift(), document.body);
+  }
+}
+function typeLate(key, field) {
+  if (key === "Escape") return field.blur();
+  if (key === "Enter" && !field.matches("textarea")) return field.form?.requestSubmit();
+  field.setRangeText(key === "Enter" ? "\n" : key, field.selectionStart, field.selectionEnd, "end");
+  field.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
 function isLeaving(element) {
@@ -237,6 +253,8 @@ function takeAhead() {
 function onKey(key, target) {
   const announced = $$("[data-key]").find((element) => element.dataset.key === key && isShown(element));
   if (announced) return press(announced);
+  const choice = document.querySelector(`[data-current] [data-choice="${CSS.escape(key)}"]`);
+  if (choice) return press(choice);
   if (key === "?") return toggle(document.getElementById("keys"));
   if (key === "/") return press($$("[type=search]").find(isShown));
   if (key === "j" || key === "k") return step(key === "j" ? 1 : -1);
@@ -269,6 +287,44 @@ document.addEventListener("selectionchange", () => {
   const shown = document.querySelector("[data-quoted]");
   shown.hidden = false;
   shown.querySelector("q").textContent = quote;
+});
+
+/* Choices of a page of changes: many at once, and one step back. */
+
+const chosen = []; // what was chosen before, the last one at the end
+document.addEventListener("change", (event) => {
+  const input = event.target;
+  if (!input.matches?.("[data-choice]")) return;
+  const before = choicesBefore.get(input.name);
+  choicesBefore.set(input.name, input);
+  if (before && before !== input && !isStepping) chosen.push([before]);
+});
+const choicesBefore = new Map();
+let isStepping = false;
+document.addEventListener("DOMContentLoaded", () => $$("[data-choice]:checked").forEach((input) => choicesBefore.set(input.name, input)));
+document.addEventListener("click", (event) => {
+  const button = event.target.closest?.("[data-picks], [data-unpicks]");
+  if (!button) return;
+  isStepping = true;
+  if (button.matches("[data-unpicks]")) chosen.pop()?.forEach((input) => input.click());
+  else pick(button.dataset.picks);
+  isStepping = false;
+});
+function pick(part) {
+  const current = document.querySelector("[data-row][data-current]") ?? document.querySelector("[data-row][data-part]");
+  const rows = $$("[data-row][data-part]", current.closest("[data-group]"));
+  const isMeant = (row) => ["all", "none", row.dataset.part].includes(part) || (part === "call" && row.dataset.part === "calls");
+  const meant = part === "turn" ? rows.filter((row) => row.dataset.turn === current.dataset.turn) : rows.filter(isMeant);
+  const wanted = meant.map((row) => row.querySelector(part === "none" ? "[data-choice=x]" : "[data-choice]"));
+  const changed = wanted.filter((input) => !input.checked);
+  if (changed.length) chosen.push(changed.map((input) => choicesBefore.get(input.name)));
+  changed.forEach((input) => input.click());
+}
+document.addEventListener("keydown", (event) => {
+  const button = document.querySelector("[data-saves]");
+  if (event.key !== "s" || !(event.ctrlKey || event.metaKey) || !button) return;
+  event.preventDefault();
+  if (!button.disabled) button.click();
 });
 
 function toggle(popover) {

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaldesk.diff.acceptance import acceptable, accepted
-from evaldesk.matching import json_equal
+from evaldesk.diff.acceptance import acceptable, accepted, distance
+from evaldesk.matching import Tolerance, json_equal, read_allowances
 from evaldesk.model import Case, Event, Expected, ToolCall, Transcript, Turn, TurnRecord
 
 VALUES: st.SearchStrategy[Any] = (
@@ -46,6 +47,40 @@ def test_what_is_accepted_whole_leaves_no_difference(found: tuple[Case, Transcri
     now = accepted(case, transcript, {each.key for each in acceptable(case, transcript)})
 
     assert acceptable(now, transcript) == ()
+
+
+@given(played(), st.data())
+def test_each_way_of_accepting_ends_the_difference_and_keeps_what_was_expected(
+    found: tuple[Case, Transcript], data: st.DataObject
+) -> None:
+    case, transcript = found
+    ways = {each.key: data.draw(st.sampled_from(each.ways)) for each in acceptable(case, transcript)}
+
+    now = accepted(case, transcript, ways)
+
+    assert acceptable(now, transcript) == ()
+    answers = [(key, way) for key, way in ways.items() if key.endswith(".answer")]
+    for key, way in answers:
+        turn = int(key.partition(".")[0]) - 1
+        kept = now.turns[turn].expected.reference == case.turns[turn].expected.reference
+        assert kept == (way == "as_well")
+    assert read_allowances(now) == () or any(way != "replace" for way in ways.values())
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "far"),
+    [(0.2, 0.3, 0.1), (1, 3, 2.0), (3, 1.5, 1.5), (True, 1, None), ("1", 1, None), (1e308, -1e308, None)],
+)
+def test_a_tolerance_is_as_small_as_it_can_be(expected: Any, actual: Any, far: float | None) -> None:
+    assert distance(expected, actual) == far
+
+
+@given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
+def test_a_tolerance_takes_the_number_it_was_made_of(expected: float, actual: float) -> None:
+    found = distance(expected, actual)
+
+    assert found is not None
+    assert Tolerance(tolerances={"n": found}).reason("roll", "n", expected, actual)
 
 
 @given(played(), st.data())

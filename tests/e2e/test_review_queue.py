@@ -137,3 +137,50 @@ def test_a_queue_is_read_on_a_phone_and_without_a_script(someone: Visitor, visit
     box = someone.page.get_by_role("group", name="Verdict", exact=True).bounding_box()
     assert box is not None
     assert box["y"] + box["height"] <= 844
+
+
+def test_the_whole_walk_by_keyboard_alone_at_10_ms_between_keys(someone: Visitor, desk: RunningDesk) -> None:
+    """Fifty failed trials: verdicts, kinds, accepting, judging again. The last test, for it changes the eval set."""
+    queue, page = _queue(someone), someone.page
+    keyboard = page.keyboard
+
+    for at in range(50):
+        if at % 5 == 0:
+            keyboard.press("m")
+            keyboard.type(f"Walk {at % 2}, echoes 1 word", delay=10)
+            keyboard.press("Enter")
+            page.wait_for_timeout(10)
+        keyboard.press("1" if at % 2 else "2")
+        page.wait_for_timeout(10)
+
+    expect(page.get_by_role("heading", level=2, name="All 50 read: 25 fail, 25 pass")).to_be_visible()
+    expect(page.get_by_role("row", name="Walk 0, echoes 1 word 5")).to_be_visible()
+    expect(page.get_by_role("row", name="Walk 1, echoes 1 word 5")).to_be_visible()
+    run = re.search(r"run=(\d+)", page.get_by_role("link", name="Next queue").get_attribute("href") or "")
+    assert run
+    assert _n_read(someone, queue).count('<span class="sub">run') == 50
+    keyboard.press("a")
+    expect(page.get_by_role("heading", name="Accept actual as expected")).to_be_visible()
+    expect(page.get_by_text("would pass instead of 0")).to_be_visible()
+    n_cases = page.locator("[data-group]").count()
+    for _ in range(n_cases):
+        keyboard.press("j")
+        page.wait_for_timeout(10)
+        keyboard.press("o")
+        page.wait_for_timeout(10)
+    expect(page.locator("input[value^='as_well ']:checked")).to_have_count(n_cases)
+    keyboard.press("z")
+    expect(page.locator("input[value^='as_well ']:checked")).to_have_count(n_cases - 1)
+    keyboard.press("6")
+    expect(page.locator("input[value^='as_well ']:checked")).to_have_count(n_cases)
+    expect(page.get_by_text("would pass instead of 0")).to_be_visible()
+    keyboard.press("Control+s")
+
+    expect(page.get_by_role("heading", name="The eval set is saved")).to_be_visible()
+    expect(page.locator("tbody tr")).to_have_count(n_cases)
+    squares = page.locator("tbody .square")
+    expect(squares).to_have_count(10 * n_cases)
+    assert [squares.nth(at).get_attribute("data-status") for at in (0, 5)] == ["failed", "passed"]
+    text = (desk.workspace / "agents" / "wants.evalset.json").read_text("utf-8")
+    assert text.count("also_accepted") == n_cases
+    assert text.count("nothing of the kind") == N

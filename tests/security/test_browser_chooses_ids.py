@@ -179,13 +179,14 @@ FIELDS = {
     ),
     *("state", "title", "message", "name", "description", "file", "choice", "tags", "app", "user", "initial", "final"),
     *("op", "version", "raw", "form", "then", "new-set", "step", "another", "outcome", "outputs", "rubrics"),
-    *("change", "trial", "until"),
+    *("change", "trial", "until", "queue"),
     # Findings: texts that are shown escaped, and numbers of findings, modes and turns.
     # Review queues: kinds of one table, places of trials, on or off, and names that are shown escaped.
     *("of", "item", "at", "shown", "blind", "reader", "named"),
     *("mode", "new-mode", "quote", "place", "finding", "into", "definition", "example-yes", "example-no"),
 }
 OPTION = r"[a-z_0-9]+\.[a-z_]+(\.keys)?"
+WAY = r"way-\d+"  # how a change is accepted: a word of four, and the name of an offered change
 PART = r"turn-\d+-[a-z0-9-]+"
 
 
@@ -197,6 +198,6 @@ def test_every_field_of_every_form_is_known(fort: Any) -> None:
             tags = re.findall(r"<(?:input|select|textarea|button)\b[^>]*>", page)
             found |= {html.unescape(name) for tag in tags for name in re.findall(r'\sname="([^"]*)"', tag)}
 
-    unknown = {name for name in found - FIELDS if not re.fullmatch(f"{OPTION}|{PART}", name)}
+    unknown = {name for name in found - FIELDS if not re.fullmatch(f"{OPTION}|{PART}|{WAY}", name)}
     assert unknown == set()
     assert {"agent", "evalset", "metric", "model"} <= found

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from evaldesk.desk.runs.accepting import Keys, Staged
 
 PARTS = ("answer", "argument", "call", "calls", "state")
+WAYS = {"replace": "replace", "as-well": "as_well", "tolerance": "within", "ignore": "ignore"}
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -22,9 +23,16 @@ COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 @click.argument("wanted", metavar="RUN[:CASE[:TRIAL]]")
 @click.option("--only", "parts", multiple=True, type=click.Choice(PARTS), help="Accept this part; may be repeated.")
 @click.option("--turn", type=click.IntRange(min=1), metavar="N", help="Accept the turn with this number alone.")
+@click.option(
+    "--way",
+    type=click.Choice(tuple(WAYS)),
+    default="replace",
+    show_default=True,
+    help="Write it in the place of what is expected, accept it as well or within a tolerance, or ignore it.",
+)
 @click.option("--yes", "-y", is_flag=True, help="Write the file without a question.")
 @workspace_option
-def accept(wanted: str, parts: tuple[str, ...], turn: int | None, yes: bool, workspace: str | None) -> None:
+def accept(wanted: str, parts: tuple[str, ...], turn: int | None, way: str, yes: bool, workspace: str | None) -> None:
     """Accept what trials of RUN did as what their cases expect, after a look at the changes.
 
     Without CASE it is every case that failed, without TRIAL the first trial of each that failed. The run keeps its
@@ -34,6 +42,7 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, yes: bool, wor
     evaldesk accept 12
     evaldesk accept 12:roll_16
     evaldesk accept 12:roll_16:3 --only argument --yes
+    evaldesk accept 12 --way as-well
     """
     from evaldesk.desk.runs.accepting import StagedFile, one_of, save, stage
     from evaldesk.desk.trash import open_desk
@@ -44,7 +53,7 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, yes: bool, wor
         staged = stage(desk, desk.stored_runs.named(name), case_id, trial)
         for case, reason in staged.refused.items():
             click.echo(f"{case}: {reason}", err=True)
-        keys = one_of(staged, parts, turn)
+        keys = one_of(staged, parts, turn, WAYS[way])
         n_changes, n_cases = sum(map(len, keys.values())), sum(map(bool, keys.values()))
         if not n_changes:
             click.echo("There is nothing to accept.")

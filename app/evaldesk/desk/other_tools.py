@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from evaldesk.errors import UsageError
+from evaldesk.matching import allowed
 from evaldesk.metrics import build_metric, is_function, metric_kind, score_trial
 from evaldesk.model import (
     Case,
@@ -122,7 +123,7 @@ def leaves_open(expected: Expected) -> bool:
 
 
 def as_adk_reads(case: Case) -> Case:
-    """The case with its missing assertions taken for "nothing"."""
+    """The case with its missing assertions taken for "nothing", and without what only Evaldesk accepts as well."""
     turns = (
         replace(
             turn,
@@ -134,7 +135,8 @@ def as_adk_reads(case: Case) -> Case:
         )
         for turn in case.turns
     )
-    return replace(case, turns=tuple(turns))
+    extra = {name: value for name, value in case.extra.items() if name != allowed.KEY}
+    return replace(case, turns=tuple(turns), extra=extra)
 
 
 def as_osmosis_calls(criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:

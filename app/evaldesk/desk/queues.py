@@ -112,6 +112,22 @@ class QueueDesk:
         """
         return self._store.queues.undo(queue_id, FailureDesk.checked_author(reader))
 
+    def too_narrow(self, queue_id: int, run_id: int) -> dict[str, int]:
+        """The cases of a run whose expectation a reader finds too narrow: each with the first trial of the queue that
+        the reader passed and the metrics failed. Raises NotFoundError.
+        """
+        passed = {
+            place
+            for said in self._store.queues.verdicts(self.get(queue_id).id).values()
+            for place, verdict in said.items()
+            if verdict == "passed"
+        }
+        found: dict[str, int] = {}
+        for item in self._store.queues.items(queue_id, ""):
+            if item.run_id == run_id and item.place in passed and item.trial_verdict == "failed":
+                found.setdefault(item.case_id, item.key[1])
+        return found
+
     def get(self, queue_id: int) -> Queue:
         """A queue. Raises NotFoundError."""
         return self._store.queues.get(queue_id)

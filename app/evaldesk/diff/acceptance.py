@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from evaldesk.diff.state import state_diff
 from evaldesk.diff.turn_diff import CallRow, turn_diff
-from evaldesk.matching import json_equal
-from evaldesk.model import Case, Expected, JsonObject, Score, ToolCall, Transcript, TurnRecord
+from evaldesk.matching import Allowance, as_taken, json_equal, read_allowances, with_allowances
+from evaldesk.model import Case, Expected, JsonObject, JsonValue, Score, ToolCall, Transcript, TurnRecord
 from evaldesk.model.json_text import json_line
 
 Part: TypeAlias = Literal["answer", "argument", "call", "calls", "state"]
 """What a change writes: an answer, an argument, one call more or less, all calls of a turn, a key of the state."""
+Way: TypeAlias = Literal["as_well", "within", "replace", "ignore"]
+"""How it is written: beside what is expected, within a distance from it, in its place, or so that any value passes."""
+Ways: TypeAlias = Mapping[str, Way]
+"""The way of each wanted change, by its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,25 @@ class Acceptable:
     place: str
     expected: str | None
     actual: str | None
+    turn: int = 0
+    tool: str = ""
+    argument: str = ""
+    wish: JsonValue = None
+    value: JsonValue = None
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """The ways in which it can be written, the one that changes least of what passes first."""
+        if self.part == "answer":
+            return ("as_well", "replace")
+        if self.part == "state":
+            return ("replace", "ignore")
+        if self.part != "argument":
+            return ("replace",)
+        if self.expected is None or self.actual is None:
+            return ("replace", "ignore")
+        is_near = distance(self.wish, self.value) is not None
+        return ("as_well", "within", "replace", "ignore") if is_near else ("as_well", "replace", "ignore")
 
 
 def acceptable(case: Case, transcript: Transcript, scores: Collection[Score] = ()) -> tuple[Acceptable, ...]:
@@ -36,9 +61,12 @@ def acceptable(case: Case, transcript: Transcript, scores: Collection[Score] = (
     A turn that asserts nothing, or was not played, has none; nor has a call that its metric accepts as it is.
     """
     found: list[Acceptable] = []
+    allowances, (taken, _) = read_allowances(case), as_taken(case, transcript)
     for index, record in enumerate(transcript.turns[: len(case.turns)]):
         of_turn = [score for score in scores if score.turn == index]
-        found += _of_turn(index, case.turns[index].expected, record, of_turn)
+        allowed = [each for each in allowances if each.turn == index + 1]
+        as_compared = taken.turns[index].expected.tool_calls or ()
+        found += _of_turn(index, case.turns[index].expected, record, of_turn, allowed, as_compared)
     if case.final_state is not None and transcript.turns:
         found += [
             Acceptable(
@@ -47,14 +75,29 @@ def acceptable(case: Case, transcript: Transcript, scores: Collection[Score] = (
                 f"Final state, {key}",
                 json_line(case.final_state[key]),
                 json_line(transcript.final_state[key]) if key in transcript.final_state else None,
+                argument=key,
             )
             for key in _differing_state(case.final_state, transcript.final_state)
         ]
     return tuple(found)
 
 
-def accepted(case: Case, transcript: Transcript, keys: Collection[str], scores: Collection[Score] = ()) -> Case:
-    """The case with the changes of these keys written into its expectations; everything else stays as it is."""
+def accepted(
+    case: Case,
+    transcript: Transcript,
+    wanted: Collection[str] | Ways,
+    scores: Collection[Score] = (),
+    others: Collection[tuple[Transcript, Collection[Score]]] = (),
+) -> Case:
+    """The case with the wanted changes written into its expectations; everything else stays as it is.
+
+    Without ways each replaces what was expected. What is accepted as well, or within a distance, is that of the trials
+    `others`, too.
+    """
+    ways: Ways = wanted if isinstance(wanted, Mapping) else dict.fromkeys(wanted, "replace")
+    keys = {key for key, way in ways.items() if way == "replace"}
+    dropped = {key for key, way in ways.items() if way == "ignore"}
+    case = with_allowances(case, _allowances(case, transcript, ways, scores, others))
     turns = list(case.turns)
     for index, record in enumerate(transcript.turns[: len(turns)]):
         expected = turns[index].expected
@@ -64,22 +107,65 @@ def accepted(case: Case, transcript: Transcript, keys: Collection[str], scores: 
         if expected.tool_calls is not None:
             expected = replace(expected, tool_calls=_accepted_calls(index, expected, record, of_turn, keys))
         turns[index] = replace(turns[index], expected=expected)
-    return replace(case, turns=tuple(turns), final_state=_accepted_state(case.final_state, transcript, keys))
+    return replace(case, turns=tuple(turns), final_state=_accepted_state(case.final_state, transcript, keys, dropped))
 
 
-def _of_turn(index: int, expected: Expected, record: TurnRecord, scores: list[Score]) -> Iterator[Acceptable]:
+def _allowances(
+    case: Case,
+    transcript: Transcript,
+    ways: Ways,
+    scores: Collection[Score],
+    others: Collection[tuple[Transcript, Collection[Score]]],
+) -> Iterator[Allowance]:
+    """What the case has to accept beside what it expects, for the changes that are not written in its place."""
+    beside = [each for each in acceptable(case, transcript, scores) if ways.get(each.key, "replace") != "replace"]
+    if not beside:
+        return
+    elsewhere = [each for trial, theirs in others for each in acceptable(case, trial, theirs)]
+    for each in beside:
+        place = (each.part, each.turn, each.tool, each.argument)
+        alike = [each, *(other for other in elsewhere if (other.part, other.turn, other.tool, other.argument) == place)]
+        way = ways[each.key]
+        if each.part == "answer" and way == "as_well":
+            answers = dict.fromkeys(other.actual for other in alike if other.actual is not None)
+            yield from (Allowance(each.turn, answer=answer) for answer in answers)
+        elif each.part == "argument" and way == "ignore":
+            yield Allowance(each.turn, each.tool, each.argument, is_ignored=True)
+        elif each.part == "argument" and way == "within":
+            far = [found for other in alike if (found := distance(each.wish, other.value)) is not None]
+            yield Allowance(each.turn, each.tool, each.argument, within=max(far))
+        elif each.part == "argument":
+            values = [other.value for other in alike if other.actual is not None]
+            yield Allowance(each.turn, each.tool, each.argument, tuple(values))
+
+
+def _of_turn(
+    index: int,
+    expected: Expected,
+    record: TurnRecord,
+    scores: list[Score],
+    allowed: Collection[Allowance],
+    as_compared: Sequence[ToolCall],
+) -> Iterator[Acceptable]:
     turn, words = f"{index + 1}", f"Turn {index + 1}"
     rows = _rows(expected, record, scores)
     if any(row.op == "moved" for row in rows):
         actual = [row.actual for row in sorted(rows, key=lambda row: row.actual_place or 0) if row.actual]
         yield Acceptable(
-            f"{turn}.calls", "calls", f"{words}, calls", _calls_line(expected.tool_calls or ()), _calls_line(actual)
+            f"{turn}.calls",
+            "calls",
+            f"{words}, calls",
+            _calls_line(expected.tool_calls or ()),
+            _calls_line(actual),
+            index + 1,
         )
     else:
         for number, row in enumerate(rows, start=1):
-            yield from _of_call(f"{turn}.{number}", words, row)
+            yield from _of_call(f"{turn}.{number}", index, row, as_compared)
     if expected.reference is not None and expected.reference != (record.answer or ""):
-        yield Acceptable(f"{turn}.answer", "answer", f"{words}, answer", expected.reference, record.answer or "")
+        said = record.answer or ""
+        if not any(said == each.answer for each in allowed if each.answer is not None):
+            yield Acceptable(f"{turn}.answer", "answer", f"{words}, answer", expected.reference, said, index + 1)
 
 
 def _rows(expected: Expected, record: TurnRecord, scores: list[Score]) -> tuple[CallRow, ...]:
@@ -89,19 +175,25 @@ def _rows(expected: Expected, record: TurnRecord, scores: list[Score]) -> tuple[
     return turn_diff(expected, replace(record, events=own), scores).calls
 
 
-def _of_call(key: str, words: str, row: CallRow) -> Iterator[Acceptable]:
+def _of_call(key: str, index: int, row: CallRow, as_compared: Sequence[ToolCall]) -> Iterator[Acceptable]:
+    words = f"Turn {index + 1}"
     if row.op == "+" and row.actual:
-        yield Acceptable(key, "call", f"{words}, {row.actual.name}", None, _call_line(row.actual))
+        yield Acceptable(key, "call", f"{words}, {row.actual.name}", None, _call_line(row.actual), index + 1)
     if row.op == "-" and row.expected:
-        yield Acceptable(key, "call", f"{words}, {row.expected.name}", _call_line(row.expected), None)
+        yield Acceptable(key, "call", f"{words}, {row.expected.name}", _call_line(row.expected), None, index + 1)
     if row.op == "~" and not row.because and row.expected and row.actual:
-        for argument in _differing_args(row.expected.args, row.actual.args):
+        for argument in _differing_args(as_compared[(row.expected_place or 1) - 1].args, row.actual.args):
             yield Acceptable(
                 f"{key}.{argument}",
                 "argument",
                 f"{words}, {row.expected.name}, {argument}",
                 json_line(row.expected.args[argument]) if argument in row.expected.args else None,
                 json_line(row.actual.args[argument]) if argument in row.actual.args else None,
+                index + 1,
+                row.expected.name,
+                argument,
+                row.expected.args.get(argument),
+                row.actual.args.get(argument),
             )
 
 
@@ -148,7 +240,9 @@ def _accepted_args(expected: JsonObject, actual: JsonObject, key: str, keys: Col
     return {**kept, **{name: actual[name] for name in wanted if name in actual}}
 
 
-def _accepted_state(expected: JsonObject | None, transcript: Transcript, keys: Collection[str]) -> JsonObject | None:
+def _accepted_state(
+    expected: JsonObject | None, transcript: Transcript, keys: Collection[str], dropped: Collection[str]
+) -> JsonObject | None:
     if expected is None or not transcript.turns:
         return expected
     actual = transcript.final_state
@@ -156,8 +250,20 @@ def _accepted_state(expected: JsonObject | None, transcript: Transcript, keys: C
     return {
         key: actual[key] if key in wanted else value
         for key, value in expected.items()
-        if key not in wanted or key in actual
+        if f"state.{key}" not in dropped and (key not in wanted or key in actual)
     }
+
+
+def distance(expected: JsonValue, actual: JsonValue) -> float | None:
+    """The least tolerance with which a number is taken for the expected one; None where there is none."""
+    if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in (expected, actual)):
+        return None
+    try:
+        far = abs(Fraction(repr(expected)) - Fraction(repr(actual)))
+        near = float(far)
+    except (OverflowError, ValueError):  # no finite number, or one that is farther than any
+        return None
+    return near if Fraction(repr(near)) >= far else math.nextafter(near, math.inf)
 
 
 def _as_expected(call: ToolCall) -> ToolCall:

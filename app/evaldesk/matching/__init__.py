@@ -4,6 +4,7 @@ Calls are equal by name and arguments; ids, results and other keys play no part.
 """
 
 from evaldesk.matching.alignment import Op, Step, align
+from evaldesk.matching.allowed import Allowance, Taken, as_taken, read_allowances, steps_of, with_allowances
 from evaldesk.matching.calls import AnyCall
 from evaldesk.matching.json_equality import ArgChange, covers, diff_args, json_equal, json_key
 from evaldesk.matching.patterns import check_pattern, pattern_found
@@ -14,6 +15,7 @@ from evaldesk.matching.trajectory import ORDERS, Order, TrajectoryMatch, match_b
 __all__ = [
     "ARGS_MODES",
     "ORDERS",
+    "Allowance",
     "AnyCall",
     "ArgChange",
     "ArgsMode",
@@ -21,9 +23,11 @@ __all__ = [
     "Op",
     "Order",
     "Step",
+    "Taken",
     "Tolerance",
     "TrajectoryMatch",
     "align",
+    "as_taken",
     "check_pattern",
     "covers",
     "diff_args",
@@ -32,4 +36,7 @@ __all__ = [
     "match_by_rule",
     "match_trajectory",
     "pattern_found",
+    "read_allowances",
+    "steps_of",
+    "with_allowances",
 ]

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from evaldesk.errors import MetricError, ModelError, UsageError
+from evaldesk.matching import Step, as_taken, steps_of
 from evaldesk.metrics.functions.eval_function import build_function
 from evaldesk.metrics.metric import (
     Metric,
@@ -32,11 +33,13 @@ from evaldesk.metrics.metric import (
 )
 from evaldesk.metrics.responses.json_match import is_json_reference
 from evaldesk.metrics.responses.number import is_number_reference
+from evaldesk.metrics.tools.call_words import accepted_calls, aligned_details
 from evaldesk.model import (
     Case,
     Criterion,
     ErrorRecord,
     Expected,
+    JsonObject,
     JsonValue,
     Score,
     Transcript,
@@ -74,10 +77,49 @@ async def grade_trial(
     trace. Only cancellation is ever raised.
     """
     with open_account() as usages:
-        scores = [
-            score for each in criteria for score in await _criterion_scores(transcript, case, each, timeouts, strict)
-        ]
+        compared = _Compared(transcript, case)
+        scores = [score for each in criteria for score in await _criterion_scores(compared, each, timeouts, strict)]
     return Grading(tuple(scores), tuple(usages))
+
+
+class _Compared:
+    """A trial and its case: what the case also accepts stands in the place of what it expects (`also_accepted`)."""
+
+    def __init__(self, transcript: Transcript, case: Case) -> None:
+        self.transcript, self.written = transcript, case
+        try:
+            self.case, self._taken = as_taken(case, transcript)
+            self.problem: UsageError | None = None
+        except UsageError as error:
+            self.case, self._taken, self.problem = case, {}, error
+
+    def explained(self, scores: list[Score], metric: Metric) -> list[Score]:
+        """The scores with the calls that were taken for expected ones; what ADK would say is of the case alone."""
+        if self.case is self.written:
+            return scores
+        own: dict[int | None, JsonObject] = {}
+        if any("adk_value" in score.details for score in scores):
+            alone = metric.score(self.transcript, self.written)
+            own = {score.turn: score.details for score in alone} if isinstance(alone, list) else {}
+        return [self._explained(score, own.get(score.turn, {})) for score in scores]
+
+    def _explained(self, score: Score, alone: JsonObject) -> Score:
+        details = {**score.details, **{name: each for name, each in alone.items() if name.startswith("adk_")}}
+        taken = self._taken.get(score.turn, ()) if score.turn is not None else ()
+        if score.turn is None or not taken or "n_expected" not in details:
+            return replace(score, details=details)
+        expected, record = self.written.turns[score.turn].expected, self.transcript.turns[score.turn]
+        steps: list[Step] = [("~", each.expected, each.actual) for each in taken]
+        accepted = [(step, each.because) for step, each in zip(steps, taken, strict=True)]
+        aligned = aligned_details(steps_of(expected, record, taken), accepted)
+        kept = details.get("accepted")
+        theirs = [each for each in kept if isinstance(each, dict)] if isinstance(kept, list) else []
+        mine = aligned["accepted"] if isinstance(aligned["accepted"], list) else []
+        return replace(
+            score,
+            reason=score.reason + accepted_calls(accepted),
+            details={**details, **aligned, "accepted": [*mine, *theirs]},
+        )
 
 
 def score_trial(
@@ -95,9 +137,12 @@ def score_trial(
 
 
 async def _criterion_scores(
-    transcript: Transcript, case: Case, criterion: Criterion, timeouts: Mapping[str, float], strict: bool
+    compared: _Compared, criterion: Criterion, timeouts: Mapping[str, float], strict: bool
 ) -> list[Score]:
+    transcript, case = compared.transcript, compared.case
     try:
+        if compared.problem:
+            raise compared.problem
         metric = build_metric(criterion)
         option = unset_option(criterion)
         if option is not None:
@@ -109,6 +154,7 @@ async def _criterion_scores(
         scores = await _within(timeouts.get(criterion.metric), found) if inspect.isawaitable(found) else found
         scores = [_plain_score(score) for score in scores] if isinstance(scores, list) else scores
         _check_scores(metric.info, scores)
+        scores = compared.explained(scores, metric)
         judged = [_judged(score, criterion, metric.info) for score in scores]
         return judged if strict or is_function(criterion) else _with_others(judged, criterion, metric, case)
     # Metrics may be any user's code: every failure becomes a value on the trial.

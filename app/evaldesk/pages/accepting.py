@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.accepting import Effect, Keys, Staged, StagedCase, StagedFile
-from evaldesk.diff.acceptance import Acceptable, acceptable
+from evaldesk.diff.acceptance import Acceptable, Way, Ways, acceptable
 from evaldesk.errors import LossError
 from evaldesk.model import Case, TrialResult
 from evaldesk.wording.words import counted_words
 
+WAY_KEYS: Mapping[Way, str] = {"as_well": "o", "within": "t", "replace": "r", "ignore": "g"}
 CONTEXT = 2
+MAX_STRIP = 20
 MAX_LINES = 400
 MAX_CASES_WRITTEN, MAX_CHARS_WRITTEN = 10_000, 4_000_000
 """In all changes of a page together: half a second of work."""
@@ -32,12 +34,32 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class ChangeView:
-    """One change with the lines of the file that it would write; no lines of a large file."""
+    """One change with the lines of the file that each way would write; no lines of a large file."""
 
     name: str
     change: Acceptable
-    is_wanted: bool
-    lines: tuple[Line, ...]
+    way: Way | None
+    lines: Mapping[Way, tuple[Line, ...]]
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it is written at all."""
+        return self.way is not None
+
+    @property
+    def choices(self) -> Sequence[Choice]:
+        """The ways it can be written, and to leave it."""
+        found = [Choice(way, WAY_KEYS[way], _way_words(way, self.change)) for way in self.change.ways]
+        return [*found, Choice(None, "x", "Leave as it is")]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A way to write a change, with its key and its words; None leaves the change out."""
+
+    way: Way | None
+    key: str
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +73,8 @@ class CaseView:
     changes: tuple[ChangeView, ...]
     before: str
     after: str
+    verdicts_before: Sequence[str]
+    verdicts_after: Sequence[str]
     is_worse: bool
 
     @property
@@ -67,6 +91,7 @@ class AcceptPage:
     cases: tuple[CaseView, ...]
     problem: str = ""
     is_judged: bool = False
+    sentence: str = ""
 
     @property
     def n_wanted(self) -> int:
@@ -89,13 +114,43 @@ def name_of(case: StagedCase, change: Acceptable) -> str:
     return f"{case.key}:{change.key}"
 
 
-def keys_of(names: Collection[str]) -> Keys:
+def keys_of(ways: Mapping[str, Way]) -> Keys:
     """The wanted changes by case, from their names on the page."""
-    found: dict[str, list[str]] = {}
-    for name in names:
+    found: dict[str, dict[str, Way]] = {}
+    for name, way in ways.items():
         case, _, change = name.partition(":")
-        found.setdefault(case, []).append(change)
+        found.setdefault(case, {})[change] = way
     return found
+
+
+def typed_ways(fields: Iterable[tuple[str, object]]) -> dict[str, Way]:
+    """The wanted changes of a form by their names: `way-N` is a way and a name, `change` a name that is replaced."""
+    found: dict[str, Way] = {}
+    for field, value in fields:
+        text = str(value)
+        word, _, name = text.partition(" ")
+        way: Way | None = next((each for each in WAY_KEYS if each == word), None)
+        if field == "change":
+            found[text] = "replace"
+        elif field.startswith("way-") and way and name:
+            found[name] = way
+    return found
+
+
+def _way_words(way: Way, change: Acceptable) -> str:
+    if change.part == "state" and way == "ignore":
+        return "Expect nothing of this key"
+    if way == "replace" and change.actual is None:
+        return "Remove it"
+    if way == "replace":
+        return {"answer": "Replace the answer", "call": "Expect the call", "calls": "Expect these calls"}.get(
+            change.part, "Replace the value"
+        )
+    return {
+        "as_well": "Accept this answer as well" if change.part == "answer" else "Accept this value as well",
+        "within": "Accept within a tolerance",
+        "ignore": "Ignore this argument",
+    }[way]
 
 
 def accept_page(desk: Desk, staged: Staged, wanted: Keys, problem: str = "", *, is_judged: bool = False) -> AcceptPage:
@@ -115,18 +170,29 @@ def accept_page(desk: Desk, staged: Staged, wanted: Keys, problem: str = "", *, 
                 id=case.case.id,
                 trial=case.trial.trial_index + 1,
                 trial_href=f"{trials}/{case.trial.case_index}/trials/{case.trial.trial_index}",
-                changes=tuple(_change(file, case, each, wanted.get(case.key, ())) for each in case.offered),
+                changes=tuple(_change(file, case, each, wanted.get(case.key, {})) for each in case.offered),
                 before=_passed(effect, is_after=False),
                 after=_passed(effect, is_after=True),
+                verdicts_before=effect.verdicts_before[:MAX_STRIP] if effect else (),
+                verdicts_after=effect.verdicts_after[:MAX_STRIP] if effect else (),
                 is_worse=bool(effect and effect.after.passed < effect.before.passed),
             )
         )
-    return AcceptPage(staged, tuple(cases), problem, is_judged)
+    return AcceptPage(staged, tuple(cases), problem, is_judged, _sentence(effects) if effects else "")
+
+
+def _sentence(effects: Mapping[str, Effect]) -> str:
+    """`12 of 15 would pass instead of 4`, over the cases that would change."""
+    before, after, scored = (
+        sum(each)
+        for each in zip(*((e.before.passed, e.after.passed, e.after.scored) for e in effects.values()), strict=True)
+    )
+    return f"{after:,} of {scored:,} would pass instead of {before:,}"
 
 
 def _shown_file(desk: Desk, staged: Staged) -> StagedFile | None:
     """The file, where it is small enough to be written once for each change, to show its lines."""
-    n_changes = sum(len(case.offered) for case in staged.cases)
+    n_changes = sum(len(change.ways) for case in staged.cases for change in case.offered)
     if n_changes * len(staged.evalset.cases) > MAX_CASES_WRITTEN:
         return None
     file = StagedFile(desk, staged)
@@ -137,12 +203,13 @@ def _shown_file(desk: Desk, staged: Staged) -> StagedFile | None:
     return file if is_small else None
 
 
-def _change(file: StagedFile | None, case: StagedCase, change: Acceptable, wanted: Collection[str]) -> ChangeView:
-    lines: tuple[Line, ...] = ()
+def _change(file: StagedFile | None, case: StagedCase, change: Acceptable, wanted: Ways) -> ChangeView:
+    lines: dict[Way, tuple[Line, ...]] = {}
     if file:
         with suppress(LossError):
-            lines = tuple(changed_lines(file.before, file.after({case.key: [change.key]})))
-    return ChangeView(name_of(case, change), change, change.key in wanted, lines)
+            for way in change.ways:
+                lines[way] = tuple(changed_lines(file.before, file.after({case.key: {change.key: way}})))
+    return ChangeView(name_of(case, change), change, wanted.get(change.key), lines)
 
 
 def _passed(effect: Effect | None, *, is_after: bool) -> str:
@@ -193,6 +260,26 @@ def _lines(
         yield Line("+", None, j + 1, new[j])
 
 
-def saved_words(effects: Mapping[str, Effect]) -> list[tuple[str, str, str]]:
-    """For each case its name, how many trials passed, and how many do by the new expectations."""
-    return [(case, _passed(effect, is_after=False), _passed(effect, is_after=True)) for case, effect in effects.items()]
+@dataclass(frozen=True, slots=True)
+class SavedCase:
+    """A case that was saved: its trials as they were judged, and as they are by the new expectations."""
+
+    id: str
+    before: str
+    after: str
+    verdicts_before: Sequence[str]
+    verdicts_after: Sequence[str]
+
+
+def saved_cases(effects: Mapping[str, Effect]) -> list[SavedCase]:
+    """What each saved case made of its trials."""
+    return [
+        SavedCase(
+            case,
+            _passed(effect, is_after=False),
+            _passed(effect, is_after=True),
+            effect.verdicts_before[:MAX_STRIP],
+            effect.verdicts_after[:MAX_STRIP],
+        )
+        for case, effect in effects.items()
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaldesk.cli import cli
+from evaldesk.desk.queues import TypedQueue, TypedVerdict
 from evaldesk.pages.accepting import MAX_LINES, changed_lines
 
 EFFECT = {"HX-Request": "true", "HX-Target": "section#effect"}
@@ -33,9 +35,15 @@ def typed(text: str) -> dict[str, Any]:
     """The form as it is first shown."""
     return {
         "version": re.findall(r'name="version" value="([^"]+)"', text)[0],
-        "change": re.findall(r'name="change" value="([^"]+)" checked', text),
+        "change": [name for way, name in ways(text) if way == "replace"],
         **dict(re.findall(r'name="(case|trial)" value="([^"]+)"', text)),
     }
+
+
+def ways(text: str, *, is_checked: bool = True) -> list[tuple[str, str]]:
+    """The ways of writing that are chosen on a page, or all, each with the name of its change."""
+    found = re.findall(r'name="way-\d+" value="(\w+) ([^"]+)"[^>]*?( checked)?>', text)
+    return [(way, html.unescape(name)) for way, name, checked in found if checked or not is_checked]
 
 
 def test_the_failed_cases_of_a_run_offer_their_differences(pages: Any) -> None:
@@ -49,7 +57,7 @@ def test_the_failed_cases_of_a_run_offer_their_differences(pages: Any) -> None:
     assert "Turn 1, roll_die" in page.text
     assert "Turn 1, answer" in page.text
     assert "nothing of the kind" in page.text
-    assert page.text.count('name="change"') == 2
+    assert page.text.count('value="leave ') == 2
     assert "2 changes in 1 case." in page.text
     assert "Save 2 changes" in page.text
     assert 'hx-trigger="load"' in page.text
@@ -89,10 +97,72 @@ def test_only_the_ticked_changes_are_written(pages: Any) -> None:
     pages.post(f"{address}/acceptance", **{**fields, "change": answer})
 
     turn = case_of(pages, "misses")["conversation"][0]
-    assert "Save 1 change<" in looked.text
+    assert "Save 1 change <kbd>" in looked.text
     assert "<html" not in looked.text
     assert turn["final_response"]["parts"] == [{"text": "greet"}]
     assert turn["intermediate_data"]["tool_uses"] == [{"name": "roll_die", "args": {"sides": 20}}]
+
+
+def with_way(text: str, of_answer: str, of_call: str = "leave") -> dict[str, Any]:
+    """The form with a way for the answer and one for the call of the case."""
+    fields = typed(text) | {"change": []}
+    names = sorted({name for _, name in ways(text, is_checked=False)})
+    chosen = {name: of_answer if name.endswith(".answer") else of_call for name in names}
+    return fields | {f"way-{at}": f"{way} {name}" for at, (name, way) in enumerate(chosen.items())}
+
+
+def test_an_answer_is_accepted_as_well_and_the_first_one_stays(pages: Any) -> None:
+    address = pages.finish()
+    text = pages.get(f"{address}/acceptance").text
+    assert {way for way, name in ways(text, is_checked=False) if name.endswith(".answer")} == {
+        "as_well",
+        "replace",
+        "leave",
+    }
+
+    saved = pages.post(f"{address}/acceptance", **with_way(text, "as_well", "replace"))
+
+    case = case_of(pages, "misses")
+    assert case["conversation"][0]["final_response"]["parts"] == [{"text": "nothing of the kind"}]
+    assert case["also_accepted"] == [{"turn": 1, "answer": "greet"}]
+    assert "2 of 2 trials" in pages.get(saved.headers["location"]).text
+    assert "There is nothing to accept" in pages.get(f"{address}/acceptance").text
+    again = pages.finish(cases="selected", case="misses")
+    assert "2 of 2 passed" in pages.get(again).text
+
+
+@pytest.mark.parametrize("way", ["within", "leave", "nonsense", "ignore"])
+def test_a_way_that_a_change_does_not_have_writes_nothing(pages: Any, way: str) -> None:
+    address = pages.finish()
+    before = file_of(pages).read_bytes()
+    text = pages.get(f"{address}/acceptance").text
+
+    assert pages.post(f"{address}/acceptance", **with_way(text, way)).status_code == 409
+    assert file_of(pages).read_bytes() == before
+
+
+def test_the_verdicts_before_and_after_stand_side_by_side(pages: Any) -> None:
+    address = pages.finish()
+    saved = pages.post(f"{address}/acceptance", **typed(pages.get(f"{address}/acceptance").text))
+
+    text = pages.get(saved.headers["location"]).text
+
+    row = text[text.index("<tbody>") : text.index("</tbody>")]
+    assert re.findall(r'class="square" data-status="(\w+)"', row) == ["failed", "failed", "passed", "passed"]
+
+
+def test_trials_that_a_reader_passes_are_staged_from_their_queue(pages: Any) -> None:
+    address = pages.finish(n="3")
+    queue = pages.desk.queues.create(TypedQueue([address[6:]], ["failed"], "9", "jo"))
+    item = next(each for each in pages.desk.store.queues.items(queue, "jo") if each.key[1] == 2)
+    assert "There is nothing to accept" in pages.get(f"{address}/acceptance?queue={queue}").text
+    pages.desk.queues.give(queue, TypedVerdict([f"{item.place}.0"], "passed", "jo"))
+
+    text = pages.get(f"{address}/acceptance?queue={queue}").text
+
+    assert "Actual of trial 3" in text
+    assert f'name="queue" value="{queue}"' in text
+    assert pages.post(f"{address}/acceptance", **typed(text), queue=str(queue)).status_code == 303
 
 
 def test_a_file_that_changed_meanwhile_is_left_as_it_is(pages: Any) -> None:
@@ -118,7 +188,7 @@ def test_a_case_that_was_edited_since_offers_nothing(pages: Any) -> None:
     page = pages.get(f"{address}/acceptance")
 
     assert "The messages of this case were edited since the run; run it again." in page.text
-    assert 'name="change"' not in page.text
+    assert 'name="way-' not in page.text
 
 
 @pytest.mark.parametrize("fields", [{"change": []}, {"change": ["nonsense"]}, {"change": ["a:b:c"], "version": "x"}])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.cases import case_keys
-from evaldesk.diff.acceptance import Acceptable, acceptable, accepted
+from evaldesk.diff.acceptance import Acceptable, Way, Ways, acceptable, accepted
 from evaldesk.errors import FormatError, NotFoundError, UsageError
 from evaldesk.metrics import is_function, metric_info, score_trial
 from evaldesk.model import Case, Counts, Criterion, EvalSet, RunConfig, TrialResult
@@ -21,8 +21,8 @@ MAX_CASES = 50
 """Cases that are staged at once; the next ones come when these are saved or left."""
 
 
-Keys = Mapping[str, Collection[str]]
-"""For each case, by its key, the keys of the changes that are wanted."""
+Keys = Mapping[str, Ways]
+"""For each case, by its key, the wanted changes and how each is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,8 @@ class Effect:
 
     before: Counts
     after: Counts
+    verdicts_before: tuple[str, ...] = ()
+    verdicts_after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,15 @@ class StagedCase:
     offered: tuple[Acceptable, ...]
     trials: tuple[TrialResult, ...]
 
-    def with_changes(self, keys: Collection[str]) -> Case:
-        """The case with these changes."""
-        return accepted(self.case, self.trial.transcript, keys, self.trial.scores)
+    def with_changes(self, ways: Ways) -> Case:
+        """The case with these changes; what it accepts as well is what all of its trials did there."""
+        others = [(each.transcript, each.scores) for each in self.trials if each is not self.trial]
+        return accepted(self.case, self.trial.transcript, ways, self.trial.scores, others)
+
+    def kindest(self, change: Acceptable) -> Way:
+        """How a change is written unless one says otherwise: beside what is expected where that passes, too."""
+        is_flaky = any(each.verdict == "passed" for each in self.trials)
+        return change.ways[0] if is_flaky else "replace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +77,7 @@ class Staged:
 
     def with_changes(self, keys: Keys) -> EvalSet:
         """The eval set with these changes."""
-        changed = {each.case.id: each.with_changes(keys.get(each.key, ())) for each in self.cases}
+        changed = {each.case.id: each.with_changes(keys.get(each.key, {})) for each in self.cases}
         return replace(self.evalset, cases=tuple(changed.get(case.id, case) for case in self.evalset.cases))
 
     def effects(self, keys: Keys) -> dict[str, Effect]:
@@ -84,14 +92,21 @@ class Staged:
         }
 
 
-def stage(desk: Desk, run: RunSummary, case_id: str | None = None, trial_index: int | None = None) -> Staged:
+def stage(
+    desk: Desk,
+    run: RunSummary,
+    case_id: str | None = None,
+    trial_index: int | None = None,
+    *,
+    of_cases: Mapping[str, int] | None = None,
+) -> Staged:
     """What the eval set of a run could take over: from one case or all that failed, and from one trial of each.
 
-    Without `trial_index` it is the first trial that failed. Raises NotFoundError for an unknown case or trial, and
-    UsageError where the eval set is not in this workspace.
+    `of_cases` names other cases, each with its trial. Without a trial it is the first one that failed. Raises
+    NotFoundError for an unknown case or trial, and UsageError where the eval set is not in this workspace.
     """
     evalset_id, evalset, version, file_name = _evalset_of(desk, run)
-    rows = [row for row in desk.stored_runs.rows(run.id) if _is_meant(row, case_id)]
+    rows = [row for row in desk.stored_runs.rows(run.id) if _is_meant(row, case_id, of_cases)]
     if not rows and case_id is not None:
         raise NotFoundError.among("case", case_id, desk.stored_runs.case_ids(run.id))
     cases: list[StagedCase] = []
@@ -107,7 +122,8 @@ def stage(desk: Desk, run: RunSummary, case_id: str | None = None, trial_index: 
         if len(cases) == MAX_CASES:
             n_more += 1
             continue
-        if found := _staged_case(desk, run, row, keys[row.case_id], now[row.case_id], trial_index):
+        at = trial_index if of_cases is None else of_cases[row.case_id]
+        if found := _staged_case(desk, run, row, keys[row.case_id], now[row.case_id], at):
             cases.append(found)
         elif case_id is not None:
             refused[row.case_id] = "It expects what the trial did already."
@@ -169,7 +185,9 @@ def _evalset_of(desk: Desk, run: RunSummary) -> tuple[str, EvalSet, str, str]:
     return evalset_id, evalset, version, file.name
 
 
-def _is_meant(row: CaseRow, case_id: str | None) -> bool:
+def _is_meant(row: CaseRow, case_id: str | None, of_cases: Mapping[str, int] | None) -> bool:
+    if of_cases is not None:
+        return row.case_id in of_cases
     return row.counts.failed > 0 if case_id is None else row.case_id == case_id
 
 
@@ -206,8 +224,9 @@ def _trials(desk: Desk, run: RunSummary, row: CaseRow) -> tuple[TrialResult, ...
 
 
 def _effect(trials: Sequence[TrialResult], case: Case, config: RunConfig) -> Effect:
-    before = [each.verdict for each in trials]
-    return Effect(_counts(before), _counts([_verdict(case, each, config) for each in trials]))
+    before = tuple(each.verdict for each in trials)
+    after = tuple(_verdict(case, each, config) for each in trials)
+    return Effect(_counts(before), _counts(after), before, after)
 
 
 def _counts(verdicts: Sequence[str]) -> Counts:
@@ -231,13 +250,22 @@ def _is_plain(criterion: Criterion) -> bool:
     return not is_function(criterion) and not metric_info(criterion.metric).has_judge
 
 
-def one_of(staged: Staged, parts: Sequence[str] = (), turn: int | None = None) -> Keys:
-    """The changes of these parts, of one turn (from 1) or all; every part where none is named."""
+def one_of(
+    staged: Staged, parts: Sequence[str] = (), turn: int | None = None, way: str | None = None
+) -> dict[str, dict[str, Way]]:
+    """The changes of these parts, of one turn (from 1) or all; every part where none is named.
+
+    Each is written in this way, where it can be; without one in the kindest.
+    """
     return {
-        each.key: [
-            change.key
+        each.key: {
+            change.key: each.kindest(change) if way is None else _known(change, way)
             for change in each.offered
-            if (not parts or change.part in parts) and (turn is None or change.key.startswith(f"{turn}."))
-        ]
+            if (not parts or change.part in parts) and (turn is None or change.turn == turn)
+        }
         for each in staged.cases
     }
+
+
+def _known(change: Acceptable, way: str) -> Way:
+    return next((each for each in change.ways if each == way), "replace")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from evaldesk.errors import UsageError
 from evaldesk.formats import case_keys
 from evaldesk.formats.adk.content import (
     patch_content,
@@ -15,6 +16,7 @@ from evaldesk.formats.adk.content import (
     write_reference,
 )
 from evaldesk.formats.adk.events import events_key, patch_events, read_events, tool_responses
+from evaldesk.matching import read_allowances
 from evaldesk.model import Case, Expected, ToolCall, Turn
 from evaldesk.reading.fields import (
     FINAL_STATE,
@@ -65,7 +67,7 @@ def read_case(place: Place, raw: Any) -> Case:
         raise place.error("a case has either a conversation or a conversation_scenario, and this one has both")
     if turns is None and scenario is None:
         raise place.error("expected a conversation (a list of turns) or a conversation_scenario, found neither")
-    return Case(
+    case = Case(
         id=values["eval_id"],
         turns=turns or (),
         scenario=scenario,
@@ -75,6 +77,11 @@ def read_case(place: Place, raw: Any) -> Case:
         tags=values["tags"],
         extra=extra,
     )
+    try:
+        read_allowances(case)
+    except UsageError as error:
+        raise place.error(str(error)) from None
+    return case
 
 
 def write_case(case: Case) -> dict[str, Any]:

@@ -3,47 +3,50 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from urllib.parse import urlencode
 
+from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.desk.runs.accepting import Keys, Staged, one_of, save, stage, verdicts_now
 from evaldesk.errors import ConflictError, LossError, UsageError
-from evaldesk.pages.accepting import accept_page, keys_of, saved_words
-from evaldesk.web.forms import read_form
+from evaldesk.pages.accepting import accept_page, keys_of, saved_cases, typed_ways
+from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.render import desk_of, number, page, target_of
 
 
 async def show(request: Request) -> Response:
     """GET /runs/{run_id}/acceptance: every change of the failed cases, or of `case` and its `trial` (from 1).
 
+    Of `queue` it is each trial that a reader passed and the metrics failed.
     After a save the cases of `saved` are shown as they are judged now.
     """
     names = request.query_params.getlist("saved")
     if names:
         return await _saved(request, names)
-    staged = await _staged(request, request.query_params.get("case"), request.query_params.get("trial"))
+    query = request.query_params
+    staged = await _staged(request, query.get("case"), query.get("trial"), query.get("queue", ""))
     return await _page(request, staged, one_of(staged))
 
 
 async def preview(request: Request) -> Response:
     """POST /runs/{run_id}/acceptance/effect: what the ticked changes would do; nothing is written."""
     form = await read_form(request)
-    staged = await _staged(request, str(form.get("case", "")) or None, str(form.get("trial", "")) or None)
-    return await _page(request, staged, keys_of([str(name) for name in form.getlist("change")]), is_judged=True)
+    staged = await _staged_again(request, form)
+    return await _page(request, staged, keys_of(typed_ways(form.multi_items())), is_judged=True)
 
 
 async def create(request: Request) -> Response:
     """POST /runs/{run_id}/acceptance: write the ticked changes, if the file is as it was shown."""
     form = await read_form(request)
-    case, trial = str(form.get("case", "")) or None, str(form.get("trial", "")) or None
-    staged = await _staged(request, case, trial)
-    asked = [str(name) for name in form.getlist("change")]
+    staged = await _staged_again(request, form)
+    asked = typed_ways(form.multi_items())
     wanted = keys_of(asked)
     known = {f"{each.key}:{change.key}" for each in staged.cases for change in each.offered}
-    left = [name for name in asked if name in known]
+    left = {name: way for name, way in asked.items() if name in known}
     if str(form.get("version", "")) != staged.version:
         fits = f"{len(left)} of your {len(asked)} changes still fit; look at them and save again."
         return await _page(request, staged, keys_of(left), f"Not saved: {staged.file_name} changed meanwhile. {fits}")
@@ -65,16 +68,24 @@ async def _saved(request: Request, names: list[str]) -> Response:
         request,
         "runs/accepted.html",
         run=run,
-        rows=saved_words(effects),
+        rows=saved_cases(effects),
         again_href=f"/runs/new?{urlencode(again, doseq=True)}",
     )
 
 
-async def _staged(request: Request, case: str | None, trial: str | None) -> Staged:
+async def _staged_again(request: Request, form: FormData) -> Staged:
+    case, trial, queue = (text_of(form, name) for name in ("case", "trial", "queue"))
+    return await _staged(request, case or None, trial or None, queue)
+
+
+async def _staged(request: Request, case: str | None, trial: str | None, queue: str = "") -> Staged:
     desk = desk_of(request)
     run = await desk.runs.summary(_run_id(request))
     is_number = trial is not None and trial.isascii() and trial.isdecimal() and 0 < len(trial) < 8 and int(trial) > 0
     index = int(trial) - 1 if is_number and trial is not None else None
+    if re.fullmatch(r"[0-9]{1,15}", queue):
+        found = await asyncio.to_thread(desk.queues.too_narrow, int(queue), run.id)
+        return await asyncio.to_thread(stage, desk, run, of_cases=found)
     return await asyncio.to_thread(stage, desk, run, case, index)
 
 
@@ -89,7 +100,15 @@ async def _page(
         status=409 if problem else 200,
         accept=shown,
         run=staged.run,
+        queue=await _queue_of(request),
     )
+
+
+async def _queue_of(request: Request) -> str:
+    """The queue whose trials are staged, which the form names again; empty for others."""
+    is_form = request.method == "POST"
+    queue = text_of(await read_form(request), "queue") if is_form else request.query_params.get("queue", "")
+    return queue if re.fullmatch(r"[0-9]{1,15}", queue) else ""
 
 
 def _run_id(request: Request) -> int:

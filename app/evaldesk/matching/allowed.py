@@ -1,0 +1,227 @@
+"""Values that a case accepts beside the expected ones, in its key `also_accepted`; the one place that reads it.
+
+Each entry is of one turn, which counts from 1, and of an argument of a tool or of the answer:
+
+    {"turn": 1, "tool": "book", "argument": "city", "any_of": ["Lyon"]}
+    {"turn": 1, "tool": "book", "argument": "price", "within": 0.5}
+    {"turn": 1, "tool": "book", "argument": "note", "ignore": true}
+    {"turn": 2, "answer": "It is in Lyon."}
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from evaldesk.errors import UsageError
+from evaldesk.matching.alignment import Step, align
+from evaldesk.matching.json_equality import json_equal
+from evaldesk.matching.rule import CallRule
+from evaldesk.matching.tolerance import Tolerance
+from evaldesk.model import Case, Expected, JsonObject, JsonValue, ToolCall, Transcript, TurnRecord
+
+KEY = "also_accepted"
+_KINDS = ("any_of", "within", "ignore")
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What one turn accepts of an argument beside its expected value, or another answer; `turn` counts from 1."""
+
+    turn: int
+    tool: str = ""
+    argument: str = ""
+    any_of: tuple[JsonValue, ...] = ()
+    within: float | None = None
+    is_ignored: bool = False
+    answer: str | None = None
+
+    @property
+    def place(self) -> tuple[int, str, str]:
+        """What it is about."""
+        return self.turn, self.tool, self.argument
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """An expected call that a call of the agent was taken for, and why; both places count from 0."""
+
+    expected: int
+    actual: int
+    because: tuple[str, ...]
+
+
+def read_allowances(case: Case) -> tuple[Allowance, ...]:
+    """What the case accepts beside what it expects. Raises UsageError for what cannot be read."""
+    raw = case.extra.get(KEY)
+    if raw is None:
+        return ()
+    if not isinstance(raw, list):
+        raise UsageError(f"{KEY} must be a list, got {type(raw).__name__}")
+    return tuple(_allowance(f"{KEY}[{at}]", each, len(case.turns)) for at, each in enumerate(raw))
+
+
+def with_allowances(case: Case, more: Iterable[Allowance]) -> Case:
+    """The case with these accepted as well; a wider tolerance and further values join those that are there."""
+    found = {each.place if each.answer is None else (each.turn, each.answer): each for each in read_allowances(case)}
+    for each in more:
+        key = each.place if each.answer is None else (each.turn, each.answer)
+        found[key] = _joined(found[key], each) if key in found else each
+    return replace(case, extra={**case.extra, KEY: [_written(each) for each in found.values()]}) if found else case
+
+
+def as_taken(case: Case, transcript: Transcript) -> tuple[Case, Mapping[int, Sequence[Taken]]]:
+    """The case as it is compared with a trial: what it also accepts stands in the place of what it expects.
+
+    And for each turn, from 0, the calls that were taken for expected ones. A case without the key is given back itself.
+    Raises UsageError where the key cannot be read.
+    """
+    by_turn: dict[int, list[Allowance]] = {}
+    for each in read_allowances(case):
+        by_turn.setdefault(each.turn - 1, []).append(each)
+    if not by_turn:
+        return case, {}
+    turns, taken = list(case.turns), dict[int, Sequence[Taken]]()
+    for at, allowances in by_turn.items():
+        if at < len(transcript.turns):
+            expected, found = _taken(turns[at].expected, transcript.turns[at], allowances)
+            turns[at] = replace(turns[at], expected=expected)
+            if found:
+                taken[at] = found
+    return replace(case, turns=tuple(turns)), taken
+
+
+def steps_of(expected: Expected, record: TurnRecord, taken: Sequence[Taken]) -> tuple[Step, ...]:
+    """The alignment of a turn in which the taken calls stand beside those they were taken for."""
+    calls = list(expected.tool_calls or ())
+    made = record.judged_calls
+    for each in taken:
+        calls[each.expected] = made[each.actual]
+    pairs = {(each.expected, each.actual) for each in taken}
+    return tuple(("~", i, j) if op == "=" and (i, j) in pairs else (op, i, j) for op, i, j in align(calls, made))
+
+
+def _taken(
+    expected: Expected, record: TurnRecord, allowances: Sequence[Allowance]
+) -> tuple[Expected, tuple[Taken, ...]]:
+    answers = [each.answer for each in allowances if each.answer is not None]
+    if answers and expected.reference is not None:
+        expected = replace(expected, reference=_nearest([expected.reference, *answers], record.answer or ""))
+    if not expected.tool_calls:
+        return expected, ()
+    calls, made, found = list(expected.tool_calls), record.judged_calls, []
+    for op, i, j in align(calls, made, rule=CallRule(tolerance=_tolerance(allowances))):
+        if op == "=" or i is None or j is None:
+            continue
+        args, reasons = _taken_args(calls[i], made[j], allowances)
+        calls[i] = replace(calls[i], args=args)
+        if reasons:
+            found.append(Taken(i, j, tuple(f"{name} {reason}" for name, reason in reasons.items())))
+    return replace(expected, tool_calls=tuple(calls)), tuple(found)
+
+
+def _taken_args(wish: ToolCall, call: ToolCall, allowances: Sequence[Allowance]) -> tuple[JsonObject, dict[str, str]]:
+    """The expected arguments with those of the call that are accepted, and why each is."""
+    args, reasons = dict(wish.args), dict[str, str]()
+    for each in allowances:
+        name = each.argument
+        if each.answer is not None or each.tool != wish.name:
+            continue
+        if each.is_ignored and not _is_same(wish.args, call.args, name):
+            reasons[name] = "is ignored"
+        elif name in wish.args and name in call.args and not json_equal(wish.args[name], call.args[name]):
+            reason = _tolerance([each]).reason(wish.name, name, wish.args[name], call.args[name])
+            if reason:
+                reasons[name] = reason
+    for name in reasons:
+        if name in call.args:
+            args[name] = call.args[name]
+        else:
+            args.pop(name, None)
+    return args, reasons
+
+
+def _is_same(one: JsonObject, other: JsonObject, name: str) -> bool:
+    if name not in one or name not in other:
+        return name not in one and name not in other
+    return json_equal(one[name], other[name])
+
+
+def _tolerance(allowances: Sequence[Allowance]) -> Tolerance:
+    of_arguments = [each for each in allowances if each.answer is None]
+    return Tolerance(
+        any_of={f"{each.tool}/{each.argument}": each.any_of for each in of_arguments if each.any_of},
+        tolerances={f"{each.tool}/{each.argument}": each.within for each in of_arguments if each.within is not None},
+    )
+
+
+def _nearest(references: Sequence[str], answer: str) -> str:
+    """The first reference that is the answer, else the first that shares most of its words."""
+    said = Counter(answer.split())
+
+    def likeness(reference: str) -> float:
+        words = Counter(reference.split())
+        total = sum(words.values()) + sum(said.values())
+        return 1.0 if reference == answer else 2 * sum((words & said).values()) / (total + 1)
+
+    return max(references, key=likeness)
+
+
+def _joined(one: Allowance, other: Allowance) -> Allowance:
+    values = [*one.any_of, *(value for value in other.any_of if not any(json_equal(value, had) for had in one.any_of))]
+    within = [each for each in (one.within, other.within) if each is not None]
+    return replace(
+        one,
+        any_of=tuple(values),
+        within=max(within) if within else None,
+        is_ignored=one.is_ignored or other.is_ignored,
+    )
+
+
+def _written(each: Allowance) -> dict[str, JsonValue]:
+    if each.answer is not None:
+        return {"turn": each.turn, "answer": each.answer}
+    value: dict[str, JsonValue] = {"turn": each.turn, "tool": each.tool, "argument": each.argument}
+    if each.any_of:
+        value["any_of"] = [*each.any_of]
+    if each.within is not None:
+        value["within"] = each.within
+    if each.is_ignored:
+        value["ignore"] = True
+    return value
+
+
+def _allowance(place: str, raw: JsonValue, n_turns: int) -> Allowance:
+    if not isinstance(raw, Mapping):
+        raise UsageError(f"{place} must be an object, got {type(raw).__name__}")
+    turn = raw.get("turn")
+    if type(turn) is not int or not 1 <= turn <= n_turns:
+        raise UsageError(f"{place}.turn must be the number of a turn, 1 to {n_turns}, got {turn!r:.80}")
+    unknown = sorted(raw.keys() - {"turn", "tool", "argument", "answer", *_KINDS})
+    if unknown:
+        raise UsageError(f"{place} has the unknown key {unknown[0]!r:.80}; it may have {', '.join(_KINDS)} or answer")
+    if "answer" in raw:
+        if len(raw) > 2 or not isinstance(raw["answer"], str):
+            raise UsageError(f"{place}.answer must be a text, alone with its turn")
+        return Allowance(turn, answer=raw["answer"])
+    tool, argument, values = raw.get("tool"), raw.get("argument"), raw.get("any_of", [])
+    if not isinstance(tool, str) or not isinstance(argument, str):
+        raise UsageError(f"{place} must name a tool and an argument, or an answer")
+    within, ignored = _distance(f"{place}.within", raw.get("within")), raw.get("ignore", False)
+    if not isinstance(values, list):
+        raise UsageError(f"{place}.any_of must be a list of values, got {type(values).__name__}")
+    if not isinstance(ignored, bool):
+        raise UsageError(f"{place}.ignore must be true or false, got {ignored!r:.80}")
+    if not (values or within is not None or ignored):
+        raise UsageError(f"{place} accepts nothing; it needs one of {', '.join(_KINDS)}")
+    return Allowance(turn, tool, argument, tuple(values), within, ignored)
+
+
+def _distance(place: str, value: JsonValue) -> float | None:
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
+        raise UsageError(f"{place} must be a number from 0 up, got {value!r:.80}")
+    return value

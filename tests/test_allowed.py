@@ -1,0 +1,188 @@
+"""What a case accepts beside what it expects: every metric obeys, and ADK reads the file as before."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaldesk.desk.other_tools import as_adk_reads
+from evaldesk.diff.acceptance import acceptable
+from evaldesk.errors import FormatError, UsageError
+from evaldesk.formats import dump_evalset, load_evalset
+from evaldesk.matching import Allowance, as_taken, json_equal, read_allowances, with_allowances
+from evaldesk.metrics import score_trial
+from evaldesk.model import Case, Criterion, EvalSet, Event, Expected, ToolCall, Transcript, Turn, TurnRecord
+
+TOOLS = ("tool_trajectory_avg_score", "tool_exact", "tool_f1", "tool_unordered")
+
+
+def case_of(*calls: ToolCall, answer: str | None = None, accepts: Any = None) -> Case:
+    extra = {} if accepts is None else {"also_accepted": accepts}
+    return Case("c", (Turn("hello", Expected(tuple(calls), reference=answer)),), extra=extra)
+
+
+def trial_of(*calls: ToolCall, answer: str = "") -> Transcript:
+    events = [*(Event("tool_call", call=call) for call in calls), Event("agent_message", text=answer)]
+    return Transcript((TurnRecord("hello", tuple(events)),))
+
+
+def book(**args: Any) -> ToolCall:
+    return ToolCall("book", args)
+
+
+ACCEPTED = [
+    ({"any_of": ["Lyon", "Nice"]}, book(city="Paris", n=1), book(city="Nice", n=1), "city is an allowed value"),
+    ({"within": 2}, book(city=10, n=1), book(city=8.5, n=1), "city is within 2"),
+    ({"ignore": True}, book(city="Paris", n=1), book(city={"any": "thing"}, n=1), "city is ignored"),
+    ({"ignore": True}, book(city="Paris", n=1), book(n=1), "city is ignored"),
+    ({"ignore": True}, book(n=1), book(city="Paris", n=1), "city is ignored"),
+]
+REFUSED = [
+    ({"any_of": ["Lyon"]}, book(city="Paris", n=1), book(city="Nice", n=1)),
+    ({"any_of": ["Lyon"]}, book(city="Paris", n=1), book(city="Lyon", n=2)),
+    ({"any_of": [1]}, book(city="Paris"), book(city=True)),
+    ({"within": 2}, book(city=10), book(city=12.5)),
+    ({"within": 2}, book(city=10), book(city="10")),
+    ({"ignore": True}, book(city="Paris", n=1), book(n=2)),
+    ({"ignore": True}, book(city="Paris"), ToolCall("look", {"city": "Paris"})),
+]
+
+
+@pytest.mark.parametrize("metric", TOOLS)
+@pytest.mark.parametrize(("form", "wish", "call", "because"), ACCEPTED)
+def test_every_metric_of_calls_accepts_it(metric: str, form: Any, wish: Any, call: Any, because: str) -> None:
+    case = case_of(wish, accepts=[{"turn": 1, "tool": "book", "argument": "city"} | form])
+
+    turn, whole = score_trial(trial_of(call), case, [Criterion(metric, 1.0)])
+
+    assert (turn.value, whole.value) == (1.0, 1.0)
+    assert because in turn.reason
+    assert turn.details["accepted"] == [{"expected": 0, "actual": 0, "because": [because]}]
+    assert acceptable(case, trial_of(call), [turn, whole]) == ()
+
+
+@pytest.mark.parametrize("metric", TOOLS)
+@pytest.mark.parametrize(("form", "wish", "call"), REFUSED)
+def test_nothing_else_is_accepted(metric: str, form: Any, wish: Any, call: Any) -> None:
+    case = case_of(wish, accepts=[{"turn": 1, "tool": "book", "argument": "city"} | form])
+
+    *_, whole = score_trial(trial_of(call), case, [Criterion(metric, 1.0)])
+
+    assert whole.value == 0.0
+
+
+def test_the_value_of_adk_stays_that_of_adk() -> None:
+    case = case_of(book(city="Paris"), accepts=[{"turn": 1, "tool": "book", "argument": "city", "ignore": True}])
+
+    *_, whole = score_trial(trial_of(book(city="Lyon")), case, [Criterion("tool_trajectory_avg_score", 1.0)])
+
+    assert (whole.value, whole.details["adk_value"]) == (1.0, 0.0)
+    assert "also_accepted" not in as_adk_reads(case).extra
+
+
+def test_of_several_answers_the_nearest_counts() -> None:
+    case = case_of(answer="It is Paris.", accepts=[{"turn": 1, "answer": "Both are fine."}])
+
+    for said, value in (("It is Paris.", 1.0), ("Both are fine.", 1.0), ("Neither", 0.0)):
+        *_, whole = score_trial(trial_of(answer=said), case, [Criterion("response_match_score", 0.8)])
+        assert whole.value == value
+
+
+def test_what_cannot_be_read_is_an_error_of_the_trial_and_never_a_pass() -> None:
+    case = case_of(book(city="Paris"), accepts=[{"turn": 7, "tool": "book", "argument": "city", "ignore": True}])
+
+    (score,) = score_trial(trial_of(book(city="Paris")), case, [Criterion("tool_exact", 1.0)])
+
+    assert score.error is not None
+    assert "also_accepted[0].turn must be the number of a turn, 1 to 1, got 7" in score.error.message
+
+
+@pytest.mark.parametrize(
+    ("accepts", "words"),
+    [
+        ({}, "must be a list"),
+        ([1], "must be an object"),
+        ([{"turn": True, "answer": ""}], "must be the number of a turn"),
+        ([{"turn": 1}], "must name a tool and an argument"),
+        ([{"turn": 1, "tool": "a", "argument": "b"}], "accepts nothing"),
+        ([{"turn": 1, "tool": "a", "argument": "b", "any_of": "Paris"}], "must be a list of values"),
+        ([{"turn": 1, "tool": "a", "argument": "b", "within": -1}], "a number from 0 up"),
+        ([{"turn": 1, "tool": "a", "argument": "b", "within": True}], "a number from 0 up"),
+        ([{"turn": 1, "tool": "a", "argument": "b", "ignore": 1}], "must be true or false"),
+        ([{"turn": 1, "tool": "a", "argument": "b", "ignored": True}], "unknown key 'ignored'"),
+        ([{"turn": 1, "answer": "x", "tool": "a"}], "alone with its turn"),
+    ],
+)
+def test_a_file_with_a_wrong_key_is_refused_by_its_place(accepts: Any, words: str, tmp_path: Any) -> None:
+    path = tmp_path / "set.evalset.json"
+    dump_evalset(EvalSet("set", cases=(case_of(book(city="Paris"), accepts=accepts),)), path)
+
+    with pytest.raises(FormatError, match=words):
+        load_evalset(path)
+
+
+VALUES: st.SearchStrategy[Any] = st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["a", [1], {"x": 1}])
+ALLOWANCES = st.lists(
+    st.builds(
+        Allowance,
+        st.just(1),
+        st.just("book"),
+        st.sampled_from(["n", "m"]),
+        st.lists(VALUES, min_size=1, max_size=2).map(tuple),
+        st.none() | st.integers(0, 2),
+        st.booleans(),
+    )
+    | st.builds(Allowance, st.just(1), answer=st.sampled_from(["a", "b"])),
+    max_size=4,
+)
+CALLS = st.lists(
+    st.builds(ToolCall, st.sampled_from(["book", "look"]), st.dictionaries(st.sampled_from(["n", "m"]), VALUES)),
+    max_size=3,
+)
+
+
+@given(ALLOWANCES, CALLS, CALLS)
+def test_what_is_accepted_as_well_never_fails_what_passed(more: Any, wanted: Any, made: Any) -> None:
+    plain, trial = case_of(*wanted), trial_of(*made)
+    case = with_allowances(plain, more)
+
+    before, after = (score_trial(trial, each, [Criterion("tool_exact", 1.0)])[-1].value for each in (plain, case))
+
+    assert (after or 0) >= (before or 0)
+    assert read_allowances(with_allowances(case, more)) == read_allowances(case)
+    taken, _ = as_taken(case, trial)
+    assert [call.name for call in taken.turns[0].expected.tool_calls or ()] == [call.name for call in wanted]
+
+
+@given(ALLOWANCES)
+def test_it_comes_back_from_a_file_of_adk(more: Any) -> None:
+    case = with_allowances(case_of(book(city="Paris")), more)
+
+    again = json.loads(json.dumps(case.extra))
+
+    assert json_equal(again, dict(case.extra))
+    assert read_allowances(Case("c", case.turns, extra=again)) == read_allowances(case)
+
+
+def test_adk_reads_a_file_with_it(tmp_path: Any) -> None:
+    adk = pytest.importorskip("google.adk.evaluation.eval_set")
+    path = tmp_path / "set.evalset.json"
+    accepts = [{"turn": 1, "tool": "book", "argument": "city", "any_of": ["Lyon"]}]
+    dump_evalset(EvalSet("set", cases=(case_of(book(city="Paris"), accepts=accepts),)), path)
+
+    found = adk.EvalSet.model_validate_json(path.read_text("utf-8"))
+
+    assert found.eval_cases[0].model_dump()["also_accepted"] == accepts
+    assert load_evalset(path).cases[0].extra["also_accepted"] == accepts
+
+
+def test_the_agent_never_sees_it() -> None:
+    from evaldesk.model.evalset import user_side
+
+    assert "also_accepted" not in user_side(case_of(accepts=[])).extra
+    with pytest.raises(UsageError):
+        read_allowances(case_of(accepts={}))
