@@ -18,6 +18,7 @@ from bench import (
     measure_metrics,
     measure_pages,
     measure_players,
+    measure_scale,
     measure_start,
     measure_trials,
 )
@@ -32,6 +33,7 @@ MEASURES: tuple[Callable[[Path], list[Row]], ...] = (
     measure_comparison.measure,
     measure_metrics.measure,
     measure_assets.measure,
+    measure_scale.measure,
 )
 
 

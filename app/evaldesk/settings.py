@@ -24,6 +24,7 @@ from evaldesk.wire import converted
 T = TypeVar("T")
 
 CONFIG_NAME = "evaldesk.toml"
+MOST_RUNS = 64
 _METRIC_NAME = re.compile(r"[A-Za-z_][\w-]{0,63}", re.ASCII)
 KEYS = frozenset(
     {
@@ -40,6 +41,7 @@ KEYS = frozenset(
         "isolation",
         "container",
         "executors",
+        "runs_at_once",
         "store",
     }
 )
@@ -79,7 +81,8 @@ class Settings:
     """Where a desk works. `roots` are the folders searched for agents and eval sets.
 
     `workspace` holds the `.evaldesk` folder with the database, `evalset_folder` is where new eval sets are written.
-    `n_workers` processes play a run, `n_warm_workers` wait for the next one. `models` are the names a run form offers
+    `n_workers` processes play a run, `n_warm_workers` wait for the next one; `n_runs_at_once` are played by one
+    desk. `models` are the names a run form offers
     beside each agent's own; a browser can name no other. `model_options` hold for every chat and run without its own,
     `limits` bound their turns, tools and judges, `user` plays the cases that have a scenario. `judges` are the models
     that may judge, the first of them unless a criterion names another. `functions` are the user's own metrics, name by
@@ -108,6 +111,7 @@ class Settings:
     executors: Mapping[str, ExecutorConfig] = field(default_factory=dict)
     n_workers: int = 2
     n_warm_workers: int = 0
+    n_runs_at_once: int = 3
     is_demo: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     store: DatabaseUrl | None = None
@@ -153,7 +157,7 @@ def read_settings(
     UserConfig), `[limits]` (those of Limits), `judges` (a list of model names), `[metrics]` (name = "module:attr"),
     `[agents]` (`folders` to look in, and a table for each declared agent), `python` (the interpreter of the agents),
     `image` (of the containers in which agents are played), `[container]` (the other fields of Container), `isolation`
-    (shared, process or container), `[executors.NAME]` (`kind`, and the keys of that kind),
+    (shared, process or container), `[executors.NAME]` (`kind`, and the keys of that kind), `runs_at_once`,
     `recording` (off, record, replay or auto), `[store]` (`url` of a database of
     PostgreSQL, without a password). `EVALDESK_STORE` replaces that url, and `EVALDESK_RECORDING` the mode.
     `EVALDESK_MODELS` and `EVALDESK_JUDGES` add names, separated by commas. Raises UsageError naming the file and key
@@ -179,6 +183,7 @@ def read_settings(
         container=_container(table, path),
         isolation=_isolation(table.get("isolation", SHARED), path),
         executors=_executors(table.get("executors", {}), path),
+        n_runs_at_once=_runs_at_once(table.get("runs_at_once", 3), path),
         n_workers=n_workers,
         is_demo=is_demo,
         environment=dict(environment),
@@ -275,6 +280,12 @@ def _isolation(value: object, path: Path) -> str:
         return str(BY_NAME["isolation"].checked(value, f"{path}: isolation"))
     except UsageError:
         raise UsageError(f"{path}: isolation is one of {', '.join(ISOLATIONS)}, not {value!r}") from None
+
+
+def _runs_at_once(value: object, path: Path) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_RUNS:
+        raise UsageError(f"{path}: runs_at_once is a whole number, 1 to {MOST_RUNS}, not {value!r}")
+    return value
 
 
 def _executors(value: object, path: Path) -> Mapping[str, ExecutorConfig]:

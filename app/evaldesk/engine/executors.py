@@ -19,6 +19,9 @@ from evaldesk.run_options import BY_NAME
 MAX_LOCAL = 256
 MOST_AT_ONCE = int(BY_NAME["concurrency"].high)
 
+OWN_VARIABLES = "EVALDESK_OWN_VARIABLES"
+"""Names the variables that a run file brings to its driver, separated by blanks: hosts get them, too."""
+
 OpenExecutor = Callable[[RunConfig], Executor]
 
 

@@ -30,10 +30,10 @@ async def open_desk(store: Store, tmp_path: Path) -> AsyncIterator[OpenDesk]:
     """Opens a desk of runs that plays with the executors given, one for each time a run is taken up."""
     desks: list[RunDesk] = []
 
-    def open_one(*executors: HandExecutor) -> RunDesk:
+    def open_one(*executors: HandExecutor, **settings: Any) -> RunDesk:
         waiting = list(executors)
         desk = RunDesk(
-            Settings(workspace=tmp_path, roots=(), models=("openai/big",)),
+            Settings(workspace=tmp_path, roots=(), models=("openai/big",), **settings),
             store,
             open_executor=lambda _: cast("Executor", waiting.pop(0)),
             chance=random.Random(3),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ from typing import Any
 import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, subject
 
+from evaldesk.desk.runs import handover
 from evaldesk.desk.runs.plan import RunOptions, with_executor
 from evaldesk.desk.runs.runs import WAITING, RunDesk
 from evaldesk.desk.trust import Trust
-from evaldesk.engine.executors import EXECUTORS, check_executor, has_own_driver, kind_of
+from evaldesk.engine.executors import EXECUTORS, OWN_VARIABLES, check_executor, has_own_driver, kind_of
 from evaldesk.engine.ray import kind as ray_kind
-from evaldesk.engine.ray.kind import OWN_VARIABLES, RayOptions, given_variables
+from evaldesk.engine.ray.kind import RayOptions, given_variables
 from evaldesk.errors import ConflictError, TrustError, UsageError
 from evaldesk.model import AgentRef, Container, Criterion, RunConfig
 from evaldesk.model.options import Recording
@@ -57,6 +59,8 @@ def test_a_workspace_names_its_executors(tmp_path: Path) -> None:
     [
         ("executors = 1", "executors are tables such as [executors.cluster]"),
         ("[executors.cluster]\nhosts = 3", "[executors.cluster] has a kind"),
+        ("runs_at_once = 0", "runs_at_once is a whole number, 1 to 64, not 0"),
+        ("runs_at_once = true", "runs_at_once is a whole number, 1 to 64, not True"),
         ('[executors."a b"]\nkind = "ray"', "a name has letters, digits, _ and -"),
     ],
 )
@@ -152,6 +156,16 @@ def test_hosts_get_named_variables_those_of_the_run_file_and_of_the_agents_env_f
     found = given_variables(config, RayOptions(variables=("KEY", "BOTH", "ABSENT")), environment)
 
     assert found == {"KEY": "k", "BOTH": "shell", "MINE": "m", "FROM_FILE": "f"}
+
+
+def test_a_run_file_names_its_own_variables_to_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Mapping[str, str]] = []
+    monkeypatch.setattr(handover, "start_driver", lambda settings, run_id, environment: started.append(environment))
+
+    assert handover.hand_over(Settings(tmp_path, ()), 7, environment={"MODEL_KEY": "k", "MODE": "m"}) == "driver"
+
+    assert started[0][OWN_VARIABLES].split() == ["MODEL_KEY", "MODE"]
+    assert (started[0]["MODEL_KEY"], started[0]["PATH"]) == ("k", os.environ["PATH"])
 
 
 def test_settings_of_others_do_not_say_where_code_is_sent(tmp_path: Path) -> None:
@@ -250,7 +264,7 @@ def test_the_default_install_imports_neither_ray_nor_psycopg(tmp_path: Path) -> 
     (tmp_path / "evaldesk.toml").write_text('[executors.cluster]\nkind = "ray"\n')
     program = (
         "import sys; import evaldesk.cli, evaldesk.desk.desk, evaldesk.desk.runs.runs, evaldesk.web.server\n"
-        "from evaldesk.engine.executors import EXECUTORS, kind_of\n"
+        "from evaldesk.engine.executors import EXECUTORS, OWN_VARIABLES, kind_of\n"
         "from evaldesk.model.run import ExecutorConfig\n"
         "[kind_of(ExecutorConfig('x', each)) for each in EXECUTORS]\n"
         "assert not {'ray', 'psycopg'} & sys.modules.keys()"

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, started, subject
 
-from evaldesk.desk.runs import runs as run_players
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.errors import ConflictError
 from evaldesk.model import Gates, Usage
@@ -66,12 +65,9 @@ async def test_errored_trials_are_played_again(open_desk: OpenDesk) -> None:
     assert (summary.status, summary.n_passed, summary.n_errored) == ("finished", 4, 0)
 
 
-async def test_a_run_beyond_those_at_once_waits_and_can_be_stopped(
-    open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_players, "MAX_RUNS_AT_ONCE", 1)
+async def test_a_run_beyond_those_at_once_waits_and_can_be_stopped(open_desk: OpenDesk) -> None:
     executor = HandExecutor()
-    desk = open_desk(executor)
+    desk = open_desk(executor, n_runs_at_once=1)
     await started(desk)
     await executor.holds(3)
 

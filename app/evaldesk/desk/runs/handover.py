@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from evaldesk.desk.runs.stored_runs import is_held, open_stored_runs
 from evaldesk.desk.serving import desk_address
-from evaldesk.engine.executors import has_own_driver
+from evaldesk.engine.executors import OWN_VARIABLES, has_own_driver
 from evaldesk.settings import Settings
 
 WAIT_S = 5.0
@@ -30,7 +30,8 @@ def hand_over(settings: Settings, run_id: int, *, environment: Mapping[str, str]
         and _is_taken_up(settings, run_id)
     ):
         return "desk"
-    start_driver(settings, run_id, {**os.environ, **(environment or {})})
+    own = environment or {}
+    start_driver(settings, run_id, {**os.environ, **own, OWN_VARIABLES: " ".join(own)})
     return "driver"
 
 

@@ -430,7 +430,6 @@ def check_playable(summary: RunSummary) -> None:
         )
 
 
-MAX_RUNS_AT_ONCE = 3
 RENEW_S = 5.0
 LOOK_S = 0.5
 CLOSE_S = 5.0
@@ -464,7 +463,7 @@ class RunPlayers:
         self._store = store
         self._open_executor = open_executor
         self._scrubbed = result_scrubber(settings.environment)
-        self._slots = asyncio.Semaphore(MAX_RUNS_AT_ONCE)
+        self._slots = asyncio.Semaphore(settings.n_runs_at_once)
         self._is_closing = False
 
     @cached_property

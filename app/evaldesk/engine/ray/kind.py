@@ -12,15 +12,12 @@ from typing import Any
 from evaldesk.agents import AGENTS
 from evaldesk.agents.loading import env_variables
 from evaldesk.codec import msgspec
-from evaldesk.engine.executors import ExecutorKind
+from evaldesk.engine.executors import OWN_VARIABLES, ExecutorKind
 from evaldesk.engine.host.executors import Executor
 from evaldesk.errors import UsageError
 from evaldesk.model import RunConfig
 from evaldesk.model.run import ExecutorConfig
 from evaldesk.wire import converted
-
-OWN_VARIABLES = "EVALDESK_OWN_VARIABLES"
-"""Names the variables that a run file brings to the driver, separated by blanks."""
 
 
 @dataclass(frozen=True, slots=True)

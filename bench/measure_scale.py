@@ -1,0 +1,188 @@
+"""What a trial costs beyond one machine: the driver alone on each store, and hosts of Ray beside local workers.
+
+PostgreSQL is measured where EVALDESK_STORE names a database, Ray where it is installed; else a line says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from bench.measure_trials import SCRIPTED
+from bench.row import Row, rounded
+from evaldesk.desk.runs.plan import RunOptions, RunSubject
+from evaldesk.desk.runs.runs import RunDesk
+from evaldesk.engine import Executor, GradeSpec, LocalExecutor, drive
+from evaldesk.engine.executors import open_executor
+from evaldesk.engine.worker.attempt import Pause
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    Criterion,
+    EvalSet,
+    Expected,
+    RunConfig,
+    Score,
+    ToolCall,
+    TrialResult,
+    TrialSpec,
+    Turn,
+)
+from evaldesk.model.evalset import JsonValue
+from evaldesk.model.place import Place
+from evaldesk.model.run import ExecutorConfig
+from evaldesk.settings import STORE_VARIABLE, DatabaseUrl, Settings, database_url
+from evaldesk.store import Store
+
+N_ALONE = 50_000
+N_WARM, N_ON_HOSTS = 200, 2_000
+AT_ONCE = 16
+
+
+def measure(folder: Path) -> list[Row]:
+    """The driver on its stores, then one machine beside a cluster of two nodes."""
+    rows = _alone("SQLite", folder / "evaldesk.db", folder, 0.25)
+    named = os.environ.get(STORE_VARIABLE)
+    if named:
+        rows += _alone("PostgreSQL", database_url(named, STORE_VARIABLE), folder, 0.40)
+    else:
+        print(f"  PostgreSQL is not measured: {STORE_VARIABLE} names no database")
+    return [*rows, *_on_hosts(folder)]
+
+
+class Instant:
+    """Ends every trial at once, so that all of the time is the driver's."""
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+        self.end_reason = ""
+        self.pauses: Sequence[Pause] = ()
+        self.places: Sequence[Place] = ()
+        self._results: asyncio.Queue[TrialResult | None] = asyncio.Queue()
+
+    async def submit(self, spec: TrialSpec | GradeSpec) -> None:
+        assert isinstance(spec, TrialSpec)
+        score = Score("tool_trajectory_avg_score", 1.0, None, 1.0, True)
+        trial = TrialResult(spec.run_id, spec.case_index, spec.trial_index, "finished", "passed", scores=(score,))
+        self._results.put_nowait(replace(trial, attempt=spec.attempt))
+
+    async def results(self) -> AsyncIterator[TrialResult]:
+        while (result := await self._results.get()) is not None:
+            yield result
+
+    async def cancel(self) -> None:
+        self.is_cancelled = True
+
+    async def close(self) -> None:
+        self._results.put_nowait(None)
+
+
+def _alone(name: str, place: Path | DatabaseUrl, folder: Path, budget: float) -> list[Row]:
+    cases = tuple(Case(f"case_{index}", (Turn("hello"),)) for index in range(N_ALONE // 10))
+    with Store.open(place) as store:
+        desk = RunDesk(Settings(folder, ()), store, open_executor=lambda _: Instant())
+        subject = RunSubject(AgentRef("echo", "echo:agent"), EvalSet("set", cases=cases), "set")
+        plan = desk.plan_for(subject, RunOptions(n=10, concurrency=32))
+        began, cpu_s = time.perf_counter(), time.process_time()
+        asyncio.run(_played(desk, plan))
+        cpu_s, wall_s = time.process_time() - cpu_s, time.perf_counter() - began
+    what = f"driver and {name} alone, {N_ALONE:,} trials"
+    rows = [
+        Row(f"{what}: processor", rounded(1000 * cpu_s / N_ALONE), "ms/trial", budget),
+        Row(f"{what}: trials", rounded(N_ALONE / wall_s), "/s", 2_000),
+    ]
+    if isinstance(place, Path):
+        n_bytes = sum(each.stat().st_size for each in place.parent.glob(f"{place.name}*"))
+        rows.append(Row(f"{what}: size", rounded(n_bytes / 1024 / N_ALONE), "KiB/trial", 2.0))
+    return rows
+
+
+async def _played(desk: RunDesk, plan: object) -> None:
+    await desk.run_to_end(plan, lambda _: None)  # type: ignore[arg-type]
+    await desk.close()
+
+
+def _on_hosts(folder: Path) -> list[Row]:
+    """Both are measured in one network namespace, whose processes are those of the cluster and of the workers."""
+    from tests.ray_cluster import inside, why_not
+
+    reason = why_not()
+    if reason:
+        print(f"  Ray is not measured: {reason}")
+        return []
+    command = inside(sys.executable, "-m", "bench.measure_scale", str(folder))
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"  Ray is not measured: {done.stderr.strip().splitlines()[-1]}")
+        return []
+    found = json.loads(done.stdout.splitlines()[-1])
+    (local_ms, local_own_ms, local_s), (ray_ms, ray_own_ms, ray_s) = found["local"], found["ray"]
+    what = f"{N_ON_HOSTS:,} trials, {AT_ONCE} at once"
+    return [
+        Row(f"workers of this machine, {what}: processor", rounded(local_ms), "ms/trial"),
+        Row(f"workers of this machine, {what}: of the driver", rounded(local_own_ms), "ms/trial"),
+        Row(f"2 hosts of Ray, {what}: processor", rounded(ray_ms), "ms/trial"),
+        Row(f"2 hosts of Ray, {what}: of the driver", rounded(ray_own_ms), "ms/trial", 0.70),
+        Row("Ray against this machine: processor", rounded(ray_ms / local_ms), "times", 1.3),
+        Row("Ray against this machine: wall", rounded(ray_s / local_s), "times"),
+    ]
+
+
+def _measure_inside(folder: Path) -> dict[str, tuple[float, float, float]]:
+    """Milliseconds of processor per trial over all processes and of the driver, and seconds on the clock."""
+    from tests.ray_cluster import local_cluster
+
+    root = folder / "hosts"
+    root.mkdir()
+    (root / "scripted_agent.py").write_text(SCRIPTED)
+    ref = AgentRef("scripted", "scripted_agent:root_agent", str(root), str(root))
+    local = asyncio.run(_timed(LocalExecutor, ref, ""))
+    with local_cluster() as cluster:
+        return {"local": local, "ray": asyncio.run(_timed(LocalExecutor, ref, cluster.address))}
+
+
+async def _timed(local: type[LocalExecutor], ref: AgentRef, address: str) -> tuple[float, float, float]:
+    options: dict[str, JsonValue] = {"address": address, "hosts": 2, "workers_per_host": 1, "cpus_per_host": 1.0}
+    on = ExecutorConfig("cluster", "ray", options) if address else ExecutorConfig()
+    config = RunConfig(ref, "set", concurrency=AT_ONCE, executor=on)
+    executor: Executor = open_executor(config, lambda _: local(2, AT_ONCE), os.environ)
+    specs = [_spec(ref, index) for index in range(N_WARM + N_ON_HOSTS)]
+    n, cpu_s, own_s, began = 0, 0.0, 0.0, 0.0
+    async for result in drive(specs, executor, AT_ONCE):
+        assert result.verdict == "passed", result
+        n += 1
+        if n == N_WARM:
+            cpu_s, own_s, began = _cpu_of_namespace(), time.process_time(), time.perf_counter()
+    found = _cpu_of_namespace() - cpu_s, time.process_time() - own_s, time.perf_counter() - began
+    await executor.close()
+    return 1000 * found[0] / N_ON_HOSTS, 1000 * found[1] / N_ON_HOSTS, found[2]
+
+
+def _spec(ref: AgentRef, index: int) -> TrialSpec:
+    expected = Expected((ToolCall("lookup", {"word": "apple"}),), (), "")
+    case = Case(f"case_{index}", (Turn("apple", expected),))
+    return TrialSpec(1, index, 0, case, ref, criteria=(Criterion("tool_trajectory_avg_score", 1.0),))
+
+
+def _cpu_of_namespace() -> float:
+    """Seconds of processor of the processes that are alive in this network namespace."""
+    total = 0
+    own = os.readlink("/proc/self/ns/net")
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.readlink(entry / "ns/net") == own:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                total += int(fields[11]) + int(fields[12])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    print(json.dumps(_measure_inside(Path(sys.argv[1]))))
