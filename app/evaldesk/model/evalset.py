@@ -84,6 +84,11 @@ class Case:
         """The state the session starts from; empty when the case names none."""
         return self.initial_session.state if self.initial_session else {}
 
+    @property
+    def media(self) -> tuple[Media, ...]:
+        """The images, sounds and files of all its messages."""
+        return tuple(item for turn in self.turns for item in turn.media)
+
 
 DECISIONS = "human_decisions"
 USER_SIDE_KEYS = frozenset({"tool_doubles", "simulated_user", DECISIONS})

@@ -215,6 +215,11 @@ class TurnRecord:
         return any(usage.is_cut and usage.role == "agent" for usage in self.usages)
 
     @property
+    def all_media(self) -> tuple[Media, ...]:
+        """The media of its query, and of the messages of the agent."""
+        return (*self.media, *(item for event in self.events for item in event.media))
+
+    @property
     def error(self) -> ErrorRecord | None:
         """Why the turn broke off, or None."""
         return next((event.error for event in self.events if event.error), None)
@@ -303,6 +308,11 @@ class Transcript:
         """The ways by which calls and tokens became known, in a fixed order; empty where that was not noted."""
         ways = {way for turn in self.turns for way in turn.captures}
         return tuple(way for way in get_args(Capture) if way in ways)
+
+    @property
+    def media(self) -> tuple[Media, ...]:
+        """The images, sounds and files of all its messages."""
+        return tuple(item for turn in self.turns for item in turn.all_media)
 
     @property
     def final_state(self) -> JsonObject:

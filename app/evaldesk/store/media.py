@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 from sqlalchemy import Connection, Table, delete, insert, select
 
-from evaldesk.model import Case, TrialResult, TurnRecord
 from evaldesk.model.media import HELD, Media, media_of
 from evaldesk.store.database import Database
 from evaldesk.store.tables.columns import upsert
@@ -54,24 +53,9 @@ def sweep(connection: Connection) -> None:
     connection.execute(delete(MEDIA).where(MEDIA.c.digest.not_in(used)))
 
 
-def media_in(value: Case | TrialResult | TurnRecord) -> Iterator[Media]:
-    """The media of a value whose bytes are worth a row."""
-    return (item for item in _all_media(value) if len(item.data) >= MIN_LENGTH)
-
-
-def _all_media(value: Case | TrialResult | TurnRecord) -> Iterator[Media]:
-    if isinstance(value, Case):
-        yield from (item for turn in value.turns for item in turn.media)
-        return
-    for turn in (value,) if isinstance(value, TurnRecord) else value.transcript.turns:
-        yield from turn.media
-        for event in turn.events:
-            yield from event.media
-
-
 def taken_out(data: bytes, media: Iterable[Media]) -> bytes:
     """The JSON of a value with the digests of its media in the place of their bytes."""
-    for item in media:
+    for item in _apart(media):
         data = data.replace(item.data.encode(), f"{HELD}{item.digest}".encode())
         data = data.replace(item.data.translate(_TO_URL).encode(), f"{HELD_URL}{item.digest}".encode())
     return data
@@ -94,9 +78,14 @@ def put_back(connection: Connection, data: bytes) -> bytes:
     return _PLACES.sub(written, data)
 
 
-def bytes_of(values: Iterable[Case | TrialResult | TurnRecord]) -> dict[str, bytes]:
-    """The bytes of the media of these values; made before a transaction."""
-    return {item.digest: item.content() for value in values for item in media_in(value) if not item.is_held}
+def bytes_of(media: Iterable[Media]) -> dict[str, bytes]:
+    """The bytes of media by digest; made before a transaction."""
+    return {item.digest: item.content() for item in _apart(media) if not item.is_held}
+
+
+def _apart(media: Iterable[Media]) -> Iterator[Media]:
+    """Those whose bytes are worth a row."""
+    return (item for item in media if len(item.data) >= MIN_LENGTH)
 
 
 def keep(connection: Connection, owner: Mapping[str, object], found: Found, clock: Callable[[], datetime]) -> None:

@@ -139,16 +139,14 @@ class ImportStore:
         `scrubbed` takes secrets out of a trial. Raises ImportEndedError when the import was cancelled.
         """
         n = run.config.n
-        cases = (planning.case_rows(index, case, n) for index, case in enumerate(run.cases))
-        n_stored = 0
+        cases = ((*planning.case_rows(index, case, n), case.media) for index, case in enumerate(run.cases))
         for rows in _bounded(cases, lambda rows: (2, len(rows[1]["data"]))):
             with self._step(import_id, len(rows)) as connection:
-                connection.execute(insert(RUN_CASE), [{"run_id": run_id} | case for case, _ in rows])
-                connection.execute(insert(CASE_SNAPSHOT), [{"run_id": run_id} | snapshot for _, snapshot in rows])
+                connection.execute(insert(RUN_CASE), [{"run_id": run_id} | case for case, _, _ in rows])
+                connection.execute(insert(CASE_SNAPSHOT), [{"run_id": run_id} | snapshot for _, snapshot, _ in rows])
                 totals.add_planned(connection, run_id, len(rows))
-                found = media.bytes_of(run.cases[n_stored : n_stored + len(rows)])
+                found = media.bytes_of(item for *_, own in rows for item in own)
                 media.keep(connection, {"run_id": run_id}, found, self._clock)
-            n_stored += len(rows)
             yield len(rows)
         for places in _bounded(product(range(len(run.cases)), range(n)), lambda _: (1, 0)):
             with self._step(import_id, 0) as connection:

@@ -122,13 +122,14 @@ class Planning:
         """
         some = self._cases[self.n_planned : self.n_planned + self._at_once]
         both = [case_rows(index, case, self._n_each[index]) for index, case in enumerate(some, self.n_planned)]
-        found = media.bytes_of(some)
+        found = [item for case in some for item in case.media]
         with self._database.writing() as connection:
             run_id = self.run_id or self._begin(connection)
             if self.run_id and not self._keep(connection, run_id):
                 raise ConflictError(f"run {run_id} was deleted or taken over while it was planned")
             _plan_cases(connection, run_id, self._config, both)
-            media.keep(connection, {"run_id": run_id}, found, self._clock)
+            if found:
+                media.keep(connection, {"run_id": run_id}, media.bytes_of(found), self._clock)
         self.run_id = run_id
         self.n_planned += len(some)
 
@@ -439,7 +440,8 @@ def case_rows(index: int, case: Case, n: int) -> tuple[Values, Values]:
 
 
 def _stored(case: Case) -> bytes:
-    return media.taken_out(to_json(case), media.media_in(case))
+    data = to_json(case)
+    return media.taken_out(data, case.media) if case.media else data
 
 
 def _digest(data: bytes) -> str:
