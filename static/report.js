@@ -24,7 +24,7 @@ function sortable(table) {
   const heads = [...table.tHead.rows[0].cells];
   const body = table.tBodies[0];
   heads.forEach((head, column) => {
-    if (column === 1) return; // the squares have no order
+    if ("unsorted" in head.dataset) return; // squares have no order
     const button = document.createElement("button");
     button.type = "button";
     button.className = "sort";

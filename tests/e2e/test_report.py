@@ -1,4 +1,4 @@
-"""The report of a run in a browser: from a disk, without a network, with scripts and without."""
+"""The report of a run, or of two, in a browser: from a disk, without a network, with scripts and without."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ def root_agent(message, state):
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of a run of two cases; one failed, and the agent spoke HTML."""
+    """The report of a run of two cases, beside that of two runs; one case failed, and the agent spoke HTML."""
     folder = tmp_path_factory.mktemp("reported")
     (folder / "agent.py").write_text(AGENT)
     turns = {"one": f"{HOSTILE}one", "two": "otherwise"}
     rows = [{"system_prompt": "", "user_prompt": name, "ground_truth": wanted} for name, wanted in turns.items()]
     (folder / "set.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for words in (["eval", "agent:root_agent", "set.jsonl"], ["report", "1", "-o", "report.html"]):
+    play = ["eval", "agent:root_agent", "set.jsonl"]
+    for words in (play, play, ["report", "1", "-o", "report.html"], ["report", "1..2", "-o", "comparison.html"]):
         done = subprocess.run(
             [*bound_python("-m", "evaldesk"), *words], cwd=folder, capture_output=True, text=True, check=False
         )
@@ -40,7 +41,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("has_scripts", [True, False], ids=["with scripts", "without scripts"])
-def test_it_opens_from_a_disk_without_a_network(report: Path, browser: Browser, has_scripts: bool) -> None:
+@pytest.mark.parametrize("name", ["report", "comparison"])
+def test_it_opens_from_a_disk_without_a_network(report: Path, browser: Browser, name: str, has_scripts: bool) -> None:
     context = browser.new_context(java_script_enabled=has_scripts, offline=True)
     page = context.new_page()
     said: list[str] = []
@@ -48,8 +50,8 @@ def test_it_opens_from_a_disk_without_a_network(report: Path, browser: Browser, 
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("dialog", lambda dialog: said.append(dialog.message))
 
-    page.goto(report.as_uri())
-    page.locator("a.square").first.click()
+    page.goto(report.with_stem(name).as_uri())
+    page.locator("#cases tbody td a").first.click()
 
     if has_scripts:
         head = page.locator("#cases thead").get_by_role("button", name="Case")
