@@ -97,5 +97,5 @@ def test_a_password_in_the_file_is_refused_and_not_shown(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("toml", ['store = "x"', "[store]\nurl = 3", '[store]\nurl = "postgresql://h/d"\nother = 1'])
 def test_another_form_of_the_table_is_refused(tmp_path: Path, toml: str) -> None:
-    with pytest.raises(UsageError, match=r"\[store\] may have the key url"):
+    with pytest.raises(UsageError, match=r"\[store\] may have the keys me and url"):
         settings_in(tmp_path, toml)

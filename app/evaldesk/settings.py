@@ -47,6 +47,9 @@ KEYS = frozenset(
 )
 
 
+ME_VARIABLE = "EVALDESK_ME"
+MAX_NAME = 80
+"""Letters in the name of a person."""
 STORE_VARIABLE = "EVALDESK_STORE"
 _SCHEMES = ("postgresql", "postgres")
 _URL_OPTIONS = frozenset({"sslmode", "sslrootcert", "connect_timeout", "target_session_attrs"})
@@ -92,7 +95,8 @@ class Settings:
     image only bounds those of agents that do. `executors` are other places where runs may be played, by name; a browser
     can choose these names and no others. `recording` says whether runs record the answers of models and tools, or
     answer from a recording. `store` is a database on a server, in the place of the SQLite file; `is_store_of_file` says
-    that `evaldesk.toml` names it, and not this user's environment.
+    that `evaldesk.toml` names it, and not this user's environment. `me` is the name of the person who works here; empty
+    is the user of the process.
     """
 
     workspace: Path
@@ -116,6 +120,7 @@ class Settings:
     environment: Mapping[str, str] = field(default_factory=dict)
     store: DatabaseUrl | None = None
     is_store_of_file: bool = False
+    me: str = ""
 
     @property
     def allowed_judges(self) -> tuple[str, ...]:
@@ -157,9 +162,9 @@ def read_settings(
     UserConfig), `[limits]` (those of Limits), `judges` (a list of model names), `[metrics]` (name = "module:attr"),
     `[agents]` (`folders` to look in, and a table for each declared agent), `python` (the interpreter of the agents),
     `image` (of the containers in which agents are played), `[container]` (the other fields of Container), `isolation`
-    (shared, process or container), `[executors.NAME]` (`kind`, and the keys of that kind), `runs_at_once`,
-    `recording` (off, record, replay or auto), `[store]` (`url` of a database of
-    PostgreSQL, without a password). `EVALDESK_STORE` replaces that url, and `EVALDESK_RECORDING` the mode.
+    (shared, process or container), `[executors.NAME]` (`kind`, and the keys of that kind), `runs_at_once`, `recording`
+    (off, record, replay or auto), `[store]` (`url` of a database of PostgreSQL, without a password, and `me`, the name
+    of the person). `EVALDESK_STORE` and `EVALDESK_ME` replace these, and `EVALDESK_RECORDING` the mode.
     `EVALDESK_MODELS` and `EVALDESK_JUDGES` add names, separated by commas. Raises UsageError naming the file and key
     when one is wrong.
     """
@@ -188,16 +193,29 @@ def read_settings(
         is_demo=is_demo,
         environment=dict(environment),
         store=_store(environment.get(STORE_VARIABLE, ""), table.get("store", {}), path),
-        is_store_of_file=not environment.get(STORE_VARIABLE) and "store" in table,
+        me=_me(table.get("store", {}), environment, path),
+        is_store_of_file=not environment.get(STORE_VARIABLE) and "url" in _table(table.get("store")),
     )
+
+
+def _table(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _me(table: object, environment: Mapping[str, str], path: Path) -> str:
+    """The name of the person: `EVALDESK_ME`, else `[store] me`; empty where the user of the process says it."""
+    name = environment.get(ME_VARIABLE) or _table(table).get("me", "")
+    if not isinstance(name, str) or len(name) > MAX_NAME or not name.isprintable():
+        raise UsageError(f"{path}: [store] me is a name of at most {MAX_NAME} letters, such as anna")
+    return " ".join(name.split())
 
 
 def _store(named: str, table: object, path: Path) -> DatabaseUrl | None:
     """The database of the environment variable, else that of `[store]`; None for the SQLite file."""
     if named:
         return database_url(named, STORE_VARIABLE)
-    if not isinstance(table, dict) or set(table) - {"url"} or not isinstance(table.get("url", ""), str):
-        raise UsageError(f'{path}: [store] may have the key url, such as url = "postgresql://db.example/evals"')
+    if not isinstance(table, dict) or set(table) - {"url", "me"} or not isinstance(table.get("url", ""), str):
+        raise UsageError(f'{path}: [store] may have the keys me and url, such as url = "postgresql://db.example/evals"')
     if not table.get("url"):
         return None
     found = database_url(table["url"], f"{path}: [store] url")

@@ -302,7 +302,7 @@ def test_every_writer_shows_the_same_conclusion(
 def assert_pages_agree(store: Store, run: RunSummary, outcome: str) -> None:
     """The pages, `run list`, `run submit --follow`, `run info` and `evaluate()`."""
     page = read_run(store.runs, run.id, RunQuery())
-    line = run_line(store.runs, run)
+    line = run_line(store.runs, run, "")
     newest = home(desk_on(store), []).runs[0]
     result = StoredRuns(store.runs).result(run.id)
     assert page.conclusion is not None

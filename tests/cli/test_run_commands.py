@@ -52,6 +52,7 @@ def test_runs_are_listed_newest_first(played: Place) -> None:
         "Eval",
         "set",
         "Submitted",
+        "By",
     ]
     assert [line.split()[0] for line in lines[1:]] == ["2", "1"]
     assert "nightly  finished  undecided   1 of 2  1        3 of 3" in lines[2]

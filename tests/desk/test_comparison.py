@@ -294,7 +294,7 @@ def test_fewer_than_five_scored_trials_name_a_rate_in_no_list(store: Store) -> N
     few, many = played(store, {"c": "ppff"}), played(store, {"c": "ppfff"})
     again = played(store, {"c": "ppff"}, source_run_id=few)
     page, shown = read_comparison(desk_on(store), few, many), read_run(store.runs, few, RunQuery())
-    lines = {line.id: line for line in (run_line(store.runs, store.runs.summary(run)) for run in (few, many))}
+    lines = {line.id: line for line in (run_line(store.runs, store.runs.summary(run), "") for run in (few, many))}
 
     said = [lines[few].doubt, page.a.doubt, shown.answer.doubt, *(each.doubt for each in shown.scorings)]
     assert set(said) == {"too few trials for a rate"}

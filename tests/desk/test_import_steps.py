@@ -468,6 +468,8 @@ class Generated(Sequence[T]):
         return self._n
 
     def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self._make(each) for each in range(*index.indices(self._n))]
         if index >= self._n:
             raise IndexError(index)
         return self._make(index)

@@ -154,6 +154,20 @@ async def test_a_turn_that_cannot_be_stored_tells_its_followers(
             pass
 
 
+async def test_the_turn_of_one_desk_is_stopped_from_another(
+    desk: SessionDesk, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaldesk.desk.chat.sessions.RENEW_S", 0.01)
+    other = SessionDesk(store, desk._agents, Player())
+    session = desk.create("dice")
+    turn = await desk.start_turn(session.id, "Hi")
+
+    await other.stop(session.id)
+    items = [item async for item in turn.follow()]
+
+    assert items[-1] == desk.get(session.id).turns[0]
+
+
 async def test_closing_the_desk_stops_and_stores_the_running_turn(desk: SessionDesk) -> None:
     session = desk.create("dice")
     await desk.start_turn(session.id, "Hi")

@@ -98,7 +98,7 @@ def test_the_turn_of_another_living_process_is_shown_and_not_offered(
 ) -> None:
     session = chat.new_session()
     leave(chat, session)
-    monkeypatch.setattr("evaldesk.desk.chat.running_turn.is_owner_alive", lambda _: True)
+    monkeypatch.setattr("evaldesk.desk.chat.running_turn.is_at_work", lambda *_, **__: True)
 
     page = chat.client.get(session).text
     refused = chat.client.post(f"{session}/turns", data={"message": "Hi"})

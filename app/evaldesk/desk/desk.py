@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
+from evaldesk.desk.process_owner import starter
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import AgentHost
 from evaldesk.errors import EvaldeskError, WorkspaceError
@@ -133,12 +134,17 @@ class Desk:
             await check_prices(self.host, plan, subject.description, title_of(GATES_BY_NAME["max_cost"]))
         return plan
 
+    @property
+    def me(self) -> str:
+        """The name that is noted with runs and sessions which are started here."""
+        return starter(self.settings).name
+
     @cached_property
     def person(self) -> Person:
         """Who sits at this desk."""
         from evaldesk.desk.labels import Person
 
-        return Person(self.store, is_alone=not self.settings.store)
+        return Person(self.store, is_alone=not self.settings.store, name=self.settings.me)
 
     def media(self, digest: str) -> bytes | None:
         """The bytes of an image, a sound or a file that a run or a session holds; None where none does."""

@@ -6,13 +6,14 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evaldesk.desk.labels import MAX_NAME, Person
+from evaldesk.desk.labels import Person
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.diff.signature import Signature, error_signature, failure_signature
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import Case, Transcript
 from evaldesk.model.failures import Anchor, Finding, FindingDraft, Mode, UndoneStep
 from evaldesk.model.stored import TrialKey
+from evaldesk.settings import MAX_NAME
 from evaldesk.store import Store
 from evaldesk.store.failures import folded_name
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from evaldesk.desk.process_owner import user_name
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.errors import UsageError
 from evaldesk.model.stored import Label, TrialKey
+from evaldesk.settings import MAX_NAME
 from evaldesk.store import Store
 
 VERDICTS = ("passed", "failed", "unsure")
 MAX_NOTE = 2_000
-MAX_NAME = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class LabelPanel:
 class Person:
     """Who sits at this desk: the name that forms begin with, until another is typed.
 
-    On the database of a server others write as well, so their names are not taken; that of a folder has one desk, and
-    the last name in it is the person's.
+    The settings may name the person. On the database of a server others write as well, so their names are not taken;
+    that of a folder has one desk, and the last name in it is the person's.
     """
 
-    def __init__(self, store: Store, *, is_alone: bool = True) -> None:
+    def __init__(self, store: Store, *, is_alone: bool = True, name: str = "") -> None:
         self._store = store
         self._is_alone = is_alone
-        self._name = ""
+        self._name = name
 
     def is_called(self, name: str) -> None:
         """The name was typed."""
@@ -58,12 +58,7 @@ class Person:
         """The last name that was typed here; else the last in a database of its own, or the user of this process."""
         if not self._name and self._is_alone:
             self._name = self._store.failures.last_author() or next(iter(self._store.labels.labellers()), "")
-        if self._name:
-            return self._name
-        try:
-            return getpass.getuser()
-        except (KeyError, OSError, ImportError):  # no such user, as in some containers
-            return ""
+        return self._name or user_name()
 
 
 class LabelDesk:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import os
 import socket
@@ -9,10 +10,26 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from evaldesk.settings import Settings
+from evaldesk.store.database import Starter
+
 
 def current_owner() -> str:
     """This process, as the owner of a run or a turn: its id, its machine, and when and where there it started."""
     return f"{os.getpid()} {socket.gethostname()} {_started(os.getpid())}@{_place()}"
+
+
+def starter(settings: Settings) -> Starter:
+    """The person who works here, and the machine."""
+    return Starter(settings.me or user_name(), socket.gethostname())
+
+
+def user_name() -> str:
+    """The user of this process; empty for a number without a name, as in some containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return ""
 
 
 def is_owner_alive(owner: str) -> bool:
@@ -41,6 +58,20 @@ def is_namesake(owner: str) -> bool:
     """Whether the process is of another machine, container or boot, though the machine's name is that of this one."""
     started, at, place = owner.rpartition(" ")[2].partition("@")
     return not is_elsewhere(owner) and bool(started and at) and place != _place()
+
+
+def is_here(owner: str) -> bool:
+    """Whether the process is, or was, one of this machine, this container and this boot."""
+    return not (is_elsewhere(owner) or is_namesake(owner))
+
+
+def is_at_work(owner: str, *, is_leased: bool | None) -> bool:
+    """Whether the process still does what it owns: it lives here, or has renewed its lease elsewhere.
+
+    A process of this machine that lives keeps its work however late it renews its lease, as after a sleep. Without a
+    lease, which is of an older Evaldesk, a process elsewhere counts as alive.
+    """
+    return is_owner_alive(owner) if is_leased is None or is_here(owner) else is_leased
 
 
 def _exists(pid: int) -> bool:

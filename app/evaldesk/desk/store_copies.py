@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evaldesk.desk.chat.running_turn import is_turn_played
-from evaldesk.desk.process_owner import is_owner_alive
+from evaldesk.desk.process_owner import is_at_work
 from evaldesk.desk.runs.stored_runs import is_held
 from evaldesk.errors import ConflictError, UsageError
 from evaldesk.settings import DatabaseUrl, Settings, database_url
@@ -45,8 +45,8 @@ def _check_still(database: Database) -> None:
         if is_held(store.runs, run):
             raise ConflictError(f"run {run.id} of {database.name} is being played; stop it, or wait for its end")
     for one in store.imports.list(is_unfinished=True):
-        if is_owner_alive(one.owner):
+        if is_at_work(one.owner, is_leased=one.is_leased):
             raise ConflictError(f"import {one.id} into {database.name} is under way; cancel it, or wait for its end")
-    for session_id, owner in store.sessions.open_turns():
-        if is_turn_played(owner):
+    for session_id, turn in store.sessions.open_turns():
+        if is_turn_played(turn):
             raise ConflictError(f"session {session_id} of {database.name} is answering; stop it, or wait for its end")

@@ -21,6 +21,7 @@ from pathlib import Path
 from evaldesk import paths
 from evaldesk.agents import declared_refs, find_agents, with_declared
 from evaldesk.agents.finding import played_on
+from evaldesk.desk.process_owner import starter
 from evaldesk.durable_files import create_file, make_folder, replace_file
 from evaldesk.errors import ConflictError, TrustError
 from evaldesk.model import AgentRef, RunConfig
@@ -194,7 +195,7 @@ class Trust:
         if settings.store:
             check_no_links(settings.state_folder)
             make_private_folder(settings.state_folder)  # of logs, uploads and trash
-        store = Store.open(settings.database)
+        store = Store.open(settings.database, starter=starter(settings))
         if is_new:
             self._answers.mark_own(settings.state_folder)
             if not (_has_settings(settings) or find_agents([settings.workspace])):

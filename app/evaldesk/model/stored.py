@@ -27,7 +27,8 @@ class ImportSummary:
     """An import of runs, under way or over. `n_total` counts cases and trials, `n_done` those that are stored.
 
     `set_id`, `set_path` and `set_version` are of the eval set of the file; empty without one. `run_ids` are the runs
-    that it gave and that are shown; `owner` is the process that imports.
+    that it gave and that are shown; `owner` is the process that imports. `is_leased` says whether that renewed it in
+    time; None for one that an older Evaldesk began.
     """
 
     id: int
@@ -44,6 +45,7 @@ class ImportSummary:
     created_at: datetime
     finished_at: datetime | None
     run_ids: tuple[int, ...] = ()
+    is_leased: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class RunSummary(Counted):
     its gates are decided, and `stop` says why it did; resumed after that it plays every trial. `places` are where its
     trials were played when that was last told. Of its trials `n_played_again` had been lost with a worker or a host. A
     case has from `n_least` to `n_most` trials; a run with a budget gives some cases more than others.
+    `started_by` is the name of a person, and `started_on` that of the machine; both empty where nobody was named.
     """
 
     id: int
@@ -89,6 +92,8 @@ class RunSummary(Counted):
     stop: Stop | None = None
     places: tuple[Place, ...] = ()
     n_played_again: int = 0
+    started_by: str = ""
+    started_on: str = ""
 
     @property
     def is_uneven(self) -> bool:
@@ -323,11 +328,15 @@ class SessionSummary:
     ended_in_error: bool
     created_at: datetime
     updated_at: datetime
+    started_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTurn:
-    """A turn that is being played, or was when its process died; `events` are those that were stored by then."""
+    """A turn that is being played, or was when its process died; `events` are those that were stored by then.
+
+    `is_leased` says whether its process renewed it in time; None for one that an older Evaldesk began.
+    """
 
     turn_index: int
     owner: str
@@ -337,6 +346,7 @@ class OpenTurn:
     started_at: datetime
     events: tuple[Event, ...] = ()
     media: tuple[Media, ...] = ()
+    is_leased: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

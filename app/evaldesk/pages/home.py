@@ -75,7 +75,7 @@ def home(desk: Desk, agents: Sequence[FoundAgent]) -> Home:
     store, evalsets = desk.store, desk.evalsets.list()
     runs = store.runs.list(limit=N_RUNS)
     n_runs = sum(store.runs.counts_by_status().values())
-    lines = [run_line(store.runs, run) for run in runs]
+    lines = [run_line(store.runs, run, desk.me) for run in runs]
     newest = next(iter(store.sessions.list(limit=1)), None)
     failure = _worst_of(store, runs)
     beginning = _of_beginning(agents, evalsets, newest, has_run=bool(runs))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evaldesk.agents import AGENTS
+from evaldesk.desk.process_owner import host_of
 from evaldesk.desk.runs.stored_runs import evalset_name
 from evaldesk.engine.executors import place_of
 from evaldesk.model import Criterion, RunConfig
@@ -18,6 +19,7 @@ from evaldesk.store.runs.run_store import has_evalset, is_imported
 from evaldesk.wire import to_json
 from evaldesk.wording.budgets import spread_sentence
 from evaldesk.wording.metrics import asserted_lines, needs_words
+from evaldesk.wording.words import started_words
 
 ORDERS: Mapping[str, str] = {"EXACT": "exact order", "IN_ORDER": "in order", "ANY_ORDER": "any order"}
 
@@ -64,6 +66,8 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
         *(_option_fact(option, config) for option in RUN_OPTIONS if _has(config, option)),
         Fact("Trials", spread_of(summary), is_compared=False),
         Fact("Asserted", "; ".join(asserted_lines(config, summary.n_cases)), is_compared=False),
+        Fact("Started", started_words(summary.started_by, summary.started_on), is_compared=False),
+        Fact("Played on", _other_host(summary), is_compared=False),
         Fact("Evaldesk", config.evaldesk_version),
         Fact("Fingerprint", "", "", run_fingerprint(config), is_compared=False),
         Fact("Note", summary.note, is_compared=False),
@@ -73,6 +77,12 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
 def spread_of(summary: RunSummary) -> str:
     """How the budget of the run was spread; empty without one."""
     return spread_sentence(summary.config, summary.n_cases, summary.n_trials, summary.n_least, summary.n_most)
+
+
+def _other_host(summary: RunSummary) -> str:
+    """The machine whose process took the run last, where that is not the one on which it was started."""
+    host = host_of(summary.driver)
+    return host if summary.started_on and host != summary.started_on else ""
 
 
 def played_in(config: RunConfig) -> str:

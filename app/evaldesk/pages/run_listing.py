@@ -24,7 +24,10 @@ STATUSES: tuple[RunStatus, ...] = ("running", "pending", "stopping", "finished",
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """One run in the list; `doubt` is empty when nothing was scored, `conclusion` while the run goes on."""
+    """One run in the list; `doubt` is empty when nothing was scored, `conclusion` while the run goes on.
+
+    `by` is the other person who started it.
+    """
 
     id: int
     title: str
@@ -41,6 +44,7 @@ class RunLine:
     doubt: str
     cost: float | None
     created_at: datetime
+    by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ def read_listing(
     query = {"q": text, "agent": agent, "evalset": evalset, "model": model, "status": status}
     n_fitting = counts.get(status, 0) if status else sum(counts.values())
     return RunListing(
-        lines=[run_line(runs, summary) for summary in shown],
+        lines=[run_line(runs, summary, desk.me) for summary in shown],
         filters=_filters(counts, status, query),
         agents=[(agent_id, agent_id) for agent_id in runs.agents()],
         evalsets=_evalsets(runs, shown),
@@ -100,8 +104,8 @@ def read_listing(
     )
 
 
-def run_line(runs: RunStore, summary: RunSummary) -> RunLine:
-    """A run as one line; also for the home page."""
+def run_line(runs: RunStore, summary: RunSummary, me: str) -> RunLine:
+    """A run as one line; also for the home page. Runs that `me` started do not say so."""
     outcomes = _outcomes(runs, summary.id, summary.counts)
     conclusion = None if summary.status in LIVE else StoredRuns(runs).conclusion(summary, outcomes)
     badge, word = run_badge(summary.status, conclusion)
@@ -121,6 +125,7 @@ def run_line(runs: RunStore, summary: RunSummary) -> RunLine:
         doubt=_doubt(runs, summary, outcomes) if summary.counts.scored else "",
         cost=known_cost(summary, summary.cost, summary.n_unpriced),
         created_at=summary.created_at,
+        by=summary.started_by if summary.started_by != me else "",
     )
 
 

@@ -50,6 +50,17 @@ def check_whole(place: object, revision: str) -> None:
         raise WorkspaceError(f"the copy into {place} is not finished; the same `evaldesk store copy` finishes it")
 
 
+@dataclass(frozen=True, slots=True)
+class Starter:
+    """Who starts runs and sessions here, and on which machine; both empty where nobody is named."""
+
+    name: str = ""
+    host: str = ""
+
+
+NOBODY = Starter()
+
+
 class Dialect(Protocol):
     """One database, reached in the way of its engine."""
 

@@ -9,16 +9,17 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, tuple_, update
+from sqlalchemy import Connection, Row, Select, delete, func, insert, select, tuple_, update
 
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model import Event, JsonObject, TurnRecord
 from evaldesk.model.media import Media
 from evaldesk.model.stored import AddedCase, OpenTurn, SessionSummary, StoredSession
-from evaldesk.store.database import Database
+from evaldesk.store.database import NOBODY, Database, Starter
 from evaldesk.store.media import bytes_of, keep, sweep, taken_out
+from evaldesk.store.runs.planning import NEW_LEASE
 from evaldesk.store.runs.recording import Values
-from evaldesk.store.tables.columns import pack, pack_json, unpack_all, upsert
+from evaldesk.store.tables.columns import DatabaseSeconds, pack, pack_json, unpack_all, upsert
 from evaldesk.store.tables.media import SESSION_MEDIA
 from evaldesk.store.tables.sessions import OPEN_TURN, OPEN_TURN_EVENTS, SESSION, SESSION_CASE, SESSION_TURN
 from evaldesk.wire import from_json, to_json
@@ -27,9 +28,10 @@ from evaldesk.wire import from_json, to_json
 class SessionStore:
     """Chat sessions. Methods that name one raise NotFoundError when there is none, or it was deleted."""
 
-    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+    def __init__(self, database: Database, clock: Callable[[], datetime], starter: Starter = NOBODY) -> None:
         self._database = database
         self._clock = clock
+        self._starter = starter
 
     def create(self, agent_id: str, title: str = "", initial_state: JsonObject | None = None) -> StoredSession:
         """Begin a session whose state is `initial_state`."""
@@ -38,6 +40,7 @@ class SessionStore:
         session_id = secrets.token_hex(8)
         times = {"created_at": now, "updated_at": now}
         row = {"id": session_id, "agent_id": agent_id, "title": title, "initial_state": state, "state": state} | times
+        row["started_by"] = self._starter.name
         with self._database.writing() as connection:
             connection.execute(insert(SESSION), row)
             return _stored(connection, session_id)
@@ -134,15 +137,29 @@ class SessionStore:
             _close_turn(connection, session_id)
             if index is not None and kept:
                 _put_turn(connection, session, kept, index)
-            connection.execute(insert(OPEN_TURN), row)
+            connection.execute(insert(OPEN_TURN).values(row | {"leased_until": NEW_LEASE}))
             keep(connection, {"session_id": session_id}, fresh, self._clock)
             _change(connection, session_id, {"title": session.title or title, "updated_at": self._clock()})
 
-    def open_turns(self) -> builtins.list[tuple[str, str]]:
-        """The sessions that have an open turn, each with the owner of that turn."""
+    def renew_turn(self, session_id: str, owner: str) -> bool:
+        """Keep the open turn for this owner; True when it was asked to stop. Raises ConflictError as `append_turn`."""
+        own = OPEN_TURN.c.session_id == session_id
+        with self._database.writing() as connection:
+            _check_owner(connection, session_id, owner)
+            connection.execute(update(OPEN_TURN).where(own).values(leased_until=NEW_LEASE))
+            return bool(connection.scalar(select(OPEN_TURN.c.is_stopping).where(own)))
+
+    def ask_to_stop(self, session_id: str) -> None:
+        """Let the process that plays the open turn of a session end it soon, wherever that process is."""
+        with self._database.writing() as connection:
+            own = OPEN_TURN.c.session_id == session_id
+            connection.execute(update(OPEN_TURN).where(own).values(is_stopping=True))
+
+    def open_turns(self) -> builtins.list[tuple[str, OpenTurn]]:
+        """The sessions that have an open turn, each with that turn, without its events."""
         with self._database.reading() as connection:
-            rows = connection.execute(select(OPEN_TURN.c.session_id, OPEN_TURN.c.owner))
-            return [(row.session_id, row.owner) for row in rows]
+            rows = connection.execute(_open_turns())
+            return [(row.session_id, OpenTurn(**_columns(row), is_leased=row.is_leased)) for row in rows]
 
     def append_events(self, session_id: str, owner: str, batch_index: int, events: Sequence[Event]) -> None:
         """Add events to the open turn. Raises ConflictError when it is another's, or over."""
@@ -265,16 +282,24 @@ def _put_turn(connection: Connection, session: Row[Any], turn: TurnRecord, index
     _change(connection, session.id, end)
 
 
+def _open_turns() -> Select[Any]:
+    """The open turns, each with whether its process renewed it in time."""
+    return select(OPEN_TURN, (OPEN_TURN.c.leased_until > DatabaseSeconds()).label("is_leased"))
+
+
+def _columns(row: Row[Any]) -> dict[str, Any]:
+    return {name: row._mapping[name] for name in _TURN_COLUMNS}
+
+
 def _open_turn(connection: Connection, session_id: str) -> OpenTurn | None:
-    row = connection.execute(select(OPEN_TURN).where(OPEN_TURN.c.session_id == session_id)).first()
+    row = connection.execute(_open_turns().where(OPEN_TURN.c.session_id == session_id)).first()
     if row is None:
         return None
     batches = select(OPEN_TURN_EVENTS.c.codec, OPEN_TURN_EVENTS.c.data)
     batches = batches.where(OPEN_TURN_EVENTS.c.session_id == session_id).order_by(OPEN_TURN_EVENTS.c.batch_index)
     stored = unpack_all([(codec, data) for codec, data in connection.execute(batches)], tuple[Event, ...])
-    columns = {name: row._mapping[name] for name in _TURN_COLUMNS}
     media = from_json(row.media, tuple[Media, ...])
-    return OpenTurn(**columns, events=tuple(chain.from_iterable(stored)), media=media)
+    return OpenTurn(**_columns(row), events=tuple(chain.from_iterable(stored)), media=media, is_leased=row.is_leased)
 
 
 def _change(connection: Connection, session_id: str, values: Values) -> None:

@@ -23,7 +23,17 @@ from evaldesk.errors import WorkspaceError
 from evaldesk.model import RunConfig
 from evaldesk.paths import check_no_links, is_read_only, make_private_file, make_private_folder
 from evaldesk.settings import DatabaseUrl
-from evaldesk.store.database import Clock, Database, Dialect, FreedSpace, check_whole, execute_many, utc_now
+from evaldesk.store.database import (
+    NOBODY,
+    Clock,
+    Database,
+    Dialect,
+    FreedSpace,
+    Starter,
+    check_whole,
+    execute_many,
+    utc_now,
+)
 from evaldesk.store.evalsets.lines import LineStore
 from evaldesk.store.failures import FailureStore
 from evaldesk.store.labels import LabelStore
@@ -45,15 +55,16 @@ if TYPE_CHECKING:
 class Store:
     """Runs, labels, failures and chat sessions of a workspace. Any thread may use it, and so may other processes."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, starter: Starter = NOBODY) -> None:
         self._database = database
         self._clock = clock
-        self.runs = RunStore(database, clock)
+        self._starter = starter
+        self.runs = RunStore(database, clock, starter)
 
     @cached_property
     def imports(self) -> ImportStore:
         """The imports of recorded runs."""
-        return ImportStore(self._database, self._clock)
+        return ImportStore(self._database, self._clock, self._starter)
 
     @cached_property
     def evalset_lines(self) -> LineStore:
@@ -90,7 +101,7 @@ class Store:
     @cached_property
     def sessions(self) -> SessionStore:
         """The chat sessions."""
-        return SessionStore(self._database, self._clock)
+        return SessionStore(self._database, self._clock, self._starter)
 
     @classmethod
     def open(
@@ -100,13 +111,14 @@ class Store:
         must_exist: bool = False,
         clock: Callable[[], datetime] = utc_now,
         seconds: Callable[[], float] = time.monotonic,
+        starter: Starter = NOBODY,
     ) -> Store:
         """Open the SQLite file or the database of PostgreSQL, created or brought to the current schema if need be.
 
-        `clock` tells the time of day, `seconds` how much of it has passed while the machine was awake. Raises
-        WorkspaceError when it cannot be used, or `must_exist` and does not.
+        `clock` tells the time of day, `seconds` how much of it has passed while the machine was awake. `starter` is
+        noted with new runs and sessions. Raises WorkspaceError when it cannot be used, or `must_exist` and does not.
         """
-        return cls(Database(_prepared(database, must_exist)), Clock(clock, seconds))
+        return cls(Database(_prepared(database, must_exist)), Clock(clock, seconds), starter)
 
     def move_evalset(self, old_id: str, new_id: str, path: Path) -> None:
         """Let runs, last verdicts and sessions of an eval set follow its file to `path`, in one transaction."""

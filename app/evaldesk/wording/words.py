@@ -90,6 +90,11 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
 """Every sentence with a number in it that a page or the command line shows, by module; none is written elsewhere."""
 
 
+def started_words(name: str, host: str) -> str:
+    """`by anna on laptop`, as much of it as is known."""
+    return " ".join(word for word in (f"by {name}" if name else "", f"on {host}" if host else "") if word)
+
+
 def passed_sentence(counts: Counts, interval: Interval | None) -> str:
     """`41 of 50 passed; 95 % CI 66–98 %`. Below 5 trials without an interval."""
     if not counts.scored:

@@ -10,6 +10,7 @@ from evaldesk.cli.eval.progress import duration_words
 from evaldesk.cli.eval.result_json import conclusion_object, mean_unscored_as_0, metric_objects, run_object
 from evaldesk.cli.runs.list import run_item
 from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
+from evaldesk.desk.process_owner import host_of
 from evaldesk.desk.runs.gates import conclude
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval, run_name
 from evaldesk.model import RunConfig
@@ -31,6 +32,7 @@ from evaldesk.wording.words import (
     interval_words,
     passed_sentence,
     range_words,
+    started_words,
 )
 
 
@@ -82,6 +84,7 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         *(("Asserted", line) for line in asserted_lines(config, run.n_cases)),
         ("Agent", f"{config.agent.id} ({config.agent.target})"),
         *(("Played in", place) for place in (played_in(config),) if place),
+        *(("Played on", host) for host in (host_of(run.driver),) if host),
         *_places(run),
         *(("Interpreter", line) for line in _interpreter(config)),
         *(("Capture", ", ".join(ways)) for ways in (runs.captures(run),) if ways),
@@ -91,7 +94,7 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         ("Fingerprint", run_fingerprint(config)),
         ("Tokens", f"{run.tokens_in + run.tokens_out:,}"),
         ("Cost", "not known" if run.whole_cost is None else cost_words(run.whole_cost)),
-        ("Submitted", run.created_at.isoformat(" ", "seconds")),
+        ("Submitted", f"{run.created_at.isoformat(' ', 'seconds')}{_by(run)}"),
         ("Started", run.started_at.isoformat(" ", "seconds") if run.started_at else "–"),
         ("Completed", run.finished_at.isoformat(" ", "seconds") if run.finished_at else "–"),
     ]
@@ -110,6 +113,12 @@ def _concluded(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
     gates = () if run.config.gates.asks_nothing else conclusion.gates
     answers = [("Gate", f"{each.name}: {each.answer}, {each.sentence}") for each in gates]
     return [("Conclusion", conclusion_words(conclusion)), *answers]
+
+
+def _by(run: RunSummary) -> str:
+    """Who started the run, and on which machine."""
+    words = started_words(run.started_by, run.started_on)
+    return f" {words}" if words else ""
 
 
 def _places(run: RunSummary) -> list[tuple[str, str]]:

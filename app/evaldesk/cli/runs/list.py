@@ -9,13 +9,14 @@ from typing import Any
 import click
 
 from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
+from evaldesk.desk.process_owner import host_of
 from evaldesk.desk.runs.stored_runs import run_name
 from evaldesk.model import Outcome, RunStatus
 from evaldesk.model.stored import RunSummary
 from evaldesk.wording.printable import printable
 from evaldesk.wording.words import passed_words
 
-COLUMNS = ("Run", "Name", "Status", "Conclusion", "Passed", "Errored", "Done", "Agent", "Eval set", "Submitted")
+COLUMNS = ("Run", "Name", "Status", "Conclusion", "Passed", "Errored", "Done", "Agent", "Eval set", "Submitted", "By")
 STATUSES = ("pending", "running", "stopping", "stopped", "finished", "failed")
 
 
@@ -90,6 +91,9 @@ def run_item(run: RunSummary, outcome: Outcome | None) -> dict[str, Any]:
         "n": run.config.n,
         "budget": run.config.budget,
         "note": run.note,
+        "started_by": run.started_by or None,
+        "started_on": run.started_on or None,
+        "played_on": host_of(run.driver) or None,
         "created_at": run.created_at.isoformat(),
         "started_at": run.started_at.isoformat() if run.started_at else None,
         "completed_at": run.finished_at.isoformat() if run.finished_at else None,
@@ -132,4 +136,5 @@ def _cells(run: RunSummary, outcome: Outcome | None) -> list[str]:
         run.config.agent.id,
         run.config.evalset_id,
         when,
+        run.started_by or "–",
     ]

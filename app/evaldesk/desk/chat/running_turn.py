@@ -9,10 +9,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from evaldesk.desk.process_owner import current_owner, is_owner_alive
+from evaldesk.desk.process_owner import current_owner, is_at_work
 from evaldesk.errors import WorkspaceError
 from evaldesk.model import AskedBy, ErrorRecord, Event, JsonObject, StopReason, TurnRecord
 from evaldesk.model.media import Media
+from evaldesk.model.stored import OpenTurn
 from evaldesk.model.transcript import broken_turn
 from evaldesk.store import SessionStore
 
@@ -133,10 +134,12 @@ def owning_turn() -> Iterator[str]:
         _played_here.discard(owner)
 
 
-def is_turn_played(owner: str) -> bool:
-    """Whether the turn of that owner is being played, by this process or another one that lives."""
-    process = owner.partition(" ")[2]
-    return owner in _played_here if process == current_owner() else is_owner_alive(process)
+def is_turn_played(turn: OpenTurn) -> bool:
+    """Whether the turn is being played, by this process or another one that is at work."""
+    process = turn.owner.partition(" ")[2]
+    if process == current_owner():
+        return turn.owner in _played_here
+    return is_at_work(process, is_leased=turn.is_leased)
 
 
 class TurnJournal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 from evaldesk.desk.agents import AgentDesk, FoundAgent, error_record
 from evaldesk.desk.chat.running_turn import RunningTurn, TurnJournal, is_turn_played, owning_turn
-from evaldesk.errors import ConflictError, FormatError, UsageError
+from evaldesk.errors import ConflictError, FormatError, UsageError, WorkspaceError
 from evaldesk.model import AskedBy, Case, Decision, ErrorRecord, Event, JsonObject, TurnRecord, TurnSpec
 from evaldesk.model.decisions import fits
 from evaldesk.model.media import MAX_MEDIA_COUNT, Media, with_names
@@ -20,12 +21,16 @@ from evaldesk.reading.strict_json import kind_of, parse_json
 from evaldesk.store import Store
 from evaldesk.wire import value_scrubber
 
+log = logging.getLogger("evaldesk.chat")
+
 MAX_MESSAGE = 200_000
 MAX_TITLE = 120
 PAGE_SIZE = 200
 PROPOSED_TITLE = 56
 TURN_TIMEOUT_S = 300.0
 STOP_S = 5.0
+RENEW_S = 2.0
+"""The time between two renewals of a turn, which are also when it learns that another process stops it."""
 ANSWERING = "This session is still answering. Wait for the answer, or stop it."
 Begin: TypeAlias = Callable[[str], None]
 """Stores the turn of an owner, before it is played."""
@@ -143,7 +148,7 @@ class SessionDesk:
         """
         stored = await asyncio.to_thread(self._store.sessions.get, session_id)
         left = stored.open_turn
-        if left is None or is_turn_played(left.owner):
+        if left is None or is_turn_played(left):
             raise ConflictError("The last turn was not interrupted, so there is nothing to ask again.")
         model = left.model if left.model in self._agents.models else None
         if left.turn_index < len(stored.turns):  # it went on after a decision: it is asked from its message
@@ -210,9 +215,11 @@ class SessionDesk:
         return turn
 
     async def stop(self, session_id: str) -> None:
-        """Make the running turn of a session end; nothing happens when there is none."""
+        """Make the running turn of a session end, whichever process plays it; nothing happens when there is none."""
         if session_id in self._running:
             await self._host.stop_turn(session_id)
+        else:
+            await asyncio.to_thread(self._store.sessions.ask_to_stop, session_id)
 
     async def close(self) -> None:
         """Stop every running turn and wait until each is stored."""
@@ -233,7 +240,12 @@ class SessionDesk:
                 await asyncio.to_thread(begin, owner)
                 begun.set_result(None)
                 journal = TurnJournal(sessions, turn, owner)
-                record = replace(await self._record(turn, spec, journal), asked_by=turn.asked_by, media=turn.media)
+                keeping = asyncio.create_task(self._keep(turn.session_id, owner))
+                try:
+                    played = await self._record(turn, spec, journal)
+                finally:
+                    keeping.cancel()
+                record = replace(played, asked_by=turn.asked_by, media=turn.media)
                 await asyncio.to_thread(sessions.append_turn, turn.session_id, record, owner=owner)
             except Exception as error:  # the listeners of the turn get the error; the session goes on
                 if not begun.done():
@@ -247,6 +259,20 @@ class SessionDesk:
                     begun.cancel()
                 self._running.pop(turn.session_id, None)
                 self._tasks.pop(turn.session_id, None)
+
+    async def _keep(self, session_id: str, owner: str) -> None:
+        """Renew the turn until this is cancelled; stop it once another process asks for that, or took it over."""
+        while True:
+            await asyncio.sleep(RENEW_S)
+            try:
+                is_over = await asyncio.to_thread(self._store.sessions.renew_turn, session_id, owner)
+            except ConflictError:
+                is_over = True
+            except WorkspaceError as error:
+                log.warning("a turn cannot be renewed now: %s", error)
+                continue
+            if is_over:
+                await self._host.stop_turn(session_id)
 
     async def _record(self, turn: RunningTurn, spec: TurnSpec, journal: TurnJournal) -> TurnRecord:
         """Play the turn to its end; there is always a record of it."""
@@ -315,7 +341,7 @@ class SessionDesk:
 def _with_left_turn(session: StoredSession) -> StoredSession:
     """The session with an open turn that nobody plays any more as its last turn, which is interrupted."""
     left = session.open_turn
-    if left is None or is_turn_played(left.owner):
+    if left is None or is_turn_played(left):
         return session
     before, after = session.turns[: left.turn_index], session.turns[left.turn_index :]
     events = (*(event for waited in after for event in waited.events), *left.events)  # a turn that went on has some

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import subprocess
 import sys
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from evaldesk import __version__
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.evalsets.names import slug
 from evaldesk.desk.imports.uploads import Label, Upload, Uploads
-from evaldesk.desk.process_owner import current_owner, is_owner_alive
+from evaldesk.desk.process_owner import current_owner, is_at_work
 from evaldesk.desk.trust import Trust
 from evaldesk.errors import DiskError, EvaldeskError, FormatError, NotFoundError, UsageError, WorkspaceError
 from evaldesk.formats.exchange import FORMATS, Imported
@@ -62,6 +63,9 @@ MAX_READ = 4
 """Uploads that are kept as they were read; others are read again when they are looked at."""
 
 MAX_AGENT_NAME = 200
+RENEW_S = 20.0
+"""The time between two renewals of the imports that wait in line; a lease lasts three times as long."""
+
 N_AT_ONCE = 1_000
 """An import of so few cases and trials is stored while its page is awaited; larger ones wait in line."""
 
@@ -163,6 +167,7 @@ class ImportDesk:
         self._read: OrderedDict[str, Staged] = OrderedDict()
         self._lock = Lock()
         self._is_closing = False
+        self._renewed_s = time.monotonic()
         self._waiting: dict[int, StartedImport] = {}
 
     def stage(self, data: bytes, source: str) -> Staged:
@@ -343,9 +348,17 @@ class ImportDesk:
         for run_id, run in zip(started.run_ids, started.runs, strict=True):
             for n in self._store.imports.add(import_id, run_id, run, self._scrubbed):
                 n_done += n
+                self._renew_others(import_id)
                 watch(n_done, started.n_total)
                 if self._is_closing:
                     raise WorkspaceError(STOPPED)
+
+    def _renew_others(self, import_id: int) -> None:
+        """Keep the imports of this process that wait for this one."""
+        others = [each for place, each in list(_going) if place == self._database and each != import_id]
+        if others and time.monotonic() - self._renewed_s > RENEW_S:
+            self._store.imports.renew(others)
+            self._renewed_s = time.monotonic()
 
     def _publish(self, import_id: int, prepared: PreparedSet | None) -> None:
         imports = self._store.imports
@@ -447,7 +460,7 @@ class ImportDesk:
         if each.owner == current_owner():
             with _beginning:
                 return (self._database, each.id) not in _going
-        return not is_owner_alive(each.owner)
+        return not is_at_work(each.owner, is_leased=each.is_leased)
 
     def close(self) -> None:
         """End the imports of this process; what is not stored in full is removed at the next start."""

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import get_args
 
 from evaldesk.desk.other_tools import difference, has_other_scores, may_differ, tools_beside
-from evaldesk.desk.process_owner import is_elsewhere, is_namesake, is_owner_alive
+from evaldesk.desk.process_owner import is_at_work, is_here
 from evaldesk.desk.runs.baseline import read_baseline_file
 from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude, sure_interval
 from evaldesk.desk.runs.plan import RunPlan, foresee
@@ -339,14 +339,9 @@ def _change(store: RunStore, run_id: int, _: Counts, finished_at: datetime | Non
 
 
 def is_held(store: RunStore, summary: RunSummary) -> bool:
-    """Whether a process plays the run, or is to: one that lives here, or whose lease has not run out.
-
-    A process of this machine that lives keeps its run however late it renews its lease, as after a sleep.
-    """
-    is_ours = not (is_elsewhere(summary.driver) or is_namesake(summary.driver))
-    if is_ours or summary.leased_until is None:
-        return is_owner_alive(summary.driver)
-    return store.is_leased(summary.id)
+    """Whether a process plays the run, or is to: one that lives here, or whose lease has not run out."""
+    is_asked = summary.leased_until is not None and not is_here(summary.driver)
+    return is_at_work(summary.driver, is_leased=store.is_leased(summary.id) if is_asked else None)
 
 
 def plan_confirming(store: RunStore, run_id: int, gates: Gates, lease: int | None = None) -> None:

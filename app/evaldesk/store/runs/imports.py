@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, func, insert, select, update
 
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model import Case, RunConfig, TrialResult
 from evaldesk.model.stored import ImportStatus, ImportSummary
 from evaldesk.store import media
-from evaldesk.store.database import Clock, Database
+from evaldesk.store.database import NOBODY, Clock, Database, Starter
 from evaldesk.store.runs import planning, totals
 from evaldesk.store.runs.planning import NO_EVALSET
 from evaldesk.store.runs.recording import record, scores, storable_rows
 from evaldesk.store.runs.run_store import check_trials
+from evaldesk.store.tables.columns import DatabaseSeconds
 from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN, IMPORTED_RUN
 from evaldesk.store.tables.runs import CASE_SNAPSHOT, RUN, RUN_CASE, TRIAL, VISIBLE
 
@@ -27,6 +28,11 @@ MAX_ROWS = 300
 
 MAX_BYTES = 2 * 1024 * 1024
 """Bytes of packed cases and transcripts that one transaction writes; a larger one is alone in its own."""
+
+LEASE_S = 60.0
+"""An import is renewed with each of its transactions, and while it waits for another of its process."""
+
+_NEW_LEASE = DatabaseSeconds() + LEASE_S
 
 ROWS_OF_RUN = 4
 """Rows that make a run known, before its cases."""
@@ -82,9 +88,10 @@ class ImportEndedError(ConflictError):
 class ImportStore:
     """Where imported trials become runs. Each transaction is bounded by rows and bytes."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, starter: Starter = NOBODY) -> None:
         self._database = database
         self._clock = clock
+        self._starter = starter
 
     def known(self, digest: str) -> int | None:
         """The newest run that was imported with this content and is not deleted."""
@@ -103,6 +110,7 @@ class ImportStore:
         now = self._clock()
         first = {"status": "importing", "stage": "storing", "set_path": "", "set_version": "", "reason": ""}
         values = first | {"source": source, "owner": owner, "set_id": set_id, "n_total": n_total, "created_at": now}
+        values |= {"leased_until": _NEW_LEASE}
         import_id, run_ids = 0, []
         try:
             with self._database.writing() as connection:
@@ -120,7 +128,7 @@ class ImportStore:
 
     def _insert_run(self, connection: Connection, import_id: int, run: NewRun) -> int:
         now = self._clock()
-        run_id = planning.insert_run(connection, run.config, [run.config.n] * len(run.cases), now, "")
+        run_id = planning.insert_run(connection, run.config, [run.config.n] * len(run.cases), now, "", self._starter)
         hidden = {"status": "finished", "deleted_at": now, "reason": run.reason}
         connection.execute(update(RUN).where(RUN.c.id == run_id).values(hidden))
         connection.execute(insert(IMPORT_RUN).values(run_id=run_id, import_id=import_id))
@@ -199,17 +207,23 @@ class ImportStore:
             stage = connection.scalar(select(_R.stage).where(_R.id == import_id))
             return stage != "naming" and _end(connection, import_id, status, reason, self._clock)
 
+    def renew(self, import_ids: Collection[int]) -> None:
+        """Keep imports that wait, for the process that will store them."""
+        waiting = _R.id.in_(import_ids) & (_R.status == "importing")
+        with self._database.writing() as connection:
+            connection.execute(update(IMPORT_RECORD).where(waiting).values(leased_until=_NEW_LEASE))
+
     def summary(self, import_id: int) -> ImportSummary:
         """An import. Raises NotFoundError."""
         with self._database.reading() as connection:
-            row = connection.execute(select(IMPORT_RECORD).where(_R.id == import_id)).first()
+            row = connection.execute(_rows().where(_R.id == import_id)).first()
             if row is None:
                 raise NotFoundError(f"there is no import {import_id}")
             return _summary(connection, row)
 
     def list(self, limit: int = 20, *, is_unfinished: bool = False) -> list[ImportSummary]:
         """Imports, newest first; only those that are not over, if asked."""
-        rows = select(IMPORT_RECORD).order_by(_R.id.desc()).limit(limit)
+        rows = _rows().order_by(_R.id.desc()).limit(limit)
         with self._database.reading() as connection:
             found = connection.execute(rows.where(_R.status == "importing") if is_unfinished else rows).all()
             return [_summary(connection, row) for row in found]
@@ -219,7 +233,9 @@ class ImportStore:
         """A transaction of an import that goes on, which stores `n` more of its cases and trials."""
         with self._database.writing() as connection:
             going = (_R.id == import_id, _R.status == "importing", _R.stage != "naming")
-            counted = connection.execute(update(IMPORT_RECORD).where(*going).values(n_done=_R.n_done + n))
+            counted = connection.execute(
+                update(IMPORT_RECORD).where(*going).values(n_done=_R.n_done + n, leased_until=_NEW_LEASE)
+            )
             if not counted.rowcount:
                 raise ImportEndedError(f"import {import_id} was cancelled")
             yield connection
@@ -257,7 +273,13 @@ def _end(connection: Connection, import_id: int, status: ImportStatus, reason: s
 def _summary(connection: Connection, row: Row[Any]) -> ImportSummary:
     runs = select(IMPORT_RUN.c.run_id).join(RUN, RUN.c.id == IMPORT_RUN.c.run_id)
     shown = runs.where(IMPORT_RUN.c.import_id == row.id, VISIBLE).order_by(IMPORT_RUN.c.run_id)
-    return ImportSummary(run_ids=tuple(connection.scalars(shown)), **row._mapping)
+    values = {name: value for name, value in row._mapping.items() if name != "leased_until"}
+    return ImportSummary(run_ids=tuple(connection.scalars(shown)), **values)
+
+
+def _rows() -> Select[Any]:
+    """The imports, each with whether its process renewed it in time."""
+    return select(IMPORT_RECORD, (_R.leased_until > DatabaseSeconds()).label("is_leased"))
 
 
 def _bounded(items: Iterable[T], weigh: Callable[[T], tuple[int, int]]) -> Iterator[Sequence[T]]:

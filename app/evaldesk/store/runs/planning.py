@@ -29,7 +29,7 @@ from evaldesk.model.conclusion import Stop
 from evaldesk.model.place import Place
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.store import media
-from evaldesk.store.database import Clock, Database, execute_many
+from evaldesk.store.database import NOBODY, Clock, Database, Starter, execute_many
 from evaldesk.store.runs import totals
 from evaldesk.store.runs.recording import Storable, Values, recount
 from evaldesk.store.runs.run_queries import run_row
@@ -88,6 +88,7 @@ class Planning:
         driver: str = "",
         baseline: Baseline | None = None,
         n_each: Sequence[int] = (),
+        starter: Starter = NOBODY,
     ) -> None:
         if not cases:
             raise UsageError("a run needs at least one case; select one", field="cases")
@@ -104,6 +105,7 @@ class Planning:
         self._baseline = baseline
         self._n_each = n_each
         self._at_once = max(1, ROWS_AT_ONCE // (2 + max(n_each)))
+        self._starter = starter
 
     @property
     def is_done(self) -> bool:
@@ -139,7 +141,7 @@ class Planning:
 
     def _begin(self, connection: Connection) -> int:
         config = self._config
-        run_id = insert_run(connection, config, self._n_each, self._clock(), self._driver)
+        run_id = insert_run(connection, config, self._n_each, self._clock(), self._driver, self._starter)
         if self._baseline is not None:
             codec, data = pack(self._baseline)
             connection.execute(insert(RUN_BASELINE).values(run_id=run_id, codec=codec, data=data))
@@ -406,7 +408,14 @@ def delete_some(connection: Connection, run_id: int, n_trials: int) -> bool:
     return True
 
 
-def insert_run(connection: Connection, config: RunConfig, n_each: Sequence[int], now: datetime, driver: str) -> int:
+def insert_run(
+    connection: Connection,
+    config: RunConfig,
+    n_each: Sequence[int],
+    now: datetime,
+    driver: str,
+    starter: Starter = NOBODY,
+) -> int:
     """Insert the row of a run without cases, which will have so many trials each, and return its id."""
     names = {
         "agent_id": config.agent.id,
@@ -415,6 +424,8 @@ def insert_run(connection: Connection, config: RunConfig, n_each: Sequence[int],
         "driver": driver,
         "lease": 1,
         "leased_until": NEW_LEASE if driver else None,
+        "started_by": starter.name,
+        "started_on": starter.host,
         "stop_rule": (config.source_run_id is None and config.gates.stop_when_decided) or "",
     }
     n_cases, n_trials = len(n_each), sum(n_each)

@@ -17,7 +17,7 @@ from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.place import Place
 from evaldesk.model.stored import RunSummary, TrialKey
-from evaldesk.store.database import Clock, Database, reading
+from evaldesk.store.database import NOBODY, Clock, Database, Starter, reading
 from evaldesk.store.runs import planning, run_queries
 from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.recording import KIND, Storable, add_totals, record, storable_rows, unstorable
@@ -34,9 +34,10 @@ DELETED_RUNS_KEPT = timedelta(days=30)
 class RunStore:
     """Runs, their cases and their trials. Methods that name a run raise NotFoundError when there is no such run."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, starter: Starter = NOBODY) -> None:
         self._database = database
         self._clock = clock
+        self._starter = starter
 
     pending = reading(planning.pending)
     n_unplanned = reading(planning.n_unplanned)
@@ -96,7 +97,7 @@ class RunStore:
         n_each: Sequence[int] = (),
     ) -> Planning:
         """As `create`, step by step; nothing is stored before the first. Raises as `create` does."""
-        return Planning(self._database, self._clock, config, cases, driver, baseline, n_each)
+        return Planning(self._database, self._clock, config, cases, driver, baseline, n_each, self._starter)
 
     def cut_to_planned(self, run_id: int) -> None:
         """Let a run whose planning broke off be one of the cases that it has."""

@@ -27,8 +27,8 @@ class ImportedRun(Row, table=True):
 class ImportRecord(Row, table=True):
     """An import of runs. `stage` is `storing`, `ready` (all rows are there, hidden), or `naming` (they are shown).
 
-    `owner` names the process that imports. The eval set of the file is at `set_path`, `set_version` is of its bytes;
-    both are empty without one.
+    `owner` names the process that imports, which renews `leased_until`, in seconds of the database's clock. The eval
+    set of the file is at `set_path`, `set_version` is of its bytes; both are empty without one.
     """
 
     __tablename__ = "import_record"
@@ -47,6 +47,7 @@ class ImportRecord(Row, table=True):
     reason: str = Field(default="", sa_type=Text)
     created_at: datetime = Field(sa_type=UtcTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    leased_until: float | None = None
 
 
 class ImportRun(Row, table=True):

@@ -17,6 +17,7 @@ from evaldesk.store.tables.columns import Row, UtcTime, cascade
 
 TO_DO = "."
 ZERO = {"server_default": "0"}
+EMPTY = {"server_default": ""}
 """Of columns that were added to a table with rows."""
 LETTERS = {"passed": "p", "failed": "f", "errored": "e", "unscored": "u"}
 
@@ -76,6 +77,8 @@ class Run(Row, table=True):
     stop: str | None = Field(default=None, sa_type=Text)
     places: str = Field(default="", sa_type=Text, sa_column_kwargs={"server_default": ""})
     n_played_again: int = Field(default=0, sa_column_kwargs=ZERO)
+    started_by: str = Field(default="", sa_column_kwargs=EMPTY)
+    started_on: str = Field(default="", sa_column_kwargs=EMPTY)
     n_least: int = Field(default=0, sa_column_kwargs=ZERO)
     n_trials: int = Field(default=0, sa_column_kwargs=ZERO)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import Index, LargeBinary, Text
+from sqlalchemy import Index, LargeBinary, Text, false
 from sqlmodel import Field
 
 from evaldesk.store.tables.columns import Row, UtcTime, cascade
@@ -26,6 +26,7 @@ class ChatSession(Row, table=True):
     deleted_at: datetime | None = Field(default=None, sa_type=UtcTime)
     initial_state: str = Field(sa_type=Text)
     state: str = Field(sa_type=Text)
+    started_by: str = Field(default="", sa_column_kwargs={"server_default": ""})
 
 
 class SessionTurn(Row, table=True):
@@ -56,6 +57,8 @@ class OpenTurn(Row, table=True):
     model: str = ""
     asked_by: str
     started_at: datetime = Field(sa_type=UtcTime)
+    leased_until: float | None = None
+    is_stopping: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
     media: str = Field(default="[]", sa_type=Text, sa_column_kwargs={"server_default": "[]"})
 
 

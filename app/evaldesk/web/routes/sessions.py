@@ -171,6 +171,7 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
     return {
         "session": session,
         "sessions": sessions,
+        "me": desk.me,
         "older": sessions[-1].id if len(sessions) == PAGE_SIZE else "",
         "agent": agent,
         "agent_name": agent.name,
