@@ -199,7 +199,9 @@ def read_run(
     summary, most = runs.summary(run_id), PAGE_SIZE if most is None else most
     is_live = summary.status in LIVE
     # A trial that is over and waits for its commit is in flight, too; more than are played at once is not said.
-    n_running = min(len(in_flight), summary.config.concurrency)
+    told = summary.places if is_live and places is None else ()
+    n_told = min(sum(each.n_under_way for each in told), summary.n_todo)
+    n_running = min(len(in_flight) or n_told, summary.config.concurrency)
     sort: CaseSort = query.sort or ("file" if is_live else "worst")
     found = runs.case_rows(run_id, sort=sort, only=query.only, after=query.after, limit=most + 1)
     metric_rows = _metric_rows(runs, run_id, (summary.counts, summary.duration_ms, summary.n_duplicates))

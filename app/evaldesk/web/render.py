@@ -20,7 +20,7 @@ from evaldesk.model import AskedBy
 from evaldesk.model.json_text import json_line
 from evaldesk.model.transcript import MAX_NUMBER
 from evaldesk.wording.json_layout import as_json
-from evaldesk.wording.places import place_words
+from evaldesk.wording.places import work_words
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -232,7 +232,7 @@ FILTERS: Mapping[str, Callable[..., str]] = {
     "as_line": json_line,
     "plural": plural,
     "cases_words": cases_words,
-    "place_words": place_words,
+    "work_words": work_words,
     "speaker": speaker,
     "passed_words": passed_words,
     "rate_label": rate_label,

@@ -13,8 +13,15 @@ PAID = "may have been paid for, too"
 
 def place_words(place: Place) -> str:
     """`4 workers, 8 trials under way`, or `lost: its node is gone`."""
+    if place.state == "up":
+        return work_words(place)
+    return f"{place.state}: {place.note}" if place.note else place.state
+
+
+def work_words(place: Place) -> str:
+    """As `place_words`, beside the state."""
     if place.state != "up":
-        return f"{place.state}: {place.note}" if place.note else place.state
+        return place.note or "–"
     words = f"{_counted(place.n_workers, NOUNS[place.kind])}, {_counted(place.n_under_way, 'trial')} under way"
     return f"{words}; {place.note}" if place.note else words
 

@@ -213,10 +213,10 @@ async def test_a_server_never_opens_a_cluster(
 
 @pytest.mark.anyio
 async def test_a_server_gives_a_run_of_a_dead_process_to_another_one(
-    server: RunDesk, store: Store, handed: list[int]
+    server: RunDesk, store: Store, handed: list[int], open_desk: OpenDesk
 ) -> None:
     plan = server.plan_for(subject(2), RunOptions(on="cluster"))
-    run_id = store.runs.create(plan.config, plan.cases, "999999999 nowhere 1")
+    run_id = store.runs.create(plan.config, plan.cases, "17 nowhere 5@0badcafe")
     with store.runs._database.writing() as connection:
         connection.exec_driver_sql("UPDATE run SET leased_until = 0")
 
@@ -224,6 +224,9 @@ async def test_a_server_gives_a_run_of_a_dead_process_to_another_one(
 
     seen = store.runs.summary(run_id)
     assert (handed, seen.driver, seen.lease) == ([run_id], WAITING, 2)
+    driver = open_desk(HandExecutor(["passed"]))
+    await driver.resume(run_id)
+    assert (await over(driver, run_id)).reason.startswith("Taken over from nowhere, which was lost")
     with pytest.raises(ConflictError):
         await server._take_up(replace(seen, lease=1))
 

@@ -237,11 +237,13 @@ def test_the_page_of_a_run_names_the_hosts_that_play_it(pages: Any) -> None:
     config = runs.summary(int(pages.finish().rpartition("/")[2])).config
     run_id = runs.create(config, [Case("a", (Turn("hi"),))], "17 far-away 5@0badcafe")
     places = (Place("<i>gpu</i>", "host", 4, 7), Place("gpu-02", "host", state="lost", note="its node is gone"))
+    runs.set_status(run_id, "running")
     assert runs.renew(run_id, 1, places)
 
     page = pages.get(f"/runs/{run_id}").text
 
     assert "<p>1 host, 4 workers</p>" in page
-    assert "&lt;i&gt;gpu&lt;/i&gt;</th>" in page
+    assert "2 running" in page  # there are two trials to do, however many the host says
+    assert "&lt;i&gt;gpu&lt;/i&gt;</span></th>" in page
     assert "<td>4 workers, 7 trials under way</td>" in page
-    assert "<td>lost: its node is gone</td>" in page
+    assert "<td>its node is gone</td>" in page

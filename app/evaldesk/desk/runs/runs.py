@@ -55,6 +55,7 @@ POLL_S = 1.0
 PATIENCE_S = 600.0
 WAITING = "waiting"
 """In place of a driver: the run was submitted, and the first free process takes it up."""
+TAKEN_OVER = "Taken over from"
 
 
 class RunDesk:
@@ -221,7 +222,9 @@ class RunDesk:
         if run_id in self._playing:  # another task here was quicker
             return
         await self._check_nobody_drives(summary)
-        await self._take_up(summary, await asyncio.to_thread(agent_change, summary.config))
+        before = summary.reason if summary.reason.startswith(TAKEN_OVER) and summary.driver == WAITING else ""
+        change = await asyncio.to_thread(agent_change, summary.config)
+        await self._take_up(summary, " ".join(filter(None, (before, change))))
 
     async def _take_up(self, summary: RunSummary, note: str = "") -> None:
         """Play a run that rests here, or let a process of its own do it. Raises ConflictError."""
@@ -315,7 +318,8 @@ class RunDesk:
             if summary.status == "stopping":
                 await self._write(self._store.runs.move_on, summary, "stopped", summary.reason)
             else:
-                await self._take_up(summary, await asyncio.to_thread(agent_change, summary.config))
+                change = await asyncio.to_thread(agent_change, summary.config)
+                await self._take_up(summary, " ".join(filter(None, (taken_over_words(summary), change))))
         except (ConflictError, WorkspaceError) as error:  # another process was quicker, or the disk is full
             log.warning("not taken up: %s", error)
 
@@ -419,6 +423,13 @@ class RunDesk:
             launcher=launcher_of(config.agent),
             is_shared=config.is_shared,
         )
+
+
+def taken_over_words(summary: RunSummary) -> str:
+    """From which machine a run is taken over; empty where its process ended on this one, as when a desk was closed."""
+    if not is_elsewhere(summary.driver):
+        return ""
+    return f"{TAKEN_OVER} {host_of(summary.driver)}, which was lost: trials that were under way there are played again."
 
 
 def check_playable(summary: RunSummary) -> None:
