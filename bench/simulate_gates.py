@@ -48,6 +48,13 @@ RULES = (
         1,
         Gates(max_regressions=0, regression_rule="confirm", confirm=(9, 12)),
     ),
+    Rule("--n 2 --max-regressions 0 --regression-rule confirm", 2, Gates(max_regressions=0, regression_rule="confirm")),
+    Rule(
+        "--n 2 --max-regressions 0 --regression-rule confirm --confirm 7/10",
+        2,
+        Gates(max_regressions=0, regression_rule="confirm", confirm=(7, 10)),
+    ),
+    Rule("--n 5 --margin 0.05", 5, Gates(margin=0.05)),
     Rule("--n 2 --min-pass-rate 0.82", 2, Gates(min_pass_rate=0.82)),
     Rule("--n 5 --min-pass-rate 0.82", 5, Gates(min_pass_rate=0.82)),
     Rule(
@@ -95,9 +102,9 @@ def _build(rule: Rule, rate: float, chance: random.Random) -> tuple[bool, int]:
         config = RunConfig(AgentRef("agent", "agent"), "set", "", "", criteria=(), n=rule.n, gates=rule.gates)
         n_each = [rule.n] * N_CASES
         decider = Decider(config, n_each, rule.gates.stop_when_decided, names=lambda: [key.case_id for key in KEYS])
-        if stop := decider.look([case.verdicts for case in after], Spent()):
+        if stop := decider.look(lambda _: [case.verdicts for case in after], Spent()):
             return any(answer.answer == "failed" for answer in stop.answers), stop.n_trials
-    if rule.gates.max_regressions is None:
+    if not rule.gates.compares:
         return conclude(rule.gates, numbers).outcome == "failed", rule.n * N_CASES
     before = [PlayedCase(key, _letters(rule.n, RATE, chance)) for key in KEYS]
     asked, confirm = rule.gates.regression_rule, rule.gates.confirm

@@ -41,7 +41,7 @@ from evaldesk.model import (
     TrialResult,
     Turn,
 )
-from evaldesk.model.comparison import Baseline
+from evaldesk.model.comparison import Baseline, RunChange
 from evaldesk.model.conclusion import UNDECIDED, VERDICTS
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.home import home
@@ -400,15 +400,17 @@ def osmosis_outcome(store: Store, run: RunSummary, found: Told, folder: Path) ->
     return str(whole["evaldesk"]["conclusion"]["outcome"])
 
 
-def item_failure(result: CaseResult, gates: Gates) -> str:
-    """What a pytest item says when it fails; empty when it passes."""
+def item_failure(result: CaseResult, gates: Gates, change: RunChange | None = None) -> str:
+    """What a pytest item says when it fails; empty when it passes. `change` is against a baseline, for its gates."""
     item = SimpleNamespace(
         case=CASE,
         options=RunOptions(),
         user_properties=[],
         _check=lambda: None,
-        _change=lambda _: None,
-        collecting=SimpleNamespace(gates=gates, case_player=SimpleNamespace(play=lambda *_: result)),
+        _change=lambda _: change,
+        collecting=SimpleNamespace(
+            gates=gates, compared_gates=gates, case_player=SimpleNamespace(play=lambda *_: result)
+        ),
     )
     try:
         EvalCaseItem.runtest(cast("EvalCaseItem", item))
@@ -429,6 +431,32 @@ def test_a_pytest_item_passes_exactly_when_its_case_does(gate: str) -> None:
         said = item_failure(result, given)
 
         assert (not said) == whole.conclusion.is_passed, (ended, whole.conclusion)
+
+
+@pytest.mark.parametrize("gate", ["--max-regressions", *(gate for gate in ASKED if gate.startswith(CONFIRM))])
+@pytest.mark.parametrize("least", [None, 0.5])
+def test_a_pytest_item_is_compared_as_a_run_is(
+    gate: str, least: float | None, store: Store, baseline: Baseline
+) -> None:
+    """The item of a case says the same as a run of that case, with the fresh trials that the rule plays."""
+    for ended in (each for each in COMBINATIONS if not each[4]):
+        gates = replace(requested(sum(ended), ASKED[gate]).gates, min_pass_rate=least)
+        config = RunConfig(AGENT, "set", n=sum(ended), gates=gates)
+        run_id = store.runs.create(config, [CASE], baseline=baseline)
+        store.runs.record(trials(run_id, ended))
+        if gates.regression_rule == "confirm":
+            plan_confirming(store.runs, run_id, gates)
+            fresh = FRESH[gate.rpartition(", ")[2]]
+            left = store.runs.pending(run_id)
+            store.runs.record(trials(run_id, fresh, first=config.n) if left else [])
+        store.runs.set_status(run_id, "finished")
+        stored_runs, run = StoredRuns(store.runs), store.runs.summary(run_id)
+        change = stored_runs.change(run)
+
+        said = item_failure(CaseResult(CASE, tuple(trials(1, ended)), sum(ended)), gates, change)
+
+        assert change is not None
+        assert (not said) == stored_runs.conclusion(run).is_passed, (ended, said)
 
 
 @pytest.mark.parametrize(

@@ -350,7 +350,8 @@ class Stop:
     """Why a run ended before its last trial: `answers` are those of its gates after `n_blocks` whole blocks of trials.
 
     A block is one trial of every case; where a run has one trial a case, it is one case. `n_trials` are those of the
-    blocks; some that had begun by then were played beside them.
+    blocks; some that had begun by then were played beside them. A run that scores a stopped one again has its stop
+    without `answers`.
     """
 
     rule: StopRule

@@ -419,6 +419,9 @@ def reason_note(summary: RunSummary, trouble: str) -> tuple[str, str, str]:
         return "", "", ""
     if summary.status == "failed":
         return "failed", "The run was aborted", summary.reason
+    if summary.stop and not summary.stop.answers:
+        more = f"Resume run {summary.config.source_run_id}, then this one, for narrower intervals."
+        return "plain", "Decided", f"{summary.reason} {more}"
     if summary.stop:
         can = "could not" if summary.stop.rule == "exact" else "are not likely to"
         left = f"The trials that are left {can} change the answer; play them for narrower intervals."

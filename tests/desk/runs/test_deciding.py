@@ -12,17 +12,33 @@ import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, ended, over, started, subject
 
 from evaldesk.desk.process_owner import current_owner
-from evaldesk.desk.runs.deciding import Decider, Spent
+from evaldesk.desk.runs.deciding import Decider, ReadStrips, Spent, _dropped
 from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.engine import GradeSpec
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef, Conclusion, Counts, ErrorRecord, Gates, RunConfig, TrialSpec, Verdict
+from evaldesk.model.comparison import Baseline, PlayedCase
 from evaldesk.model.conclusion import Stop
+from evaldesk.model.evalset import CaseKey
+from evaldesk.pages.run import read_run
+from evaldesk.pages.run_view import RunQuery
 from evaldesk.statistics.anytime import anytime_interval, difference_interval
 
 VERDICTS: dict[str, Verdict] = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored"}
+
+
+def reader(strips: Sequence[str], read: list[int] | None = None) -> ReadStrips:
+    """Gives the letters of these cases; `read` notes the cases that were asked for."""
+
+    def read_strips(cases: Sequence[int] | None) -> Sequence[str]:
+        wanted = range(len(strips)) if cases is None else cases
+        if read is not None:
+            read.extend(wanted)
+        return [strips[case] for case in wanted]
+
+    return read_strips
 
 
 def decider(gates: Gates, n: int, n_cases: int, n_each: Sequence[int] = (), **options: Any) -> Decider:
@@ -70,7 +86,7 @@ def test_the_answer_at_a_stop_is_that_of_the_whole_run() -> None:
         strips = ["".join("p" if chance.random() < rate else "f" for _ in range(n)) for _ in range(n_cases)]
         if chance.random() < 0.3:  # an error in the first block; of the rest nobody knows whether they have one
             strips[0] = chance.choice("eu") + strips[0][1:]
-        stop = decider(gates, n, n_cases).look(strips, Spent())
+        stop = decider(gates, n, n_cases).look(reader(strips), Spent())
         if stop is None:
             continue
         n_stopped += 1
@@ -95,7 +111,7 @@ def test_the_answer_at_a_stop_is_that_of_the_whole_run_where_cases_have_differen
         rate, least, most = chance.choice([0.0, 0.2, 0.5, 0.9, 1.0]), min(n_each), max(n_each)
         gates = some_gates(chance, least)
         strips = ["".join("p" if chance.random() < rate else "f" for _ in range(n)) for n in n_each]
-        stop = decider(gates, least, len(n_each), n_each).look(strips, Spent())
+        stop = decider(gates, least, len(n_each), n_each).look(reader(strips), Spent())
         if stop is None or most == 1:
             continue
         n_stopped += 1
@@ -113,11 +129,11 @@ def test_a_case_with_more_trials_than_others_does_not_count_more() -> None:
     gates = Gates(min_pass_rate=0.5, stop_when_decided="exact")
     found = decider(gates, 1, 2, (1, 9))
 
-    assert found.look(["f", "ppp......"], Spent()) is None
+    assert found.look(reader(["f", "ppp......"]), Spent()) is None
     assert not found.may_look(4)
     assert found.may_look(5)
-    assert decider(gates, 1, 2, (1, 9)).look(["f", "pppppppp."], Spent()) is None
-    stop = decider(gates, 1, 2, (1, 9)).look(["f", "pf......."], Spent())
+    assert decider(gates, 1, 2, (1, 9)).look(reader(["f", "pppppppp."]), Spent()) is None
+    stop = decider(gates, 1, 2, (1, 9)).look(reader(["f", "pf......."]), Spent())
     assert stop is not None
     assert (stop.n_blocks, stop.answers[0].answer) == (2, "failed")
 
@@ -126,11 +142,11 @@ def test_a_likely_stop_is_within_the_trials_that_all_cases_have() -> None:
     gates = Gates(min_pass_rate=0.5, stop_when_decided="likely")
     n_each = (3,) * 9 + (60,)
 
-    found = decider(gates, 3, 10, n_each).look(["ppp"] * 9 + ["p" * 59 + "."], Spent())
+    found = decider(gates, 3, 10, n_each).look(reader(["ppp"] * 9 + ["p" * 59 + "."]), Spent())
 
     assert found is not None
     assert found.n_blocks <= 3
-    late = decider(gates, 3, 10, n_each).look(["fpp"] * 4 + ["ppf"] * 5 + ["p" * 59 + "."], Spent())
+    late = decider(gates, 3, 10, n_each).look(reader(["fpp"] * 4 + ["ppf"] * 5 + ["p" * 59 + "."]), Spent())
     assert late is None or late.n_blocks <= 3 or "likely" not in late.answers[0].sentence
 
 
@@ -191,7 +207,7 @@ def test_a_run_stops_after_the_first_block_that_decides(
     gates: Gates, strips: Sequence[str], stop: tuple[int, str] | None
 ) -> None:
     n = len(strips[0])
-    found = decider(gates, n, len(strips)).look(strips, Spent())
+    found = decider(gates, n, len(strips)).look(reader(strips), Spent())
 
     assert (found and (found.n_blocks, found.answers[0].sentence)) == stop
 
@@ -200,9 +216,9 @@ def test_no_more_than_whole_blocks_are_looked_at() -> None:
     asked = decider(Gates(), 3, 2)
 
     assert not asked.may_look(1)
-    assert asked.look(["f..", "..."], Spent()) is None
+    assert asked.look(reader(["f..", "..."]), Spent()) is None
     assert asked.may_look(2)
-    found = asked.look(["fp.", "p.."], Spent())
+    found = asked.look(reader(["fp.", "p.."]), Spent())
     assert found is not None
     assert (found.n_blocks, found.n_trials) == (1, 2)
 
@@ -215,7 +231,7 @@ def test_what_is_likely_stops_where_the_interval_says(is_passing: bool) -> None:
         for n in range(1, 200)
         if (anytime_interval(n, n).low >= 0.8 if is_passing else anytime_interval(0, n).high < 0.8)
     )
-    found = decider(gates, 1, 500).look(["p" if is_passing else "f"] * 500, Spent())
+    found = decider(gates, 1, 500).look(reader(["p" if is_passing else "f"] * 500), Spent())
 
     assert found is not None
     assert found.n_blocks == n == (29 if is_passing else 3)
@@ -226,7 +242,7 @@ def test_a_case_that_is_likely_below_its_bar_is_one_among_many() -> None:
     gates = Gates(min_case_pass_rate=0.5, stop_when_decided="likely")
     n_cases, n = 20, 60
     strips = ["f" * n, *(["p" * n] * (n_cases - 1))]
-    found = decider(gates, n, n_cases).look(strips, Spent())
+    found = decider(gates, n, n_cases).look(reader(strips), Spent())
     needed = next(each for each in range(1, n) if anytime_interval(0, each, 0.05 / n_cases).high < 0.5)
 
     assert found is not None
@@ -242,16 +258,18 @@ def test_regressions_are_decided_by_what_each_case_can_still_do() -> None:
     def regressed(case: int, letters: str) -> bool:
         return case < 3 and "f" in letters  # the others did not pass in the baseline
 
-    found = decider(gates, 2, 4, regressed=regressed).look(["fp", "fp", "pp", "fp"], Spent())
+    found = decider(gates, 2, 4, regressed=regressed).look(reader(["fp", "fp", "pp", "fp"]), Spent())
     assert found is not None
     assert found.answers[0].sentence == (
         "2 of 4 cases regressed against run 3, 1 allowed: c0, c1; 4 of 8 trials are left"
     )
     assert found.answers[0].names == ("c0", "c1")
-    assert decider(gates, 2, 4, regressed=regressed).look(["fp", "pp", "pp", "fp"], Spent()) is None
+    assert decider(gates, 2, 4, regressed=regressed).look(reader(["fp", "pp", "pp", "fp"]), Spent()) is None
     confirm = replace(gates, regression_rule="confirm", confirm=(3, 5))
-    assert decider(confirm, 2, 4, regressed=regressed).look(["fp", "fp", "pp", "fp"], Spent()) is None
-    most = decider(replace(gates, max_regressions=3), 2, 4, regressed=regressed).look(["fp", "fp", "fp", "fp"], Spent())
+    assert decider(confirm, 2, 4, regressed=regressed).look(reader(["fp", "fp", "pp", "fp"]), Spent()) is None
+    most = decider(replace(gates, max_regressions=3), 2, 4, regressed=regressed).look(
+        reader(["fp", "fp", "fp", "fp"]), Spent()
+    )
     assert most is not None
     assert most.answers[0].sentence == "3 cases can regress against run 3, 3 allowed; 4 of 8 trials are left"
 
@@ -272,7 +290,7 @@ def test_a_margin_is_decided_where_the_bets_say(
     gates = Gates(margin=margin, baseline="run 3", stop_when_decided="likely")
     n_cases = 200
     asked = decider(gates, 1, n_cases, rates_before=dict.fromkeys(range(n_cases), before))
-    found = asked.look([letter] * n_cases, Spent())
+    found = asked.look(reader([letter] * n_cases), Spent())
     change = (1.0 if letter == "p" else 0.0) - before
     looks = (difference_interval([change] * n) for n in range(1, n_cases))
     known = next(n for n, each in enumerate(looks, 1) if each.high < -margin or each.low >= -margin)
@@ -286,13 +304,13 @@ def test_a_margin_of_repeated_trials_is_looked_at_over_all_cases() -> None:
     gates = Gates(margin=0.1, baseline="run 3", stop_when_decided="likely")
     n_cases, n = 60, 4
     asked = decider(gates, n, n_cases, rates_before=dict.fromkeys(range(n_cases), 1.0))
-    found = asked.look(["f" * n] * n_cases, Spent())
+    found = asked.look(reader(["f" * n] * n_cases), Spent())
 
     assert found is not None
     assert found.n_blocks == 1
     assert found.answers[0].sentence.startswith("pass rate is likely worse: -100 to ")
     exact = decider(replace(gates, stop_when_decided="exact"), n, n_cases, rates_before=dict.fromkeys(range(60), 1.0))
-    assert exact.look(["f" * n] * n_cases, Spent()) is None
+    assert exact.look(reader(["f" * n] * n_cases), Spent()) is None
 
 
 class Scripted(HandExecutor):
@@ -439,3 +457,130 @@ def test_the_rule_is_one_of_the_two() -> None:
 
     with pytest.raises(UsageError, match="--stop-when-decided must be"):
         gates_of({"stop_when_decided": "maybe"}, n=1, called=flag_of)
+
+
+def test_a_look_reads_only_the_cases_that_were_not_seen_yet() -> None:
+    n, read = 3_000, list[int]()
+    strips = ["." for _ in range(n)]
+    found = decider(Gates(min_pass_rate=0.9, stop_when_decided="exact"), 1, n)
+    for done in range(0, 2_000, 20):
+        strips[done : done + 20] = ["p"] * 20
+        assert found.look(reader(strips, read), Spent()) is None
+
+    seen = [case for case in read if case < 2_000]
+    assert len(seen) < 2 * 2_000
+    assert max(read) < 2_100
+
+
+@pytest.mark.parametrize("order", [None, [7, 3, 0, 1, 2, 4, 5, 6, 9, 8]])
+def test_cases_are_looked_at_in_the_order_of_play_whatever_order_they_end_in(order: list[int] | None) -> None:
+    chance = Random(9)
+    gates = Gates(min_pass_rate=0.8, stop_when_decided="exact")
+    for _ in range(300):
+        whole = [chance.choice("ppf") for _ in range(10)]
+        at_once = decider(gates, 1, 10, order=order).look(reader(whole), Spent())
+        strips, found, stop = ["."] * 10, decider(gates, 1, 10, order=order), None
+        ended = list(range(10))
+        chance.shuffle(ended)
+        for case in ended:
+            strips[case] = whole[case]
+            stop = stop or found.look(reader(strips), Spent())
+        assert stop == at_once
+
+
+def compared(letters: str, index: int) -> PlayedCase:
+    return PlayedCase(CaseKey("set", f"c{index}", 0, "d"), letters)
+
+
+def test_likely_regressions_are_decided_when_the_rest_cannot_change_them() -> None:
+    """As the whole run says, for every rest of the trials."""
+    chance, n, n_cases = Random(13), 10, 3
+    gates = Gates(max_regressions=0, baseline="run 1", regression_rule="likely", stop_when_decided="exact")
+    n_held = n_failed = 0
+    for _ in range(250):
+        rates = [chance.choice([0.0, 0.2, 0.9, 1.0]) for _ in range(n_cases)]
+        before = Baseline("run 1", tuple(compared("p" * n, index) for index in range(n_cases)))
+        planned = [compared("." * n, index) for index in range(n_cases)]
+        strips = ["".join("p" if chance.random() < rate else "f" for _ in range(n)) for rate in rates]
+        dropped = _dropped(before, planned)
+        found = decider(gates, n, n_cases, regressed=lambda *_: False, dropped=dropped).look(reader(strips), Spent())
+        whole = bool(dropped(strips))
+        if found is None:
+            continue
+        n_failed, n_held = n_failed + whole, n_held + (not whole)
+        assert found.n_blocks < n
+        assert found.answers[0].answer == ("failed" if whole else "held"), strips
+
+    assert n_failed > 50
+    assert n_held > 20
+
+
+def test_trials_that_cannot_tell_a_drop_decide_nothing() -> None:
+    before = Baseline("run 1", tuple(compared("pp", index) for index in range(20)))
+    dropped = _dropped(before, [compared("..", index) for index in range(20)])
+    gates = Gates(max_regressions=0, baseline="run 1", regression_rule="likely", stop_when_decided="exact")
+
+    assert dropped(["ff"] * 20) is None
+    assert decider(gates, 2, 20, regressed=lambda *_: True, dropped=dropped).look(reader(["fp"] * 20), Spent()) is None
+
+
+class Graded(HandExecutor):
+    """Gives stored trials this verdict."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__()
+        self.verdict = verdict
+
+    async def submit(self, spec: TrialSpec | GradeSpec) -> None:
+        assert isinstance(spec, GradeSpec)
+        self._results.put_nowait(replace(spec.result, verdict=self.verdict, status="finished"))
+
+
+@pytest.mark.parametrize("n", [1, 5])
+@pytest.mark.parametrize(("verdict", "outcome"), [("passed", "passed"), ("failed", "failed")])
+async def test_a_run_that_scores_a_decided_one_again_is_decided_as_that_one(
+    open_desk: OpenDesk, n: int, verdict: Verdict, outcome: str
+) -> None:
+    strips = [("p" if case else "f").ljust(n, "p") for case in range(6)]
+    desk = open_desk(Scripted(strips), Graded(verdict), Scripted(strips), Graded(verdict))
+    run_id = await started(desk, n_cases=6, n=n, concurrency=1, gates=Gates(stop_when_decided="exact"))
+    first = await over(desk, run_id)
+    again = await over(desk, await desk.rescore(run_id, first.config.criteria))
+    stored = StoredRuns(desk.stored)
+
+    assert first.stop is not None
+    assert again.stop == replace(first.stop, answers=())
+    assert (again.status, again.n_done) == ("finished", first.n_done)
+    assert again.reason == (
+        f"Run {run_id} stopped when it was decided, so {first.n_trials - first.n_done} trials were never played."
+    )
+    assert stored.conclusion(again).outcome == stored.result(again.id).conclusion.outcome == outcome
+    assert stored.numbers(again).interval == anytime_interval(again.n_passed, again.n_scored)
+
+    await desk.resume(run_id)
+    await over(desk, run_id)
+    await desk.resume(again.id)
+    whole = await over(desk, again.id)
+
+    assert (whole.status, whole.stop, whole.n_todo) == ("finished", None, 0)
+
+
+async def test_a_live_run_that_somebody_stops_keeps_the_interval_that_holds_at_any_look(open_desk: OpenDesk) -> None:
+    executor = HandExecutor()
+    desk = open_desk(executor)
+    run_id = await started(desk, n_cases=12, n=1, concurrency=8)
+    await executor.holds(8)
+    executor.end(6)
+    while (await desk.summary(run_id)).n_done < 6:
+        await asyncio.sleep(0.001)
+    live = read_run(desk.stored, run_id, RunQuery()).reliability
+    await desk.stop(run_id, cancel=True)
+    stopped = await over(desk, run_id)
+
+    found, stored = read_run(desk.stored, run_id, RunQuery()).reliability, StoredRuns(desk.stored)
+    wide = anytime_interval(stopped.n_passed, stopped.n_scored)
+    assert stopped.status == "stopped"
+    assert "anytime-valid" in live.doubt
+    assert "anytime-valid" in found.doubt
+    assert found.detail == "The interval holds although trials are left to play."
+    assert stored.numbers(stopped).interval == stored.interval(stopped) == stored.result(run_id).interval == wide

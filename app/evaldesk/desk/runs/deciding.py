@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from math import ceil
 from typing import TypeAlias
 
@@ -22,7 +22,7 @@ from evaldesk.model import Answer, Counts, GateOutcome, RunConfig
 from evaldesk.model.comparison import TO_PLAY, Baseline, PlayedCase
 from evaldesk.model.conclusion import Interval, Stop, StopRule
 from evaldesk.statistics.anytime import ALPHA, anytime_interval, difference_interval, sign_evidence
-from evaldesk.statistics.case_comparison import is_regressed
+from evaldesk.statistics.case_comparison import compare_cases, is_regressed
 from evaldesk.store import RunStore
 from evaldesk.wording.comparison import named_words
 from evaldesk.wording.words import counted_words, passed_sentence
@@ -40,6 +40,7 @@ class Spent:
     n_unpriced: int = 0
 
 
+ReadStrips: TypeAlias = Callable[[Sequence[int] | None], Sequence[str]]
 Kind: TypeAlias = tuple[str, int]
 """The letters of the trials of a case in whole blocks, and how many trials it has in all."""
 
@@ -48,7 +49,8 @@ class Decider:
     """Asks after each whole block of a run whether its gates are decided, from the letters of its trials.
 
     `n_each` are the trials of each case. `regressed` says of a case, by index, whether it regressed with these letters;
-    None without a baseline. `rates_before` are the pass rates in the baseline of the cases that are compared. `order`
+    None without a baseline. `dropped` gives those that likely dropped when all cases have these letters, or None where
+    that cannot be told. `rates_before` are the pass rates in the baseline of the cases that are compared. `order`
     is the order of play of a run with one trial a case. `names` are the ids of the cases, read when one is named.
     """
 
@@ -60,6 +62,7 @@ class Decider:
         *,
         names: Callable[[], Sequence[str]],
         regressed: Callable[[int, str], bool] | None = None,
+        dropped: Callable[[Sequence[str]], Sequence[int] | None] | None = None,
         rates_before: Mapping[int, float] | None = None,
         order: Sequence[int] | None = None,
     ) -> None:
@@ -72,24 +75,33 @@ class Decider:
         self._n_planned = sum(n_each)
         self._names = names
         self._regressed = cache(regressed) if regressed else None
+        self._dropped = dropped
         self._rates_before = rates_before or {}
         self._order = range(n_cases) if order is None else order
-        self._ranks = {case: rank for rank, case in enumerate(self._order)}
         self._looks = list(range(1, self._n)) if self._n > 1 else _looks(n_cases)
         self._in_blocks = cache(lambda n_blocks: sum(min(n, n_blocks) for n in n_each))
         self._n_looked = 0
+        self._first: list[str] = []
+        self._of_first: Counter[str] = Counter()
 
     def may_look(self, n_done: int) -> bool:
         """Whether so many trials may be enough for another look."""
         following = next((look for look in self._looks if look > self._n_looked), None)
         return following is not None and n_done >= (self._in_blocks(following) if self._n > 1 else following)
 
-    def look(self, strips: Sequence[str], spent: Spent) -> Stop | None:
-        """The first whole block after which the gates are decided, among those that were not looked at yet."""
-        n_whole = self._n_whole(strips)
+    def look(self, read: ReadStrips, spent: Spent) -> Stop | None:
+        """The first whole block after which the gates are decided, among those that were not looked at yet.
+
+        `read` gives the letters of these cases, by index, or of all.
+        """
+        if self._n == 1:
+            return self._look_by_case(read, spent)
+        strips = read(None)
+        n_whole = min((strip.index(TO_PLAY) for strip in strips if TO_PLAY in strip), default=self._n)
         for n_blocks in (look for look in self._looks if self._n_looked < look <= n_whole):
             self._n_looked = n_blocks
-            if stop := self._decide(self._letters(strips, n_blocks), n_blocks, spent):
+            letters = [(strip[:n_blocks], n) for strip, n in zip(strips, self._n_each, strict=True)]
+            if stop := self._decide(self._seen(partial(tuple, letters), Counter(letters), n_blocks, spent)):
                 return stop
         return None
 
@@ -98,29 +110,44 @@ class Decider:
         seen = runs.summary(run_id)
         if not self.may_look(seen.n_done):
             return None
-        return self.look(runs.strips(run_id), Spent(seen.cost, seen.n_unpriced))
+        return self.look(partial(runs.strips, run_id), Spent(seen.cost, seen.n_unpriced))
 
-    def _n_whole(self, strips: Sequence[str]) -> int:
-        if self._n == 1:
-            is_done = (strips[case] != TO_PLAY for case in self._order)
-            return next((rank for rank, done in enumerate(is_done) if not done), self._n_cases)
-        return min((strip.index(TO_PLAY) for strip in strips if TO_PLAY in strip), default=self._n)
+    def _look_by_case(self, read: ReadStrips, spent: Spent) -> Stop | None:
+        """As `look`, reading only the cases that come after those that were seen done."""
+        for n_blocks in (look for look in self._looks if self._n_looked < look):
+            for strip in read(self._order[len(self._first) : n_blocks]):
+                if strip == TO_PLAY:
+                    return None
+                self._first.append(strip)
+                self._of_first[strip] += 1
+            self._n_looked = n_blocks
+            kinds = Counter({(strip, 1): times for strip, times in self._of_first.items()})
+            kinds["", 1] = self._n_cases - n_blocks
+            if stop := self._decide(self._seen(self._letters_of_first, kinds, n_blocks, spent)):
+                return stop
+        return None
 
-    def _letters(self, strips: Sequence[str], n_blocks: int) -> list[Kind]:
-        if self._n == 1:
-            return [(strip if self._ranks[case] < n_blocks else "", 1) for case, strip in enumerate(strips)]
-        return [(strip[:n_blocks], n) for strip, n in zip(strips, self._n_each, strict=True)]
+    def _letters_of_first(self) -> list[Kind]:
+        """The letters of all cases, by index; nothing of those that come later in the order of play."""
+        letters: list[Kind] = [("", 1)] * self._n_cases
+        for case, strip in zip(self._order, self._first, strict=False):
+            letters[case] = (strip, 1)
+        return letters
 
-    def _decide(self, letters: Sequence[Kind], n_blocks: int, spent: Spent) -> Stop | None:
-        kinds = Counter(letters)
+    def _seen(
+        self, letters: Callable[[], Sequence[Kind]], kinds: Mapping[Kind, int], n_blocks: int, spent: Spent
+    ) -> _Seen:
         n_played = sum(len(marks) * times for (marks, _), times in kinds.items())
-        seen = _Seen(self._config, letters, kinds, n_played, self._n_planned, n_blocks, self._n_least, spent)
+        return _Seen(self._config, letters, kinds, n_played, self._n_planned, n_blocks, self._n_least, spent)
+
+    def _decide(self, seen: _Seen) -> Stop | None:
         present = {each.name: each for each in seen.outcomes(None)}
         if any(each.is_of_evidence and not each.is_held for each in present.values() if each.name != "--min-scored"):
             return None
         answers = list(self._answers(seen, present))
         is_failed = any(each.answer == "failed" and not each.is_of_evidence for each in answers)
         if is_failed or (answers and all(each.answer == "held" for each in answers)):
+            n_blocks, n_played = seen.n_blocks, seen.n_played
             return Stop(self.rule, n_blocks, n_played, tuple(each for each in answers if each.answer != "undecided"))
         return None
 
@@ -185,23 +212,32 @@ class Decider:
     def _regressions(self, seen: _Seen) -> GateOutcome:
         """Cases that regressed whatever the other trials do, and those that still can.
 
-        By the rule "confirm" fresh trials have the last word on the first; by "likely" all trials are compared.
+        By the rule "confirm" fresh trials have the last word on the first. By "likely" a drop in one case is judged
+        with those in all others; more failures in any of them make more drops likely, never fewer.
         """
         name, gates = "--max-regressions", self._gates
         most, against = gates.max_regressions or 0, f"against {gates.baseline or 'the baseline'}"
-        if self._regressed is None or gates.regression_rule == "likely":
+        if self._regressed is None:
             return GateOutcome(name, "undecided", "")
-        lost = [case for case, kind in enumerate(seen.letters) if self._regressed(case, seen.filled(kind, "p"))]
-        n_open = sum(self._regressed(case, seen.filled(kind, "f")) for case, kind in enumerate(seen.letters))
-        if n_open <= most:
-            cases = "1 case" if n_open == 1 else f"{n_open:,} cases" if n_open else "no case"
+        lost, may = (self._lost(seen, rest) for rest in "pf")
+        if lost is None or may is None:
+            return GateOutcome(name, "undecided", "")
+        if len(may) <= most:
+            cases = "1 case" if len(may) == 1 else f"{len(may):,} cases" if may else "no case"
             return GateOutcome(name, "held", f"{cases} can regress {against}, {most:,} allowed; {seen.left}")
-        if len(lost) <= most or gates.regression_rule != "any":
+        if len(lost) <= most or gates.regression_rule == "confirm":
             return GateOutcome(name, "undecided", "")
         words = f"{counted_words(len(lost), self._n_cases, 'case')} regressed {against}, {most:,} allowed"
         names = self._names()
         words = f"{words}: {self._named(lost)}; {seen.left}"
         return GateOutcome(name, "failed", words, tuple(names[case] for case in lost))
+
+    def _lost(self, seen: _Seen, rest: str) -> Sequence[int] | None:
+        """The cases that regressed if every other trial ends so; None where so few trials cannot tell."""
+        if self._gates.regression_rule == "likely":
+            return self._dropped([seen.filled(kind, rest) for kind in seen.letters]) if self._dropped else None
+        regressed = self._regressed or (lambda *_: False)
+        return [case for case, kind in enumerate(seen.letters) if regressed(case, seen.filled(kind, rest))]
 
     def _margin(self, seen: _Seen) -> GateOutcome:
         """Better, worse or the same, by what was likely at any look; exactly it is known at the end only."""
@@ -270,18 +306,23 @@ class Decider:
         return GateOutcome(name, "failed", f"{words}{least:g}: {self._named(cases)}; {seen.left}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Seen:
-    """The letters of the trials of whole blocks by case, and how many cases have the same."""
+    """How many cases have the same letters of whole blocks; `by_case` gives them by case, where these are needed."""
 
     config: RunConfig
-    letters: Sequence[Kind]
+    by_case: Callable[[], Sequence[Kind]]
     kinds: Mapping[Kind, int]
     n_played: int
     n_planned: int
     n_blocks: int
     n_least: int
     spent: Spent
+
+    @cached_property
+    def letters(self) -> Sequence[Kind]:
+        """The letters of each case, by index."""
+        return self.by_case()
 
     @property
     def counts(self) -> Counts:
@@ -366,6 +407,7 @@ def decider_of(store: RunStore, run_id: int, rule: StopRule) -> Decider:
         rule,
         names=lambda: StoredRuns(store).case_ids(run_id),
         regressed=_regressed(baseline, planned) if baseline else None,
+        dropped=_dropped(baseline, planned) if baseline else None,
         rates_before=_rates(baseline, planned) if baseline else None,
         order=order_of_play(config, run.n_cases, run.n_most),
     )
@@ -390,3 +432,16 @@ def _regressed(baseline: Baseline, planned: Sequence[PlayedCase]) -> Callable[[i
         return known is not None and is_regressed(known, replace(planned[case], verdicts=letters))
 
     return is_worse
+
+
+def _dropped(baseline: Baseline, planned: Sequence[PlayedCase]) -> Callable[[Sequence[str]], Sequence[int] | None]:
+    places = {case.key.place: index for index, case in enumerate(planned)}
+
+    def likely_drops(letters: Sequence[str]) -> Sequence[int] | None:
+        played = [replace(case, verdicts=own) for case, own in zip(planned, letters, strict=True)]
+        change = compare_cases(baseline.name, baseline.cases, played, rule="likely")
+        if change.trials_to_tell is not None:
+            return None
+        return [places[case.key.place] for case in change.regressed]
+
+    return likely_drops

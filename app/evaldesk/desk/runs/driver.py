@@ -27,8 +27,8 @@ from evaldesk.desk.runs.rescoring import StoredTrials
 from evaldesk.desk.runs.stored_runs import plan_confirming
 from evaldesk.engine import Executor, GradeSpec, drive_batches
 from evaldesk.engine.worker.attempt import Pause, pauses_sentence
-from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, WorkspaceError
-from evaldesk.model import Case, ErrorRecord, RunConfig, RunStatus, TrialResult, TrialSpec
+from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, NotFoundError, WorkspaceError
+from evaldesk.model import Case, ErrorRecord, RunConfig, TrialResult, TrialSpec
 from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.place import Place
 from evaldesk.model.stored import PendingTrial, TrialKey
@@ -137,8 +137,7 @@ class RunDriver:
         if self._executor.end_reason:
             return Ending("stopped", self._executor.end_reason)
         if self._n_missing:
-            status: RunStatus = "finished" if is_imported(self._config) else "stopped"
-            return Ending(status, missing_sentence(self._n_missing, self._config))
+            return await asyncio.to_thread(missing_ending, self._store.runs, self._config, self._n_missing)
         n_left = self._queue.n_left
         if self.decided and n_left and not self._n_cancelled:
             n_trials = (await asyncio.to_thread(self._store.runs.summary, self.run_id)).n_trials
@@ -402,6 +401,28 @@ def trial_seed(seed: int, case_id: str, trial_index: int) -> int:
 def is_fatal(result: TrialResult) -> bool:
     """Whether the error would meet every other trial of the run, too."""
     return _fatal_error(result) is not None
+
+
+def missing_ending(runs: RunStore, config: RunConfig, n: int) -> Ending:
+    """How a run ends that scores another again, of which `n` trials were never played.
+
+    As that one did, where it stopped when it was decided: its stop without the answers, which were of other scores.
+    """
+    if is_imported(config):
+        return Ending("finished", missing_sentence(n, config))
+    try:
+        stop = runs.summary(config.source_run_id or 0).stop
+    except NotFoundError:
+        stop = None
+    if stop is None:
+        return Ending("stopped", missing_sentence(n, config))
+    return Ending("finished", decided_source_sentence(n, config), replace(stop, answers=()))
+
+
+def decided_source_sentence(n: int, config: RunConfig) -> str:
+    """That the other run stopped before it played the rest, in one sentence."""
+    trials = "1 trial was" if n == 1 else f"{n:,} trials were"
+    return f"Run {config.source_run_id} stopped when it was decided, so {trials} never played."
 
 
 def missing_sentence(n: int, config: RunConfig) -> str:

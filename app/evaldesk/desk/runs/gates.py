@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates, Outcome, RunStatus
 from evaldesk.model.comparison import RunChange
@@ -149,9 +149,19 @@ def conclude(gates: Gates, run: RunNumbers, change: RunChange | None = None) -> 
     gate failed; undecided when a gate could not be answered, too few trials were scored or some were not played;
     neutral when a gate is too close to tell and counts as neutral. `change` is the change against the baseline.
     """
-    found = tuple(_as_stopped(each, run.stop) for each in outcomes(gates, run, change))
+    found = tuple(_as_stopped(each, run.stop) for each in outcomes(gates, _of_played(run), change))
     outcome = _outcome(gates, run, found)
     return Conclusion(outcome, run.counts, found, tuple(_reasons(outcome, run, found)))
+
+
+def _of_played(run: RunNumbers) -> RunNumbers:
+    """The run without its unplayed trials, where it scores one again that stopped when it was decided.
+
+    No answer of these scores was decided then, and the other run does not play the rest.
+    """
+    if run.stop is None or run.stop.answers:
+        return run
+    return replace(run, counts=replace(run.counts, planned=run.counts.done))
 
 
 def _as_stopped(found: GateOutcome, stop: Stop | None) -> GateOutcome:

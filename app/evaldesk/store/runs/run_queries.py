@@ -73,6 +73,7 @@ from evaldesk.wire import from_json
 
 UNFINISHED: tuple[RunStatus, ...] = ("pending", "running", "stopping")
 VERDICT_COLUMNS = ("n_passed", "n_failed", "n_errored", "n_unscored")
+STRIPS_AT_ONCE = 1000
 MODELS_OF = 1000
 """Models are offered of so many newest runs: each is read from the configuration of its run."""
 
@@ -397,11 +398,18 @@ def case_outcomes(connection: Connection, run_id: int) -> list[CaseOutcome]:
     ]
 
 
-def strips(connection: Connection, run_id: int) -> list[str]:
-    """The letters of the planned trials of each case, in the order of the cases; `.` is to do."""
+def strips(connection: Connection, run_id: int, case_indexes: Sequence[int] | None = None) -> list[str]:
+    """The letters of the planned trials of each of these cases, in their order, or of all; `.` is to do."""
     run_row(connection, run_id)
-    rows = select(_C.strip).where(_C.run_id == run_id).order_by(_C.case_index)
-    return list(connection.scalars(rows))
+    rows = select(_C.case_index, _C.strip).where(_C.run_id == run_id).order_by(_C.case_index)
+    if case_indexes is None:
+        return [strip for _, strip in connection.execute(rows)]
+    found: dict[int, str] = {}
+    for start in range(0, len(case_indexes), STRIPS_AT_ONCE):
+        some = case_indexes[start : start + STRIPS_AT_ONCE]
+        for index, strip in connection.execute(rows.where(_C.case_index.in_(some))):
+            found[index] = strip
+    return [found[index] for index in case_indexes]
 
 
 def _confirming(connection: Connection, run_id: int) -> dict[int, str]:

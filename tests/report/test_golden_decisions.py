@@ -1,0 +1,136 @@
+"""Every known value about gates is that of our code; the other tests of a list are named beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaldesk.desk.runs.deciding import Decider, Spent
+from evaldesk.model import AgentRef, Gates, RunConfig
+from evaldesk.statistics.anytime import anytime_interval
+from evaldesk.statistics.gate_chances import (
+    chance_of_at_least,
+    every_case_holds,
+    more_than,
+    needed_passes,
+    pass_rate_holds,
+    regressed_in_draws,
+)
+
+SUITE = [(10, 12), (9, 4), (8, 2), (5, 1), (0, 1)]
+"""Passed trials of ten, and how many cases have so many."""
+RATES = {
+    "20 cases at .9, n=1, bar .9": [(0.9, 20)],
+    "20 at .95, n=5, bar .9": [(0.95, 20)],
+    "49 at .99, one at 0, n=10, bar .9": [(0.99, 49), (0.0, 1)],
+    "20 cases p=.9, n=5, threshold .8": [(0.9, 20)],
+    "20 cases p=.95, n=10, threshold .8": [(0.95, 20)],
+    "49 at .99 and one at 0; n=10, threshold .8": [(0.99, 49), (0.0, 1)],
+}
+
+
+@pytest.fixture(scope="module")
+def golden(shared: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((shared / "golden" / "decisions.json").read_text())
+    return found
+
+
+def pooled(rows: Any) -> None:
+    for row in rows:
+        assert needed_passes(row["of"], row["bar"]) == row["need"]
+        assert pass_rate_holds(RATES[row["name"]], row["n"], row["bar"]) == pytest.approx(row["holds"], rel=1e-9)
+
+
+def every_case(rows: Any) -> None:
+    for row in rows:
+        n, threshold = (float(text.rpartition("=")[2].rpartition(" ")[2]) for text in row["name"].split(", ")[-2:])
+        if ";" in row["name"]:
+            n = 10
+        assert every_case_holds(RATES[row["name"]], int(n), threshold) == pytest.approx(row["holds"], rel=1e-9)
+
+
+def suite(threshold: float) -> Callable[[Any], None]:
+    def holds(row: Any) -> None:
+        drawn = [(regressed_in_draws(10, passed, 5, threshold) or 0.0, n_cases) for passed, n_cases in SUITE]
+        assert more_than(0, drawn) == pytest.approx(row["at_least_one"], rel=1e-9)
+        assert sum(chance * n for chance, n in drawn) == pytest.approx(row["expected_regressions"], rel=1e-9)
+        assert row.get("at_least_one_same_for_fix", row["at_least_one"]) == row["at_least_one"]
+
+    return holds
+
+
+def curtailed(rows: Any) -> None:
+    """A case that is played until its rule is decided, one trial after the other."""
+    for row in rows:
+        n, needed, p = row["n"], row["m"], row["p"]
+        going = {0: 1.0}
+        n_trials = passes = 0.0
+        for played in range(1, n + 1):
+            n_trials += sum(going.values())
+            then: dict[int, float] = {}
+            for passed, chance in going.items():
+                for more, share in ((1, p), (0, 1 - p)):
+                    then[passed + more] = then.get(passed + more, 0.0) + chance * share
+            ended = {passed for passed in then if answer(passed, played - passed, n, needed)}
+            passes += sum(then[passed] for passed in ended if answer(passed, played - passed, n, needed) == "held")
+            going = {passed: chance for passed, chance in then.items() if passed not in ended}
+        assert n_trials == pytest.approx(row["expected_trials"], rel=1e-9)
+        assert passes == pytest.approx(row["passes"], rel=1e-9)
+        assert passes == pytest.approx(chance_of_at_least(needed, n, p), rel=1e-9)
+
+
+@cache
+def answer(passed: int, failed: int, n: int, needed: int) -> str:
+    """The answer that stops a case with so many passed and failed trials; empty while it goes on."""
+    if passed + failed == n:
+        return "held" if passed >= needed else "failed"
+    gates = Gates(min_case_pass_rate=needed / n)
+    decider = Decider(RunConfig(AgentRef("a", "a"), "s", n=n, gates=gates), [n], "exact", names=lambda: ["c"])
+    letters = "p" * passed + "f" * failed + "." * (n - passed - failed)
+    stop = decider.look(lambda _: [letters], Spent())
+    return stop.answers[0].answer if stop else ""
+
+
+def anytime(rows: Any) -> None:
+    for row in rows:
+        found = anytime_interval(row["c"], row["n"])
+        assert [found.low, found.high] == pytest.approx([row["low"], row["high"]], abs=1e-9)
+
+
+CHECKED: dict[str, Callable[[Any], None] | str] = {
+    "case_rule": "test_gate_chances.py",
+    "pooled_gate": pooled,
+    "every_case": every_case,
+    "no_change_baseline": "test_gate_chances.py",
+    "aa_case": "test_gate_chances.py",
+    "aa_suite": suite(1.0),
+    "aa_suite_majority": suite(0.6),
+    "curtailed": curtailed,
+    "anytime": anytime,
+    "anytime_first_stop": "test_anytime.py",
+    "sign_evalue": "test_anytime.py",
+    "betting_difference": "test_anytime.py",
+    "likely_rule": "test_gate_chances.py",
+}
+"""How the values of each list are checked, or the file whose tests do it."""
+
+
+@pytest.mark.parametrize("name", [name for name, check in CHECKED.items() if not isinstance(check, str)])
+def test_known_values_are_ours(golden: dict[str, Any], name: str) -> None:
+    check = CHECKED[name]
+
+    assert golden[name]
+    assert not isinstance(check, str)
+    check(golden[name])
+
+
+def test_no_list_of_known_values_is_left_unused(golden: dict[str, Any]) -> None:
+    assert golden.keys() == CHECKED.keys()
+    for name, file in CHECKED.items():
+        if isinstance(file, str):
+            assert f'golden["{name}"]' in (Path(__file__).parent / file).read_text("utf-8"), name
