@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -155,32 +155,36 @@ class _Candidates:
 
     def drawn(self, kind: QueueKind) -> list[TrialKey]:
         """The trials of a kind in the order in which they are drawn."""
-        found: Collection[TrialKey]
+        if kind != "flaky":
+            return drawing_order(self._run_id, self.found(kind))
+        cases: dict[int, list[TrialKey]] = {}
+        for key in self.found(kind):
+            cases.setdefault(key[0], []).append(key)
+        return [key for case, _ in drawing_order(self._run_id, ((case, 0) for case in cases)) for key in cases[case]]
+
+    def found(self, kind: QueueKind) -> Collection[TrialKey]:
+        """The trials of a kind; of a flaky case a failed and a passed one."""
+        found: Iterable[TrialKey]
         if kind in VERDICT_KINDS.values():
-            found = [key for key, letter in self._letters.items() if VERDICT_KINDS[letter] == kind]
+            found = (key for key, letter in self._letters.items() if VERDICT_KINDS[letter] == kind)
         elif kind == "flaky":
-            return [key for key in self._flaky() if key not in self._read]
+            found = self._flaky()
         elif kind == "disputed":
             found = self._disputed()
         elif kind == "unlabelled":
-            found = [key for key in self._letters if key not in self._labels]
+            found = (key for key in self._letters if key not in self._labels)
         elif kind == "doubted":
-            return drawing_order(self._run_id, self._doubted())
+            return self._doubted()
         else:
-            split = (key for key, labels in self._labels.items() if len(set(labels.values())) > 1)
-            return drawing_order(self._run_id, split)
-        return drawing_order(self._run_id, (key for key in found if key not in self._read))
+            return [key for key, labels in self._labels.items() if len(set(labels.values())) > 1]
+        return [key for key in found if key not in self._read]
 
-    def _flaky(self) -> list[TrialKey]:
-        """Of each flaky case a failed and a passed trial, the cases in random order."""
-        found: list[TrialKey] = []
-        flaky = [(index, 0) for index, strip in enumerate(self._strips) if "p" in strip and "f" in strip]
-        for case_index, _ in drawing_order(self._run_id, flaky):
-            for wanted in "fp":
-                letters = enumerate(self._strips[case_index])
-                keys = [(case_index, at) for at, letter in letters if letter == wanted]
-                found.append(drawing_order(self._run_id, keys)[0])
-        return found
+    def _flaky(self) -> Iterator[TrialKey]:
+        for case_index, strip in enumerate(self._strips):
+            if "p" in strip and "f" in strip:
+                for wanted in "fp":
+                    keys = ((case_index, at) for at, letter in enumerate(strip) if letter == wanted)
+                    yield min(keys, key=lambda key: _chance(self._run_id, *key))
 
     def _disputed(self) -> set[TrialKey]:
         found = self._store.queues.disputed(self._run_id)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import lru_cache
+from itertools import pairwise, takewhile
 from statistics import median
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.queues import drawing_order
+from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.model.failures import Mode
 from evaldesk.model.queues import VERDICT_KINDS, Queue, QueueItem, QueueKind
 from evaldesk.model.stored import RunSummary, TrialKey
@@ -75,6 +77,7 @@ def queue_result(
     minutes = f" in {_time(sum(worked))}" if worked else ""
     by_mode = desk.store.queues.findings(queue.id, reader)
     failed = [each for each in items if each.verdict == "failed"]
+    strips = {run_id: [strip for _, strip in desk.store.failures.verdicts(run_id)] for run_id in runs}
     figures = [
         ("a trial, median", _time(median(worked)) if worked else "–"),
         ("kinds of failure seen", f"{sum(mode is not None for mode in by_mode):,}"),
@@ -83,23 +86,21 @@ def queue_result(
     return QueueResult(
         sentence=f"All {len(items):,} read: {', '.join(said)}",
         detail=f"Read by {reader}{minutes}{blind}.{agreed}",
-        shares=[words for run in runs.values() if (words := _share_of_run(desk, run, reader))],
+        shares=[words for run in runs.values() if (words := _share_of_run(desk, run, strips[run.id], reader))],
         figures=figures,
-        modes=_mode_shares(desk, items, by_mode, runs, reader),
+        modes=_mode_shares(desk, items, by_mode, strips),
         n_failed=len(failed),
         next_steps=_next_steps(desk, queue, items, reader),
     )
 
 
-def _share_of_run(desk: Desk, run: RunSummary, reader: str) -> str:
+def _share_of_run(desk: Desk, run: RunSummary, strips: Sequence[str], reader: str) -> str:
     """How many of all trials of a run the reader would fail, where trials of every verdict were drawn."""
-    labels = desk.store.queues.labelled(desk.queues.candidates(run.id, reader).labelled_run)
+    labels = desk.store.queues.labelled(played_run_id(desk.store.runs, run.id))
     said = {key: names[reader] for key, names in labels.items() if reader in names}
     failed = {key for key, verdict in said.items() if verdict == "failed"}
-    strata = _sampled(desk, run.id, said, failed, "pfeu")
-    if not strata or not all(each.n_read for each in strata):
-        return ""
-    found = prevalence(strata)
+    strata = [_stratum(n, sample, failed) for n, sample in _samples(run.id, strips, said, "pfeu")]
+    found = prevalence(strata) if strata and all(each.n_read for each in strata) else None
     if found is None:
         return ""
     judged = f"; the metrics failed {share_words(run.counts.failed / run.counts.scored)}" if run.counts.scored else ""
@@ -109,48 +110,53 @@ def _share_of_run(desk: Desk, run: RunSummary, reader: str) -> str:
 
 
 def _mode_shares(
-    desk: Desk,
-    items: Sequence[QueueItem],
-    by_mode: Mapping[int | None, set[int]],
-    runs: Mapping[int, RunSummary],
-    reader: str,
+    desk: Desk, items: Sequence[QueueItem], by_mode: Mapping[int | None, set[int]], strips: Mapping[int, Sequence[str]]
 ) -> list[ModeShare]:
     """The kinds that were found, each with the share of failed trials it could have, over the runs of the queue."""
     modes = {mode.id: mode for mode in desk.store.failures.modes()}
     keys = {each.place: each for each in items}
+    samples = []
+    for run_id, of_run in strips.items():
+        read = {each.key for each in items if each.run_id == run_id and each.verdict}
+        samples += [(run_id, n, sample) for n, sample in _samples(run_id, of_run, read, "f") if sample]
     rows = []
     for mode_id, places in sorted(by_mode.items(), key=lambda pair: -len(pair[1])):
-        if mode_id not in modes:
-            continue
-        strata: list[Stratum] = []
-        for run_id in runs:
-            mine = {each.key: each.verdict for each in items if each.run_id == run_id and each.verdict}
-            with_mode = {keys[place].key for place in places if place in keys and keys[place].run_id == run_id}
-            strata += _sampled(desk, run_id, mine, with_mode, "f")
-        found = prevalence([each for each in strata if each.n_read])
-        could_be = interval_words(found.interval) if found else ""
-        rows.append(ModeShare(modes[mode_id], len(places), could_be))
+        if mode_id in modes:
+            here = {(keys[place].run_id, keys[place].key) for place in places if place in keys}
+            strata = [_stratum(n, sample, {key for run, key in here if run == run_id}) for run_id, n, sample in samples]
+            found = prevalence(strata)
+            rows.append(ModeShare(modes[mode_id], len(places), interval_words(found.interval) if found else ""))
     return rows
 
 
-def _sampled(
-    desk: Desk, run_id: int, read: Mapping[TrialKey, str], found: Collection[TrialKey], letters: str
-) -> list[Stratum]:
-    """The trials of each verdict that were read without a gap in the order of drawing: a random sample of them all."""
-    strata = []
-    strips = [strip for _, strip in desk.store.failures.verdicts(run_id)]
-    for letter in letters:
-        keys = [(index, at) for index, strip in enumerate(strips) for at, each in enumerate(strip) if each == letter]
-        by_case: dict[int, list[int]] = {}
-        for key in drawing_order(run_id, keys):
-            if key not in read:
-                break
-            counts = by_case.setdefault(key[0], [0, 0])
-            counts[0] += 1
-            counts[1] += key in found
+def _samples(
+    run_id: int, strips: Sequence[str], read: Collection[TrialKey], letters: str
+) -> Iterator[tuple[int, Sequence[TrialKey]]]:
+    """For each verdict that occurs how many trials it has, and those that were read without a gap in the order of
+    drawing: a random sample of them.
+    """
+    for keys in map(_orders(run_id, tuple(strips)).get, letters):
         if keys:
-            strata.append(Stratum(len(keys), [(n, n_found) for n, n_found in by_case.values()]))
-    return strata
+            yield len(keys), list(takewhile(lambda key: key in read, keys))
+
+
+@lru_cache(maxsize=16)
+def _orders(run_id: int, strips: tuple[str, ...]) -> Mapping[str, Sequence[TrialKey]]:
+    """The trials of each verdict in the order in which they are drawn."""
+    by_letter: dict[str, list[TrialKey]] = {}
+    for case_index, strip in enumerate(strips):
+        for trial_index, letter in enumerate(strip):
+            by_letter.setdefault(letter, []).append((case_index, trial_index))
+    return {letter: drawing_order(run_id, keys) for letter, keys in by_letter.items()}
+
+
+def _stratum(n_all: int, sample: Sequence[TrialKey], found: Collection[TrialKey]) -> Stratum:
+    by_case: dict[int, list[int]] = {}
+    for key in sample:
+        counts = by_case.setdefault(key[0], [0, 0])
+        counts[0] += 1
+        counts[1] += key in found
+    return Stratum(n_all, [(n, n_found) for n, n_found in by_case.values()])
 
 
 def _next_steps(desk: Desk, queue: Queue, items: Sequence[QueueItem], reader: str) -> list[NextStep]:
