@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,7 @@ from evaldesk.errors import EvaldeskError, TrustError
 from evaldesk.model import AgentRef, Case, RunConfig, Turn
 from evaldesk.settings import DatabaseUrl, Settings, read_settings
 from evaldesk.store import Store
+from evaldesk.store.store import HEAD, EngineFacts
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Place
@@ -62,7 +65,30 @@ def test_the_doctor_names_the_database_without_its_password(
     found = CliRunner().invoke(cli, ["doctor", "--workspace", str(place.folder)])
 
     assert f"{url}, 0 runs" in found.output
+    assert re.search(rf"ok +engine +PostgreSQL \d+(\.\d+)?, tables of revision {HEAD}\n", found.output)
     assert "hidden-word" not in found.output
+
+
+@pytest.mark.parametrize(("ahead_s", "words"), [(90.0, "90 s ahead of"), (-90.0, "90 s behind")])
+def test_the_doctor_tells_a_clock_that_differs(
+    url: DatabaseUrl, place: Place, monkeypatch: pytest.MonkeyPatch, ahead_s: float, words: str
+) -> None:
+    monkeypatch.setenv("EVALDESK_STORE", str(url))
+    monkeypatch.setattr(Store, "engine", lambda _: EngineFacts("PostgreSQL 15.13", HEAD, ahead_s))
+
+    found = CliRunner().invoke(cli, ["doctor", "--workspace", str(place.folder)])
+
+    assert f"its clock is {words} this machine's" in found.output
+
+
+def test_the_clock_of_the_database_is_compared_with_that_of_the_machine(
+    url: DatabaseUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time
+    monkeypatch.setattr("evaldesk.store.store.time.time", lambda: now() - 3600)
+
+    with Store.open(url) as store:
+        assert 3500 < store.engine().ahead_s < 3700
 
 
 def test_a_database_that_is_not_there_is_a_sentence(

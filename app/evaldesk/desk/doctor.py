@@ -42,13 +42,15 @@ from evaldesk.model.run import ExecutorConfig
 from evaldesk.settings import CONFIG_NAME, Settings
 from evaldesk.store import Store, hold_workspace
 from evaldesk.store.network_disk import disk_warning
-from evaldesk.store.store import is_made, repair_marker
+from evaldesk.store.store import EngineFacts, is_made, repair_marker
 from evaldesk.wording.places import place_words
 
 State: TypeAlias = Literal["good", "untried", "warning", "bad"]
 CALL_S = 30.0
 MESSAGE = "Hello"
 MAX_SAID = 100
+MOST_SKEW_S = 5.0
+"""Leases go by the clock of the database alone; times that people see are of each machine."""
 SAMPLE = "samples/hello_world"
 PLAY_S = 120.0
 
@@ -91,9 +93,23 @@ def look_at_workspace(settings: Settings) -> list[Finding]:
         with Store.open(settings.database, must_exist=True) as store:
             store.check()
             n_runs = sum(store.runs.counts_by_status().values())
+            engine = _engine(store.engine())
     except EvaldeskError as error:
         return [*found, Finding("database", "bad", str(error))]
-    return [*found, Finding("database", "good", f"{settings.database}, {n_runs} run{'s' if n_runs != 1 else ''}")]
+    words = f"{settings.database}, {n_runs} run{'s' if n_runs != 1 else ''}"
+    return [*found, Finding("database", "good", words), engine]
+
+
+def _engine(facts: EngineFacts) -> Finding:
+    """The engine, and a clock that differs so much that times of different people cannot be compared."""
+    words = f"{facts.name}, tables of revision {facts.revision}"
+    if abs(facts.ahead_s) < MOST_SKEW_S:
+        return Finding("engine", "good", words)
+    order = "ahead of" if facts.ahead_s > 0 else "behind"
+    skew = f"its clock is {abs(facts.ahead_s):,.0f} s {order} this machine's"
+    return Finding(
+        "engine", "warning", f"{words}; {skew}, so times of this machine differ from those of others; set it"
+    )
 
 
 def look_at_lost_databases(path: Path) -> list[Finding]:

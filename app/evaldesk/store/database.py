@@ -87,6 +87,9 @@ class Dialect(Protocol):
     def refusal(self, error: OperationalError) -> str:
         """The reason for which the machine refuses, so that a retry may succeed; empty for an error of our SQL."""
 
+    def engine_version(self, connection: Connection) -> str:
+        """The engine by its name and its version."""
+
     def check(self, connection: Connection) -> None:
         """Read all stored data. Raises DamagedDatabaseError when some is damaged."""
 

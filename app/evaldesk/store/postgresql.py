@@ -88,6 +88,11 @@ class PostgresqlServer:
         """Empty: refusals are told by `telling_damage`, for what reads as well."""
         return ""
 
+    def engine_version(self, connection: Connection) -> str:
+        """`PostgreSQL 15.13`, without the words of those who packed it."""
+        said = str(connection.exec_driver_sql("SHOW server_version").scalar_one())
+        return f"PostgreSQL {said.partition(' ')[0]}"
+
     def check(self, connection: Connection) -> None:
         """Nothing: the server checks what it reads."""
 

@@ -84,6 +84,10 @@ class SqliteFile:
         """The reason for which the machine does not let the file be written; empty for an error of our SQL."""
         return _REFUSALS.get(getattr(error.orig, "sqlite_errorcode", 0) & 0xFF, "")
 
+    def engine_version(self, connection: Connection) -> str:
+        """`SQLite 3.45.1`."""
+        return f"SQLite {sqlite3.sqlite_version}"
+
     def check(self, connection: Connection) -> None:
         """Read every page. Raises DamagedDatabaseError when one is damaged."""
         said = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()

@@ -8,14 +8,14 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, bindparam, create_mock_engine, delete, select, update
+from sqlalchemy import Connection, bindparam, create_mock_engine, delete, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.schema import ExecutableDDLElement
 
@@ -44,12 +44,22 @@ from evaldesk.store.runs.run_store import RunStore
 from evaldesk.store.sessions import SessionStore
 from evaldesk.store.sqlite import SqliteFile, keep_a_log, let_space_go, reading_uri, telling_damage, writing_engine
 from evaldesk.store.tables import METADATA
+from evaldesk.store.tables.columns import DatabaseSeconds
 from evaldesk.store.tables.runs import LAST_RUN, RUN
 from evaldesk.store.tables.sessions import SESSION_CASE
 from evaldesk.wire import from_json, to_json
 
 if TYPE_CHECKING:
     from evaldesk.store.search import SearchStore
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """What keeps the tables: `ahead_s` is the clock of the database less that of this machine, in seconds."""
+
+    name: str
+    revision: str
+    ahead_s: float
 
 
 class Store:
@@ -137,6 +147,15 @@ class Store:
         """
         with self._database.reading() as connection:
             self._database.dialect.check(connection)
+
+    def engine(self) -> EngineFacts:
+        """The engine, the revision of the tables, and the clock of the database beside that of this machine."""
+        with self._database.reading() as connection:
+            revision = str(connection.scalar(text("SELECT version_num FROM alembic_version")))
+            words = self._database.dialect.engine_version(connection)
+            before = time.time()
+            seconds = float(connection.scalar(select(DatabaseSeconds())) or 0.0)
+            return EngineFacts(words, revision, ahead_s=seconds - (before + time.time()) / 2)
 
     def give_back(self) -> FreedSpace:
         """Give the disk back the space of removed rows, in steps that let others write."""
