@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from evaldesk.formats.exchange import Imported
-from evaldesk.model import VERDICTS, Case, EvalSet, JsonObject
+from evaldesk.model import VERDICTS, Case, JsonObject
+from evaldesk.model.evalset import repeated_ids
 from evaldesk.reading.shape import shown_extra
 from evaldesk.transcripts.recorded import RecordedRun
 
 MAX_KEYS = 12
 
 
-def with_words(imported: Imported) -> Imported:
-    """The same with sentences about its contents, and about keys that it only keeps, before those of its format."""
+def with_words(imported: Imported, seen: Seen | None = None) -> Imported:
+    """The same with sentences about its contents, and about keys that it only keeps, before those of its format.
+
+    `seen` are the cases, where they were counted as they were read.
+    """
     evalset = imported.evalset
-    understood = (*_understood(imported), *imported.understood, *imported.warnings)
-    cases = evalset.cases if evalset else tuple(case for run in imported.runs for case in run.cases)
-    kept = (*_kept(evalset.extra if evalset else {}, cases), *imported.kept)
+    cases = evalset.cases if evalset else (case for run in imported.runs for case in run.cases)
+    seen = seen or Seen(cases)
+    of_set = seen.understood(evalset.cases) if evalset else ()
+    of_runs = (words for run in imported.runs for words in _of_run(run))
+    understood = (*of_set, *of_runs, *imported.understood, *imported.warnings)
+    kept = (*seen.kept(evalset.extra if evalset else {}), *imported.kept)
     return replace(imported, understood=understood, kept=kept)
 
 
@@ -28,38 +35,63 @@ def counted(n: int, word: str) -> str:
     return f"{n:,} {word}" + ("" if n == 1 else "s")
 
 
-def _understood(imported: Imported) -> Iterator[str]:
-    if imported.evalset:
-        yield from _of_evalset(imported.evalset)
-    for run in imported.runs:
-        yield from _of_run(run)
+class Seen:
+    """What is counted in the cases of a file, one after the other."""
 
+    def __init__(self, cases: Iterable[Case] = ()) -> None:
+        self._n: Counter[str] = Counter()
+        self._levels = {level: (Counter[str](), [0]) for level in _LEVELS}
+        for case in cases:
+            self.add(case)
 
-def _of_evalset(evalset: EvalSet) -> Iterator[str]:
-    cases = evalset.cases
-    turns = [turn for case in cases for turn in case.turns]
-    n_scenarios = sum(case.scenario is not None for case in cases)
-    spoken = f"{counted(len(cases) - n_scenarios, 'case')} with {counted(len(turns), 'turn')}."
-    if turns or not n_scenarios:
-        yield spoken
-    if n_scenarios:
-        yield f"{counted(n_scenarios, 'case')} played by a simulated user from a scenario."
-    twice = [case_id for case_id, n in Counter(case.id for case in cases).items() if n > 1]
-    if twice:
-        yield f"{counted(len(twice), 'id')} of more than one case, such as {twice[0][:60]!r}: ADK refuses the file."
-    asserted = [turn for turn in turns if turn.expected.tool_calls is not None]
-    if asserted:
-        n_calls = sum(len(turn.expected.tool_calls or ()) for turn in asserted)
-        yield f"{counted(n_calls, 'expected tool call')}, asserted in {counted(len(asserted), 'turn')}."
-    n_references = sum(turn.expected.reference is not None for turn in turns)
-    if n_references:
-        yield f"{counted(n_references, 'reference answer')}."
-    n_states = sum(bool(case.initial_state) for case in cases)
-    if n_states:
-        yield f"Initial state of {counted(n_states, 'case')}."
-    n_finals = sum(case.final_state is not None for case in cases)
-    if n_finals:
-        yield f"Final state of {counted(n_finals, 'case')}."
+    def add(self, case: Case) -> None:
+        """Count one more case."""
+        asserted = [turn.expected.tool_calls for turn in case.turns if turn.expected.tool_calls is not None]
+        self._n.update(
+            {
+                "cases": 1,
+                "turns": len(case.turns),
+                "scenarios": case.scenario is not None,
+                "asserted": len(asserted),
+                "calls": sum(map(len, asserted)),
+                "references": sum(turn.expected.reference is not None for turn in case.turns),
+                "states": bool(case.initial_state),
+                "finals": case.final_state is not None,
+            }
+        )
+        for level, extras in _LEVELS.items():
+            names, n = self._levels[level]
+            for extra in extras(case):
+                shown = shown_extra(extra)
+                n[0] += bool(shown)
+                names.update(dict.fromkeys((key[:60] for key in shown), 1))
+
+    def understood(self, cases: Sequence[Case]) -> Iterator[str]:
+        """Sentences about the contents of these cases, which were counted."""
+        n = self._n
+        if n["turns"] or not n["scenarios"]:
+            yield f"{counted(n['cases'] - n['scenarios'], 'case')} with {counted(n['turns'], 'turn')}."
+        if n["scenarios"]:
+            yield f"{counted(n['scenarios'], 'case')} played by a simulated user from a scenario."
+        twice = list(repeated_ids(cases))
+        if twice:
+            yield f"{counted(len(twice), 'id')} of more than one case, such as {twice[0][:60]!r}: ADK refuses the file."
+        if n["asserted"]:
+            yield f"{counted(n['calls'], 'expected tool call')}, asserted in {counted(n['asserted'], 'turn')}."
+        if n["references"]:
+            yield f"{counted(n['references'], 'reference answer')}."
+        if n["states"]:
+            yield f"Initial state of {counted(n['states'], 'case')}."
+        if n["finals"]:
+            yield f"Final state of {counted(n['finals'], 'case')}."
+
+    def kept(self, extra: JsonObject) -> Iterator[str]:
+        """One sentence for each level that has keys without a meaning here; `extra` is of the eval set."""
+        if names := _names(shown_extra(extra)):
+            yield f"Of the eval set: {names}."
+        for level, (known, (n,)) in self._levels.items():
+            if n:
+                yield f"In {counted(n, level)}: {_names(known)}."
 
 
 def _of_run(run: RecordedRun) -> Iterator[str]:
@@ -71,27 +103,19 @@ def _of_run(run: RecordedRun) -> Iterator[str]:
         yield f"Scores of {', '.join(criterion.metric for criterion in run.criteria)}."
 
 
-def _kept(extra: JsonObject, cases: Sequence[Case]) -> Iterator[str]:
-    """One sentence for each level that has keys without a meaning here."""
-    if names := _names([extra]):
-        yield f"Of the eval set: {names}."
-    levels = (
-        ("case", [case.extra for case in cases]),
-        ("initial session", [case.initial_session.extra for case in cases if case.initial_session]),
-        ("turn", [turn.extra for case in cases for turn in case.turns]),
-        ("expectation", [turn.expected.extra for case in cases for turn in case.turns]),
-        ("tool call", [extra for case in cases for extra in _of_calls(case)]),
-    )
-    for level, extras in levels:
-        n = sum(bool(shown_extra(extra)) for extra in extras)
-        if n:
-            yield f"In {counted(n, level)}: {_names(extras)}."
-
-
 def _of_calls(case: Case) -> Iterator[JsonObject]:
     return (call.extra for turn in case.turns for call in turn.expected.tool_calls or ())
 
 
-def _names(extras: list[JsonObject]) -> str:
-    names = list(dict.fromkeys(key[:60] for extra in extras for key in shown_extra(extra)))
-    return ", ".join(names[:MAX_KEYS]) + (f" and {len(names) - MAX_KEYS} more" if len(names) > MAX_KEYS else "")
+def _names(names: Iterable[str]) -> str:
+    found = list(dict.fromkeys(key[:60] for key in names))
+    return ", ".join(found[:MAX_KEYS]) + (f" and {len(found) - MAX_KEYS} more" if len(found) > MAX_KEYS else "")
+
+
+_LEVELS: Mapping[str, Callable[[Case], Iterable[JsonObject]]] = {
+    "case": lambda case: (case.extra,),
+    "initial session": lambda case: (case.initial_session.extra,) if case.initial_session else (),
+    "turn": lambda case: (turn.extra for turn in case.turns),
+    "expectation": lambda case: (turn.expected.extra for turn in case.turns),
+    "tool call": _of_calls,
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 from evaldesk.errors import FormatError
 from evaldesk.reading.json_places import JsonPath
@@ -32,13 +32,19 @@ class Line(Document):
         return FormatError(message, source=self.source, path=found.path, line=self.number, column=found.column)
 
 
-def read_lines(data: bytes, source: str) -> Iterator[Line]:
-    """The lines that are not blank. Raises FormatError, at the first line that is not JSON for the whole file."""
-    if len(data) > MAX_LINES_BYTES:
+def read_lines(data: bytes | BinaryIO, source: str) -> Iterator[Line]:
+    """The lines of a text, or of an open file, that are not blank.
+
+    Raises FormatError, at the first line that is not JSON for the whole file.
+    """
+    if isinstance(data, bytes) and len(data) > MAX_LINES_BYTES:
         raise FormatError(f"the file has {len(data)} bytes; at most {MAX_LINES_BYTES} are read", source=source)
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        decoded(data[:4], source)
-    for number, line in enumerate(_raw_lines(data), 1):
+    lines = _raw_lines(data) if isinstance(data, bytes) else (line.removesuffix(b"\n") for line in data)
+    for number, line in enumerate(lines, 1):
+        if number == 1:
+            if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                decoded(line[:4], source)
+            line = line.removeprefix(_MARK)  # noqa: PLW2901
         if not line.strip():
             continue
         try:
@@ -51,7 +57,7 @@ def read_lines(data: bytes, source: str) -> Iterator[Line]:
 
 def _raw_lines(data: bytes) -> Iterator[bytes]:
     """The lines of a text, one at a time: a large file is not held twice."""
-    start = len(_MARK) if data.startswith(_MARK) else 0
+    start = 0
     while (end := data.find(b"\n", start)) >= 0:
         yield data[start:end]
         start = end + 1

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evaldesk.desk.criteria.criteria import holds_criteria, read_criteria, read_user
 from evaldesk.desk.evalsets.masking import masked_file
+from evaldesk.desk.imports.streamed import read_streamed
 from evaldesk.desk.named_agents import declared_agents
 from evaldesk.desk.runs.file import is_run_file, read_run_file
 from evaldesk.errors import UsageError
@@ -33,6 +35,9 @@ def read_path(path: Path, format_name: str | None = None, outcome: str = "") -> 
     Raises FormatError, and UsageError when it cannot be read.
     """
     if not path.is_dir():
+        with suppress(OSError):  # the reader of the whole file says why
+            if not outcome and (streamed := read_streamed(path, format_name)):
+                return streamed
         return read_file(_bytes_of(path), str(path), format_name, outcome)
     parts = [found for name in RUN_FILES if (found := path / name).is_file()]
     if not parts or parts[0].name != RUN_FILES[0]:

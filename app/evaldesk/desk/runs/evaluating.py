@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
 import inspect
 import itertools
 import os
@@ -40,7 +41,6 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import BY_CHANCE, RUN_OPTIONS, Asked, RunOption
 from evaldesk.settings import Settings, read_settings
 from evaldesk.store import Store
-from evaldesk.store.regular_file import version_of
 
 GivenPlace: TypeAlias = tuple[str | os.PathLike[str] | None, str | None]
 """An interpreter and an image."""
@@ -166,7 +166,7 @@ def subject_of(
         evalset=evalset,
         evalset_id=evalset_id or evalset.id,
         evalset_path=str(path.resolve()) if path else "",
-        evalset_version=version_of(path.read_bytes()) if path else "",
+        evalset_version=_version_of(path) if path else "",
         agent_version=agent_version(agent),
         agent_model=description.model,
         description=description,
@@ -289,6 +289,12 @@ def _folder_of(agent: object) -> str:
     file = getattr(sys.modules.get(str(code.__module__)), "__file__", None)
     is_installed = file is None or "site-packages" in file or Path(file).is_relative_to(paths.PACKAGE)
     return str(Path.cwd() if is_installed else Path(str(file)).resolve().parent)
+
+
+def _version_of(path: Path) -> str:
+    """The version of a file of any size, which may be behind a link."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
 
 
 def _given_evalset(given: GivenEvalSet, folder: Path | None) -> tuple[EvalSet, Path | None, tuple[str, ...] | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Holding, Imported
@@ -147,41 +147,75 @@ class OsmosisParquet:
         return write_parquet([read_mapping(Place(line), line.value) for line in read_lines(text, "")])
 
 
+class RowReader:
+    """The cases of rows, one after the other, and what is said of all of them at their end. Raises FormatError."""
+
+    def __init__(self, source: str, rows: Iterator[_Row]) -> None:
+        self._source = source
+        self._rows = rows
+        self._notes = Notes()
+        self._n = self._n_lacking = 0
+        self._first_lacking = 0
+
+    def __iter__(self) -> Iterator[tuple[Case, Fault]]:
+        for index, (place, raw, fault) in enumerate(self._rows):
+            case = read_row(index, raw, place, fault, self._notes)
+            self._n += 1
+            if not case.extra.get("system_prompt") and "metadata" not in case.extra:
+                self._first_lacking = self._first_lacking if self._n_lacking else index
+                self._n_lacking += 1
+            yield case, fault
+        if not self._n:
+            raise FormatError("No rows to evaluate", source=self._source)
+
+    def imported(self, name: str, evalset: EvalSet) -> Imported:
+        """The eval set with the notes of its rows."""
+        return Imported(name, evalset, refused=self._notes.sentences, warnings=self._missing_prompts())
+
+    def _missing_prompts(self) -> tuple[str, ...]:
+        """A warning that names the rows without a `system_prompt`, which Osmosis requires; empty when all have one.
+
+        Rows with `metadata` bring their own prompts.
+        """
+        n = self._n_lacking
+        if not n:
+            return ()
+        named = "row" if n == 1 else f"{n:,} of {self._n:,} rows, first row"
+        return (
+            f"Warning: no system_prompt in {named} {self._first_lacking}; Osmosis requires this column. "
+            "The agent gets no system message there.",
+        )
+
+
+def open_rows(name: str, file: BinaryIO, source: str) -> RowReader:
+    """The rows of an open file in the format "osmosis-jsonl" or "osmosis-csv", read as they are asked for.
+
+    A CSV file that is no text in UTF-8 raises UnicodeDecodeError.
+    """
+    if name == "osmosis-jsonl":
+        return RowReader(source, _lines(file, source))
+    return RowReader(source, _of_open_table(file, source))
+
+
+def _of_open_table(file: BinaryIO, source: str) -> Iterator[_Row]:
+    text = io.TextIOWrapper(file, "utf-8-sig", newline="")
+    try:
+        yield from _of_table(text, source)
+    finally:
+        text.detach()  # the file is closed by the one who opened it
+
+
 def _imported(name: str, source: str, rows: Callable[[], Iterator[_Row]]) -> Imported:
-    notes = Notes()
+    reader = RowReader(source, rows())
     cases: dict[str, Case] = {}
-    for index, (place, raw, fault) in enumerate(rows()):
-        case = read_row(index, raw, place, fault, notes)
+    for index, (case, fault) in enumerate(reader):
         if case.id in cases:
             raise fault(f"Row {index}: the case_id {case.id!r} is there twice")
         cases[case.id] = case
-    if not cases:
-        raise FormatError("No rows to evaluate", source=source)
-    evalset = EvalSet(file_stem(source), cases=tuple(cases.values()))
-    return Imported(name, evalset, refused=notes.sentences, warnings=_missing_prompts(evalset))
+    return reader.imported(name, EvalSet(file_stem(source), cases=tuple(cases.values())))
 
 
-def _missing_prompts(evalset: EvalSet) -> tuple[str, ...]:
-    """A warning that names the rows without a `system_prompt`, which Osmosis requires; empty when every row has one.
-
-    Rows with `metadata` bring their own prompts.
-    """
-    lacking = [
-        index
-        for index, case in enumerate(evalset.cases)
-        if not case.extra.get("system_prompt") and "metadata" not in case.extra
-    ]
-    if not lacking:
-        return ()
-    n = len(lacking)
-    named = "row" if n == 1 else f"{n:,} of {len(evalset.cases):,} rows, first row"
-    return (
-        f"Warning: no system_prompt in {named} {lacking[0]}; Osmosis requires this column. "
-        "The agent gets no system message there.",
-    )
-
-
-def _lines(data: bytes, source: str) -> Iterator[_Row]:
+def _lines(data: bytes | BinaryIO, source: str) -> Iterator[_Row]:
     try:
         for line in read_lines(data, source):
             yield Place(line), line.value, line.error
@@ -200,9 +234,18 @@ def _items(document: Document) -> Iterator[_Row]:
 
 def _table(data: bytes, source: str) -> Iterator[_Row]:
     text = decoded(data, source)
+    _check_text_of_table(text, source)
+    return _of_table(io.StringIO(text, newline=""), source)
+
+
+def _check_text_of_table(text: str, source: str) -> str:
     if "\x00" in text:
         raise FormatError("Invalid CSV file: it holds a NUL character", source=source)
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    return text
+
+
+def _of_table(lines: Iterable[str], source: str) -> Iterator[_Row]:
+    reader = csv.DictReader((_check_text_of_table(line, source) for line in lines), strict=True)
     number = 0
     try:
         for number, row in enumerate(reader, 1):

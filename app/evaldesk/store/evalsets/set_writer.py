@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
+from evaldesk.errors import FormatError
 from evaldesk.formats import evalset_format, write_evalset
 from evaldesk.formats.adk.case import read_case, write_case
 from evaldesk.formats.adk.evalset import AdkStream
@@ -50,8 +52,12 @@ class SetWriter:
     When all bytes were taken, `facts` tells of the set and `index` is finished. Raises FormatError, and OSError.
     """
 
-    def __init__(self, evalset: EvalSet, source: str, index: NewIndex | None = None) -> None:
+    def __init__(
+        self, evalset: EvalSet, source: str, index: NewIndex | None = None, *, cases: Iterable[Case] | None = None
+    ) -> None:
+        """`cases` stand for those of the set; each must be the same when it is read again."""
         self._evalset = evalset
+        self._given = cases
         self._source = source
         self._index = index
         self._digest = hashlib.sha256()
@@ -82,21 +88,24 @@ class SetWriter:
         begin, end = stream.span
         yield self._passed(shell[:begin])
         n = 0
-        for data, row in _texts(self._evalset.cases, style, self._source):
+        given = self._evalset.cases if self._given is None else self._given
+        for data, row, case in _texts(given, style, self._source):
             yield self._passed(style.between if n else style.before)
-            self._note(data, row)
+            self._note(data, row, case if self._given is not None else None)
             yield self._passed(data)
             n += 1
         yield self._passed(style.after if n else b"")
         yield self._passed(shell[end:])
 
-    def _note(self, data: bytes, row: IndexRow | None) -> None:
+    def _note(self, data: bytes, row: IndexRow | None, exact: Case | None) -> None:
         """Hold a new case to what a reader makes of its text, and put it into the index."""
         if row is None:
             document = parse_json(data, source=self._source)
             place = (self._offset, len(data), self._line, self._column)
             item = Item(document.value, document.text, self._source, ("eval_cases",), *place)
             read = read_case(Place(item), item.value)
+            if exact is not None and read != exact:
+                raise FormatError(f"ADK's form has other words for what case {exact.id!r} says", source=self._source)
             if self._index:
                 self._index.add(item, read)
         elif self._index:
@@ -113,14 +122,17 @@ class SetWriter:
         return data
 
 
-def _texts(cases: Sequence[Case], style: _Style, source: str) -> Iterator[tuple[bytes, IndexRow | None]]:
-    """The bytes of each case, and its row in the old index when it comes from one."""
+_Text: TypeAlias = tuple[bytes, IndexRow | None, Case | None]
+
+
+def _texts(cases: Iterable[Case], style: _Style, source: str) -> Iterator[_Text]:
+    """The bytes of each case, with its row in the old index when it comes from one, else the case itself."""
     if isinstance(cases, IndexedCases):
-        yield from cases.raw(range(len(cases)))
+        yield from ((data, row, None) for data, row in cases.raw(range(len(cases))))
     elif isinstance(cases, Span):
-        yield from cases.cases.raw(cases.numbers)
+        yield from ((data, row, None) for data, row in cases.cases.raw(cases.numbers))
     elif isinstance(cases, SplicedCases):
         for part in cases.parts:
             yield from _texts(part, style, source)
     else:
-        yield from ((style.text(case, source), None) for case in cases)
+        yield from ((style.text(case, source), None, case) for case in cases)

@@ -1,0 +1,175 @@
+"""A large file of cases is read row by row: the same cases, the same words, and no more memory for more rows."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.formats.test_adk_stream import FAULTS, GOOD
+
+from evaldesk.desk.imports import streamed
+from evaldesk.desk.imports.files import examine_file, read_path
+from evaldesk.errors import FormatError
+from evaldesk.formats.exchange import Imported
+from evaldesk.formats.files import read_file
+from evaldesk.model.evalset import LargeCases
+from evaldesk.store.evalsets import large
+
+ROWS = [
+    {
+        "user_prompt": f"Add {n} 🎲",
+        "ground_truth": f"{n}",
+        "system_prompt": "Add.",
+        "difficulty": n % 3,
+        "x": {"a": [n]},
+    }
+    for n in range(40)
+]
+
+
+def lines(rows: list[dict[str, object]]) -> str:
+    return "\n".join(json.dumps(row) for row in rows)
+
+
+FILES: dict[str, tuple[str, str]] = {
+    "lines": ("rows.jsonl", lines(ROWS)),
+    "lines_with_blanks": ("rows.jsonl", "\n\n" + lines(ROWS).replace("\n", "\r\n\r\n") + "\n"),
+    "lines_without_prompts": ("rows.jsonl", lines([{**row, "system_prompt": None} for row in ROWS])),
+    "lines_with_ids": ("rows.jsonl", lines([{**row, "case_id": f"c{n}"} for n, row in enumerate(ROWS)])),
+    "lines_with_metadata": ("rows.jsonl", lines([{"metadata": {"n": n}, "label": "x"} for n in range(9)])),
+    "lines_with_refused_keys": ("rows.jsonl", lines([{**row, "$form": 1} for row in ROWS])),
+    "table": (
+        "rows.csv",
+        "user_prompt,ground_truth,system_prompt\n" + "".join(f'"Add\n{n}",ü{n},s\n' for n in range(30)),
+    ),
+    "table_marked": ("rows.csv", "\ufeffuser_prompt,label\nadd,3\n"),
+    **{f"adk_{name}": ("s.evalset.json", text) for name, text in GOOD.items() if name != "escaped_key"},
+}
+WRONG: dict[str, tuple[str, str]] = {
+    "id_twice": ("rows.jsonl", lines([{**row, "case_id": "same"} for row in ROWS])),
+    "text_missing": ("rows.jsonl", lines([*ROWS, {"user_prompt": 1}])),
+    "line_cut": ("rows.jsonl", lines(ROWS)[:-3]),
+    "line_comma": ("rows.jsonl", lines(ROWS).replace('"s": 1}', '"s": 1,}') + '\n{"user_prompt": "x",}'),
+    "table_wide": ("rows.csv", "user_prompt\na\nb,c\n"),
+    "table_nul": ("rows.csv", "user_prompt\na\nb\x00\n"),
+    "table_empty": ("rows.csv", "user_prompt\n"),
+    "table_quote": ("rows.csv", 'user_prompt\n"a'),
+    **{f"adk_{name}": ("s.evalset.json", FAULTS[name]) for name in ("comma_in_case", "no_id", "half_character")},
+}
+
+
+@pytest.fixture(autouse=True)
+def every_file_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large, "WHOLE", -1)
+
+
+def written(folder: Path, file: tuple[str, str]) -> Path:
+    path = folder / file[0]
+    path.write_bytes(file[1].encode())
+    return path
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_cases_and_the_words_are_those_of_the_whole_file(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path, FILES[name])
+
+    found = read_path(path)
+
+    assert found.evalset is not None
+    assert isinstance(found.evalset.cases, LargeCases)
+    whole = read_file(path.read_bytes(), str(path))
+    assert replace(found, evalset=replace(found.evalset, cases=tuple(found.evalset.cases))) == whole
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_fault_is_named_as_in_the_whole_file(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path, WRONG[name])
+
+    with pytest.raises(FormatError) as found:
+        read_path(path)
+    with pytest.raises(FormatError) as whole:
+        read_file(path.read_bytes(), str(path))
+
+    assert str(found.value) == str(whole.value)
+
+
+def test_a_fault_of_a_set_that_is_too_large_to_be_held_is_named_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, ("s.evalset.json", FAULTS["no_comma_between_cases"]))
+    with pytest.raises(FormatError) as whole:
+        read_path(path)
+    monkeypatch.setattr(streamed, "MAX_BYTES", 10)
+
+    with pytest.raises(FormatError) as found:
+        read_path(path)
+
+    assert str(found.value) == str(whole.value)
+
+
+@pytest.mark.parametrize("column", ["tags", "rubrics", "conversation", "conversatoin", "eval_id", "session_input"])
+def test_a_column_that_means_something_in_a_case_is_a_column_all_the_same(tmp_path: Path, column: str) -> None:
+    path = written(tmp_path, ("rows.jsonl", lines([{**row, column: ["a"]} for row in ROWS])))
+
+    found = read_path(path)
+
+    assert found.evalset is not None
+    assert found.evalset.cases[3].extra[column] == ["a"]
+
+
+def test_other_files_are_read_whole(tmp_path: Path) -> None:
+    path = written(tmp_path, ("rows.json", json.dumps(ROWS)))
+
+    found = read_path(path)
+
+    assert found.format == "osmosis-json"
+    assert found.evalset is not None
+    assert isinstance(found.evalset.cases, tuple)
+
+
+def test_a_set_is_read_through_a_link_and_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, ("s.evalset.json", GOOD["usual"]))
+    (tmp_path / "link.evalset.json").symlink_to("s.evalset.json")
+    monkeypatch.chdir(tmp_path)
+
+    for name in ("s.evalset.json", "link.evalset.json"):
+        assert examine_file(Path(name)).n_cases == 2
+
+
+def peak_of(action: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        action()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv"])
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path, name: str) -> None:
+    def use(n: int) -> int:
+        path = tmp_path / name
+        with path.open("w") as file:
+            if name.endswith("csv"):
+                file.write("user_prompt,ground_truth\n")
+                file.writelines(f"{'x' * 200} {number},{number}\n" for number in range(n))
+            else:
+                file.writelines(
+                    f'{{"user_prompt": "{"x" * 200} {number}", "ground_truth": "1"}}\n' for number in range(n)
+                )
+
+        def read() -> Imported:
+            found = read_path(path)
+            assert found.evalset is not None
+            assert sum(1 for _ in found.evalset.cases) == n
+            return found
+
+        return peak_of(read)
+
+    few, many = use(4_000), use(8_000)
+
+    assert many < few + 150_000, "4,000 more cases have 6 MiB in memory"
