@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.failures import TypedFinding
-from evaldesk.desk.queues import drawing_order
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import UsageError
 from evaldesk.model.conclusion import Answer, Interval
 from evaldesk.model.failures import Finding, Mode, TrialReading
 from evaldesk.model.stored import RunSummary, TrialKey
+from evaldesk.pages.samples import Sample, drawing_orders, samples
 from evaldesk.pages.trial import TrialPage, read_trial
 from evaldesk.statistics.agreement import agreement
 from evaldesk.statistics.failure_modes import (
     Saturation,
-    Stratum,
     accumulation,
     mode_changes,
     new_mode_bound,
@@ -143,7 +141,7 @@ def read_failures(
     run, draw, readings = store.runs.summary(run_id), _Draw(store, run_id), store.failures.readings(run_id)
     read = {(each.case_index, each.trial_index) for each in readings}
     modes = {mode.id: mode for mode in store.failures.modes()}
-    next_key = draw.next(read)
+    next_key, sampled = draw.next(read), draw.sampled(read)
     seen = _saturation(readings, draw)
     proposed = [each for each in store.failures.list(run_id, status="proposed") if _place(each) not in read]
     of_next = [each for each in proposed if _place(each) == next_key]
@@ -160,12 +158,12 @@ def read_failures(
         n_read=sum(key in read for key in draw.strata["f"]),
         n_passed_read=sum(key in read for key in draw.strata["p"]),
         n_passed=len(draw.strata["p"]),
-        rows=_kind_rows(modes, readings, draw),
+        rows=_kind_rows(modes, readings, sampled),
         unnamed=_other_row(
-            "no name yet", {_key(each) for each in readings if each.n_findings and not each.modes}, read, draw
+            "no name yet", {_key(each) for each in readings if each.n_findings and not each.modes}, sampled
         ),
-        clear=_other_row("nothing wrong", _clear(readings, draw), read, draw, "0"),
-        share_of=_share_of(read, draw),
+        clear=_other_row("nothing wrong", _clear(readings, draw), sampled, "0"),
+        share_of=_share_of(sampled),
         seen=seen,
         sentence=_seen_sentence(seen),
         unseen_words=_unseen_words(seen),
@@ -193,13 +191,7 @@ class _Draw:
 
     def __init__(self, store: Store, run_id: int) -> None:
         self.cases = store.failures.verdicts(run_id)
-        self.strata: dict[str, list[TrialKey]] = {letter: [] for letter in "fepu"}
-        for case_index, (_, letters) in enumerate(self.cases):
-            for trial_index, letter in enumerate(letters):
-                if letter in self.strata:
-                    self.strata[letter].append((case_index, trial_index))
-        for keys in self.strata.values():
-            keys[:] = drawing_order(run_id, keys)
+        self.strata = drawing_orders(run_id, tuple(strip for _, strip in self.cases), "fepu")
 
     def next(self, read: Collection[TrialKey]) -> TrialKey | None:
         """The next trial to read: failed ones, then errored ones, then a tenth of the passed ones."""
@@ -210,14 +202,14 @@ class _Draw:
                 return found
         return None
 
-    def sampled(self, read: Collection[TrialKey]) -> Iterator[tuple[int, list[TrialKey]]]:
-        """Each stratum: how many trials it has, and those of its sample."""
-        for keys in self.strata.values():
-            yield len(keys), list(takewhile(lambda key: key in read, keys))
+    def sampled(self, read: Collection[TrialKey]) -> Mapping[str, Sample]:
+        """The sample of each stratum."""
+        return samples(self.strata, read)
 
 
-def _kind_rows(modes: Mapping[int, Mode], readings: Sequence[TrialReading], draw: _Draw) -> list[KindRow]:
-    read = {_key(each) for each in readings}
+def _kind_rows(
+    modes: Mapping[int, Mode], readings: Sequence[TrialReading], sampled: Mapping[str, Sample]
+) -> list[KindRow]:
     trials: defaultdict[int, set[TrialKey]] = defaultdict(set)
     for each in readings:
         for mode_id in each.modes:
@@ -229,25 +221,22 @@ def _kind_rows(modes: Mapping[int, Mode], readings: Sequence[TrialReading], draw
         mode = modes.get(mode_id)
         name = mode.name if mode else f"kind {mode_id}"
         key = str(at + 1) if at < N_KEYS and mode and mode.is_active else ""
-        rows.append(_row(name, trials[mode_id], read, draw, key, mode))
+        rows.append(_row(name, trials[mode_id], sampled, key, mode))
     return rows
 
 
-def _other_row(
-    name: str, trials: set[TrialKey], read: Collection[TrialKey], draw: _Draw, key: str = ""
-) -> KindRow | None:
-    return _row(name, trials, read, draw, key) if trials else None
+def _other_row(name: str, trials: set[TrialKey], sampled: Mapping[str, Sample], key: str = "") -> KindRow | None:
+    return _row(name, trials, sampled, key) if trials else None
 
 
 def _row(
     name: str,
     trials: Collection[TrialKey],
-    read: Collection[TrialKey],
-    draw: _Draw,
+    sampled: Mapping[str, Sample],
     key: str = "",
     mode: Mode | None = None,
 ) -> KindRow:
-    found = prevalence([_stratum(n, sample, trials) for n, sample in draw.sampled(read)])
+    found = prevalence([each.stratum(trials) for each in sampled.values()])
     interval = found.interval if found else Interval(0.0, 1.0)
     return KindRow(
         mode=mode,
@@ -262,18 +251,9 @@ def _row(
     )
 
 
-def _stratum(n: int, sample: Sequence[TrialKey], trials: Collection[TrialKey]) -> Stratum:
-    by_case: dict[int, list[int]] = {}
-    for key in sample:
-        counts = by_case.setdefault(key[0], [0, 0])
-        counts[0] += 1
-        counts[1] += key in trials
-    return Stratum(n, [(n_read, n_found) for n_read, n_found in by_case.values()])
-
-
-def _share_of(read: Collection[TrialKey], draw: _Draw) -> str:
+def _share_of(sampled: Mapping[str, Sample]) -> str:
     words = ("failed", "errored", "passed", "unscored")
-    found = [word for word, (_, sample) in zip(words, draw.sampled(read), strict=True) if sample]
+    found = [word for word, sample in zip(words, sampled.values(), strict=True) if sample.keys]
     return f"{' and '.join(found) or 'failed'} trials"
 
 
@@ -438,8 +418,7 @@ def mode_gate(desk: Desk, run_id: int, name: str, most: float) -> ModeGate:
     draw, readings = _Draw(desk.store, run_id), desk.store.failures.readings(run_id)
     read = {_key(each) for each in readings}
     trials = {_key(each) for each in readings if mode.id in each.modes}
-    samples = [(letter, *found) for letter, found in zip(draw.strata, draw.sampled(read), strict=True)]
-    strata = {letter: _stratum(n, sample, trials) for letter, n, sample in samples}
+    strata = {letter: sample.stratum(trials) for letter, sample in draw.sampled(read).items()}
     n_scored = strata["f"].n_all + strata["p"].n_all
     allowed = f"at most {share_words(most)} allowed"
     if not n_scored or (strata["f"].n_all and not strata["f"].n_read):
@@ -544,7 +523,7 @@ def _run_row(store: Store, mode: Mode, run_id: int) -> RunRow:
     trials = {_key(each) for each in readings if mode.id in each.modes}
     life = "fixed" if run_id == mode.fixed_in else "reopened" if run_id == mode.reopened_in else ""
     return RunRow(
-        store.runs.summary(run_id), len(trials), len(read), life, _row(mode.name, trials, read, draw, mode=mode)
+        store.runs.summary(run_id), len(trials), len(read), life, _row(mode.name, trials, draw.sampled(read), mode=mode)
     )
 
 

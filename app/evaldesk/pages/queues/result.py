@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from statistics import median
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.queues import drawing_order
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.model.failures import Mode
 from evaldesk.model.queues import VERDICT_KINDS, Queue, QueueItem, QueueKind
-from evaldesk.model.stored import RunSummary, TrialKey
+from evaldesk.model.stored import RunSummary
 from evaldesk.pages.queues.words import DECIDED, SAID, counted
+from evaldesk.pages.samples import drawing_orders, samples
 from evaldesk.statistics.agreement import agreement
-from evaldesk.statistics.failure_modes import Stratum, prevalence
+from evaldesk.statistics.failure_modes import prevalence
 from evaldesk.wording.agreement import kappa_words
 from evaldesk.wording.words import interval_words, share_words
 
+VERDICTS = "".join(VERDICT_KINDS)
 BREAK_S = 600
 """A longer time between two verdicts was a break, not reading."""
 
@@ -99,7 +99,8 @@ def _share_of_run(desk: Desk, run: RunSummary, strips: Sequence[str], reader: st
     labels = desk.store.queues.labelled(played_run_id(desk.store.runs, run.id))
     said = {key: names[reader] for key, names in labels.items() if reader in names}
     failed = {key for key, verdict in said.items() if verdict == "failed"}
-    strata = [_stratum(n, sample, failed) for n, sample in _samples(run.id, strips, said, "pfeu")]
+    orders = drawing_orders(run.id, tuple(strips), VERDICTS)
+    strata = [each.stratum(failed) for each in samples(orders, said).values() if each.n_all]
     found = prevalence(strata) if strata and all(each.n_read for each in strata) else None
     if found is None:
         return ""
@@ -115,48 +116,18 @@ def _mode_shares(
     """The kinds that were found, each with the share of failed trials it could have, over the runs of the queue."""
     modes = {mode.id: mode for mode in desk.store.failures.modes()}
     keys = {each.place: each for each in items}
-    samples = []
+    failed = {}
     for run_id, of_run in strips.items():
         read = {each.key for each in items if each.run_id == run_id and each.verdict}
-        samples += [(run_id, n, sample) for n, sample in _samples(run_id, of_run, read, "f") if sample]
+        failed[run_id] = samples(drawing_orders(run_id, tuple(of_run), VERDICTS), read)["f"]
     rows = []
     for mode_id, places in sorted(by_mode.items(), key=lambda pair: -len(pair[1])):
         if mode_id in modes:
             here = {(keys[place].run_id, keys[place].key) for place in places if place in keys}
-            strata = [_stratum(n, sample, {key for run, key in here if run == run_id}) for run_id, n, sample in samples]
-            found = prevalence(strata)
+            strata = [each.stratum({key for run, key in here if run == run_id}) for run_id, each in failed.items()]
+            found = prevalence([each for each in strata if each.n_read])
             rows.append(ModeShare(modes[mode_id], len(places), interval_words(found.interval) if found else ""))
     return rows
-
-
-def _samples(
-    run_id: int, strips: Sequence[str], read: Collection[TrialKey], letters: str
-) -> Iterator[tuple[int, Sequence[TrialKey]]]:
-    """For each verdict that occurs how many trials it has, and those that were read without a gap in the order of
-    drawing: a random sample of them.
-    """
-    for keys in map(_orders(run_id, tuple(strips)).get, letters):
-        if keys:
-            yield len(keys), list(takewhile(lambda key: key in read, keys))
-
-
-@lru_cache(maxsize=16)
-def _orders(run_id: int, strips: tuple[str, ...]) -> Mapping[str, Sequence[TrialKey]]:
-    """The trials of each verdict in the order in which they are drawn."""
-    by_letter: dict[str, list[TrialKey]] = {}
-    for case_index, strip in enumerate(strips):
-        for trial_index, letter in enumerate(strip):
-            by_letter.setdefault(letter, []).append((case_index, trial_index))
-    return {letter: drawing_order(run_id, keys) for letter, keys in by_letter.items()}
-
-
-def _stratum(n_all: int, sample: Sequence[TrialKey], found: Collection[TrialKey]) -> Stratum:
-    by_case: dict[int, list[int]] = {}
-    for key in sample:
-        counts = by_case.setdefault(key[0], [0, 0])
-        counts[0] += 1
-        counts[1] += key in found
-    return Stratum(n_all, [(n, n_found) for n, n_found in by_case.values()])
 
 
 def _next_steps(desk: Desk, queue: Queue, items: Sequence[QueueItem], reader: str) -> list[NextStep]:
