@@ -31,6 +31,12 @@ pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what t
 __all__ = ["play_calls"]
 
 
+OURS_ALONE = """
+from evaldesk import LlmAgent
+root_agent = LlmAgent(name="a", model="small", api_base="{address}")
+"""
+
+
 async def asked(agent: Agent, message: str = "hi") -> tuple[TurnRecord, Prompts]:
     attempt = Attempt(prompts=PromptWriter())
     turn = await play_turn(agent, Session("s"), message, attempt=attempt)
@@ -140,3 +146,35 @@ async def test_a_chat_keeps_none(endpoint: Endpoint, loaded: Any) -> None:
     await play_turn(loaded(WHOLE.replace("{address}", endpoint.address)), Session("s"), "hi", attempt=attempt)
 
     assert attempt.prompts is None
+
+
+@pytest.mark.parametrize("source", [WHOLE, OURS_ALONE], ids=["a client", "a call of ours"])
+async def test_a_call_that_fails_is_kept_with_the_reason(source: str, endpoint: Endpoint, loaded: Any) -> None:
+    endpoint.fails(400, "no such field")
+
+    turn, prompts = await asked(loaded(source.replace("{address}", endpoint.address)))
+
+    assert turn.error
+    assert sent(prompts) == [[{"role": "user", "content": "hi"}]]
+    assert prompts.is_failed(0)
+    assert "400" in str(prompts.part(prompts.calls[0].answer)) or "no such field" in str(prompts.parts)
+
+
+async def test_each_attempt_of_a_client_that_is_tried_again_is_kept(endpoint: Endpoint, loaded: Any) -> None:
+    endpoint.fails(429, "slow down", retry_after="0.01").says("hello")
+
+    turn, prompts = await asked(loaded(WHOLE.replace("{address}", endpoint.address)))
+
+    assert turn.answer == "hello"
+    assert [prompts.is_failed(at) for at in in_time(prompts)] == [True, False]
+    assert len(prompts.parts) == 4
+
+
+async def test_the_gateway_keeps_a_call_that_was_refused(play_calls: Play, endpoint: Endpoint) -> None:
+    endpoint.fails(401, "wrong key")
+
+    played = await play_calls(ANTHROPIC_REQUESTS[:1])
+
+    assert played.prompts
+    assert played.prompts.is_failed(0)
+    assert "wrong key" in str(played.prompts.part(played.prompts.calls[0].answer))

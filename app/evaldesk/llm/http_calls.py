@@ -95,8 +95,8 @@ class _Request:
         try:
             with unseen():
                 yield
-        except BaseException:
-            self.failed()
+        except BaseException as error:
+            self.failed(f"{type(error).__name__}: {error}"[:500])
             raise
 
     def answered(self, data: bytes, answer: JsonObject) -> None:
@@ -105,12 +105,14 @@ class _Request:
             self.recorder.keep(self.key, answer)
         self.tell(data)
 
-    def failed(self) -> None:
+    def failed(self, why: str) -> None:
         """There is no answer to record."""
         if self.recorder:
             self.recorder.release(_KIND, self.content)
         if self.turn and self.is_counted:
             self.turn.refused()
+            took_ms = (time.perf_counter() - self.begun) * 1000
+            self.turn.unanswered(SeenCall(self.path, self.data or b"", b"", took_ms), why, took_ms)
 
     def tell(self, data: bytes, *, is_replayed: bool = False) -> None:
         """Tell the turn of the answer, where it can tell tokens."""
@@ -227,7 +229,7 @@ def _seen_by_httpx(send: Callable[..., Any]) -> Callable[..., Any]:
 def _told(asked: _Request, request: Any, response: Any, *, is_stream: bool) -> Any:
     """The response, told and recorded where it is an answer; one that is read as a stream can still be read."""
     if not response.is_success:
-        asked.failed()
+        asked.failed(f"HTTP {response.status_code}")
         return response
     if is_stream and not asked.recorder:
         response.stream = _tee(_library(request))(response, asked)

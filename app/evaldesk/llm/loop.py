@@ -8,6 +8,7 @@ and back costs as much processor time as the call.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
@@ -51,8 +52,13 @@ async def complete(
 
     send = (lambda text: caller.call_soon_threadsafe(on_text, text)) if on_text else None
     on_wait = notifier(is_counted=True)
-    reply = await (recorder.reply(call, on_text, ask) if recorder else ask())
-    turn = PLAYED_TURN.get()
+    turn, started = PLAYED_TURN.get(), time.perf_counter()
+    try:
+        reply = await (recorder.reply(call, on_text, ask) if recorder else ask())
+    except ModelError as error:
+        if turn:
+            turn.unanswered(call, str(error), (time.perf_counter() - started) * 1000)
+        raise
     if turn:
         turn.was_whole(call, reply)
     return reply

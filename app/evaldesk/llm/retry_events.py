@@ -88,6 +88,9 @@ class TurnListener(Protocol):
     def refused(self) -> None:
         """It was not answered."""
 
+    def unanswered(self, call: ModelCall | SeenCall, why: str, duration_ms: float) -> None:
+        """A call failed; this is how it was sent, and why, in words."""
+
     def missed_call(self) -> None:
         """A call was made whose answer cannot be seen."""
 

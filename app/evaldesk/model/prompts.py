@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from evaldesk.model.evalset import JsonValue
 
+FAILED = "error"
+"""The key of the reason that stands in the place of an answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
@@ -43,6 +46,11 @@ class Prompts:
     def part(self, place: int) -> JsonValue:
         """The part at a place; None where there is none."""
         return self.parts[place] if 0 <= place < len(self.parts) else None
+
+    def is_failed(self, at: int) -> bool:
+        """Whether the call at the index was not answered."""
+        answer = self.part(self.calls[at].answer)
+        return isinstance(answer, dict) and answer.keys() == {FAILED}
 
     def messages(self, at: int) -> tuple[JsonValue, ...]:
         """All messages of the call at the index, in order."""

@@ -39,6 +39,11 @@ class Span:
         return max(self.end_ms - self.start_ms, 0.0)
 
     @property
+    def short_time(self) -> str:
+        """A time of some milliseconds with as many digits as say something; empty for any other."""
+        return f"{self.duration_ms:.2g} ms" if 0 < self.duration_ms < 10 else ""
+
+    @property
     def usages(self) -> tuple[Usage, ...]:
         """The model calls of it and of all that is inside."""
         own = (self.usage,) if self.usage else ()
@@ -61,10 +66,11 @@ def spans_of(transcript: Transcript, prompts: Prompts | None) -> tuple[Span, ...
     calls: dict[int, list[tuple[int, Prompt]]] = {}
     for at, call in sorted(enumerate(prompts.calls if prompts else ()), key=lambda each: each[1].at_ms):
         calls.setdefault(call.turn, []).append((at, call))
+    failed = {at for at in range(len(prompts.calls)) if prompts.is_failed(at)} if prompts else set()
     spans: list[Span] = []
     for index, record in enumerate(transcript.turns):
         began_ms = spans[-1].end_ms if spans else 0.0
-        spans.append(_TurnSpans(index, record, began_ms, calls.get(index, [])).span())
+        spans.append(_TurnSpans(index, record, began_ms, calls.get(index, []), failed).span())
     return tuple(spans)
 
 
@@ -76,6 +82,7 @@ class _TurnSpans:
     record: TurnRecord
     began_ms: float
     prompts: list[tuple[int, Prompt]]
+    failed: set[int]
 
     def span(self) -> Span:
         number = f"{self.index + 1}"
@@ -83,7 +90,9 @@ class _TurnSpans:
         asking = _asking(events)
         zero = self.began_ms + sum(event.usage.duration_ms for _, event in asking if event.usage)
         turn = Span(number, "turn", f"Turn {number}", self.began_ms, zero + self.record.duration_ms, self.index)
-        sent = _matched(events, self.prompts)
+        turn.event = next((event for _, event in events if event.error), None)
+        turn.note = "" if self.record.stop_reason == "answered" else self.record.stop_reason.replace("_", " ")
+        sent = _matched(events, [each for each in self.prompts if each[0] not in self.failed])
         opened: list[Span] = []
         last_ms, free_ms = zero, self.began_ms
         for at, event in events:
@@ -114,7 +123,10 @@ class _TurnSpans:
                 turn.inside.append(span)
             last_ms = here
         known = {*sent.values()}
-        turn.inside += [_uncounted(number, self.index, at, call, zero) for at, call in self.prompts if at not in known]
+        for at, call in self.prompts:
+            if at not in known:
+                note = "failed" if at in self.failed else "not counted"
+                turn.inside.append(_uncounted(number, self.index, at, call, zero, note))
         _sort(turn)
         return turn
 
@@ -151,11 +163,11 @@ def _matched(events: Sequence[tuple[int, Event]], prompts: Sequence[tuple[int, P
     return found | dict(zip((at for at, _ in told if at not in found), others, strict=False))
 
 
-def _uncounted(number: str, turn: int, at: int, call: Prompt, zero: float) -> Span:
-    """A call that was seen and of which nobody told tokens."""
+def _uncounted(number: str, turn: int, at: int, call: Prompt, zero: float, note: str) -> Span:
+    """A call that was seen and of which nobody told tokens, or that failed."""
     end = zero + call.at_ms
     start = max(end - call.duration_ms, zero)
-    return Span(f"{number}.p{at}", "model", call.model, start, end, turn, prompt=at, note="not counted")
+    return Span(f"{number}.p{at}", "model", call.model, start, end, turn, prompt=at, note=note)
 
 
 def _around(event: Event, opened: Sequence[Span]) -> Span | None:

@@ -308,7 +308,8 @@ def _view(span: Span, prompts: Prompts | None, part: str) -> SpanView:
             span, call.name, span.note, anchor=f"{anchor}-event-{_event(span)}", arguments=arguments, result=result,
             texts=said,
         )  # fmt: skip
-    said = [("", span.event.text)] if span.event and span.event.text else []
+    text = span.event.error.message if span.event and span.event.error else span.event.text if span.event else ""
+    said = [("", text)] if text else []
     return SpanView(span, WORDS.get(span.kind, "wait").capitalize(), span.note, anchor=anchor, texts=said)
 
 
@@ -325,7 +326,7 @@ def _call_view(span: Span, prompts: Prompts | None, part: str) -> SpanView:
     return SpanView(
         span,
         span.name or "model call",
-        _facts(span.usage),
+        _facts(span.usage, is_failed=prompts.is_failed(span.prompt)),
         part,
         messages=drawing.messages(messages, call.n_kept) if is_prompt else (),
         answer=drawing.messages(prompts.part(call.answer)) if is_prompt and call.answer >= 0 else (),
@@ -342,11 +343,11 @@ _LACKS = (
 )
 
 
-def _facts(usage: Usage | None) -> str:
+def _facts(usage: Usage | None, *, is_failed: bool = False) -> str:
     if usage is None:
-        return "Nobody told the tokens of this call."
+        return "This call failed" if is_failed else "Nobody told the tokens of this call"
     if usage.is_least:
-        return "The tokens of this call are not known."
+        return "The tokens of this call are not known"
     cached = f", {usage.tokens_cached:,} cached" if usage.tokens_cached else ""
     reasoning = f", {usage.tokens_reasoning:,} for reasoning" if usage.tokens_reasoning else ""
     cost = cost_words(usage.cost) if usage.cost is not None else "cost unknown"

@@ -13,6 +13,7 @@ from evaldesk.engine.worker.prompts import PromptWriter
 from evaldesk.model import (
     AgentRef,
     Case,
+    ErrorRecord,
     Event,
     Prompts,
     RunConfig,
@@ -116,6 +117,34 @@ def test_a_prompt_belongs_to_the_call_of_its_tokens_and_one_that_nobody_told_is_
 
     [turn, _] = spans_of(Transcript((FIRST, SECOND)), asked(10, 20, 30, 40))
     assert [span.note for span in turn.inside if span.id == "1.p3"] == ["not counted"]
+
+
+def test_a_call_that_failed_is_a_span_with_its_reason(pages: Any) -> None:
+    writer = PromptWriter()
+    sent = Sent(({"role": "user", "content": "hi"},))
+    writer.add(0, 300.0, spent(10, 50), sent, {"error": "HTTP 500"})
+    writer.add(0, 400.0, spent(10, 50), sent, {"role": "assistant", "content": "answer"})
+    prompts = writer.prompts()
+
+    [turn, _] = spans_of(Transcript((FIRST, SECOND)), prompts)
+    assert {span.id: span.note for span in turn.inside if span.kind == "model"} == {
+        "1.2": "",
+        "1.9": "2 attempts",
+        "1.p0": "failed",
+    }
+    page = pages.get(f"{stored(pages, prompts=prompts)}/timeline?span=1.p0").text
+    assert "This call failed" in page
+    assert "HTTP 500" in page
+
+
+def test_a_turn_that_broke_off_says_why(pages: Any) -> None:
+    error = Event("error", 5, error=ErrorRecord("timed_out", "not finished within 1 s"))
+    turn = TurnRecord("Find.", (Event("user_message"), error), duration_ms=5, stop_reason="timed_out")
+
+    page = pages.get(f"{stored(pages, turn)}/timeline?span=1").text
+
+    assert "timed out</small>" in page
+    assert "not finished within 1 s" in page
 
 
 EVENTS = st.lists(

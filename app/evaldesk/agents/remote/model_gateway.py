@@ -36,6 +36,7 @@ from evaldesk.transcripts.model_exchanges import Exchange, read_exchange
 MAX_BODY = 32 * 1024 * 1024
 MAX_ANSWER = 64 * 1024 * 1024
 LAST_CALL_S = 1.0
+MAX_REASON = 500
 LEAST_ERROR = BAD_REQUEST = 400
 PIECE = 65536
 HOP_BY_HOP = frozenset(
@@ -82,6 +83,12 @@ class _Turn:
         """Wait as long as the limits of the run ask for."""
         pace = pace_of(self.session.model_options)
         time.sleep(self.context.copy().run(waiting_s, pace, model))
+
+    def unanswered(self, call: Call, why: str, duration_ms: float) -> None:
+        """Tell the turn how a call was sent that failed."""
+        played = self.context.get(PLAYED_TURN)
+        if played and call.api:
+            played.unanswered(SeenCall(call.path, call.body, b"", duration_ms), why, duration_ms)
 
     def passed(self, call: Call, answer: Answer) -> None:
         """Tell the turn how a call was sent that was answered."""
@@ -169,7 +176,11 @@ class ModelGateway:
 
     def tell(self, turn: _Turn, call: Call, answer: Answer) -> None:
         """Send the events of a call that was answered."""
-        if call.api is None or answer.status >= LEAST_ERROR:
+        if call.api is None:
+            return
+        if answer.status >= LEAST_ERROR:
+            why = f"HTTP {answer.status}: {answer.body[:MAX_REASON].decode('utf-8', 'replace')}"
+            turn.unanswered(call, why, answer.duration_ms)
             return
         try:
             exchange = read_exchange(call.api, call.path, call.body, answer.body)
@@ -422,6 +433,7 @@ class _Handler(BaseHTTPRequestHandler):
                 text = answer.body.decode("utf-8", "replace")
                 recorder.keep(key, {"status": answer.status, "kind": answer.kind, "body": text})
         except ModelError as error:
+            turn.unanswered(call, str(error), 0.0)
             turn.send(Event("log", author="evaldesk", text=f"A call of {call.model} failed: {error}"))
             self._refuse(502, error.kind, str(error))
             return

@@ -15,7 +15,7 @@ from evaldesk.engine.worker.attempt import Clock
 from evaldesk.engine.worker.prompts import PromptWriter, said_to_us, sent_by_us
 from evaldesk.errors import AgentError, EvaldeskError
 from evaldesk.llm import cost_at, price
-from evaldesk.llm.apis import api_of
+from evaldesk.llm.apis import api_of, model_in
 from evaldesk.llm.call import ModelCall, ModelReply, pace_of
 from evaldesk.llm.pacing import Pace
 from evaldesk.llm.retry_events import RetryWait, SeenCall
@@ -37,6 +37,7 @@ from evaldesk.model import (
 )
 from evaldesk.model.decisions import ANY, Decided
 from evaldesk.model.media import MAX_MEDIA_COUNT, Media, base64_text
+from evaldesk.model.prompts import FAILED
 from evaldesk.model.transcript import broken_turn, checked_amount, is_artefact, waiting_of
 from evaldesk.transcripts.model_exchanges import Exchange, read_exchange, sent_of
 from evaldesk.wire import plain, plain_text, to_json
@@ -168,6 +169,18 @@ class OpenTurn:
         self._n_whole += 1
         if self._prompts and call and reply:
             self._prompts.add(self._index, self._now_ms(), reply.usage, sent_by_us(call), said_to_us(reply))
+
+    def unanswered(self, call: ModelCall | SeenCall, why: str, duration_ms: float) -> None:
+        """Keep how a call was sent that failed, and why."""
+        if self._prompts is None:
+            return
+        if isinstance(call, ModelCall):
+            model, sent = call.model, sent_by_us(call)
+        else:
+            request = request_of(call)
+            model, sent = str(request.get("model") or model_in(call.path)), sent_of(request)
+        usage = Usage(model, duration_ms=duration_ms)
+        self._prompts.add(self._index, self._now_ms(), usage, sent, {FAILED: why})
 
     def passed(self, call: SeenCall) -> None:
         """Keep a call of which the gateway tells all."""
