@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -178,3 +179,32 @@ async def test_what_refuses_the_client_of_a_function_is_told_apart(
     assert turn.error.kind == kind
     assert said in turn.error.message
     assert "root_agent" in turn.error.trace
+
+
+@pytest.mark.parametrize("kind", ["function", "generator"])
+async def test_a_function_may_start_a_loop_of_its_own_as_in_a_script(loaded: Any, played: Any, kind: str) -> None:
+    said = "asyncio.run(answer(message))"
+    body = f"return {said}" if kind == "function" else f"yield 'and '\n    yield {said}"
+    source = f"""
+import asyncio
+
+async def answer(message):
+    await asyncio.sleep(0)
+    return message.upper()
+
+def root_agent(message):
+    {body}
+"""
+    agent = loaded(source)
+
+    turns = [await played(agent, Session("s"), "hi") for _ in range(2)]
+
+    assert [(turn.error, turn.answer) for turn in turns] == [(None, "HI" if kind == "function" else "and HI")] * 2
+
+
+async def test_the_loop_is_there_again_where_the_function_failed(loaded: Any, played: Any) -> None:
+    turn = await played(loaded("def root_agent(message):\n    raise ValueError('no')\n"), Session("s"), "hi")
+
+    assert turn.error
+    await asyncio.sleep(0)
+    assert asyncio.current_task() is not None

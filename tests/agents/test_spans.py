@@ -300,3 +300,76 @@ def test_spans_of_real_packages_are_read_alike_when_they_are_played_and_imported
 
 def without_system(events: tuple[Event, ...]) -> tuple[Event, ...]:
     return tuple(event for event in events if event.author != "system")
+
+
+TOOLS = {
+    "AutoGen tells neither arguments nor result": ("execute_tool roll", {"gen_ai.operation.name": "execute_tool"}),
+    "DSPy names the method and wraps the arguments": (
+        "roll.__call__",
+        {"openinference.span.kind": "TOOL", "input.value": '{"kwargs": {"sides": 6}}', "output.value": "4"},
+    ),
+    "LlamaIndex wraps the result": (
+        "roll",
+        {
+            "openinference.span.kind": "TOOL",
+            "tool.name": "roll",
+            "input.value": '{"sides": 6}',
+            "output.value": json.dumps({"tool_name": "roll", "raw_input": {}, "raw_output": 4, "is_error": False}),
+        },
+    ),
+}
+
+
+@with_sdk
+@pytest.mark.parametrize("name", TOOLS)
+async def test_a_tool_is_read_as_its_framework_writes_it(
+    name: str, loaded: Any, played: Any, endpoint: Endpoint
+) -> None:
+    span, attributes = TOOLS[name]
+    source = f"""
+{HEAD}
+from openai import OpenAI
+
+def root_agent(message):
+    client = OpenAI(base_url="{endpoint.address}", api_key="k")
+    asked = [{{"role": "user", "content": message}}]
+    found = client.chat.completions.create(model="small", messages=asked).choices[0].message
+    with tracer.start_as_current_span({span!r}, attributes={attributes!r}):
+        pass
+    answered = {{"role": "tool", "tool_call_id": "c1", "content": "4"}}
+    asked = [*asked, found.model_dump(exclude_none=True), answered]
+    return client.chat.completions.create(model="small", messages=asked).choices[0].message.content
+"""
+    endpoint.says("", ("c1", "roll", '{"sides": 6}')).says("A four.")
+
+    turn = await played(loaded(source), Session("s"), "Roll.")
+
+    assert (turn.error, turn.answer) == (None, "A four.")
+    assert [(call.name, call.args) for call in turn.tool_calls] == [("roll", {"sides": 6})]
+    results = [event for event in turn.events if event.kind == "tool_result" and event.call]
+    assert [(str(event.result), event.call.args) for event in results if event.call] == [("4", {"sides": 6})]
+    assert [(usage.tokens_in, usage.is_least) for usage in turn.usages] == [(11, False)] * 2
+
+
+@with_sdk
+async def test_a_model_that_nobody_counted_makes_the_tokens_at_least(loaded: Any, played: Any) -> None:
+    source = (
+        HEAD
+        + """
+def root_agent(message):
+    asked = [text("user", message)]
+    attributes = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.model": "small",
+        "gen_ai.input.messages": json.dumps(asked),
+        "gen_ai.output.messages": json.dumps([text("assistant", "A four.")]),
+    }
+    with tracer.start_as_current_span("chat small", attributes=attributes):
+        return "A four."
+"""
+    )
+
+    turn = await played(loaded(source), Session("s"), "Roll.")
+
+    assert turn.answer == "A four."
+    assert [(usage.is_least, usage.tokens_in) for usage in turn.usages] == [(True, 0)]

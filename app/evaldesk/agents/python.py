@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -101,7 +102,9 @@ class PythonAgent:
         if INSTRUMENTS or "opentelemetry" in sys.modules:
             take_spans()
         decisions = decisions_of(decided) if decided else []
-        answer = function(**_arguments(function, session, message, decisions))
+        given = _arguments(function, session, message, decisions)
+        with _as_in_a_script():
+            answer = function(**given)
         if inspect.isawaitable(answer):
             answer = await answer
         pieces: list[str] = []
@@ -157,12 +160,38 @@ def _arguments(
     return {name: offered[name] for name in names if name in offered}
 
 
+_END = object()
+
+
+@contextmanager
+def _as_in_a_script() -> Iterator[None]:
+    """Let code that is not asynchronous run as it does in a script: without a loop, so that it may start its own.
+
+    `asyncio.run(agent.run(message))` is what many functions are, and some frameworks give a coroutine in a loop.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    if task:
+        asyncio.tasks._leave_task(loop, task)
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(loop)
+        asyncio.set_event_loop(loop)
+        if task:
+            asyncio.tasks._enter_task(loop, task)
+
+
 async def _items(answer: Any) -> AsyncGenerator[object, None]:
     if hasattr(answer, "__aiter__"):
         async for item in answer:
             yield item
     elif isinstance(answer, Iterator):
-        for item in answer:
+        while True:
+            with _as_in_a_script():
+                item = next(answer, _END)
+            if item is _END:
+                return
             yield item
     else:
         yield answer

@@ -266,7 +266,9 @@ class OpenTurn:
         """The events so far, with the calls that the agent did not tell: those of its spans, then those seen."""
         self._keep_passed()
         spanned = self._spanned()
-        untold = self._untold([*self._told, *(event.usage for event in spanned if event.usage)])
+        told = [*self._told, *(event.usage for event in spanned if event.usage)]
+        untold = self._untold(told)
+        untold += [] if told or untold else self._uncounted()
         self._keep_spanned()
         if spanned:
             self._ways.add("spans")
@@ -276,6 +278,20 @@ class OpenTurn:
             return [*self._events, *untold]
         first, *own = self._events
         return [first, *merge(spanned, sorted([*own, *untold], key=_at_ms), key=_at_ms)]
+
+    def _uncounted(self) -> list[Event]:
+        """The model calls that spans tell of where no tokens are known at all; some instruments tell a call twice."""
+        calls = self._spans.sent_calls() if self._spans else []
+        now = self._now_ms()
+        return [
+            Event(
+                "usage",
+                at_ms=min(max(round(at_ms, 3), 0.0), now),
+                author="evaldesk",
+                usage=replace(UNKNOWN, model=usage.model or UNKNOWN.model),
+            )
+            for at_ms, usage, *_ in calls
+        ]
 
     def _spanned(self) -> list[Event]:
         """The events of the spans that the agent did not tell as well; a call of the same name is the same call."""
@@ -295,6 +311,31 @@ class OpenTurn:
             told[_said(event)] -= 1
             if told[_said(event)] < 0:
                 found.append(event)
+        return self._with_arguments(found)
+
+    def _with_arguments(self, events: list[Event]) -> list[Event]:
+        """Calls whose spans tell no arguments and no result, with those of the requests in which they were seen."""
+        if all(event.call.args for event in events if event.kind == "tool_call" and event.call):
+            return events
+        exchanges = [read_seen(call, request_of(call))[1] for *_, call in self._seen if call]
+        seen = [call for exchange in exchanges if exchange for call in exchange.answer.calls]
+        given = {each.call_id: each.result for exchange in exchanges if exchange for each in exchange.results}
+        known: dict[int, ToolCall] = {}
+        results: dict[int, JsonValue] = {}
+        for event in events:
+            call = event.call
+            if event.kind == "tool_call" and call and not call.args:
+                match = next((each for each in seen if each.id == call.id and call.id), None)
+                match = match or next((each for each in seen if each.name == call.name), None)
+                if match:
+                    seen.remove(match)
+                    known[id(call)] = replace(call, args=match.args)
+                    results[id(call)] = given.get(match.id)
+        found = []
+        for event in events:
+            is_empty = event.kind == "tool_result" and event.result is None
+            result = results.get(id(event.call)) if is_empty else event.result
+            found.append(replace(event, call=known.get(id(event.call), event.call), result=result))
         return found
 
     def _untold(self, told: Sequence[Usage]) -> list[Event]:

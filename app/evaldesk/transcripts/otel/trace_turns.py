@@ -32,6 +32,8 @@ _RESULT = ("gen_ai.tool.call.result", "gcp.vertex.agent.tool_response", "output.
 _NAME = ("gen_ai.tool.name", "tool.name")
 _ID = ("gen_ai.tool.call.id", "tool.id", "tool_call.id")
 
+_OF_DSPY = ".__call__"
+_OF_LLAMA_INDEX = {"tool_name", "raw_input", "raw_output", "is_error"}
 _OF_SMOLAGENTS = {"args", "sanitize_inputs_outputs", "kwargs"}
 
 _MAX_OPEN = 500
@@ -239,7 +241,7 @@ def _error(visit: Visit) -> ErrorRecord | None:
 
 
 def _tool_name(span: Span) -> str:
-    return str(_first(span, *_NAME) or span.name.removeprefix("execute_tool "))
+    return str(_first(span, *_NAME) or span.name.removeprefix("execute_tool ").removesuffix(_OF_DSPY))
 
 
 def _args(span: Span) -> JsonObject:
@@ -248,11 +250,15 @@ def _args(span: Span) -> JsonObject:
         found = json_value(_of_event(span, "gen_ai.tool.message", "content"))
     if isinstance(found, dict) and set(found) == _OF_SMOLAGENTS and not found["args"]:
         found = found["kwargs"]
+    if isinstance(found, dict) and set(found) == {"kwargs"} and isinstance(found["kwargs"], dict):  # of DSPy
+        found = found["kwargs"]
     return found if isinstance(found, dict) else {} if found is None else {"input": found}
 
 
 def _result(span: Span) -> Any:
     found = json_value(_first(span, *_RESULT))
+    if isinstance(found, dict) and set(found) >= _OF_LLAMA_INDEX:
+        return found["raw_output"]
     return value_of_blocks(json_value(_of_event(span, "gen_ai.choice", "message"))) if found is None else found
 
 
