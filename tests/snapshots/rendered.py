@@ -15,6 +15,7 @@ CHANGING = (
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+00:00)?"), "<time>"),
     (re.compile(r"\b\d\d? [A-Z][a-z]{2}( \d{4})?,? \d\d:\d\d\b|\b\d\d:\d\d(:\d\d)?\b"), "<time>"),
     (re.compile(r"\b\d\d? (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\b( \d{4}\b)?"), "<day>"),
+    (re.compile(r"^\d+$(?=\n(user|agent) message$)", re.MULTILINE), "<ms>"),
     (re.compile(r"\b[0-9a-f]{7,64}\b"), "<hash>"),
     (re.compile(r"\bjust now\b|\b\d+ (min|h|days?) ago\b"), "<ago>"),
     (re.compile(r"(?<=^Time of a trial\n).*", re.MULTILINE), "<change of time>"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaldesk.desk.runs.gate_chances import TOLERATED, GateChance, GatePreview
+from evaldesk.desk.runs.gate_chances import FOUND, TOLERATED, GateChance, GatePreview
 from evaldesk.desk.runs.gates import ALL_PASSED
 from evaldesk.gate_options import GATE_OPTIONS
 from evaldesk.run_options import BY_NAME
@@ -29,7 +29,8 @@ class BetterGate:
 class GateFigures:
     """One gate: `alarm` says how often it fails by chance, `is_frequent` whether that is too often to be believed.
 
-    `rows` are a pass rate of every case, the chance to hold in percent, and that chance in words.
+    `rows` are a pass rate of every case, the chance to hold in percent, and that chance in words. `is_blind`: an agent
+    that is worse by WORSE passes it more often than one that is sought should.
     """
 
     title: str
@@ -38,6 +39,7 @@ class GateFigures:
     notes: tuple[str, ...]
     better: tuple[BetterGate, ...]
     rows: tuple[tuple[str, float, str], ...]
+    is_blind: bool = False
 
 
 def gate_figures(preview: GatePreview) -> tuple[GateFigures, ...]:
@@ -78,6 +80,7 @@ def figures_of(chance: GateChance, rows: tuple[tuple[str, float, str], ...] = ()
         notes=tuple(_notes(chance)),
         better=tuple(_better(chance)),
         rows=rows,
+        is_blind=dict(chance.slips).get(WORSE, 0.0) > 1 - FOUND,
     )
 
 

@@ -42,7 +42,8 @@ FLAGS: dict[GateFlag, str] = {
     "": "",
 }
 ADVICE: dict[GateFlag, str] = {
-    "flips": "The agent, the cases and the settings were the same, so the difference is chance.",
+    "flips": "The agent, the cases and the settings were the same, so the difference is chance: play more trials, or "
+    "take a gate that fails less by chance.",
     "never-held": "A gate that nothing passes is soon ignored: lower its bar, or mend the agent and keep it.",
     "often-fails": "Take one of the better gates, or play more trials.",
     "never-failed": "It may ask for too little: see whether a worse agent passes it.",
@@ -97,7 +98,10 @@ class GateRow:
     @property
     def advice(self) -> str:
         """What to do."""
-        return ADVICE[self.flag]
+        if not self.flag and self.figures and self.figures.is_blind:
+            better = "take one of the better gates, or play more trials" if self.figures.better else "play more trials"
+            return f"It misses many agents that are worse: {better}."
+        return ADVICE[self.flag] or "Nothing to do."
 
 
 @dataclass(frozen=True, slots=True)

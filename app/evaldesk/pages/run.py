@@ -36,6 +36,7 @@ from evaldesk.pages.run_view import (
     reliability,
     run_badge,
 )
+from evaldesk.run_options import budget_of
 from evaldesk.statistics.intervals import CurvePoint
 from evaldesk.store import RunStore
 from evaldesk.store.runs.run_store import is_imported, is_playable
@@ -43,6 +44,7 @@ from evaldesk.wording.metrics import asserted_lines, needs_words, short_title
 from evaldesk.wording.places import again_sentence, is_telling, places_words
 from evaldesk.wording.words import (
     NOTHING_SCORED,
+    cost_words,
     errors_sentence,
     in_page_words,
     rate_of_counts,
@@ -394,6 +396,7 @@ def progress(summary: RunSummary, n_running: int, pause: str = "") -> Progress:
         parts.append(", ".join(filter(None, [f"{n_running} running", f"{queued:,} queued" if queued > 0 else ""])))
         left = _seconds_left(summary)
         parts[-1] += f"; about {_seconds(left)} left." if left is not None else "."
+        parts += [money] if (money := _money_left(summary)) else []
         parts += [pause] if pause else []
     elif summary.n_todo:
         parts.append(f"{summary.n_todo:,} not played.")
@@ -402,6 +405,21 @@ def progress(summary: RunSummary, n_running: int, pause: str = "") -> Progress:
         clock = f"It took {_seconds(round(min(summary.active_ms, MAX_NUMBER) / 1000))}."
     quarter = f"{25 * (4 * done // n)} % of the trials are done" if n else ""
     return Progress(played, " ".join(parts), clock, quarter)
+
+
+def _money_left(summary: RunSummary) -> str:
+    """`$3.80 of the budget of $5 left.`: what is left of the limit of cost, or of a budget; empty without either."""
+    budget, limit = summary.config.budget, summary.config.gates.max_cost
+    amount, is_money = budget_of(budget) if budget else (0.0, False)
+    if limit is not None:
+        amount, word = limit, "limit"
+    elif is_money:
+        word = "budget"
+    else:
+        return ""
+    if summary.n_unpriced:
+        return f"Some costs are not known, so it is not known how much of the {word} of ${amount:g} is left."
+    return f"{cost_words(max(0.0, amount - summary.cost))} of the {word} of ${amount:g} left."
 
 
 def answer(summary: RunSummary, found: Reliability) -> Answer:

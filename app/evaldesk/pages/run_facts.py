@@ -64,7 +64,7 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
         Fact("Cases", f"{summary.n_cases:,}"),
         *_criteria(config),
         *(_option_fact(option, config) for option in RUN_OPTIONS if _has(config, option)),
-        Fact("Trials", spread_of(summary), is_compared=False),
+        Fact("Spread of the budget", spread_of(summary), is_compared=False),
         Fact("Asserted", "; ".join(asserted_lines(config, summary.n_cases)), is_compared=False),
         Fact("Started", started_words(summary.started_by, summary.started_on), is_compared=False),
         Fact("Played on", _other_host(summary), is_compared=False),
@@ -134,6 +134,8 @@ def _has(config: RunConfig, option: RunOption) -> bool:
 
 def _option_fact(option: RunOption, config: RunConfig) -> Fact:
     value = option_value(config, option)
+    if option.name == "n" and config.budget is not None:
+        return Fact(option.title, f"at least {value}")
     return Fact(option.title, option.shown(value), is_usual=_is_usual(option, value))
 
 

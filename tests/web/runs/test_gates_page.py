@@ -147,3 +147,16 @@ def test_the_false_alarm_is_of_all_runs_of_the_newest_agent(pages: Any) -> None:
     assert row.alarm == "50 %"  # the second case passes half of the time
     assert row.figures
     assert row.figures.is_frequent
+
+
+def test_a_gate_that_misses_worse_agents_says_what_to_do(pages: Any) -> None:
+    for _ in range(2):
+        played(pages, "p" * 18 + "ff", Gates(min_pass_rate=0.5))
+
+    (row,) = read_gates(pages.desk.runs.stored).rows
+
+    assert row.flag == ""
+    assert row.figures is not None
+    assert row.figures.is_blind
+    assert row.advice == "It misses many agents that are worse: take one of the better gates, or play more trials."
+    assert row.advice in pages.get("/gates").text

@@ -10,10 +10,12 @@ import threading
 from typing import Any
 
 import pytest
+from tests.options_of_a_run import config_with, run_of
 
 from evaldesk.cli.runs.info import info
 from evaldesk.desk.runs import gates
-from evaldesk.model import AgentRef, Container, RunConfig
+from evaldesk.model import AgentRef, Container, Gates, RunConfig
+from evaldesk.pages.run import progress
 from evaldesk.pages.run_facts import played_in
 from evaldesk.statistics.intervals import rate_interval
 from evaldesk.wording.words import GATE_TITLES, passed_sentence
@@ -128,3 +130,32 @@ def test_every_gate_has_words_for_the_pages() -> None:
 )
 def test_a_run_says_where_its_trials_were_played(agent: AgentRef, changes: dict[str, Any], words: str) -> None:
     assert played_in(RunConfig(agent, "set", evalset_version="v", **changes)) == words
+
+
+@pytest.mark.parametrize(
+    ("options", "asked", "cost", "said"),
+    [
+        ({"budget": "5usd"}, Gates(), 1.2, "$3.80 of the budget of $5 left."),
+        ({"budget": "5usd"}, Gates(max_cost=2.0), 1.2, "$0.80 of the limit of $2 left."),
+        ({}, Gates(max_cost=2.0), 2.5, "$0 of the limit of $2 left."),
+        ({"budget": "200"}, Gates(), 1.2, ""),
+        ({}, Gates(), 1.2, ""),
+    ],
+)
+def test_a_run_under_way_says_how_much_money_is_left(
+    options: dict[str, Any], asked: Gates, cost: float, said: str
+) -> None:
+    run = dataclasses.replace(
+        run_of(dataclasses.replace(config_with(**options), gates=asked)), status="running", cost=cost
+    )
+
+    rest = progress(run, 1).rest
+
+    assert rest.endswith(said)
+    assert ("left." in rest) == bool(said)
+
+
+def test_a_cost_that_is_not_known_leaves_no_number() -> None:
+    run = dataclasses.replace(run_of(config_with(budget="5usd")), status="running", n_unpriced=1)
+
+    assert "it is not known how much of the budget of $5 is left" in progress(run, 1).rest
