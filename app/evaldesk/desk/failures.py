@@ -178,9 +178,12 @@ class FailureDesk:
         """Create a mode. Raises UsageError naming the field."""
         return self._failures.create_mode(self.checked_author(author), **checked_texts(typed))
 
-    def edit(self, mode_id: int, typed: TypedMode, author: str) -> None:
-        """Rename a mode or rewrite its definition. Raises UsageError naming the field, NotFoundError."""
-        self._failures.edit_mode(mode_id, self.checked_author(author), **checked_texts(typed))
+    def edit(self, mode_id: int, typed: TypedMode, author: str, seen: str = "") -> None:
+        """Rename a mode or rewrite its definition.
+
+        Raises UsageError naming the field, NotFoundError, and ConflictError for other texts than were `seen`.
+        """
+        self._failures.edit_mode(mode_id, self.checked_author(author), seen=seen, **checked_texts(typed))
 
     def merge(self, mode_id: int, into_id: int, author: str) -> None:
         """Let the findings of a mode belong to another. Raises UsageError, NotFoundError, ConflictError."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from evaldesk.desk.process_owner import user_name
 from evaldesk.desk.runs.rescoring import played_run_id
@@ -18,13 +19,17 @@ MAX_NOTE = 2_000
 
 @dataclass(frozen=True, slots=True)
 class TypedLabel:
-    """The input on the page of a trial; `turn` is empty for the whole trial, else it counts from 0."""
+    """The input on the page of a trial; `turn` is empty for the whole trial, else it counts from 0.
+
+    `seen` is that of the panel that was shown; empty writes over whatever is there.
+    """
 
     labeller: str = ""
     verdict: str = ""
     note: str = ""
     turn: str = ""
     op: str = ""
+    seen: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,11 @@ class LabelPanel:
     where: int | None
     problem: str = ""
     field: str = ""
+
+    @property
+    def seen(self) -> str:
+        """The times of the labels that are shown, so that no label is replaced unseen."""
+        return " ".join(["shown", *(label.labelled_at.isoformat() for label in self.labels)])
 
 
 class Person:
@@ -82,7 +92,9 @@ class LabelDesk:
         )
 
     def put(self, run_id: int, key: TrialKey, typed: TypedLabel, n_turns: int) -> None:
-        """Write a label over the labeller's earlier one, or take that away. Raises UsageError naming the field.
+        """Write a label over the labeller's earlier one, or take that away.
+
+        Raises UsageError naming the field, and ConflictError for a label that was not seen.
 
         A verdict without a note keeps the note that was there, and a note without a verdict the verdict.
         """
@@ -99,9 +111,20 @@ class LabelDesk:
         self._person.is_called(labeller)
         played = played_run_id(self._store.runs, run_id)
         if typed.op == "remove":
-            self._store.labels.remove(played, key, turn, labeller)
+            self._store.labels.remove(played, key, turn, labeller, seen=_times(typed.seen))
         else:
-            self._store.labels.put(played, key, turn, labeller, typed.verdict or None, note)
+            verdict = typed.verdict or None
+            self._store.labels.put(played, key, turn, labeller, verdict, note, seen=_times(typed.seen))
+
+
+def _times(seen: str) -> list[datetime] | None:
+    """The times in the `seen` of a panel; None for a form without one. Raises UsageError."""
+    if not seen:
+        return None
+    try:
+        return [datetime.fromisoformat(word) for word in seen.split()[1:]]
+    except ValueError as error:
+        raise UsageError("The form is not one of this page; load the page again.", field="note") from error
 
 
 def _turn(text: str, n_turns: int) -> int | None:

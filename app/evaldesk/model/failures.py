@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -74,6 +75,12 @@ class Mode:
     merged_into: int | None = None
     fixed_in: int | None = None
     reopened_in: int | None = None
+
+    @property
+    def texts_version(self) -> str:
+        """Tells the texts of the mode from those that it had or will have."""
+        texts = "\0".join((self.name, self.definition, self.example_yes, self.example_no))
+        return hashlib.sha256(texts.encode("utf-8", "replace")).hexdigest()[:16]
 
     @property
     def is_active(self) -> bool:

@@ -164,10 +164,16 @@ class FailureStore:
             step.close("created", f"“{texts['name']}” created")
             return mode_id
 
-    def edit_mode(self, mode_id: int, author: str, **texts: str) -> None:
-        """Rename a mode, or rewrite its definition. Raises UsageError when the name is in use, NotFoundError."""
+    def edit_mode(self, mode_id: int, author: str, *, seen: str = "", **texts: str) -> None:
+        """Rename a mode, or rewrite its definition.
+
+        `seen` is the `texts_version` that the person changed, and ConflictError is raised where the mode has another by
+        now. Raises UsageError when the name is in use, NotFoundError.
+        """
         with self._database.writing() as connection:
             row = _mode_row(connection, mode_id)
+            if seen and _mode(row).texts_version != seen and any(row._mapping[name] != texts[name] for name in texts):
+                raise ConflictError(f"“{row.name}” was edited meanwhile; look at it, then make your change again")
             if "name" in texts:
                 _check_name(connection, texts["name"], mode_id)
                 texts["folded"] = folded_name(texts["name"])

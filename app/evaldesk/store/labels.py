@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, delete, func, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, select
 
-from evaldesk.errors import NotFoundError
+from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model.stored import Label, LabelFilter, LabelledTrial, LabelPair, TrialKey, TurnLabel
 from evaldesk.store.database import Database
 from evaldesk.store.tables.columns import upsert
@@ -32,10 +32,22 @@ class LabelStore:
         self._database = database
         self._clock = clock
 
-    def put(self, run_id: int, key: TrialKey, turn: int | None, labeller: str, verdict: str | None, note: str) -> None:
+    def put(
+        self,
+        run_id: int,
+        key: TrialKey,
+        turn: int | None,
+        labeller: str,
+        verdict: str | None,
+        note: str,
+        *,
+        seen: Collection[datetime] | None = None,
+    ) -> None:
         """Write a label over the one that the labeller gave there before, of which what is not said now stays.
 
-        Raises NotFoundError when the run never planned that trial.
+        `seen` are the times of the labels that the person saw: one of that name which is not among them was written by
+        somebody else meanwhile, and ConflictError is raised where it says something else. Raises NotFoundError when the
+        run never planned that trial.
         """
         place = _place(run_id, key) | {"turn": WHOLE_TRIAL if turn is None else turn, "labeller": labeller}
         with self._database.writing() as connection:
@@ -43,15 +55,27 @@ class LabelStore:
             planned = select(TRIAL.c.run_id).join(RUN, RUN.c.id == TRIAL.c.run_id).where(*at, VISIBLE)
             if connection.execute(planned).first() is None:
                 raise NotFoundError(f"run {run_id} has no trial {key[1]} of case {key[0]}")
+            if seen is not None:
+                _check_seen(connection, place, seen, {"verdict": verdict, "note": note})
             values = {"verdict": verdict, "note": note, "labelled_at": self._clock()}
             statement = upsert(connection.dialect.name, LABEL).values(place | values)
             said = {name: value for name, value in values.items() if value}
             connection.execute(statement.on_conflict_do_update(index_elements=list(LABEL.primary_key), set_=said))
 
-    def remove(self, run_id: int, key: TrialKey, turn: int | None, labeller: str) -> None:
-        """Take a label away, if it is there."""
+    def remove(
+        self,
+        run_id: int,
+        key: TrialKey,
+        turn: int | None,
+        labeller: str,
+        *,
+        seen: Collection[datetime] | None = None,
+    ) -> None:
+        """Take a label away, if it is there; raises ConflictError for one that was written after those `seen`."""
         place = _place(run_id, key) | {"turn": WHOLE_TRIAL if turn is None else turn, "labeller": labeller}
         with self._database.writing() as connection:
+            if seen is not None:
+                _check_seen(connection, place, seen, {})
             connection.execute(delete(LABEL).where(*(_L[name] == value for name, value in place.items())))
 
     def of_trial(self, run_id: int, key: TrialKey) -> builtins.list[Label]:
@@ -142,6 +166,21 @@ class LabelStore:
             ),
             *(_pair(row, row.metric, row.passed) for row in by_metric),
         ]
+
+
+def _check_seen(
+    connection: Connection, place: dict[str, Any], seen: Collection[datetime], said: dict[str, str | None]
+) -> None:
+    """Raise ConflictError for a label that was not seen, unless it says all that is said now."""
+    found = connection.execute(select(LABEL).where(*(_L[name] == value for name, value in place.items()))).first()
+    if found is None or found.labelled_at in seen:
+        return
+    if said and all(not value or found._mapping[name] == value for name, value in said.items()):
+        return
+    words = found.verdict or "with a note"
+    raise ConflictError(
+        f"Somebody labelled this as {found.labeller} meanwhile: {words}. Look at that label, then give yours again."
+    )
 
 
 def _joined(chosen: Select[Any]) -> Select[Any]:

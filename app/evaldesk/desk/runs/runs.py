@@ -267,9 +267,9 @@ class RunDesk:
         """The run and its totals. Raises NotFoundError."""
         return await asyncio.to_thread(self._store.runs.summary, run_id)
 
-    async def set_note(self, run_id: int, note: str) -> None:
+    async def set_note(self, run_id: int, note: str, seen: str | None = None) -> None:
         """Change a person's note on a run. Raises NotFoundError."""
-        await self._write(self._store.runs.set_note, run_id, note)
+        await self._write(partial(self._store.runs.set_note, run_id, note, seen=seen))
 
     def in_flight(self, run_id: int) -> frozenset[TrialKey]:
         """The trials that are being played at this moment by this process."""

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, select, update
 from sqlalchemy.exc import OperationalError, StatementError
 
-from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, Prompts, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop, StopRule
@@ -172,10 +172,12 @@ class RunStore:
             planning.set_status(connection, seen.id, status, reason, driver, self._clock)
             return True
 
-    def set_note(self, run_id: int, note: str) -> None:
-        """Change a person's note on a run."""
+    def set_note(self, run_id: int, note: str, *, seen: str | None = None) -> None:
+        """Change a person's note on a run; ConflictError is raised where it is another than was `seen`."""
         with self._database.writing() as connection:
-            run_queries.run_row(connection, run_id)
+            now = run_queries.run_row(connection, run_id).note
+            if seen is not None and now not in (seen, note):
+                raise ConflictError(f"the note of run {run_id} was changed meanwhile; look at it, then change it again")
             connection.execute(update(RUN).where(RUN.c.id == run_id).values(note=note))
 
     def set_stop_rule(self, run_id: int, rule: StopRule | None) -> bool:

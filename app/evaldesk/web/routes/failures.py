@@ -102,7 +102,7 @@ def _change_mode(failures: FailureDesk, mode_id: int, form: FormData) -> int:
     """The mode to show after the change."""
     op, author = text_of(form, "op"), text_of(form, "labeller")
     if op == "edit":
-        failures.edit(mode_id, _typed_mode(form), author)
+        failures.edit(mode_id, _typed_mode(form), author, text_of(form, "seen"))
     elif op == "merge":
         into = checked_id(text_of(form, "into"), "into")
         failures.merge(mode_id, into, author)

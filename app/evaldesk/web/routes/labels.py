@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.desk.labels import VERDICTS, TypedLabel
-from evaldesk.errors import UsageError
+from evaldesk.errors import ConflictError, UsageError
 from evaldesk.model.stored import LabelFilter
 from evaldesk.pages import trial as pages
 from evaldesk.pages.labels import cursor_time, read_labels
@@ -41,12 +41,14 @@ async def put(request: Request) -> Response:
     """
     run_id, key = trial_key(request)
     form = await read_form(request)
-    typed = TypedLabel(*(text_of(form, name) for name in ("labeller", "verdict", "note", "turn", "op")))
+    typed = TypedLabel(*(text_of(form, name) for name in ("labeller", "verdict", "note", "turn", "op", "seen")))
     trial = await pages.trial_page(desk_of(request).runs, run_id, key)
     try:
         await asyncio.to_thread(desk_of(request).labels.put, run_id, key, typed, len(trial.turns))
     except UsageError as error:
         return await trial_page(request, typed, error)
+    except ConflictError as error:
+        return await trial_page(request, typed, UsageError(str(error), field="note"))
     if target_of(request) == "labels":
         return await trial_page(request)
     return RedirectResponse(f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}#labels", status_code=303)

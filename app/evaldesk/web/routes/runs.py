@@ -140,13 +140,14 @@ async def retry(request: Request) -> Response:
 
 async def note(request: Request) -> Response:
     """POST /runs/{run_id}: change the note; one that is too long comes back with the typed text."""
-    text = text_of(await read_form(request), "note").strip()
+    form = await read_form(request)
+    text, seen = text_of(form, "note").strip(), text_of(form, "seen") if "seen" in form else None
     try:
         BY_NAME["note"].checked(text, "The note")
     except UsageError as error:
         problem = f"{error}."
         return await _page_of(request, await _read(request), status=422, note=text, problem=problem)
-    await desk_of(request).runs.set_note(_run_id(request), text)
+    await desk_of(request).runs.set_note(_run_id(request), text, seen)
     return _go(f"/runs/{_run_id(request)}")
 
 
