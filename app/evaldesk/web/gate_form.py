@@ -126,6 +126,8 @@ def with_used(typed: Typed) -> Typed:
     }
     if not used:
         return typed
+    if "n" in used:  # its trials are of every case, and no budget's
+        used |= {"budget": "", "allocate": ""}
     kept = [(name, value) for name, value in typed.multi_items() if name != USE and name not in used]
     return ImmutableMultiDict([*kept, *used.items()])
 

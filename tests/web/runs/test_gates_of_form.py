@@ -171,3 +171,15 @@ def test_one_trial_to_try_has_no_gates(pages: Any) -> None:
     run_id = played(pages, min_scored="4", **{"try": "1"})
 
     assert pages.desk.stored_runs.summary(run_id).config.gates == Gates()
+
+
+def test_a_better_gate_with_trials_of_its_own_is_used_in_place_of_a_budget(pages: Any) -> None:
+    typed = pages.form(n="2", budget="20", allocate="uncertain", min_pass_rate="0.9")
+
+    page = pages.post("/runs/new", **typed, use="--n 9 --min-pass-rate 0.6").text
+    other = pages.post("/runs/new", **typed, use="--min-pass-rate 0.6").text
+
+    assert "Start 36 trials" in page
+    assert 'name="budget" value=""' in page
+    assert "Start 20 trials" in other
+    assert 'name="budget" value="20"' in other
