@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 _lock = Lock()
 _n_paused = 0
@@ -178,17 +178,40 @@ class ProcessState:
         return tuple(found)
 
 
+class _Raw(NamedTuple):
+    """The same as it is read, which is cheap to compare; it is read before and after each trial."""
+
+    folder: str
+    umask: int
+    recursion_limit: int
+    socket_timeout: float | None
+    path: tuple[object, ...]
+    limits: tuple[tuple[int, int], ...]
+    environment: dict[Any, Any]
+
+
 def process_state() -> ProcessState:
     """The shared settings of this process as they stand."""
-    return ProcessState(
+    return _state_of(_raw())
+
+
+def _raw() -> _Raw:
+    return _Raw(
         folder=_working_folder(),
         umask=_umask(),
         recursion_limit=sys.getrecursionlimit(),
         socket_timeout=socket.getdefaulttimeout(),
-        path=tuple(map(str, sys.path)),
-        limits={name: resource.getrlimit(number) for name, number in _LIMITS.items()},
-        environment=dict(os.environ),
+        path=tuple(sys.path),
+        limits=tuple(map(resource.getrlimit, _LIMITS.values())),
+        # what `os.environ` holds; to decode each variable takes longer than all else here
+        environment=dict(getattr(os.environ, "_data", os.environ)),
     )
+
+
+def _state_of(raw: _Raw) -> ProcessState:
+    environment = {os.fsdecode(name): os.fsdecode(value) for name, value in raw.environment.items()}
+    limits = dict(zip(_LIMITS, raw.limits, strict=True))
+    return ProcessState(*raw[:4], tuple(map(str, raw.path)), limits, environment)
 
 
 class ProcessWatch:
@@ -197,14 +220,20 @@ class ProcessWatch:
     def __init__(self) -> None:
         self._lock = Lock()
         self._first: ProcessState | None = None
+        self._last: tuple[_Raw, tuple[str, ...]] | None = None
 
     def changes(self) -> tuple[str, ...]:
         """The settings that were changed since the first call, in words."""
-        now = process_state()
+        raw, last = _raw(), self._last
+        if last and last[0] == raw:
+            return last[1]
+        now = _state_of(raw)
         with self._lock:
             if self._first is None:
                 self._first = now
-        return self._first.changes(now)
+        found = self._first.changes(now)
+        self._last = raw, found
+        return found
 
 
 def _changed_names(before: dict[str, str], now: dict[str, str]) -> set[str]:
