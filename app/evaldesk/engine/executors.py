@@ -16,7 +16,7 @@ from evaldesk.model.run import ExecutorConfig
 from evaldesk.registry import Registry
 from evaldesk.run_options import BY_NAME
 
-MAX_LOCAL = 256
+MAX_LOCAL = 500
 MOST_AT_ONCE = int(BY_NAME["concurrency"].high)
 
 OWN_VARIABLES = "EVALDESK_OWN_VARIABLES"

@@ -118,7 +118,7 @@ FUNCTION = Criterion("exact", 1.0, {"function": "rewards:exact", "root": "/elsew
             "kind is one of local, ray, not 'os:getcwd'",
         ),
         (replace(ON_RAY, executor=ExecutorConfig("x", "local", {"a": 1})), "on", "[executors.x]: unknown key 'a'"),
-        (RunConfig(AgentRef("a", "a:b"), "set", concurrency=257), "concurrency", "plays at most 256, not 257"),
+        (RunConfig(AgentRef("a", "a:b"), "set", concurrency=501), "concurrency", "plays at most 500, not 501"),
     ],
 )
 def test_what_an_executor_cannot_play_is_refused_before_anything_is_spent(

@@ -144,7 +144,7 @@ def test_try_one_first_plays_one_trial_of_one_case(pages: Any) -> None:
         ({"n": "many"}, "n", "a whole number, not &#39;many&#39;"),
         ({"n": "0"}, "n", "1 to 1000, not 0"),
         ({"timeout_s": "soon"}, "timeout_s", "a number such as 0.8"),
-        ({"concurrency": "999"}, "concurrency", "this machine plays at most 256, not 999"),
+        ({"concurrency": "999"}, "concurrency", "this machine plays at most 500, not 999"),
         ({"model": "http://127.0.0.1:1/steal"}, "model", "is not among the allowed models: openai/big"),
         ({"cases": "selected"}, "cases", "select at least one case"),
         ({"metric": None}, "metric", "choose at least one metric"),
