@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 N_WARM = 20
+PLAIN_NAME = "plain"
 PACKAGES: Mapping[str, str] = {
-    "plain": "openai",
+    PLAIN_NAME: "openai",
     "adk": "google.adk",
     "openai_agents": "agents",
     "langgraph": "langgraph",
@@ -114,5 +116,6 @@ async def _bare_ms(name: str, n: int) -> float:
 
 
 if __name__ == "__main__":
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     sys.path.insert(0, sys.argv[1])
     print(asyncio.run(_bare_ms(sys.argv[2], int(sys.argv[3]))))

@@ -15,6 +15,7 @@ from evaldesk.settings import Settings
 
 N_CASES, N = 1000, 5
 N_RESCORED = 10
+COMPARISON = "comparison of two 1,000-case runs"
 CRITERIA = (Criterion("tool_trajectory_avg_score", 1.0), Criterion("response_match_score", 0.8))
 
 
@@ -25,11 +26,12 @@ def measure(folder: Path) -> list[Row]:
 
 def _pages(workspace: Path) -> list[Row]:
     (workspace / ".evaldesk").mkdir(parents=True)
-    a, b = (seed(workspace / ".evaldesk" / "evaldesk.db", N_CASES, N, 0, luck=luck) for luck in (1, 2))
+    database = workspace / ".evaldesk" / "evaldesk.db"
+    a, b = (seed(database, N_CASES, N, 0, luck=luck) for luck in (1, 2))
     rows = []
     with served(workspace) as connection:
         for what, path, budget in (
-            ("comparison of two 1,000-case runs", f"/compare?a={a}&b={b}", 150),
+            (COMPARISON, f"/compare?a={a}&b={b}", 150),
             ("spread of a run, 1,000 x 5", f"/runs/{b}/spread", None),
         ):
             seen = ask(connection, path)

@@ -50,6 +50,11 @@ SHORT = _Kind("one_call", "1 model call", n_turns=1, n_calls=1)
 USUAL = _Kind("four_calls", "2 turns, 2 tool calls, 4 model calls", n_turns=2, n_calls=4)
 
 
+def efficiency(kind: _Kind, concurrency: int) -> str:
+    """The name of a row."""
+    return f"{LATENCY_MS} ms model, {concurrency} trials at once of {kind.words}: efficiency"
+
+
 def measure(folder: Path) -> list[Row]:
     """Processor time of a call, then efficiency: ideal time on the clock by the measured one."""
     with fake_model(0) as address:
@@ -121,5 +126,5 @@ async def _efficiency(folder: Path, kind: _Kind, concurrency: int) -> Row:
         await executor.close()
     assert all(result.status == "finished" and len(result.usages) == kind.n_calls for result in results)
     ideal_s = N_ROUNDS * kind.n_calls * LATENCY_MS / 1000
-    what = f"{LATENCY_MS} ms model, {concurrency} trials at once of {kind.words}: efficiency"
-    return Row(what, rounded(ideal_s / wall_s), "", BUDGET if concurrency == BUDGET_AT else None)
+    budget = BUDGET if concurrency == BUDGET_AT else None
+    return Row(efficiency(kind, concurrency), rounded(ideal_s / wall_s), "", budget)

@@ -24,11 +24,16 @@ SENTENCES = (
 )
 
 
+def matches(n_calls: int) -> str:
+    """The name of a row."""
+    return f"trajectory matches, {n_calls} calls"
+
+
 def measure(folder: Path) -> list[Row]:
     """Matches of 3 and of 20 calls, pairs of ROUGE-1 beside those of rouge-score alone, and pass@k of many cases."""
     return [
-        Row("trajectory matches, 3 calls", _matches_per_s(3), "/s", 50_000),
-        Row("trajectory matches, 20 calls", _matches_per_s(20), "/s", 8_000),
+        Row(matches(3), _matches_per_s(3), "/s", 50_000),
+        Row(matches(20), _matches_per_s(20), "/s", 8_000),
         Row("trajectory matches, 20 calls, more arguments allowed", _matches_per_s(20, args="superset"), "/s"),
         Row("trajectory alignments, 20 calls", _alignments_per_s(20), "/s"),
         *_rouge_rows(),

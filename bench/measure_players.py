@@ -8,35 +8,40 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx
 
 from bench.fake_model import fake_model
-from bench.framework_agents import N_WARM, installed, write_agents
+from bench.framework_agents import N_WARM, PLAIN_NAME, installed, write_agents
+from bench.processor import cpu_s
 from bench.row import Row, rounded
 from evaldesk.agents.remote.model_gateway import ModelGateway
 from evaldesk.engine import LocalExecutor, drive
 from evaldesk.engine.launch import OWN, Launcher, ProcessLauncher
 from evaldesk.model import AgentRef, Case, Criterion, Expected, Limits, Session, TrialSpec, Turn
-from evaldesk.process_setup import descendants
 from evaldesk.testing.agent_evaluator import AgentEvaluator
 
+OVER_LOOP = "1 model call: a trial over its bare loop: processor"
+TIMES_LOOP = "1 model call: a trial by its bare loop: processor"
+GATEWAY = "model gateway, over a straight call: processor"
+WARM_EVALUATOR = "warm call of AgentEvaluator: processor"
 N_TRIALS, N_PLAIN, N_CALLS, N_EVALUATIONS = 150, 1000, 1000, 5
-TICKS_S = os.sysconf("SC_CLK_TCK")
 PLAIN = "async def root_agent(message):\n    return message\n"
 REWARD = (Criterion("response_match_score", 0.8),)
 
 
-def measure(folder: Path) -> list[Row]:
+def measure(folder: Path) -> Iterator[Row]:
     """Processor time alone: the endpoint answers at once, from a process of its own that is not counted."""
     (folder / "said.py").write_text(PLAIN)
     with fake_model(0) as address:
         write_agents(folder, address)
-        rows = [row for name in installed() for row in _over_its_loop(folder, name)]
-        rows.append(asyncio.run(_gateway(address)))
-    return [*rows, *_players(folder), _warm_evaluator(folder)]
+        for name in installed():
+            yield from _over_its_loop(folder, name)
+        yield asyncio.run(_gateway(address))
+    yield from _players(folder)
+    yield _warm_evaluator(folder)
 
 
 def _over_its_loop(folder: Path, name: str) -> list[Row]:
@@ -45,7 +50,8 @@ def _over_its_loop(folder: Path, name: str) -> list[Row]:
     ours = asyncio.run(_trial_ms(folder, f"of_{name}", N_TRIALS))
     return [
         Row(f"{name}, 1 model call: its bare loop: processor", rounded(bare), "ms/turn"),
-        Row(f"{name}, 1 model call: a trial over its bare loop: processor", rounded(ours - bare), "ms/trial", 2),
+        Row(f"{name}, {OVER_LOOP}", rounded(ours - bare), "ms/trial", 2),
+        Row(f"{name}, {TIMES_LOOP}", rounded(ours / bare), "times", None if name == PLAIN_NAME else 1.3),
     ]
 
 
@@ -84,37 +90,13 @@ async def _trial_ms(
     executor = LocalExecutor(1, 1, launcher=launcher, is_shared=is_shared)
     try:
         warm = [result async for result in drive(specs(N_WARM), executor, 1)]
-        before = _cpu_s()
+        before = cpu_s()
         results = [result async for result in drive(specs(n), executor, 1)]
-        spent_s = _cpu_s() - before
+        spent_s = cpu_s() - before
     finally:
         await executor.close()
     assert all(result.status == "finished" for result in (*warm, *results)), results[0].error
     return 1000 * spent_s / n
-
-
-def _cpu_s() -> float:
-    """Processor time of this process, of its workers, and of those that ended."""
-    mine = os.times()
-    return mine.user + mine.system + mine.children_user + mine.children_system + sum(map(_cpu_s_of, _workers()))
-
-
-def _workers() -> list[int]:
-    """The processes below this one but the endpoint."""
-    return [pid for pid in descendants(os.getpid()) if b"bench.fake_model" not in _read(pid, "cmdline")]
-
-
-def _cpu_s_of(pid: int) -> float:
-    """Of a process and of its children that it waited for."""
-    found = _read(pid, "stat").rpartition(b")")[2].split()
-    return sum(map(int, found[11:15])) / TICKS_S
-
-
-def _read(pid: int, name: str) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/{name}").read_bytes()
-    except OSError:
-        return b""
 
 
 async def _gateway(address: str) -> Row:
@@ -127,7 +109,7 @@ async def _gateway(address: str) -> Row:
         straight = await asyncio.to_thread(_calls_ms, address)
     finally:
         gateway.close()
-    return Row("model gateway, over a straight call: processor", rounded(through - straight), "ms/call", 0.4)
+    return Row(GATEWAY, rounded(through - straight), "ms/call", 0.4)
 
 
 def _calls_ms(address: str) -> float:
@@ -158,10 +140,10 @@ def _warm_evaluator(folder: Path) -> Row:
             asyncio.run(_awaited(evaluation))
 
     call()
-    before = _cpu_s()
+    before = cpu_s()
     for _ in range(N_EVALUATIONS):
         call()
-    return Row("warm call of AgentEvaluator: processor", rounded((_cpu_s() - before) / N_EVALUATIONS), "s", 0.2)
+    return Row(WARM_EVALUATOR, rounded((cpu_s() - before) / N_EVALUATIONS), "s", 0.2)
 
 
 async def _awaited(evaluation: object) -> None:

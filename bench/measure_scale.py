@@ -1,6 +1,7 @@
 """What a trial costs beyond one machine: the driver alone on each store, and hosts of Ray beside local workers.
 
-PostgreSQL is measured where EVALDESK_STORE names a database, Ray where it is installed; else a line says so.
+PostgreSQL is measured at the database of EVALDESK_STORE, or on a server that is started for it, and Ray where it is
+installed; else a line says so.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
+from tests.postgresql_server import running_server
 
 from bench.measure_trials import SCRIPTED
 from bench.row import Row, rounded
@@ -45,16 +49,24 @@ from evaldesk.store import Store
 N_ALONE = 50_000
 N_WARM, N_ON_HOSTS = 200, 2_000
 AT_ONCE = 16
+ON_EACH = f"{N_ON_HOSTS:,} trials, {AT_ONCE} at once"
+ON_HOSTS = f"2 hosts of Ray, {ON_EACH}"
+
+
+def alone(name: str) -> str:
+    """The beginning of the names of rows."""
+    return f"driver and {name} alone, {N_ALONE:,} trials"
 
 
 def measure(folder: Path) -> list[Row]:
     """The driver on its stores, then one machine beside a cluster of two nodes."""
     rows = _alone("SQLite", folder / "evaldesk.db", folder, 0.25)
     named = os.environ.get(STORE_VARIABLE)
-    if named:
-        rows += _alone("PostgreSQL", database_url(named, STORE_VARIABLE), folder, 0.40)
-    else:
-        print(f"  PostgreSQL is not measured: {STORE_VARIABLE} names no database")
+    try:
+        with nullcontext(database_url(named, STORE_VARIABLE)) if named else running_server() as url:
+            rows += _alone("PostgreSQL", url, folder, 0.40)
+    except pytest.skip.Exception as reason:
+        print(f"  PostgreSQL is not measured: {reason}")
     return [*rows, *_on_hosts(folder)]
 
 
@@ -94,7 +106,7 @@ def _alone(name: str, place: Path | DatabaseUrl, folder: Path, budget: float) ->
         began, cpu_s = time.perf_counter(), time.process_time()
         asyncio.run(_played(desk, plan))
         cpu_s, wall_s = time.process_time() - cpu_s, time.perf_counter() - began
-    what = f"driver and {name} alone, {N_ALONE:,} trials"
+    what = alone(name)
     rows = [
         Row(f"{what}: processor", rounded(1000 * cpu_s / N_ALONE), "ms/trial", budget),
         Row(f"{what}: trials", rounded(N_ALONE / wall_s), "/s", 2_000),
@@ -125,12 +137,11 @@ def _on_hosts(folder: Path) -> list[Row]:
         return []
     found = json.loads(done.stdout.splitlines()[-1])
     (local_ms, local_own_ms, local_s), (ray_ms, ray_own_ms, ray_s) = found["local"], found["ray"]
-    what = f"{N_ON_HOSTS:,} trials, {AT_ONCE} at once"
     return [
-        Row(f"workers of this machine, {what}: processor", rounded(local_ms), "ms/trial"),
-        Row(f"workers of this machine, {what}: of the driver", rounded(local_own_ms), "ms/trial"),
-        Row(f"2 hosts of Ray, {what}: processor", rounded(ray_ms), "ms/trial"),
-        Row(f"2 hosts of Ray, {what}: of the driver", rounded(ray_own_ms), "ms/trial", 0.70),
+        Row(f"workers of this machine, {ON_EACH}: processor", rounded(local_ms), "ms/trial"),
+        Row(f"workers of this machine, {ON_EACH}: of the driver", rounded(local_own_ms), "ms/trial"),
+        Row(f"{ON_HOSTS}: processor", rounded(ray_ms), "ms/trial"),
+        Row(f"{ON_HOSTS}: of the driver", rounded(ray_own_ms), "ms/trial", 0.70),
         Row("Ray against this machine: processor", rounded(ray_ms / local_ms), "times", 1.3),
         Row("Ray against this machine: wall", rounded(ray_s / local_s), "times"),
     ]

@@ -16,6 +16,7 @@ from bench.row import Row, rounded
 EVALDESK = (sys.executable, "-m", "evaldesk")
 SERVE = (*EVALDESK, "ui", "--demo", "--no-open", "--port", "0")
 N = 5
+VERSION, READY = "evaldesk --version", "server ready"
 
 
 def measure(folder: Path) -> list[Row]:
@@ -24,14 +25,14 @@ def measure(folder: Path) -> list[Row]:
     The database is made first, then there already.
     """
     rows = [
-        Row("evaldesk --version", rounded(_median_of_runs("--version")), "s", 0.25),
+        Row(VERSION, rounded(_median_of_runs("--version")), "s", 0.25),
         Row("evaldesk --help", rounded(_median_of_runs("--help")), "s", 0.25),
         Row("server ready, new workspace", rounded(_start(folder)[0]), "s"),
     ]
     ready, page = zip(*(_start(folder) for _ in range(N)), strict=True)
     return [
         *rows,
-        Row("server ready", rounded(statistics.median(ready)), "s", 0.8),
+        Row(READY, rounded(statistics.median(ready)), "s", 0.8),
         Row("first page, from the start", rounded(statistics.median(page)), "s"),
     ]
 

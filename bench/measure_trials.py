@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.processor import cpu_s
 from bench.row import Row, rounded
 from evaldesk.agents import agent_ref
 from evaldesk.desk.desk import Desk
@@ -28,6 +29,7 @@ async def root_agent(message, state):
     yield f"{message} is a thing that one can look up in a book of words."
 """
 ANSWER = "is a thing that one can look up in a book of words."
+SCRIPTED_TRIALS = "scripted agent, 2 turns, 1 tool call each"
 N_SCRIPTED, N_DEMO = 1000, 400
 
 
@@ -50,14 +52,14 @@ def measure(folder: Path) -> list[Row]:
     plain = asyncio.run(_play(settings, agent_ref(str(agent)), _scripted_cases(N_SCRIPTED), concurrency=32))
     demo = asyncio.run(_play(settings, agent_ref("samples/hello_world"), _demo_cases(N_DEMO), concurrency=32))
     return [
-        *_rows("scripted agent, 2 turns, 1 tool call each", N_SCRIPTED, plain, (250, 4, 150)),
+        *_rows(SCRIPTED_TRIALS, N_SCRIPTED, plain, (250, 4, 150)),
         *_rows("hello_world on its demo model, 1 turn", N_DEMO, demo, (None, None, None)),
     ]
 
 
 def _rows(what: str, n: int, cost: Cost, budgets: tuple[float | None, float | None, float | None]) -> list[Row]:
     return [
-        Row(f"{what}: trials", rounded(n / cost.wall_s), "/s", budgets[0]),
+        Row(f"{what}: trials", rounded(n / cost.wall_s), "/s", budgets[0], rounded(cost.cpu_s)),
         Row(f"{what}: processor", rounded(1000 * cost.cpu_s / n), "ms/trial", budgets[1]),
         Row(f"{what}: largest process", rounded(cost.peak_mib), "MiB", budgets[2]),
     ]
@@ -77,7 +79,7 @@ def _demo_cases(n: int) -> tuple[Case, ...]:
 
 
 async def _play(settings: Settings, agent: AgentRef, cases: tuple[Case, ...], *, concurrency: int) -> Cost:
-    before = _cpu_s()
+    before = cpu_s()
     started = time.perf_counter()
     desk = Desk.open(settings)
     subject = RunSubject(agent=agent, evalset=EvalSet("bench", cases=cases), evalset_id="bench")
@@ -86,12 +88,7 @@ async def _play(settings: Settings, agent: AgentRef, cases: tuple[Case, ...], *,
     wall_s = time.perf_counter() - started
     await desk.close()
     print(f"  {summary.n_passed} passed, {summary.n_failed} failed, {summary.n_errored} errored")
-    return Cost(wall_s, _cpu_s() - before, _peak_mib())
-
-
-def _cpu_s() -> float:
-    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+    return Cost(wall_s, cpu_s() - before, _peak_mib())
 
 
 def _peak_mib() -> float:

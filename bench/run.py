@@ -1,4 +1,7 @@
-"""`make bench`: measures, prints one table, writes bench/results.json. It reports; it asserts nothing."""
+"""`make bench`: measures, prints one table, writes bench/results.json and docs/performance.md. It asserts nothing.
+
+`python -m bench.run pages live` takes some of the measures again; the others stay as they were.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +10,46 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from bench import (
     measure_assets,
+    measure_browser,
+    measure_commands,
     measure_comparison,
+    measure_live,
     measure_llm,
     measure_metrics,
     measure_pages,
     measure_players,
     measure_scale,
     measure_start,
+    measure_suite,
     measure_trials,
 )
-from bench.row import Row
+from bench.budgets import page
+from bench.processor import cpu_s
+from bench.row import Row, rounded
 
-MEASURES: tuple[Callable[[Path], list[Row]], ...] = (
-    measure_trials.measure,  # first: its largest process is that of all children so far
-    measure_start.measure,
-    measure_llm.measure,
-    measure_players.measure,
-    measure_pages.measure,
-    measure_comparison.measure,
-    measure_metrics.measure,
-    measure_assets.measure,
-    measure_scale.measure,
-)
+MEASURES: Mapping[str, Callable[[Path], Iterable[Row]]] = {
+    "trials": measure_trials.measure,  # first: its largest process is that of all children so far
+    "start": measure_start.measure,
+    "commands": measure_commands.measure,
+    "llm": measure_llm.measure,
+    "players": measure_players.measure,
+    "scale": measure_scale.measure,
+    "pages": measure_pages.measure,
+    "comparison": measure_comparison.measure,
+    "live": measure_live.measure,
+    "browser": measure_browser.measure,
+    "metrics": measure_metrics.measure,
+    "assets": measure_assets.measure,
+    "suite": measure_suite.measure,
+}
+RESULTS = Path(__file__).with_name("results.json")
+PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 
 
 @dataclass(frozen=True)
@@ -44,31 +59,69 @@ class Machine:
     python: str
     system: str
     processor: str
+    n_cores: int
+
+    def __str__(self) -> str:
+        return f"{self.n_cores} cores ({self.processor}), {self.system}, Python {self.python}"
 
 
 def main() -> None:
-    """Run every measure in a workspace of its own."""
+    """Run the measures that are named, or all, each in a workspace of its own; once all were run, write the page."""
     os.environ["EVALDESK_TRUST"] = "1"  # the workspaces are filled without a desk
-    rows: list[Row] = []
-    for measure in MEASURES:
-        with tempfile.TemporaryDirectory(prefix="evaldesk-bench-") as folder:
-            rows += measure(Path(folder))
-            _show(rows[-1:] if len(rows) == 1 else rows, only_new=True)
-    machine = Machine(sys.version.split()[0], platform.platform(), platform.machine())
-    results = {"machine": asdict(machine), "rows": [asdict(row) for row in rows]}
-    Path(__file__).with_name("results.json").write_text(json.dumps(results, indent=2) + "\n", "utf-8")
-    _show(rows, only_new=False)
+    chosen = sys.argv[1:] or list(MEASURES)
+    machine = Machine(sys.version.split()[0], platform.platform(), platform.machine(), os.cpu_count() or 1)
+    kept = _kept(machine)
+    for name in chosen:
+        kept[name] = []
+        for row in _measured(MEASURES[name]):
+            kept[name].append(row)
+            _keep(machine, kept)
+    _keep(machine, kept)
+    _show([row for name in chosen for row in kept[name]])
 
 
-def _show(rows: list[Row], *, only_new: bool) -> None:
-    if only_new:
-        print(f"… {rows[-1].what}: {rows[-1].value} {rows[-1].unit}", file=sys.stderr)
-        return
-    width = max(len(row.what) for row in rows)
-    print(f"{'what'.ljust(width)}  {'measured':>12}  {'budget':>12}")
+def _kept(machine: Machine) -> dict[str, list[Row]]:
+    """The rows of earlier measures on this machine."""
+    try:
+        found = json.loads(RESULTS.read_text("utf-8"))
+        if found["machine"] == asdict(machine):
+            return {name: [Row(**row) for row in rows] for name, rows in found["rows"].items() if name in MEASURES}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # none, or those of another version
+        pass
+    return {}
+
+
+def _keep(machine: Machine, kept: Mapping[str, list[Row]]) -> None:
+    """Store the rows so far, also those of a measure that breaks off; with all measures there, write the page, too."""
+    rows = {name: [asdict(row) for row in kept[name]] for name in MEASURES if name in kept}
+    RESULTS.write_text(json.dumps({"machine": asdict(machine), "rows": rows}, indent=2) + "\n", "utf-8")
+    if kept.keys() == MEASURES.keys():
+        PAGE.write_text(page(str(machine), [row for name in MEASURES for row in kept[name]]), "utf-8")
+
+
+def _measured(measure: Callable[[Path], Iterable[Row]]) -> Iterator[Row]:
+    """The rows of a measure with the load, and those without processor time with that since the row before.
+
+    Rows that were taken together have the same.
+    """
+    with tempfile.TemporaryDirectory(prefix="evaldesk-bench-", ignore_cleanup_errors=True) as folder:
+        before, spent_s = cpu_s(), 0.0
+        for row in measure(Path(folder)):
+            spent_s = (rounded(cpu_s() - before) or spent_s) if row.cpu_s is None else row.cpu_s
+            before = cpu_s()
+            print(f"… {row.what}: {row.value:g} {row.unit}", file=sys.stderr)
+            yield replace(row, cpu_s=spent_s, load=rounded(os.getloadavg()[0]))
+
+
+def _show(rows: list[Row]) -> None:
+    width = max((len(row.what) for row in rows), default=0)
+    print(f"{'what'.ljust(width)}  {'measured':>14}  {'budget':>14}  {'processor':>10}  {'load':>5}")
     for row in rows:
         budget = f"{row.budget:g} {row.unit}" if row.budget is not None else ""
-        print(f"{row.what.ljust(width)}  {f'{row.value:g} {row.unit}':>12}  {budget:>12}")
+        figures = (
+            f"{f'{row.value:g} {row.unit}':>14}  {budget:>14}  {f'{row.cpu_s or 0:g} s':>10}  {row.load or 0:>5.1f}"
+        )
+        print(f"{row.what.ljust(width)}  {figures}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,108 @@
+"""The budgets of the product, in the order of its design, and the page that says how they stand.
+
+Each names the rows that `make bench` makes for it. A row that was not made here, such as one for a program that is not
+installed, says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bench import (
+    measure_assets,
+    measure_commands,
+    measure_comparison,
+    measure_live,
+    measure_llm,
+    measure_metrics,
+    measure_pages,
+    measure_players,
+    measure_scale,
+    measure_start,
+    measure_suite,
+    measure_trials,
+)
+from bench.framework_agents import PACKAGES, PLAIN_NAME
+from bench.row import Row
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A line of the table: the name of its row, and the figure of the best peer on the same machine."""
+
+    row: str
+    peer: str = ""
+
+
+SCRIPTED = measure_trials.SCRIPTED_TRIALS
+BUDGETS = (
+    Budget(measure_start.VERSION, "1.7 s"),
+    Budget(measure_start.READY, "1.2 s"),
+    Budget(measure_commands.ONE_TRIAL, "4.2 s"),
+    Budget(f"{SCRIPTED}: trials", "39 /s"),
+    Budget(f"{SCRIPTED}: processor", "18 ms/trial"),
+    Budget(f"{SCRIPTED}: largest process", "171 MiB"),
+    Budget(measure_llm.efficiency(measure_llm.SHORT, measure_llm.BUDGET_AT)),
+    Budget(measure_commands.efficiency(measure_commands.AT_ONCE[0])),
+    Budget(measure_metrics.matches(3), "7,200 /s"),
+    Budget(measure_metrics.matches(20), "1,200 /s"),
+    Budget(measure_pages.RUN_PAGE, "12.8 ms at 1,000 rows"),
+    Budget(f"{measure_pages.RUN_PAGE}, size", "224 kB"),
+    Budget(f"{measure_pages.RUN_PAGE}{measure_pages.SIZES[1][1]}"),
+    Budget(measure_pages.RUNS_LIST, "428 ms"),
+    Budget(f"{measure_pages.RUNS_LIST}, size", "752 kB"),
+    Budget(measure_pages.LARGE_RUN),
+    Budget(f"{measure_pages.RUN_FORM}, size"),
+    Budget(measure_assets.FIRST, "930 kB"),
+    Budget(measure_comparison.COMPARISON),
+    Budget(measure_live.TABS),
+    Budget(measure_players.GATEWAY),
+    Budget(measure_players.WARM_EVALUATOR, "0 s after the first import"),
+    *(Budget(f"{name}, {measure_players.OVER_LOOP}") for name in PACKAGES),
+    *(Budget(f"{name}, {measure_players.TIMES_LOOP}") for name in PACKAGES if name != PLAIN_NAME),
+    Budget(f"{measure_scale.alone('PostgreSQL')}: processor"),
+    Budget(f"{measure_scale.ON_HOSTS}: of the driver"),
+    Budget(measure_suite.SUITE),
+)
+HEAD = "| what | budget | measured | processor | load | best peer |\n|---|---|---|---|---|---|\n"
+NOT_MADE = "not measured here"
+
+
+def page(machine: str, rows: Sequence[Row]) -> str:
+    """`docs/performance.md`: the budgets with their figures, then all the others."""
+    made = {row.what: row for row in rows}
+    budgets = "".join(_line(each.row, made, each.peer) for each in BUDGETS)
+    named = {each.row for each in BUDGETS}
+    others = "".join(_line(row.what, made, "") for row in rows if row.what not in named)
+    return f"""# Performance
+
+`make bench` writes this page, and nothing asserts its figures: they are of one machine at one time.
+"Processor" is what was spent to take a figure, over all processes of ours. "Load" is the number of processes that
+wanted a processor meanwhile, those of the bench included: on a machine that others use, times on the clock are longer
+than on a quiet one, and processor time is nearly the same. Figures of peers were measured on the same machine, at
+another time.
+
+Machine: {machine}.
+
+## Budgets
+
+{HEAD}{budgets}
+## Other figures
+
+{HEAD}{others}"""
+
+
+def _line(what: str, made: Mapping[str, Row], peer: str) -> str:
+    row = made.get(what)
+    if row is None:
+        return f"| {what} | | {NOT_MADE} | | | {peer} |\n"
+    budget = "" if row.budget is None else _figure(row.budget, row.unit)
+    spent = "" if row.cpu_s is None else f"{row.cpu_s:g} s"
+    load = "" if row.load is None else f"{row.load:.1f}"
+    return f"| {what} | {budget} | {_figure(row.value, row.unit)} | {spent} | {load} | {peer} |\n"
+
+
+def _figure(value: float, unit: str) -> str:
+    number = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
+    return f"{number} {unit}".strip()
