@@ -17,13 +17,17 @@ from tests.agents.test_model_gateway import (
 )
 from tests.agents.test_spans import PLAIN
 from tests.agents.test_uncounted import NESTED, THREAD, WHOLE
+from tests.engine.simulated import SCENARIO, Echo, spec
 
 from evaldesk.agents.agent import Agent
+from evaldesk.engine import play_trial
 from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.engine.worker.player import play_turn
 from evaldesk.engine.worker.prompts import PromptWriter
 from evaldesk.llm.apis import api_of
-from evaldesk.model import Prompts, Session, TurnRecord
+from evaldesk.model import ModelOptions, Prompts, Session, TurnRecord
+from evaldesk.model.options import UserConfig
+from evaldesk.pages.spans import spans_of
 from evaldesk.transcripts.model_exchanges import sent_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what the packages warn of is not ours
@@ -178,3 +182,17 @@ async def test_the_gateway_keeps_a_call_that_was_refused(play_calls: Play, endpo
     assert played.prompts
     assert played.prompts.is_failed(0)
     assert "wrong key" in str(played.prompts.part(played.prompts.calls[0].answer))
+
+
+async def test_how_a_simulated_user_was_asked_is_kept_for_its_turn(endpoint: Endpoint) -> None:
+    endpoint.says("To Rome.").says("</finished>")
+    user = UserConfig("small", options=ModelOptions(base_url=endpoint.address))
+
+    result = await play_trial(Echo(), spec(SCENARIO, user=user))
+
+    assert result.prompts
+    assert [call.role for call in result.prompts.calls] == ["user", "user"]
+    assert sent(result.prompts) == [body["messages"] for body in endpoint.asked]
+    spans = [span for turn in spans_of(result.transcript, result.prompts) for _, span in turn.walk()]
+    assert sorted(span.prompt for span in spans if span.kind == "user") == [0, 1]
+    assert "not counted" not in [span.note for span in spans]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evaldesk.model.evalset import JsonValue
+from evaldesk.model.transcript import Role
 
 FAILED = "error"
 """The key of the reason that stands in the place of an answer."""
@@ -15,7 +16,7 @@ class Prompt:
     """A model call as it was sent, and its answer. Places are indexes of `Prompts.parts`; -1 is none.
 
     Its messages are the first `n_kept` of the earlier call `base`, and after them those at `messages`. `turn` counts
-    from 0; `at_ms` is when the answer was there, from the start of the turn.
+    from 0; `at_ms` is when the answer was there, from the start of the turn. That of a simulated user comes before it.
     """
 
     turn: int
@@ -30,6 +31,7 @@ class Prompt:
     tools: int = -1
     settings: int = -1
     answer: int = -1
+    role: Role = "agent"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
-from evaldesk.model import Event, Prompt, Prompts, ToolCall, Transcript, TurnRecord, Usage
+from evaldesk.model import Event, Prompt, Prompts, Role, ToolCall, Transcript, TurnRecord, Usage
 
 SpanKind: TypeAlias = Literal["turn", "model", "tool", "agent", "user", "wait"]
 
@@ -65,7 +65,7 @@ def spans_of(transcript: Transcript, prompts: Prompts | None) -> tuple[Span, ...
     """A span for each turn, one after the other, with what is inside of it."""
     calls: dict[int, list[tuple[int, Prompt]]] = {}
     for at, call in sorted(enumerate(prompts.calls if prompts else ()), key=lambda each: each[1].at_ms):
-        calls.setdefault(call.turn, []).append((at, call))
+        calls.setdefault(min(call.turn, len(transcript.turns) - 1), []).append((at, call))
     failed = {at for at in range(len(prompts.calls)) if prompts.is_failed(at)} if prompts else set()
     spans: list[Span] = []
     for index, record in enumerate(transcript.turns):
@@ -102,6 +102,7 @@ class _TurnSpans:
                 span.kind, span.name, span.note, span.usage = "user", "user", "simulated", usage
                 span.start_ms = free_ms if (at, event) in asking else here
                 free_ms = span.end_ms = span.start_ms + usage.duration_ms
+                span.prompt = sent.get(at, -1)
                 turn.inside.append(span)
             elif usage and usage.role == "agent":
                 span.name, span.usage, span.note = usage.model, usage, _how(usage)
@@ -151,10 +152,15 @@ def _how(usage: Usage) -> str:
 
 def _matched(events: Sequence[tuple[int, Event]], prompts: Sequence[tuple[int, Prompt]]) -> dict[int, int]:
     """The prompt of each call that was counted, by the place of its event: of the same tokens, else in order."""
+    return {at: number for role in get_args(Role) for at, number in _matched_of(role, events, prompts).items()}
+
+
+def _matched_of(role: Role, events: Sequence[tuple[int, Event]], calls: Sequence[tuple[int, Prompt]]) -> dict[int, int]:
+    prompts = [(number, call) for number, call in calls if call.role == role]
     left: dict[tuple[int, int], deque[int]] = {}
     for number, call in prompts:
         left.setdefault((call.tokens_in, call.tokens_out), deque()).append(number)
-    told = [(at, event.usage) for at, event in events if event.usage and event.usage.role == "agent"]
+    told = [(at, event.usage) for at, event in events if event.usage and event.usage.role == role]
     found: dict[int, int] = {}
     for at, usage in told:
         if same := left.get((usage.tokens_in, usage.tokens_out)):

@@ -229,7 +229,7 @@ def _chosen(spans: Sequence[Span], prompts: Prompts | None, chosen: str) -> Span
     """The span of that address; without one the first call whose prompt is there. Raises NotFoundError."""
     found = [span for _, span in _walk(spans)]
     if not chosen:
-        return next((span for span in found if span.prompt >= 0), None)
+        return next((span for span in found if span.prompt >= 0 and span.kind == "model"), None)
     span = next((span for span in found if span.id == chosen), None)
     if span is None:
         raise NotFoundError(f"the time line has no span {chosen[:40]!r}")
@@ -295,7 +295,7 @@ def _cost(usages: Sequence[Usage]) -> str:
 
 
 def _view(span: Span, prompts: Prompts | None, part: str) -> SpanView:
-    if span.kind == "model":
+    if span.kind == "model" or (span.kind == "user" and span.prompt >= 0):
         return _call_view(span, prompts, part)
     trees = Trees()
     anchor = f"turn-{span.turn + 1}"
@@ -325,7 +325,7 @@ def _call_view(span: Span, prompts: Prompts | None, part: str) -> SpanView:
     is_prompt = part == "prompt"
     return SpanView(
         span,
-        span.name or "model call",
+        (span.usage.model if span.kind == "user" and span.usage else span.name) or "model call",
         _facts(span.usage, is_failed=prompts.is_failed(span.prompt)),
         part,
         messages=drawing.messages(messages, call.n_kept) if is_prompt else (),

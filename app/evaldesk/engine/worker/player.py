@@ -29,12 +29,12 @@ from evaldesk.agents.users.users import User, UserReply, user_of
 from evaldesk.engine.failures import failure
 from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.engine.worker.prompts import PromptWriter
-from evaldesk.engine.worker.turn import OpenTurn, Show
+from evaldesk.engine.worker.turn import OpenTurn, Show, UserCalls
 from evaldesk.errors import AgentError, EvaldeskError, ModelError, UsageError
 from evaldesk.llm import needs_litellm, set_variables
 from evaldesk.llm.http_calls import see_requests
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder, only_recorded
-from evaldesk.llm.retry_events import played
+from evaldesk.llm.retry_events import PLAYED_TURN, played
 from evaldesk.llm.third_party_clients import wrap_clients
 from evaldesk.model import (
     AgentDescription,
@@ -338,6 +338,7 @@ def with_end(result: TrialResult, end: UserReply) -> TrialResult:
 
 
 async def _next(user: User, session: Session, attempt: Attempt) -> UserReply:
+    token = PLAYED_TURN.set(UserCalls(len(session.turns), attempt.prompts) if attempt.prompts else None)
     try:
         return await user.next(session)
     except BaseException as error:
@@ -349,6 +350,8 @@ async def _next(user: User, session: Session, attempt: Attempt) -> UserReply:
             found.kind if is_fatal else "user_error", f"the simulated user: {found.message}", found.trace
         )
         return UserReply(stop="user_error", error=record)
+    finally:
+        PLAYED_TURN.reset(token)
 
 
 def _keep_last(attempt: Attempt, events: tuple[Event, ...]) -> None:

@@ -66,6 +66,7 @@ class PromptWriter:
                     tools,
                     settings,
                     answer,
+                    usage.role,
                 )
             )
 

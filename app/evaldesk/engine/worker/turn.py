@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from heapq import merge
 from typing import Any, TypeAlias, get_args
 
@@ -39,7 +39,7 @@ from evaldesk.model.decisions import ANY, Decided
 from evaldesk.model.media import MAX_MEDIA_COUNT, Media, base64_text
 from evaldesk.model.prompts import FAILED
 from evaldesk.model.transcript import broken_turn, checked_amount, is_artefact, waiting_of
-from evaldesk.transcripts.model_exchanges import Exchange, read_exchange, sent_of
+from evaldesk.transcripts.model_exchanges import Exchange, Sent, read_exchange, sent_of
 from evaldesk.wire import plain, plain_text, to_json
 
 MAX_EVENTS = 10_000
@@ -172,15 +172,10 @@ class OpenTurn:
 
     def unanswered(self, call: ModelCall | SeenCall, why: str, duration_ms: float) -> None:
         """Keep how a call was sent that failed, and why."""
-        if self._prompts is None:
-            return
-        if isinstance(call, ModelCall):
-            model, sent = call.model, sent_by_us(call)
-        else:
-            request = request_of(call)
-            model, sent = str(request.get("model") or model_in(call.path)), sent_of(request)
-        usage = Usage(model, duration_ms=duration_ms)
-        self._prompts.add(self._index, self._now_ms(), usage, sent, {FAILED: why})
+        if self._prompts:
+            model, sent = sent_parts(call)
+            usage = Usage(model, duration_ms=duration_ms)
+            self._prompts.add(self._index, self._now_ms(), usage, sent, {FAILED: why})
 
     def passed(self, call: SeenCall) -> None:
         """Keep a call of which the gateway tells all."""
@@ -452,6 +447,60 @@ _CUT = re.compile(
 )
 """How each API says that an answer was cut at its limit of tokens."""
 
+
+@dataclass(frozen=True, slots=True)
+class UserCalls:
+    """Keeps the model calls of a simulated user, which come before the turn at `index`; no more is noted of them."""
+
+    index: int
+    prompts: PromptWriter
+    n_retries: int | None = None
+    pace: Pace | None = None
+
+    def notes(self, text: str) -> None:
+        """Nothing."""
+
+    def was_whole(self, call: ModelCall | None = None, reply: ModelReply | None = None) -> None:
+        """Keep a call of ours."""
+        if call and reply:
+            self._keep(reply.usage, sent_by_us(call), said_to_us(reply))
+
+    def asked(self, call: SeenCall) -> None:
+        """Keep a call of a client."""
+        request = request_of(call)
+        usage, exchange = read_seen(call, request)
+        self._keep(usage, sent_of(request), exchange.said if exchange else None)
+
+    def unanswered(self, call: ModelCall | SeenCall, why: str, duration_ms: float) -> None:
+        """Keep a call that failed."""
+        model, sent = sent_parts(call)
+        self._keep(Usage(model, duration_ms=duration_ms), sent, {FAILED: why})
+
+    def waits(self, wait: RetryWait, *, is_counted: bool) -> None:
+        """Nothing: there is no turn that could tell."""
+
+    def was_cached(self) -> None:
+        """Nothing."""
+
+    def passed(self, call: SeenCall) -> None:
+        """Nothing: a user has no gateway."""
+
+    def asks(self) -> None:
+        """Nothing."""
+
+    def refused(self) -> None:
+        """Nothing."""
+
+    def missed_call(self) -> None:
+        """Nothing."""
+
+    def captured(self, way: Capture) -> None:
+        """Nothing."""
+
+    def _keep(self, usage: Usage, sent: Sent, said: object) -> None:
+        self.prompts.add(self.index, 0.0, replace(usage, role="user"), sent, said)
+
+
 _BESIDE = frozenset({"spans", "gateway"})
 """Ways that add to what another way tells."""
 
@@ -507,6 +556,14 @@ def read_seen(call: SeenCall, request: JsonObject) -> tuple[Usage, Exchange | No
     except (EvaldeskError, ValueError, LookupError, TypeError, AttributeError, RecursionError):  # of any shape
         return replace(UNKNOWN, duration_ms=call.duration_ms), None
     return usage, exchange
+
+
+def sent_parts(call: ModelCall | SeenCall) -> tuple[str, Sent]:
+    """The model that a call asks, and what it sends."""
+    if isinstance(call, ModelCall):
+        return call.model, sent_by_us(call)
+    request = request_of(call)
+    return str(request.get("model") or model_in(call.path)), sent_of(request)
 
 
 def request_of(call: SeenCall) -> JsonObject:
