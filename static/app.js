@@ -301,7 +301,10 @@ document.addEventListener("change", (event) => {
 });
 const choicesBefore = new Map();
 let isStepping = false;
-document.addEventListener("DOMContentLoaded", () => $$("[data-choice]:checked").forEach((input) => choicesBefore.set(input.name, input)));
+document.addEventListener("DOMContentLoaded", () => {
+  $$("[data-choice]:checked").forEach((input) => choicesBefore.set(input.name, input));
+  $$("[data-picks], [data-unpicks]").forEach((button) => (button.hidden = false));
+});
 document.addEventListener("click", (event) => {
   const button = event.target.closest?.("[data-picks], [data-unpicks]");
   if (!button) return;
@@ -966,12 +969,13 @@ function keepPosted(words) {
     /* a browser that keeps nothing says less */
   }
 }
+const isSentTo = (form, address) => new URL(address, location.href).pathname === new URL(form.action, location.href).pathname;
 document.addEventListener("htmx:finally:request", (event) => {
   const { request, response } = event.detail.ctx;
   const form = request.form;
   if (request.method?.toUpperCase() !== "POST") return;
   if (!response) return toast(UNANSWERED, "failed");
-  const words = form?.dataset.saysStored;
+  const words = form && isSentTo(form, request.action) ? form.dataset.saysStored : undefined; // a look ahead stores nothing
   if (response.status >= 400 && (words || response.status !== 422)) toast("Not stored. Load the page again, and look at what it says.", "failed");
   else if (words && response.status === 200) toast(words);
 });

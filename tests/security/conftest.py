@@ -172,6 +172,12 @@ class Fort:
             *(f"/failures?run={self.run}&before={self.run + 1}", "/failures/1"),
             *("/queues", "/queues/1", "/queues/1?blind=off&at=1", "/queues/1?reader=sam&at=1", "/queues/1/trials"),
             "/queues/1?reader=sam",
+            f"{run}/acceptance?queue=1",
+            *(
+                f"/queues/1?reader={quote(text)}"
+                for text in self.texts
+                if 0 < len(text.strip()) <= 80 and text.isprintable()
+            ),
             *("/search?q=e", "/search?q=%3Cb%3E", f"/search?q={self.run}:"),
         ]
 
