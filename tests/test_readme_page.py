@@ -108,6 +108,7 @@ SHOWN: Mapping[str, str] = {
         "store/test_postgresql.py: migrations make the tables; cli/test_postgresql_workspace.py: two workspaces share"
     ),
     "[security](docs": "security/test_security_page.py: every sentence outside of the table",
+    "[performance](docs": "documents/test_performance_page.py: the page has each budget once and in their order",
     "[CONTRIBUTING]": "cli/test_readme_commands.py: every link leads somewhere",
 }
 """The sentences that promise something by their beginnings, and their tests; a file alone stands for all its tests."""
