@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Connection, Engine, event, select
 from tests.store.conftest import select_rows
 
 from evaldesk.model import ErrorRecord, TrialResult, Usage, Verdict
 from evaldesk.store import Store
+from evaldesk.store.runs import planning
 from evaldesk.store.runs.recording import normalised, recount
 from evaldesk.store.tables.runs import SCORE, TRIAL
 
@@ -131,3 +132,40 @@ def _means(scores: list[Any]) -> dict[str, float]:
 def _metric(scores: list[Any]) -> tuple[int, int, float, float]:
     values = [score["value"] for score in scores]
     return len(values), sum(score["passed"] for score in scores), min(values), max(values)
+
+
+def test_a_retry_is_made_of_short_transactions_and_leaves_the_totals_of_a_recount(
+    store: Store, plan: Plan, end: End, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "TRIALS_RETRIED", 4)
+    run = plan(n_cases=12, n=2)
+    verdicts = ("passed", "errored", "failed")
+    store.runs.record(
+        [
+            end(run, case, trial, verdicts[(case + trial) % 3], values={"m": case / 8})
+            for case in range(12)
+            for trial in (0, 1)
+        ]
+    )
+    written: list[int] = []
+
+    def changed(connection: Connection, cursor: Any, statement: str, *_: object) -> None:
+        if statement.startswith("UPDATE trial"):
+            written.append(cursor.rowcount)
+
+    event.listen(Engine, "after_cursor_execute", changed)
+    try:
+        n = store.runs.retry_errored(run)
+    finally:
+        event.remove(Engine, "after_cursor_execute", changed)
+
+    held = _totals(store, run)
+    with store._database.writing() as connection:
+        recount(connection, run)
+    store.runs.add_totals()
+    assert n == sum(written) == 8
+    assert max(written) <= 4
+    assert len(written) >= 4
+    assert _totals(store, run) == held
+    assert store.runs.summary(run).counts.errored == 0
+    assert store.runs.error_groups(run) == []

@@ -23,6 +23,7 @@ from evaldesk.store.copy_places import Place
 from evaldesk.store.database import COPYING, Database, execute_many
 from evaldesk.store.tables import METADATA
 from evaldesk.store.tables.columns import upsert
+from evaldesk.store.tables.media import MEDIA
 from evaldesk.store.tables.runs import LAST_RUN
 
 MOST_ROWS = 2_000
@@ -30,7 +31,8 @@ MOST_BYTES = 8 * 1024 * 1024
 """Rows of one transaction, and their packed bytes: nobody waits for it, since nobody else has the database open."""
 
 ROWS_READ = 200
-"""Rows that are fetched at once: one may have megabytes."""
+MEDIA_READ = 2
+"""Rows that are fetched at once; an image or a file has up to 10 MB."""
 
 TABLES = METADATA.sorted_tables
 """All tables, each behind those that its rows belong to."""
@@ -283,7 +285,8 @@ def _groups(connection: Connection, table: Table) -> Iterator[tuple[Key, list[Va
     is_server = connection.dialect.name == "postgresql"
     order = [column.collate("C") if is_server and not _is_number(column) else column for column in walk]
     places = [list(table.columns).index(column) for column in walk]
-    with connection.execute(select(table).order_by(*order).execution_options(yield_per=ROWS_READ)) as found:
+    n_read = MEDIA_READ if table is MEDIA else ROWS_READ
+    with connection.execute(select(table).order_by(*order).execution_options(yield_per=n_read)) as found:
         rows = (tuple(_without_zero(value) for value in row) for row in found)
         for key, same in groupby(rows, lambda row: tuple(row[place] for place in places)):
             yield key, sorted(same, key=partial(_key, table))

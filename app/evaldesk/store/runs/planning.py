@@ -31,7 +31,7 @@ from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.store import media
 from evaldesk.store.database import NOBODY, Clock, Database, Starter, execute_many
 from evaldesk.store.runs import totals
-from evaldesk.store.runs.recording import Storable, Values, recount
+from evaldesk.store.runs.recording import Storable, Values, forget_errors, recount_some
 from evaldesk.store.runs.run_queries import run_row
 from evaldesk.store.tables.columns import DatabaseSeconds, pack, pack_json, upsert
 from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN
@@ -70,6 +70,9 @@ NO_EVALSET = "imported-"
 
 ROWS_AT_ONCE = 1_500
 """Rows that one transaction plans, about: some 50 ms of computing."""
+
+TRIALS_RETRIED = 1_000
+"""Trials of the cases that one transaction of a retry looks at, about."""
 
 
 class Planning:
@@ -303,21 +306,39 @@ def plan_confirming(connection: Connection, run_id: int, case_ids: Collection[st
     connection.execute(update(RUN).where(RUN.c.id == run_id).values(more))
 
 
-def retry_errored(connection: Connection, run_id: int) -> int:
-    """Plan the errored trials of a run again, as their next attempt, and take them out of every total.
-
-    One that stopped when it was decided is asked again whether it is.
-    """
+def begin_retry(connection: Connection, run_id: int) -> None:
+    """Let the totals over cases of a run be counted anew; one that was decided is asked again whether it is."""
     if run_row(connection, run_id).stop:
         connection.execute(update(RUN).where(RUN.c.id == run_id).values(stop=None))
-    errored = (TRIAL.c.run_id == run_id) & (TRIAL.c.verdict == "errored")
+    totals.forget(connection, run_id)
+
+
+def retry_some(connection: Connection, run_id: int, first: int) -> tuple[int, int]:
+    """Plan errored trials of some cases from `first` on again, as their next attempt, and take them out of every total.
+
+    Gives the case after those, and how many trials they are; 0 when no errored trial is left.
+    """
+    of_run = (TRIAL.c.run_id == run_id) & (TRIAL.c.verdict == "errored") & (TRIAL.c.case_index >= first)
+    next_case = select(TRIAL.c.case_index).where(of_run).order_by(TRIAL.c.case_index).limit(1)
+    found = connection.scalar(next_case)
+    if found is None:
+        return first, 0
+    first, n = int(found), run_row(connection, run_id).n
+    end = first + max(1, TRIALS_RETRIED // n)
+    errored = of_run & (TRIAL.c.case_index >= first) & (TRIAL.c.case_index < end)
+    found_trials = connection.execute(
+        select(TRIAL, N_OF_CASE.label("n_of_case")).join(RUN_CASE, OF_CASE).where(errored)
+    )
+    trials = [row._asdict() for row in found_trials]
+    n_confirming = sum(trial["trial_index"] >= trial["n_of_case"] for trial in trials)
     own = (TRIAL.c.case_index == SCORE.c.case_index) & (TRIAL.c.trial_index == SCORE.c.trial_index)
     connection.execute(delete(SCORE).where(SCORE.c.run_id == run_id, exists().where(errored & own)))
     again = {"status": "planned", "verdict": None, "attempt": TRIAL.c.attempt + 1, "n_calls": 0, "cost": None}
     nothing = {"tokens_in": 0, "tokens_out": 0, "duration_ms": 0.0, "error_kind": None, "error_message": None}
-    changed = connection.execute(update(TRIAL).where(errored).values(again | nothing))
-    recount(connection, run_id)
-    return changed.rowcount
+    connection.execute(update(TRIAL).where(errored).values(again | nothing))
+    forget_errors(connection, trials)
+    recount_some(connection, run_id, first, end, n_confirming)
+    return end, len(trials)
 
 
 def hide(connection: Connection, run_id: int, now: datetime) -> None:

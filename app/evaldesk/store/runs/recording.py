@@ -63,6 +63,7 @@ COUNTERS = (
 COSTS = ("n_unpriced", "tokens_in", "tokens_out", "cost")
 MESSAGE_LENGTH = 200
 SUMS = ("n", "n_passed", "total", "total_squares")
+_MOST_CASES = 2**31 - 1
 
 
 class Storable(NamedTuple):
@@ -360,6 +361,45 @@ def recount(connection: Connection, run_id: int) -> None:
     connection.execute(update(RUN).where(RUN.c.id == run_id).values(summed._asdict() | confirming))
 
 
+def recount_some(connection: Connection, run_id: int, first: int, end: int, n_confirming: int) -> None:
+    """Count the totals of the cases from `first` to before `end` again, and bring those of the run up to date.
+
+    `n_confirming` trials beside the planned ones were errored and are to do again. The totals over cases must have been
+    forgotten before.
+    """
+    before = _sums(connection, run_id, first, end)
+    _recount_cases(connection, run_id, first, end)
+    _recount_metrics(connection, run_id, first, end)
+    after = _sums(connection, run_id, first, end)
+    gains: Values = {f"add_{name}": after[name] - before[name] for name in COUNTERS}
+    gains |= {"add_n_confirming_todo": n_confirming, "add_n_confirming_errored": -n_confirming}
+    rest = {"add_active_ms": 0.0, "add_n_duplicates": 0, "add_n_played_again": 0}
+    connection.execute(_ADD_TO_RUN, {"at_run_id": run_id} | gains | rest)
+
+
+def forget_errors(connection: Connection, trials: Sequence[Values]) -> None:
+    """Take errored trials out of the groups of errors of their run."""
+    of_group = [ERROR_GROUP.c[name] == bindparam(f"at_{name}") for name in ("run_id", "kind", "message")]
+    keys = [(trial["run_id"], *error_group(trial)) for trial in trials]
+    rows = [
+        {"at_run_id": run_id, "at_kind": kind, "at_message": message, "n_gone": n}
+        for (run_id, kind, message), n in Counter(keys).items()
+    ]
+    execute_many(connection, update(ERROR_GROUP).where(*of_group).values(n=ERROR_GROUP.c.n - bindparam("n_gone")), rows)
+    run_ids = {trial["run_id"] for trial in trials}
+    connection.execute(delete(ERROR_GROUP).where(ERROR_GROUP.c.run_id.in_(run_ids), ERROR_GROUP.c.n <= 0))
+
+
+def _sums(connection: Connection, run_id: int, first: int, end: int) -> Values:
+    held = RUN_CASE.c
+    some = (held.run_id == run_id) & (held.case_index >= first) & (held.case_index < end)
+    sums = [func.coalesce(func.sum(held[name]), 0).label(name) for name in COUNTERS]
+    row = connection.execute(select(*sums).where(some)).one()
+    return {
+        name: float(value) if name in ("cost", "duration_ms") else int(value) for name, value in row._mapping.items()
+    }
+
+
 def add_totals(connection: Connection, run_id: int) -> bool:
     """Add the next cases of a run to its totals, where they were never counted; False when there are no more."""
     config = connection.scalar(select(RUN.c.config).where(RUN.c.id == run_id, RUN.c.n_totalled < RUN.c.n_cases))
@@ -384,7 +424,7 @@ def _add_error(dialect: str) -> Any:
     return upsert(dialect, ERROR_GROUP).on_conflict_do_update(index_elements=key, set_=more)
 
 
-def _recount_cases(connection: Connection, run_id: int) -> None:
+def _recount_cases(connection: Connection, run_id: int, first: int = 0, end: int = _MOST_CASES) -> None:
     done, is_planned = TRIAL.c.verdict.is_not(None), TRIAL.c.trial_index < N_OF_CASE
     unpriced = done & TRIAL.c.cost.is_(None) & (TRIAL.c.n_calls > 0)
     sums = {f"n_{verdict}": _count(is_planned & (TRIAL.c.verdict == verdict)) for verdict in LETTERS}
@@ -392,7 +432,7 @@ def _recount_cases(connection: Connection, run_id: int) -> None:
     for name in ("tokens_in", "tokens_out", "cost"):
         sums[name] = func.coalesce(func.sum(case((done, TRIAL.c[name]))), 0)
     sums["duration_ms"] = func.coalesce(func.sum(case((done & is_planned, TRIAL.c.duration_ms))), 0)
-    of_run = TRIAL.c.run_id == run_id
+    of_run = (TRIAL.c.run_id == run_id) & (TRIAL.c.case_index >= first) & (TRIAL.c.case_index < end)
     totals = connection.execute(
         select(TRIAL.c.case_index, N_OF_CASE, *(total.label(name) for name, total in sums.items()))
         .join(RUN_CASE, OF_CASE)
@@ -411,13 +451,17 @@ def _recount_cases(connection: Connection, run_id: int) -> None:
     execute_many(connection, update(RUN_CASE).where(at), rows)
 
 
-def _recount_metrics(connection: Connection, run_id: int) -> None:
+def _recount_metrics(connection: Connection, run_id: int, first: int = 0, end: int = _MOST_CASES) -> None:
     value = SCORE.c.value
     sums = [func.count(), _count(SCORE.c.passed.is_(True)), func.sum(value), func.sum(value * value)]
     names = ["run_id", "case_index", "metric"]
     key = [SCORE.c[name] for name in names]
-    totals = select(*key, *sums, func.min(value), func.max(value)).where(SCORE.c.run_id == run_id).group_by(*key)
-    connection.execute(delete(CASE_METRIC).where(CASE_METRIC.c.run_id == run_id))
+    of_scores, of_metrics = (
+        (table.c.run_id == run_id) & (table.c.case_index >= first) & (table.c.case_index < end)
+        for table in (SCORE, CASE_METRIC)
+    )
+    totals = select(*key, *sums, func.min(value), func.max(value)).where(of_scores).group_by(*key)
+    connection.execute(delete(CASE_METRIC).where(of_metrics))
     connection.execute(insert(CASE_METRIC).from_select([*names, *SUMS, "low", "high"], totals))
 
 

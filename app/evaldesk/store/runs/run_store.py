@@ -198,9 +198,16 @@ class RunStore:
             planning.plan_confirming(connection, run_id, case_ids, n)
 
     def retry_errored(self, run_id: int) -> int:
-        """Plan the errored trials of a run again and return how many they are."""
+        """Plan the errored trials of a run again, in steps that let others write, and return how many they are."""
         with self._database.writing() as connection:
-            n = planning.retry_errored(connection, run_id)
+            planning.begin_retry(connection, run_id)
+        n = case_index = 0
+        is_left = True
+        while is_left:
+            with self._database.writing() as connection:
+                case_index, n_some = planning.retry_some(connection, run_id, case_index)
+            n += n_some
+            is_left = n_some > 0
         self._add_totals(run_id)
         return n
 
