@@ -8,8 +8,10 @@ from threading import Event
 from typing import Any
 
 import pytest
+from tests.web.evalsets.conftest import CALC
 
-from evaldesk.store.evalsets import lines
+from evaldesk.store.evalsets import large, lines
+from evaldesk.store.evalsets.case_index import build_index
 from evaldesk.store.regular_file import read_regular
 
 Pages = Any
@@ -65,3 +67,25 @@ def test_the_page_of_the_set_asks_again_until_it_is_read(pages: Pages, held: Eve
 
     assert re.search(r'<main[^>]* hx-trigger="load delay:600ms, every 1s" hx-select="#main"', before)
     assert "No cases yet" in after
+
+
+def test_a_large_set_is_given_out_case_by_case_without_secrets(
+    pages: Pages, calc: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(large, "WHOLE", -1)
+    monkeypatch.setattr(large, "indexed_facts", build_index)
+    monkeypatch.setattr("evaldesk.desk.evalsets.evalsets.masked_file", None)
+    secret = "sk-a-secret-of-the-environment"
+    monkeypatch.setattr(pages.desk.evalsets, "_environment", {"OPENAI_API_KEY": secret})
+    set_id = pages.write("big.evalset.json", {**CALC, "description": f"by {secret}", "eval_cases": CALC["eval_cases"]})
+    while any(file.is_reading for file in pages.desk.evalsets.list()):
+        pass
+    stored = pages.stored("big.evalset.json")
+
+    shown = pages.get(f"/evalsets/{set_id}/exports").text
+    answer = pages.get(f"/evalsets/{set_id}/file?format=adk")
+
+    assert "2 cases as one file" in shown
+    assert 'filename="big.evalset.json"' in answer.headers["content-disposition"]
+    assert secret not in answer.text
+    assert answer.json() == {**stored, "description": answer.json()["description"]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,17 +11,19 @@ from pathlib import Path
 from threading import Lock
 
 from evaldesk.desk.evalsets.cases import CaseDesk
-from evaldesk.desk.evalsets.masking import masked_file
+from evaldesk.desk.evalsets.masking import masked_file, without_secrets
 from evaldesk.desk.evalsets.names import candidates
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
 from evaldesk.formats.files import names_for, suffix_of
 from evaldesk.model import EvalSet
+from evaldesk.model.evalset import LargeCases
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.store.evalsets.files import EvalSetFiles, PreparedSet
 from evaldesk.store.evalsets.large import is_whole
 from evaldesk.store.evalsets.names import check_name
+from evaldesk.store.evalsets.set_writer import SetWriter
 from evaldesk.store.evalsets.trash import origin_of
 from evaldesk.wire import json_scrubber
 
@@ -210,6 +213,19 @@ class EvalSetDesk:
         stem = re.sub(r"[^A-Za-z0-9_-]+", "_", self.file(evalset_id).name).strip("_")[:100] or "evalset"
         found = masked_file(evalset, format_name, self._environment)
         return Export(f"{stem}{suffix_of(format_name)}", found.data, found.words)
+
+    def streamed(self, evalset_id: str) -> tuple[str, Iterator[bytes]] | None:
+        """Name and bytes of a large set as a file of ADK without secrets, made case by case; None for another set.
+
+        Raises NotFoundError, FormatError, also while it is made.
+        """
+        evalset, _, path = self.read(evalset_id)
+        if not isinstance(evalset.cases, LargeCases):
+            return None
+        found: Counter[str] = Counter()
+        (shell,) = without_secrets([replace(evalset, cases=())], self._environment, found)
+        cases = without_secrets(evalset.cases, self._environment, found)
+        return path.name, iter(SetWriter(shell, path.name, cases=cases))
 
     def free_name(self, name: str) -> str:
         """`name`, or the nearest that no eval set has; some file systems take `Calc` for `calc`."""

@@ -30,6 +30,8 @@ from evaldesk.store.tables.columns import upsert
 from evaldesk.store.tables.evalsets import EVALSET_LINE
 from evaldesk.wire import from_json, to_json
 
+KEEPER = "lines of eval sets"
+"""The name of the thread that reads and keeps what lists show; nothing that is asked depends on it."""
 AT_ONCE = 512 * 1024
 """Bytes of new files that one list reads itself: some 60 ms."""
 COARSEST_NS = 2_000_000_000
@@ -191,7 +193,7 @@ class Lines:
         """Read and keep what is left in a thread: nobody waits for a disk or for the lock of the database."""
         with self._lock:
             if self._thread is None and (self._unread or self._unkept):
-                self._thread = Thread(target=self._work, name="eval sets", daemon=True)
+                self._thread = Thread(target=self._work, name=KEEPER, daemon=True)
                 self._thread.start()
 
     def _work(self) -> None:

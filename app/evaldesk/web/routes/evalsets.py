@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from evaldesk.desk.evalsets.cases import case_with_key
@@ -169,6 +169,8 @@ async def exports(request: Request) -> Response:
     set_id = request.path_params["set_id"]
     file = await run_in_threadpool(desk.evalsets.file, set_id)
     evalset, _, _ = await run_in_threadpool(desk.evalsets.read, set_id)
+    if desk.evalsets.is_indexed(file):
+        return page(request, "evalsets/export_large.html", file=file)
     forms = await run_in_threadpool(export_forms, evalset, file.format)
     masked = (await run_in_threadpool(desk.evalsets.export, set_id, "adk")).masked
     return page(request, "evalsets/export.html", file=file, evalset=evalset, forms=forms, masked=masked)
@@ -177,10 +179,20 @@ async def exports(request: Request) -> Response:
 async def download(request: Request) -> Response:
     """GET /evalsets/{set_id}/file?format=adk: the set as a file."""
     set_id, name = request.path_params["set_id"], request.query_params.get("format", "adk")
-    export = await run_in_threadpool(desk_of(request).evalsets.export, set_id, name)
+    desk = desk_of(request)
+    large = await run_in_threadpool(desk.evalsets.streamed, set_id) if name == "adk" else None
+    if large:
+        headers = {"Content-Disposition": f'attachment; filename="{plain_name(large[0])}"'}
+        return StreamingResponse(large[1], media_type=media_type(large[0]), headers=headers)
+    export = await run_in_threadpool(desk.evalsets.export, set_id, name)
     disposition = f'attachment; filename="{export.file_name}"'
     headers = {"Content-Disposition": disposition}
     return Response(export.data, media_type=media_type(export.file_name), headers=headers)
+
+
+def plain_name(name: str) -> str:
+    """A file name that a header can hold."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:100]
 
 
 def moment(ns: int) -> datetime:
