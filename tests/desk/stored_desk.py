@@ -11,4 +11,4 @@ from evaldesk.store import Store
 
 def desk_on(store: Store) -> Desk:
     """A desk without eval sets whose runs, labels and sessions are in `store`."""
-    return cast("Desk", SimpleNamespace(store=store, evalsets=SimpleNamespace(list=list)))
+    return cast("Desk", SimpleNamespace(store=store, evalsets=SimpleNamespace(list=list), me=""))
