@@ -22,6 +22,7 @@
    data-enter            a textarea in which Enter sends its form (Shift+Enter: new line); it grows with its text
    data-attach           the label of a file field: it says what was chosen; a file that is pasted into its form is added
    data-follow           a box that stays scrolled to its end while its content grows, unless one scrolls up
+   data-starts           a button that Ctrl or Cmd with Enter presses, also while one types
    data-filters="ID"     a field that shows only those labels in the element of that id that have the typed words; Enter
                          ticks the first one, arrows walk them, Esc closes the <details> around it
    data-confirm="TEXT"   a form that asks before it is sent
@@ -398,7 +399,7 @@ document.addEventListener("htmx:after:swap", () => {
 });
 
 document.addEventListener("keydown", (event) => {
-  const button = document.querySelector('[data-key="Ctrl Enter"]');
+  const button = document.querySelector("[data-starts]");
   if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || !button || document.querySelector("dialog[open]")) return;
   event.preventDefault();
   press(button);
