@@ -23,6 +23,7 @@ GIVEN: dict[str, set[str]] = {
 def test_every_key_of_a_page_stands_in_the_list() -> None:
     keys = (TEMPLATES / "base.html").read_text("utf-8").split('class="keys"')[1]
     listed = set(re.findall(r"<kbd>(.)</kbd>", keys))
+    listed |= {f"Ctrl {key}" for key in re.findall(r"<kbd>Ctrl</kbd> <kbd>(\w+)</kbd>", keys)}
     for first, last in re.findall(r"<kbd>(\d)</kbd> … <kbd>(\d)</kbd>", keys):
         listed |= {str(at) for at in range(int(first), int(last) + 1)}
 
@@ -38,7 +39,7 @@ def _keys_of(path: Path) -> set[str]:
     for value in re.findall(r'data-(?:key|choice)="([^"]*)"', text):
         expression = re.fullmatch(r"\{\{ (.*?) \}\}", value)
         if not expression:
-            assert len(value) == 1, f"{path}: {value!r} is no key and no expression"
+            assert re.fullmatch(r"(Ctrl \w+|.)", value), f"{path}: {value!r} is no key and no expression"
             found.add(value)
         elif expression[1] in GIVEN:
             found |= GIVEN[expression[1]]
