@@ -134,8 +134,6 @@ def _has(config: RunConfig, option: RunOption) -> bool:
 
 def _option_fact(option: RunOption, config: RunConfig) -> Fact:
     value = option_value(config, option)
-    if option.name == "n" and config.budget is not None:
-        return Fact(option.title, f"at least {value}")
     return Fact(option.title, option.shown(value), is_usual=_is_usual(option, value))
 
 
