@@ -104,6 +104,9 @@ SHOWN: Mapping[str, str] = {
     "[formats](docs": "cli/test_readme_commands.py: every link leads somewhere",
     "[simulated users](docs": "cli/test_readme_commands.py: every link leads somewhere",
     "[CI](docs": "cli/test_readme_commands.py: every link leads somewhere",
+    "[beyond one machine](docs": (
+        "engine/test_ray.py: everything holds on a cluster; desk/runs/test_executors_by_name.py: a server never opens"
+    ),
     "[the store](docs": (
         "store/test_postgresql.py: migrations make the tables; cli/test_postgresql_workspace.py: two workspaces share"
     ),

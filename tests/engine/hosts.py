@@ -22,6 +22,8 @@ from evaldesk.wire import from_json, to_json
 class InProcess:
     """Real hosts without Ray between."""
 
+    waits_for = "nothing"
+
     def __init__(self, setup: HostSetup, home: str) -> None:
         self._setup = setup
         self._home = home
@@ -65,12 +67,15 @@ class LocalHost:
 class ScriptedCluster:
     """Hosts that end their trials when `play` says so, and are lost when a test says so."""
 
+    waits_for = "a node with 4 free CPUs"
+
     def __init__(self, play: Callable[[TrialSpec], TrialResult] | None = None, delay_s: float = 0.0) -> None:
         self.play = play
         self.delay_s = delay_s
         self.hosts: list[ScriptedHost] = []
         self.versions = own_versions()
         self.no_room = ""
+        self.is_full = False
         self.is_closed = False
 
     async def connect(self) -> None:
@@ -79,6 +84,8 @@ class ScriptedCluster:
     async def open_host(self) -> ScriptedHost:
         if self.no_room:
             raise HostLostError(self.no_room)
+        if self.is_full:
+            await asyncio.Event().wait()
         host = ScriptedHost(self, f"vm-{len(self.hosts)}")
         self.hosts.append(host)
         return host

@@ -148,6 +148,21 @@ async def test_a_cluster_where_no_host_ever_comes_ends_the_run(trial: Trial, mon
     assert (result.status, "no node has 4 free CPUs" in executor.end_reason) == ("cancelled", True)
 
 
+async def test_a_host_that_finds_no_room_says_what_it_waits_for(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_HOST_S", 0.05)
+    cluster = ScriptedCluster()
+    cluster.is_full = True
+    executor = HostsExecutor(cluster, 4, 2)
+
+    async with asyncio.timeout(20):
+        await executor.submit(trial(AGENT))
+        places = executor.places
+        await executor.close()
+
+    assert [(place.state, place.note) for place in places] == [("starting", "waits for a node with 4 free CPUs")] * 2
+    assert "waits for a node with 4 free CPUs" in executor.end_reason
+
+
 async def test_a_cancel_while_hosts_come_up_ends_what_waits(trial: Trial) -> None:
     cluster = ScriptedCluster()
     cluster.no_room = "not yet"

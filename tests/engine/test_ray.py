@@ -6,6 +6,7 @@ Outside of a network namespace there is one test, which plays this file and the 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -23,6 +24,7 @@ from evaldesk.engine import Executor, drive
 from evaldesk.engine.ray import executor as executor_module
 from evaldesk.errors import EvaldeskError
 from evaldesk.model import AgentRef, TrialResult, TrialSpec
+from evaldesk.store import Store
 
 pytestmark = pytest.mark.anyio
 
@@ -189,6 +191,30 @@ async def test_a_worker_that_is_killed_on_ray_is_replaced_as_on_one_machine(
     assert error is not None
     assert (error.kind, error.message) == ("worker_died", "the worker process ended with exit code 7")
     assert {result.status for result in results.values()} == {"finished"}
+
+
+@only_inside
+async def test_a_command_plays_a_run_on_the_cluster_and_stores_where(
+    cluster: LocalCluster, write_agent: Write, root: Path
+) -> None:
+    agent = write_agent("async def agent(message, state):\n    yield f'you said {message}'\n")
+    table = f'[executors.cluster]\nkind = "ray"\naddress = "{cluster.address}"\ncpus_per_host = 0.5\n'
+    (root / "evaldesk.toml").write_text(table)
+    case = {"user_content": {"parts": [{"text": "hi"}]}, "final_response": {"parts": [{"text": "you said hi"}]}}
+    sets = {"eval_set_id": "small", "eval_cases": [{"eval_id": "a", "conversation": [case]}]}
+    (root / "small.evalset.json").write_text(json.dumps(sets))
+    words = ["eval", agent.target, str(root / "small.evalset.json"), "--n", "6", "--on", "cluster", "--quiet"]
+    command = [sys.executable, "-m", "evaldesk", *words, "--workspace", str(root)]
+
+    done = subprocess.run(command, cwd=agent.folder, capture_output=True, text=True, timeout=200, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    with Store.open(root / ".evaldesk" / "evaldesk.db") as store:
+        summary = store.runs.summary(1)
+        places = {store.runs.trial(1, 0, index).place for index in range(6)}
+    assert (summary.n_passed, summary.config.executor.name) == (6, "cluster")
+    assert places <= {place.name for place in summary.places}
+    assert all(place.kind == "host" for place in summary.places)
 
 
 @only_inside

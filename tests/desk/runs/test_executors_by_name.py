@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,19 @@ from typing import Any
 import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, subject
 
-from evaldesk.desk.runs import handover
+import evaldesk
+from evaldesk.agents import agent_ref
+from evaldesk.desk.runs import case_player, handover
+from evaldesk.desk.runs.case_player import CasePlayer
 from evaldesk.desk.runs.plan import RunOptions, with_executor
 from evaldesk.desk.runs.runs import WAITING, RunDesk
 from evaldesk.desk.trust import Trust
+from evaldesk.engine import Executor
 from evaldesk.engine.executors import EXECUTORS, OWN_VARIABLES, check_executor, has_own_driver, kind_of
 from evaldesk.engine.ray import kind as ray_kind
 from evaldesk.engine.ray.kind import RayOptions, given_variables
 from evaldesk.errors import ConflictError, TrustError, UsageError
-from evaldesk.model import AgentRef, Container, Criterion, RunConfig
+from evaldesk.model import AgentRef, Case, Container, Criterion, Expected, RunConfig, Turn
 from evaldesk.model.options import Recording
 from evaldesk.model.run import ExecutorConfig
 from evaldesk.pages.run_facts import played_in
@@ -156,6 +160,35 @@ def test_hosts_get_named_variables_those_of_the_run_file_and_of_the_agents_env_f
     found = given_variables(config, RayOptions(variables=("KEY", "BOTH", "ABSENT")), environment)
 
     assert found == {"KEY": "k", "BOTH": "shell", "MINE": "m", "FROM_FILE": "f"}
+
+
+def test_an_agent_object_stays_in_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings_of(tmp_path, '[executors.here]\nkind = "local"\n')
+
+    with pytest.raises(UsageError, match="on = 'here' is for an agent that is named; an object stays in this process"):
+        evaldesk.evaluate(lambda message: message, [Case("a", (Turn("hi"),))], on="here")
+
+
+def test_a_bench_of_pytest_plays_on_the_executor_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    (tmp_path / "agent.py").write_text("def agent(message):\n    return message\n")
+
+    def open_one(config: RunConfig, open_local: Callable[[RunConfig], Executor], _: Mapping[str, str]) -> Executor:
+        opened.append(config.executor.name)
+        return open_local(config)
+
+    monkeypatch.setattr(case_player, "open_executor", open_one)
+    settings = settings_of(tmp_path, '[executors.here]\nkind = "local"\n')
+    player = CasePlayer(agent_ref(str(tmp_path)), settings, concurrency=2)
+    try:
+        result = player.play(Case("a", (Turn("hi", Expected(reference="hi")),)), RunOptions(on="here", n=2))
+        with pytest.raises(UsageError, match="no executor named 'there'"):
+            player.play(Case("a", (Turn("hi"),)), RunOptions(on="there"))
+    finally:
+        player.close()
+
+    assert (opened, [trial.status for trial in result.trials]) == (["here"], ["finished", "finished"])
 
 
 def test_a_run_file_names_its_own_variables_to_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,11 @@ class RayCluster:
     cpus_per_host: float
     setup: HostSetup
 
+    @property
+    def waits_for(self) -> str:
+        """`a node with 4 free CPUs`."""
+        return f"a node with {self.cpus_per_host:g} free CPU{'' if self.cpus_per_host == 1 else 's'}"
+
     async def connect(self) -> None:
         """Connect, and give the agent's files to the cluster. Raises EvaldeskError."""
         await asyncio.to_thread(self._connect)

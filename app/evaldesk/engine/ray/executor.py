@@ -48,6 +48,10 @@ class RemoteHost(Protocol):
 class Cluster(Protocol):
     """Where hosts come to be."""
 
+    @property
+    def waits_for(self) -> str:
+        """What a host needs that is not up yet: `a node with 4 free CPUs`."""
+
     async def connect(self) -> None:
         """Raises EvaldeskError where the cluster cannot be reached, or will not do."""
 
@@ -124,10 +128,15 @@ class HostsExecutor:
                 slot.facts.n_workers if slot.facts and slot.host else 0,
                 len(slot.jobs),
                 slot.state,
-                slot.note or (slot.facts.note if slot.facts and slot.host else ""),
+                self._note(slot),
             )
             for slot in self._slots
         )
+
+    def _note(self, slot: _Slot) -> str:
+        if slot.state == "starting":
+            return f"waits for {self._cluster.waits_for}"
+        return slot.note or (slot.facts.note if slot.facts and slot.host else "")
 
     async def submit(self, spec: TrialSpec | GradeSpec) -> None:
         """Take a trial once there is room and a host is up. Raises EvaldeskError where the cluster will not do."""
@@ -221,7 +230,7 @@ class HostsExecutor:
                 seen_at = loop.time()
             patience_s = NO_HOST_S if self._had_host else FIRST_HOST_S
             if loop.time() - seen_at > patience_s:
-                notes = "; ".join(dict.fromkeys(slot.note for slot in self._slots if slot.note))
+                notes = "; ".join(dict.fromkeys(filter(None, map(self._note, self._slots))))
                 self._end(f"no host was up for {patience_s:g} s{f': {notes}' if notes else ''}. Resume the run later.")
 
     async def _keep(self, slot: _Slot) -> None:
