@@ -718,7 +718,7 @@ function sayFiles(input) {
 function grow(area) {
   if (CSS.supports("field-sizing", "content")) return;
   area.style.height = "auto";
-  area.style.height = `${area.scrollHeight + 2}px`;
+  if (area.value) area.style.height = `${area.scrollHeight + 2}px`; // an empty one would take the room of its placeholder
 }
 
 /* A message is the server's once the stream of its answer is open; a stream that breaks off says so. */

@@ -11,6 +11,7 @@ from tests.agents.model_calls import HASTE, MESSAGES, MODEL, call_of
 
 from evaldesk.errors import ModelError
 from evaldesk.llm import ModelCall, Patience, complete
+from evaldesk.llm.attempts import STRICTNESS
 from evaldesk.llm.retry_events import CURRENT_LISTENER
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("client")]
@@ -56,7 +57,7 @@ async def test_patience_ends(endpoint: Any) -> None:
     ("status", "code", "kind", "says"),
     [
         (401, None, "authentication", "set HOSTED_VLLM_API_KEY"),
-        (403, None, "authentication", "set HOSTED_VLLM_API_KEY"),
+        (403, None, "permission", "the key is valid but may not use this model"),
         (404, "model_not_found", "unknown_model", "name it as provider/model"),
         (429, "insufficient_quota", "quota", "nothing left to spend"),
         (402, None, "quota", "nothing left to spend"),
@@ -122,13 +123,16 @@ async def test_a_field_that_a_strict_endpoint_refuses_is_left_out_from_then_on(e
     assert ["seed" in asked for asked in endpoint.asked] == [True, False, False]
 
 
-async def test_a_field_that_a_person_asked_for_is_not_left_out(endpoint: Any) -> None:
-    endpoint.fails(400, "Unsupported parameter: temperature")
+async def test_a_field_that_a_person_asked_for_is_left_out_where_the_model_refuses_it(
+    endpoint: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(STRICTNESS, "_refused", {})
+    endpoint.fails(400, "Unsupported parameter: temperature").says("hello")
 
-    with pytest.raises(ModelError, match="Unsupported parameter: temperature"):
-        await complete(call_of(endpoint, temperature=0.5))
+    reply = await complete(call_of(endpoint, temperature=0.5))
 
-    assert len(endpoint.asked) == 1
+    assert reply.text == "hello"
+    assert ["temperature" in asked for asked in endpoint.asked] == [True, False]
 
 
 async def test_a_silent_endpoint_times_out(endpoint: Any) -> None:

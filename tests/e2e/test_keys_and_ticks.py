@@ -113,13 +113,16 @@ def test_a_label_set_by_key_is_counted_in_the_outline_and_leaves_the_current_tur
     expect(outline).to_contain_text("none yet")
 
 
-def test_two_windows_on_one_trial_show_the_label_that_is_stored(visit: Visit, trials: str) -> None:
+def test_a_window_replaces_no_label_that_it_does_not_show(visit: Visit, trials: str) -> None:
     first, second = visit(), visit()
     for each in (first, second):
         each.goto(f"{trials}/0")
 
     first.page.keyboard.press("1")
     expect(first.page.locator("ul.labels li")).to_contain_text("passed")
+    second.page.keyboard.press("2")
+    expect(second.page.locator("ul.labels li")).to_contain_text("passed")
+    expect(second.page.locator("#note-error")).to_be_visible()
     second.page.keyboard.press("2")
 
     expect(second.page.locator("ul.labels li")).to_contain_text("failed")

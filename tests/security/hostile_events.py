@@ -23,6 +23,7 @@ from evaldesk.model import (
     TurnSpec,
     Usage,
 )
+from evaldesk.model.prompts import Prompt, Prompts
 
 
 @dataclass
@@ -118,5 +119,23 @@ def trial_of(run_id: int, index: int, texts: tuple[str, ...]) -> TrialResult:
     ends: Any = {"status": "errored", "verdict": "errored", "error": ErrorRecord(every, every, every)}
     ends = ends if index else {"status": "finished", "verdict": "failed"}
     return TrialResult(
-        run_id, 0, index, **ends, stop_reason=every, transcript=Transcript(turns), scores=scores, logs=every
+        run_id,
+        0,
+        index,
+        **ends,
+        stop_reason=every,
+        transcript=Transcript(turns),
+        scores=scores,
+        logs=every,
+        prompts=prompts_of(texts),
     )
+
+
+def prompts_of(texts: tuple[str, ...]) -> Prompts:
+    """Model calls that were sent and answered every text."""
+    messages = tuple({"role": text, "content": text} for text in texts)
+    calls = [{"name": texts[0], "args": dict.fromkeys(texts, 1)}]
+    answer: JsonValue = {"role": "assistant", "content": " ".join(texts), "tool_calls": calls}
+    sent = tuple(range(len(messages)))
+    call = Prompt(0, 1.0, 1.0, texts[0], messages=sent, settings=len(sent), answer=len(sent) + 1)
+    return Prompts((*messages, dict.fromkeys(texts, texts[0]), answer), (call,))

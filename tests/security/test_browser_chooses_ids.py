@@ -180,6 +180,8 @@ FIELDS = {
     *("state", "title", "message", "name", "description", "file", "choice", "tags", "app", "user", "initial", "final"),
     *("op", "version", "raw", "form", "then", "new-set", "step", "another", "outcome", "outputs", "rubrics"),
     *("change", "trial", "until", "queue"),
+    # What was shown when a form was filled, which is only compared; decisions of a case, as texts; a number or money.
+    *("seen", "decisions", "budget"),
     # Findings: texts that are shown escaped, and numbers of findings, modes and turns.
     # Review queues: kinds of one table, places of trials, on or off, and names that are shown escaped.
     *("of", "item", "at", "shown", "blind", "reader", "named"),

@@ -29,6 +29,7 @@ ASKED: dict[str, Asked] = {
     "error_groups": lambda store, run: store.runs.error_groups(run),
     "trials": lambda store, run: store.runs.trials(run, [(0, 0)]),
     "trial": lambda store, run: store.runs.trial(run, 0, 0),
+    "prompts": lambda store, run: store.runs.prompts(run, (0, 0), 1),
     "last_verdicts": lambda store, run: store.runs.last_verdicts(HIDDEN),
     "last_run": lambda store, run: store.runs.last_run(HIDDEN),
     "baseline": lambda store, run: store.runs.baseline(run),
