@@ -188,6 +188,7 @@ def test_a_queue_is_read_by_key(window: engines.Window, desk: RunningDesk, run: 
     window.fill("#reader", "jo")
     window.press("Start reading")
     window.says("0 of ")
+    window.wait_for("document.readyState === 'complete'")
 
     for n, key in enumerate("12", start=1):
         window.type("body", key)
@@ -200,6 +201,7 @@ def test_a_queue_is_read_by_key(window: engines.Window, desk: RunningDesk, run: 
 def test_a_label_is_set_by_key(window: engines.Window, run: str) -> None:
     window.goto(f"{run}/cases/0/trials/0")
     window.find("#labels")
+    window.wait_for("document.readyState === 'complete'")
     window.type("body", "1")
 
     window.wait_for("document.querySelector('#labels .labels li') !== null")
