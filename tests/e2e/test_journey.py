@@ -147,6 +147,7 @@ def run_five_times(page: Page, case_id: str) -> None:
     page.get_by_role("link", name="Run it 5 times…").click()
     expect(page.get_by_label("Selected cases only")).to_be_checked()
     page.get_by_label("Model", exact=True).select_option(MODEL)
+    page.locator("details:has(#note) > summary").click()
     page.get_by_label("Note", exact=True).fill(f"the journey of {case_id}")
     page.get_by_role("button", name="Start 5 trials").click()
 

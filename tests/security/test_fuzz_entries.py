@@ -513,4 +513,4 @@ def test_no_request_by_chance_breaks_the_gateway(
         answer(mutated(chance, whole))
 
     assert broken == []
-    assert answer(whole).startswith(b"HTTP/1.0 502 ")
+    assert answer(whole).startswith(b"HTTP/1.1 502 ")

@@ -97,6 +97,17 @@ def _root(path: Path, name: str) -> int:
         return int(connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0])
 
 
+def _leaves(path: Path, name: str) -> list[int]:
+    """The pages that hold the rows of a table of one or two levels. (SQLite file format, section 1.6)"""
+    root = _root(path, name)
+    page = path.read_bytes()[(root - 1) * PAGE : root * PAGE]
+    if page[0] == 13:  # a leaf
+        return [root]
+    n_cells = int.from_bytes(page[3:5])
+    cells = [int.from_bytes(page[at : at + 2]) for at in range(12, 12 + 2 * n_cells, 2)]
+    return [int.from_bytes(page[8:12]), *(int.from_bytes(page[at : at + 4]) for at in cells)]
+
+
 def _is_sound(path: Path) -> bool:
     with closing(sqlite3.connect(path)) as connection:
         orphans = connection.execute("PRAGMA foreign_key_check").fetchall()
@@ -423,7 +434,8 @@ def test_a_marker_that_came_with_a_repository_names_no_other_folder(filled: Path
 
 
 def test_runs_whose_page_is_lost_keep_their_trials_under_their_number(filled: Path) -> None:
-    _overwrite(filled, _root(filled, "run"))
+    for page in _leaves(filled, "run"):
+        _overwrite(filled, page)
 
     said = recover(filled)
 
@@ -440,7 +452,8 @@ def test_runs_whose_page_is_lost_keep_their_trials_under_their_number(filled: Pa
 
 
 def test_ids_of_lost_runs_are_not_given_again(filled: Path) -> None:
-    _overwrite(filled, _root(filled, "run"))
+    for page in _leaves(filled, "run"):
+        _overwrite(filled, page)
 
     recover(filled)
 

@@ -93,7 +93,7 @@ def test_a_server_told_to_stop_waits_for_no_trial_and_its_run_goes_on_at_the_nex
     server = brief.start(HELD_FROM="30")
     run_id = server.start_run()
     with server.stream(f"/runs/{run_id}/events") as run, server.stream(f"/runs/{run_id}/events") as same_run:
-        assert [next(each.iter_raw())[:5] for each in (run, same_run)] == [b"data:"] * 2
+        assert [next(each.iter_bytes())[:5] for each in (run, same_run)] == [b"data:"] * 2
         wait_until(lambda: "<b>0 of 40" not in server.get(f"/runs/{run_id}").text)
 
         code = server.end(number)

@@ -26,7 +26,7 @@ from evaldesk.transcripts.anthropic_messages import has_blocks, read_anthropic
 from evaldesk.transcripts.chat_messages import read_chat
 from evaldesk.transcripts.messages import turns_of
 from evaldesk.transcripts.pydantic_messages import is_pydantic, read_pydantic
-from evaldesk.wire import converted
+from evaldesk.wire import converted, to_json
 
 KIND = "replay"
 MAX_BYTES = 64 * 1024 * 1024
@@ -116,7 +116,10 @@ def read_recording(path: Path) -> list[Trial]:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise AgentError(f"{path}: bigger than {MAX_BYTES // 2**20} MiB")
-        found = json.loads(path.read_bytes(), parse_constant=_refused)
+        data = path.read_bytes()
+        found = json.loads(data, parse_constant=_refused)
+        if b"\\ud" in data.lower():
+            to_json(found)  # half of a character raises ValueError here, and nowhere else any more
     except OSError as error:
         raise AgentError(f"{path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:

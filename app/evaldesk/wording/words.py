@@ -26,6 +26,7 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
         "conclusion_words",
         "in_page_words",
         "rate_of_counts",
+        "started_words",
         "trials_each",
         "trials_each_words",
         "uneven_sentence",
