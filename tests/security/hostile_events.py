@@ -133,8 +133,8 @@ def trial_of(run_id: int, index: int, texts: tuple[str, ...]) -> TrialResult:
 
 def prompts_of(texts: tuple[str, ...]) -> Prompts:
     """Model calls that were sent and answered every text."""
-    messages = tuple({"role": text, "content": text} for text in texts)
-    calls = [{"name": texts[0], "args": dict.fromkeys(texts, 1)}]
+    messages: list[JsonValue] = [{"role": text, "content": text} for text in texts]
+    calls: list[JsonValue] = [{"name": texts[0], "args": dict.fromkeys(texts, 1)}]
     answer: JsonValue = {"role": "assistant", "content": " ".join(texts), "tool_calls": calls}
     sent = tuple(range(len(messages)))
     call = Prompt(0, 1.0, 1.0, texts[0], messages=sent, settings=len(sent), answer=len(sent) + 1)
