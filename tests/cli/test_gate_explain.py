@@ -97,6 +97,15 @@ def test_a_gate_that_finds_a_worse_agent_is_proposed() -> None:
     assert found["by_rate"]["0.9"][0]["proposal"]["options"] == "--n 2 --min-pass-rate 0.82"
 
 
+def test_the_gate_that_would_be_proposed_is_not_proposed_again() -> None:
+    asked = "--max-regressions 0 --regression-rule confirm --confirm 9/12"
+
+    said = explain(f"--cases 20 --rate 0.9 --n 1 {asked}").output
+
+    assert "fails 4.5 % of builds" in said
+    assert "Better:" not in said
+
+
 def test_no_gate_is_proposed_where_none_finds_a_worse_agent() -> None:
     found = json.loads(explain("--cases 1 --rate 0.5 --max-regressions 0 --json").output)
 

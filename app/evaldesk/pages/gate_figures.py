@@ -101,7 +101,7 @@ def _notes(chance: GateChance) -> Sequence[str]:
 def _better(chance: GateChance) -> Sequence[BetterGate]:
     found = []
     proposal = chance.proposal
-    if proposal and proposal.options != chance.name:
+    if proposal:
         note = (
             f"fails {chance_words(proposal.false_alarm)} by chance, finds an agent that is {100 * WORSE:.0f} points "
             f"worse in {chance_words(proposal.finds)}; about {trials_words(proposal.n_trials)}"

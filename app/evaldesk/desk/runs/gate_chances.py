@@ -251,7 +251,10 @@ def _chance(gate: _Gate, subject: Subject) -> GateChance:
         first = next((repair for repair in good if repair.false_alarm <= TOLERATED), None)
         other = gate.other if gate.other and gate.other.false_alarm <= TOLERATED else None
         repairs = tuple(repair for repair in (other, first) if repair)
-    return GateChance(gate.name, holds, known, gate.hint, repairs, gate.n_more, gate.propose(subject))
+    proposal = gate.propose(subject)
+    if proposal and proposal.options == f"--n {subject.n} {gate.name}":
+        proposal = None  # it is the gate itself
+    return GateChance(gate.name, holds, known, gate.hint, repairs, gate.n_more, proposal)
 
 
 def _gates(gates: Gates, subject: Subject) -> Iterator[_Gate]:
