@@ -153,8 +153,8 @@ def _show_gate(chance: GateChance) -> None:
     click.echo(f"    A worse agent passes it: {worse} of builds.")
     if chance.hint:
         click.echo(f"    {chance.hint}.")
-    if chance.proposal:
-        click.echo(f"    {_proposal_words(chance.proposal)}")
+    if chance.better:
+        click.echo(f"    {_proposal_words(chance.better)}")
     if chance.n_more:
         click.echo(f"    If nothing changes, it plays about {trials_words(chance.n_more)} more a build.")
     for repair in chance.repairs:

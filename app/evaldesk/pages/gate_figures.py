@@ -100,7 +100,7 @@ def _notes(chance: GateChance) -> Sequence[str]:
 
 def _better(chance: GateChance) -> Sequence[BetterGate]:
     found = []
-    proposal = chance.proposal
+    proposal = chance.better
     if proposal:
         note = (
             f"fails {chance_words(proposal.false_alarm)} by chance, finds an agent that is {100 * WORSE:.0f} points "

@@ -111,10 +111,12 @@ class GateChance:
 
     `slips` are (drop of the pass rate, chance to hold all the same). `hint` names a gate that is stricter than it
     looks; `repairs` are other settings with few false alarms. `n_more` is the mean number of trials that it plays
-    beyond those of the run. `proposal` is None where no setting of the kind finds a worse agent.
+    beyond those of the run. `proposal` is None where no setting of the kind finds a worse agent; it may be the gate
+    itself, which `options` tells.
     """
 
     name: str
+    options: str
     holds: float | None
     slips: tuple[tuple[float, float], ...] = ()
     hint: str = ""
@@ -126,6 +128,11 @@ class GateChance:
     def false_alarm(self) -> float | None:
         """The chance to fail although nothing changed."""
         return None if self.holds is None else max(0.0, 1.0 - self.holds)
+
+    @property
+    def better(self) -> Proposal | None:
+        """The proposal where it is another gate."""
+        return self.proposal if self.proposal and self.proposal.options != self.options else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,10 +258,8 @@ def _chance(gate: _Gate, subject: Subject) -> GateChance:
         first = next((repair for repair in good if repair.false_alarm <= TOLERATED), None)
         other = gate.other if gate.other and gate.other.false_alarm <= TOLERATED else None
         repairs = tuple(repair for repair in (other, first) if repair)
-    proposal = gate.propose(subject)
-    if proposal and proposal.options == f"--n {subject.n} {gate.name}":
-        proposal = None  # it is the gate itself
-    return GateChance(gate.name, holds, known, gate.hint, repairs, gate.n_more, proposal)
+    proposal, options = gate.propose(subject), f"--n {subject.n} {gate.name}"
+    return GateChance(gate.name, options, holds, known, gate.hint, repairs, gate.n_more, proposal)
 
 
 def _gates(gates: Gates, subject: Subject) -> Iterator[_Gate]:
