@@ -73,6 +73,7 @@ SHOWN: Mapping[str, str] = {
     "1 | failed": "cli/test_eval_command.py: without a gate every trial must pass, each gate is printed",
     "2 | wrong usage": "torture/test_eval_command.py: wrong usage is one sentence and plays nothing",
     "3 | no verdict": "cli/test_eval_command.py: more errors than tolerated have their own code",
+    "4 | neutral": "cli/test_one_conclusion.py: a rate too close to its bar counts as is asked",
     "130 | interrupted": "torture/test_eval_command.py: an interrupted run keeps what is finished",
     "`evaldesk eval` also takes": (
         "cli/test_beside_adk_eval.py: the same verdicts; cli/test_eval_osmosis.py: ; cli/test_eval_openhands.py: "
