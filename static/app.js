@@ -225,7 +225,7 @@ document.addEventListener("submit", (event) => {
 document.addEventListener("htmx:after:request", (event) => {
   const { request, response } = event.detail.ctx;
   // An error page has no place in the form.
-  if (storing.has(request.form) && ![200, 422].includes(response.status)) event.preventDefault();
+  if (storing.has(request.form) && ![200, 409, 422].includes(response.status)) event.preventDefault();
 });
 document.addEventListener("htmx:finally:request", (event) => {
   const { request, response } = event.detail.ctx;
@@ -234,7 +234,7 @@ document.addEventListener("htmx:finally:request", (event) => {
     ahead = [];
     lostAt = performance.now();
   }
-  const isAnswered = [200, 422].includes(response?.status);
+  const isAnswered = [200, 409, 422].includes(response?.status);
   $$("[data-when-not-stored]", request.form).forEach((element) => (element.hidden = isAnswered));
   document.getElementById(request.form.dataset.stored)?.focus();
   playAhead();

@@ -369,7 +369,7 @@ def test_every_failure_that_is_named_by_key_is_stored_when_the_next_key_follows_
     expect(page.get_by_text(f"{N} of {N} failed trials read. 1 kind of failure")).to_be_visible()
     expect(page.get_by_role("row", name="no call")).to_contain_text(f"{N - 1}")
     expect(page.get_by_role("row", name="nothing wrong")).to_contain_text("1")
-    page.keyboard.press("u")
+    page.keyboard.press("z")
     expect(page.get_by_text(f"{N - 1} of {N} failed trials read.")).to_be_visible()
 
 

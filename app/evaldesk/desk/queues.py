@@ -105,12 +105,20 @@ class QueueDesk:
         self._person.is_called(reader)
         return self._store.queues.give(queue_id, given, reader, typed.verdict, note, is_blind=typed.is_blind)
 
-    def undo(self, queue_id: int, reader: str) -> Sequence[int]:
-        """Take back a reader's last step in a queue; gives the places of its trials.
+    def undo(self, queue_id: int, reader: str) -> tuple[Sequence[int], str]:
+        """Take back a reader's last step in a queue, a verdict or a finding: the places of its trials, and in words.
 
         Raises UsageError, NotFoundError, ConflictError.
         """
-        return self._store.queues.undo(queue_id, FailureDesk.checked_author(reader))
+        reader, store = FailureDesk.checked_author(reader), self._store
+        steps = store.queues.steps(queue_id, reader)
+        since = steps[-1].taken_at if steps else self.get(queue_id).created_at
+        places = {(each.labelled_run, *each.key): each.place for each in store.queues.items(queue_id, reader)}
+        if found := store.failures.last_step(reader, since, places):
+            step_id, trial = found
+            return [places[trial]], store.failures.undo(reader, step_id).words
+        undone = store.queues.undo(queue_id, reader)
+        return undone, "verdict" if len(undone) == 1 else f"{len(undone):,} verdicts"
 
     def too_narrow(self, queue_id: int, run_id: int) -> dict[str, int]:
         """The cases of a run whose expectation a reader finds too narrow: each with the first trial of the queue that

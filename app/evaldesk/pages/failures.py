@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.failures import TypedFinding
+from evaldesk.desk.failures import TypedFinding, TypedMode
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.desk.runs.stored_runs import run_title
-from evaldesk.errors import UsageError
+from evaldesk.errors import EvaldeskError
 from evaldesk.model.conclusion import Answer, Interval
 from evaldesk.model.failures import Finding, Mode, TrialReading
 from evaldesk.model.stored import RunSummary, TrialKey
@@ -128,7 +128,7 @@ def read_failures(
     run_id: int | None,
     before_id: int | None = None,
     typed: TypedFinding | None = None,
-    error: UsageError | None = None,
+    error: EvaldeskError | None = None,
 ) -> FailureRoom | None:
     """The failure room of a run, of the newest one with failures without `run_id`; None where there is none."""
     store = desk.store
@@ -444,7 +444,7 @@ class FindingPanel:
 
 
 def read_findings(
-    desk: Desk, run_id: int, key: TrialKey, typed: TypedFinding | None = None, error: UsageError | None = None
+    desk: Desk, run_id: int, key: TrialKey, typed: TypedFinding | None = None, error: EvaldeskError | None = None
 ) -> FindingPanel:
     """The panel of findings on the page of a trial. Raises NotFoundError."""
     modes = desk.store.failures.modes()
@@ -478,8 +478,21 @@ class CitedFinding:
 
 
 @dataclass(frozen=True, slots=True)
+class TypedChange:
+    """The input of one of the forms of a mode: `op` says which one."""
+
+    op: str
+    texts: TypedMode
+    findings: Sequence[str]
+    author: str
+
+
+@dataclass(frozen=True, slots=True)
 class ModePage:
-    """All that the page of a mode shows. `merged_into` is the mode that took it over."""
+    """All that the page of a mode shows. `merged_into` is the mode that took it over.
+
+    `typed` are the texts as they were typed where they could not be stored, else those of the mode.
+    """
 
     mode: Mode
     runs: Sequence[RunRow]
@@ -489,12 +502,27 @@ class ModePage:
     merged_into: Mode | None
     newest_runs: Sequence[RunSummary]
     author: str
+    typed: TypedMode
+    split_name: str
+    chosen: Sequence[str]
     problem: str
-    field: str
+
+    @property
+    def stored(self) -> Sequence[tuple[str, str]]:
+        """The texts that are stored where others were typed, by their names."""
+        now, typed = _texts(self.mode), self.typed
+        rows = (("Name", now.name, typed.name), ("What counts", now.definition, typed.definition))
+        examples = (
+            ("Example that counts", now.example_yes, typed.example_yes),
+            ("Example that does not", now.example_no, typed.example_no),
+        )
+        return [(name, text) for name, text, other in (*rows, *examples) if text != other]
 
 
-def read_mode(desk: Desk, mode_id: int, error: UsageError | None = None) -> ModePage | None:
-    """The page of a mode; None where there is none."""
+def read_mode(
+    desk: Desk, mode_id: int, typed: TypedChange | None = None, error: EvaldeskError | None = None
+) -> ModePage | None:
+    """The page of a mode, with a change that was not stored as it was typed; None where there is no such mode."""
     store = desk.store
     modes = {mode.id: mode for mode in store.failures.modes()}
     mode = modes.get(mode_id)
@@ -511,10 +539,16 @@ def read_mode(desk: Desk, mode_id: int, error: UsageError | None = None) -> Mode
         others=[each for each in modes.values() if each.is_active and each.id != mode_id],
         merged_into=modes.get(mode.merged_into) if mode.merged_into is not None else None,
         newest_runs=newest,
-        author=desk.failures.default_author(),
+        author=(typed and typed.author) or desk.failures.default_author(),
+        typed=typed.texts if typed and typed.op == "edit" else _texts(mode),
+        split_name=typed.texts.name if typed and typed.op == "split" else "",
+        chosen=typed.findings if typed else (),
         problem=str(error or ""),
-        field=(error.field or "") if error else "",
     )
+
+
+def _texts(mode: Mode) -> TypedMode:
+    return TypedMode(mode.name, mode.definition, mode.example_yes, mode.example_no)
 
 
 def _run_row(store: Store, mode: Mode, run_id: int) -> RunRow:

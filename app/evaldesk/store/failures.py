@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -238,16 +238,15 @@ class FailureStore:
             step.change(MODE, {"id": mode_id}, {"fixed_in": run_id, "reopened_in": None})
             step.close("fixed", f"“{row.name}” fixed in run {run_id}")
 
-    def undo(self, author: str) -> UndoneStep:
-        """Take back the last step of a person, up to 30 days old.
+    def undo(self, author: str, step_id: int | None = None) -> UndoneStep:
+        """Take back the last step of a person, up to 30 days old, or the one that is named.
 
-        Raises NotFoundError when there is none, ConflictError when somebody else changed the same since.
+        Raises NotFoundError when there is none, ConflictError when the same was changed by a step since.
         """
         with self._database.writing() as connection:
             c = CODEBOOK_STEP.c
-            row = connection.execute(
-                select(CODEBOOK_STEP).where(c.author == author, c.is_undone.is_(False)).order_by(c.id.desc()).limit(1)
-            ).first()
+            mine = [c.author == author, c.is_undone.is_(False), *([] if step_id is None else [c.id == step_id])]
+            row = connection.execute(select(CODEBOOK_STEP).where(*mine).order_by(c.id.desc()).limit(1)).first()
             if row is None or row.taken_at < self._clock() - timedelta(days=UNDO_DAYS):
                 raise NotFoundError("nothing to undo")
             rows: _Rows = json.loads(row.before)["rows"]
@@ -261,6 +260,22 @@ class FailureStore:
             _restore(connection, rows)
             connection.execute(update(CODEBOOK_STEP).where(c.id == row.id).values(is_undone=True))
             return UndoneStep(row.kind, row.words)
+
+    def last_step(
+        self, author: str, since: datetime, trials: Collection[tuple[int, int, int]]
+    ) -> tuple[int, tuple[int, int, int]] | None:
+        """The newest step of a person after `since` that touched the findings or the reading of one of these trials.
+
+        A trial is (run, case, index). Gives the step and the trial; None where there is no such step.
+        """
+        c = CODEBOOK_STEP.c
+        mine = select(c.id, c.before).where(c.author == author, c.is_undone.is_(False), c.taken_at > since)
+        with self._database.reading() as connection:
+            for row in connection.execute(mine.order_by(c.id.desc())).all():
+                for touched in _touched(connection, json.loads(row.before)["rows"]):
+                    if touched in trials:
+                        return row.id, touched
+        return None
 
     def modes(self) -> Sequence[Mode]:
         """All modes, those in use first, each in the order of creation."""
@@ -478,6 +493,15 @@ def _restore(connection: Connection, rows: _Rows) -> None:
             row = _mode_row(connection, key["id"])
             if row.merged_into is None and row.retired_at is None:
                 _check_name(connection, row.name, row.id)
+
+
+def _touched(connection: Connection, rows: _Rows) -> list[tuple[int, int, int]]:
+    """The trials of a step: those that its rows name, and those of findings that it made or changed."""
+    ids = [key["id"] for name, key, _ in rows if name == FINDING.name]
+    found = connection.execute(select(FINDING).where(FINDING.c.id.in_(ids))).all() if ids else []
+    named = [key | (values or {}) for _, key, values in rows]
+    places = [*map(_place, found), *(each for each in named if "trial_index" in each)]
+    return [(each["run_id"], each["case_index"], each["trial_index"]) for each in places]
 
 
 def _keys(rows: _Rows) -> set[str]:

@@ -16,6 +16,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import HTMLResponse, Response
 
 from evaldesk import paths
+from evaldesk.errors import ConflictError
 from evaldesk.model import AskedBy
 from evaldesk.model.json_text import json_line
 from evaldesk.model.transcript import MAX_NUMBER
@@ -92,6 +93,11 @@ def fragment(request: Request, template: str, block: str, **context: object) -> 
 def _is_restricted(request: Request) -> bool:
     """Whether the page says that nothing of this folder runs."""
     return desk_of(request).is_restricted
+
+
+def refused_status(error: Exception | None) -> int:
+    """The status of a page that shows what could not be done, and 200 for one that shows nothing of the kind."""
+    return 200 if error is None else 409 if isinstance(error, ConflictError) else 422
 
 
 def target_of(request: Request) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
 from typing import Any
 
 import pytest
@@ -118,7 +120,7 @@ def test_a_mode_that_is_not_there_and_a_verb_that_is_none(pages: Any) -> None:
     assert pages.post("/failures/9", op="retire", labeller="Ana").status_code == 404
     assert pages.post("/failures/1", op="shred", labeller="Ana").status_code == 422
     assert pages.post("/failures/1", op="merge", into="x", labeller="Ana").status_code == 422
-    assert pages.post("/failures/undo", labeller="Nobody").status_code == 404
+    assert pages.post("/failures/undo", labeller="Nobody").status_code == 422
     assert pages.client.put("/failures/1").status_code == 405
 
 
@@ -183,3 +185,67 @@ def test_a_proposal_that_is_none_is_refused(pages: Any, fields: dict[str, str]) 
 
     assert answer.status_code == 422
     assert "Choose" in answer.text
+
+
+def test_texts_of_a_kind_that_somebody_edited_meanwhile_come_back_as_they_were_typed(pages: Any) -> None:
+    pages.post(f"{failed_trial(pages)}/findings", **SAID)
+    by, seen = {"labeller": "Ana"}, pages.desk.failures.modes()[0].texts_version
+    theirs = {"name": "invents prices", "definition": "of <b>tickets</b>", "example-yes": "", "example-no": ""}
+    pages.post("/failures/1", op="edit", **theirs, labeller="Ben", seen=seen)
+
+    mine = theirs | {"definition": "my <i>long</i> text"}
+    answer = pages.post("/failures/1", op="edit", **mine, **by, seen=seen)
+
+    assert answer.status_code == 409
+    assert "my &lt;i&gt;long&lt;/i&gt; text</textarea>" in answer.text
+    assert "<dt>What counts</dt><dd data-text>of &lt;b&gt;tickets&lt;/b&gt;</dd>" in answer.text
+    again = re.search(r'name="seen" value="(\w+)"', answer.text)
+    assert again
+    assert pages.post("/failures/1", op="edit", **mine, **by, seen=again[1]).status_code == 303
+    assert pages.desk.failures.modes()[0].definition == "my <i>long</i> text"
+
+
+@pytest.mark.parametrize("then", ["", "next"])
+def test_a_finding_of_a_kind_that_was_retired_meanwhile_comes_back_as_it_was_typed(pages: Any, then: str) -> None:
+    trial = failed_trial(pages)
+    pages.post("/failures", name="asks twice", labeller="Ben")
+    pages.post("/failures/1", op="retire", labeller="Ben")
+
+    answer = pages.post(f"{trial}/findings", labeller="Ana", mode="1", note="a <b>long</b> note", then=then)
+
+    assert answer.status_code == 409
+    assert "“asks twice” was retired meanwhile" in answer.text
+    assert "a &lt;b&gt;long&lt;/b&gt; note</textarea>" in answer.text
+
+
+def test_a_kind_is_created_in_the_room_and_that_is_undone(pages: Any) -> None:
+    run = pages.finish(n="1")[6:]
+    assert 'method="post" action="/failures"' in pages.get(f"/failures?run={run}").text
+
+    made = pages.post("/failures", name="asks twice", definition="more than once", labeller="Ana", run=run)
+    taken = pages.post("/failures", name="ASKS  twice", definition="typed", labeller="Ana", run=run)
+    undone = pages.post("/failures/undo", labeller="Ana", mode="1")
+
+    assert made.headers["location"] == "/failures/1"
+    assert taken.status_code == 422
+    assert 'value="ASKS  twice"' in taken.text
+    assert "typed</textarea>" in taken.text
+    assert (undone.status_code, undone.headers["location"]) == (303, "/failures")
+    assert pages.desk.failures.modes() == []
+
+
+def test_the_room_says_what_was_taken_back_and_when_nothing_was(pages: Any) -> None:
+    run = pages.finish(n="1")[6:]
+    for verb in ({"name": "asks twice"}, {"name": "too dear"}):
+        pages.post("/failures", **verb, labeller="Ana")
+    pages.post("/failures/1", op="merge", into="2", labeller="Ana")
+    pages.post("/failures/2", op="retire", labeller="Ana")
+    form = {"labeller": "Ana", "run": run}
+    undo = partial(pages.client.post, "/failures/undo", data=form, headers={"HX-Target": "div#room"})
+
+    said = [re.search(r"<b>Undone:</b> (.*?)</p>", undo().text) for _ in range(4)]
+
+    words = ["“too dear” retired", "“asks twice” merged into “too dear”", "“too dear” created", "“asks twice” created"]
+    assert [each and each[1] for each in said] == words
+    nothing = undo()
+    assert (nothing.status_code, "nothing to undo" in nothing.text) == (422, True)

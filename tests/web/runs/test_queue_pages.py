@@ -82,6 +82,42 @@ def test_the_last_verdict_is_taken_back_and_its_trial_is_shown(pages: Any) -> No
     assert "Nothing to undo in this queue." in pages.post(f"{queue}/undo", reader="jo").text
 
 
+def test_findings_and_verdicts_are_taken_back_one_by_one_the_last_one_first(pages: Any) -> None:
+    queue = draw(pages, pages.finish(n="1"))
+    first = heading(pages.get(queue).text)
+    find = f"{queue}/findings"
+    pages.post(find, **form_of(pages.get(queue).text, find), **{"new-mode": "too <b>long</b>"})
+    say(pages, queue, "failed")
+    second = heading(pages.get(queue).text)
+    pages.post(find, **form_of(pages.get(queue).text, find), **{"new-mode": "too short"})
+    pages.post("/failures", name="made elsewhere", labeller="jo")
+
+    def undo() -> tuple[str, int, list[str]]:
+        text = pages.client.post(f"{queue}/undo", data={"reader": "jo"}, headers={"HX-Target": "div#review"}).text
+        n_labels = sum(each.is_read for each in pages.desk.store.queues.items(1, "jo"))
+        assert "<b>Undone</b>" in text
+        return heading(text), n_labels, sorted(mode.name for mode in pages.desk.failures.modes())
+
+    assert [undo() for _ in range(3)] == [
+        (second, 1, ["made elsewhere", "too <b>long</b>"]),
+        (first, 0, ["made elsewhere", "too <b>long</b>"]),
+        (first, 0, ["made elsewhere"]),
+    ]
+    assert "Nothing to undo in this queue." in pages.post(f"{queue}/undo", reader="jo").text
+
+
+def test_a_finding_of_another_reader_or_of_another_trial_is_not_taken_back(pages: Any) -> None:
+    run = pages.finish(n="1")
+    queue = draw(pages, run, "failed")
+    pages.post(f"{run}/cases/0/trials/0/findings", labeller="jo", note="not in the queue")
+    pages.post(f"{run}/cases/1/trials/0/findings", labeller="sam", note="of another reader")
+
+    answer = pages.post(f"{queue}/undo", reader="jo")
+
+    assert "Nothing to undo in this queue." in answer.text
+    assert len(pages.desk.store.failures.list()) == 2
+
+
 def test_undo_brings_back_the_label_that_was_there_before(pages: Any) -> None:
     run = pages.finish(n="1")
     queue = draw(pages, run)

@@ -220,6 +220,19 @@ def test_a_note_is_kept_and_one_that_is_too_long_comes_back(pages: Any) -> None:
     assert "2,000 fit" in refused.text
 
 
+def test_a_note_that_somebody_changed_meanwhile_comes_back_as_it_was_typed(pages: Any) -> None:
+    address = pages.finish()
+    pages.post(address, note="theirs <b>", seen="")
+
+    refused = pages.post(address, note="mine <i>", seen="")
+
+    assert refused.status_code == 409
+    assert "mine &lt;i&gt;</textarea>" in refused.text
+    assert "Stored now:</span> theirs &lt;b&gt;" in refused.text
+    assert 'name="seen" value="theirs &lt;b&gt;"' in refused.text
+    assert pages.post(address, note="mine <i>", seen="theirs <b>").status_code == 303
+
+
 def test_a_deleted_run_is_gone(pages: Any) -> None:
     address = pages.finish()
 

@@ -131,6 +131,7 @@ class QueuePage:
     others: Sequence[QueueProgress]
     typed: TypedFinding
     stored: StoredLine | None = None
+    undone: str = ""
     problem: str = ""
     note: str | None = None
 
@@ -144,8 +145,12 @@ def read_queue(
     note: str | None = None,
     typed: TypedFinding | None = None,
     is_whole: bool = False,
+    undone: str = "",
 ) -> QueuePage:
-    """A queue at a place; `stored` are the trials that were labelled just now. Raises NotFoundError."""
+    """A queue at a place; `stored` are the trials that were labelled just now, `undone` says what was taken back.
+
+    Raises NotFoundError.
+    """
     queue = desk.queues.get(place.queue_id)
     reader = desk.queues.reader(place.reader)
     items = desk.store.queues.items(queue.id, reader)
@@ -171,6 +176,7 @@ def read_queue(
         result=queue_result(desk, queue, items, runs, reader) if items and not item else None,
         others=[] if item else [each for each in desk.store.queues.list(reader, N_QUEUES) if each.queue.id != queue.id],
         stored=_stored(items, stored),
+        undone=undone,
         problem=problem,
         note=note,
         typed=typed or TypedFinding(reader),

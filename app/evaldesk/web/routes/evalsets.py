@@ -20,7 +20,7 @@ from evaldesk.pages.typed import Problems
 from evaldesk.web.cases.editor import run_address
 from evaldesk.web.cases.list import case_list
 from evaldesk.web.forms import read_form, text_of
-from evaldesk.web.render import desk_of, page
+from evaldesk.web.render import desk_of, page, refused_status
 
 NOTES = {
     "created": "Created. Add a session to it from a chat, or write its first case here.",
@@ -66,7 +66,7 @@ async def create(request: Request) -> Response:
     except (UsageError, ConflictError) as error:
         problems.add("name", "Name", _about_name(error))
         values: dict[str, Any] = {"name": name, "description": description, "problems": problems}
-        return page(request, "evalsets/new.html", status=_status(error), **values)
+        return page(request, "evalsets/new.html", status=refused_status(error), **values)
     return _go(f"/evalsets/{evalset_id}?note=created")
 
 
@@ -141,7 +141,7 @@ async def change_settings(request: Request) -> Response:
         problems = Problems()
         problems.add("name", "Name", _about_name(error))
         values: dict[str, Any] = {"name": name, "description": description, "problems": problems}
-        return page(request, "evalsets/settings.html", status=_status(error), file=file, **values)
+        return page(request, "evalsets/settings.html", status=refused_status(error), file=file, **values)
     return _go(f"/evalsets/{new_id}?note=changed")
 
 
@@ -204,10 +204,6 @@ def _about_name(error: Exception) -> str:
     if isinstance(error, SetNameTakenError):
         return f"There is an eval set named {error.name} already. {error.free} is free."
     return str(error)
-
-
-def _status(error: Exception) -> int:
-    return 409 if isinstance(error, ConflictError) else 422
 
 
 def _token(text: str) -> str:

@@ -12,10 +12,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.desk.failures import FailureDesk, TypedFinding, TypedMode, checked_id
-from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.pages.failures import read_failures, read_mode
+from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, UsageError
+from evaldesk.pages.failures import TypedChange, read_failures, read_mode
 from evaldesk.web.forms import read_form, text_of
-from evaldesk.web.render import desk_of, number, page
+from evaldesk.web.render import desk_of, number, page, refused_status, target_of
 from evaldesk.web.routes.trials import TRIAL, trial_key, trial_page
 
 
@@ -25,21 +25,49 @@ async def index(request: Request) -> Response:
 
 
 async def _room(
-    request: Request, run_id: int | None, typed: TypedFinding | None = None, error: UsageError | None = None
+    request: Request,
+    run_id: int | None,
+    typed: TypedFinding | None = None,
+    error: EvaldeskError | None = None,
+    *,
+    undone: str = "",
+    new_kind: TypedMode | None = None,
 ) -> Response:
+    """The room; with what could not be stored as it was typed, or what was taken back."""
     before = _id(request.query_params.get("before", ""))
     room = await asyncio.to_thread(read_failures, desk_of(request), run_id, before, typed, error)
     modes = await asyncio.to_thread(desk_of(request).failures.modes)
-    return page(request, "failures/index.html", block="room", status=422 if error else 200, room=room, modes=modes)
+    return page(
+        request,
+        "failures/index.html",
+        block="room",
+        status=refused_status(error),
+        room=room,
+        modes=modes,
+        undone=undone,
+        new_kind=new_kind,
+    )
 
 
 async def undo(request: Request) -> Response:
-    """POST /failures/undo: take back the last step of a reader, then show the room of `run` or the kind `mode`."""
+    """POST /failures/undo: take back the last step of a reader, then show the room of `run` or the kind `mode`.
+
+    A kind that the step had made is gone by that; then the room is shown.
+    """
     form = await read_form(request)
-    await asyncio.to_thread(desk_of(request).failures.undo, text_of(form, "labeller"))
     run_id, mode_id = _id(text_of(form, "run")), _id(text_of(form, "mode"))
-    back = f"/failures/{mode_id}" if mode_id is not None else f"/failures?run={run_id}" if run_id is not None else ""
-    return RedirectResponse(back or "/failures", status_code=303)
+    failures = desk_of(request).failures
+    try:
+        step = await asyncio.to_thread(failures.undo, text_of(form, "labeller"))
+    except (UsageError, ConflictError) as error:
+        if mode_id is not None:
+            return await _mode(request, mode_id, error=error)
+        return await _room(request, run_id, None, error)
+    if target_of(request) == "room":
+        return await _room(request, run_id, undone=step.words)
+    if mode_id is not None and any(mode.id == mode_id for mode in await asyncio.to_thread(failures.modes)):
+        return RedirectResponse(f"/failures/{mode_id}", status_code=303)
+    return RedirectResponse(f"/failures?run={run_id}" if run_id is not None else "/failures", status_code=303)
 
 
 async def propose(request: Request) -> Response:
@@ -56,7 +84,7 @@ async def propose(request: Request) -> Response:
             await asyncio.to_thread(failures.decide, ids, typed, is_accepted=is_accepted)
         except NotFoundError:
             raise
-        except UsageError as error:
+        except (UsageError, ConflictError) as error:
             return await _room(request, run_id, typed, error)
     return RedirectResponse(f"/failures?run={run_id}", status_code=303)
 
@@ -64,25 +92,26 @@ async def propose(request: Request) -> Response:
 async def create(request: Request) -> Response:
     """POST /failures: create a kind of failure, and show it."""
     form = await read_form(request)
+    typed = _typed_mode(form)
     try:
-        made = desk_of(request).failures.create
-        mode_id = await asyncio.to_thread(made, _typed_mode(form), text_of(form, "labeller"))
+        mode_id = await asyncio.to_thread(desk_of(request).failures.create, typed, text_of(form, "labeller"))
     except UsageError as error:
-        return await _room(request, _id(text_of(form, "run")), None, error)
+        return await _room(request, _id(text_of(form, "run")), None, error, new_kind=typed)
     return RedirectResponse(f"/failures/{mode_id}", status_code=303)
 
 
 async def show_mode(request: Request) -> Response:
     """GET /failures/{mode_id}: one kind of failure."""
-    return await _mode(request)
+    return await _mode(request, request.path_params["mode_id"])
 
 
-async def _mode(request: Request, error: UsageError | None = None) -> Response:
-    mode_id: int = request.path_params["mode_id"]
-    found = await asyncio.to_thread(read_mode, desk_of(request), mode_id, error)
+async def _mode(
+    request: Request, mode_id: int, typed: TypedChange | None = None, error: EvaldeskError | None = None
+) -> Response:
+    found = await asyncio.to_thread(read_mode, desk_of(request), mode_id, typed, error)
     if found is None:
         raise NotFoundError(f"there is no kind of failure {mode_id}")
-    return page(request, "failures/mode.html", status=422 if error else 200, kind=found)
+    return page(request, "failures/mode.html", status=refused_status(error), kind=found)
 
 
 async def change_mode(request: Request) -> Response:
@@ -93,8 +122,10 @@ async def change_mode(request: Request) -> Response:
         shown = await asyncio.to_thread(_change_mode, desk_of(request).failures, mode_id, form)
     except NotFoundError:
         raise
-    except UsageError as error:
-        return await _mode(request, error)
+    except (UsageError, ConflictError) as error:
+        chosen = [each for each in form.getlist("finding") if isinstance(each, str)]
+        typed = TypedChange(text_of(form, "op"), _typed_mode(form), chosen, text_of(form, "labeller"))
+        return await _mode(request, mode_id, typed, error)
     return RedirectResponse(f"/failures/{shown}", status_code=303)
 
 
@@ -141,7 +172,7 @@ async def put(request: Request) -> Response:
             await asyncio.to_thread(desk.failures.add, run_id, key, typed, result.transcript)
     except NotFoundError:
         raise
-    except UsageError as error:
+    except (UsageError, ConflictError) as error:
         if is_next:
             return await _room(request, run_id, typed, error)
         return await trial_page(request, finding=typed, finding_error=error)

@@ -84,6 +84,7 @@ async def _page(
     note: str | None = None,
     typed: TypedFinding | None = None,
     is_whole: bool = False,
+    undone: str = "",
 ) -> Response:
     shown = await asyncio.to_thread(
         read_queue,
@@ -94,6 +95,7 @@ async def _page(
         note=note,
         typed=typed,
         is_whole=is_whole,
+        undone=undone,
     )
     is_swap = target_of(request) == "review"
     return page(
@@ -136,12 +138,12 @@ async def label(request: Request) -> Response:
 
 
 async def undo(request: Request) -> Response:
-    """POST /queues/{queue_id}/undo: take back the last label of a reader, or all that were given at once."""
+    """POST /queues/{queue_id}/undo: take back a reader's last step: a finding, a label, or many at once."""
     form = await read_form(request)
     place = _place_of_form(request, form)
     is_list = text_of(form, "then") == "list"
     try:
-        undone = await asyncio.to_thread(desk_of(request).queues.undo, place.queue_id, text_of(form, "reader"))
+        undone, words = await asyncio.to_thread(desk_of(request).queues.undo, place.queue_id, text_of(form, "reader"))
     except (UsageError, ConflictError) as error:
         if is_list:
             return await _list(request, place, problem=_sentence(error))
@@ -149,7 +151,7 @@ async def undo(request: Request) -> Response:
     if is_list:
         return _back(place, (), is_list=True)
     there = QueuePlace(place.queue_id, undone[0], place.reader, place.is_open)
-    return await _page(request, there) if target_of(request) == "review" else _back(there, ())
+    return await _page(request, there, undone=words) if target_of(request) == "review" else _back(there, ())
 
 
 async def find(request: Request) -> Response:

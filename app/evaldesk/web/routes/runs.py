@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evaldesk.errors import UsageError
+from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import RunStatus
 from evaldesk.model.conclusion import StopRule
 from evaldesk.model.stored import CaseFilter, CaseSort
@@ -27,7 +27,7 @@ from evaldesk.run_options import BY_NAME
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.live import Message, event_stream
 from evaldesk.web.live_blocks import LiveBlocks
-from evaldesk.web.render import desk_of, fragment, number, page, target_of
+from evaldesk.web.render import desk_of, fragment, number, page, refused_status, target_of
 from evaldesk.web.routes.new_run import create, new, preview
 
 MAX_TICKED = 200
@@ -144,10 +144,12 @@ async def note(request: Request) -> Response:
     text, seen = text_of(form, "note").strip(), text_of(form, "seen") if "seen" in form else None
     try:
         BY_NAME["note"].checked(text, "The note")
-    except UsageError as error:
-        problem = f"{error}."
-        return await _page_of(request, await _read(request), status=422, note=text, problem=problem)
-    await desk_of(request).runs.set_note(_run_id(request), text, seen)
+        await desk_of(request).runs.set_note(_run_id(request), text, seen)
+    except NotFoundError:
+        raise
+    except (UsageError, ConflictError) as error:
+        problem = f"{str(error).rstrip('.')}."
+        return await _page_of(request, await _read(request), status=refused_status(error), note=text, problem=problem)
     return _go(f"/runs/{_run_id(request)}")
 
 

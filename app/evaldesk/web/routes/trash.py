@@ -14,7 +14,7 @@ from starlette.routing import Route
 from evaldesk.desk import trash
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.web.forms import read_form, text_of
-from evaldesk.web.render import desk_of, page
+from evaldesk.web.render import desk_of, page, refused_status
 from evaldesk.wording.words import space_words
 
 PAGE_SIZE = 100
@@ -34,7 +34,7 @@ async def restore(request: Request) -> Response:
     except NotFoundError:  # a page of its own
         raise
     except (ConflictError, UsageError) as error:
-        return await _page(request, status=409 if isinstance(error, ConflictError) else 422, problem=str(error))
+        return await _page(request, status=refused_status(error), problem=str(error))
     addresses = {
         trash.EVALSET: f"/evalsets/{restored_id}?note=restored",
         trash.CASES: f"/evalsets/{restored_id}?note=cases_restored",

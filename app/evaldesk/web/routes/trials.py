@@ -13,7 +13,7 @@ from starlette.routing import Route
 from evaldesk.desk.failures import TypedFinding
 from evaldesk.desk.labels import TypedLabel
 from evaldesk.desk.runs.stored_runs import run_title
-from evaldesk.errors import UsageError
+from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model.evalset import case_key
 from evaldesk.model.stored import TrialKey
 from evaldesk.pages import trial as pages
@@ -24,7 +24,7 @@ from evaldesk.pages.other_scorings import read_other_scorings
 from evaldesk.pages.pair import read_pair
 from evaldesk.pages.run_facts import evalset_href
 from evaldesk.pages.timeline import raw_call, read_timeline
-from evaldesk.web.render import desk_of, number, page, target_of
+from evaldesk.web.render import desk_of, number, page, refused_status, target_of
 
 
 async def show(request: Request) -> Response:
@@ -43,7 +43,7 @@ async def trial_page(
     typed: TypedLabel | None = None,
     error: UsageError | None = None,
     finding: TypedFinding | None = None,
-    finding_error: UsageError | None = None,
+    finding_error: EvaldeskError | None = None,
 ) -> Response:
     """The page of a trial; with a label or a finding that could not be kept, as it was typed."""
     run_id, key = trial_key(request)
@@ -59,7 +59,7 @@ async def trial_page(
         request,
         "trials/trial.html",
         block="labels",
-        status=422 if error or finding_error else 200,
+        status=refused_status(error or finding_error),
         trial=trial,
         labels=labels,
         findings=findings,
