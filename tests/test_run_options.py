@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -291,7 +292,9 @@ def test_every_option_of_python_reaches_the_frozen_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "evaldesk.toml").write_text('[executors.other]\nkind = "local"\n')
+    (tmp_path / "evaldesk.toml").write_text(
+        f'[executors.other]\nkind = "local"\n[environments.other]\npython = "{sys.executable}"\n'
+    )
     (tmp_path / "agent.py").write_text("def agent(message):\n    return message\n")  # an object has no other isolation
     values = {**PRICES, **{option.name: other_value(option) for option in RUN_OPTIONS}}
     case = Case("one", (Turn("one", Expected(reference="one")),))

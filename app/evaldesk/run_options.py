@@ -423,6 +423,23 @@ _RUN = (
         left_out={"toml": NOT_WORKSPACE},
     ),
     RunOption(
+        "environment",
+        "environment",
+        "text",
+        title="Environment",
+        words="the environment",
+        help="Play the agent in [environments.NAME] of evaldesk.toml, an interpreter or an image; default: its own.",
+        default="",
+        high=64,
+        unset="the agent's own",
+        flags=("--environment",),
+        metavar="NAME",
+        section=RUN,
+        form="more",
+        is_measured=False,
+        left_out={"toml": "`python` and `image` of evaldesk.toml are those of all agents"},
+    ),
+    RunOption(
         "isolation",
         "isolation",
         "choice",
@@ -872,6 +889,7 @@ class Asked(TypedDict, total=False):
     recording: str | None
     recording_tools: bool | None
     on: str | None
+    environment: str | None
     isolation: str | None
     memory_mib: int | None
     processes: int | None

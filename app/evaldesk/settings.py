@@ -16,7 +16,7 @@ from evaldesk.errors import UsageError
 from evaldesk.model import Container, Limits, ModelOptions
 from evaldesk.model.options import MODES, Recording, UserConfig
 from evaldesk.model.run import ExecutorConfig, checked_container
-from evaldesk.paths import interpreter_path
+from evaldesk.paths import OURS, interpreter_path
 from evaldesk.run_options import BY_NAME, ISOLATIONS, RUN_OPTIONS, SHARED, check_fields
 from evaldesk.toml_text import parse_toml
 from evaldesk.wire import converted
@@ -41,6 +41,7 @@ KEYS = frozenset(
         "isolation",
         "container",
         "executors",
+        "environments",
         "runs_at_once",
         "store",
     }
@@ -80,6 +81,14 @@ class DatabaseUrl:
 
 
 @dataclass(frozen=True, slots=True)
+class Environment:
+    """A place to play agents in: an interpreter of this machine, as the file writes it, or a container."""
+
+    python: str = ""
+    container: Container | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Where a desk works. `roots` are the folders searched for agents and eval sets.
 
@@ -92,9 +101,10 @@ class Settings:
     `module:attr`: a browser can choose these and no others. `agents` are the tables of declared agents by their names.
     `python` is the interpreter that agents are played on, where they name none of their own; empty is that of their
     project, or Evaldesk's own. `container` is where agents are played, where they name no other image; one without an
-    image only bounds those of agents that do. `executors` are other places where runs may be played, by name; a browser
-    can choose these names and no others. `recording` says whether runs record the answers of models and tools, or
-    answer from a recording. `store` is a database on a server, in the place of the SQLite file; `is_store_of_file` says
+    image only bounds those of agents that do. `environments` are other interpreters and images, and `executors` other
+    places where runs may be played, by name; a browser can choose these names and no others. `recording` says whether
+    runs record the answers of models and tools, or answer from a recording. `store` is a database on a server, in the
+    place of the SQLite file; `is_store_of_file` says
     that `evaldesk.toml` names it, and not this user's environment. `me` is the name of the person who works here; empty
     is the user of the process.
     """
@@ -112,6 +122,7 @@ class Settings:
     python: str = ""
     container: Container = field(default_factory=Container)
     isolation: str = SHARED
+    environments: Mapping[str, Environment] = field(default_factory=dict)
     executors: Mapping[str, ExecutorConfig] = field(default_factory=dict)
     n_workers: int = 2
     n_warm_workers: int = 0
@@ -162,7 +173,8 @@ def read_settings(
     UserConfig), `[limits]` (those of Limits), `judges` (a list of model names), `[metrics]` (name = "module:attr"),
     `[agents]` (`folders` to look in, and a table for each declared agent), `python` (the interpreter of the agents),
     `image` (of the containers in which agents are played), `[container]` (the other fields of Container), `isolation`
-    (shared, process or container), `[executors.NAME]` (`kind`, and the keys of that kind), `runs_at_once`, `recording`
+    (shared, process or container), `[environments.NAME]` (`python`, or `image` with fields of Container),
+    `[executors.NAME]` (`kind`, and the keys of that kind), `runs_at_once`, `recording`
     (off, record, replay or auto), `[store]` (`url` of a database of PostgreSQL, without a password, and `me`, the name
     of the person). `EVALDESK_STORE` and `EVALDESK_ME` replace these, and `EVALDESK_RECORDING` the mode.
     `EVALDESK_MODELS` and `EVALDESK_JUDGES` add names, separated by commas. Raises UsageError naming the file and key
@@ -187,6 +199,7 @@ def read_settings(
         python=_python(table.get("python", ""), path),
         container=_container(table, path),
         isolation=_isolation(table.get("isolation", SHARED), path),
+        environments=_environments(table, path),
         executors=_executors(table.get("executors", {}), path),
         n_runs_at_once=_runs_at_once(table.get("runs_at_once", 3), path),
         n_workers=n_workers,
@@ -318,6 +331,38 @@ def _executors(value: object, path: Path) -> Mapping[str, ExecutorConfig]:
             raise UsageError(f'{path}: [executors.{name}] has a kind, such as kind = "ray"')
         found[name] = ExecutorConfig(name, table["kind"], {key: table[key] for key in table if key != "kind"})
     return found
+
+
+def _environments(table: Mapping[str, object], path: Path) -> Mapping[str, Environment]:
+    """The environments by name; whether there is an interpreter is seen when one is asked for."""
+    value = table.get("environments", {})
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}: environments are tables such as [environments.shop], each with python or image")
+    found = {}
+    for name, given in value.items():
+        place = f"{path}: [environments.{name}]"
+        if not _METRIC_NAME.fullmatch(name) or name == OURS:
+            raise UsageError(f"{place}: a name has letters, digits, _ and -, and {OURS} is Evaldesk's own interpreter")
+        if not isinstance(given, dict) or ("python" in given) == ("image" in given):
+            raise UsageError(f'{place} has one of python = "../shop/.venv" and image = "shop:7"')
+        key = "python" if "python" in given else "image"
+        if not isinstance(given[key], str) or not given[key]:
+            raise UsageError(f"{place}: {key} is a text, not {given[key]!r}")
+        if key == "image":
+            bounds = {**_table(table.get("container")), **given}
+            found[name] = Environment(container=_bounded(bounds, path, f"environments.{name}"))
+        elif len(given) > 1:
+            raise UsageError(f"{place}: beside python nothing else may be said")
+        else:
+            found[name] = Environment(given["python"])
+    return found
+
+
+def _bounded(table: Mapping[str, object], path: Path, name: str) -> Container:
+    try:
+        return checked_container(_converted(table, Container, path, name))
+    except UsageError as error:
+        raise error if str(path) in str(error) else UsageError(f"{path}: [{name}]: {error}") from error
 
 
 def _python(value: object, path: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -15,7 +16,9 @@ from tests.virtual_environments import install, make_environment
 
 from evaldesk import evaluate
 from evaldesk.errors import AgentError, UsageError
+from evaldesk.model import Container
 from evaldesk.pages.run_facts import run_fingerprint
+from evaldesk.settings import read_settings
 from evaldesk.store import Store
 
 AGENT = """
@@ -87,6 +90,54 @@ def test_the_option_wins_over_the_file_and_the_file_over_the_project(
     with Store.open(shop / ".evaldesk" / "evaldesk.db", must_exist=True) as store:
         played = [run.config.agent.python for run in reversed(store.runs.list())]
     assert played == [str(shop / ".venv/bin/python"), str(new / "bin/python"), str(old / "bin/python"), played[1]]
+
+
+def test_a_run_names_an_environment_of_the_file(shop: Path, environments: Path, command: Command) -> None:
+    old, new = environments / "old", environments / "new"
+    (shop / "later").symlink_to(new)
+    (shop / "evaldesk.toml").write_text(
+        f'python = "{old}"\n[environments.next]\npython = "later"\n[environments.box]\nimage = "shop:7"\npids = 99\n'
+    )
+    cases, criteria = evalset(shop, new, "2.0.0"), ("--criterion", "response_match_score=1.0")
+
+    named = command("eval", "shop", cases, *criteria, "--environment", "next")
+    called = evaluate(shop / "shop", cases, criteria={"response_match_score": 1.0}, workspace=shop, environment="next")
+    unknown = command("eval", "shop", cases, *criteria, "--environment", str(new))
+    both = command("eval", "shop", cases, *criteria, "--environment", "next", "--python", old)
+    told = command("run", "info", "1")
+
+    assert named.returncode == 0, named.stdout + named.stderr
+    assert called.config.environment == "next"
+    assert called.config.agent.python == str(new / "bin/python")
+    assert [unknown.returncode, both.returncode] == [2, 2]
+    assert "no environment named" in unknown.stderr
+    assert "there are: evaldesk, next, box" in unknown.stderr
+    assert "leave python and image out" in both.stderr
+    assert re.search(r"Environment +next\n", told.stdout)
+    container = read_settings(shop, (), environment={}).environments["box"].container
+    assert container == Container("shop:7", pids=99)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("environments = 3", "environments are tables"),
+        ('[environments."a b"]\npython = "x"', "a name has letters"),
+        ('[environments.evaldesk]\npython = "x"', "Evaldesk's own interpreter"),
+        ("[environments.a]", "has one of python"),
+        ('[environments.a]\npython = "x"\nimage = "y"', "has one of python"),
+        ("[environments.a]\npython = 3", "python is a text, not 3"),
+        ('[environments.a]\npython = "x"\ncpus = 2', "beside python nothing else may be said"),
+        ('[environments.a]\nimage = "--privileged"', "is not the name of an image"),
+        ('[environments.a]\nimage = "x"\nprivileged = true', "may have the keys"),
+        ('[environments.a]\nimage = "x"\nmemory = 1', r"\[environments.a\]: memory = 1"),
+    ],
+)
+def test_an_environment_that_cannot_be_is_refused_with_its_place(tmp_path: Path, table: str, said: str) -> None:
+    (tmp_path / "evaldesk.toml").write_text(table)
+
+    with pytest.raises(UsageError, match=said):
+        read_settings(tmp_path, (), environment={})
 
 
 def test_evaluate_plays_there(shop: Path, environments: Path) -> None:

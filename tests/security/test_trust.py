@@ -286,6 +286,14 @@ def test_the_interpreter_that_a_clone_names_plays_no_agent_from_elsewhere(clone:
     Trust(settings_of(clone)).name(named_agent(str(tmp_path), python="evaldesk"))
 
 
+def test_an_environment_that_a_clone_names_plays_no_agent_from_elsewhere(clone: Path, tmp_path: Path) -> None:
+    (clone / "evaldesk.toml").write_text('[environments.fast]\npython = ".venv"\n')
+    (tmp_path / "agent.py").write_text("agent = 1\n")
+
+    with pytest.raises(TrustError, match="names the interpreter"):
+        Trust(settings_of(clone)).name(named_agent(str(tmp_path), str(clone), environment="fast"))
+
+
 def test_an_empty_folder_asks_nothing_and_its_own_agents_neither(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,9 +12,10 @@ from typing import Literal, Protocol, TypeAlias
 from evaldesk import paths
 from evaldesk.agents import AGENTS, declared_refs, find_agents, with_declared
 from evaldesk.agents.finding import played_on
+from evaldesk.desk.named_agents import in_environment
 from evaldesk.desk.trust import Trust
 from evaldesk.engine.host.agent_host import agent_files, package_folders
-from evaldesk.errors import EvaldeskError, NotFoundError
+from evaldesk.errors import AgentError, EvaldeskError, NotFoundError, UsageError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord
 from evaldesk.model.media import MediaKind
 from evaldesk.settings import Settings
@@ -159,6 +160,17 @@ class AgentDesk:
         if task:
             await asyncio.wait({task}, timeout=timeout_s)
         return self.get(agent_id)
+
+    async def described_in(self, agent: FoundAgent, environment: str) -> FoundAgent:
+        """The agent as it describes itself in another environment of the settings.
+
+        Raises UsageError naming the field, TrustError.
+        """
+        ref = await asyncio.to_thread(in_environment, agent.ref, self._settings, environment)
+        try:
+            return replace(agent, ref=ref, state="ready", description=await self._host.describe(ref), error=None)
+        except AgentError as error:
+            raise UsageError(f"{ref.id} in the environment {environment}: {error}", field="environment") from error
 
     def check_trusted(self, agent: FoundAgent) -> None:
         """Raise TrustError for an agent that may not be imported."""

@@ -121,7 +121,8 @@ class Desk:
         from evaldesk.desk.runs.plan import check_prices, read_subject
         from evaldesk.desk.runs.stored_runs import compared_plans
 
-        subject = await read_subject(self.agents, self.evalsets, agent_id, evalset_id)
+        environment = options.value("environment")
+        subject = await read_subject(self.agents, self.evalsets, agent_id, evalset_id, environment)
         plan = self.runs.plan_allowed(subject, options)
         gates = options.gates
         if gates.asks_nothing:

@@ -11,33 +11,46 @@ from pathlib import Path
 from evaldesk.agents import agent_ref, declared_refs, named_ref
 from evaldesk.agents.finding import is_imported, played_on, source_folders
 from evaldesk.engine.launch import container_client
-from evaldesk.errors import UsageError
+from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef, Container
 from evaldesk.model.run import checked_container
 from evaldesk.paths import OURS, interpreter_path
-from evaldesk.settings import Settings, read_settings
+from evaldesk.settings import Environment, Settings, read_settings
 
 
 def named_agent(
-    spec: str, workspace: str | None = None, python: str | None = None, image: str | None = None
+    spec: str,
+    workspace: str | None = None,
+    python: str | None = None,
+    image: str | None = None,
+    environment: str | None = None,
 ) -> AgentRef:
     """The agent that a command names: one that `evaldesk.toml` declares, a folder, `module:attr`, an address.
 
-    It is played on the interpreter `python` or in the image `image`, where one is named. Raises UsageError.
+    It is played on the interpreter `python`, in the image `image` or in `environment`, where one is named. Raises
+    UsageError.
     """
     home = Path(workspace).resolve() if workspace else Path.cwd()
     settings = read_settings(home, (home,), environment=os.environ)
-    return placed(named_ref(spec, settings.agents, home), settings, python, image)
+    return placed(named_ref(spec, settings.agents, home), settings, python, image, environment)
 
 
 def placed(
-    ref: AgentRef, settings: Settings, python: str | os.PathLike[str] | None = None, image: str | None = None
+    ref: AgentRef,
+    settings: Settings,
+    python: str | os.PathLike[str] | None = None,
+    image: str | None = None,
+    environment: str | None = None,
 ) -> AgentRef:
     """The agent on the interpreter or in the image that a person names, else as `evaldesk.toml` or its project has it.
 
-    Raises UsageError for a path without an interpreter, for an agent that is not imported, and for an image where no
-    container can be started.
+    `environment` is a name of `evaldesk.toml` for one of them. Raises UsageError for a path without an interpreter, for
+    an agent that is not imported, and for an image where no container can be started.
     """
+    if environment:
+        if python or image:
+            raise UsageError("environment names an interpreter or an image; leave python and image out", field="image")
+        return in_environment(ref, settings, environment)
     if python and image:
         raise UsageError(
             "python is an interpreter of this machine, and image has its own; leave one out", field="image"
@@ -56,6 +69,27 @@ def placed(
     if not found.python and named != OURS and not is_imported(ref):
         raise UsageError(f"{ref.id} is not imported, so it has no interpreter; leave python out", field="python")
     return found
+
+
+def in_environment(ref: AgentRef, settings: Settings, name: str) -> AgentRef:
+    """The agent in the environment of that name in `evaldesk.toml`, or on Evaldesk's own interpreter.
+
+    No other name leads anywhere, so that a browser reaches no path. Raises UsageError.
+    """
+    known = {OURS: Environment(OURS), **settings.environments}
+    if name not in known:
+        raise UsageError(str(NotFoundError.among("environment", name, known)), field="environment")
+    if not is_imported(ref):
+        raise UsageError(f"{ref.id} is not imported, so it has no environment; leave it out", field="environment")
+    found = known[name]
+    try:
+        if found.container:
+            container_client(found.container, os.environ)
+            return replace(ref, python="", container=found.container)
+        python = interpreter_path(found.python, settings.workspace)
+    except UsageError as error:
+        raise UsageError(f"environment {name}: {error}", field="environment") from error
+    return played_on(replace(ref, python=python, container=None))
 
 
 def declared_agents(settings: Settings, home: Path) -> list[AgentRef]:

@@ -13,7 +13,7 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +23,9 @@ from evaldesk.agents import declared_refs, find_agents, with_declared
 from evaldesk.agents.finding import played_on
 from evaldesk.desk.process_owner import starter
 from evaldesk.durable_files import create_file, make_folder, replace_file
-from evaldesk.errors import ConflictError, TrustError
+from evaldesk.errors import ConflictError, TrustError, UsageError
 from evaldesk.model import AgentRef, RunConfig
-from evaldesk.paths import check_no_links, make_private_folder
+from evaldesk.paths import check_no_links, interpreter_path, make_private_folder
 from evaldesk.settings import CONFIG_NAME, STORE_VARIABLE, Settings
 from evaldesk.store import Store
 
@@ -115,7 +115,7 @@ class Trust:
         """
         settings = self._settings
         options, path = (settings.model_options, settings.user.options), settings.workspace / CONFIG_NAME
-        if ref.python and ref.python == settings.python and not self._is_ours(ref, path):
+        if ref.python and ref.python in _interpreters(settings) and not self._is_ours(ref, path):
             raise TrustError(
                 f"{path} names the interpreter {ref.python}, and the agent {ref.id} is from elsewhere; name it with "
                 f"--python, start in another folder, or {NEXT_STEP}"
@@ -253,6 +253,14 @@ def _has_database(settings: Settings) -> bool:
 
 def _has_settings(settings: Settings) -> bool:
     return (settings.workspace / CONFIG_NAME).exists()
+
+
+def _interpreters(settings: Settings) -> Iterator[str]:
+    """Those that the settings name."""
+    yield settings.python
+    for environment in settings.environments.values():
+        with suppress(UsageError):
+            yield interpreter_path(environment.python, settings.workspace)
 
 
 def _is_sample(ref: AgentRef) -> bool:

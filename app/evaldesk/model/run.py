@@ -309,8 +309,9 @@ class RunConfig:
     unscored there, else it is not applicable; `n_asserted` is then the number of cases that it applies to, by metric,
     for those metrics that do not apply to all, and `n_partly_asserted` the number of cases to which at least one metric
     does not apply; `n_partly_planned` are the trials of these where a budget gives some cases more than others.
-    `compat` names the tool by whose rules trials are judged. `gates` are the conditions of the conclusion. `isolation`
-    is `shared` where a player has several trials, at once and one after the other; else each trial has a process or a
+    `compat` names the tool by whose rules trials are judged. `gates` are the conditions of the conclusion.
+    `environment` is the name by which a person chose the interpreter or the container of `agent`. `isolation` is
+    `shared` where a player has several trials, at once and one after the other; else each trial has a process or a
     container of its own. `shows_case` gives the agent's process the whole case, and not only the user's side of it.
     """
 
@@ -343,6 +344,7 @@ class RunConfig:
     n_partly_planned: int = 0
     allocated_from: tuple[int, ...] = ()
     gates: Gates = field(default_factory=Gates)
+    environment: str = ""
     isolation: str = SHARED
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
     shows_case: bool = True

@@ -66,7 +66,8 @@ class EvalSetCollecting:
         python = self.given("python")
         if python and not self._config.getoption("--evaldesk-python"):
             python = interpreter_path(python, root)
-        return named_agent(str(root / name) if is_folder else name, str(root), python, self.given("image"))
+        place = (python, self.given("image"), self.given("environment"))
+        return named_agent(str(root / name) if is_folder else name, str(root), *place)
 
     def given(self, name: str) -> str:
         """The option, or the value of the ini file."""

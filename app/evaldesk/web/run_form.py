@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -31,6 +31,7 @@ from evaldesk.pages.criteria.form import (
 from evaldesk.pages.criteria.labels import check_labels
 from evaldesk.pages.criteria.metric_form import MAX_NAMED, MetricForm
 from evaldesk.pages.criteria.option_text import number_text
+from evaldesk.paths import OURS
 from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, Asked, RunOption, has_door, offered
 from evaldesk.settings import Settings
 from evaldesk.web.gate_form import GateForm, read_gates, typed_gates
@@ -73,7 +74,7 @@ class OptionField:
     @property
     def is_offered(self) -> bool:
         """Whether there is something to choose."""
-        return self.option.name != "on" or bool(self.names)
+        return self.option.name not in _NAMED or bool(self.names)
 
     @property
     def choices(self) -> Sequence[str]:
@@ -91,6 +92,11 @@ class OptionField:
         return number_text(self.option.high) if abs(self.option.high) < 2**53 else ""
 
 
+_NAMED: Mapping[str, Callable[[Settings], Iterable[str]]] = {
+    "on": lambda settings: settings.executors,
+    "environment": lambda settings: (*settings.environments, OURS) if settings.environments else (),
+}
+"""Options whose values are names of the settings."""
 _LIMIT_WORDS: Mapping[str, str] = {"concurrency": "at once", "timeout_s": "s"}
 """The limits that the line of their fold tells, and the words behind their numbers."""
 _BOUNDS = frozenset({"concurrency", "memory_mib", "processes"})
@@ -187,7 +193,8 @@ def option_fields(typed: Typed, settings: Settings, like: RunConfig | None) -> d
         is_first = option.form == "first"
         start = FORM_DEFAULTS.get(option.name, _typed_text(option, value) if is_first else "")
         text = text_typed(typed, option.name, start)
-        names = tuple(dict.fromkeys((*settings.executors, *filter(None, (text,))))) if option.name == "on" else ()
+        named = _NAMED.get(option.name)
+        names = tuple(dict.fromkeys((*named(settings), *filter(None, (text,))))) if named else ()
         found[option.name] = OptionField(option, text, option.shown(value), names)
     return found
 

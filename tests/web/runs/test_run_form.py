@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 from tests.options_of_a_run import PRICES, other_value
 
-from evaldesk.model import AgentDescription
+from evaldesk.model import AgentDescription, Container
 from evaldesk.model.run import ExecutorConfig, option_values, with_options
 from evaldesk.run_options import BY_NAME, RUN_OPTIONS, has_door, offered
+from evaldesk.settings import Environment
 
 
 def checked(page: str) -> list[str]:
@@ -400,6 +402,30 @@ def test_the_form_offers_the_names_of_executors_and_takes_no_other(open_runs: Ca
     assert refused.status_code == 422
     assert "no executor named" in refused.text
     assert pages.desk.store.runs.list() == []
+
+
+def test_the_form_offers_the_names_of_environments_and_takes_no_path(open_runs: Callable[..., Any]) -> None:
+    known = {"shop": Environment("../shop/.venv"), "box": Environment(container=Container("shop:7"))}
+    pages = open_runs(environments=known)
+
+    page = pages.get("/runs/new").text
+    refused = [
+        pages.post("/runs", **pages.form(environment=each)) for each in (sys.executable, "../shop/.venv", "gone")
+    ]
+    missing = pages.post("/runs", **pages.form(environment="shop"))
+
+    assert re.search(
+        r'<select id="environment" name="environment">\s*<option value="">Default: the agent&#39;s own</option>'
+        r"<option>shop</option><option>box</option><option>evaldesk</option>",
+        page,
+    )
+    assert "../shop/.venv" not in page
+    assert "shop:7" not in page
+    assert [each.status_code for each in (*refused, missing)] == [422] * 4
+    assert all("no environment named" in each.text for each in refused)
+    assert "there is no interpreter at" in missing.text
+    assert pages.desk.store.runs.list() == []
+    assert 'name="environment"' not in open_runs().get("/runs/new").text
 
 
 def test_a_workspace_without_executors_has_no_such_field(open_runs: Callable[..., Any]) -> None:

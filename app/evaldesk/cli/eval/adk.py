@@ -24,7 +24,8 @@ def eval_adk(request: EvalRequest) -> int:
     if len(request.words) < 2:
         missing = "an agent and an eval set" if not request.words else "an eval set"
         raise UsageError(f"name {missing}, such as: evaldesk eval samples/hello_world hello_world")
-    agent = named_agent(request.words[0], request.workspace, request.python, request.image)
+    place = (request.python, request.image, request.value("environment"))
+    agent = named_agent(request.words[0], request.workspace, *place)
     chosen = _chosen(request.words[1:], paths.folder_of_names(agent.folder))
     config = _config(request, chosen)
     found = None if request.config_file_path else config

@@ -35,8 +35,8 @@ def eval_openhands(request: EvalRequest) -> int:
         raise UsageError("the benchmark is named by --benchmark and the instances by -d; leave the rest out")
     if request.python:
         raise UsageError("--python: the stand-ins of a benchmark run on Evaldesk's own interpreter; leave it out")
-    if request.image:
-        raise UsageError("--image: the stand-ins of a benchmark are of this machine; leave it out")
+    if request.image or request.value("environment"):
+        raise UsageError("--image and --environment: the stand-ins of a benchmark are of this machine; leave it out")
     path = Path(request.dataset)
     evalset = read_instances(path)
     chosen = _chosen(evalset, request)

@@ -34,7 +34,8 @@ def eval_osmosis(request: EvalRequest) -> int:
     evalset = read_dataset(path)
     chosen = _chosen_ids(evalset, request)
     request = _with_key(request)
-    agent = named_agent(str(request.module), request.workspace, request.python, request.image)
+    place = (request.python, request.image, request.value("environment"))
+    agent = named_agent(str(request.module), request.workspace, *place)
     # The threshold is one of scores here, not the share of trials that must pass.
     options = request.options(chosen, _criteria(request)).but(pass_threshold=1.0)
     jobs = [Job(agent, evalset, path, options)]

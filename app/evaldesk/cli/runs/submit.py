@@ -102,7 +102,8 @@ def submit(
 
 
 def _agent(asked: RunFile, request: EvalRequest, workspace: str | None) -> AgentRef:
-    return placed(agent_of(asked), open_home(workspace), request.python, request.image)
+    environment = asked.asked.get("environment")
+    return placed(agent_of(asked), open_home(workspace), request.python, request.image, environment)
 
 
 def _settings(workspace: str | None, asked: RunFile) -> Settings:

@@ -184,7 +184,7 @@ async def _evaluate(
     compared_with: str | None = None,
 ) -> RunResult:
     settings = read_settings(Path(workspace or "").resolve(), (), environment=os.environ)
-    who = _given_agent(agent, settings, place)
+    who = _given_agent(agent, settings, place, options.value("environment"))
     trust = Trust(settings)
     trust.name(who.ref if who.found is None else replace(who.ref, root=_folder_of(agent)))
     evalset, path, case_ids = _given_evalset(given, paths.folder_of_names(who.ref.folder))
@@ -270,13 +270,13 @@ def _check_isolation(who: _Agent, config: RunConfig) -> None:
         )
 
 
-def _given_agent(agent: object, settings: Settings, place: GivenPlace) -> _Agent:
+def _given_agent(agent: object, settings: Settings, place: GivenPlace, environment: str) -> _Agent:
     if isinstance(agent, AgentRef):
-        return _Agent(agent)
+        return _Agent(placed(agent, settings, *place, environment) if environment else agent)
     if isinstance(agent, str | os.PathLike):
         ref = named_ref(os.fspath(agent), settings.agents, settings.workspace)
-        return _Agent(placed(ref, settings, *place))
-    for name, given in zip(("python", "image"), place, strict=True):
+        return _Agent(placed(ref, settings, *place, environment))
+    for name, given in zip(("python", "image", "environment"), (*place, environment), strict=True):
         if given:
             raise UsageError(f"{name}= is for an agent that is named; an object stays in this process", field=name)
     name = getattr(agent, "name", None) or getattr(agent, "__name__", None) or type(agent).__name__

@@ -467,10 +467,14 @@ def _of_run(config: RunConfig) -> dict[str, Any]:
     return option_values(config, tuple(option for option in RUN_OPTIONS if not has_door(option, "form")))
 
 
-async def read_subject(agents: AgentDesk, evalsets: EvalSetDesk, agent_id: str, evalset_id: str) -> RunSubject:
-    """The agent and the eval set with these ids. Raises NotFoundError naming the field, FormatError."""
+async def read_subject(
+    agents: AgentDesk, evalsets: EvalSetDesk, agent_id: str, evalset_id: str, environment: str = ""
+) -> RunSubject:
+    """The agent, in the environment of that name, and the eval set. Raises NotFoundError, FormatError, UsageError."""
     with _at_field("agent"):
         agent = await agents.described(agent_id)
+    if environment:
+        agent = await agents.described_in(agent, environment)
     with _at_field("evalset"):
         evalset, version, path = await asyncio.to_thread(evalsets.read, evalset_id)
     return RunSubject(
