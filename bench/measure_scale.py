@@ -47,10 +47,9 @@ from evaldesk.settings import STORE_VARIABLE, DatabaseUrl, Settings, database_ur
 from evaldesk.store import Store
 
 N_ALONE = 50_000
-N_WARM, N_ON_HOSTS = 200, 2_000
-AT_ONCE = 16
-ON_EACH = f"{N_ON_HOSTS:,} trials, {AT_ONCE} at once"
-ON_HOSTS = f"2 hosts of Ray, {ON_EACH}"
+N_WARM, N_ON_HOSTS = 1_000, 4_000
+AT_ONCE, MANY_AT_ONCE = 16, 200
+ON_HOSTS = f"2 hosts of Ray, {N_ON_HOSTS:,} trials, {MANY_AT_ONCE} at once"
 
 
 def alone(name: str) -> str:
@@ -136,18 +135,23 @@ def _on_hosts(folder: Path) -> list[Row]:
         print(f"  Ray is not measured: {done.stderr.strip().splitlines()[-1]}")
         return []
     found = json.loads(done.stdout.splitlines()[-1])
+    return [row for at_once in (AT_ONCE, MANY_AT_ONCE) for row in _compared(at_once, found[str(at_once)])]
+
+
+def _compared(at_once: int, found: dict[str, tuple[float, float, float]]) -> list[Row]:
     (local_ms, local_own_ms, local_s), (ray_ms, ray_own_ms, ray_s) = found["local"], found["ray"]
+    each = f"{N_ON_HOSTS:,} trials, {at_once} at once"
     return [
-        Row(f"workers of this machine, {ON_EACH}: processor", rounded(local_ms), "ms/trial"),
-        Row(f"workers of this machine, {ON_EACH}: of the driver", rounded(local_own_ms), "ms/trial"),
-        Row(f"{ON_HOSTS}: processor", rounded(ray_ms), "ms/trial"),
-        Row(f"{ON_HOSTS}: of the driver", rounded(ray_own_ms), "ms/trial", 0.70),
-        Row("Ray against this machine: processor", rounded(ray_ms / local_ms), "times", 1.3),
-        Row("Ray against this machine: wall", rounded(ray_s / local_s), "times"),
+        Row(f"workers of this machine, {each}: processor", rounded(local_ms), "ms/trial"),
+        Row(f"workers of this machine, {each}: of the driver", rounded(local_own_ms), "ms/trial"),
+        Row(f"2 hosts of Ray, {each}: processor", rounded(ray_ms), "ms/trial"),
+        Row(f"2 hosts of Ray, {each}: of the driver", rounded(ray_own_ms), "ms/trial", 0.70),
+        Row(f"Ray against this machine, {at_once} at once: processor", rounded(ray_ms / local_ms), "times", 1.3),
+        Row(f"Ray against this machine, {at_once} at once: wall", rounded(ray_s / local_s), "times"),
     ]
 
 
-def _measure_inside(folder: Path) -> dict[str, tuple[float, float, float]]:
+def _measure_inside(folder: Path) -> dict[int, dict[str, tuple[float, float, float]]]:
     """Milliseconds of processor per trial over all processes and of the driver, and seconds on the clock."""
     from tests.ray_cluster import local_cluster
 
@@ -155,19 +159,21 @@ def _measure_inside(folder: Path) -> dict[str, tuple[float, float, float]]:
     root.mkdir()
     (root / "scripted_agent.py").write_text(SCRIPTED)
     ref = AgentRef("scripted", "scripted_agent:root_agent", str(root), str(root))
-    local = asyncio.run(_timed(LocalExecutor, ref, ""))
+    both = (AT_ONCE, MANY_AT_ONCE)
+    local = {at_once: asyncio.run(_timed(LocalExecutor, ref, "", at_once)) for at_once in both}
     with local_cluster() as cluster:
-        return {"local": local, "ray": asyncio.run(_timed(LocalExecutor, ref, cluster.address))}
+        on_ray = {at_once: asyncio.run(_timed(LocalExecutor, ref, cluster.address, at_once)) for at_once in both}
+    return {at_once: {"local": local[at_once], "ray": on_ray[at_once]} for at_once in both}
 
 
-async def _timed(local: type[LocalExecutor], ref: AgentRef, address: str) -> tuple[float, float, float]:
+async def _timed(local: type[LocalExecutor], ref: AgentRef, address: str, at_once: int) -> tuple[float, float, float]:
     options: dict[str, JsonValue] = {"address": address, "hosts": 2, "workers_per_host": 1, "cpus_per_host": 1.0}
     on = ExecutorConfig("cluster", "ray", options) if address else ExecutorConfig()
-    config = RunConfig(ref, "set", concurrency=AT_ONCE, executor=on)
-    executor: Executor = open_executor(config, lambda _: local(2, AT_ONCE), os.environ)
+    config = RunConfig(ref, "set", concurrency=at_once, executor=on)
+    executor: Executor = open_executor(config, lambda _: local(2, at_once), os.environ)
     specs = [_spec(ref, index) for index in range(N_WARM + N_ON_HOSTS)]
     n, cpu_s, own_s, began = 0, 0.0, 0.0, 0.0
-    async for result in drive(specs, executor, AT_ONCE):
+    async for result in drive(specs, executor, at_once):
         assert result.verdict == "passed", result
         n += 1
         if n == N_WARM:

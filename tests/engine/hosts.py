@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from evaldesk.engine import Executor, GradeSpec
+from evaldesk.engine import Executor
 from evaldesk.engine.executors import open_executor
 from evaldesk.engine.frames import cancelled
 from evaldesk.engine.ray.executor import HostLostError
-from evaldesk.engine.ray.host import Host, HostFacts, HostSetup, own_versions
+from evaldesk.engine.ray.host import Answer, Host, HostFacts, HostSetup, Work, own_versions
 from evaldesk.model import AgentRef, RunConfig, TrialResult, TrialSpec
 from evaldesk.model.evalset import JsonValue
 from evaldesk.model.run import ExecutorConfig
@@ -51,8 +51,8 @@ class LocalHost:
     def __init__(self, host: Host) -> None:
         self.host = host
 
-    async def play(self, spec: TrialSpec | GradeSpec) -> TrialResult:
-        return from_json(await self.host.play(to_json(spec), isinstance(spec, GradeSpec)), TrialResult)
+    async def exchange(self, works: Sequence[Work]) -> Sequence[Answer]:
+        return from_json(await self.host.exchange(to_json(works)), list[Answer])
 
     async def facts(self) -> HostFacts:
         return from_json(await self.host.facts(), HostFacts)
@@ -75,6 +75,7 @@ class ScriptedCluster:
         self.hosts: list[ScriptedHost] = []
         self.versions = own_versions()
         self.no_room = ""
+        self.breaks = False
         self.is_full = False
         self.is_closed = False
 
@@ -98,25 +99,45 @@ class ScriptedHost:
     def __init__(self, cluster: ScriptedCluster, name: str) -> None:
         self.name = name
         self.lost = ""
-        self.n_asked = 0
+        self.n_asked = self.n_calls = 0
         self._cluster = cluster
         self._held: set[asyncio.Future[TrialResult]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ended: list[Answer] = []
+        self._turn = asyncio.Event()
 
-    async def play(self, spec: TrialSpec | GradeSpec) -> TrialResult:
-        assert isinstance(spec, TrialSpec)
+    async def exchange(self, works: Sequence[Work]) -> Sequence[Answer]:
         self._check()
+        self.n_calls += 1
+        if self._cluster.breaks:
+            raise ValueError("not what it should say")
+        self._tasks |= {asyncio.create_task(self._play(work)) for work in works}
+        self._turn.set()
+        turn = self._turn = asyncio.Event()
+        if self._ended:
+            turn.set()
+        await turn.wait()
+        self._check()
+        ended, self._ended = self._ended, []
+        return ended
+
+    async def _play(self, work: Work) -> None:
+        spec = work.trial
+        assert spec is not None
         self.n_asked += 1
         if self._cluster.play:
             await asyncio.sleep(self._cluster.delay_s)
-            self._check()
-            return self._cluster.play(spec)
-        held: asyncio.Future[TrialResult] = asyncio.get_running_loop().create_future()
-        self._held.add(held)
-        held.spec = spec  # type: ignore[attr-defined]
-        try:
-            return await held
-        finally:
-            self._held.discard(held)
+            result = self._cluster.play(spec)
+        else:
+            held: asyncio.Future[TrialResult] = asyncio.get_running_loop().create_future()
+            self._held.add(held)
+            held.spec = spec  # type: ignore[attr-defined]
+            try:
+                result = await held
+            finally:
+                self._held.discard(held)
+        self._ended.append(Answer(work.number, result))
+        self._turn.set()
 
     async def facts(self) -> HostFacts:
         self._check()
@@ -128,9 +149,9 @@ class ScriptedHost:
 
     def lose(self, why: str) -> None:
         self.lost = why
-        for held in [*self._held]:
-            if not held.done():
-                held.set_exception(HostLostError(why))
+        self._turn.set()
+        for task in self._tasks:
+            task.cancel()
 
     def kill(self) -> None:
         self.lose(self.lost or "it was ended")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -13,10 +13,12 @@ from tests.engine.hosts import ScriptedCluster, ScriptedHost, finished
 from evaldesk.engine import drive
 from evaldesk.engine.frames import GradeSpec
 from evaldesk.engine.ray import executor as module
+from evaldesk.engine.ray import host as host_module
 from evaldesk.engine.ray.executor import HostsExecutor, checked
-from evaldesk.engine.ray.host import HostSetup, environment_of_workers, moved, own_versions
+from evaldesk.engine.ray.host import Answer, Host, HostSetup, environment_of_workers, moved, own_versions, work_of
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef, Criterion, TrialResult, TrialSpec
+from evaldesk.wire import from_json, to_json
 
 pytestmark = pytest.mark.anyio
 
@@ -219,6 +221,123 @@ async def test_a_drive_goes_on_while_hosts_are_lost(trial: Trial) -> None:
     await executor.close()
 
     assert n == 200
+
+
+async def test_trials_are_sent_together(trial: Trial) -> None:
+    cluster = ScriptedCluster()
+    executor = HostsExecutor(cluster, 32, 2)
+    async with asyncio.timeout(20):
+        for index in range(32):
+            await executor.submit(trial(AGENT, index))
+        await under_way(cluster, 32)
+        calls = [host.n_calls for host in cluster.hosts]
+        await executor.close()
+
+    assert sum(calls) <= 4
+
+
+async def test_trials_that_were_not_sent_yet_have_not_been_lost(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GATHER_S", 0.1)
+    cluster = ScriptedCluster(finished)
+    executor = HostsExecutor(cluster, 4, 1)
+    async with asyncio.timeout(20):
+        await executor.submit(trial(AGENT))
+        cluster.hosts[0].lose("its node is gone")
+        result = await anext(executor.results())
+        await executor.close()
+
+    assert (result.status, result.attempt, result.losses, len(cluster.hosts)) == ("finished", 1, (), 2)
+
+
+async def test_an_answer_that_cannot_be_read_ends_the_trials_of_its_host_in_words(trial: Trial) -> None:
+    cluster = ScriptedCluster(finished)
+    cluster.breaks = True
+    executor = HostsExecutor(cluster, 4, 1)
+    async with asyncio.timeout(20):
+        for index in range(3):
+            await executor.submit(trial(AGENT, index))
+        results = executor.results()
+        found = [await anext(results) for _ in range(3)]
+        await executor.close()
+
+    assert {(each.status, each.error.message) for each in found if each.error} == {
+        ("errored", "ValueError: not what it should say")
+    }
+
+
+class EndsAll:
+    """An executor of a host that ends the trials which a test names, and fails at those below zero."""
+
+    is_cancelled = False
+
+    def __init__(self) -> None:
+        self.ended: asyncio.Queue[TrialResult] = asyncio.Queue()
+
+    async def submit(self, spec: TrialSpec) -> None:
+        if spec.case_index < 0:
+            raise ValueError("no such case")
+        if spec.case_index != HELD:
+            self.ended.put_nowait(replace(finished(spec), logs="x" * 100))
+
+    async def results(self) -> AsyncIterator[TrialResult]:
+        while True:
+            yield await self.ended.get()
+
+
+HELD = 1000
+
+
+async def answered(host: Host, n: int, *specs: TrialSpec) -> list[list[Answer]]:
+    """The answers to calls, until there were `n` results; the first call brings the trials."""
+    calls = [from_json(await host._exchange(to_json([work_of(spec.case_index, spec) for spec in specs])), list[Answer])]
+    while sum(map(len, calls)) < n:
+        calls.append(from_json(await host._exchange(b"[]"), list[Answer]))
+    return calls
+
+
+@pytest.fixture
+def ends_all() -> Host:
+    host = Host(HostSetup("", 1, 8))
+    host._executor = EndsAll()  # type: ignore[assignment]
+    return host
+
+
+async def test_a_host_answers_with_those_that_ended_and_waits_for_no_other(trial: Trial, ends_all: Host) -> None:
+    reading = asyncio.create_task(ends_all._read(ends_all._opened()))
+    async with asyncio.timeout(20):
+        calls = await answered(ends_all, 3, *(trial(AGENT, index) for index in (1, 2, HELD, -3)))
+    reading.cancel()
+
+    found = {answer.number: answer for call in calls for answer in call}
+    assert {number: answer.error and answer.error.message for number, answer in found.items()} == {
+        1: None,
+        2: None,
+        -3: "ValueError: no such case",
+    }
+
+
+async def test_a_long_answer_is_given_in_parts(trial: Trial, ends_all: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_module, "MAX_ANSWER", 1_000)
+    reading = asyncio.create_task(ends_all._read(ends_all._opened()))
+    async with asyncio.timeout(20):
+        calls = await answered(ends_all, 40, *(trial(AGENT, index) for index in range(40)))
+    reading.cancel()
+
+    assert sorted(answer.number for call in calls for answer in call) == list(range(40))
+    assert max(map(len, calls)) <= 10
+
+
+async def test_a_later_call_takes_over_waiting(trial: Trial, ends_all: Host) -> None:
+    spec = to_json([work_of(HELD, trial(AGENT, HELD))])
+    async with asyncio.timeout(20):
+        earlier = asyncio.create_task(ends_all._exchange(spec))
+        await asyncio.sleep(0)
+        later = asyncio.create_task(ends_all._exchange(b"[]"))
+        first = await earlier
+        is_waiting = not later.done()
+        later.cancel()
+
+    assert (first, is_waiting) == (b"[]", True)
 
 
 def test_an_answer_for_another_trial_is_not_taken(trial: Trial) -> None:

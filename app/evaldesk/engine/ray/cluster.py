@@ -7,18 +7,16 @@ import logging
 import os
 import socket
 import tempfile
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from evaldesk.engine.frames import GradeSpec
 from evaldesk.engine.ray.code import write_code
 from evaldesk.engine.ray.executor import HostLostError
-from evaldesk.engine.ray.host import Host, HostFacts, HostSetup
+from evaldesk.engine.ray.host import Answer, Host, HostFacts, HostSetup, Work
 from evaldesk.errors import EvaldeskError
-from evaldesk.model import TrialResult, TrialSpec
 from evaldesk.wire import from_json, to_json
 
 T = TypeVar("T")
@@ -27,6 +25,8 @@ RECONNECT = "RAY_gcs_rpc_server_reconnect_timeout_s"
 """Ray ends its driver after so many seconds without a head node; by then the run has been stopped here."""
 RECONNECT_S = 600
 MAX_SAID = 300
+CALLS_AT_ONCE = 64
+"""All but the latest call of a host end at once."""
 REACH_S = 5.0
 
 
@@ -56,7 +56,7 @@ class RayCluster:
             max_restarts=0,
             max_task_retries=0,
             scheduling_strategy="SPREAD",
-            max_concurrency=2 * self.setup.concurrency + 16,
+            max_concurrency=CALLS_AT_ONCE,
         )
         return ActorHost(await asyncio.to_thread(made.remote, self.setup))
 
@@ -112,10 +112,9 @@ class ActorHost:
     def __init__(self, actor: Any) -> None:
         self._actor = actor
 
-    async def play(self, spec: TrialSpec | GradeSpec) -> TrialResult:
-        """The result of one trial. Raises HostLostError."""
-        line, is_grading = to_json(spec), isinstance(spec, GradeSpec)
-        return from_json(await _answer(self._actor.play.remote(line, is_grading)), TrialResult)
+    async def exchange(self, works: Sequence[Work]) -> Sequence[Answer]:
+        """Hand over trials, and get those that have ended. Raises HostLostError."""
+        return from_json(await _answer(self._actor.exchange.remote(to_json(works))), list[Answer])
 
     async def facts(self) -> HostFacts:
         """The host as it is now. Raises HostLostError."""

@@ -6,13 +6,13 @@ import asyncio
 import math
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import GradeSpec, cancelled, played_again, unplayed
-from evaldesk.engine.ray.host import HostFacts, key_of, own_versions
+from evaldesk.engine.ray.host import Answer, HostFacts, Work, key_of, own_versions, work_of
 from evaldesk.engine.worker.attempt import Pause, active
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec
@@ -23,6 +23,8 @@ POLL_S, SILENT_S = 2.0, 60.0
 FIRST_HOST_S, NO_HOST_S = 600.0, 60.0
 CANCEL_GRACE_S = 10.0
 LEAST_DELAY_S, MOST_DELAY_S = 0.2, 2.0
+GATHER_S, MAX_SENT = 0.002, 64
+"""Trials for one host are sent together: after so many seconds, or when there are so many."""
 
 
 class HostLostError(EvaldeskError):
@@ -32,8 +34,8 @@ class HostLostError(EvaldeskError):
 class RemoteHost(Protocol):
     """A host that is up. Every method raises HostLostError once it is gone."""
 
-    async def play(self, spec: TrialSpec | GradeSpec) -> TrialResult:
-        """The result of one trial."""
+    async def exchange(self, works: Sequence[Work]) -> Sequence[Answer]:
+        """Hand over trials, and get those that have ended: once there are some, or another call takes over waiting."""
 
     async def facts(self) -> HostFacts:
         """The host as it is now."""
@@ -66,9 +68,21 @@ class Cluster(Protocol):
 class _Job:
     """A trial that was submitted, and how often it was lost."""
 
+    number: int
     spec: TrialSpec | GradeSpec
     n_losses: int = 0
     is_done: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Up:
+    """A host that is up, and the trials that it has, by their numbers; those of `unsent` go with the next call."""
+
+    host: RemoteHost
+    jobs: dict[int, _Job] = field(default_factory=dict)
+    unsent: list[_Job] = field(default_factory=list)
+    n_calls: int = 0
+    sending: asyncio.TimerHandle | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -77,9 +91,8 @@ class _Slot:
 
     number: int
     name: str
-    host: RemoteHost | None = None
+    up: _Up | None = None
     facts: HostFacts | None = None
-    jobs: set[_Job] = field(default_factory=set)
     state: PlaceState = "starting"
     note: str = ""
     is_refused: bool = False
@@ -104,6 +117,7 @@ class HostsExecutor:
         self._results: asyncio.Queue[TrialResult | None] = asyncio.Queue()
         self._waiting: deque[_Job] = deque()
         self._jobs: set[_Job] = set()
+        self._n_submitted = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._is_decided = asyncio.Event()
@@ -125,8 +139,8 @@ class HostsExecutor:
             Place(
                 slot.name,
                 "host",
-                slot.facts.n_workers if slot.facts and slot.host else 0,
-                len(slot.jobs),
+                slot.facts.n_workers if slot.facts and slot.up else 0,
+                len(slot.up.jobs) if slot.up else 0,
                 slot.state,
                 self._note(slot),
             )
@@ -136,7 +150,7 @@ class HostsExecutor:
     def _note(self, slot: _Slot) -> str:
         if slot.state == "starting":
             return f"waits for {self._cluster.waits_for}"
-        return slot.note or (slot.facts.note if slot.facts and slot.host else "")
+        return slot.note or (slot.facts.note if slot.facts and slot.up else "")
 
     async def submit(self, spec: TrialSpec | GradeSpec) -> None:
         """Take a trial once there is room and a host is up. Raises EvaldeskError where the cluster will not do."""
@@ -148,7 +162,8 @@ class HostsExecutor:
         except BaseException:
             self._room.release()
             raise
-        job = _Job(spec)
+        self._n_submitted += 1
+        job = _Job(self._n_submitted, spec)
         self._jobs.add(job)
         self._idle.clear()
         if self.is_cancelled:
@@ -167,7 +182,7 @@ class HostsExecutor:
         self.is_cancelled = True
         self._is_decided.set()
         self._give_back_waiting()
-        hosts = [slot.host for slot in self._slots if slot.host]
+        hosts = [slot.up.host for slot in self._slots if slot.up]
         stops = [asyncio.create_task(host.cancel()) for host in hosts]
         ends = [asyncio.create_task(self._idle.wait())]
         await asyncio.wait(ends, timeout=CANCEL_GRACE_S)
@@ -226,7 +241,7 @@ class HostsExecutor:
         seen_at = loop.time()
         while not self.is_cancelled:
             await asyncio.sleep(min(POLL_S, NO_HOST_S / 4))
-            if any(slot.host for slot in self._slots):
+            if any(slot.up for slot in self._slots):
                 seen_at = loop.time()
             patience_s = NO_HOST_S if self._had_host else FIRST_HOST_S
             if loop.time() - seen_at > patience_s:
@@ -261,7 +276,7 @@ class HostsExecutor:
             self._refuse(slot, f"{slot.name} {other}")
             return
         after = f"in the place of one that was lost: {slot.note}" if slot.state == "lost" else ""
-        slot.host, slot.facts, slot.state, slot.note = host, facts, "up", after
+        slot.up, slot.facts, slot.state, slot.note = _Up(host), facts, "up", after
         self._had_host = True
         self._is_decided.set()
         self._pump()
@@ -278,49 +293,87 @@ class HostsExecutor:
 
     async def _watch(self, slot: _Slot) -> None:
         """Ask the host how it is, until it is lost. Raises HostLostError."""
-        while slot.host and not self.is_cancelled:
+        while slot.up and not self.is_cancelled:
             with_loss = asyncio.create_task(slot.lost.wait())
             await asyncio.wait((with_loss,), timeout=POLL_S)
             with_loss.cancel()
-            if slot.host is None:
+            if slot.up is None:
                 return
             try:
-                slot.facts = await asyncio.wait_for(slot.host.facts(), SILENT_S)
+                slot.facts = await asyncio.wait_for(slot.up.host.facts(), SILENT_S)
             except TimeoutError:
                 raise HostLostError(f"it did not answer for {SILENT_S:g} s") from None
 
     def _lose(self, slot: _Slot, why: str) -> None:
-        if slot.host is not None:
-            slot.host.kill()
-        slot.host, slot.state, slot.note = None, "lost", why
+        """End the host, and play its trials again elsewhere."""
+        up, slot.up, slot.state, slot.note = slot.up, None, "lost", why
         slot.lost.set()
+        if up is None:
+            return
+        up.host.kill()
+        self._waiting.extendleft(up.unsent)
+        for job in up.jobs.values():
+            if job not in up.unsent:
+                self._play_again(job, f"its host {slot.name} was lost: {why}")
+        self._pump()
 
     def _pump(self) -> None:
         """Hand waiting trials to the least busy hosts that have room."""
+        hosts = [(slot, slot.up) for slot in self._slots if slot.up]
         while self._waiting:
-            open_slots = [slot for slot in self._slots if slot.host and len(slot.jobs) < self._share]
-            slot = min(open_slots, key=lambda each: len(each.jobs), default=None)
-            if slot is None or slot.host is None:
+            slot, up = min(hosts, key=lambda each: len(each[1].jobs), default=(None, None))
+            if slot is None or up is None or len(up.jobs) >= self._share:
                 return
             job = self._waiting.popleft()
-            slot.jobs.add(job)
-            self._do(self._play(slot, slot.host, job))
+            up.jobs[job.number] = job
+            up.unsent.append(job)
+            self._send_soon(slot, up)
 
-    async def _play(self, slot: _Slot, host: RemoteHost, job: _Job) -> None:
-        name = slot.name
+    def _send_soon(self, slot: _Slot, up: _Up) -> None:
+        if len(up.unsent) >= MAX_SENT:
+            self._send(slot, up)
+        elif up.sending is None:
+            up.sending = asyncio.get_running_loop().call_later(GATHER_S, self._send, slot, up)
+
+    def _send(self, slot: _Slot, up: _Up) -> None:
+        if up.sending is not None:
+            up.sending.cancel()
+        up.sending = None
+        if slot.up is up and not self._is_closed:
+            jobs, up.unsent = up.unsent, []
+            up.n_calls += 1
+            self._do(self._exchange(slot, up, jobs))
+
+    async def _exchange(self, slot: _Slot, up: _Up, jobs: Sequence[_Job]) -> None:
         try:
-            result = await host.play(job.spec)
+            answers = await up.host.exchange([work_of(job.number, job.spec) for job in jobs])
         except HostLostError as error:
-            if slot.host is host:
+            if slot.up is up:
                 self._lose(slot, str(error))
-            self._play_again(job, f"its host {name} was lost: {error}")
-        except Exception as error:  # of our own code, or a host of another kind
-            self._give_back(job, unplayed(job.spec, "errored", failure(error, "engine")))
+        except Exception as error:  # of our own code, or a host of another kind: nobody knows which trial it was
+            self._give_back_failed(up, failure(error, "engine"))
         else:
-            self._give_back(job, checked(job.spec, replace(result, place=name)))
+            self._take(slot, up, answers)
         finally:
-            slot.jobs.discard(job)
+            up.n_calls -= 1
             self._pump()
+            if up.jobs and not up.n_calls:
+                self._send_soon(slot, up)  # somebody has to wait for the rest
+
+    def _take(self, slot: _Slot, up: _Up, answers: Sequence[Answer]) -> None:
+        for answer in answers:
+            job = up.jobs.pop(answer.number, None)
+            if job is None or slot.up is not up:
+                continue  # it is played again on another host
+            if answer.result is None:
+                self._give_back(job, unplayed(job.spec, "errored", answer.error))
+            else:
+                self._give_back(job, checked(job.spec, replace(answer.result, place=slot.name)))
+
+    def _give_back_failed(self, up: _Up, error: ErrorRecord) -> None:
+        jobs, up.jobs, up.unsent = up.jobs, {}, []
+        for job in jobs.values():
+            self._give_back(job, unplayed(job.spec, "errored", error))
 
     def _play_again(self, job: _Job, why: str) -> None:
         job.n_losses += 1

@@ -10,22 +10,26 @@ import asyncio
 import os
 import platform
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
 from evaldesk import __version__
 from evaldesk.background_loop import BackgroundLoop
+from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import GradeSpec, cancelled
 from evaldesk.engine.host.executors import LocalExecutor
 from evaldesk.engine.launch import OWN, ProcessLauncher
 from evaldesk.engine.worker.attempt import Pause
-from evaldesk.model import AgentRef, Criterion, TrialResult, TrialSpec
+from evaldesk.model import AgentRef, Criterion, ErrorRecord, TrialResult, TrialSpec
 from evaldesk.wire import from_json, to_json
 
 T = TypeVar("T")
 Key: TypeAlias = tuple[int, int, int]
+LINGER_S, MAX_TOGETHER, SHARE_TOGETHER = 0.02, 64, 2
+"""A call is answered when half of the trials, or so many, have ended, and at latest so long after the first of them."""
+MAX_ANSWER = 4 * 1024 * 1024
 OF_RAY = ("RAY_", "SPT_NOENV", "PYTHONBREAKPOINT", "PYTHONPATH")
 """Variables, or beginnings of them, that Ray sets for its own processes."""
 
@@ -61,25 +65,56 @@ class HostFacts:
     pauses: tuple[Pause, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A trial to play, or one to grade, with the number that its answer has."""
+
+    number: int
+    trial: TrialSpec | None = None
+    grading: GradeSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of a trial; without one, why there is none."""
+
+    number: int
+    result: TrialResult | None = None
+    error: ErrorRecord | None = None
+
+
+def work_of(number: int, spec: TrialSpec | GradeSpec) -> Work:
+    """The trial as hosts get it."""
+    return Work(number, grading=spec) if isinstance(spec, GradeSpec) else Work(number, spec)
+
+
 def own_versions() -> tuple[str, str]:
     """The minor version of Python here, and that of Evaldesk."""
     return ".".join(platform.python_version_tuple()[:2]), __version__
 
 
 class Host:
-    """Plays and grades trials that come as JSON, each in one call."""
+    """Plays and grades trials that come as JSON, several in one call, and answers with several.
+
+    A call of Ray costs as much as a trial of a quick agent. So a call brings trials and takes those that have ended
+    meanwhile, of this call or of an earlier one; the latest call is the one that waits.
+    """
 
     def __init__(self, setup: HostSetup) -> None:
         self._setup = setup
         self._home = os.getcwd()
         self._loop = BackgroundLoop("evaldesk-host").loop  # not that of Ray, which cannot wait for processes
-        self._answers: dict[Key, asyncio.Future[TrialResult]] = {}
+        self._numbers: dict[Key, int] = {}
+        self._ended: list[bytes] = []
+        self._n_bytes = 0
+        self._turn = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self._executor: LocalExecutor | None = None
-        self._reading: asyncio.Task[None] | None = None
 
-    async def play(self, spec: bytes, is_grading: bool = False) -> bytes:
-        """The result of one trial."""
-        return await self._here(lambda: self._play(spec, is_grading=is_grading))
+    async def exchange(self, works: bytes) -> bytes:
+        """Take trials, a list of Work; gives a list of Answer, which is empty when a later call waits instead."""
+        return await self._here(lambda: self._exchange(works))
 
     async def facts(self) -> bytes:
         """The HostFacts of this moment."""
@@ -98,16 +133,65 @@ class Host:
         found: Future[T] = asyncio.run_coroutine_threadsafe(waited(), self._loop)
         return await asyncio.wrap_future(found)
 
-    async def _play(self, line: bytes, *, is_grading: bool) -> bytes:
+    async def _exchange(self, line: bytes) -> bytes:
         executor = self._opened()
-        spec: TrialSpec | GradeSpec = from_json(line, GradeSpec) if is_grading else from_json(line, TrialSpec)
-        spec = moved(spec, self._setup.root, self._home)
-        if executor.is_cancelled:
-            return to_json(cancelled(spec))
-        key = key_of(spec)
-        answer = self._answers[key] = asyncio.get_running_loop().create_future()
-        await executor.submit(spec)
-        return to_json(await answer)
+        for work in from_json(line, list[Work]):
+            self._do(self._play(executor, work))
+        self._turn.set()
+        turn = self._turn = asyncio.Event()
+        self._notice()
+        await turn.wait()
+        return self._taken()
+
+    async def _play(self, executor: LocalExecutor, work: Work) -> None:
+        try:
+            spec = moved(_spec_of(work), self._setup.root, self._home)
+            self._numbers[key_of(spec)] = work.number
+            if executor.is_cancelled:
+                self._end(cancelled(spec))
+            else:
+                await executor.submit(spec)
+        except Exception as error:  # of our own code: without an answer its driver would wait for ever
+            self._say(Answer(work.number, error=failure(error, "engine")))
+
+    def _end(self, result: TrialResult) -> None:
+        number = self._numbers.pop((result.run_id, result.case_index, result.trial_index), None)
+        if number is not None:
+            self._say(Answer(number, result))
+
+    def _say(self, answer: Answer) -> None:
+        try:
+            line = to_json(answer)
+        except Exception as error:
+            line = to_json(Answer(answer.number, error=failure(error, "engine")))
+        self._ended.append(line)
+        self._n_bytes += len(line)
+        self._notice()
+
+    def _notice(self) -> None:
+        """Answer the call that waits, now or soon."""
+        enough = max(1, min(len(self._numbers) // SHARE_TOGETHER, MAX_TOGETHER))
+        if len(self._ended) >= enough or self._n_bytes >= MAX_ANSWER:
+            self._turn.set()
+        elif self._ended and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._hurry)
+
+    def _hurry(self) -> None:
+        self._timer = None
+        self._turn.set()
+
+    def _taken(self) -> bytes:
+        """What has ended, up to MAX_ANSWER; at least one, if there is one."""
+        n = size = 0
+        while n < len(self._ended) and size < MAX_ANSWER:
+            size += len(self._ended[n])
+            n += 1
+        lines, self._ended = self._ended[:n], self._ended[n:]
+        self._n_bytes -= size
+        if self._timer is not None and not self._ended:
+            self._timer.cancel()
+            self._timer = None
+        return b"[" + b",".join(lines) + b"]"
 
     def _opened(self) -> LocalExecutor:
         if self._executor is None:
@@ -119,14 +203,17 @@ class Host:
                 launcher=ProcessLauncher(setup.python) if setup.python else OWN,
                 is_shared=setup.is_shared,
             )
-            self._reading = asyncio.create_task(self._read(self._executor))
+            self._do(self._read(self._executor))
         return self._executor
 
     async def _read(self, executor: LocalExecutor) -> None:
         async for result in executor.results():
-            answer = self._answers.pop((result.run_id, result.case_index, result.trial_index), None)
-            if answer and not answer.done():
-                answer.set_result(result)
+            self._end(result)
+
+    def _do(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _facts(self) -> bytes:
         python, evaldesk = own_versions()
@@ -138,6 +225,13 @@ class Host:
     async def _cancel(self) -> None:
         if self._executor:
             await self._executor.cancel()
+
+
+def _spec_of(work: Work) -> TrialSpec | GradeSpec:
+    spec = work.trial or work.grading
+    if spec is None:
+        raise ValueError("no trial was sent")
+    return spec
 
 
 def key_of(spec: TrialSpec | GradeSpec) -> Key:
