@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, select
+from sqlalchemy import ColumnElement, Connection, and_, delete, false, func, insert, select
 
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model.stored import Label, LabelFilter, LabelledTrial, LabelPair, TrialKey, TurnLabel
-from evaldesk.store.database import Database
+from evaldesk.store.database import Database, execute_many
 from evaldesk.store.tables.columns import upsert
-from evaldesk.store.tables.runs import LABEL, RUN, RUN_CASE, SCORE, TRIAL, VISIBLE
+from evaldesk.store.tables.runs import LABEL, LABEL_TOTAL, RUN, RUN_CASE, SCORE, TRIAL, VISIBLE
 
 WHOLE_TRIAL = -1
 _L = LABEL.c
@@ -23,6 +25,19 @@ _OF_TRIAL = (
 )
 _OF_CASE = (RUN_CASE.c.run_id == _L.run_id) & (RUN_CASE.c.case_index == _L.case_index)
 _OF_RUN = (RUN.c.id == _L.run_id) & VISIBLE
+_IS_DISAGREEMENT = func.coalesce(
+    (_L.turn == WHOLE_TRIAL)
+    & _L.verdict.in_(_DECIDED)
+    & TRIAL.c.verdict.in_(_DECIDED)
+    & (_L.verdict != TRIAL.c.verdict),
+    false(),
+)
+_TOTALLED = (
+    _L.run_id,
+    _L.labeller,
+    func.coalesce(_L.verdict, "").label("verdict"),
+    _IS_DISAGREEMENT.label("is_disagreement"),
+)
 
 
 class LabelStore:
@@ -60,7 +75,8 @@ class LabelStore:
             values = {"verdict": verdict, "note": note, "labelled_at": self._clock()}
             statement = upsert(connection.dialect.name, LABEL).values(place | values)
             said = {name: value for name, value in values.items() if value}
-            connection.execute(statement.on_conflict_do_update(index_elements=list(LABEL.primary_key), set_=said))
+            with totals_carried(connection, [place]):
+                connection.execute(statement.on_conflict_do_update(index_elements=list(LABEL.primary_key), set_=said))
 
     def remove(
         self,
@@ -76,7 +92,8 @@ class LabelStore:
         with self._database.writing() as connection:
             if seen is not None:
                 _check_seen(connection, place, seen, {})
-            connection.execute(delete(LABEL).where(*(_L[name] == value for name, value in place.items())))
+            with totals_carried(connection, [place]):
+                connection.execute(delete(LABEL).where(*(_L[name] == value for name, value in place.items())))
 
     def of_trial(self, run_id: int, key: TrialKey) -> builtins.list[Label]:
         """The labels of one trial: of the whole trial first, then turn by turn."""
@@ -89,9 +106,9 @@ class LabelStore:
         self, wanted: LabelFilter, *, before: datetime | None = None, limit: int = 50
     ) -> builtins.list[LabelledTrial]:
         """Labels with their trials, newest first; `before` is the time of the last one of a page."""
-        rows = _joined(
-            select(LABEL, RUN_CASE.c.case_id, TRIAL.c.verdict.label("trial_verdict"), RUN.c.evalset_id)
-        ).where(*_matching(wanted))
+        rows = select(LABEL, RUN_CASE.c.case_id, TRIAL.c.verdict.label("trial_verdict"), RUN.c.evalset_id)
+        rows = rows.select_from(LABEL.join(TRIAL, _OF_TRIAL).join(RUN_CASE, _OF_CASE).join(RUN, _OF_RUN))
+        rows = rows.where(*_matching(wanted))
         if before is not None:
             rows = rows.where(_L.labelled_at < before)
         with self._database.reading() as connection:
@@ -110,9 +127,14 @@ class LabelStore:
 
     def count(self, wanted: LabelFilter) -> int:
         """How many labels a filter shows."""
+        held = LABEL_TOTAL.c
+        columns = ((held.run_id, wanted.run_id), (held.labeller, wanted.labeller), (held.verdict, wanted.verdict))
+        rows = select(func.coalesce(func.sum(held.n), 0)).join(RUN, (RUN.c.id == held.run_id) & VISIBLE)
+        rows = rows.where(*(column == value for column, value in columns if value is not None))
+        if wanted.is_disagreement:
+            rows = rows.where(held.is_disagreement)
         with self._database.reading() as connection:
-            found: int = connection.scalar(_joined(select(func.count())).where(*_matching(wanted))) or 0
-            return found
+            return int(connection.scalar(rows) or 0)
 
     def labellers(self) -> builtins.list[str]:
         """All labellers, the last one first."""
@@ -168,6 +190,50 @@ class LabelStore:
         ]
 
 
+@contextmanager
+def totals_carried(connection: Connection, trials: Sequence[Mapping[str, Any]]) -> Iterator[None]:
+    """Bring the totals of labels up to date with a change of these trials or of their labels."""
+    if not trials:
+        yield
+        return
+    before = _counted(connection, trials)
+    yield
+    gains = _counted(connection, trials)
+    gains.subtract(before)
+    names = [column.name for column in LABEL_TOTAL.primary_key]
+    rows = [dict(zip(names, kind, strict=True)) | {"n": n} for kind, n in gains.items() if n]
+    statement = upsert(connection.dialect.name, LABEL_TOTAL)
+    more = {"n": LABEL_TOTAL.c.n + statement.excluded.n}
+    execute_many(connection, statement.on_conflict_do_update(index_elements=names, set_=more), rows)
+    for run_id in {row["run_id"] for row in rows if row["n"] < 0}:
+        connection.execute(delete(LABEL_TOTAL).where(LABEL_TOTAL.c.run_id == run_id, LABEL_TOTAL.c.n == 0))
+
+
+def labelled(connection: Connection, trials: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those of these trials whose run has a label."""
+    run_ids = {trial["run_id"] for trial in trials}
+    found = set(connection.scalars(select(LABEL_TOTAL.c.run_id).where(LABEL_TOTAL.c.run_id.in_(run_ids)).distinct()))
+    return [trial for trial in trials if trial["run_id"] in found]
+
+
+def _counted(connection: Connection, trials: Sequence[Mapping[str, Any]]) -> Counter[tuple[Any, ...]]:
+    """The labels of these trials by the key of their total, and of a few others: always of the same."""
+    rows = select(*_TOTALLED).select_from(LABEL.join(TRIAL, _OF_TRIAL))
+    for name in ("run_id", "case_index", "trial_index"):
+        rows = rows.where(_L[name].in_(sorted({trial[name] for trial in trials})))
+    return Counter((run_id, name, verdict, bool(is_dis)) for run_id, name, verdict, is_dis in connection.execute(rows))
+
+
+def recount(connection: Connection) -> None:
+    """Count all totals of labels from the start."""
+    connection.execute(delete(LABEL_TOTAL))
+    labels = select(*_TOTALLED).select_from(LABEL.join(TRIAL, _OF_TRIAL)).subquery()
+    key = [column.name for column in LABEL_TOTAL.primary_key]
+    kinds = [labels.c[name] for name in key]
+    rows = select(*kinds, func.count()).group_by(*kinds)
+    connection.execute(insert(LABEL_TOTAL).from_select([*key, "n"], rows))
+
+
 def _check_seen(
     connection: Connection, place: dict[str, Any], seen: Collection[datetime], said: dict[str, str | None]
 ) -> None:
@@ -183,17 +249,10 @@ def _check_seen(
     )
 
 
-def _joined(chosen: Select[Any]) -> Select[Any]:
-    return chosen.select_from(LABEL.join(TRIAL, _OF_TRIAL).join(RUN_CASE, _OF_CASE).join(RUN, _OF_RUN))
-
-
 def _matching(wanted: LabelFilter) -> builtins.list[ColumnElement[bool]]:
     columns = ((_L.run_id, wanted.run_id), (_L.labeller, wanted.labeller), (_L.verdict, wanted.verdict))
     found: builtins.list[ColumnElement[bool]] = [column == value for column, value in columns if value is not None]
-    if wanted.is_disagreement:
-        found += [_L.turn == WHOLE_TRIAL, _L.verdict.in_(_DECIDED), TRIAL.c.verdict.in_(_DECIDED)]
-        found.append(_L.verdict != TRIAL.c.verdict)
-    return found
+    return [*found, _IS_DISAGREEMENT] if wanted.is_disagreement else found
 
 
 def _place(run_id: int, key: TrialKey) -> dict[str, int]:

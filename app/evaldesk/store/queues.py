@@ -14,7 +14,7 @@ from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model.queues import GivenLabel, LabelStep, Queue, QueueDraft, QueueItem, QueueProgress, QueueStratum
 from evaldesk.model.stored import Label
 from evaldesk.store.database import Database
-from evaldesk.store.labels import WHOLE_TRIAL
+from evaldesk.store.labels import WHOLE_TRIAL, totals_carried
 from evaldesk.store.tables.columns import upsert
 from evaldesk.store.tables.failures import FINDING
 from evaldesk.store.tables.queues import LABEL_STEP, QUEUE, QUEUE_ITEM
@@ -150,7 +150,9 @@ class QueueStore:
                 text = row.note if row and note is None else note or ""
                 values = {"verdict": verdict, "note": text, "labelled_at": now}
                 statement = upsert(connection.dialect.name, LABEL).values(_key(place, reader) | values)
-                connection.execute(statement.on_conflict_do_update(index_elements=[*LABEL.primary_key], set_=values))
+                statement = statement.on_conflict_do_update(index_elements=[*LABEL.primary_key], set_=values)
+                with totals_carried(connection, [place]):
+                    connection.execute(statement)
                 before.append([each.place, _plain(row)])
             if before:
                 step = {"queue_id": queue_id, "labeller": reader, "n": len(before), "is_blind": is_blind}
@@ -175,11 +177,12 @@ class QueueStore:
                 now = connection.scalar(select(LABEL.c.labelled_at).where(*_at(key, reader)))
                 if now != row.taken_at:
                     raise ConflictError("a label was changed since in another window; nothing was undone")
-                if values is None:
-                    connection.execute(delete(LABEL).where(*_at(key, reader)))
-                else:
-                    values["labelled_at"] = datetime.fromisoformat(values["labelled_at"])
-                    connection.execute(update(LABEL).where(*_at(key, reader)).values(values))
+                with totals_carried(connection, [key]):
+                    if values is None:
+                        connection.execute(delete(LABEL).where(*_at(key, reader)))
+                    else:
+                        values["labelled_at"] = datetime.fromisoformat(values["labelled_at"])
+                        connection.execute(update(LABEL).where(*_at(key, reader)).values(values))
                 places.append(place)
             connection.execute(update(LABEL_STEP).where(c.id == row.id).values(is_undone=True))
             return places

@@ -56,6 +56,7 @@ from evaldesk.model import Case, ErrorRecord, Event, Prompts, RunConfig, Score, 
 from evaldesk.model.comparison import Baseline
 from evaldesk.paths import is_read_only
 from evaldesk.reading.sqlite_pages import Row, SqlitePages, Tree, Value
+from evaldesk.store import labels
 from evaldesk.store.database import Clock, execute_many, utc_now
 from evaldesk.store.runs import planning
 from evaldesk.store.runs.recording import (
@@ -93,7 +94,7 @@ LOST_OPTIONS = "The database was damaged: the options and criteria of this run a
 _NAME = re.compile(r"damaged-[0-9a-f]{8}")
 _NEW, _REPORT = "recovered.db", "recovered.txt"
 _PARTS = ("-wal", "-shm", "-journal", "")
-_MADE_AGAIN = ("last_run", "case_metric", "error_group", "run_metric", "run_outcome")
+_MADE_AGAIN = ("last_run", "case_metric", "error_group", "run_metric", "run_outcome", "label_total")
 _COPIED = [name for name in METADATA.tables if name not in _MADE_AGAIN]
 """The others are made again from these."""
 _COUNTED = ("run_case", "trial", "session_turn")
@@ -510,6 +511,7 @@ class _Recovery:
             planning.count_planned(self._connection, run_id)
             while add_totals(self._connection, run_id):
                 pass
+        labels.recount(self._connection)
         is_played = ~exists().where(RUN_SOURCE.c.run_id == RUN.c.id).correlate(RUN)
         is_of_set = RUN.c.evalset_id.not_like(f"{planning.NO_EVALSET}%")
         played = select(RUN.c.id).where(VISIBLE, is_played, is_of_set).order_by(RUN.c.id)

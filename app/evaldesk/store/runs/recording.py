@@ -29,6 +29,7 @@ from sqlalchemy import (
 from evaldesk.model import ErrorRecord, Score, TrialResult
 from evaldesk.store import media
 from evaldesk.store.database import Clock, execute_many
+from evaldesk.store.labels import labelled, totals_carried
 from evaldesk.store.runs import totals
 from evaldesk.store.tables.columns import pack, pack_json, upsert
 from evaldesk.store.tables.runs import (
@@ -94,7 +95,8 @@ def record(connection: Connection, results: Sequence[Storable], clock: Clock) ->
     ]
 
     before = totals.read_rows(connection, _cases_of(done))
-    execute_many(connection, _UPDATE_TRIAL, [_at(row, "trial_index") | {"recorded_at": clock()} for row in rows])
+    with totals_carried(connection, labelled(connection, rows)):
+        execute_many(connection, _UPDATE_TRIAL, [_at(row, "trial_index") | {"recorded_at": clock()} for row in rows])
     execute_many(connection, SCORE.insert(), values)
     _keep(connection, TRANSCRIPT, [each.transcript for each in counted], [each.transcript for each in late])
     _keep(connection, TRIAL_PROMPTS, [*_prompts(counted)], [*_prompts(late)])

@@ -327,6 +327,22 @@ class TrialLabel(Row, table=True):
     labelled_at: datetime = Field(sa_type=UtcTime)
 
 
+class LabelTotal(Row, table=True):
+    """How many labels of a run each person gave, by verdict; `verdict` is empty for notes alone.
+
+    `is_disagreement` tells those on whole trials of which the metrics say the opposite.
+    """
+
+    __tablename__ = "label_total"
+    __table_args__ = (cascade(["run_id"], "run", ["id"]), {"sqlite_with_rowid": False})
+
+    run_id: int = Field(primary_key=True)
+    labeller: str = Field(primary_key=True)
+    verdict: str = Field(primary_key=True)
+    is_disagreement: bool = Field(primary_key=True)
+    n: int
+
+
 RUN = Row.metadata.tables["run"]
 RUN_BASELINE = Row.metadata.tables["run_baseline"]
 RUN_SOURCE = Row.metadata.tables["run_source"]
@@ -342,6 +358,7 @@ SCORE = Row.metadata.tables["score"]
 TRANSCRIPT = Row.metadata.tables["transcript"]
 TRIAL_PROMPTS = Row.metadata.tables["trial_prompts"]
 LABEL = Row.metadata.tables["label"]
+LABEL_TOTAL = Row.metadata.tables["label_total"]
 
 Index("ix_run_case_worst", RUN_CASE.c.run_id, RUN_CASE.c.worst, RUN_CASE.c.n_errored.desc(), RUN_CASE.c.case_index)
 

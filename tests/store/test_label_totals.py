@@ -1,0 +1,164 @@
+"""Totals of labels: kept with each label and each verdict, they equal those that are counted from the rows."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event, select
+from tests.store.conftest import select_rows
+
+from evaldesk.errors import ConflictError, NotFoundError
+from evaldesk.model import TrialResult
+from evaldesk.model.queues import GivenLabel, QueueDraft, QueueStratum
+from evaldesk.model.stored import LabelFilter
+from evaldesk.store import Store
+from evaldesk.store.labels import WHOLE_TRIAL
+from evaldesk.store.queues import moment_id
+from evaldesk.store.recovery import recover
+from evaldesk.store.tables.runs import LABEL, LABEL_TOTAL, TRIAL
+
+Plan = Callable[..., int]
+End = Callable[..., TrialResult]
+NAMES = ("jo", "sam", "", "%")
+VERDICTS = ("passed", "failed", "unsure", None)
+DECIDED = {"passed", "failed"}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_totals_equal_those_of_the_rows_after_any_sequence(
+    store: Store, plan: Plan, end: End, clock: Any, seed: int
+) -> None:
+    chance = random.Random(seed)
+    runs = [plan(n_cases=4, n=2), plan(n_cases=3, n=2)]
+    drafts = [QueueDraft(runs[0], (at, 0), runs[0], "failed") for at in range(4)]
+    queue = store.queues.create([QueueStratum(runs[0], "failed", 4, 4)], drafts, "jo", is_blind=False)
+
+    for _ in range(60):
+        clock.move(seconds=1)
+        _act(store, chance, runs, queue, end)
+        assert _kept(store) == _counted(store)
+
+    _check_figures(store, runs)
+    store.runs.delete(runs[0])
+    _check_figures(store, runs)
+    store.runs.restore(runs[0])
+    _check_figures(store, runs)
+
+
+def test_a_verdict_that_comes_after_its_label_is_killed_with_the_totals(store: Store, plan: Plan, end: End) -> None:
+    run = plan(n_cases=2, n=1)
+    store.labels.put(run, (0, 0), None, "jo", "passed", "")
+    before = _kept(store)
+    n_statements = at = 0
+
+    def kill(*_: object) -> None:
+        nonlocal n_statements
+        n_statements += 1
+        if n_statements == at:
+            raise KeyboardInterrupt
+
+    engine = store._database._writer
+    event.listen(engine, "before_cursor_execute", kill)
+    try:
+        while at < 100:
+            n_statements, at = 0, at + 1
+            try:
+                store.runs.record([end(run, 0, 0, "failed")])
+            except KeyboardInterrupt:
+                assert _kept(store) == before == _counted(store)
+            else:
+                break
+    finally:
+        event.remove(engine, "before_cursor_execute", kill)
+
+    assert _kept(store) == _counted(store) == Counter({(run, "jo", "passed", True): 1})
+
+
+def test_labels_of_before_are_counted_once(database: Path, plan: Plan, end: End, store: Store) -> None:
+    run = plan(n_cases=3, n=1)
+    store.runs.record([end(run, 0, 0, "failed"), end(run, 1, 0, "passed"), end(run, 2, 0, "errored")])
+    for case_index, turn, verdict in ((0, None, "passed"), (1, None, "passed"), (2, None, "failed"), (0, 0, "passed")):
+        store.labels.put(run, (case_index, 0), turn, "jo", verdict, "")
+    store.labels.put(run, (1, 0), None, "sam", None, "a note")
+    expected = _counted(store)
+    store.close()
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("DROP TABLE label_total")
+        connection.execute("UPDATE alembic_version SET version_num = '0029'")
+
+    with Store.open(database) as opened:
+        assert _kept(opened) == expected != Counter()
+
+
+def test_totals_are_made_again_in_a_recovered_database(database: Path, plan: Plan, end: End, store: Store) -> None:
+    run = plan(n_cases=2, n=1)
+    store.runs.record([end(run, 0, 0, "failed")])
+    store.labels.put(run, (0, 0), None, "jo", "passed", "")
+    store.labels.put(run, (1, 0), None, "sam", "unsure", "")
+    expected = _kept(store)
+    store.close()
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE label_total SET n = 7")
+
+    recover(database)
+
+    with Store.open(database) as opened:
+        assert _kept(opened) == _counted(opened) == expected
+
+
+def _act(store: Store, chance: random.Random, runs: list[int], queue: int, end: End) -> None:
+    run = chance.choice(runs)
+    key = (chance.randrange(3), chance.randrange(2))
+    name, verdict = chance.choice(NAMES), chance.choice(VERDICTS)
+    turn = chance.choice((None, None, 0))
+    what = chance.randrange(8)
+    if what < 3:
+        store.labels.put(run, key, turn, name, verdict, chance.choice(("", "a note")))
+    elif what == 3:
+        store.labels.remove(run, key, turn, name)
+    elif what == 4:
+        store.runs.record([end(run, *key, chance.choice(("passed", "failed", "errored", "unscored")))])
+    elif what == 5:
+        store.runs.retry_errored(run)
+    elif what == 6:
+        label = store.queues.items(queue, name)[place := chance.randrange(4)].label
+        seen = moment_id(label.labelled_at) if label and chance.random() < 0.8 else 0
+        given = [GivenLabel(place + 1, seen), GivenLabel(chance.randrange(4) + 1, 0)]
+        with suppress(ConflictError):
+            store.queues.give(queue, given, name, verdict or "passed", None, is_blind=False)
+    else:
+        with suppress(ConflictError, NotFoundError):
+            store.queues.undo(queue, name)
+
+
+def _kept(store: Store) -> Counter[tuple[Any, ...]]:
+    rows = select_rows(store, select(LABEL_TOTAL))
+    assert all(row.n > 0 for row in rows)
+    return Counter({(row.run_id, row.labeller, row.verdict, row.is_disagreement): row.n for row in rows})
+
+
+def _counted(store: Store) -> Counter[tuple[Any, ...]]:
+    of_trials = {
+        (row.run_id, row.case_index, row.trial_index): row.verdict for row in select_rows(store, select(TRIAL))
+    }
+    found: Counter[tuple[Any, ...]] = Counter()
+    for row in select_rows(store, select(LABEL)):
+        sides = {row.verdict, of_trials[row.run_id, row.case_index, row.trial_index]}
+        found[row.run_id, row.labeller, row.verdict or "", row.turn == WHOLE_TRIAL and sides == DECIDED] += 1
+    return found
+
+
+def _check_figures(store: Store, runs: list[int]) -> None:
+    """Each filter counts as many as it lists."""
+    for run_id in (None, *runs):
+        for name in (None, *NAMES):
+            wanted = [LabelFilter(run_id, name, verdict) for verdict in VERDICTS]
+            for each in (*wanted, LabelFilter(run_id, name, is_disagreement=True)):
+                assert store.labels.count(each) == len(store.labels.list(each, limit=1000)), each
