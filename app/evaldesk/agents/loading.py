@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import cast
 
 from evaldesk.agents.agent import AGENTS, Agent, AgentKind, is_from, missing_package
-from evaldesk.agents.factory import FactoryAgent, is_factory
 from evaldesk.agents.finding import FACTORY, YAML_NAME, is_imported, source_folders
+from evaldesk.agents.python import FactoryAgent, is_factory
 from evaldesk.agents.spans import SDK, see_providers
 from evaldesk.agents.standins import EVALUATION, OPENHANDS, OSMOSIS, install
 from evaldesk.agents.traces import user_place, user_trace
