@@ -41,7 +41,7 @@ from evaldesk.model import (
     Turn,
 )
 from evaldesk.model.evalset import JsonValue
-from evaldesk.model.place import Place
+from evaldesk.model.run import Place
 from evaldesk.model.run import ExecutorConfig
 from evaldesk.settings import STORE_VARIABLE, DatabaseUrl, Settings, database_url
 from evaldesk.store import Store

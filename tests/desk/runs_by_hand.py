@@ -12,7 +12,7 @@ from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine import GradeSpec
 from evaldesk.engine.worker.attempt import Pause
 from evaldesk.model import AgentRef, Case, ErrorRecord, EvalSet, Score, TrialResult, TrialSpec, Turn, Verdict
-from evaldesk.model.place import Place
+from evaldesk.model.run import Place
 from evaldesk.model.stored import RunSummary
 
 OpenDesk = Callable[..., RunDesk]

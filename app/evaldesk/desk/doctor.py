@@ -37,8 +37,7 @@ from evaldesk.model import (
     TurnSpec,
 )
 from evaldesk.model.json_text import shortened
-from evaldesk.model.place import Place, PlaceState
-from evaldesk.model.run import ExecutorConfig
+from evaldesk.model.run import ExecutorConfig, Place, PlaceState
 from evaldesk.settings import CONFIG_NAME, Settings
 from evaldesk.store import Store, hold_workspace
 from evaldesk.store.network_disk import disk_warning

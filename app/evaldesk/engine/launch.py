@@ -16,8 +16,7 @@ from evaldesk.llm.price_list import VARIABLE as PRICE_LIST
 from evaldesk.llm.price_list import price_list
 from evaldesk.model import AgentRef, Container
 from evaldesk.model.options import LINK_LOCAL_VARIABLE
-from evaldesk.model.place import PlaceKind
-from evaldesk.model.run import IMAGE_VARIABLE
+from evaldesk.model.run import IMAGE_VARIABLE, PlaceKind
 from evaldesk.process_setup import WORKER_VARIABLE
 
 SECRETS = ("EVALDESK_TOKEN",)

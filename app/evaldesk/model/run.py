@@ -1,4 +1,4 @@
-"""A run, its trials, and the two values that cross to a worker and back."""
+"""A run, its trials, the two values that cross to a worker and back, and the places where trials are played."""
 
 from __future__ import annotations
 
@@ -396,3 +396,29 @@ def _replaced(value: Any, changes: Mapping[str, Any]) -> Any:
         old = getattr(value, name)
         found[name] = _replaced(old, new) if is_dataclass(old) and isinstance(new, Mapping) else new
     return replace(value, **found)
+
+
+PlaceKind: TypeAlias = Literal["process", "container", "host"]
+PlaceState: TypeAlias = Literal["starting", "up", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A machine, or containers on it, with `n_workers` players that are up and `n_under_way` trials.
+
+    `note` says why it, or a worker of it, was lost, and what differs there from here.
+    """
+
+    name: str
+    kind: PlaceKind
+    n_workers: int = 0
+    n_under_way: int = 0
+    state: PlaceState = "up"
+    note: str = ""
+
+
+def is_news(told: Sequence[Place], places: Sequence[Place]) -> bool:
+    """Whether a place came, changed its state, or says something else; how much it has to do is no news."""
+    return [(each.name, each.state, each.note) for each in told] != [
+        (each.name, each.state, each.note) for each in places
+    ]

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from evaldesk.model import AskedBy, Counted, Counts, Event, JsonObject, RunConfig, RunStatus, TurnRecord
 from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.media import Media
-from evaldesk.model.place import Place
+from evaldesk.model.run import Place
 
 CaseSort: TypeAlias = Literal["worst", "flaky", "slow", "cost", "file"]
 CaseFilter: TypeAlias = Literal["failed", "errored", "unscored", "flaky", "passed"]

@@ -14,8 +14,7 @@ from evaldesk.desk.runs.rescoring import Scoring, scorings
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
 from evaldesk.model import Conclusion
-from evaldesk.model.place import Place
-from evaldesk.model.run import LIVE
+from evaldesk.model.run import LIVE, Place
 from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, MetricRow, RunSummary, TrialKey
 from evaldesk.model.transcript import MAX_NUMBER
 from evaldesk.pages.run_facts import Fact, run_facts

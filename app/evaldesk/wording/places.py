@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from evaldesk.model import TrialResult
-from evaldesk.model.place import Place, PlaceKind
+from evaldesk.model.run import Place, PlaceKind
 
 NOUNS: Mapping[PlaceKind, str] = {"process": "worker", "container": "container", "host": "worker"}
 PAID = "may have been paid for, too"

@@ -9,7 +9,7 @@ import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, started
 
 from evaldesk.desk.runs import runs as runs_module
-from evaldesk.model.place import Place
+from evaldesk.model.run import Place
 from evaldesk.pages.run import read_run
 from evaldesk.pages.run_view import RunQuery
 from evaldesk.store import Store

@@ -20,7 +20,7 @@ from evaldesk.model import (
     Turn,
     TurnRecord,
 )
-from evaldesk.model.place import Place
+from evaldesk.model.run import Place
 from evaldesk.pages.conversation import Part
 from evaldesk.pages.trial_turns import MAX_TEXT, turn_panels
 

@@ -30,7 +30,7 @@ from evaldesk.engine.worker.attempt import Pause, pauses_sentence
 from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, NotFoundError, WorkspaceError
 from evaldesk.model import Case, ErrorRecord, RunConfig, TrialResult, TrialSpec
 from evaldesk.model.conclusion import Stop, StopRule
-from evaldesk.model.place import Place
+from evaldesk.model.run import Place
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.model.transcript import FATAL_KINDS
 from evaldesk.run_options import OWN

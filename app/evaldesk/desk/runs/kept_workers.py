@@ -22,7 +22,7 @@ from evaldesk.engine.launch import launcher_of
 from evaldesk.engine.worker.attempt import Pause
 from evaldesk.metrics import is_function
 from evaldesk.model import AgentRef, RunConfig
-from evaldesk.model.place import Place
+from evaldesk.model.run import Place
 
 MAX_KEPT = 2
 MAX_AGENTS = 4

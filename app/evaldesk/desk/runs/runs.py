@@ -40,8 +40,7 @@ from evaldesk.engine.launch import launcher_of
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, WorkspaceError
 from evaldesk.model import Criterion, RunConfig, RunStatus
 from evaldesk.model.conclusion import StopRule
-from evaldesk.model.place import Place, is_news
-from evaldesk.model.run import LIVE
+from evaldesk.model.run import LIVE, Place, is_news
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.settings import Settings
 from evaldesk.store import RunStore, Store

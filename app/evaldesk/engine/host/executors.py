@@ -36,7 +36,7 @@ from evaldesk.engine.launch import OWN, Launcher
 from evaldesk.engine.worker.attempt import Pause, active, grading_timeout_s
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec, TrialStatus, trial_verdict
-from evaldesk.model.place import Place
+from evaldesk.model.run import Place
 
 
 class Executor(Protocol):

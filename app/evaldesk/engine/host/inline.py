@@ -11,7 +11,7 @@ from evaldesk.engine.frames import GradeSpec, cancelled, graded, unplayed
 from evaldesk.engine.worker.attempt import Attempt, Pause, active
 from evaldesk.engine.worker.work import run_graded, run_trial
 from evaldesk.model import TrialResult, TrialSpec
-from evaldesk.model.place import Place
+from evaldesk.model.run import Place
 
 
 class InlineExecutor:

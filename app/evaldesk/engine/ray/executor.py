@@ -16,7 +16,7 @@ from evaldesk.engine.ray.host import Answer, HostFacts, Work, key_of, own_versio
 from evaldesk.engine.worker.attempt import Pause, active
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec
-from evaldesk.model.place import Place, PlaceState
+from evaldesk.model.run import Place, PlaceState
 
 MAX_LOSSES = 5
 POLL_S, SILENT_S = 2.0, 60.0

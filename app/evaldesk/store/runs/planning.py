@@ -26,7 +26,7 @@ from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import Case, RunConfig, RunStatus
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop
-from evaldesk.model.place import Place
+from evaldesk.model.run import Place
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.store import media
 from evaldesk.store.database import NOBODY, Clock, Database, Starter, execute_many

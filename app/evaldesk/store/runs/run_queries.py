@@ -30,7 +30,7 @@ from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import VERDICTS, Case, Counts, ErrorRecord, Prompts, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop
-from evaldesk.model.place import Place
+from evaldesk.model.run import Place
 from evaldesk.model.stored import (
     CaseFilter,
     CaseOutcome,

@@ -15,7 +15,7 @@ from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, Prompts, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop, StopRule
-from evaldesk.model.place import Place
+from evaldesk.model.run import Place
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.store.database import NOBODY, Clock, Database, Starter, reading
 from evaldesk.store.runs import planning, run_queries
