@@ -18,7 +18,7 @@ from evaldesk.store.tables.runs import RUN
 FOLDER = Path(evaldesk.store.__file__).parent
 OF_ONE_ENGINE = {
     *("sqlite.py", "space.py", "recovery.py", "upgrade.py", "store.py", "migrations/env.py"),
-    *("postgresql.py", "search_file.py", "search_server.py", "copy_places.py", "evalsets/case_index.py"),
+    *("postgresql.py", "copy_places.py", "evalsets/case_index.py"),
 }
 """Of a file: connections, space, repair, upgrade, creation, and the check after a migration. Of a server: all.
 Of both: the places of a copy. The index of a large eval set is a file of its own beside any store."""

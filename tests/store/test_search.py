@@ -11,7 +11,7 @@ import pytest
 
 from evaldesk.model import AgentRef, Case, Event, RunConfig, Transcript, TrialResult, Turn, TurnRecord
 from evaldesk.model.failures import FindingDraft
-from evaldesk.store import Store, search_file
+from evaldesk.store import Store, sqlite
 from evaldesk.store.search import MAX_WORDS, Place, SearchStore, words_of
 
 HOSTILE = (
@@ -244,7 +244,7 @@ def test_no_step_holds_the_database_for_long(database: Path, store: Store, playe
 
 def test_an_index_that_is_no_database_is_made_again(database: Path, store: Store, played: Callable[..., int]) -> None:
     run_id = played("sunny")
-    database.with_name(search_file.NAME).write_bytes(b"no database" * 1000)
+    database.with_name(sqlite.WORD_FILE).write_bytes(b"no database" * 1000)
 
     with pytest.raises(Exception, match=r"search\.db"):
         index(store)
@@ -254,7 +254,7 @@ def test_an_index_that_is_no_database_is_made_again(database: Path, store: Store
 
 
 def test_a_python_without_fts5_says_so(database: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_file, "has_fts5", lambda: False)
+    monkeypatch.setattr(sqlite, "has_fts5", lambda: False)
     fresh = SearchStore(store._database)
 
     assert "FTS5" in fresh.refusal
