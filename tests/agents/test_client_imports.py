@@ -17,8 +17,8 @@ from tests.agents.endpoint import Endpoint, served
 from tests.agents.installed import skip_without
 from tests.bound_processes import bound_python
 
-from evaldesk.llm import client_wrapping
-from evaldesk.llm.client_wrapping import when_imported
+from evaldesk.llm import third_party_clients
+from evaldesk.llm.third_party_clients import when_imported
 
 PLAYED = """
 import asyncio, json, sys
@@ -111,7 +111,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.syspath_prepend(tmp_path)
     yield "a_late_module"
     sys.modules.pop("a_late_module", None)
-    client_wrapping._actions.pop("a_late_module", None)
+    third_party_clients._actions.pop("a_late_module", None)
 
 
 def test_a_module_has_run_and_is_found_when_it_is_acted_on(module: str) -> None:
@@ -157,7 +157,7 @@ def test_a_loader_that_takes_no_change_is_left_alone() -> None:
             module.value = 2
 
     spec = ModuleSpec("fixed", Fixed())  # type: ignore[arg-type]
-    client_wrapping._act_after(spec.loader)
+    third_party_clients._act_after(spec.loader)
     module = module_from_spec(spec)
     assert spec.loader is not None
     spec.loader.exec_module(module)

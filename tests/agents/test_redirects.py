@@ -11,8 +11,8 @@ from tests.agents.endpoint import Endpoint, served
 from tests.agents.installed import skip_without
 
 from evaldesk.llm.client import open_litellm
-from evaldesk.llm.client_wrapping import refuse_redirects
 from evaldesk.llm.failures import failure_of
+from evaldesk.llm.third_party_clients import refuse_redirects
 
 pytestmark = [
     pytest.mark.anyio,

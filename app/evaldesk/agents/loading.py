@@ -19,7 +19,7 @@ from evaldesk.agents.spans import SDK, see_providers
 from evaldesk.agents.standins import EVALUATION, OPENHANDS, OSMOSIS, install
 from evaldesk.agents.traces import user_place, user_trace
 from evaldesk.errors import AgentError, NotFoundError, UsageError
-from evaldesk.llm.client_wrapping import when_imported
+from evaldesk.llm.third_party_clients import when_imported
 from evaldesk.model import AgentRef
 from evaldesk.process_setup import prepare_litellm
 from evaldesk.registry import import_target

@@ -21,7 +21,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from evaldesk.llm.apis import OWN_ADDRESSES, api_of, model_in
-from evaldesk.llm.client_wrapping import (
+from evaldesk.llm.recording import CURRENT_RECORDER, Recorder, is_replaying, not_recorded
+from evaldesk.llm.retry_events import PLAYED_TURN, SeenCall, TurnListener, is_unseen, played_turns, unseen
+from evaldesk.llm.third_party_clients import (
     AIOHTTP,
     CLIENT_OF_GOOGLE,
     HTTPX,
@@ -30,8 +32,6 @@ from evaldesk.llm.client_wrapping import (
     when_imported,
     wrap_once,
 )
-from evaldesk.llm.recording import CURRENT_RECORDER, Recorder, is_replaying, not_recorded
-from evaldesk.llm.retry_events import PLAYED_TURN, SeenCall, TurnListener, is_unseen, played_turns, unseen
 from evaldesk.model import JsonObject
 
 _MARK = "_is_seen"
