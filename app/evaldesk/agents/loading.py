@@ -1,26 +1,34 @@
-"""Import the user's agent with its `.env`, in a worker process only, and let an adapter translate it."""
+"""Import the user's agent with its `.env`, in a worker process only, and let an adapter translate it.
+
+A function that takes no message makes an agent for each session; an adapter translates that.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+import inspect
 import os
 import stat
 import sys
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
-from typing import cast
+from typing import Any, cast
 
-from evaldesk.agents.agent import AGENTS, Agent, AgentKind, is_from, missing_package
+from evaldesk.agents.agent import AGENTS, Agent, AgentKind, Resumable, is_from, missing_package
 from evaldesk.agents.finding import FACTORY, YAML_NAME, is_imported, source_folders
-from evaldesk.agents.python import FactoryAgent, is_factory
 from evaldesk.agents.spans import SDK, see_providers
 from evaldesk.agents.standins import EVALUATION, OPENHANDS, OSMOSIS, install
 from evaldesk.agents.traces import user_place, user_trace
 from evaldesk.errors import AgentError, NotFoundError, UsageError
 from evaldesk.llm.third_party_clients import when_imported
-from evaldesk.model import AgentRef
+from evaldesk.model import AgentDescription, AgentRef, Event, Session
+from evaldesk.model.decisions import Decided
 from evaldesk.process_setup import prepare_litellm
 from evaldesk.registry import import_target
 
@@ -40,8 +48,8 @@ def load_agent(ref: AgentRef) -> Agent:
 
 def adapt_object(found: object, ref: AgentRef) -> Agent:
     """The agent that an object is, or that a function makes. Raises AgentError when no adapter knows it."""
-    if not (ref.kind or ref.target.endswith(f":{FACTORY}")) and is_factory(found):
-        return FactoryAgent(cast("Callable[..., object]", found), ref, adapt_object)
+    if not (ref.kind or ref.target.endswith(f":{FACTORY}")) and _is_factory(found):
+        return _FactoryAgent(cast("Callable[..., object]", found), ref)
     for kind in _kinds(found, ref):
         agent = kind.adapt()(found, ref)
         if agent is not None:
@@ -51,6 +59,73 @@ def adapt_object(found: object, ref: AgentRef) -> Agent:
         f"{ref.target} is a {name}, which no adapter knows ({', '.join(AGENTS)}); "
         "wanted an evaldesk.LlmAgent, a function (message) or (message, state), or an object with reply"
     )
+
+
+_OFFERED = frozenset({"state", "session"})
+_MEMORY = "made"
+
+
+def _is_factory(found: object) -> bool:
+    """Whether it is a function without a place for a message, which so cannot be the agent itself."""
+    if not inspect.isfunction(found) or inspect.isgeneratorfunction(found) or inspect.isasyncgenfunction(found):
+        return False
+    parameters = inspect.signature(found).parameters.values()
+    needed = [each for each in parameters if each.default is each.empty or each.name in _OFFERED]
+    return all(each.name in _OFFERED and each.kind is not each.VAR_POSITIONAL for each in needed)
+
+
+@dataclass(slots=True)
+class _FactoryAgent:
+    """Makes an agent when a session begins, and plays its turns with that, as its own adapter does."""
+
+    make: Callable[..., Any]
+    ref: AgentRef
+    _description: AgentDescription | None = field(default=None, repr=False)
+
+    def describe(self) -> AgentDescription:
+        """The description of an agent that is made for that; of the function alone where it needs a session's state."""
+        if self._description is None:
+            try:
+                with ThreadPoolExecutor(1) as thread:
+                    self._description = thread.submit(asyncio.run, self._made(Session("describe"))).result().describe()
+            except Exception:  # of the user's code, which the first turn will tell with its trace
+                summary = (inspect.getdoc(self.make) or "").partition("\n\n")[0].replace("\n", " ")
+                return AgentDescription(name=self.ref.id, kind="python", description=summary)
+        return self._description
+
+    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+        """The events of the session's own agent. Passes on the exceptions of making it."""
+        agent = await self._of(session)
+        async with aclosing(cast("Any", agent.reply(session, message))) as events:
+            async for event in events:
+                yield event
+
+    async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
+        """As `reply`, with what a person decided. Raises AgentError where that agent cannot go on."""
+        agent = await self._of(session)
+        if not isinstance(agent, Resumable):
+            raise AgentError(f"{self.ref.target} made an agent that cannot go on after a decision")
+        async with aclosing(cast("Any", agent.resume(session, message, decided))) as events:
+            async for event in events:
+                yield event
+
+    async def _of(self, session: Session) -> Agent:
+        known = session.memory.get(_MEMORY)
+        if known is None:
+            known = session.memory[_MEMORY] = await self._made(session)
+        return cast("Agent", known)
+
+    async def _made(self, session: Session) -> Agent:
+        offered = {"state": session.state, "session": session}
+        names = inspect.signature(self.make).parameters
+        found = self.make(**{name: offered[name] for name in names if name in offered})
+        found = await found if inspect.isawaitable(found) else found
+        if found is None or isinstance(found, str | int | float | dict | list):
+            raise AgentError(
+                f"{self.ref.target} gave {type(found).__name__}: an agent must take a message, and a function without "
+                "one must make an agent"
+            )
+        return adapt_object(found, self.ref)
 
 
 def _kinds(found: object, ref: AgentRef) -> Sequence[AgentKind]:
