@@ -77,6 +77,15 @@ def test_nothing_is_printed_and_nothing_is_left(capfd: pytest.CaptureFixture[str
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_words_of_a_result_are_not_made_before_somebody_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    monkeypatch.setattr("evaldesk.desk.runs.run_result.passed_sentence", lambda *_: made.append("words") or "")
+
+    evaldesk.evaluate(echo, EVALSET, criteria=ANSWER, cases=["same"])
+
+    assert made == []
+
+
 def test_a_given_workspace_keeps_the_run(tmp_path: Path) -> None:
     result = evaldesk.evaluate(echo, EVALSET, criteria=ANSWER, workspace=tmp_path, note="by hand")
 

@@ -65,12 +65,19 @@ class _Agent:
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
     """Carry out `work` in an event loop of its own: in this thread, or in another where a loop runs already."""
+    found: list[T] = []
+
+    async def worked() -> None:
+        found.append(await work)  # not returned: asyncio writes the result of its task into a message that nobody sees
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
+        asyncio.run(worked())
+        return found[0]
     with ThreadPoolExecutor(1, thread_name_prefix="evaldesk-evaluate") as threads:
-        return threads.submit(asyncio.run, work).result()
+        threads.submit(asyncio.run, worked()).result()
+    return found[0]
 
 
 def waiting(work: Callable[P, Coroutine[Any, Any, T]], name: str) -> Callable[P, T]:
