@@ -85,22 +85,14 @@ class _Earlier:
     cost: float | None = None
 
 
-def with_budget(plan: RunPlan, runs: StoredRuns) -> RunPlan:
-    """The plan with the trials of each case that its budget gives; as it is without a budget.
+def with_budget(plan: RunPlan, budget: str, runs: StoredRuns) -> RunPlan:
+    """The plan with the trials of each case that its `budget` gives.
 
     Raises UsageError for a budget that does not reach, or in US dollars where the cost of a trial is not known.
     """
     config = plan.config
-    if config.budget is None:
-        if config.allocate != EVEN:
-            raise UsageError(
-                f"allocate = {config.allocate!r} spreads a budget, and there is none; say budget = 200, the trials of "
-                "all cases together",
-                field="budget",
-            )
-        return plan
     subject = Subject(plan.cases, config.agent.id, config.evalset_id, config.model)
-    found = spread(Budget(config.budget, config.allocate, config.n), subject, runs)
+    found = spread(Budget(budget, config.allocate, config.n), subject, runs)
     partly = plan.foresight.partly_asserted
     n_partly = sum(n for n, case in zip(found.n_each, plan.cases, strict=True) if case.id in partly)
     frozen = replace(config, n_partly_planned=n_partly, allocated_from=found.run_ids)

@@ -42,7 +42,7 @@ from evaldesk.model.comparison import Baseline
 from evaldesk.model.evalset import GroupIds, LargeCases, repeats_words, some_of
 from evaldesk.model.options import ADK_JUDGE, USER_VARIABLE, Recording, UserConfig
 from evaldesk.model.run import ExecutorConfig, option_values, with_options
-from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, Asked, checked_options, has_door, offered
+from evaldesk.run_options import BY_NAME, EVEN, OWN, RUN_OPTIONS, Asked, checked_options, has_door, offered
 from evaldesk.settings import Settings
 
 NOTHING_APPLIES = "No criterion applies: the case asserts nothing that they judge."
@@ -243,6 +243,12 @@ def plan_run(
     model = _allowed_model(options.asked.get("model"), subject.agent_model, models)
     own = {"model": model, "note": options.value("note").strip()}
     config = with_executor(with_options(frozen(config, options, cases), own), executors or {})
+    if config.budget is None and config.allocate != EVEN:
+        raise UsageError(
+            f"allocate = {config.allocate!r} spreads a budget, and there is none; say budget = 200, the trials of all "
+            "cases together",
+            field="budget",
+        )
     return foreseen_plan(config, cases)
 
 

@@ -102,7 +102,9 @@ class RunDesk:
         )
         if self._trust:
             self._trust.check_executor(plan.config)
-        plan = with_budget(plan, StoredRuns(self._store.runs))
+        budget = plan.config.budget
+        if budget is not None:
+            plan = with_budget(plan, budget, StoredRuns(self._store.runs))
         if subject.description:
             check_models(plan, subject.description)
             if subject.description.is_demo and plan.config.seed == chance:
