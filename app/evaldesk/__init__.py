@@ -32,7 +32,8 @@ __all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'evaldesk' has no attribute {name!r}")
-    return getattr(import_module(_PUBLIC[name]), name)
+    found = globals()[name] = getattr(import_module(_PUBLIC[name]), name)
+    return found
 
 
 def __dir__() -> list[str]:

@@ -131,6 +131,8 @@ class _Kept:
         await workers.tidy()
         entry = (surroundings, workers)
         self._idle.append(entry)
+        atexit.unregister(_close)
+        atexit.register(_close)
         asyncio.get_running_loop().call_later(MAX_IDLE_S, self._drop, entry)
         while len(self._idle) > MAX_KEPT:
             await self._idle.pop(0)[1].close()
@@ -188,7 +190,6 @@ def _surroundings() -> Hashable:
     return os.getcwd(), environment
 
 
-@atexit.register
 def _close() -> None:
     if _kept._idle:
         with suppress(TimeoutError):
