@@ -41,8 +41,7 @@ from evaldesk.model import (
     Turn,
 )
 from evaldesk.model.evalset import JsonValue
-from evaldesk.model.run import Place
-from evaldesk.model.run import ExecutorConfig
+from evaldesk.model.run import ExecutorConfig, Place
 from evaldesk.settings import STORE_VARIABLE, DatabaseUrl, Settings, database_url
 from evaldesk.store import Store
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import evaldesk
+from evaldesk.desk.runs.run_result import RunResult
 from evaldesk.errors import AgentError, NotFoundError, UsageError
 from evaldesk.model import Case, Criterion, EvalSet, Expected, ToolCall, Turn
 from evaldesk.store import Store
@@ -79,7 +80,7 @@ def test_nothing_is_printed_and_nothing_is_left(capfd: pytest.CaptureFixture[str
 
 def test_the_words_of_a_result_are_not_made_before_somebody_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
-    monkeypatch.setattr("evaldesk.desk.runs.run_result.passed_sentence", lambda *_: made.append("words") or "")
+    monkeypatch.setattr(RunResult, "__str__", lambda _: made.append("words"))
 
     evaldesk.evaluate(echo, EVALSET, criteria=ANSWER, cases=["same"])
 

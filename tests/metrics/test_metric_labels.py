@@ -8,7 +8,7 @@ from evaldesk.desk.criteria.criteria import criteria_of
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.metrics import METRICS, check_criteria, is_metric, metric_info, metric_options, score_trial
 from evaldesk.model import Case, Criterion, Event, ToolCall, Transcript, Turn, TurnRecord, trial_verdict
-from evaldesk.wording.metrics import needs_words, short_title
+from evaldesk.wording.words import needs_words, short_title
 
 CASE = Case("c", (Turn("q"),))
 PLAYED = Transcript((TurnRecord("q", (Event("tool_call", call=ToolCall("search", {})),)),))

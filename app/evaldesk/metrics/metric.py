@@ -189,6 +189,26 @@ def metric_info(name: str) -> MetricInfo:
     return replace(info, name=name, title=f"{info.title}: {label}") if label else info
 
 
+def known_metric(metric: str) -> MetricInfo | None:
+    """The description of a metric; None when it is gone, which must not break the page of a stored run."""
+    try:
+        return metric_info(metric)
+    except Exception:  # a user's metric, which can no longer be imported
+        return None
+
+
+def is_higher_better(metric: str) -> bool:
+    """Whether more is better; also of a metric that is gone."""
+    info = known_metric(metric)
+    return info is None or info.is_higher_better
+
+
+def is_share(metric: str) -> bool:
+    """Whether its scores lie between 0 and 1, so that differences are said in points; so of a metric that is gone."""
+    info = known_metric(metric)
+    return info is None or (info.low, info.high) == (0.0, 1.0)
+
+
 def metric_options(name: str) -> tuple[OptionInfo, ...]:
     """The options of the metric as forms ask for them. Raises NotFoundError, UsageError for the label."""
     return option_infos(metric_class(name))

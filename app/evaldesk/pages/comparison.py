@@ -11,6 +11,7 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
 from evaldesk.diff.text_diff import TextDiff, diff_text
 from evaldesk.errors import UsageError
+from evaldesk.metrics import is_higher_better, is_share
 from evaldesk.model import Case
 from evaldesk.model.comparison import KINDS, CaseChange, Comparison, Kind, PlayedCase, RunChange
 from evaldesk.model.evalset import Place, assertions, numbered_keys
@@ -36,8 +37,7 @@ from evaldesk.wording.comparison import (
     next_words,
     stand_out_sentence,
 )
-from evaldesk.wording.metrics import is_higher_better, is_share, short_title
-from evaldesk.wording.words import CI, share_range, trials_each_words
+from evaldesk.wording.words import CI, share_range, short_title, trials_each_words
 
 PAGE_SIZE = 100
 MOST_MORE = 2_000

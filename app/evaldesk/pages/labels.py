@@ -17,8 +17,8 @@ from evaldesk.pages.run_view import Filter
 from evaldesk.statistics.agreement import agreement, judge_skill, nominal_alpha
 from evaldesk.store import Store
 from evaldesk.wording.agreement import alpha_sentence, enough_sentence, kappa_words, skill_sentence
-from evaldesk.wording.metrics import short_title
 from evaldesk.wording.noise import corrected_sentence
+from evaldesk.wording.words import short_title
 
 PAGE_SIZE = 50
 BADGES: Mapping[str, str] = {"passed": "passed", "failed": "failed", "unsure": "unscored"}

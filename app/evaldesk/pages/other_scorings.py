@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs.rescoring import scorings
 from evaldesk.errors import NotFoundError
 from evaldesk.model.stored import TrialKey
+from evaldesk.pages.run_view import scorings
 from evaldesk.pages.trial_turns import shown_needs, shown_value, verdict_words
 from evaldesk.store import RunStore
-from evaldesk.wording.metrics import short_title
+from evaldesk.wording.words import short_title
 
 MAX_SHOWN = 5
 

@@ -10,7 +10,6 @@ from functools import lru_cache
 from math import ceil
 from typing import Any
 
-from evaldesk.desk.runs.rescoring import Scoring, scorings
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
 from evaldesk.model import Conclusion
@@ -27,6 +26,7 @@ from evaldesk.pages.run_view import (
     MetricLine,
     Reliability,
     RunQuery,
+    Scoring,
     columns_k,
     equal_counts_of,
     known_cost,
@@ -34,20 +34,23 @@ from evaldesk.pages.run_view import (
     metric_lines,
     reliability,
     run_badge,
+    scorings,
 )
 from evaldesk.run_options import budget_of
 from evaldesk.statistics.intervals import CurvePoint
 from evaldesk.store import RunStore
 from evaldesk.store.runs.run_store import is_imported, is_playable
-from evaldesk.wording.metrics import asserted_lines, needs_words, short_title
 from evaldesk.wording.places import again_sentence, is_telling, places_words
 from evaldesk.wording.words import (
     NOTHING_SCORED,
+    asserted_lines,
     cost_words,
     errors_sentence,
     in_page_words,
+    needs_words,
     rate_of_counts,
     share_range,
+    short_title,
     trials_each_words,
     undefined_words,
 )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evaldesk.agents import AGENTS
+from evaldesk.agents.agent import AgentKind
 from evaldesk.desk.process_owner import host_of
 from evaldesk.desk.runs.stored_runs import evalset_name
 from evaldesk.engine.executors import place_of
@@ -17,9 +18,7 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import RUN_OPTIONS, RunOption
 from evaldesk.store.runs.run_store import has_evalset, is_imported
 from evaldesk.wire import to_json
-from evaldesk.wording.budgets import spread_sentence
-from evaldesk.wording.metrics import asserted_lines, needs_words
-from evaldesk.wording.words import started_words
+from evaldesk.wording.words import asserted_lines, needs_words, spread_sentence, started_words
 
 ORDERS: Mapping[str, str] = {"EXACT": "exact order", "IN_ORDER": "in order", "ANY_ORDER": "any order"}
 
@@ -94,7 +93,7 @@ def played_in(config: RunConfig) -> str:
     where = place_of(config.executor)
     if agent.container:
         return f"{agent.container.sentence}{each}"
-    kind = AGENTS.known(agent.kind) if agent.kind else None
+    kind = _kind_of(config)
     if kind and kind.target == "address":
         return f"the server at {agent.target}"
     if kind and kind.target == "file":
@@ -213,8 +212,13 @@ def user_sentence(config: RunConfig) -> str:
 
 
 def _is_recording(config: RunConfig) -> bool:
-    kind = AGENTS.known(config.agent.kind)
+    kind = _kind_of(config)
     return kind is not None and kind.is_recording
+
+
+def _kind_of(config: RunConfig) -> AgentKind | None:
+    """The kind that the agent declares, where it is installed."""
+    return AGENTS.known(config.agent.kind) if config.agent.kind else None
 
 
 def config_json(config: RunConfig) -> bytes:

@@ -14,7 +14,6 @@ from evaldesk.statistics.histogram import Bin, histogram
 from evaldesk.statistics.intervals import CaseCounts, failure_bound, g_pass_at_k
 from evaldesk.statistics.noise import split_pass_noise
 from evaldesk.store import RunStore
-from evaldesk.wording.metrics import needs_words, short_title
 from evaldesk.wording.noise import (
     flakiness_sentence,
     flaky_words,
@@ -23,7 +22,7 @@ from evaldesk.wording.noise import (
     noise_sentence,
     noise_why,
 )
-from evaldesk.wording.words import bin_words, errors_sentence, mean_sentence
+from evaldesk.wording.words import bin_words, errors_sentence, mean_sentence, needs_words, short_title
 
 MAX_FLAKY = 10
 MAX_K = 10

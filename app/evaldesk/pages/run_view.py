@@ -1,4 +1,4 @@
-"""The parts of a run's page: the rows of its matrix, its reliability, and a line for each metric. No SQL."""
+"""The parts of a run's page: the rows of its matrix, its reliability, its scorings, a line for each metric. No SQL."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from urllib.parse import urlencode
 
 from evaldesk.desk.runs.charts import pass_figure
 from evaldesk.desk.runs.gates import may_be_stopped, sure_interval
-from evaldesk.desk.runs.stored_runs import metric_interval
-from evaldesk.model import Conclusion, Counts, Outcome, RunStatus
+from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval
+from evaldesk.errors import NotFoundError
+from evaldesk.model import Conclusion, Counts, Criterion, Outcome, RunStatus
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, MetricRow, RunSummary, TrialKey
@@ -25,7 +26,7 @@ from evaldesk.statistics.intervals import (
     sure_curve,
     wilson,
 )
-from evaldesk.wording.metrics import needs_words, short_title
+from evaldesk.store import RunStore
 from evaldesk.wording.noise import stop_sentence
 from evaldesk.wording.words import (
     FEW_TRIALS,
@@ -33,9 +34,12 @@ from evaldesk.wording.words import (
     basis_why,
     curve_note,
     curve_sentence,
+    doubt_cell,
     doubt_words,
     live_doubt_words,
+    needs_words,
     range_words,
+    short_title,
     uneven_sentence,
 )
 
@@ -378,3 +382,59 @@ def _line(row: MetricRow) -> MetricLine:
 def exact_interval(counts: Counts) -> Interval:
     """The exact interval (Clopper-Pearson) of the pass rate where every trial is a case of its own."""
     return clopper_pearson(counts.passed, counts.scored)
+
+
+_MOST_CRITERIA = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """One scoring of the same trials, and its results.
+
+    `doubt` is empty while nothing is scored; `means` are the mean and its interval of each metric
+    by its title, in the order of the criteria.
+    """
+
+    run_id: int
+    words: str
+    passed: str
+    doubt: str
+    means: Mapping[str, tuple[float, str]]
+    is_played: bool
+    is_current: bool
+    compare_href: str
+
+
+def scorings(runs: RunStore, shown: RunSummary) -> list[Scoring]:
+    """Every scoring of the trials of a run, the one they were played with first; none while there is only that."""
+    source_id = shown.id if shown.config.source_run_id is None else shown.config.source_run_id
+    again = runs.scorings(source_id)
+    if not again:
+        return []
+    try:
+        found = [runs.summary(source_id), *again]
+    except NotFoundError:
+        found = again
+    return [
+        Scoring(
+            run_id=run.id,
+            words=_criteria_words(run.config.criteria),
+            passed=f"{run.counts.passed:,} of {run.counts.scored:,}",
+            doubt=doubt_cell(run.counts.scored, StoredRuns(runs).interval(run)),
+            means={
+                short_title(row.metric): (row.mean, range_words(metric_interval(row)))
+                for row in runs.metric_rows(run.id)
+            },
+            is_played=run.config.source_run_id is None,
+            is_current=run.id == shown.id,
+            compare_href=f"/compare?a={min(run.id, shown.id)}&b={max(run.id, shown.id)}",
+        )
+        for run in found
+    ]
+
+
+def _criteria_words(criteria: Sequence[Criterion]) -> str:
+    """`Response match at least 0.80, Tool calls at most 3.00`: the first few criteria."""
+    deciding = [f"{short_title(each.metric)} {needs_words(each.metric, each.threshold)}" for each in criteria]
+    deciding = [words for words, each in zip(deciding, criteria, strict=True) if each.threshold is not None]
+    return ", ".join(deciding[:_MOST_CRITERIA]) + (" and more" if len(deciding) > _MOST_CRITERIA else "")

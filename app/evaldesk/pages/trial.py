@@ -35,9 +35,8 @@ from evaldesk.pages.trial_turns import (
 )
 from evaldesk.store import RunStore
 from evaldesk.wording.endings import ending_sentence
-from evaldesk.wording.metrics import short_title
 from evaldesk.wording.places import losses_sentence
-from evaldesk.wording.words import passed_words
+from evaldesk.wording.words import passed_words, short_title
 
 MAX_SQUARES = 100
 ACCOUNTS: Mapping[Role, str] = {"agent": "agent", "user": "simulated user", "judge": "judges"}

@@ -9,6 +9,7 @@ from typing import Any
 from evaldesk.diff.conversation_diff import turn_diffs
 from evaldesk.diff.state import StateRow, state_rows
 from evaldesk.diff.turn_diff import CallRow, TurnDiff
+from evaldesk.metrics import is_higher_better
 from evaldesk.model import Case, Event, Expected, Score, Transcript, TrialResult, TurnRecord, Usage, turn_verdict
 from evaldesk.model.decisions import UNUSED
 from evaldesk.model.json_text import json_line
@@ -16,8 +17,7 @@ from evaldesk.model.media import Media
 from evaldesk.pages.conversation import Part, cut, folded_parts, rendered_part, whole
 from evaldesk.pages.media import MediaView, media_views
 from evaldesk.pages.prose import Markdown, Prose
-from evaldesk.wording.metrics import is_higher_better, needs_words, short_title
-from evaldesk.wording.words import score_words
+from evaldesk.wording.words import needs_words, score_words, short_title
 
 MAX_TEXT = 4_000
 MAX_SAID = 20_000

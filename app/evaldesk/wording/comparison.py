@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from evaldesk.model.comparison import Comparison, RunChange
-from evaldesk.wording.words import CI, FEW_CASES, counted_words, number_words
+from evaldesk.wording.words import CI, FEW_CASES, counted_words, named_words, number_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +149,6 @@ def states_words(change: RunChange, most: int = 10) -> list[str]:
         if names:
             parts.append(f"{len(names):,} {words}: {named_words(names, most)}")
     return parts
-
-
-def named_words(names: Sequence[str], most: int = 10) -> str:
-    """`a, b, and 3 more`."""
-    more = f", and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def stand_out_sentence(change: RunChange) -> str:

@@ -1,4 +1,7 @@
-"""Words for rates and intervals, the same on pages and on the command line: count first, then the interval."""
+"""The words of a run, the same on pages and on the command line: a count first, then its interval.
+
+And those of its budget and of its metrics, also of metrics that are gone.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import floor, isclose, log10
 
-from evaldesk.model import Conclusion, Counts
+from evaldesk.metrics import is_higher_better, known_metric
+from evaldesk.model import Conclusion, Counts, RunConfig
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.transcript import MAX_NUMBER
+from evaldesk.run_options import EVEN, budget_of, budget_words
 from evaldesk.statistics.histogram import Bin
 from evaldesk.statistics.intervals import CaseCounts, CurvePoint, wilson
 
@@ -56,6 +61,12 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
         "undefined_words",
         "curve_sentence",
         "curve_note",
+        "named_words",
+        "spread_sentence",
+        "budget_sentence",
+        "short_title",
+        "asserted_lines",
+        "needs_words",
     ),
     "noise": (
         "noise_sentence",
@@ -78,14 +89,12 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
         "difference_why",
         "flips_words",
         "states_words",
-        "named_words",
         "stand_out_sentence",
         "pairing_note",
         "gap_sentence",
         "points_words",
         "p_words",
     ),
-    "budgets": ("spread_sentence", "budget_sentence"),
     "agreement": ("skill_sentence", "kappa_words", "alpha_sentence", "enough_sentence"),
 }
 """Every sentence with a number in it that a page or the command line shows, by module; none is written elsewhere."""
@@ -386,3 +395,69 @@ def chance_words(chance: float) -> str:
     if 99.9 < percent < 100:
         return "more than 99.9 %"
     return f"{percent:.0f} %" if 10 <= percent <= 90 or percent in (0, 100) else f"{percent:.1f} %"
+
+
+MOST_RUNS = 3
+
+
+def named_words(names: Sequence[str], most: int = 10) -> str:
+    """`a, b, and 3 more`."""
+    more = f", and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def spread_sentence(config: RunConfig, n_cases: int, n_trials: int, n_least: int, n_most: int) -> str:
+    """The sentence of a run that is planned; empty without a budget."""
+    if config.budget is None:
+        return ""
+    return budget_sentence(config.budget, config.allocate, config.allocated_from, n_cases, n_trials, n_least, n_most)
+
+
+def budget_sentence(
+    budget: str, allocate: str, run_ids: Sequence[int], n_cases: int, n_trials: int, n_least: int, n_most: int
+) -> str:
+    """`200 trials for 20 cases, 4 to 24 each: more where the outcome was less certain in runs 12, 11.`
+
+    Of a budget in dollars it says that the costs are those of earlier runs.
+    """
+    is_money = budget_of(budget)[1]
+    about = f"{budget_words(budget)} is about " if is_money else ""
+    trials = "1 trial" if n_trials == 1 else f"{n_trials:,} trials"
+    cases = "1 case" if n_cases == 1 else f"{n_cases:,} cases"
+    runs = _runs_named(run_ids)
+    why = _spread_why(allocate, runs) + (f", by the costs of {runs}" if is_money else "")
+    return f"{about}{trials} for {cases}, {trials_each(n_least, n_most)} each: {why}."
+
+
+def _spread_why(allocate: str, runs: str) -> str:
+    if allocate == EVEN:
+        return "spread evenly"
+    if not runs:
+        return "spread evenly, since no earlier run of this agent, model and cases is known"
+    return f"more where the outcome was less certain in {runs}"
+
+
+def _runs_named(run_ids: Sequence[int]) -> str:
+    if not run_ids:
+        return ""
+    numbers = named_words([str(run_id) for run_id in run_ids], MOST_RUNS)
+    return f"run {numbers}" if len(run_ids) == 1 else f"runs {numbers}"
+
+
+def short_title(metric: str) -> str:
+    """The name of a metric on pages; a metric that is gone keeps its name."""
+    info = known_metric(metric)
+    return info.title if info else metric
+
+
+def asserted_lines(config: RunConfig, n_cases: int) -> list[str]:
+    """`Final state: asserted in 2 of 7 cases`, for each metric that does not apply to every case."""
+    return [
+        f"{short_title(metric)}: asserted in {counted_words(n, n_cases, 'case')}"
+        for metric, n in config.n_asserted.items()
+    ]
+
+
+def needs_words(metric: str, threshold: float | None) -> str:
+    """`at least 0.80`, `at most 3.00` where less is better, `no threshold` without one."""
+    return threshold_words(threshold, is_higher_better=is_higher_better(metric))

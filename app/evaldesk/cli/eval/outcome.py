@@ -26,10 +26,8 @@ from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import Conclusion, Gates
 from evaldesk.model.comparison import Baseline
 from evaldesk.run_options import OWN
-from evaldesk.wording.budgets import spread_sentence
-from evaldesk.wording.metrics import needs_words
 from evaldesk.wording.printable import in_one_line
-from evaldesk.wording.words import conclusion_words, trials_each
+from evaldesk.wording.words import conclusion_words, needs_words, spread_sentence, trials_each
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -32,8 +32,8 @@ from evaldesk.model.comparison import RunChange
 from evaldesk.pages.reports.annotations import MOST_CASES, case_annotation, conclusion_annotations
 from evaldesk.pages.reports.junit import gate_suite, junit_suite, junit_xml
 from evaldesk.pages.reports.markdown import SummaryPart, markdown_summary
-from evaldesk.wording.metrics import asserted_lines
 from evaldesk.wording.trial_text import first_words
+from evaldesk.wording.words import asserted_lines
 
 Rows = Iterator[dict[str, Cell]]
 

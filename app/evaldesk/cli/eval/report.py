@@ -11,10 +11,9 @@ from evaldesk.errors import AgentError
 from evaldesk.model.stored import CaseRow, RunSummary
 from evaldesk.pages.run_facts import recording_sentence, repeats_recorded
 from evaldesk.secrets import scrub
-from evaldesk.wording.metrics import asserted_lines
 from evaldesk.wording.printable import in_one_line, printable
 from evaldesk.wording.trial_text import first_words, trial_text
-from evaldesk.wording.words import passed_sentence
+from evaldesk.wording.words import asserted_lines, passed_sentence
 
 GLYPHS = {"p": ("✓", "green"), "f": ("✗", "red"), "e": ("!", "yellow"), "u": ("–", "white"), ".": ("·", "white")}
 WORDS = {"f": "failed", "e": "errored", "u": "unscored"}

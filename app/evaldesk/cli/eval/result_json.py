@@ -20,7 +20,7 @@ from evaldesk.model.run import option_values
 from evaldesk.model.stored import MetricRow, RunSummary
 from evaldesk.pages.run_facts import run_fingerprint
 from evaldesk.wording.comparison import change_sentence
-from evaldesk.wording.metrics import asserted_lines
+from evaldesk.wording.words import asserted_lines
 
 
 def result_json(

@@ -19,13 +19,13 @@ from evaldesk.model.run import LIVE
 from evaldesk.model.stored import MetricRow, RunSummary
 from evaldesk.pages.run_facts import options_line, played_in, run_fingerprint, spread_of
 from evaldesk.pages.run_view import exact_interval
-from evaldesk.wording.metrics import asserted_lines
 from evaldesk.wording.noise import exact_words
 from evaldesk.wording.places import again_sentence, is_telling, place_words, places_words
 from evaldesk.wording.printable import printable
 from evaldesk.wording.words import (
     CI,
     FEW_TRIALS,
+    asserted_lines,
     conclusion_words,
     cost_words,
     counted_words,

@@ -22,7 +22,7 @@ from evaldesk.model.evalset import repeats_words
 from evaldesk.paths import did_you_mean
 from evaldesk.settings import CONFIG_NAME, read_settings
 from evaldesk.transcripts.recorded import RecordedRun, as_trials
-from evaldesk.wording.metrics import needs_words
+from evaldesk.wording.words import needs_words
 
 MAX_FILE = 512 * 1024 * 1024
 RUN_FILES = ("output.jsonl", "metadata.json")

@@ -24,8 +24,7 @@ from evaldesk.model.conclusion import Interval, Stop, StopRule
 from evaldesk.statistics.anytime import ALPHA, anytime_interval, difference_interval, sign_evidence
 from evaldesk.statistics.case_comparison import compare_cases, is_regressed
 from evaldesk.store import RunStore
-from evaldesk.wording.comparison import named_words
-from evaldesk.wording.words import counted_words, passed_sentence
+from evaldesk.wording.words import counted_words, named_words, passed_sentence
 
 LOOKED_AT_EACH = 200
 GROWTH = 1.02

@@ -17,13 +17,14 @@ from evaldesk.statistics.intervals import (
     rate_interval,
     sure_curve,
 )
-from evaldesk.wording.comparison import change_sentence, flips_words, named_words, states_words
+from evaldesk.wording.comparison import change_sentence, flips_words, states_words
 from evaldesk.wording.words import (
     CI,
     asides_words,
     beside_words,
     cost_words,
     counted_words,
+    named_words,
     passed_sentence,
     share_range,
     share_words,

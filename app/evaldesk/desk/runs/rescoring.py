@@ -3,42 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from evaldesk import __version__
 from evaldesk.desk.runs.plan import RunPlan, check_deciding, foreseen_plan
-from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval
 from evaldesk.engine import GradeSpec
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import Case, Criterion, RunConfig, TrialResult
 from evaldesk.model.run import LIVE
-from evaldesk.model.stored import PendingTrial, RunSummary, TrialKey
+from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.store import RunStore
-from evaldesk.wording.metrics import needs_words, short_title
-from evaldesk.wording.words import doubt_cell, range_words
 
 READ_AHEAD = 16
 GRADING_FAILED = "grading_failed"
-MAX_NAMED = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Scoring:
-    """One scoring of the same trials, and its results.
-
-    `doubt` is empty while nothing is scored; `means` are the mean and its interval of each metric
-    by its title, in the order of the criteria.
-    """
-
-    run_id: int
-    words: str
-    passed: str
-    doubt: str
-    means: Mapping[str, tuple[float, str]]
-    is_played: bool
-    is_current: bool
-    compare_href: str
 
 
 def plan_rescoring(runs: RunStore, run_id: int, criteria: Sequence[Criterion]) -> RunPlan:
@@ -70,45 +48,6 @@ def played_run_id(runs: RunStore, run_id: int) -> int:
         return runs.summary(source_id).id
     except NotFoundError:
         return run_id
-
-
-def scorings(runs: RunStore, shown: RunSummary) -> list[Scoring]:
-    """Every scoring of the trials of a run, the one they were played with first; none while there is only that."""
-    source_id = shown.id if shown.config.source_run_id is None else shown.config.source_run_id
-    again = runs.scorings(source_id)
-    if not again:
-        return []
-    try:
-        found = [runs.summary(source_id), *again]
-    except NotFoundError:
-        found = again
-    return [
-        Scoring(
-            run_id=run.id,
-            words=criteria_words(run.config.criteria),
-            passed=f"{run.counts.passed:,} of {run.counts.scored:,}",
-            doubt=_doubt(runs, run),
-            means={
-                short_title(row.metric): (row.mean, range_words(metric_interval(row)))
-                for row in runs.metric_rows(run.id)
-            },
-            is_played=run.config.source_run_id is None,
-            is_current=run.id == shown.id,
-            compare_href=f"/compare?a={min(run.id, shown.id)}&b={max(run.id, shown.id)}",
-        )
-        for run in found
-    ]
-
-
-def _doubt(runs: RunStore, run: RunSummary) -> str:
-    return doubt_cell(run.counts.scored, StoredRuns(runs).interval(run))
-
-
-def criteria_words(criteria: Sequence[Criterion]) -> str:
-    """`Response match at least 0.80, Tool calls at most 3.00`: the first few criteria."""
-    deciding = [f"{short_title(each.metric)} {needs_words(each.metric, each.threshold)}" for each in criteria]
-    deciding = [words for words, each in zip(deciding, criteria, strict=True) if each.threshold is not None]
-    return ", ".join(deciding[:MAX_NAMED]) + (" and more" if len(deciding) > MAX_NAMED else "")
 
 
 class StoredTrials:

@@ -20,6 +20,7 @@ from evaldesk.desk.runs.plan import RunPlan, foresee
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.trust import check_store
 from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.metrics import known_metric
 from evaldesk.model import Capture, Case, Conclusion, Counts, Gates, Outcome, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange
 from evaldesk.model.conclusion import Interval
@@ -33,7 +34,6 @@ from evaldesk.statistics.intervals import CaseCounts, score_interval
 from evaldesk.store import RunStore, Store
 from evaldesk.store.evalsets.names import SUFFIXES
 from evaldesk.store.runs.run_store import is_imported
-from evaldesk.wording.metrics import known_metric
 
 ROWS_AT_ONCE = 200
 TRIALS_AT_ONCE = 100

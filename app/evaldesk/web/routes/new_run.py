@@ -44,7 +44,7 @@ from evaldesk.web.run_form import (
     option_fields,
     read_options,
 )
-from evaldesk.wording.budgets import budget_sentence
+from evaldesk.wording.words import budget_sentence
 
 LAST_USED = 50
 MOST_BASELINES = 20
