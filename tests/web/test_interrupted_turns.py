@@ -9,7 +9,7 @@ import pytest
 from tests.web.conftest import STREAM, ChatDesk, ScriptedHost
 
 from evaldesk.desk.process_owner import current_owner
-from evaldesk.model import Event
+from evaldesk.model import Event, TurnRecord
 from evaldesk.model.stored import OpenTurn
 
 HERE = current_owner().split(" ")[1]
@@ -105,8 +105,98 @@ def test_the_turn_of_another_living_process_is_shown_and_not_offered(
 
     assert "interrupted-turn" not in page
     assert "Another Evaldesk plays this turn" in page
-    assert "/events?after=" not in page
+    assert f'hx-sse:connect="{session}/events?after=0"' in page
     assert refused.status_code == 409
+
+
+def test_the_turn_of_another_living_process_streams_in_as_it_is_stored(
+    chat: ChatDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = chat.new_session()
+    leave(chat, session)
+    monkeypatch.setattr("evaldesk.desk.chat.running_turn.is_at_work", lambda *_, **__: True)
+    monkeypatch.setattr("evaldesk.desk.chat.sessions.LOOK_S", 0.0)
+    sessions, session_id = chat.desk.store.sessions, session.rpartition("/")[2]
+    owner, look = f"mark 999999999 {HERE} 1", sessions.open_turn
+    said = Event("agent_message", text="It is a 4, as I said")
+    steps: list[Callable[[], object]] = [
+        lambda: None,
+        lambda: sessions.append_events(session_id, owner, 1, [Event("agent_message", text=", truly", is_partial=True)]),
+        lambda: None,
+        lambda: sessions.append_turn(session_id, TurnRecord("Roll a die", (said,), {}, {}), owner=owner),
+    ]
+
+    def looked(asked: str) -> OpenTurn | None:
+        steps.pop(0)()
+        return look(asked)
+
+    monkeypatch.setattr(sessions, "open_turn", looked)
+    stream = chat.client.get(f"{session}/events?after=0", headers=STREAM).text
+
+    frames = [frame for frame in stream.split("\n\n") if frame.startswith("data:")]
+    assert [("truly" in frame, "as I said" in frame) for frame in frames[:3]] == [
+        (False, False),
+        (True, False),
+        (False, True),
+    ]
+    assert ["Another Evaldesk plays this turn" in frame for frame in frames] == [True, False, False, False]
+    assert 'hx-swap-oob="innerHTML:#composer-note"></div>' in frames[-1]
+    assert steps == []
+
+
+def test_a_turn_whose_process_is_lost_ends_and_is_offered_again(
+    chat: ChatDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = chat.new_session()
+    leave(chat, session)
+    is_there = iter([True, True])
+    monkeypatch.setattr("evaldesk.desk.chat.running_turn.is_at_work", lambda *_, **__: next(is_there, False))
+    monkeypatch.setattr("evaldesk.desk.chat.sessions.LOOK_S", 0.0)
+
+    stream = chat.client.get(f"{session}/events?after=0", headers=STREAM).text
+
+    assert "Ask again" in stream
+    assert stream.rstrip().endswith("data: done")
+
+
+def test_a_conversation_that_another_process_simulates_is_followed_to_its_next_turn(
+    chat: ChatDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = chat.new_session()
+    session_id, sessions = session.rpartition("/")[2], chat.desk.store.sessions
+    monkeypatch.setattr("evaldesk.desk.chat.running_turn.is_at_work", lambda *_, **__: True)
+    for name, value in (("desk.chat.sessions.LOOK_S", 0.0), ("web.routes.turns.NEXT_TURN_S", 0.2)):
+        monkeypatch.setattr(f"evaldesk.{name}", value)
+    moment, look = datetime(2026, 11, 23, tzinfo=UTC), sessions.open_turn
+
+    def begin(index: int, message: str) -> None:
+        owner = f"mark{index} 999999999 {HERE} 1"
+        sessions.begin_turn(session_id, OpenTurn(index, owner, message, "", "simulated", moment))
+
+    def end(index: int, message: str) -> None:
+        record = TurnRecord(message, (Event("agent_message", text=f"answer to {message}"),), {}, {})
+        sessions.append_turn(session_id, record, owner=f"mark{index} 999999999 {HERE} 1")
+
+    begin(0, "one")
+    steps: list[Callable[[], None]] = [
+        lambda: None,
+        lambda: end(0, "one"),
+        lambda: None,
+        lambda: begin(1, "two"),
+        lambda: end(1, "two"),
+    ]
+
+    def looked(asked: str) -> OpenTurn | None:
+        if steps:
+            steps.pop(0)()
+        return look(asked)
+
+    monkeypatch.setattr(sessions, "open_turn", looked)
+    stream = chat.client.get(f"{session}/events?after=0", headers=STREAM).text
+
+    added = [part.partition("</div>")[0] for part in stream.split('hx-swap-oob="beforeend:#turns">')[1:]]
+    assert [[n for n in (1, 2) if f'id="turn-{n}"' in part] for part in added if part] == [[1], [2]]
+    assert "answer to two" in stream
 
 
 def test_a_restarted_desk_finds_the_turn(open_chat: Callable[..., ChatDesk]) -> None:

@@ -161,6 +161,11 @@ class SessionStore:
             rows = connection.execute(_open_turns())
             return [(row.session_id, OpenTurn(**_columns(row), is_leased=row.is_leased)) for row in rows]
 
+    def open_turn(self, session_id: str) -> OpenTurn | None:
+        """The open turn of a session with its events so far; None when there is none."""
+        with self._database.reading() as connection:
+            return _open_turn(connection, session_id)
+
     def append_events(self, session_id: str, owner: str, batch_index: int, events: Sequence[Event]) -> None:
         """Add events to the open turn. Raises ConflictError when it is another's, or over."""
         codec, data = pack(tuple(events))

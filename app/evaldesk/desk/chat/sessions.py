@@ -29,6 +29,7 @@ PAGE_SIZE = 200
 PROPOSED_TITLE = 56
 TURN_TIMEOUT_S = 300.0
 STOP_S = 5.0
+LOOK_S = 0.3
 RENEW_S = 2.0
 """The time between two renewals of a turn, which are also when it learns that another process stops it."""
 ANSWERING = "This session is still answering. Wait for the answer, or stop it."
@@ -98,6 +99,22 @@ class SessionDesk:
     def running(self, session_id: str) -> RunningTurn | None:
         """The turn that is being played, or None."""
         return self._running.get(session_id)
+
+    async def elsewhere(self, session_id: str, patience_s: float = 0.0) -> AsyncIterator[OpenTurn]:
+        """The turn that another process plays, again whenever it has grown, until it is over.
+
+        Where there is none it waits for one, up to `patience_s`.
+        """
+        n_seen, until = -1, asyncio.get_running_loop().time() + patience_s
+        while session_id not in self._running:
+            turn = await asyncio.to_thread(self._store.sessions.open_turn, session_id)
+            if turn is None or not is_turn_played(turn):
+                if n_seen >= 0 or asyncio.get_running_loop().time() >= until:
+                    return
+            elif len(turn.events) != n_seen:
+                n_seen = len(turn.events)
+                yield turn
+            await asyncio.sleep(LOOK_S)
 
     async def start_turn(
         self,

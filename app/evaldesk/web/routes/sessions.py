@@ -23,7 +23,7 @@ from evaldesk.web.render import desk_of, page
 from evaldesk.web.timing import bars, timings, total_cost
 from evaldesk.wording.json_layout import laid_out
 
-ELSEWHERE = "Another Evaldesk plays this turn. Reload the page to see more of it."
+ELSEWHERE = "Another Evaldesk plays this turn."
 
 
 async def index(request: Request) -> Response:
@@ -180,7 +180,6 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
         "turns": turn_views(turns, session.initial_state, agent.name),
         "deciding": None if running else deciding(session),
         "live": open_view(elsewhere, agent.name) if elsewhere else live,
-        "is_elsewhere": elsewhere is not None,
         "is_interrupted": bool(session.turns) and session.turns[-1].stop_reason == "interrupted",
         "takes": agent.takes,
         "accept": "" if "file" in agent.takes else ",".join(f"{kind}/*" for kind in agent.takes),

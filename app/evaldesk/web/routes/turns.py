@@ -18,15 +18,18 @@ from evaldesk.desk.chat.running_turn import RunningTurn
 from evaldesk.errors import ConflictError, NotFoundError, UsageError, WorkspaceError
 from evaldesk.model import Decision
 from evaldesk.model.media import MAX_MEDIA_COUNT, Media, media_of, sniffed_type
-from evaldesk.pages.conversation import live_view, turn_views
+from evaldesk.model.stored import OpenTurn
+from evaldesk.pages.conversation import live_view, open_view, turn_views
 from evaldesk.pages.typed import typed_value
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.live import Message, event_stream, has_room
 from evaldesk.web.render import desk_of, fragment
-from evaldesk.web.routes.sessions import agent_of, session_view, show_session, turn_macros
+from evaldesk.web.routes.sessions import ELSEWHERE, agent_of, session_view, show_session, turn_macros
 
 PAUSE_S = 0.06
 TICK_S = 1.0
+NEXT_TURN_S = 30.0
+"""The time that a simulated user of another process may take for its next message."""
 MAX_ANNOUNCED = 2000
 MAX_NAME = 120
 MAX_REASON = 10_000
@@ -120,21 +123,30 @@ async def cancel(request: Request) -> Response:
 async def _messages(request: Request, turn: RunningTurn | None, after: int) -> AsyncIterator[Message]:
     """The turn as it stands, again whenever it grew; then the finished turns after `after`, and `done`.
 
-    Where a simulated user talks, the next turn follows.
+    Without one it is the turn that another process plays. Where a simulated user talks, the next turn follows.
     """
-    simulation, session_id = desk_of(request).simulation, request.path_params["session_id"]
+    desk, session_id, patience_s = desk_of(request), request.path_params["session_id"], 0.0
+    simulation = desk.simulation
     while True:
+        followed: OpenTurn | None = None
         if turn and not turn.is_finished:
             yield None, _began(request)
             async for text in _growing(request, turn):
                 yield None, text
+        elif turn is None:
+            async for stored, text in _stored(request, patience_s):
+                followed = stored
+                yield None, text
         yield None, _ended(request, after)
+        if followed:
+            yield None, _out_of_band("innerHTML", "composer-note", "")
         if turn and turn.failure:
             yield None, _out_of_band("innerHTML", "composer-note", _problem(request, _unsaved(turn.failure)))
         turn = await simulation.next_turn(session_id)
-        if turn is None:
+        patience_s = NEXT_TURN_S if followed and followed.asked_by == "simulated" else 0.0
+        if turn is None and not patience_s:
             break
-        after = turn.turn_index
+        after = turn.turn_index if turn else followed.turn_index + 1 if followed else after
     if simulation.ending(session_id):
         note = fragment(request, TEMPLATE, "composer_note", problem="", notice=simulation.ending(session_id))
         yield None, _out_of_band("innerHTML", "composer-note", note)
@@ -156,11 +168,23 @@ async def _growing(request: Request, turn: RunningTurn) -> AsyncIterator[str]:
         await asyncio.sleep(max(PAUSE_S, spent_s))
 
 
-def _began(request: Request) -> str:
+async def _stored(request: Request, patience_s: float) -> AsyncIterator[tuple[OpenTurn, str]]:
+    """A turn that another process plays, as far as it is stored, and what the page shows of it."""
+    desk, session_id = desk_of(request), request.path_params["session_id"]
+    name = agent_of(request, await asyncio.to_thread(desk.sessions.get, session_id)).name
+    began = _began(request, ELSEWHERE)
+    async for turn in desk.sessions.elsewhere(session_id, patience_s):
+        view = open_view(turn, name)
+        yield turn, began + fragment(request, TEMPLATE, "live", live=view, parts=turn_macros(request))
+        began = ""  # a button that has the focus keeps it
+
+
+def _began(request: Request, notice: str = "") -> str:
     """The parts of the page that change when a turn begins."""
-    actions = fragment(request, TEMPLATE, "composer_actions", live=True, is_elsewhere=False, turns=())
-    emptied = ("composer-note", "opening", "interrupted", "deciding", "announcement")
-    swaps = [("composer-actions", actions), *((element_id, "") for element_id in emptied)]
+    actions = fragment(request, TEMPLATE, "composer_actions", live=True, turns=())
+    note = fragment(request, TEMPLATE, "composer_note", problem="", notice=notice)
+    emptied = ("opening", "interrupted", "deciding", "announcement")
+    swaps = [("composer-actions", actions), ("composer-note", note), *((element_id, "") for element_id in emptied)]
     return "".join(_out_of_band("innerHTML", element_id, html) for element_id, html in swaps)
 
 
