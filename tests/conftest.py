@@ -102,13 +102,18 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let every worker of pytest-xdist begin with some of the longest files.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs PostgreSQL, and let every worker of pytest-xdist begin with some of the longest files.
 
     With `--dist worksteal` each is given as many tests as the others, in this order; who has done all of its own takes
-    half of what another has left, from the end.
+    half of what another has left, from the end. With `--dist loadfile` each takes a file when it has done another.
     """
-    items[:] = _shares(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    for item in items:
+        if "postgresql" in getattr(item, "fixturenames", ()):
+            item.add_marker("server")
+    is_by_file = config.getoption("dist", "no") == "loadfile"
+    n_workers = 1 if is_by_file else int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    items[:] = _shares(items, n_workers)
 
 
 def _shares(items: Sequence[pytest.Item], n_workers: int) -> list[pytest.Item]:

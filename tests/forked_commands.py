@@ -19,6 +19,8 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 from tests.bound_processes import bound_python
+from tests.killed_steps import KilledSteps
+from tests.unsynced import unsynced
 
 CHECKOUT = Path(__file__).parents[1]
 PATIENCE_S = 600
@@ -97,8 +99,6 @@ def _serve() -> None:
 
 def _play(asked: dict[str, Any], notes: int) -> None:
     """Be the command; at its end, note how many steps it had, and which modules of ours it imported."""
-    from tests.killed_steps import KilledSteps
-
     signal.alarm(PATIENCE_S)
     os.chdir(asked["cwd"])
     os.environ.clear()
@@ -127,4 +127,5 @@ def _text(file: IO[bytes]) -> str:
 
 
 if __name__ == "__main__":
-    _serve()
+    with unsynced():
+        _serve()

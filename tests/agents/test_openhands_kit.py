@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from pydantic import SecretStr
 
@@ -188,6 +187,8 @@ def test_a_run_that_has_ended_is_awaited_or_read_again() -> None:
 
 
 def test_instances_are_drawn_as_openhands_draws_them(tmp_path: Path) -> None:
+    import pandas as pd  # takes a second, also of the workers that play other tests
+
     table = pd.DataFrame({"instance_id": [f"i{n}" for n in range(10)]})
     output = tmp_path / "output.jsonl"
     output.write_text('{"instance_id": "i8", "error": null}\n{"instance_id": "i1", "error": "broken"}\n{"inst')

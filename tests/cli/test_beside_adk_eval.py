@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agents.installed import skip_without
 
 from evaldesk.desk.other_tools import leaves_open
 from evaldesk.formats import load_evalset
 from evaldesk.model import Case, Expected
 
-pytest.importorskip("google.adk.evaluation.local_eval_sets_manager", reason="google-adk is not installed")
+skip_without("google.adk")
 
 ADK_DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "adk"
 VERTEX = ("agentplatform", "vertexai")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import OperationalError
+from tests.unsynced import DURABLE
 
 from evaldesk.errors import LostDatabaseError, WorkspaceError
 from evaldesk.store import Store
@@ -44,7 +45,8 @@ def test_nobody_else_may_read_the_database_whatever_the_umask(database: Path, ma
     assert modes == {"evaldesk.db": 0o600, "evaldesk.db-wal": 0o600, "evaldesk.db-shm": 0o600}
 
 
-def test_writes_are_durable_and_keys_are_checked(store: Store, database: Path) -> None:
+def test_writes_are_durable_and_keys_are_checked(store: Store, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaldesk.store.sqlite.SYNCHRONOUS", DURABLE)
     opened = Database(SqliteFile(database))
 
     with opened.writing() as connection:

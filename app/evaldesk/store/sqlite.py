@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from evaldesk.store.search import WordIndex
 
 BUSY_TIMEOUT_MS = 5000
+SYNCHRONOUS = "FULL"
 N_TRIES = 6
 INCREMENTAL = 2
 """The kind of `auto_vacuum` with which a file gives space back when it is asked to."""
@@ -175,7 +176,7 @@ def reading_engine(path: Path) -> Engine:
 
 def writing_engine(path: Path, *, foreign_keys: str = "ON") -> Engine:
     """One connection that writes durably: a commit has reached the disk when it returns."""
-    pragmas = (f"foreign_keys={foreign_keys}", "synchronous=FULL")
+    pragmas = (f"foreign_keys={foreign_keys}", f"synchronous={SYNCHRONOUS}")
     return _engine(str(path), begin="BEGIN IMMEDIATE", pragmas=pragmas, pool_size=1)
 
 
