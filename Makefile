@@ -38,11 +38,11 @@ cluster: $(CLUSTER) ## Install Ray, on which the tests start a small cluster
 run: $(READY) ## Open the desk; ARGS="--port 9000 --no-open" are passed on
 	@$(BIN)/evaldesk ui $(ARGS)
 
-test: $(READY) ## Run the tests; those in a browser are skipped where there is none
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal $(ARGS)
+test: $(READY) ## Run the tests but for the journeys
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal -m "not torture and not browser and not server" $(ARGS)
 
-e2e: $(READY) ## Run the journeys in Chromium, Firefox and WebKit
-	EVALDESK_REQUIRE_BROWSER=1 $(BIN)/pytest -m browser $(ARGS)
+journeys: $(READY) ## Run the tests in Chromium, Firefox and WebKit, on PostgreSQL, on Ray and of served desks
+	EVALDESK_REQUIRE_BROWSER=1 EVALDESK_REQUIRE_POSTGRES=1 $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m "(browser or server) and not torture" $(ARGS)
 
 torture: $(READY) ## Kill and flood for a long time
 	$(BIN)/pytest -m torture $(ARGS)
@@ -68,5 +68,5 @@ requirements: ## Pin the requirements again
 	$(BIN)/uv pip compile pyproject.toml $(EXTRAS) --constraint requirements.txt --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --upgrade -o requirements-adapters.txt
 	$(BIN)/uv pip compile pyproject.toml --extra ray --constraint requirements.txt --constraint requirements-adapters.txt --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --upgrade -o requirements-cluster.txt
 
-.PHONY: help setup adapters cluster run test e2e torture check bench packages build requirements
+.PHONY: help setup adapters cluster run test journeys torture check bench packages build requirements
 .DEFAULT_GOAL := help

@@ -132,6 +132,15 @@ def _shares(items: Sequence[pytest.Item], n_workers: int) -> list[pytest.Item]:
     return [item for share in shares for item in share] + others
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """Nothing that the tests write waits for the disk."""
+    from tests.unsynced import unsynced
+
+    with unsynced():
+        yield
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     """Async tests (`pytest.mark.anyio`) run on asyncio only, as the product does."""

@@ -22,7 +22,7 @@ from evaldesk.settings import DatabaseUrl
 from evaldesk.store.postgresql import PostgresqlServer
 from evaldesk.store.tables import METADATA
 
-ENGINES = ("sqlite", "postgresql")
+ENGINES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.server))
 REQUIRED = "EVALDESK_REQUIRE_POSTGRES"
 PLACES = ("/usr/local/bin", "/usr/local/pgsql/bin", *sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin"))))
 PLACE = "/tmp"

@@ -129,7 +129,7 @@ PLAIN = (
 )
 """The beginnings of the sentences that introduce, and of the terms that promise nothing by themselves."""
 
-BY_CI = ("Both commands install everything", "The first time takes")
+BY_CI = ("These commands install everything", "The first time takes")
 """What only a machine without anything shows: `.ci/run` sets up a checkout from nothing."""
 
 NAMED = pairs(SHOWN)

@@ -24,6 +24,8 @@ from evaldesk.store.store import HEAD, EngineFacts
 if TYPE_CHECKING:
     from tests.cli.conftest import Place
 
+pytestmark = pytest.mark.server
+
 
 @pytest.fixture
 def url(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> DatabaseUrl:

@@ -64,7 +64,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def place(request: pytest.FixtureRequest, database: Path, migrated: Path) -> Path | DatabaseUrl:
     """An empty database with its tables: a file, or that of a server."""
-    if getattr(request, "param", ENGINES[0]) == "postgresql":
+    if getattr(request, "param", "sqlite") == "postgresql":
         return empty_database(request)
     database.parent.mkdir()
     copyfile(migrated, database)

@@ -26,6 +26,8 @@ from evaldesk.store.postgresql import PostgresqlServer
 from evaldesk.store.store import HEAD
 from evaldesk.store.upgrade import alembic_config
 
+pytestmark = pytest.mark.server
+
 Plan = Callable[..., int]
 End = Callable[..., TrialResult]
 

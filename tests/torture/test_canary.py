@@ -6,10 +6,14 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import pytest
+
 from evaldesk.store import Store
 
 if TYPE_CHECKING:
     from tests.torture.conftest import Place, Server
+
+pytestmark = pytest.mark.server
 
 CANARY = 'canary "in a" coal/mine'
 OWN_CANARY = "canary-that-only-the-worker-knows"

@@ -12,6 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from tests.torture.conftest import Place, Server
 
+pytestmark = pytest.mark.server
+
 TALKER = """
 import asyncio
 

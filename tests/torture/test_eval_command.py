@@ -15,6 +15,8 @@ from evaldesk.store import Store
 if TYPE_CHECKING:
     from tests.torture.conftest import Place
 
+pytestmark = pytest.mark.server
+
 PATIENCE_S = 120.0
 QUERIES = ["case 1", "case 2", "case 3", "case 7"]
 SAID = """\

@@ -8,12 +8,16 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import pytest
+
 from evaldesk.store import Store
 
 if TYPE_CHECKING:
     from tests.torture.conftest import Place
 
     from evaldesk.model import TrialResult
+
+pytestmark = pytest.mark.server
 
 log = logging.getLogger("torture")
 

@@ -41,6 +41,7 @@ sys.stdout.write(json.dumps({"pages": seen, "modules": modules}))
 """
 
 
+@pytest.mark.server
 def test_no_page_makes_the_server_import_what_belongs_to_workers(brief: Place) -> None:
     brief.write_cases([f"case {i}" for i in range(8)])
     server = brief.start()

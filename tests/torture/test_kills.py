@@ -19,6 +19,8 @@ import pytest
 if TYPE_CHECKING:
     from tests.torture.conftest import Place
 
+pytestmark = pytest.mark.server
+
 log = logging.getLogger("torture")
 
 N_KILLS = int(os.environ.get("EVALDESK_TORTURE_KILLS", "20"))

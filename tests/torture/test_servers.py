@@ -12,6 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from tests.torture.conftest import Place
 
+pytestmark = pytest.mark.server
+
 Until = Callable[..., None]
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - that it is refused is the test
 
