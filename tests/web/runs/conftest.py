@@ -20,7 +20,8 @@ from evaldesk.engine import AgentHost, InlineExecutor
 from evaldesk.engine.frames import cancelled
 from evaldesk.model import AgentDescription, AgentRef, TrialResult, TrialSpec
 from evaldesk.model.run import ExecutorConfig
-from evaldesk.settings import Settings
+from evaldesk.paths import OURS
+from evaldesk.settings import Environment, Settings
 from evaldesk.store import Store
 from evaldesk.web.guard import guard_settings
 from evaldesk.web.server import create_app
@@ -161,7 +162,11 @@ def open_runs(tmp_path: Path) -> Iterator[Callable[..., RunPages]]:
         sets.mkdir(exist_ok=True)
         value = {"eval_set_id": "dice_set", "eval_cases": CASES}
         (sets / "dice_set.evalset.json").write_text(json.dumps(value))
-        named = {"executors": {"other": ExecutorConfig("other")}, **settings}
+        named = {
+            "executors": {"other": ExecutorConfig("other")},
+            "environments": {"other": Environment(OURS)},
+            **settings,
+        }
         found = Settings(workspace=tmp_path, roots=(folder.parent, sets), **named)
         found.state_folder.mkdir(exist_ok=True)
         desk = Desk(found, Store.open(found.database), cast("AgentHost", Described()))
