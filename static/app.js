@@ -36,6 +36,8 @@
    data-stored           a form that htmx sends: keys pressed before its answer wait for it, and are dropped when it was
                          not stored, which the [data-when-not-stored] in it says; the element whose id it names gets the
                          focus after that, so that keys are keys again
+   data-marks="ID"       a link to a turn, with the text that a finding of that id marks there: the text is marked in the turn,
+                         and a click leads from one mark to the other; data-event is the place of the message or the call
    data-rest             a link that htmx follows when one scrolls to it, for what the page has left out: an address
                          "#turn-2-event-7" in a part that is not there yet asks for the parts of its turn until it is
    data-shows="failure"  a page that is noted in this browser once it was opened: an element with data-seen="failure" is
@@ -288,6 +290,81 @@ document.addEventListener("selectionchange", () => {
   const shown = document.querySelector("[data-quoted]");
   shown.hidden = false;
   shown.querySelector("q").textContent = quote;
+});
+
+/* The text of a finding is marked in its turn as well, rendered and raw. One mark leads to the other. */
+
+const NOT_SAID = "header, h2, button, select, .hidden, .address, .verdicts, [data-label=Expected], [data-rest]";
+/* The letters and digits of text nodes in one piece, each with its place: rendered and raw text are alike then. */
+function lettersOf(nodes) {
+  const places = [];
+  let letters = "";
+  for (const node of nodes) {
+    const text = node.data.replace(/\]\([^()\s]*\)/g, (address) => " ".repeat(address.length)); // of a link
+    for (const { 0: letter, index } of text.matchAll(/[\p{L}\p{N}]/gu)) {
+      letters += letter;
+      for (let at = 0; at < letter.length; at += 1) places.push([node, index + at]);
+    }
+  }
+  return [letters, places];
+}
+function textsIn(root, isWanted) {
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  const nodes = [];
+  while (walker.nextNode()) if (isWanted(walker.currentNode.parentElement)) nodes.push(walker.currentNode);
+  return nodes;
+}
+function markIn(nodes, quote, link) {
+  const wanted = lettersOf([document.createTextNode(quote)])[0];
+  const [letters, places] = lettersOf(nodes);
+  const start = wanted ? letters.indexOf(wanted) : -1;
+  if (start < 0) return false;
+  const [[first, from], [last, to]] = [places[start], places[start + wanted.length - 1]];
+  const marks = nodes.slice(nodes.indexOf(first), nodes.indexOf(last) + 1).filter((node) => node.data.trim()).map((node) => {
+    const range = document.createRange();
+    const mark = document.createElement("mark");
+    const end = node === last ? to + 1 : node.length;
+    range.setStart(node, node === first ? from : 0);
+    range.setEnd(node, end);
+    range.surroundContents(mark);
+    mark.dataset.finding = link.dataset.marks;
+    return mark;
+  });
+  marks[0].tabIndex = 0;
+  marks[0].setAttribute("role", "link");
+  marks[0].setAttribute("aria-label", `Finding: ${quote}`);
+  return true;
+}
+function markFindings() {
+  for (const link of $$("[data-marks]")) {
+    const turn = document.querySelector(`article${link.hash}`);
+    const event = document.getElementById(`${link.hash.slice(1)}-event-${link.dataset.event}`);
+    if (!turn || turn.querySelector(`[data-finding="${link.dataset.marks}"]`)) continue;
+    const isAnswer = link.dataset.event !== undefined;
+    const isSaid = (element) => !element.closest(isAnswer ? `${NOT_SAID}, blockquote` : NOT_SAID);
+    for (const isRaw of [false, true]) {
+      const isWanted = (element) => isSaid(element) && Boolean(element.closest(".raw")) === isRaw;
+      [event, turn].some((root) => root && markIn(textsIn(root, isWanted), link.textContent, link));
+    }
+  }
+}
+document.addEventListener("DOMContentLoaded", markFindings);
+document.addEventListener("htmx:after:swap", markFindings);
+function followMark(link) {
+  const mark = link.matches("a") ? $$(`mark[data-finding="${link.dataset.marks}"]`).find(isMarkShown) : document.getElementById(link.dataset.finding)?.querySelector("[data-marks]");
+  if (!mark) return false;
+  for (let box = mark.closest("details:not([open])"); box; box = box.parentElement.closest("details:not([open])")) box.open = true;
+  mark.scrollIntoView({ block: "center" });
+  mark.focus({ preventScroll: true });
+  return true;
+}
+const isMarkShown = (mark) => mark.tabIndex === 0 && getComputedStyle(mark.closest(".raw, .prose, .json") ?? mark).display !== "none";
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("[data-marks], mark[data-finding]");
+  if (link && followMark(link)) event.preventDefault();
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && event.target.matches?.("mark[data-finding]")) followMark(event.target);
 });
 
 /* Choices of a page of changes: many at once, and one step back. */

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from tests.postgresql_server import ENGINES, place_of
 
-from evaldesk.desk.failures import FailureDesk, TypedFinding, TypedMode
+from evaldesk.desk.failures import FailureDesk, TypedFinding, TypedMode, checked_anchor
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
-from evaldesk.model import AgentRef, Case, Event, RunConfig, Transcript, TrialResult, Turn, TurnRecord
+from evaldesk.model import AgentRef, Case, Event, RunConfig, ToolCall, Transcript, TrialResult, Turn, TurnRecord
 from evaldesk.model.failures import Anchor, FindingDraft, Mode
 from evaldesk.store import Store
 
@@ -96,6 +96,42 @@ def test_a_quote_finds_its_message_or_stays_with_the_question(store: Store, desk
         Anchor(0, quote="When?"),
         Anchor(0),
     ]
+
+
+MARKED = """**Flights** to *Lisbon*:
+
+- [TP 1944](https://fares.example/x?a=b) for `120 €`
+- nothing **else**"""
+RECORD = TurnRecord(
+    "Which flights?",
+    (
+        Event("tool_call", 0.0, call=ToolCall("find", {"to": "Lisbon", "days": [1, 2]}, "c")),
+        Event("tool_result", 1.0, call=ToolCall("find", {}, "c"), result={"price": "1,250 €", "note": 'a "cheap" one'}),
+        Event("agent_message", 2.0, author="agent", text=MARKED),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("quote", "anchor"),
+    [
+        ("Flights to Lisbon", Anchor(0, 2, 2, 22, "Flights** to *Lisbon")),
+        ("Lisbon:\nTP 1944 for 120", Anchor(0, 2, 16, 75, MARKED[16:75])),
+        ("[TP 1944](https://fares.example/x?a=b)", Anchor(0, 2, 28, 66, MARKED[28:66])),
+        ("nothing else", Anchor(0, 2, 81, 95, "nothing **else")),
+        ("days\n2 items\n1", Anchor(0)),
+        ("price\n1,250", Anchor(0, 1, quote='price": "1,250')),
+        ("cheap” one", Anchor(0, 1, quote='cheap\\" one')),
+        ("to: Lisbon, days", Anchor(0, 0, quote='to": "Lisbon", "days')),
+        ("which flights", Anchor(0)),
+        ("Which  flights", Anchor(0, quote="Which flights")),
+        ("…!", Anchor(0)),
+    ],
+)
+def test_text_that_is_marked_on_a_page_is_found_as_it_was_written(quote: str, anchor: Anchor) -> None:
+    found = checked_anchor(TypedFinding(turn="0", quote=quote), Transcript((RECORD,)))
+
+    assert found == anchor
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import expect
@@ -29,6 +30,29 @@ def _furnish(workspace: Path) -> tuple[str, ...]:
     path = workspace / "evalsets" / "flights.evalset.json"
     path.write_text(json.dumps({"eval_set_id": "flights", "eval_cases": cases}), "utf-8")
     return folders
+
+
+def test_marked_text_is_marked_in_the_rendered_and_the_raw_text_and_leads_to_its_finding(someone: Visitor) -> None:
+    page = someone.page
+    run = someone.run("moody", someone.evalset("flights"), {"response_match_score": "0"}, n="1")
+    someone.goto(run)
+    expect(page.get_by_role("button", name="Stop…")).to_have_count(0)
+    trial = f"{run}/cases/0/trials/0"
+    said = urlencode({"labeller": "Ana", "new-mode": "dear", "place": "0", "quote": "The second is cheaper"})
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    page.context.request.post(f"{someone.desk.address}{trial}/findings", data=said, headers=form)
+    someone.goto(trial)
+
+    shown, written = page.locator("article.message .prose mark"), page.locator("article.message .raw mark")
+    expect(shown.first).to_have_accessible_name("Finding: The **second** is *cheaper")
+    assert "".join(shown.all_inner_texts()) == "The second is cheaper"
+    shown.first.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#findings a.marked")).to_be_focused()
+    page.keyboard.press("v")
+    page.locator("#findings a.marked").click()
+    expect(written.first).to_be_focused()
+    expect(written.first).to_have_text("The **second** is *cheaper")
 
 
 def test_the_raw_text_is_one_key_away_in_chat_and_trial_and_the_choice_is_kept(someone: Visitor) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from evaldesk.desk.labels import Person
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.diff.signature import Signature, error_signature, failure_signature
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.model import Case, Transcript
+from evaldesk.model import Case, Event, Transcript
 from evaldesk.model.failures import Anchor, Finding, FindingDraft, Mode, UndoneStep
+from evaldesk.model.json_text import json_line
 from evaldesk.model.stored import TrialKey
 from evaldesk.settings import MAX_NAME
 from evaldesk.store import Store
@@ -24,6 +28,8 @@ MAX_QUOTE = 500
 MAX_SIGNED = 5_000
 """Failed trials whose transcripts are read for proposals."""
 SIGNED_AT_ONCE = 50
+_WORD = re.compile(r"[^\W_]+")
+_LINK_ADDRESS = re.compile(r"\]\([^()\s]*\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,18 +238,54 @@ def checked_anchor(typed: TypedFinding, transcript: Transcript) -> Anchor:
     turn = checked_id(typed.turn, "turn")
     if turn >= len(transcript.turns):
         raise UsageError("There is no such turn in this trial.", field="turn")
-    quote = typed.quote.strip()[:MAX_QUOTE]
-    texts = [event.text for event in transcript.turns[turn].events]
+    record, quote = transcript.turns[turn], typed.quote.strip()[:MAX_QUOTE]
     if not typed.event:
-        said = next((at for at, text in enumerate(texts) if quote and quote in text), None)
-        if said is None:
-            return Anchor(turn, quote=quote if quote in transcript.turns[turn].query else "")
-        return Anchor(turn, said, texts[said].find(quote), texts[said].find(quote) + len(quote), quote)
+        found = (anchor for at, event in enumerate(record.events) if (anchor := _cited(turn, at, event, quote)))
+        return next(found, None) or Anchor(turn, quote=record.query[slice(*_span(record.query, quote) or (0, 0))])
     event = checked_id(typed.event, "turn")
-    if event >= len(texts):
+    if event >= len(record.events):
         raise UsageError("There is no such call in this turn.", field="turn")
-    start = texts[event].find(quote) if quote else -1
-    return Anchor(turn, event, start, start + len(quote), quote) if start >= 0 else Anchor(turn, event)
+    return _cited(turn, event, record.events[event], quote) or Anchor(turn, event)
+
+
+def _cited(turn: int, at: int, event: Event, quote: str) -> Anchor | None:
+    """Where a quote stands in an event; in the arguments or the result of a call it has no characters of its own."""
+    if span := _span(event.text, quote):
+        return Anchor(turn, at, *span, event.text[slice(*span)][:MAX_QUOTE])
+    value = event.result if event.kind == "tool_result" else event.call.args if event.call else None
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json_line(value)
+    span = _span(text, quote)
+    return Anchor(turn, at, quote=text[slice(*span)][:MAX_QUOTE]) if span else None
+
+
+def _span(text: str, quote: str) -> tuple[int, int] | None:
+    """Where a text has a quote, as it is written or as a page shows it: without the marks of Markdown and JSON."""
+    start = text.find(quote) if quote else -1
+    if start >= 0:
+        return start, start + len(quote)
+    (letters, words), (wanted, _) = _letters(text), _letters(quote)
+    start = letters.find(wanted) if wanted else -1
+    return (_place_of(words, start), _place_of(words, start + len(wanted) - 1) + 1) if start >= 0 else None
+
+
+def _letters(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """The letters and digits of a text in one piece, and of each of its words the places there and in the text.
+
+    The address of a link is left out. static/app.js compares texts in the same way.
+    """
+    words, n = list[tuple[int, int]](), 0
+    text = _LINK_ADDRESS.sub(lambda found: " " * len(found[0]), text)
+    for word in _WORD.finditer(text):
+        words.append((n, word.start()))
+        n += len(word[0])
+    return "".join(_WORD.findall(text)), words
+
+
+def _place_of(words: Sequence[tuple[int, int]], letter: int) -> int:
+    at, place = words[bisect_right(words, letter, key=itemgetter(0)) - 1]
+    return place + letter - at
 
 
 def checked_texts(typed: TypedMode) -> dict[str, str]:
