@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from evaldesk.cli.runs.shared import json_option, workspace_option
+from evaldesk.cli.runs.shared import json_option, python_option, settings_of, workspace_option
 from evaldesk.cli.trust import answered, trust_option
-from evaldesk.errors import UsageError
 
 if TYPE_CHECKING:
     from evaldesk.desk.agents import FoundAgent
-    from evaldesk.settings import Settings
 
 EXIT_BROKEN = 1
 STATES = {"ready": ("ready", "green"), "untrusted": ("not trusted", "yellow")}
-
-
-python_option = click.option(
-    "--python", metavar="FILE", help="The interpreter of the agents, or its name on PATH; default: their project's."
-)
 
 
 @click.command(name="agents")
@@ -66,23 +56,6 @@ def agents(
 
         click.echo(f"evaldesk: the folder is not trusted; {NEXT_STEP}", err=True)
     sys.exit(EXIT_BROKEN if any(agent.state in {"failed", "untrusted"} for agent in found) else 0)
-
-
-def settings_of(folders: tuple[str, ...], workspace: str | None, python: str | None = None) -> Settings:
-    """Settings for the agents under `folders` and in `evaldesk.toml`, played on the interpreter `python` where named.
-
-    Writes nothing. Raises UsageError.
-    """
-    from evaldesk.paths import interpreter_path
-    from evaldesk.settings import read_settings
-
-    home = Path(workspace).resolve() if workspace else Path.cwd()
-    roots = tuple(Path(folder).resolve() for folder in folders) or (home,)
-    for root in (home, *roots):
-        if not root.is_dir():
-            raise UsageError(f"{root} is not a folder; name the folder that holds your agents")
-    settings = read_settings(home, roots, environment=os.environ)
-    return replace(settings, python=interpreter_path(python, Path.cwd())) if python else settings
 
 
 def _show(found: Sequence[FoundAgent]) -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evaldesk.cli.agents import python_option, settings_of
-from evaldesk.cli.runs.shared import workspace_option
+from evaldesk.cli.runs.shared import python_option, settings_of, workspace_option
 from evaldesk.cli.trust import answered, trust_option
 
 if TYPE_CHECKING:
