@@ -23,7 +23,7 @@ IMPORTS = """
 import runpy, sys
 runpy.run_path(sys.argv[1], run_name="__mp_main__")
 import evaldesk.engine.worker.main, evaldesk.agents.python, evaldesk.agents.tools.doubles, evaldesk.wire
-import evaldesk.agents.remote.command, evaldesk.agents.replay, evaldesk.agents.users.model
+import evaldesk.agents.remote.command, evaldesk.agents.replay, evaldesk.agents.users.users
 ours = {name for name in sys.modules if name.partition(".")[0] not in sys.stdlib_module_names}
 for name in sorted(ours - {"__main__"}):
     print(name, getattr(sys.modules[name], "__file__", ""))

@@ -10,8 +10,7 @@ from typing import Any, get_args
 import pytest
 from tests.engine.simulated import SCENARIO
 
-from evaldesk.agents.users.model import instructions_of
-from evaldesk.agents.users.users import UserState
+from evaldesk.agents.users.users import UserState, instructions_of
 from evaldesk.errors import UsageError
 from evaldesk.model.options import UserConfig, UserStop
 from evaldesk.settings import read_settings

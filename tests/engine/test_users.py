@@ -12,7 +12,7 @@ import pytest
 from tests.engine.simulated import SCENARIO, Echo, queries, spec
 
 from evaldesk.agents.trial_context import CURRENT_TRIAL
-from evaldesk.agents.users import model as users_model
+from evaldesk.agents.users import users
 from evaldesk.engine import grade, play_trial
 from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.errors import ModelError
@@ -42,7 +42,7 @@ def says(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[ModelCall]]:
                 raise text
             return ModelReply(text, (), Usage(call.model, tokens_in=7, tokens_out=3, cost=0.5))
 
-        monkeypatch.setattr(users_model, "complete", complete)
+        monkeypatch.setattr(users, "complete", complete)
         return asked
 
     return says
@@ -204,7 +204,7 @@ async def test_a_user_who_is_waited_for_can_be_cancelled(monkeypatch: pytest.Mon
         await asyncio.Event().wait()
         raise AssertionError
 
-    monkeypatch.setattr(users_model, "complete", complete)
+    monkeypatch.setattr(users, "complete", complete)
     attempt = Attempt(clock=itertools.count(1.0).__next__)
     task = asyncio.create_task(play_trial(Echo(), spec(SCENARIO, user=USER), attempt=attempt))
     await asked.wait()
