@@ -63,6 +63,10 @@ class LocalCluster:
         """Kill a node as a machine dies: its processes get no chance to say so."""
         self._cluster.remove_node(self._nodes.pop(0), allow_graceful=False)
 
+    def lose_head(self) -> None:
+        """Kill the head node in the same way; the others go on for a while."""
+        self._cluster.remove_node(self._cluster.head_node, allow_graceful=False)
+
     @property
     def n_nodes(self) -> int:
         return len(self._nodes)

@@ -12,6 +12,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -20,8 +21,9 @@ from tests import ray_cluster
 from tests.engine.hosts import on_ray, run_on_ray
 from tests.ray_cluster import INSIDE, LocalCluster, processes_of
 
+from evaldesk import __version__
 from evaldesk.engine import Executor, drive
-from evaldesk.engine.ray import executor as executor_module
+from evaldesk.engine.ray.nodes import look_at
 from evaldesk.errors import EvaldeskError
 from evaldesk.model import AgentRef, TrialResult, TrialSpec
 from evaldesk.store import Store
@@ -194,6 +196,12 @@ async def test_a_worker_that_is_killed_on_ray_is_replaced_as_on_one_machine(
     assert {result.status for result in results.values()} == {"finished"}
 
 
+def write_case(root: Path) -> None:
+    case = {"user_content": {"parts": [{"text": "hi"}]}, "final_response": {"parts": [{"text": "you said hi"}]}}
+    sets = {"eval_set_id": "small", "eval_cases": [{"eval_id": "a", "conversation": [case]}]}
+    (root / "small.evalset.json").write_text(json.dumps(sets))
+
+
 @only_inside
 async def test_a_command_plays_a_run_on_the_cluster_and_stores_where(
     cluster: LocalCluster, write_agent: Write, root: Path
@@ -201,9 +209,7 @@ async def test_a_command_plays_a_run_on_the_cluster_and_stores_where(
     agent = write_agent("async def agent(message, state):\n    yield f'you said {message}'\n")
     table = f'[executors.cluster]\nkind = "ray"\naddress = "{cluster.address}"\ncpus_per_host = 0.5\n'
     (root / "evaldesk.toml").write_text(table)
-    case = {"user_content": {"parts": [{"text": "hi"}]}, "final_response": {"parts": [{"text": "you said hi"}]}}
-    sets = {"eval_set_id": "small", "eval_cases": [{"eval_id": "a", "conversation": [case]}]}
-    (root / "small.evalset.json").write_text(json.dumps(sets))
+    write_case(root)
     words = ["eval", agent.target, str(root / "small.evalset.json"), "--n", "6", "--on", "cluster", "--quiet"]
     command = [sys.executable, "-m", "evaldesk", *words, "--workspace", str(root)]
 
@@ -216,6 +222,16 @@ async def test_a_command_plays_a_run_on_the_cluster_and_stores_where(
     assert (summary.n_passed, summary.config.executor.name) == (6, "cluster")
     assert places <= {place.name for place in summary.places}
     assert all(place.kind == "host" for place in summary.places)
+
+
+@only_inside
+async def test_every_node_tells_its_versions_before_anything_is_played(cluster: LocalCluster) -> None:
+    words, nodes = await look_at(cluster.address)
+
+    assert words == f"{1 + cluster.n_nodes} nodes, {cluster.n_nodes} of {cluster.n_nodes} CPUs free"
+    assert sorted(node.words[:6] for node in nodes) == ["0 CPUs", *["1 CPUs"] * cluster.n_nodes]
+    assert all(f"Evaldesk {__version__}, Ray " in node.words for node in nodes)
+    assert {node.trouble for node in nodes} == {""}
 
 
 @only_inside
@@ -260,20 +276,66 @@ async def test_no_trial_is_lost_or_doubled_over_fifty_rounds(
         assert kinds <= {"worker_died", "host_lost"}  # a worker that is killed with one trial, as on one machine
 
 
-@only_inside
-async def test_a_run_on_ray_ends_when_no_node_is_left(
-    cluster: LocalCluster, write_agent: Write, trial: Trial, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(executor_module, "NO_HOST_S", 3.0)
-    agent = write_agent("import asyncio\n\nasync def agent(message):\n    await asyncio.Event().wait()\n")
-    executor = on_ray(cluster.address, root)
-    try:
-        async with asyncio.timeout(200):
-            await executor.submit(trial(agent, timeout_s=600))
-            while cluster.n_nodes:
-                cluster.lose_node()
-            result = await anext(executor.results())
-    finally:
-        await executor.close()
+IMPATIENT = """
+from evaldesk.cli import main
+from evaldesk.engine.ray import executor
+executor.NO_HOST_S = 3.0
+main()
+"""
+HOLDS = """
+    import asyncio
+    from pathlib import Path
 
-    assert (result.status, "no host was up for 3 s" in executor.end_reason) == ("cancelled", True)
+    async def agent(message, state):
+        with Path("PLACE", "played").open("a") as played:
+            played.write("one\\n")
+        while Path("PLACE", "played").read_text().count("one") > 12 and not Path("PLACE", "go").exists():
+            await asyncio.sleep(0.05)
+        yield f"you said {message}"
+"""
+
+
+@only_inside
+def test_a_run_whose_head_node_dies_is_stopped_in_words_and_resumed_on_another_cluster(
+    cluster: LocalCluster, write_agent: Write, root: Path
+) -> None:
+    agent = write_agent(HOLDS.replace("PLACE", str(root)))
+    (root / "evaldesk.toml").write_text('[executors.cluster]\nkind = "ray"\naddress = "auto"\ncpus_per_host = 0.5\n')
+    write_case(root)
+    words = ["eval", agent.target, str(root / "small.evalset.json"), "--n", "30", "--concurrency", "4"]
+    words += ["--on", "cluster", "--quiet"]
+
+    def begun(address: str, *words: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", IMPATIENT, *words, "--workspace", str(root)]
+        environment = os.environ | {"RAY_ADDRESS": address}
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, cwd=agent.folder, env=environment, stdout=pipe, stderr=pipe, text=True)
+
+    (root / ".evaldesk").mkdir()
+    playing = begun(cluster.address, *words)
+    with Store.open(root / ".evaldesk" / "evaldesk.db") as store:
+        wait_until(lambda: (root / "played").exists() and store.runs.summary(1).counts.done >= 8)
+        cluster.lose_head()
+        while cluster.n_nodes:
+            cluster.lose_node()
+        said, _ = playing.communicate(timeout=200)
+        stopped = store.runs.summary(1)
+        (root / "go").touch()
+        with ray_cluster.local_cluster(1) as other:
+            resuming = begun(other.address, "run", "resume", "1")
+            resuming.communicate(timeout=200)
+        summary = store.runs.summary(1)
+
+    assert "(raylet)" not in said
+    assert "no host was up for 3 s: " in said
+    assert "Resume the run later." in said
+    assert (stopped.status, "no host was up for 3 s: " in stopped.reason) == ("stopped", True)
+    assert 8 <= stopped.counts.done < 30
+    assert (resuming.returncode, summary.status, summary.n_passed) == (0, "finished", 30)
+
+
+def wait_until(is_so: Callable[[], bool], within_s: float = 200.0) -> None:
+    until = time.monotonic() + within_s
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.05)

@@ -6,9 +6,10 @@ import io
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -123,16 +124,30 @@ def main() -> None:
     try:
         others = [each for each in arguments if each != DEBUG]
         code = cli(others, prog_name="evaldesk", standalone_mode=False, obj=is_debug)
-        sys.exit(code if isinstance(code, int) else 0)
+        _end(code if isinstance(code, int) else 0)
+    except SystemExit as ended:
+        if not isinstance(ended.code, int):
+            raise
+        _end(ended.code)
     except (click.Abort, KeyboardInterrupt):
         click.echo("Stopped.", err=True)
-        sys.exit(EXIT_INTERRUPTED)
+        _end(EXIT_INTERRUPTED)
     except Exception as error:
         if is_debug:
             raise
         message, code = _in_words(error)
         click.echo(f"evaldesk: {_shown(message)}", err=True)
-        sys.exit(code)
+        _end(code)
+
+
+def _end(code: int) -> NoReturn:
+    """End the process. Without a head node the threads of Ray would hold it up for minutes: they are not waited for."""
+    if "ray" in sys.modules:
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def respelled(args: list[str]) -> list[str]:

@@ -22,7 +22,7 @@ from evaldesk.desk.runs.driver import trial_spec
 from evaldesk.desk.runs.plan import with_executor
 from evaldesk.desk.trust import NEXT_STEP, Trust, check_store
 from evaldesk.engine import AgentHost, LocalExecutor
-from evaldesk.engine.executors import MAX_LOCAL, check_executor, kind_of, open_executor
+from evaldesk.engine.executors import MAX_LOCAL, Node, check_executor, kind_of, open_executor
 from evaldesk.errors import EvaldeskError, ModelError
 from evaldesk.llm import ModelCall, Patience, complete, missing_keys
 from evaldesk.model import (
@@ -253,14 +253,23 @@ def _played_on(interpreter: Interpreter) -> str:
 
 
 async def play_on(settings: Settings, name: str) -> list[Finding]:
-    """The places of an executor, and what came back from one trial of the sample agent there. Raises UsageError."""
+    """The machines of an executor, and what came back from one trial of the sample agent there. Raises UsageError.
+
+    Where its machines cannot be looked at, no trial is sent.
+    """
     ref = named_ref(SAMPLE, {}, settings.workspace)
     asked = RunConfig(ref, "", criteria=(), concurrency=MAX_LOCAL, executor=ExecutorConfig(name))
     config = with_executor(asked, settings.executors)
     check_executor(config)
+    where, kind = f"executor {name}", kind_of(config.executor)
+    found = [Finding(where, "good", kind.words(config.executor))]
+    if kind.look:
+        try:
+            async with asyncio.timeout(PLAY_S):
+                found += _machines(where, *await kind.look(config))
+        except (EvaldeskError, TimeoutError) as error:
+            return [*found, Finding(where, "bad", str(error) or f"nothing came back within {PLAY_S:g} s")]
     executor = open_executor(config, lambda each: LocalExecutor(1, each.concurrency), os.environ)
-    where = f"executor {name}"
-    found = [Finding(where, "good", kind_of(config.executor).words(config.executor))]
     case = Case("doctor", (Turn(MESSAGE),))
     try:
         async with asyncio.timeout(PLAY_S):
@@ -276,6 +285,13 @@ async def play_on(settings: Settings, name: str) -> list[Finding]:
     finally:
         await executor.close()
     return found
+
+
+def _machines(where: str, words: str, nodes: Sequence[Node]) -> Iterator[Finding]:
+    yield Finding(where, "good" if nodes else "bad", words)
+    for node in nodes:
+        trouble = f"; {node.trouble}, so no trial is played there" if node.trouble else ""
+        yield Finding(f"node {node.name}", "warning" if trouble else "good", node.words + trouble)
 
 
 def _place(place: Place) -> Finding:

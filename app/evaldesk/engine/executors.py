@@ -6,7 +6,7 @@ A kind of a package is the entry point `evaldesk.executors` of its name, which l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from evaldesk.engine.host.executors import Executor
@@ -26,6 +26,18 @@ OpenExecutor = Callable[[RunConfig], Executor]
 
 
 @dataclass(frozen=True, slots=True)
+class Node:
+    """A machine where an executor may play. `words` describe it; for `trouble` it plays no trial."""
+
+    name: str
+    words: str
+    trouble: str = ""
+
+
+Look = Callable[[RunConfig], Awaitable[tuple[str, Sequence[Node]]]]
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutorKind:
     """A kind of executor.
 
@@ -34,6 +46,7 @@ class ExecutorKind:
     - `words` are the place in a sentence: `Ray at 10.0.0.4:6379`.
     - `most_at_once` bounds the trials at once.
     - `has_own_driver`: a run of the kind is played by a process of its own, never by the server of a desk.
+    - `look` gives what is there in a sentence, and each machine; nothing is played. Raises EvaldeskError.
     """
 
     check: Callable[[RunConfig], None]
@@ -41,6 +54,7 @@ class ExecutorKind:
     open: Callable[[RunConfig, Mapping[str, str]], Executor] | None = None
     most_at_once: int = MOST_AT_ONCE
     has_own_driver: bool = False
+    look: Look | None = None
 
 
 EXECUTORS = Registry(

@@ -24,8 +24,8 @@ from evaldesk.engine import Executor
 from evaldesk.engine.executors import EXECUTORS, OWN_VARIABLES, check_executor, has_own_driver, kind_of
 from evaldesk.engine.ray import kind as ray_kind
 from evaldesk.engine.ray.kind import RayOptions, given_variables
-from evaldesk.errors import ConflictError, TrustError, UsageError
-from evaldesk.model import AgentRef, Case, Container, Criterion, Expected, RunConfig, Turn
+from evaldesk.errors import ConflictError, EvaldeskError, TrustError, UsageError
+from evaldesk.model import AgentRef, Case, Container, Criterion, Expected, RunConfig, TrialResult, Turn
 from evaldesk.model.options import Recording
 from evaldesk.model.run import ExecutorConfig
 from evaldesk.pages.run_facts import played_in
@@ -311,3 +311,28 @@ def test_the_default_install_imports_neither_ray_nor_psycopg(tmp_path: Path) -> 
     )
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+class Unreachable(HandExecutor):
+    """A cluster that cannot be reached."""
+
+    async def submit(self, spec: object) -> None:
+        raise EvaldeskError("Ray at head:6379 cannot be used: refused")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("n_played", "status"), [(1, "stopped"), (0, "failed")], ids=["resumed", "new"])
+async def test_a_run_whose_cluster_is_away_keeps_what_was_played_and_can_be_resumed(
+    server: RunDesk, open_desk: OpenDesk, store: Store, n_played: int, status: str
+) -> None:
+    plan = server.plan_for(subject(2), RunOptions(on="cluster"))
+    run_id = store.runs.create(plan.config, plan.cases)
+    store.runs.record([TrialResult(run_id, index, 0, "finished", "passed") for index in range(n_played)])
+    store.runs.set_status(run_id, "stopped", "no host was up for 60 s.")
+    driver = open_desk(Unreachable())
+
+    await driver.resume(run_id)
+    summary = await over(driver, run_id)
+
+    assert (summary.status, summary.n_passed, summary.n_todo) == (status, n_played, 2 - n_played)
+    assert "Ray at head:6379 cannot be used: refused" in summary.reason

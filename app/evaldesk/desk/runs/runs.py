@@ -622,7 +622,12 @@ class RunPlayers:
             planning=playing.planning,
             stop_rule=seen.stop_rule,
         )
-        return await playing.driver.drive()
+        try:
+            return await playing.driver.drive()
+        except EvaldeskError as error:
+            if seen.counts.done and has_own_driver(config.executor):  # its cluster is away: the rest is for later
+                return Ending("stopped", str(error))
+            raise
 
     async def _cut(self, seen: RunSummary, n_unplanned: int) -> str:
         """Let a run whose planning broke off with its process be one of the planned cases; says so."""

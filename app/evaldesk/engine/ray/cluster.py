@@ -7,7 +7,8 @@ import logging
 import os
 import socket
 import tempfile
-from collections.abc import Awaitable, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ RECONNECT_S = 600
 MAX_SAID = 300
 CALLS_AT_ONCE = 64
 """All but the latest call of a host end at once."""
-REACH_S = 5.0
+REACH_S, CLOSE_S = 5.0, 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class RayCluster:
 
     async def connect(self) -> None:
         """Connect, and give the agent's files to the cluster. Raises EvaldeskError."""
-        await asyncio.to_thread(self._connect)
+        await in_thread(self._connect)
 
     async def open_host(self) -> ActorHost:
         """A new actor; it waits for a node with room. Raises HostLostError."""
@@ -58,13 +59,14 @@ class RayCluster:
             scheduling_strategy="SPREAD",
             max_concurrency=CALLS_AT_ONCE,
         )
-        return ActorHost(await asyncio.to_thread(made.remote, self.setup))
+        return ActorHost(await in_thread(lambda: made.remote(self.setup)))
 
     async def close(self) -> None:
         """Leave the cluster; actors end with their driver."""
         import ray
 
-        await asyncio.to_thread(ray.shutdown)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(in_thread(ray.shutdown), CLOSE_S)
 
     def _connect(self) -> None:
         os.environ.setdefault(RECONNECT, str(RECONNECT_S))
@@ -92,7 +94,49 @@ class RayCluster:
             except Exception as error:  # of many kinds, from a wrong address to another version of Ray
                 with suppress(Exception):
                     ray.shutdown()
-                raise EvaldeskError(f"Ray at {self.address} cannot be used: {first_line(error)}") from error
+                raise EvaldeskError(f"Ray at {self.address} cannot be used: {connect_words(str(error))}") from error
+            _keep_off_the_output()
+
+
+def _keep_off_the_output() -> None:
+    """Ray prints the log of a node that died to the standard output of its driver, into the results of a command."""
+    from ray._private import worker
+
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_, **__: None
+
+
+async def in_thread(function: Callable[[], T]) -> T:
+    """As `asyncio.to_thread`; nobody waits for its thread at the end, since Ray waits minutes for a head node."""
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[T] = loop.create_future()
+
+    def tell(result: T | None, error: BaseException | None) -> None:
+        if found.done():
+            return
+        if error is None:
+            found.set_result(result)  # type: ignore[arg-type]
+        else:
+            found.set_exception(error)
+
+    def work() -> None:
+        result, failed = None, None
+        try:
+            result = function()
+        except BaseException as error:
+            failed = error
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(tell, result, failed)
+
+    threading.Thread(target=work, name="evaldesk-ray", daemon=True).start()
+    return await found
+
+
+def connect_words(text: str) -> str:
+    """Why Ray cannot be used, in one line; of other versions both are named."""
+    if "ersion mismatch" in text:
+        return " ".join(text.split())[:MAX_SAID]
+    return first_line(text)
 
 
 def check_reachable(address: str) -> None:
@@ -141,18 +185,19 @@ async def _answer(reference: Awaitable[T]) -> T:
     except exceptions.RayTaskError:
         raise
     except exceptions.RayError as error:
-        text = str(error)
-        if "No module named 'evaldesk" in text:
-            raise HostLostError("Evaldesk is not installed there") from error
-        raise HostLostError(loss_words(text)) from error
+        raise HostLostError(lost_words(str(error))) from error
 
 
-def loss_words(text: str) -> str:
+def lost_words(text: str) -> str:
     """The reason of a loss in a few words, of what Ray says about it."""
+    if "No module named 'evaldesk" in text:
+        return "Evaldesk is not installed there"
     if "node has died" in text or "node is dead" in text or "node was terminated" in text.lower():
         return "its node is gone"
     if "out of memory" in text.lower() or "OOM" in text:
         return "its node was short of memory"
+    if "unavailable" in text or "failed to connect" in text:
+        return "its node does not answer"
     if "process has died" in text or "killed" in text.lower():
         return "its process is gone"
     return first_line(text)

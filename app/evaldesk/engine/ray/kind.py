@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from evaldesk.agents import AGENTS
 from evaldesk.agents.loading import env_variables
 from evaldesk.codec import msgspec
-from evaldesk.engine.executors import OWN_VARIABLES, ExecutorKind
+from evaldesk.engine.executors import OWN_VARIABLES, ExecutorKind, Node
 from evaldesk.engine.host.executors import Executor
 from evaldesk.errors import UsageError
 from evaldesk.model import RunConfig
@@ -109,6 +109,12 @@ def _open(config: RunConfig, environment: Mapping[str, str]) -> Executor:
     return HostsExecutor(cluster, config.concurrency, n_hosts)
 
 
+async def _look(config: RunConfig) -> tuple[str, Sequence[Node]]:
+    from evaldesk.engine.ray.nodes import look_at
+
+    return await look_at(_options(config.executor).address)
+
+
 def given_variables(config: RunConfig, options: RayOptions, environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that hosts get: those that are named, those of the run file, and those of the agent's `.env`."""
     names = (*options.variables, *environment.get(OWN_VARIABLES, "").split())
@@ -122,4 +128,4 @@ def _words(executor: ExecutorConfig) -> str:
     return f"Ray ({found.get('address', 'auto')}), {hosts} host{'' if hosts == 1 else 's'}"
 
 
-RAY = ExecutorKind(_check, _words, _open, has_own_driver=True)
+RAY = ExecutorKind(_check, _words, _open, has_own_driver=True, look=_look)

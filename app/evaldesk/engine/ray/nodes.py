@@ -1,0 +1,82 @@
+"""The nodes of a cluster, each asked for its versions; nothing is played there."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evaldesk import __version__
+from evaldesk.engine.executors import Node
+from evaldesk.engine.ray.cluster import RayCluster, in_thread, lost_words
+from evaldesk.engine.ray.executor import other_versions
+from evaldesk.engine.ray.host import HostFacts, HostSetup, own_versions
+from evaldesk.wire import from_json, to_json
+
+ASK_S = 30.0
+GIB = 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The versions on a node. `minor` is that of Python which counts."""
+
+    minor: str
+    python: str
+    evaldesk: str
+    ray: str
+
+
+def versions() -> bytes:
+    """Versions of the node where it is called."""
+    import ray
+
+    return to_json(Versions(own_versions()[0], platform.python_version(), __version__, ray.__version__))
+
+
+async def look_at(address: str) -> tuple[str, Sequence[Node]]:
+    """The cluster in a sentence, and each of its nodes. Raises EvaldeskError."""
+    cluster = RayCluster(address, 0.0, HostSetup("", 1, 1))
+    await cluster.connect()
+    try:
+        return await in_thread(_look)
+    finally:
+        await cluster.close()
+
+
+def _look() -> tuple[str, Sequence[Node]]:
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    found = [node for node in ray.nodes() if node["Alive"]]
+    ask = ray.remote(num_cpus=0, max_retries=0)(versions)
+    places = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in found]
+    asked = [ask.options(scheduling_strategy=place).remote() for place in places]
+    ray.wait(asked, num_returns=len(asked), timeout=ASK_S)
+    free, all_of_them = (each.get("CPU", 0.0) for each in (ray.available_resources(), ray.cluster_resources()))
+    n_nodes = f"{len(found)} node{'' if len(found) == 1 else 's'}"
+    return f"{n_nodes}, {free:g} of {all_of_them:g} CPUs free", [
+        described(node, *_answer(reference)) for node, reference in zip(found, asked, strict=True)
+    ]
+
+
+def _answer(reference: Any) -> tuple[Versions | None, str]:
+    import ray
+
+    try:
+        return from_json(ray.get(reference, timeout=0), Versions), ""
+    except ray.exceptions.GetTimeoutError:
+        return None, f"did not answer within {ASK_S:g} s"
+    except ray.exceptions.RayError as error:
+        return None, lost_words(str(error))
+
+
+def described(node: dict[str, Any], there: Versions | None, trouble: str) -> Node:
+    """A node as Ray tells of it, and what differs there from here."""
+    resources = node["Resources"]
+    words = [f"{resources.get('CPU', 0.0):g} CPUs, {resources.get('memory', 0.0) / GIB:.1f} GiB for tasks"]
+    if there:
+        words += [f"Python {there.python}", f"Evaldesk {there.evaldesk}", f"Ray {there.ray}"]
+        trouble = other_versions(HostFacts(node["NodeManagerHostname"], there.minor, there.evaldesk))
+    return Node(node["NodeManagerHostname"], ", ".join(words), trouble)
