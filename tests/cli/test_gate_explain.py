@@ -104,6 +104,10 @@ def test_the_gate_that_would_be_proposed_is_not_proposed_again() -> None:
 
     assert "fails 4.5 % of builds" in said
     assert "Better:" not in said
+    assert (
+        "of the settings that rarely fail by chance and find a worse agent, this one plays the fewest" in said.lower()
+    )
+    assert json.loads(explain(f"--cases 20 --rate 0.9 {asked} --json").output)["by_rate"]["0.9"][0]["is_proposed"]
 
 
 def test_no_gate_is_proposed_where_none_finds_a_worse_agent() -> None:
@@ -178,3 +182,44 @@ def test_a_stored_run_gives_cases_trials_and_rates(tmp_path: Path, monkeypatch: 
     assert (found["cases"], found["n"]) == (3, 2)
     assert found["false_alarm"] == 0  # its cases always pass, or never
     assert list(found["by_rate"]) == ["run 1"]
+
+
+def test_a_run_with_a_budget_gives_the_trials_of_each_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "echo.evalset.json").write_text(json.dumps(SET))
+    monkeypatch.chdir(tmp_path)
+    CliRunner().invoke(cli, ["eval", ".", "echo.evalset.json", "--budget", "5"])
+
+    found = json.loads(explain("--from 1 --min-pass-rate 0.6 --margin 0 --json").output)
+    words = explain("--from 1 --min-pass-rate 0.7").output
+
+    assert (found["cases"], found["n"], found["n_most"], found["trials"]) == (3, 1, 2, 5)
+    assert [(gate["name"], gate["holds"]) for gate in found["by_rate"]["run 1"]] == [
+        ("--min-pass-rate 0.6", pytest.approx(1)),  # two of three cases always pass, and each weighs the same
+        ("--margin 0", pytest.approx(1)),
+    ]
+    assert "3 cases, 1 to 2 trials each." in words
+    assert "fails 100 % of builds" in words
+
+
+def test_a_margin_is_explained_and_the_trials_that_it_needs_are_proposed() -> None:
+    found = json.loads(explain("--cases 20 --rate 0.9 --n 5 --margin 0.05 --json").output)
+    said = explain("--cases 20 --rate 0.9 --n 13 --margin 0.05").output
+
+    (gate,) = found["by_rate"]["0.9"]
+    assert gate["false_alarm"] == pytest.approx(0.0008034, abs=1e-7)
+    assert gate["holds_when_worse"]["0.15"] == pytest.approx(0.5680002, abs=1e-7)
+    assert (gate["proposal"]["options"], gate["is_proposed"]) == ("--n 13 --margin 0.05", False)
+    assert "this one plays the fewest trials: keep it." in said
+
+
+def test_figures_that_are_rounded_say_by_how_much() -> None:
+    said = explain("--cases 3000 --rate 0.5 --n 20 --margin 0.01").output
+
+    assert "These figures can be off by 0." in said
+
+
+def test_a_gate_that_misses_a_worse_agent_says_what_helps() -> None:
+    said = explain("--cases 2 --rate 0.9 --pass-at 1=0.5").output
+
+    assert "To find such an agent more often, add cases or play more trials of each." in said

@@ -30,6 +30,11 @@ from evaldesk.statistics.gate_chances import (
 from evaldesk.statistics.intervals import pass_at_k, pass_hat_k
 
 
+def alike(rates: list[tuple[float, int]], n: int) -> list[tuple[float, int, int]]:
+    """Cases with `n` trials each."""
+    return [(p, n, n_cases) for p, n_cases in rates]
+
+
 @pytest.fixture(scope="module")
 def golden(shared: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((shared / "golden" / "decisions.json").read_text())
@@ -45,7 +50,7 @@ def test_the_rule_of_a_case_has_the_known_chances(golden: dict[str, Any]) -> Non
 
 def test_no_change_fails_as_often_as_is_known(golden: dict[str, Any]) -> None:
     for row in golden["no_change_baseline"]:
-        found = false_alarm_of_regressions([(row["p"], row["cases"])], row["n"], row["threshold"], row["allowed"])
+        found = false_alarm_of_regressions([(row["p"], row["n"], row["cases"])], row["threshold"], row["allowed"])
         assert found == pytest.approx(row["false_alarm"], abs=1e-10)
 
 
@@ -95,12 +100,12 @@ def test_draws_of_a_whole_run_have_the_known_chances(threshold: float, at_least_
 def test_a_pass_rate_holds_as_often_as_is_known(
     rates: list[tuple[float, int]], n: int, least: float, holds: float
 ) -> None:
-    assert pass_rate_holds(rates, n, least) == pytest.approx(holds, abs=1e-7)
+    assert pass_rate_holds(alike(rates, n), least) == pytest.approx(holds, abs=1e-7)
 
 
 def test_every_case_holds_as_often_as_is_known() -> None:
-    assert every_case_holds([(0.9, 20)], 5, 0.8) == pytest.approx(0.1827938031412104, abs=1e-12)
-    assert every_case_holds([(0.99, 49), (0.0, 1)], 10, 0.8) == 0.0
+    assert every_case_holds([(0.9, 5, 20)], 0.8) == pytest.approx(0.1827938031412104, abs=1e-12)
+    assert every_case_holds([(0.99, 10, 49), (0.0, 10, 1)], 0.8) == 0.0
 
 
 def test_the_chance_of_a_draw_is_that_of_all_draws() -> None:
@@ -131,11 +136,11 @@ def test_a_curve_holds_as_often_as_all_outcomes_say(is_hat: bool, least: float) 
             ]
             total += prod(exact)
 
-    assert curve_holds([(0.9, 2), (0.4, 1)], n, k, least, is_hat=is_hat) == pytest.approx(total, abs=1e-12)
+    assert curve_holds([(0.9, n, 2), (0.4, n, 1)], k, least, is_hat=is_hat) == pytest.approx(total, abs=1e-12)
 
 
 def test_a_curve_beyond_the_trials_is_undefined() -> None:
-    assert curve_holds([(0.9, 20)], 5, 8, 0.5, is_hat=True) is None
+    assert curve_holds([(0.9, 5, 20)], 8, 0.5, is_hat=True) is None
 
 
 def test_more_than_counts_independent_events() -> None:
@@ -158,14 +163,14 @@ def test_the_formula_of_no_change_agrees_with_simulated_builds() -> None:
 
     failed = sum(any(passes(0.7) and not passes(0.7) for _ in range(n_cases)) for _ in range(n_builds))
 
-    assert failed / n_builds == pytest.approx(false_alarm_of_regressions([(0.7, n_cases)], n, 0.6, 0), abs=0.03)
+    assert failed / n_builds == pytest.approx(false_alarm_of_regressions([(0.7, n, n_cases)], 0.6, 0), abs=0.03)
 
 
 def test_ten_thousand_cases_are_computed() -> None:
-    rates = [(0.2 * step, 2_000) for step in range(6)]
+    kinds = [(0.2 * step, 5, 2_000) for step in range(6)]
 
-    assert pass_rate_holds(rates, 5, 0.49) > 0.99
-    assert pass_rate_holds(rates, 5, 0.51) < 0.01
+    assert pass_rate_holds(kinds, 0.49) > 0.99
+    assert pass_rate_holds(kinds, 0.51) < 0.01
 
 
 def test_a_likely_drop_is_found_as_often_as_is_known(golden: dict[str, Any]) -> None:
@@ -174,11 +179,11 @@ def test_a_likely_drop_is_found_as_often_as_is_known(golden: dict[str, Any]) -> 
 
         def finds(before: float, now: float, n_cases: int = n_cases, n: int = n) -> float:
             """By the bar of the smallest p value, as if only this case were in doubt."""
-            found = likely_drops([(before, now, 1), (1.0, 1.0, n_cases - 1)], n, 0)
+            found = likely_drops([(before, now, n, 1), (1.0, 1.0, n, n_cases - 1)], 0)
             assert found is not None
             return found
 
-        unchanged = likely_drops([(0.9, 0.9, n_cases)], n, 0)
+        unchanged = likely_drops([(0.9, 0.9, n, n_cases)], 0)
         assert unchanged == pytest.approx(row["false_alarm_p90"], rel=1e-6, abs=1e-15)
         assert finds(1.0, 0.0) == pytest.approx(row["finds_1_to_0"], abs=1e-9)
         assert finds(0.95, 0.3) == pytest.approx(row["finds_95_to_30"], abs=1e-9)
@@ -187,7 +192,7 @@ def test_a_likely_drop_is_found_as_often_as_is_known(golden: dict[str, Any]) -> 
 
 @pytest.mark.parametrize(("n", "chance"), [(6, 0.0000106), (10, 0.0000637), (20, 0.0010491)])
 def test_an_unchanged_agent_rarely_has_a_likely_drop(n: int, chance: float) -> None:
-    assert likely_drops([(0.9, 0.9, 20)], n, 0) == pytest.approx(chance, abs=1e-7)
+    assert likely_drops([(0.9, 0.9, n, 20)], 0) == pytest.approx(chance, abs=1e-7)
 
 
 def test_the_trials_that_can_tell_are_the_fewest() -> None:
@@ -197,12 +202,12 @@ def test_the_trials_that_can_tell_are_the_fewest() -> None:
 
 @pytest.mark.parametrize("allowed", [0, 1, 2])
 def test_the_formula_of_likely_drops_agrees_with_simulated_builds(allowed: int) -> None:
-    chance, n, cases, n_builds = Random(11), 8, [(0.95, 0.3, 2), (0.9, 0.5, 2)], 4_000
+    chance, n, cases, n_builds = Random(11), 8, [(0.95, 0.3, 8, 2), (0.9, 0.5, 8, 2)], 4_000
     failed = 0
 
     for _ in range(n_builds):
-        sides = [(before, now) for before, now, times in cases for _ in range(times)]
+        sides = [(before, now) for before, now, _, times in cases for _ in range(times)]
         passed = [[sum(chance.random() < p for _ in range(n)) for p in pair] for pair in sides]
         failed += sum(p < 0.05 for p in holm([fisher_drop(a, n, b, n) for a, b in passed])) > allowed
 
-    assert failed / n_builds == pytest.approx(likely_drops(cases, n, allowed), abs=0.03)
+    assert failed / n_builds == pytest.approx(likely_drops(cases, allowed), abs=0.03)

@@ -16,6 +16,7 @@ from evaldesk.desk.runs.gate_chances import (
     ASSUMED_RATES,
     DROPS,
     EXPLAINED,
+    FOUND,
     SOUGHT,
     TOLERATED,
     GateChance,
@@ -29,7 +30,8 @@ from evaldesk.desk.runs.gate_chances import (
 from evaldesk.errors import UsageError
 from evaldesk.gate_options import GATES_BY_NAME, check_confirm, flag_of
 from evaldesk.model import Gates
-from evaldesk.wording.words import chance_words, trials_words
+from evaldesk.pages.gate_figures import BEST, MORE
+from evaldesk.wording.words import chance_words, off_words, trials_each, trials_words
 
 
 @click.group()
@@ -83,14 +85,14 @@ def explain(
             raise UsageError("--from takes cases and rates from the run; leave --cases and --rate out")
         with stored_runs(workspace) as runs:
             stored = runs.named(run)
-            subject = played_subject(runs, stored, n, pass_threshold)
+            subject = played_subject(runs, stored, [n] * stored.n_cases if n else None, pass_threshold)
         subjects: dict[str, Subject] = {f"run {stored.id}": subject}
     elif n_cases is None:
         raise UsageError("name a run by --from, or the number of cases by --cases")
     else:
         threshold = 1.0 if pass_threshold is None else pass_threshold
         rates = ASSUMED_RATES if rate is None else (rate,)
-        subjects = {f"{each:g}": assumed_subject(n_cases, each, n or 1, threshold) for each in rates}
+        subjects = {f"{each:g}": assumed_subject(each, [n or 1] * n_cases, threshold) for each in rates}
     check_explained(gates, next(iter(subjects.values())), flag_of)
     found = {name: gate_chances(gates, subject) for name, subject in subjects.items()}
     if is_json:
@@ -113,7 +115,9 @@ def _as_json(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateChan
                 "false_alarm": each.false_alarm,
                 "holds_when_worse": {f"{drop:g}": chance for drop, chance in each.slips},
                 "more_trials": each.n_more,
+                "error": each.error,
                 "proposal": asdict(each.proposal) if each.proposal else None,
+                "is_proposed": each.is_proposed,
                 "repairs": {repair.name: repair.false_alarm for repair in each.repairs},
             }
             for each in chances
@@ -122,14 +126,15 @@ def _as_json(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateChan
     }
     only = [each for chances in found.values() for each in chances]
     top = {"false_alarm": only[0].false_alarm, "holds": only[0].holds} if len(only) == 1 else {}
-    shape = {"cases": first.n_cases, "n": first.n, "pass_threshold": first.pass_threshold}
+    most = {} if first.n == first.n_most else {"n_most": first.n_most, "trials": first.n_trials}
+    shape = {"cases": first.n_cases, "n": first.n, **most, "pass_threshold": first.pass_threshold}
     return {**top, **shape, "by_rate": objects}
 
 
 def _show(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateChance, ...]]) -> None:
     first = next(iter(subjects.values()))
     cases = "1 case" if first.n_cases == 1 else f"{first.n_cases:,} cases"
-    trials = "1 trial" if first.n == 1 else f"{first.n} trials"
+    trials = "1 trial" if first.n == first.n_most == 1 else f"{trials_each(first.n, first.n_most)} trials"
     share = "every trial" if first.pass_threshold == 1 else f"at least {first.pass_threshold:g} of its trials"
     click.echo(f"{cases}, {trials} each. A case passes when it passes {share}.")
     for name, chances in found.items():
@@ -155,6 +160,12 @@ def _show_gate(chance: GateChance) -> None:
         click.echo(f"    {chance.hint}.")
     if chance.better:
         click.echo(f"    {_proposal_words(chance.better)}")
+    if chance.is_proposed:
+        click.echo(f"    {BEST}")
+    elif slips.get(SOUGHT, 0.0) > 1 - FOUND and not chance.better:
+        click.echo(f"    {MORE}")
+    if off := off_words(chance.error):
+        click.echo(f"    {off}")
     if chance.n_more:
         click.echo(f"    If nothing changes, it plays about {trials_words(chance.n_more)} more a build.")
     for repair in chance.repairs:

@@ -101,11 +101,6 @@ class RunSummary(Counted):
         return self.n_least < self.n_most
 
     @property
-    def n_mean(self) -> int:
-        """The trials of a case in the mean, as a whole number."""
-        return max(self.n_least, self.n_trials // max(1, self.n_cases))
-
-    @property
     def n_equal(self) -> int:
         """The trials that every case has; of a run that was decided those of its whole blocks."""
         return self.stop.n_equal(self.n_least) if self.stop else self.n_least

@@ -9,10 +9,14 @@ from evaldesk.desk.runs.gate_chances import FOUND, TOLERATED, GateChance, GatePr
 from evaldesk.desk.runs.gates import ALL_PASSED
 from evaldesk.gate_options import GATE_OPTIONS
 from evaldesk.run_options import BY_NAME
-from evaldesk.wording.words import chance_words, trials_words
+from evaldesk.wording.words import chance_words, off_words, trials_words
 
 WORSE = 0.15
 """The drop of the pass rate that a gate should find."""
+BEST = "Of the settings that rarely fail by chance and find a worse agent, this one plays the fewest trials: keep it."
+"""Beside a gate that would be proposed."""
+MORE = "To find such an agent more often, add cases or play more trials of each."
+"""Beside a gate that misses a worse agent, and has no better setting."""
 _TITLES = {option.flags[0]: option.title for option in (BY_NAME["n"], *GATE_OPTIONS)}
 
 
@@ -30,7 +34,7 @@ class GateFigures:
     """One gate: `alarm` says how often it fails by chance, `is_frequent` whether that is too often to be believed.
 
     `rows` are a pass rate of every case, the chance to hold in percent, and that chance in words. `is_blind`: an agent
-    that is worse by WORSE passes it more often than one that is sought should.
+    that is worse by WORSE passes it more often than one that is sought should. `is_exact`: no value was rounded.
     """
 
     title: str
@@ -40,6 +44,7 @@ class GateFigures:
     better: tuple[BetterGate, ...]
     rows: tuple[tuple[str, float, str], ...]
     is_blind: bool = False
+    is_exact: bool = True
 
 
 def gate_figures(preview: GatePreview) -> tuple[GateFigures, ...]:
@@ -81,6 +86,7 @@ def figures_of(chance: GateChance, rows: tuple[tuple[str, float, str], ...] = ()
         better=tuple(_better(chance)),
         rows=rows,
         is_blind=dict(chance.slips).get(WORSE, 0.0) > 1 - FOUND,
+        is_exact=not off_words(chance.error),
     )
 
 
@@ -91,10 +97,16 @@ def _notes(chance: GateChance) -> Sequence[str]:
         notes.append(
             f"An agent that is {100 * WORSE:.0f} points worse passes in {chance_words(slips[WORSE])} of builds."
         )
+    if off := off_words(chance.error):
+        notes.append(off)
     if chance.hint:
         notes.append(f"{chance.hint[:1].upper()}{chance.hint[1:]}.")
     if chance.n_more:
         notes.append(f"If nothing changes, it plays about {trials_words(chance.n_more)} more.")
+    if chance.is_proposed:
+        notes.append(BEST)
+    elif slips.get(WORSE, 0.0) > 1 - FOUND and not chance.better:
+        notes.append(MORE)
     return notes
 
 

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias
 from evaldesk.desk.runs.gate_chances import (
     MOST_PREVIEWED,
     GateChance,
-    Subject,
     check_explained,
+    drawn_subject,
     gate_chances,
 )
 from evaldesk.desk.runs.gates import ALL_PASSED, OF_A_RATE
@@ -25,7 +25,6 @@ from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.gate_figures import GateFigures, figures_of
 from evaldesk.pages.run_facts import run_fingerprint
-from evaldesk.statistics.intervals import CaseCounts
 from evaldesk.store import RunStore
 from evaldesk.wording.words import chance_words
 
@@ -200,8 +199,8 @@ def _row(
     )
     (newest, alone, _) = found[0]
     alike = [run for run, *_ in found if run.n_cases == newest.n_cases and _is_alike(run, newest)]
-    counts = _pooled(stored.store, tuple((run.id, run.counts) for run in alike))
-    chance = _chance(alone, counts, newest.n_mean, newest.config.pass_threshold)
+    cases = _pooled(stored.store, newest.id, tuple((run.id, run.counts) for run in alike))
+    chance = _chance(alone, cases, newest.config.pass_threshold)
     if chance is None or chance.false_alarm is None:
         return row
     figures = figures_of(chance)
@@ -223,23 +222,28 @@ def _is_alike(run: RunSummary, newest: RunSummary) -> bool:
 
 
 @lru_cache(maxsize=512)
-def _pooled(runs: RunStore, played: tuple[tuple[int, Counts], ...]) -> tuple[CaseCounts, ...]:
-    """The scored and passed trials of each case over several runs; kept as long as their counts stay the same."""
+def _pooled(
+    runs: RunStore, newest: int, played: tuple[tuple[int, Counts], ...]
+) -> tuple[tuple[int, int, int, int], ...]:
+    """The scored and passed trials of each case over several runs, its trials in the newest, and 1.
+
+    Kept as long as their counts stay the same.
+    """
     scored: Counter[int] = Counter()
     passed: Counter[int] = Counter()
     for run_id, counts in played:
         for case, strip in enumerate(runs.strips(run_id)):
             passed[case] += strip.count("p")
             scored[case] += strip.count("p") + strip.count("f") + strip.count("e") * counts.errors_are_failures
-    return tuple((n, passed[case], 1) for case, n in sorted(scored.items()) if n)
+    return tuple((scored[case], passed[case], len(strip), 1) for case, strip in enumerate(runs.strips(newest)))
 
 
 @lru_cache(maxsize=512)
-def _chance(gates: Gates, counts: tuple[CaseCounts, ...], n: int, pass_threshold: float) -> GateChance | None:
+def _chance(gates: Gates, cases: tuple[tuple[int, int, int, int], ...], pass_threshold: float) -> GateChance | None:
     """How the gate behaves by the pass rates of these cases; None where that is not defined."""
-    if not 0 < len(counts) <= MOST_PREVIEWED or not (gates.asks_for_verdicts or gates.asks_nothing):
+    subject = drawn_subject(cases, pass_threshold)
+    if not 0 < len(subject.kinds) <= MOST_PREVIEWED or not (gates.asks_for_verdicts or gates.asks_nothing):
         return None
-    subject = Subject([(passed / scored, times) for scored, passed, times in counts], n, pass_threshold, counts)
     try:
         check_explained(gates, subject, flag_of)
     except UsageError:

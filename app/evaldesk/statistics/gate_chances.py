@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from evaldesk.statistics.exact_tests import fisher_drop
 
-Rates: TypeAlias = Sequence[tuple[float, int]]
-"""Cases by the chance of one of their trials to pass, 0 to 1: (chance, number of such cases)."""
+Kinds: TypeAlias = Sequence[tuple[float, int, int]]
+"""Cases by the chance of one of their trials to pass, 0 to 1: (chance, trials of each, number of such cases)."""
 
 ALPHA = 0.05
 ROUNDING = 1e-9
@@ -48,33 +48,36 @@ def binomial(n: int, p: float, passes: int) -> float:
     return exp(ways + passes * log(p) + (n - passes) * log1p(-p))
 
 
-def pass_rate_holds(rates: Rates, n: int, least: float) -> float:
-    """The chance that the pass rate of all trials reaches `least`, with `n` trials a case."""
-    n_trials = n * sum(n_cases for _, n_cases in rates)
+def pass_rate_holds(kinds: Kinds, least: float) -> float:
+    """The chance that the pass rate of all trials reaches `least`, where all cases have as many."""
+    n_trials = sum(n * n_cases for _, n, n_cases in kinds)
     first, chances = 0, [1.0]
-    for p, n_cases in rates:
-        group_first, group = _passes(n * n_cases, p)
+    for p, n, n_cases in kinds:
+        group_first, group = counts_of_passes(n * n_cases, p)
         first, chances = first + group_first, _sum_of(chances, group)
     return min(1.0, fsum(chances[max(0, needed_passes(n_trials, least) - first) :]))
 
 
-def every_case_holds(rates: Rates, n: int, least: float) -> float:
-    """The chance that every case passes at least the share `least` of its `n` trials."""
-    needed, chance = needed_passes(n, least), 1.0
-    for p, n_cases in rates:
-        chance *= chance_of_at_least(needed, n, p) ** n_cases
+def every_case_holds(kinds: Kinds, least: float) -> float:
+    """The chance that every case passes at least the share `least` of its trials."""
+    chance = 1.0
+    for p, n, n_cases in kinds:
+        chance *= chance_of_at_least(needed_passes(n, least), n, p) ** n_cases
     return chance
 
 
-def curve_holds(rates: Rates, n: int, k: int, least: float, *, is_hat: bool) -> float | None:
-    """The chance that the mean pass@k, or pass^k, reaches `least`; None when k exceeds n, and for too many values."""
-    n_cases = sum(times for _, times in rates)
+def curve_holds(kinds: Kinds, k: int, least: float, *, is_hat: bool) -> float | None:
+    """The chance that the mean pass@k, or pass^k, reaches `least`, over the trials that every case has.
+
+    None when k exceeds them, and for too many values.
+    """
+    n, n_cases = min((n for _, n, _ in kinds), default=0), sum(times for _, _, times in kinds)
     if not 1 <= k <= n or not n_cases:
         return None
     whole = comb(n, k)
     of_case = [comb(c, k) if is_hat else whole - comb(n - c, k) for c in range(n + 1)]
     sums = {0: 1.0}
-    for p, times in rates:
+    for p, _, times in kinds:
         case: dict[int, float] = {}
         for c, value in enumerate(of_case):
             case[value] = case.get(value, 0.0) + binomial(n, p, c)
@@ -119,9 +122,9 @@ def more_than(allowed: int, chances: Iterable[tuple[float, int]]) -> float:
     return max(0.0, 1.0 - fsum(sums))
 
 
-def false_alarm_of_regressions(rates: Rates, n: int, threshold: float, allowed: int) -> float:
-    """The chance that more than `allowed` unchanged cases seem to have regressed, with `n` trials in both runs."""
-    return more_than(allowed, [(regressed_by_chance(p, n, threshold), n_cases) for p, n_cases in rates])
+def false_alarm_of_regressions(kinds: Kinds, threshold: float, allowed: int) -> float:
+    """The chance that more than `allowed` unchanged cases seem to have regressed, with as many trials in both runs."""
+    return more_than(allowed, [(regressed_by_chance(p, n, threshold), n_cases) for p, n, n_cases in kinds])
 
 
 def still_regressed(chance: float, p: float, needed: int, n: int) -> float:
@@ -140,20 +143,21 @@ def trials_to_tell(n_cases: int) -> int:
     return n
 
 
-def likely_drops(cases: Sequence[tuple[float, float, int]], n: int, allowed: int) -> float | None:
+def likely_drops(cases: Sequence[tuple[float, float, int, int]], allowed: int) -> float | None:
     """The chance that more than `allowed` cases have a likely drop: Fisher's test, one-sided, and Holm over cases.
 
-    `cases` are (chance to pass before, chance to pass now, number of such cases), all with `n` trials in both runs.
-    None for more than 3 allowed, where there are too many ways.
+    `cases` are (chance to pass before, chance to pass now, trials of each in both runs, number of such cases); those
+    with one trial are not tested. None for more than 3 allowed, where there are too many ways.
     """
-    n_cases = sum(times for _, _, times in cases)
-    if allowed >= n_cases or n < 2:
+    tested = [case for case in cases if case[2] > 1]
+    n_cases = sum(times for *_, times in tested)
+    if allowed >= n_cases:
         return 0.0
     if allowed > _MOST_LIKELY_DROPS:
         return None
     bars = [ALPHA / (n_cases - place) for place in range(allowed + 1)]
     ways: dict[tuple[int, ...], float] = {(0,) * len(bars): 1.0}
-    for before, now, times in cases:
+    for before, now, n, times in tested:
         below = [_drop_below(before, now, n, bar) for bar in bars]
         for _ in range(times):
             ways = _with_case(ways, below, allowed + 1)
@@ -176,7 +180,7 @@ def _with_case(ways: dict[tuple[int, ...], float], below: Sequence[float], most:
 @lru_cache(maxsize=4096)
 def _drop_below(before: float, now: float, n: int, bar: float) -> float:
     """The chance that the test of one case gives less than `bar`."""
-    first, chances = _passes(n, before)
+    first, chances = counts_of_passes(n, before)
     total, passes_now = 0.0, -1
     for passed, chance in enumerate(chances, first):
         while passes_now < n and fisher_drop(passed, n, passes_now + 1, n) < bar:
@@ -185,7 +189,7 @@ def _drop_below(before: float, now: float, n: int, bar: float) -> float:
     return total
 
 
-def _passes(n: int, p: float) -> tuple[int, list[float]]:
+def counts_of_passes(n: int, p: float) -> tuple[int, list[float]]:
     """The chances of all counts of passes that are not negligible, and the first of these counts."""
     middle = min(n, int(n * p + 0.5))
     low, high = _reach(middle, -1, n, p), _reach(middle, 1, n, p)

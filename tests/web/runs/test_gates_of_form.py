@@ -110,7 +110,7 @@ def test_gates_that_do_not_go_together_are_refused_in_the_words_of_the_form(
 def test_it_says_how_often_a_gate_fails_though_nothing_changed(pages: Any, typed: dict[str, str], gates: Gates) -> None:
     page = shown(pages.post("/runs/new", **pages.form(n="5", **typed)).text)
 
-    (chance,) = gate_chances(gates, assumed_subject(4, 0.9, 5, 1.0))
+    (chance,) = gate_chances(gates, assumed_subject(0.9, [5] * 4, 1.0))
     assert chance.false_alarm is not None
     assert f"If nothing changes, it fails {chance_words(chance.false_alarm)} of builds." in page
     assert f"An agent that is 15 points worse passes in {chance_words(dict(chance.slips)[0.15])} of builds." in page

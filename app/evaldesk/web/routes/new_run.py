@@ -195,14 +195,15 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
     earlier = await _earlier_still_there(request, typed)
     fields = option_fields(typed, desk.settings, earlier.config if earlier else None)
     typed_n = {name: fields[name].value for name in ("n", "budget", "allocate", "model")}
-    n, n_trials, spread_words = await asyncio.to_thread(_spread, desk, typed_n, agent, evalset_id, cases)
+    n_each, spread_words = await asyncio.to_thread(_spread, desk, typed_n, agent, evalset_id, cases)
+    n_trials = sum(n_each)
     plan = await asyncio.to_thread(
         estimate,
         desk.stored_runs,
         agent.id if agent else "",
         evalset_id,
         n_cases=len(cases),
-        n=n,
+        n=n_trials // max(1, len(cases)),
         concurrency=_or_one(fields["concurrency"].value),
         n_trials=n_trials,
     )
@@ -231,36 +232,34 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         not_applicable=not_applicable,
         estimate=plan,
         spread=spread_words,
-        gates=await asyncio.to_thread(
-            _gates, desk, typed, plan.last_run, n_cases=len(cases), n_mean=n, evalset_id=evalset_id
-        ),
+        gates=await asyncio.to_thread(_gates, desk, typed, plan.last_run, n_each=n_each, evalset_id=evalset_id),
     )
 
 
 def _spread(
     desk: Desk, typed: Mapping[str, str], agent: FoundAgent | None, evalset_id: str, cases: Sequence[Case]
-) -> tuple[int, int, str]:
-    """The trials of a case in the mean, those of all cases, and how a budget is spread, or why it cannot be."""
+) -> tuple[Sequence[int], str]:
+    """The trials of each case, and how a budget is spread, or why it cannot be."""
     n, n_cases = _or_one(typed["n"]), len(cases)
     try:
         asked, allocate = BY_NAME["budget"].read(typed["budget"]), BY_NAME["allocate"].read(typed["allocate"])
         if asked is None or not cases:
-            return n, n * n_cases, ""
+            return [n] * n_cases, ""
         own = agent.description.model if agent and agent.description else None
         model = typed["model"] if typed["model"] != own else ""
         subject = Subject(cases, agent.id if agent else "", evalset_id, model or None)
         found = spread(Budget(asked, allocate or EVEN, n), subject, desk.stored_runs)
     except UsageError as error:
-        return n, n * n_cases, f"{str(error)[:1].upper()}{str(error)[1:]}."
+        return [n] * n_cases, f"{str(error)[:1].upper()}{str(error)[1:]}."
     n_trials = sum(found.n_each)
     words = budget_sentence(
         asked, allocate or EVEN, found.run_ids, n_cases, n_trials, min(found.n_each), max(found.n_each)
     )
-    return n_trials // n_cases, n_trials, words
+    return found.n_each, words
 
 
-def _gates(desk: Desk, typed: Typed, last_run: int | None, *, n_cases: int, n_mean: int, evalset_id: str) -> GateForm:
-    """The gates of the form, and how they behave with `n_mean` trials of each case."""
+def _gates(desk: Desk, typed: Typed, last_run: int | None, *, n_each: Sequence[int], evalset_id: str) -> GateForm:
+    """The gates of the form, and how they behave with so many trials of each case."""
     runs = desk.stored_runs
     newest, _ = runs.newest("finished", MOST_BASELINES, evalset_id=evalset_id) if evalset_id else ((), 0)
     form = GateForm(gate_fields(typed), baselines_of(newest))
@@ -269,9 +268,7 @@ def _gates(desk: Desk, typed: Typed, last_run: int | None, *, n_cases: int, n_me
     try:
         gates = read_gates(typed, n=n, compat=text_typed(typed, "compat", "") or OWN)
         share = BY_NAME["pass_threshold"].read(threshold)
-        found = preview_gates(
-            gates, runs, last, n_cases=n_cases, n=n_mean, pass_threshold=1.0 if share is None else share
-        )
+        found = preview_gates(gates, runs, last, n_each=n_each, pass_threshold=1.0 if share is None else share)
     except UsageError as error:
         return replace(form, problem=str(error))
     return replace(form, figures=gate_figures(found), from_run=found.run_id) if found else form

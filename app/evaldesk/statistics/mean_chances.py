@@ -1,0 +1,278 @@
+"""Chances of means over cases: of the pass rate where cases have different numbers of trials, and of a margin.
+
+Both are distributions on a lattice, from the product of the Fourier transforms of the cases. They are exact as long as
+the lattice has few enough points; else values are rounded to a coarser one, and how far a chance can be off is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import floor, lcm, log, sqrt
+from typing import TYPE_CHECKING, TypeAlias
+
+from evaldesk.statistics.gate_chances import ROUNDING, Kinds, binomial, counts_of_passes, pass_rate_holds
+from evaldesk.statistics.intervals import t_95
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float64]
+    Spectrum: TypeAlias = NDArray[np.complex128]
+
+Pairs: TypeAlias = tuple[tuple[float, float, int, int], ...]
+"""Cases of two runs: chance of a trial to pass before, and now, trials of each case in both runs, number of cases."""
+
+_MOST_POINTS = 1 << 16
+_MOST_WORK = 3 << 18
+"""Of a lattice of two dimensions: its points, times the kinds of cases."""
+_MOST_OFF = 0.01
+"""A lattice is not made so coarse that a chance is off by more."""
+_NEGLIGIBLE = -log(1e-12)
+_STEEPEST = 0.242
+"""The most of z times the density of Gauss at z: a spread that is wider by r moves a chance by at most r times this."""
+
+
+def rate_holds(kinds: Kinds, least: float) -> tuple[float, float]:
+    """The chance that the pass rate reaches `least`, each case weighing the same: at least, and at most.
+
+    Both are the same unless there are very many different numbers of trials.
+    """
+    if len({n for _, n, _ in kinds}) == 1:
+        exact = pass_rate_holds(kinds, least)
+        return exact, exact
+    found = _sum_of_rates(tuple(kinds))
+    needed = sum(times for _, _, times in kinds) * found.scale * (least - ROUNDING)
+    low = found.from_on(needed)
+    return low, found.from_on(floor(needed - found.n_rounded) + 1) if found.n_rounded else low
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """The chances of a sum in steps of 1 / `scale`, from `first` steps on; it may be up to `n_rounded` steps higher."""
+
+    scale: int
+    first: int
+    chances: Floats
+    n_rounded: int
+
+    def from_on(self, least: float) -> float:
+        """The chance of at least so many steps."""
+        place = max(0, -floor(-least) - self.first)
+        return min(1.0, max(0.0, float(self.chances[place:].sum())))
+
+
+@lru_cache(maxsize=64)
+def _sum_of_rates(kinds: tuple[tuple[float, int, int], ...]) -> _Sum:
+    """The sum of the pass rates of the cases: the passes of cases with as many trials are one count each."""
+    import numpy as np
+
+    counts = {n: _passes_of(n, kinds) for n in sorted({n for _, n, _ in kinds})}
+    width = sum(len(chances) / n for n, (_, chances) in counts.items())
+    scale = _scale(tuple(counts), int(_MOST_POINTS / width))
+    first, spectrum = 0, np.ones(_MOST_POINTS // 2 + 1, np.complex128)
+    for n, (fewest, chances) in counts.items():
+        steps = (np.arange(fewest, fewest + len(chances)) * scale) // n
+        values = np.zeros(_MOST_POINTS)
+        np.add.at(values, steps - steps[0], chances)
+        spectrum *= np.fft.rfft(values)
+        first += int(steps[0])
+    n_rounded = sum(scale % n != 0 for n in counts)
+    return _Sum(scale, first, np.fft.irfft(spectrum, _MOST_POINTS), n_rounded)
+
+
+def _passes_of(n: int, kinds: Kinds) -> tuple[int, Floats]:
+    """The passes of all cases with `n` trials: the fewest, and the chances from there on."""
+    import numpy as np
+
+    fewest, sums = 0, np.ones(1)
+    for p, own, times in kinds:
+        if own == n:
+            first, chances = counts_of_passes(n * times, p)
+            fewest, sums = fewest + first, np.convolve(sums, chances)
+    return fewest, sums
+
+
+@lru_cache(maxsize=64)
+def _scale(ns: tuple[int, ...], most: int) -> int:
+    """The steps of 1 that fit the rates of cases with so many trials: all, or as many as `most` steps can."""
+    whole = lcm(*ns)
+    if whole <= most:
+        return whole
+    near = 60 if most >= 60 else 1
+    return min(range(near, max(near, most) + 1, near), key=lambda scale: sum(scale % n != 0 for n in ns) / scale)
+
+
+@dataclass(frozen=True, slots=True)
+class MeanDifference:
+    """The chances of the mean difference of two runs and of the upper end of its interval, by point of a lattice.
+
+    `error` is how far a chance can be off.
+    """
+
+    highs: Floats
+    chances: Floats
+    error: float = 0.0
+
+    def fails(self, margin: float) -> float:
+        """The chance that the whole interval lies below -`margin`."""
+        return min(1.0, max(0.0, float(self.chances[self.highs < -margin - ROUNDING].sum())))
+
+
+@lru_cache(maxsize=64)
+def mean_difference(pairs: Pairs) -> MeanDifference:
+    """The difference of the mean pass rates of two runs over paired cases, as `compare_scores` tells it.
+
+    Its interval follows from two sums, those of the differences and of their squares, whose joint chances are found.
+    """
+    import numpy as np
+
+    kinds = [(_differences(before, now, n), times) for before, now, n, times in pairs]
+    n_cases = sum(times for _, times in kinds)
+    scale, squares = _scales({n for _, _, n, _ in pairs}, kinds)
+    points = [(*_on_lattice(differences, scale, squares), times) for differences, times in kinds]
+    lows, sizes = zip(*(_window(points, axis) for axis in (0, 1)), strict=True)
+    spectrum = np.ones((sizes[0], sizes[1] // 2 + 1), np.complex128)
+    for x, y, chances, times in points:
+        case = np.zeros(sizes)
+        np.add.at(case, (x.astype(int) % sizes[0], y.astype(int) % sizes[1]), chances)
+        spectrum *= _power(np.fft.rfft2(case), times)
+    joint = np.fft.irfft2(spectrum, sizes)
+    sums, of_squares = (
+        (low + (np.arange(size) - low) % size) / per
+        for low, size, per in zip(lows, sizes, (scale, squares), strict=True)
+    )
+    highs = _upper_ends(sums, of_squares, n_cases)
+    return MeanDifference(highs.ravel(), joint.ravel(), _error(kinds, points, scale, squares))
+
+
+def _differences(before: float, now: float, n: int) -> tuple[Floats, Floats]:
+    """The differences of the pass rates of a case in two runs of `n` trials, and the chance of each."""
+    import numpy as np
+
+    chances = [np.array([binomial(n, p, passes) for passes in range(n + 1)]) for p in (now, before)]
+    found = np.convolve(chances[0], chances[1][::-1])
+    is_seen = found > 1e-15
+    return (np.arange(-n, n + 1) / n)[is_seen], found[is_seen]
+
+
+def _scales(ns: Iterable[int], kinds: Sequence[tuple[tuple[Floats, Floats], int]]) -> tuple[int, int]:
+    """The steps of 1 for the sum of the differences, and for that of their squares, as fine as there is work for."""
+    n_cases = sum(times for _, times in kinds)
+    variances = [
+        sum(times * _variance(values**power, chances) for (values, chances), times in kinds) for power in (1, 2)
+    ]
+    of_squares = sum(times * float(values**2 @ chances) for (values, chances), times in kinds)
+
+    def work(scale: int, squares: int) -> float:
+        sizes = [15 * sqrt(variance) * per + 20 for variance, per in zip(variances, (scale, squares), strict=True)]
+        return sizes[0] * sizes[1] * (len(kinds) + 2)
+
+    def rounding(scales: tuple[int, int]) -> float:
+        added, added_squares = (n_cases / (4 * per**2) for per in scales)
+        is_whole, is_square = scales[0] == whole, scales[1] == whole**2
+        return (0.0 if is_whole else added / variances[0]) + (0.0 if is_square else added_squares / of_squares**2)
+
+    whole = lcm(*ns)
+    found = whole, whole**2
+    while variances[0] > 0 and work(*found) > _MOST_WORK:
+        halved = [(found[0] // 2, found[1]), (found[0], found[1] // 2)]
+        coarser = min((each for each in halved if min(each) > 0), key=rounding, default=found)
+        if coarser == found or rounding(coarser) * _STEEPEST / 2 > _MOST_OFF:
+            break
+        found = coarser
+    return found
+
+
+def _variance(values: Floats, chances: Floats) -> float:
+    mean = float(values @ chances)
+    return float(((values - mean) ** 2) @ chances)
+
+
+def _on_lattice(kind: tuple[Floats, Floats], scale: int, squares: int) -> tuple[Floats, Floats, Floats]:
+    """The differences and their squares in steps; one between two steps is shared out so that its mean stays."""
+    import numpy as np
+
+    x, y, chances = kind[0] * scale, kind[0] ** 2 * squares, kind[1]
+    found = [(x, y, chances)]
+    for axis in (0, 1):
+        split = []
+        for place in found:
+            at = place[axis]
+            below = np.floor(at + ROUNDING)
+            above = np.clip(at - below, 0.0, 1.0)
+            above[above < ROUNDING] = 0.0
+            for step, share in ((below, 1 - above), (below + 1, above)):
+                split.append((step, place[1], place[2] * share) if axis == 0 else (place[0], step, place[2] * share))
+        found = split
+    whole = [np.concatenate([each[part] for each in found]) for part in range(3)]
+    is_seen = whole[2] > 0
+    return whole[0][is_seen], whole[1][is_seen], whole[2][is_seen]
+
+
+def _window(points: Sequence[tuple[Floats, Floats, Floats, int]], axis: int) -> tuple[int, int]:
+    """The least sum of steps that is not negligible, and how many there are, by Chernoff's bound."""
+    import numpy as np
+
+    sides = []
+    for sign in (-1, 1):
+        values = [(sign * (each[axis] - each[axis] @ each[2]), each[2], each[3]) for each in points]
+        variance = sum(float(at**2 @ chances) * times for at, chances, times in values)
+        far = sum(float(at.max()) * times for at, _, times in values)
+        if variance > 0:
+            tilts = np.geomspace(0.2, 5, 16) * sqrt(2 * _NEGLIGIBLE / variance)
+            grown = [np.log(np.exp(np.minimum(np.outer(tilts, at), 700)) @ chances) * n for at, chances, n in values]
+            far = min(far, float(((sum(grown) + _NEGLIGIBLE) / tilts).min()))
+        sides.append(far)
+    mean = sum(float(each[axis] @ each[2]) * each[3] for each in points)
+    low = floor(mean - sides[0])
+    return low, _round_size(floor(mean + sides[1]) + 2 - low)
+
+
+def _round_size(size: int) -> int:
+    """A number of points, at least `size`, that is quick to transform."""
+    step: int = 1 << max(1, size.bit_length() - 4)
+    return -(-size // step) * step
+
+
+def _power(values: Spectrum, times: int) -> Spectrum:
+    import numpy as np
+
+    found = np.ones_like(values)
+    while times:
+        if times & 1:
+            found = found * values
+        times >>= 1
+        if times:
+            values = values * values
+    return found
+
+
+def _upper_ends(sums: Floats, squares: Floats, n_cases: int) -> Floats:
+    """The upper end of the interval for each sum and each sum of squares; the mean itself where all cases are even."""
+    import numpy as np
+
+    mean = sums[:, None] / n_cases
+    if n_cases == 1:
+        return mean + 0 * squares[None, :]
+    spread = np.maximum(squares[None, :] - mean**2 * n_cases, 0.0)
+    half = t_95(n_cases - 1) * np.sqrt(spread / (n_cases - 1) / n_cases)
+    return mean + np.where(spread < ROUNDING, 0.0, half)
+
+
+def _error(
+    kinds: Sequence[tuple[tuple[Floats, Floats], int]],
+    points: Sequence[tuple[Floats, Floats, Floats, int]],
+    scale: int,
+    squares: int,
+) -> float:
+    """How far rounding can move a chance: what is shared out between two steps widens the spread of both sums."""
+    exact, of_squares, added, added_squares = 0.0, 0.0, 0.0, 0.0
+    for ((values, chances), times), (x, y, shares, _) in zip(kinds, points, strict=True):
+        exact += times * _variance(values, chances)
+        of_squares += times * float(values**2 @ chances)
+        added += times * (_variance(x / scale, shares) - _variance(values, chances))
+        added_squares += times * (_variance(y / squares, shares) - _variance(values**2, chances))
+    return _STEEPEST / 2 * max(0.0, added / exact + added_squares / of_squares**2) if exact > 1e-12 else 0.0
