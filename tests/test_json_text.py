@@ -2,7 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaldesk.errors import FormatError
 from evaldesk.model.json_text import json_line, json_or_text, shortened
+from evaldesk.reading.json_text import text_parts, to_text
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda some: st.lists(some, max_size=3) | st.dictionaries(st.text(), some, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(st.lists(_VALUES, max_size=4), st.lists(_VALUES, max_size=3), st.dictionaries(st.text(), _VALUES, max_size=3))
+def test_a_value_with_iterators_in_it_is_written_as_one_with_lists(
+    items: list[Any], runs: list[Any], more: dict[str, Any]
+) -> None:
+    whole = {"deep": [{"in": [{"items": items}]}], "rows": [{"at": 1, "runs": runs}, *items], "more": more, "end": 1}
+    rows = iter([{"at": 1, "runs": iter(runs)}, *items])
+
+    parts = text_parts({**whole, "deep": [{"in": [{"items": iter(items)}]}], "rows": rows}, "a file")
+
+    assert b"".join(parts) == to_text(whole, {}, "a file")
+
+
+def test_a_value_that_json_cannot_hold_is_named_by_its_place() -> None:
+    parts = text_parts({"rows": iter([{"a": 1}, {"b": [float("nan")]}])}, "a file")
+
+    assert next(parts)
+    with pytest.raises(FormatError) as caught:
+        list(parts)
+    assert caught.value.path == "rows[1].b[0]"
 
 
 def test_json_stands_on_one_line_with_spaces() -> None:

@@ -217,7 +217,7 @@ def test_a_stored_run_is_what_the_file_said(desk: ImportDesk, store: Store) -> N
     (run_id,) = desk.take_in(imported, source="x", name="").run_ids
 
     found = recorded_run(StoredRuns(store.runs), run_id)
-    assert (found.cases, found.results, found.criteria) == (
+    assert (tuple(found.cases), tuple(found.results), found.criteria) == (
         imported.runs[0].cases,
         imported.runs[0].results,
         imported.runs[0].criteria,

@@ -1,8 +1,10 @@
-"""The table of a run, given out part by part: the same as a whole, in the memory of a few trials."""
+"""A run, given out part by part in each format: the same as a whole, in the memory of a few trials."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,14 @@ from typing import Any
 import pytest
 
 from evaldesk.desk.evalsets import exporting
-from evaldesk.desk.evalsets.exporting import export_run, stream_run
+from evaldesk.desk.evalsets.exporting import export_run, recorded_run, run_formats, stream_run
 from evaldesk.desk.runs import stored_runs
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.durable_files import create_file, replace_file
+from evaldesk.errors import NotFoundError
+from evaldesk.formats.files import names_for, run_parts, suffix_of, write_file
 from evaldesk.model import AgentRef, Case, Event, RunConfig, Transcript, TrialResult, Turn, TurnRecord
+from evaldesk.reading.json_text import to_text
 from evaldesk.store import Store
 
 KEY = "sk-proj-7Qw2Lm9Xz4Rt6Yb8Nc1Vd3Fg5Hj0Kp"
@@ -52,16 +57,39 @@ def test_a_streamed_table_is_the_whole_one(runs: StoredRuns, monkeypatch: pytest
     assert KEY.encode() not in whole.data
 
 
-@pytest.mark.parametrize("format_name", ["adk-results", "criteria"])
-def test_other_formats_are_one_part(runs: StoredRuns, format_name: str) -> None:
-    whole = export_run(runs, 1, format_name, ENVIRONMENT)
+@pytest.mark.parametrize("format_name", names_for("run"))
+def test_a_file_of_streamed_trials_is_that_of_trials_in_memory(
+    runs: StoredRuns, format_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "CASES_AT_ONCE", 7)
+    read = recorded_run(runs, 1)
+    whole = write_file(replace(read, cases=tuple(read.cases), results=tuple(read.results)), format_name)
 
-    stream = stream_run(runs, 1, format_name, ENVIRONMENT)
+    parts = list(run_parts(read, format_name))
 
-    assert (list(stream.parts), stream.file_name, stream.masked) == ([whole.data], whole.file_name, whole.masked)
+    assert b"".join(parts) == whole
+    assert len(parts) > N_CASES
+    assert all(case.id.encode() in whole for case in read.cases)
+    if suffix_of(format_name).endswith(".json") and whole.startswith(b"{\n"):
+        assert to_text(json.loads(whole), {}, "") == whole
 
 
-def test_few_trials_are_in_memory_together(runs: StoredRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("format_name", [name for name, _ in run_formats()])
+def test_secrets_are_masked_and_named_in_every_format(runs: StoredRuns, format_name: str) -> None:
+    found = export_run(runs, 1, format_name, ENVIRONMENT)
+
+    assert KEY.encode() not in found.data
+    says_answers = format_name not in ("criteria", "osmosis-results")
+    assert found.masked.endswith("OPENAI_API_KEY in case case 4, case case 20.") == says_answers
+
+
+def test_a_run_that_no_format_can_hold_is_refused_before_its_first_part(runs: StoredRuns) -> None:
+    with pytest.raises(NotFoundError, match="adk-result"):
+        stream_run(runs, 1, "adk-result", ENVIRONMENT)
+
+
+@pytest.mark.parametrize("format_name", ["csv", "adk-results", "openhands", "atif", "otel"])
+def test_few_trials_are_in_memory_together(runs: StoredRuns, monkeypatch: pytest.MonkeyPatch, format_name: str) -> None:
     monkeypatch.setattr(stored_runs, "TRIALS_AT_ONCE", 6)
     monkeypatch.setattr(exporting, "PART", 1)
     asked, read = [], runs._store.trials
@@ -71,18 +99,20 @@ def test_few_trials_are_in_memory_together(runs: StoredRuns, monkeypatch: pytest
         return read(run_id, keys)
 
     monkeypatch.setattr(runs._store, "trials", counted)
-    parts = stream_run(runs, 1, "csv", ENVIRONMENT).parts
+    parts = stream_run(runs, 1, format_name, {}).parts
 
     assert len(list(islice(parts, 5))) == 5
-    assert len(asked) == 2  # the others are read when they are asked for
+    assert len(asked) <= 2  # the others are read when they are asked for
     list(parts)
-    assert (max(asked), sum(asked)) == (6, N_CASES * N - 3)
+    n_readings = 2  # in the second one the cases of the masked key are looked for
+    assert (max(asked), sum(asked)) == (6, n_readings * (N_CASES * N - 3))
 
 
-def test_the_progress_of_a_table_is_told(runs: StoredRuns) -> None:
+@pytest.mark.parametrize("format_name", ["csv", *names_for("run")])
+def test_the_progress_of_a_file_is_told(runs: StoredRuns, format_name: str) -> None:
     told: list[tuple[int, int]] = []
 
-    list(stream_run(runs, 1, "csv", ENVIRONMENT, watch=lambda *so_far: told.append(so_far)).parts)
+    list(stream_run(runs, 1, format_name, ENVIRONMENT, watch=lambda *so_far: told.append(so_far)).parts)
 
     assert told == [(n, N_CASES) for n in range(N_CASES + 1)]
 

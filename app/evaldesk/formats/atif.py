@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import chain, islice
 from typing import Any
 
 from evaldesk.errors import FormatError
@@ -71,7 +72,12 @@ class Atif:
         """The trials of a run: one alone, or one a line. Raises FormatError."""
         if isinstance(what, EvalSet):
             raise FormatError("ATIF stores recorded trials, and an eval set has none; export a run")
-        return write_trajectories(what)
+        return b"".join(trajectory_parts(what))
+
+    @staticmethod
+    def parts(run: RecordedRun) -> Iterator[bytes]:
+        """The same, a trial a part."""
+        return trajectory_parts(run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +191,14 @@ _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 _GAP_MS = 1000.0
 
 
-def write_trajectories(run: RecordedRun) -> bytes:
+def trajectory_parts(run: RecordedRun) -> Iterator[bytes]:
     """The trajectory of a single trial, or one a line. Raises FormatError for a value that JSON cannot hold."""
-    rows = [_trajectory(run, result) for result in run.results]
-    return to_text(rows[0], {"ends_with": "\n"}, run.name) if len(rows) == 1 else write_lines(rows, run.name)
+    rows = (_trajectory(run, result) for result in run.results)
+    first = list(islice(rows, 2))
+    if len(first) == 1:
+        yield to_text(first[0], {"ends_with": "\n"}, run.name)
+    else:
+        yield from (write_lines((row,), run.name) for row in chain(first, rows))
 
 
 def _trajectory(run: RecordedRun, result: TrialResult) -> dict[str, Any]:

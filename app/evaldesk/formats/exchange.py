@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NoReturn, Protocol, TypeAlias, runtime_checkable
+from typing import BinaryIO, ClassVar, Literal, NoReturn, Protocol, TypeAlias, runtime_checkable
 
 from evaldesk.errors import FormatError
 from evaldesk.model import EvalSet
@@ -49,6 +50,9 @@ The first that recognises a file reads it, and those of ADK's eval sets are aske
 `ground_truth`, as rows of Osmosis do, and a row of any tool may have a `query`, as a turn of "adk-flat" has.
 """
 
+MAX_ROW = 64 * 1024 * 1024
+"""Bytes of one trial in a file that is read trial by trial."""
+
 Holding: TypeAlias = Literal["evalset", "run"]
 
 
@@ -78,6 +82,27 @@ class OutcomeFormat(Protocol):
 
     def read_by(self, data: bytes, *, source: str, outcome: str) -> Imported:
         """As `read`, with that key; the usual one where it is empty. Raises FormatError when the file has no such."""
+
+
+@runtime_checkable
+class StreamedFormat(Protocol):
+    """A format in which a run is written trial by trial, so that they need not be in memory together."""
+
+    def parts(self, run: RecordedRun) -> Iterator[bytes]:
+        """The bytes that `write` gives, part by part; no text of a trial is cut. Raises FormatError."""
+
+
+@runtime_checkable
+class LargeRunFormat(Protocol):
+    """A format whose runs are read trial by trial from a large file, in `n_readings` passes over it."""
+
+    n_readings: int
+
+    def read_large(self, file: BinaryIO, *, source: str, outcome: str) -> Imported:
+        """As `read_by`, of an open file that may be read twice; cases and trials of its runs are ReadItems.
+
+        Raises FormatError for the first fault, and NotStreamedError for a file that has to be read whole.
+        """
 
 
 class PackedFormat(Protocol):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from evaldesk.errors import BadNumberError, FormatError, NotFoundError
 from evaldesk.formats import EVALSET_FORMS, read_evalset
-from evaldesk.formats.exchange import FORMATS, Format, Holding, Imported, OutcomeFormat, PackedFormat
+from evaldesk.formats.exchange import FORMATS, Format, Holding, Imported, OutcomeFormat, PackedFormat, StreamedFormat
 from evaldesk.formats.import_words import with_words
 from evaldesk.model import EvalSet
 from evaldesk.process_setup import gc_paused
@@ -84,10 +84,20 @@ def read_other_evalset(data: bytes, source: str) -> EvalSet:
 
 def write_file(what: EvalSet | RecordedRun, format: str) -> bytes:  # noqa: A002
     """The bytes of a file in that format. Raises FormatError naming the value it cannot hold, and NotFoundError."""
+    if isinstance(what, RecordedRun):
+        return b"".join(run_parts(what, format))
+    return load_format(format).write(what)
+
+
+def run_parts(run: RecordedRun, format: str) -> Iterator[bytes]:  # noqa: A002
+    """The bytes of a file of a run part by part, while its trials are read one after the other.
+
+    Raises as `write_file` does, also after the first part.
+    """
     found = load_format(format)
-    if isinstance(what, RecordedRun) and found.writes == ("evalset",):
+    if found.writes == ("evalset",):
         raise FormatError(f"{found.title}: contains no run; write a run as {', '.join(names_for('run'))}")
-    return found.write(what)
+    return found.parts(run) if isinstance(found, StreamedFormat) else iter((found.write(run),))
 
 
 def recognised(data: bytes, source: str) -> str | None:

@@ -10,7 +10,7 @@ from evaldesk.formats.exchange import Imported
 from evaldesk.model import VERDICTS, Case, JsonObject
 from evaldesk.model.evalset import repeated_ids
 from evaldesk.reading.shape import shown_extra
-from evaldesk.transcripts.recorded import RecordedRun
+from evaldesk.transcripts.recorded import LargeResults, RecordedRun
 
 MAX_KEYS = 12
 
@@ -95,7 +95,10 @@ class Seen:
 
 
 def _of_run(run: RecordedRun) -> Iterator[str]:
-    verdicts = Counter(result.verdict for result in run.results)
+    results = run.results
+    verdicts = Counter[str](result.verdict for result in (() if isinstance(results, LargeResults) else results))
+    if isinstance(results, LargeResults):
+        verdicts.update(results.verdicts)
     counts = ", ".join(f"{verdicts[each]} {each}" for each in VERDICTS if verdicts[each])
     shape = f"{counted(len(run.results), 'trial')} of {counted(len(run.cases), 'case')}"
     yield f"A run of {run.agent or 'an unnamed agent'}: {shape}; {counts}."

@@ -48,6 +48,11 @@ class Item(Document):
     line: int = 1
     column: int = 1
 
+    @property
+    def within(self) -> JsonPath:
+        """Where in its file the item stands."""
+        return self.path
+
     def error(self, message: str, path: JsonPath = ()) -> FormatError:
         """The error that says `message` of the value at `path` within the item."""
         line, column = _moved(find_place(self.text, path), self.line, self.column)

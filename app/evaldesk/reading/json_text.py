@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from evaldesk.errors import FormatError
-from evaldesk.reading.json_places import first_fault, path_text
+from evaldesk.reading.json_places import JsonPath, first_fault, path_text
 
 _INDENTED = re.compile(r"\s*[\[{]\r?\n([ \t]+)\S")
 
@@ -35,6 +36,52 @@ def to_text(value: Any, style: dict[str, Any], source: str) -> bytes:
         return text.replace("\n", str(style.get("newline", "\n"))).encode("utf-8")
     except (ValueError, TypeError, RecursionError) as error:
         raise _explained(value, source, error) from None
+
+
+def text_parts(value: Any, source: str) -> Iterator[bytes]:
+    """As `to_text` in the style of ADK, part by part: an iterator in it is a list, asked for item by item.
+
+    An item may have an iterator as one of its values. Raises FormatError, also after the first part.
+    """
+    return _parts(value, (), source, _SHELL_DEPTH)
+
+
+def _parts(value: Any, path: JsonPath, source: str, depth: int) -> Iterator[bytes]:
+    if not _is_streamed(value, depth):
+        yield _whole(value, path, source)
+        return
+    signs = "{}" if isinstance(value, dict) else "[]"
+    line = "\n" + "  " * len(path)
+    depth_inside = depth - 1 if isinstance(value, dict | list) else _ITEM_DEPTH
+    is_empty = True
+    for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+        name = f"{json.dumps(key, ensure_ascii=False)}: " if signs == "{}" else ""
+        begin = f"{signs[0] if is_empty else ','}{line}  {name}".encode()
+        is_empty = False
+        for part in _parts(each, (*path, key), source, depth_inside):
+            yield begin + part
+            begin = b""
+    yield (signs if is_empty else line + signs[1]).encode()
+
+
+_SHELL_DEPTH, _ITEM_DEPTH = 6, 1
+"""How deep an iterator is looked for in the value, and in an item of another iterator."""
+
+
+def _is_streamed(value: Any, depth: int) -> bool:
+    """Whether it is an iterator, or holds one."""
+    if isinstance(value, dict | list):
+        inside = value.values() if isinstance(value, dict) else value
+        return depth > 0 and any(_is_streamed(each, depth - 1) for each in inside)
+    return isinstance(value, Iterator)
+
+
+def _whole(value: Any, path: JsonPath, source: str) -> bytes:
+    try:
+        return to_text(value, {"newline": "\n" + "  " * len(path)}, source)
+    except FormatError as error:
+        dot = "." if error.path and not error.path.startswith("[") else ""
+        raise FormatError(error.reason, source=source, path=path_text(path) + dot + error.path) from None
 
 
 def _explained(value: Any, source: str, error: Exception) -> FormatError:

@@ -22,7 +22,8 @@ class Notes:
     def refuse(self, what: str, place: Place) -> None:
         """Note that `what`, such as "a part of a message that is not text", was left out at `place`."""
         self.counts[what] = self.counts.get(what, 0) + 1
-        self.places.setdefault(what, ": ".join(filter(None, (place.document.part, path_text(place.path)))))
+        where = path_text(place.document.within + place.path)
+        self.places.setdefault(what, ": ".join(filter(None, (place.document.part, where))))
 
     def unknown(self, place: Place, raw: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
         """The keys of an object that are not `known`, to be kept as they are; names like `$form` are our own."""

@@ -49,6 +49,11 @@ class Document:
         """Which part of the file this is, in words; empty when it is all of it."""
         return self.source.partition("!")[2]
 
+    @property
+    def within(self) -> JsonPath:
+        """Where in its file the value stands."""
+        return ()
+
     def error(self, message: str, path: JsonPath = ()) -> FormatError:
         """The error that says `message` of the value at `path`, with its line."""
         line, column = find_place(self.text, path) if self.text else (None, None)

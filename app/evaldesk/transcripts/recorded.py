@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from operator import itemgetter
 from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
 from evaldesk.backports import UTC
 from evaldesk.errors import BadNumberError, FormatError
@@ -22,25 +24,116 @@ from evaldesk.model import (
     Usage,
     trial_verdict,
 )
+from evaldesk.model.evalset import Cases
 from evaldesk.model.transcript import Role, checked_amount, checked_count, is_score
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    Results: TypeAlias = Sequence[TrialResult]
+else:
+    Results = tuple[TrialResult, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
     """Trials that another tool played. `results` name their case by its place in `cases`; their `run_id` is 0.
 
-    `criteria` are the metrics the scores are of, whether or not Evaldesk has a metric of that name.
+    `criteria` are the metrics the scores are of, whether or not Evaldesk has a metric of that name. Cases and results
+    of a large run are ReadItems.
     """
 
     name: str
     agent: str
-    cases: tuple[Case, ...]
-    results: tuple[TrialResult, ...]
+    cases: Cases
+    results: Results
     criteria: tuple[Criterion, ...] = ()
     model: str | None = None
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadItems(Sequence[T], Generic[T]):
+    """`n` values that are not in memory: `read` gives them one after the other, from one of them on."""
+
+    n: int
+    read: Callable[[int], Iterator[T]]
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
+    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
+        if isinstance(index, slice):
+            return tuple(self[at] for at in range(*index.indices(self.n)))
+        return next(self.read(range(self.n)[index]))
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __iter__(self) -> Iterator[T]:
+        return self.read(0)
+
+
+class TrialRows:
+    """The cases and the trials of a run as the rows of its file come, cases by keys of the file.
+
+    Cases count in the order of their first row. Trials of a case count in the order of their numbers or, where they
+    have none, of their rows.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[Hashable, int] = {}
+        self._cases: dict[int, tuple[int, Case]] = {}
+        self._results: list[tuple[int, int, TrialResult | None]] = []
+        self._rows: list[dict[int, int]] = []
+
+    def place(self, key: str | int) -> int:
+        """The place of the case with that key among the cases; a new one after the others."""
+        place = self._places.setdefault(key, len(self._places))
+        if place == len(self._rows):
+            self._rows.append({})
+        return place
+
+    def offer(self, place: int, case: Case, weight: int = 0) -> None:
+        """A case for that place: the heaviest of all that are offered stays, of several the first."""
+        if place not in self._cases or weight > self._cases[place][0]:
+            self._cases[place] = (weight, case)
+
+    def add(self, place: int, result: TrialResult | None, number: int | None = None) -> bool:
+        """The trial of a row, None for one that counts and was not played; False when the number has a trial."""
+        rows = self._rows[place]
+        number = len(rows) if number is None else number
+        if number in rows and self._results[rows[number]][2] is not None:
+            return False
+        rows[number] = len(self._results)
+        self._results.append((place, number, result))
+        return True
+
+    def sorted_keys(self) -> Iterator[tuple[int, Any]]:
+        """The places of the cases and their keys, in the order of the keys."""
+        return iter(sorted(((place, key) for key, place in self._places.items()), key=itemgetter(1)))
+
+    def finished(self, *, by_key: bool = False) -> tuple[Cases, Results]:
+        """The cases, in the order of their keys if asked, and the trials in the order of their rows."""
+        order = [place for place, _ in self.sorted_keys()] if by_key else range(len(self._rows))
+        at = {place: index for index, place in enumerate(order)}
+        ranks = [{number: rank for rank, number in enumerate(sorted(rows))} for rows in self._rows]
+        results = (
+            replace(result, case_index=at[place], trial_index=ranks[place][number])
+            for place, number, result in self._results
+            if result is not None
+        )
+        return tuple(self._cases[place][1] for place in order), tuple(results)
+
+
+@dataclass(frozen=True, slots=True)
+class LargeResults(ReadItems[TrialResult]):
+    """The trials of a run that are not in memory, counted by their verdicts."""
+
+    verdicts: Mapping[str, int]
 
 
 BAD_NUMBER = "bad_number"

@@ -58,11 +58,17 @@ def import_(
     from evaldesk.desk.imports.files import as_one_run, read_path
     from evaldesk.desk.imports.importing import Arrival, open_imports, proposed_name
 
-    read = [(path, read_path(path, format_name, outcome)) for path in files]
+    shows = [_JsonLines(path) if is_json else _Terminal(path) for path in files]
+    try:
+        both = zip(files, shows, strict=True)
+        read = [(path, read_path(path, format_name, outcome, show.reading)) for path, show in both]
+    except (KeyboardInterrupt, EvaldeskError) as error:
+        for show in shows:
+            show.broken_off("cancelled" if isinstance(error, KeyboardInterrupt) else "failed")
+        raise
     if as_trials:
-        read = [(files[0], as_one_run(read))]
+        read, shows = [(files[0], as_one_run(read))], shows[:1]
     arrivals = [Arrival(imported, path.name, name or proposed_name(path.name)) for path, imported in read]
-    shows = [_JsonLines(path) if is_json else _Terminal(path) for path, _ in read]
     n_stored = 0
     with open_imports(open_home(workspace)) as imports:
         try:
@@ -87,18 +93,22 @@ class _Terminal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._changed = _when_changed(self._line)
+        self.reading = _when_changed(self._read)
+        self.progress = _when_changed(self._stored)
         self._is_shown = False
 
-    def progress(self, n_done: int, n_total: int) -> None:
-        """So many cases and trials are stored."""
-        if sys.stderr.isatty():
-            self._changed(n_done, n_total)
+    def _read(self, n_done: int, n_total: int) -> None:
+        self._line("Reading", f"{n_done >> 20:,} of {n_total >> 20:,} MiB", n_done, n_total)
 
-    def _line(self, n_done: int, n_total: int) -> None:
+    def _stored(self, n_done: int, n_total: int) -> None:
+        self._line("Importing", f"{n_done:,} of {n_total:,} cases and trials", n_done, n_total)
+
+    def _line(self, verb: str, words: str, n_done: int, n_total: int) -> None:
+        if not sys.stderr.isatty():
+            return
         self._is_shown = True
-        words = f"{n_done:,} of {n_total:,} cases and trials, {100 * n_done // max(n_total, 1)} %; Ctrl-C cancels"
-        click.echo(f"\r\x1b[KImporting {visible(self._path.name)}: {words}", err=True, nl=False)
+        words = f"{verb} {visible(self._path.name)}: {words}, {100 * n_done // max(n_total, 1)} %; Ctrl-C cancels"
+        click.echo(f"\r\x1b[K{words}", err=True, nl=False)
 
     def _clear(self) -> None:
         if self._is_shown:
@@ -122,13 +132,17 @@ class _Terminal:
 
 
 class _JsonLines:
-    """The import of one file for a program: an object for each percent that is stored, and one for the result."""
+    """The import of one file for a program: an object for each percent that is read or stored, and for the result."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.progress = _when_changed(self._line)
+        self.reading = _when_changed(self._read)
+        self.progress = _when_changed(self._stored)
 
-    def _line(self, n_done: int, n_total: int) -> None:
+    def _read(self, n_done: int, n_total: int) -> None:
+        self._say("reading", n_done=n_done, n_total=n_total)
+
+    def _stored(self, n_done: int, n_total: int) -> None:
         self._say("importing", n_done=n_done, n_total=n_total)
 
     def broken_off(self, status: str) -> None:

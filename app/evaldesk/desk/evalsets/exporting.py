@@ -10,25 +10,26 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 
 from evaldesk.desk.evalsets.evalsets import Export
-from evaldesk.desk.evalsets.masking import Masked, masked, masked_file, masked_words
+from evaldesk.desk.evalsets.masking import Masked, masked_file, masked_words, places_of
+from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name
 from evaldesk.desk.runs.trial_rows import TRIAL_COLUMNS, cell, trial_row
 from evaldesk.errors import FormatError, NotFoundError
 from evaldesk.formats import EVALSET_FORMS, losses
 from evaldesk.formats.criteria_file import CriteriaFile, write_criteria_file
-from evaldesk.formats.files import names_for, suffix_of, title_of, write_file
-from evaldesk.model import EvalSet, RunConfig
+from evaldesk.formats.files import names_for, run_parts, suffix_of, title_of, write_file
+from evaldesk.model import Case, EvalSet, RunConfig, TrialResult
 from evaldesk.model.stored import RunSummary
 from evaldesk.secrets import known_values, scrubber_of
 from evaldesk.settings import Settings
 from evaldesk.store.evalsets.files import EvalSetFiles
-from evaldesk.transcripts.recorded import RecordedRun
+from evaldesk.transcripts.recorded import ReadItems, RecordedRun
 
 PART = 64 * 1024
-MOST_PLACES = 100
-"""Cases of a masked value that are counted beside those that are named."""
+CASES_AT_ONCE = 200
 CSV = "csv"
 CSV_TITLE = "CSV, one line for each trial"
 CRITERIA = "criteria"
@@ -85,13 +86,9 @@ def export_run(runs: StoredRuns, run_id: int, format_name: str, environment: Map
 
     Raises NotFoundError for the run or the format, and FormatError.
     """
-    names = [name for name, _ in run_formats()]
-    if format_name not in names:
-        raise NotFoundError.among("format", format_name[:100], names)
-    ending, data = _run_file(runs, run_id, format_name)
-    played = ((each.case.id, (each.case, tuple(each))) for each in runs.cases(run_id))
-    found = masked(data, environment, () if format_name == CRITERIA else played)
-    return Export(f"{file_stem(run_id, runs.summary(run_id).config)}{ending}", found.data, found.words)
+    found = stream_run(runs, run_id, format_name, environment)
+    data = b"".join(found.parts)
+    return Export(found.file_name, data, found.masked)
 
 
 @dataclass(slots=True)
@@ -110,44 +107,38 @@ def stream_run(
     environment: Mapping[str, str] = os.environ,
     watch: Callable[[int, int], None] = lambda _, __: None,
 ) -> ExportStream:
-    """As `export_run`; the lines of CSV are made while they are read, so that a run of any size takes the same memory.
+    """As `export_run`, in parts that are made while they are read: a run of any size takes the same memory.
 
     `watch` is told how many of how many cases are written.
     """
-    if format_name != CSV:
-        whole = export_run(runs, run_id, format_name, environment)
-        return ExportStream(whole.file_name, iter((whole.data,)), whole.masked)
+    names = [name for name, _ in run_formats()]
+    if format_name not in names:
+        raise NotFoundError.among("format", format_name[:100], names)
     summary = runs.summary(run_id)
-    found = ExportStream(f"{file_stem(run_id, summary.config)}.csv", iter(()))
-    found.parts = _clean_lines(runs, summary, environment, watch, found)
+    ending, parts = _run_file(runs, summary, format_name, watch)
+    found = ExportStream(f"{file_stem(run_id, summary.config)}{ending}", iter(()))
+    found.parts = _clean(parts, environment, (runs, run_id, format_name), found)
     return found
 
 
-def _clean_lines(
-    runs: StoredRuns,
-    run: RunSummary,
-    environment: Mapping[str, str],
-    watch: Callable[[int, int], None],
-    into: ExportStream,
+def _clean(
+    parts: Iterator[bytes], environment: Mapping[str, str], of: tuple[StoredRuns, int, str], into: ExportStream
 ) -> Iterator[bytes]:
-    """The table without secrets. No value goes over the end of its line, so each case is searched by itself."""
+    """The parts without secrets, in larger ones. No text of a trial goes over the end of a part."""
+    known = known_values(environment)
     counted: Counter[str] = Counter()
-    clean = scrubber_of(known_values(environment), counted)
-    places: dict[str, list[str]] = {}
-    part = b""
-    for n_done, (case_id, text) in enumerate(_table(runs, run)):
-        before = counted.copy()
-        part += clean(text).encode("utf-8", "surrogateescape")
-        if len(part) >= PART:
-            yield part
-            part = b""
-        for name in counted - before:
-            if len(named := places.setdefault(name, [])) <= MOST_PLACES:
-                named.append(case_id)
-        watch(n_done, run.n_cases)
-    yield part
+    clean = scrubber_of(known, counted)
+    found = b""
+    for part in parts:
+        found += clean(part.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        if len(found) >= PART:
+            yield found
+            found = b""
+    yield found
     if counted:
-        into.masked = masked_words(counted, places)
+        runs, run_id, format_name = of
+        cases = () if format_name == CRITERIA else runs.cases(run_id)
+        into.masked = masked_words(counted, places_of(known, ((each.id, (each.case, tuple(each))) for each in cases)))
 
 
 def file_stem(run_id: int, config: RunConfig) -> str:
@@ -155,32 +146,47 @@ def file_stem(run_id: int, config: RunConfig) -> str:
     return f"run_{run_id}_{_plain(evalset_name(config))}"
 
 
-def _run_file(runs: StoredRuns, run_id: int, format_name: str) -> tuple[str, bytes]:
-    """The ending of the file's name, and the file."""
+def _run_file(
+    runs: StoredRuns, run: RunSummary, format_name: str, watch: Callable[[int, int], None]
+) -> tuple[str, Iterator[bytes]]:
+    """The ending of the file's name, and the parts of the file."""
     if format_name == CRITERIA:
-        return ".test_config.json", write_criteria_file(CriteriaFile(runs.summary(run_id).config.criteria))
+        return ".test_config.json", iter((write_criteria_file(CriteriaFile(run.config.criteria)),))
     if format_name == CSV:
-        lines = [text for _, text in _table(runs, runs.summary(run_id))]
-        return ".csv", "".join(lines).encode()
-    return suffix_of(format_name), write_file(recorded_run(runs, run_id), format_name)
+        return ".csv", (text.encode("utf-8", "surrogateescape") for text in _table(runs, run, watch))
+    return suffix_of(format_name), run_parts(recorded_run(runs, run.id, watch), format_name)
 
 
-def recorded_run(runs: StoredRuns, run_id: int) -> RecordedRun:
-    """A stored run as a value of the formats; trials that were not played are not in it. Raises NotFoundError."""
-    summary = runs.summary(run_id)
-    config = summary.config
-    cases, results = [], []
-    for index, played in enumerate(runs.cases(run_id)):
-        cases.append(played.case)
-        results += [replace(trial, run_id=0, case_index=index) for trial in played]
+def recorded_run(runs: StoredRuns, run_id: int, watch: Callable[[int, int], None] = lambda _, __: None) -> RecordedRun:
+    """A stored run as a value of the formats, whose trials are read while they are asked for.
+
+    Trials that were not played are not in it. Raises NotFoundError.
+    """
+    run = runs.summary(run_id)
+    config, now = run.config, dict[int, Case]()
+
+    def trials() -> Iterator[TrialResult]:
+        for index, played in enumerate(_watched(runs, run, watch)):
+            now.clear()
+            now[index] = played.case
+            yield from (replace(trial, run_id=0, case_index=index) for trial in played)
+
+    def cases(first: int) -> Iterator[Case]:
+        if first in now:  # that of the trial which was asked for last
+            yield now[first]
+            first += 1
+        for start in range(first, run.n_cases, CASES_AT_ONCE):
+            found = runs.store.some_cases(run.id, range(start, min(start + CASES_AT_ONCE, run.n_cases)))
+            yield from (found[index] for index in sorted(found))
+
     return RecordedRun(
         name=evalset_name(config),
         agent=config.agent.id,
-        cases=tuple(cases),
-        results=tuple(results),
+        cases=ReadItems(run.n_cases, cases),
+        results=ReadItems(run.counts.done, lambda first: islice(trials(), first, None)),
         criteria=config.criteria,
         model=config.model or config.agent_model,
-        note=summary.note,
+        note=run.note,
     )
 
 
@@ -190,13 +196,20 @@ def media_type(file_name: str) -> str:
     return MEDIA_TYPES.get(ending, "application/octet-stream")
 
 
-def _table(runs: StoredRuns, run: RunSummary) -> Iterator[tuple[str, str]]:
-    """The head of the table, then the id of each case with the lines of its trials."""
+def _watched(runs: StoredRuns, run: RunSummary, watch: Callable[[int, int], None]) -> Iterator[CaseResult]:
+    watch(0, run.n_cases)
+    for n_done, each in enumerate(runs.cases(run.id), 1):
+        yield each
+        watch(n_done, run.n_cases)
+
+
+def _table(runs: StoredRuns, run: RunSummary, watch: Callable[[int, int], None]) -> Iterator[str]:
+    """The head of the table, then the lines of each case."""
     columns = [*TRIAL_COLUMNS, *(criterion.metric for criterion in run.config.criteria)]
-    yield "", _lines([[cell(name) for name in columns]])
-    for played in runs.cases(run.id):
+    yield _lines([[cell(name) for name in columns]])
+    for played in _watched(runs, run, watch):
         rows = [trial_row(played.case, trial, run.config) for trial in played]
-        yield played.case.id, _lines([[cell(row[name]) for name in columns] for row in rows])
+        yield _lines([[cell(row[name]) for name in columns] for row in rows])
 
 
 def _lines(rows: Sequence[Sequence[object]]) -> str:

@@ -16,6 +16,8 @@ from evaldesk.wire import from_json, json_scrubber_of, to_json
 T = TypeVar("T")
 
 MAX_PLACES = 3
+MOST_PLACES = 100
+"""Cases of a masked value that are counted beside those that are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ def masked(data: bytes, environment: Mapping[str, str], cases: Iterable[tuple[st
     clean = scrubber_of(known, found)(data.decode("utf-8", "surrogateescape"))
     if not found:
         return Masked(data)
-    return Masked(clean.encode("utf-8", "surrogateescape"), masked_words(found, _places(known, cases)))
+    return Masked(clean.encode("utf-8", "surrogateescape"), masked_words(found, places_of(known, cases)))
 
 
 def masked_file(what: EvalSet | RecordedRun, format_name: str, environment: Mapping[str, str]) -> Masked:
@@ -69,13 +71,16 @@ def masked_words(found: Mapping[str, int], places: Mapping[str, list[str]]) -> s
     return f"{n:,} value{'' if n == 1 else 's'} masked: {each}."
 
 
-def _places(known: Mapping[str, str], cases: Iterable[tuple[str, object]]) -> dict[str, list[str]]:
+def places_of(known: Mapping[str, str], cases: Iterable[tuple[str, object]]) -> dict[str, list[str]]:
+    """The ids of the cases whose values hold a secret, by the names of the secrets; the first ones of many."""
     places: dict[str, list[str]] = {}
     for case_id, value in cases:
         found: Counter[str] = Counter()
         json_scrubber_of(known, found)(to_json(value))
         for name in found:
-            places.setdefault(name, []).append(case_id)
+            named = places.setdefault(name, [])
+            if len(named) <= MOST_PLACES and case_id not in named[-1:]:
+                named.append(case_id)
     return places
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evaldesk.desk.criteria.criteria import holds_criteria, read_criteria, read_user
 from evaldesk.desk.evalsets.masking import masked_file
-from evaldesk.desk.imports.streamed import read_streamed
+from evaldesk.desk.imports.streamed import Watch, read_streamed
 from evaldesk.desk.named_agents import declared_agents
 from evaldesk.desk.runs.file import is_run_file, read_run_file
-from evaldesk.errors import UsageError
+from evaldesk.errors import DiskError, UsageError
 from evaldesk.formats import EVALSET_FORMS, losses
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import as_one_file, names_for, read_file, suffix_of, title_of
@@ -29,21 +29,37 @@ RUN_FILES = ("output.jsonl", "metadata.json")
 """The contents of the folder of an OpenHands run, the trials first."""
 
 
-def read_path(path: Path, format_name: str | None = None, outcome: str = "") -> Imported:
+def read_path(path: Path, format_name: str | None = None, outcome: str = "", watch: Watch | None = None) -> Imported:
     """The contents of the file at `path`, or of an OpenHands run's folder; `outcome` is the key of the verdict.
 
-    Raises FormatError, and UsageError when it cannot be read.
+    `watch` is told how many of how many bytes of a large file are read. Raises FormatError, and UsageError when it
+    cannot be read.
     """
     if not path.is_dir():
-        with suppress(OSError):  # the reader of the whole file says why
-            if not outcome and (streamed := read_streamed(path, format_name)):
+        with _as_whole():
+            if streamed := read_streamed(path, format_name, outcome, watch):
                 return streamed
         return read_file(_bytes_of(path), str(path), format_name, outcome)
     parts = [found for name in RUN_FILES if (found := path / name).is_file()]
     if not parts or parts[0].name != RUN_FILES[0]:
         raise UsageError(f"{path} is a folder without an output.jsonl; name the file that holds the results")
+    with _as_whole():
+        _, tail = as_one_file([("", b""), *((str(part), _bytes_of(part)) for part in parts[1:])])
+        if streamed := read_streamed(parts[0], format_name, outcome, watch, tail):
+            return streamed
     source, data = as_one_file([(str(part), _bytes_of(part)) for part in parts])
     return read_file(data, source, format_name, outcome)
+
+
+@contextmanager
+def _as_whole() -> Iterator[None]:
+    """A file that cannot be read is left to the reader of whole files, which says why."""
+    try:
+        yield
+    except DiskError:
+        raise
+    except OSError:
+        pass
 
 
 def _bytes_of(path: Path) -> bytes:

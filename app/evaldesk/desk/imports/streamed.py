@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias, cast
 
 from evaldesk.durable_files import replace_file
 from evaldesk.errors import FormatError
 from evaldesk.formats.adk.evalset import AdkStream
-from evaldesk.formats.exchange import Imported
-from evaldesk.formats.files import recognised
+from evaldesk.formats.exchange import Imported, LargeRunFormat, OutcomeFormat
+from evaldesk.formats.files import load_format, recognised
 from evaldesk.formats.import_words import Seen, with_words
 from evaldesk.formats.osmosis.dataset import open_rows
 from evaldesk.model import Case, EvalSet
 from evaldesk.reading.json_stream import NotStreamedError
-from evaldesk.reading.strict_json import MAX_BYTES
+from evaldesk.reading.sniffing import peek
+from evaldesk.reading.strict_json import MAX_BYTES, MAX_RECORDED_BYTES
 from evaldesk.store.evalsets.case_index import IndexedCases, index_path, new_index
 from evaldesk.store.evalsets.large import MAX_SET, is_whole
 from evaldesk.store.evalsets.set_writer import SetWriter
@@ -25,22 +27,37 @@ from evaldesk.transcripts.recorded import file_stem
 
 HEAD = 64 * 1024
 """So much of a file shows its format."""
+HEAD_OF_OBJECT = 1024 * 1024
+"""So much of a file that is one object: what stands before its long list may be large."""
 ROWS = ("osmosis-jsonl", "osmosis-csv")
 _NAME = "set.evalset.json"
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]', re.DOTALL)
+_CLOSING = {b"{": b"}", b"[": b"]"}
 
 
-def read_streamed(path: Path, format_name: str | None = None) -> Imported | None:
-    """The eval set of a large file; None where the file is to be read whole, also for the fault that it names then.
+Watch: TypeAlias = Callable[[int, int], None]
+"""Is told how many of how many bytes are read."""
 
-    Raises FormatError for a fault of a file that is too large for that, and OSError.
+
+def read_streamed(
+    path: Path, format_name: str | None = None, outcome: str = "", watch: Watch | None = None, tail: bytes = b""
+) -> Imported | None:
+    """The contents of a large file; None where the file is to be read whole, also for the fault that it names then.
+
+    `tail` are lines after those of the file. Raises FormatError for a fault of a file that is too large for that, and
+    OSError.
     """
     with path.open("rb") as file:
         n_bytes = path.stat().st_size
-        if not path.is_file() or is_whole(n_bytes) or n_bytes > MAX_SET:
+        if not path.is_file() or is_whole(n_bytes):
             return None
-        name = format_name or _recognised(file.read(HEAD), path)
+        name = format_name or _recognised(file, path)
         file.seek(0)
-        if name not in (*ROWS, "adk"):
+        found = load_format(name) if name else None
+        if name and isinstance(found, LargeRunFormat) and (not outcome or isinstance(found, OutcomeFormat)):
+            return _runs(found, _Told(file, n_bytes, watch or (lambda _, __: None), tail), path, outcome)
+        if name not in (*ROWS, "adk") or n_bytes > MAX_SET or outcome:
             return None
         try:
             with TemporaryDirectory(prefix="evaldesk-") as folder:
@@ -53,10 +70,78 @@ def read_streamed(path: Path, format_name: str | None = None) -> Imported | None
             return None
 
 
-def _recognised(head: bytes, path: Path) -> str | None:
+def _recognised(file: BinaryIO, path: Path) -> str | None:
+    head = file.read(HEAD)
+    if not head.lstrip(_BLANK).startswith(b"{"):
+        return recognised(head[: head.rfind(b"\n") + 1], str(path))
     if b'"eval_cases"' in head or b'"evalCases"' in head:
-        return "adk" if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") else None
-    return recognised(head[: head.rfind(b"\n") + 1], str(path))
+        return "adk"
+    found = recognised(head[: head.rfind(b"\n") + 1], str(path))
+    try:
+        return found or recognised(_completed(head + file.read(HEAD_OF_OBJECT)), str(path))
+    finally:
+        peek.cache_clear()
+
+
+def _completed(head: bytes) -> bytes:
+    """The beginning of a JSON value, made whole: up to its last comma, with the brackets closed that are open there."""
+    is_open: list[bytes] = []
+    cut, closing = 0, b""
+    for token in _TOKENS.finditer(head):
+        sign = token[0]
+        if sign in _CLOSING:
+            is_open.append(_CLOSING[sign])
+        elif sign == b",":
+            cut, closing = token.start(), b"".join(reversed(is_open))
+        elif not sign.startswith(b'"') and is_open:
+            is_open.pop()
+    return head[:cut] + closing
+
+
+def _runs(found: LargeRunFormat, file: _Told, path: Path, outcome: str) -> Imported | None:
+    source, file.n_readings = str(path), found.n_readings
+    try:
+        return with_words(found.read_large(cast("BinaryIO", file), source=source, outcome=outcome))
+    except NotStreamedError:
+        return None
+    except FormatError as error:
+        if file.n_bytes <= MAX_RECORDED_BYTES:
+            return None
+        raise error if error.source else FormatError(error.reason, source=source, path=error.path) from error
+
+
+class _Told:
+    """An open file that tells how much of it was read, and that has some lines more."""
+
+    def __init__(self, file: BinaryIO, n_bytes: int, watch: Watch, tail: bytes) -> None:
+        self._file = file
+        self._watch = watch
+        self._tail = tail.splitlines(keepends=True)
+        self._n_read = self._n_before = 0
+        self.n_bytes = n_bytes
+        self.n_readings = 1
+
+    def read(self, n: int) -> bytes:
+        return self._tell(self._file.read(n))
+
+    def readline(self, n: int) -> bytes:
+        return self._tell(self._file.readline(n))
+
+    def seek(self, offset: int) -> None:
+        self._file.seek(offset)
+        if self._n_read > self.n_bytes // 2 and self._n_before < (self.n_readings - 1) * self.n_bytes:
+            self._n_before += self.n_bytes
+        self._n_read = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for line in self._file:
+            yield self._tell(line)
+        yield from self._tail
+
+    def _tell(self, data: bytes) -> bytes:
+        self._n_read += len(data)
+        self._watch((self._n_before + self._n_read) // self.n_readings, self.n_bytes)
+        return data
 
 
 def _adk(file: BinaryIO, path: Path, folder: Path, name: str) -> Imported:

@@ -9,13 +9,14 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, BinaryIO
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.adk.case import read_case, write_case
 from evaldesk.formats.adk.content import read_query, write_query
 from evaldesk.formats.adk.events import events_key
-from evaldesk.formats.exchange import Holding, Imported
+from evaldesk.formats.exchange import MAX_ROW, Holding, Imported
+from evaldesk.formats.large_runs import TrialRowsOnDisk
 from evaldesk.model import (
     Case,
     Criterion,
@@ -28,7 +29,8 @@ from evaldesk.model import (
     TurnRecord,
     Verdict,
 )
-from evaldesk.reading.json_text import to_text
+from evaldesk.reading.json_stream import StreamedList
+from evaldesk.reading.json_text import text_parts
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, kind_of, parse_json
 from evaldesk.reading.values import (
@@ -41,7 +43,7 @@ from evaldesk.reading.values import (
     snake_case,
 )
 from evaldesk.transcripts.adk import AdkEvents, message_text, read_parts, spelled
-from evaldesk.transcripts.recorded import RecordedRun
+from evaldesk.transcripts.recorded import RecordedRun, TrialRows
 
 _RESULTS = {"eval_case_results", "evalCaseResults"}
 
@@ -52,6 +54,7 @@ class AdkResults:
     title = "ADK eval results"
     suffixes = (".evalset_result.json",)
     writes: tuple[Holding, ...] = ("run",)
+    n_readings = 1
 
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
@@ -72,51 +75,77 @@ class AdkResults:
         return _read(Place(document))
 
     @staticmethod
+    def read_large(file: BinaryIO, *, source: str, outcome: str) -> Imported:
+        """As `read`, a result at a time."""
+        results = StreamedList(file, source, lambda key: snake_case(key) == "eval_case_results", max_item=MAX_ROW)
+        found = _Results(TrialRowsOnDisk())
+        for item in results:
+            found.add(Place(item), _spelled(Place(item), item.value))
+        place = Place(results.shell)
+        return found.imported(place, _spelled(place, results.shell.value))
+
+    @staticmethod
     def write(what: EvalSet | RecordedRun) -> bytes:
         """The results of a run. Raises FormatError for an eval set."""
         if isinstance(what, EvalSet):
             raise FormatError("a file of results holds a run, not an eval set; write it as adk")
-        app = re.sub(r"\W+", "_", what.agent) or "agent"
-        result_id = f"{app}_{what.name}_0"
+        return b"".join(AdkResults.parts(what))
+
+    @staticmethod
+    def parts(run: RecordedRun) -> Iterator[bytes]:
+        """The same part by part."""
+        app = re.sub(r"\W+", "_", run.agent) or "agent"
+        result_id = f"{app}_{run.name}_0"
         found = {
             "eval_set_result_id": result_id,
             "eval_set_result_name": result_id,
-            "eval_set_id": what.name,
-            "eval_case_results": [_write_result(what, result) for result in what.results],
+            "eval_set_id": run.name,
+            "eval_case_results": (_write_result(run, result) for result in run.results),
             "creation_timestamp": 0.0,
         }
-        return to_text(found, {}, what.name)
+        return text_parts(found, run.name)
 
 
 def _read(place: Place) -> Imported:
     raw = _spelled(place, place.document.value)
-    set_id = read_optional_text(place.at("eval_set_id"), raw.get("eval_set_id")) or ""
     results_at = place.at("eval_case_results")
-    cases: dict[str, Case] = {}
-    places: dict[str, int] = {}
-    results: list[TrialResult] = []
-    n_trials: dict[str, int] = {}
-    agent = ""
-    for index, item in enumerate(read_list(results_at, raw.get("eval_case_results", ABSENT), _spelled)):
-        here = results_at.at(index)
-        case_id = read_text(here.at("eval_id"), item.get("eval_id", ABSENT))
-        case, result, app = _read_result(here, case_id, item)
-        kept = cases.setdefault(case_id, case)
-        if len(case.turns) > len(kept.turns):
-            cases[case_id] = case
-        trial_index = n_trials.get(case_id, 0)
-        n_trials[case_id] = trial_index + 1
-        results.append(replace(result, case_index=places.setdefault(case_id, len(places)), trial_index=trial_index))
-        agent = agent or app
-    run = RecordedRun(
-        name=set_id or "results",
-        agent=agent or _app_of(raw, set_id),
-        cases=tuple(cases.values()),
-        results=tuple(results),
-        criteria=criteria_of([result.scores for result in results]),
-    )
-    notes = ("Verdicts are ADK's own: a metric that was not evaluated does not count there.",)
-    return Imported("adk-results", runs=(run,) if results else (), understood=notes if results else ("No result.",))
+    items = read_list(results_at, raw.get("eval_case_results", ABSENT), _spelled)
+    found = _Results(TrialRows())
+    for index, item in enumerate(items):
+        found.add(results_at.at(index), item)
+    return found.imported(place, raw)
+
+
+class _Results:
+    """The results of a file, one after the other."""
+
+    def __init__(self, rows: TrialRows) -> None:
+        self._rows = rows
+        self._criteria: dict[str, Criterion] = {}
+        self._agent = ""
+        self._n = 0
+
+    def add(self, place: Place, item: dict[str, Any]) -> None:
+        """The next result."""
+        case_id = read_text(place.at("eval_id"), item.get("eval_id", ABSENT))
+        case, result, app = _read_result(place, case_id, item)
+        at = self._rows.place(case_id)
+        self._rows.offer(at, case, len(case.turns))
+        self._rows.add(at, result)
+        _add_criteria(self._criteria, result.scores)
+        self._agent = self._agent or app
+        self._n += 1
+
+    def imported(self, place: Place, raw: dict[str, Any]) -> Imported:
+        """All of them, after the object that held them."""
+        set_id = read_optional_text(place.at("eval_set_id"), raw.get("eval_set_id")) or ""
+        if not self._n:
+            return Imported("adk-results", understood=("No result.",))
+        cases, results = self._rows.finished()
+        agent = self._agent or _app_of(raw, set_id)
+        run = RecordedRun(set_id or "results", agent, cases, results, tuple(self._criteria.values()))
+        notes = ("Verdicts are ADK's own: a metric that was not evaluated does not count there.",)
+        return Imported("adk-results", runs=(run,), understood=notes)
 
 
 def _read_result(place: Place, case_id: str, raw: dict[str, Any]) -> tuple[Case, TrialResult, str]:
@@ -241,14 +270,11 @@ def read_scores(place: Place, raw: Any, turn: int | None = None) -> tuple[Score,
     return read_list(place, raw or [], lambda here, item: _read_score(here, item, turn))
 
 
-def criteria_of(scores: Iterable[Sequence[Score]]) -> tuple[Criterion, ...]:
-    """The criteria that the scores were held against, in the order in which they come."""
-    found: dict[str, Criterion] = {}
-    for score in (score for each in scores for score in each):
+def _add_criteria(found: dict[str, Criterion], scores: Iterable[Score]) -> None:
+    for score in scores:
         known = found.get(score.metric)
         if known is None or known.threshold is None:
             found[score.metric] = Criterion(score.metric, score.threshold)
-    return tuple(found.values())
 
 
 def write_metrics(scores: Sequence[Score]) -> list[dict[str, Any]]:

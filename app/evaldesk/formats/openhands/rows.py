@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO, TypeAlias
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Holding, Imported
+from evaldesk.formats.large_runs import TrialRowsOnDisk
 from evaldesk.formats.openhands.writing import chosen_criterion, outcome_keys, outcome_words, row_line
 from evaldesk.formats.openhands.writing import outcome as row_outcome
 from evaldesk.model import Case, Criterion, EvalSet, TrialResult, Turn
@@ -18,7 +20,7 @@ from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import read_mapping, read_optional_mapping, wanted
 from evaldesk.transcripts.openhands_rows import row_query, row_turn
-from evaldesk.transcripts.recorded import RecordedRun, file_stem, recorded_score, recorded_trial, trial_places
+from evaldesk.transcripts.recorded import RecordedRun, TrialRows, file_stem, recorded_score, recorded_trial
 
 METADATA_ALONE = (
     "this is the metadata.json of a run and contains no trial; choose the output.jsonl beside it, or both files, "
@@ -32,6 +34,7 @@ class OpenHands:
     title = "OpenHands output"
     suffixes = (".jsonl",)
     writes: tuple[Holding, ...] = ("run",)
+    n_readings = 2
 
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
@@ -59,45 +62,88 @@ class OpenHands:
         """
         if _is_metadata(peek(data).whole):
             raise FormatError(METADATA_ALONE, source=source)
-        notes = Notes()
-        found = [(Place(line), read_mapping(Place(line), line.value)) for line in read_lines(data, source)]
-        lines = [(place, row) for place, row in found if "instance_id" in row or not _is_metadata(row)]
-        if not lines:
-            raise FormatError("the file contains no row", source=source)
-        metadata = next((row for _, row in found if _is_metadata(row) and "instance_id" not in row), {})
-        ids = [_instance_id(place, row) for place, row in lines]
-        places = [found or (0, 0) for found in trial_places([(each, None) for each in ids])]
-        cases: dict[str, Case] = {}
-        results: list[TrialResult] = []
-        keys = outcome_keys([row for _, row in lines])
-        criterion = chosen_criterion(keys, outcome, source)
-        for (place, row), case_id, key in zip(lines, ids, places, strict=True):
-            cases.setdefault(case_id, _case(place, case_id, row))
-            results.append(_result(place, row, key, criterion, notes))
-        metadata |= read_optional_mapping(lines[0][0].at("metadata"), lines[0][1].get("metadata")) or {}
-        run = RecordedRun(
-            name=_text(metadata.get("dataset")) or file_stem(source),
-            agent=_text(metadata.get("agent_class")) or "openhands",
-            cases=tuple(cases.values()),
-            results=tuple(results),
-            criteria=(criterion,) if criterion else (),
-            model=_model(metadata),
-        )
-        return Imported(
-            "openhands",
-            runs=(run,),
-            understood=(outcome_words(criterion, keys),),
-            refused=notes.sentences,
-            outcomes=keys,
-            outcome=criterion.metric if criterion else "",
-        )
+        found = list(_rows(data, source))
+        return _imported(lambda: found, TrialRows(), source, outcome)
+
+    @staticmethod
+    def read_large(file: BinaryIO, *, source: str, outcome: str) -> Imported:
+        """As `read_by`, a line at a time, twice: the first time for the keys that could decide."""
+
+        def rows() -> Iterator[_Row]:
+            file.seek(0)
+            return _rows(file, source)
+
+        return _imported(rows, TrialRowsOnDisk(), source, outcome)
 
     @staticmethod
     def write(what: EvalSet | RecordedRun) -> bytes:
         """A line for each trial. Raises FormatError for an eval set."""
         if isinstance(what, EvalSet):
             raise FormatError("output.jsonl holds a run, not an eval set; write it as adk")
-        return b"".join(row_line(what, result) for result in what.results)
+        return b"".join(OpenHands.parts(what))
+
+    @staticmethod
+    def parts(run: RecordedRun) -> Iterator[bytes]:
+        """The same line by line."""
+        return (row_line(run, result) for result in run.results)
+
+
+_Row: TypeAlias = tuple[Place, dict[str, Any]]
+
+
+def _rows(data: bytes | BinaryIO, source: str) -> Iterator[_Row]:
+    return ((Place(line), read_mapping(Place(line), line.value)) for line in read_lines(data, source))
+
+
+def _imported(rows: Callable[[], Iterable[_Row]], trials: TrialRows, source: str, outcome: str) -> Imported:
+    notes, first = Notes(), _First(rows())
+    keys = outcome_keys(first)
+    if first.row is None:
+        raise FormatError("the file contains no row", source=source)
+    criterion = chosen_criterion(keys, outcome, source)
+    for place, row in rows():
+        if "instance_id" in row or not _is_metadata(row):
+            case_id = _instance_id(place, row)
+            at = trials.place(case_id)
+            trials.offer(at, _case(place, case_id, row))
+            trials.add(at, _result(place, row, criterion, notes))
+    place, row = first.row
+    metadata = first.metadata | (read_optional_mapping(place.at("metadata"), row.get("metadata")) or {})
+    cases, results = trials.finished()
+    run = RecordedRun(
+        name=_text(metadata.get("dataset")) or file_stem(source),
+        agent=_text(metadata.get("agent_class")) or "openhands",
+        cases=cases,
+        results=results,
+        criteria=(criterion,) if criterion else (),
+        model=_model(metadata),
+    )
+    return Imported(
+        "openhands",
+        runs=(run,),
+        understood=(outcome_words(criterion, keys),),
+        refused=notes.sentences,
+        outcomes=keys,
+        outcome=criterion.metric if criterion else "",
+    )
+
+
+class _First:
+    """The rows of trials; once they were iterated, the first of them, and the first that is metadata alone."""
+
+    def __init__(self, rows: Iterable[_Row]) -> None:
+        self._rows = rows
+        self.row: _Row | None = None
+        self.metadata: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for place, row in self._rows:
+            if "instance_id" not in row and _is_metadata(row):
+                self.metadata = self.metadata or row
+                continue
+            self.row = self.row or (place, row)
+            _instance_id(place, row)
+            yield row
 
 
 def _is_metadata(value: Any) -> bool:
@@ -119,9 +165,7 @@ def _case(place: Place, case_id: str, row: dict[str, Any]) -> Case:
     return Case(case_id, turns=(Turn(row_query(place, row)),), extra={"instance": instance} if instance else {})
 
 
-def _result(
-    place: Place, row: dict[str, Any], key: tuple[int, int], criterion: Criterion | None, notes: Notes
-) -> TrialResult:
+def _result(place: Place, row: dict[str, Any], criterion: Criterion | None, notes: Notes) -> TrialResult:
     turn = row_turn(place, row, place.document.text, notes)
     test = row.get("test_result")
     details = {"test_result": test} if isinstance(test, dict) and test else {}
@@ -130,7 +174,7 @@ def _result(
         value = row_outcome(row).get(criterion.metric)
         scores = [recorded_score(criterion, value, "" if value is not None else "The row does not say it.", details)]
     return recorded_trial(
-        key,
+        (0, 0),
         (turn,),
         scores=scores,
         criteria=(criterion,) if criterion else (),

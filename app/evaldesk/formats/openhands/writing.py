@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -148,7 +148,7 @@ def _metrics(result: TrialResult) -> dict[str, Any]:
 MAX_NAMED = 20
 
 
-def outcome_keys(rows: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+def outcome_keys(rows: Iterable[dict[str, Any]]) -> tuple[str, ...]:
     """Every key that has a verdict or a share in some row, the usual ones first."""
     found = dict.fromkeys(key for row in rows for key in outcome(row))
     return (*(key for key in USUAL if key in found), *(key for key in found if key not in USUAL))

@@ -7,21 +7,27 @@ instead of scores (0.2.18 on), and lines of `index.jsonl` or `summary.jsonl` (0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import comb, fsum, sqrt
-from typing import Any
+from typing import Any, BinaryIO
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.exchange import Holding, Imported
+from evaldesk.formats.exchange import MAX_ROW, Holding, Imported
+from evaldesk.formats.large_runs import TrialRowsOnDisk
+from evaldesk.formats.scratch import scratch
 from evaldesk.model import Case, Criterion, ErrorRecord, EvalSet, Score, TrialResult, Turn, Usage, trial_verdict
 from evaldesk.reading.json_lines import read_lines
-from evaldesk.reading.json_text import to_text
+from evaldesk.reading.json_stream import Item, NotStreamedError, StreamedList
+from evaldesk.reading.json_text import text_parts
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.sniffing import peek
+from evaldesk.reading.sniffing import MAX_LINE, peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Place, parse_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text, wanted
-from evaldesk.transcripts.recorded import RecordedRun, file_stem, recorded_score
+from evaldesk.transcripts.recorded import RecordedRun, TrialRows, file_stem, recorded_score
 
 BASELINE = "baseline"
 REWARD = "reward"
@@ -35,6 +41,7 @@ class OsmosisResults:
     title = "Osmosis results"
     suffixes = (".json", ".jsonl")
     writes: tuple[Holding, ...] = ("run",)
+    n_readings = 2
 
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
@@ -55,8 +62,8 @@ class OsmosisResults:
         """A run with the trials of the primary model, and one with those of the baseline. Raises FormatError."""
         seen = peek(data)
         if isinstance(seen.line, dict) and set(seen.line) >= _INDEX:
-            lines = list(read_lines(data, source))
-            return _imported(_Header(file_stem(source)), [_flat(Place(line), line.value) for line in lines])
+            found = [_flat(Place(line), line.value) for line in read_lines(data, source)]
+            return _imported(_Header(file_stem(source)), lambda: found, TrialRows)
         if _is_metrics(seen.whole):
             reason = "this is the metrics.json of a run, which has no trials; import the index.jsonl beside it"
             raise FormatError(reason, source=source)
@@ -65,33 +72,52 @@ class OsmosisResults:
         raw = read_mapping(place, document.value)
         header = _header(place.at("config"), raw.get("config", ABSENT), source)
         rows = list(_rows(place, raw)) if "rows" in raw else _runs(place.at("runs"), raw.get("runs", ABSENT))
-        return _imported(header, rows)
+        return _imported(header, lambda: rows, TrialRows)
+
+    @staticmethod
+    def read_large(file: BinaryIO, *, source: str, outcome: str) -> Imported:
+        """As `read`, a row or a run at a time, twice: the first time for the configuration, which may stand last."""
+        line = peek(file.readline(MAX_LINE)).line
+        if isinstance(line, dict) and set(line) >= _INDEX:
+            return _imported(_Header(file_stem(source)), lambda: _indexed(file, source), TrialRowsOnDisk)
+        shell = _open_list(file, source)
+        for _ in shell:
+            pass
+        raw = read_mapping(Place(shell.shell), shell.shell.value)
+        if "rows" in raw and "runs" in raw:
+            raise NotStreamedError
+        header = _header(Place(shell.shell).at("config"), raw.get("config", ABSENT), source)
+        return _imported(header, lambda: _streamed(_open_list(file, source)), TrialRowsOnDisk)
 
     @staticmethod
     def write(what: EvalSet | RecordedRun) -> bytes:
         """The results of a run; values without a place there are under `evaldesk`. Raises FormatError."""
         if isinstance(what, EvalSet):
             raise FormatError("a file of results holds a run, not an eval set; write it as osmosis-jsonl")
-        rows: dict[int, list[dict[str, Any]]] = {}
-        for result in what.results:
-            rows.setdefault(result.case_index, []).append(_write_run(result))
-        threshold = next((each.threshold for each in what.criteria if each.threshold is not None), 1.0)
-        config = {
-            "model": what.model or "",
-            "n_runs": max((len(runs) for runs in rows.values()), default=0),
-            "pass_threshold": threshold,
-            "eval_fns": [criterion.metric for criterion in what.criteria],
-        }
-        ours = {
-            "name": what.name,
-            "agent": what.agent,
-            "note": what.note,
-            "cases": [case.id for case in what.cases],
-            "thresholds": {criterion.metric: criterion.threshold for criterion in what.criteria},
-        }
-        written = [{"row_index": index, "runs": runs} for index, runs in sorted(rows.items())]
-        summary = summary_of(what, threshold)
-        return to_text({"config": config, "summary": summary, "rows": written, "evaldesk": ours}, {}, what.name)
+        return b"".join(OsmosisResults.parts(what))
+
+    @staticmethod
+    def parts(run: RecordedRun) -> Iterator[bytes]:
+        """The same part by part. The summary stands before the rows, so all trials are read before the first part."""
+        threshold = next((each.threshold for each in run.criteria if each.threshold is not None), 1.0)
+        with scratch(_TABLES) as database:
+            trials = _Trials(database, run)
+            config = {
+                "model": run.model or "",
+                "n_runs": trials.n_most,
+                "pass_threshold": threshold,
+                "eval_fns": [criterion.metric for criterion in run.criteria],
+            }
+            ours = {
+                "name": run.name,
+                "agent": run.agent,
+                "note": run.note,
+                "cases": (case.id for case in run.cases),
+                "thresholds": {criterion.metric: criterion.threshold for criterion in run.criteria},
+            }
+            summary = trials.summary([criterion.metric for criterion in run.criteria], threshold)
+            found = {"config": config, "summary": summary, "rows": trials.rows(), "evaldesk": ours}
+            yield from text_parts(found, run.name)
 
 
 def _is_metrics(value: Any) -> bool:
@@ -146,13 +172,34 @@ def _header(place: Place, raw: Any, source: str) -> _Header:
     )
 
 
+def _indexed(file: BinaryIO, source: str) -> Iterator[_Run]:
+    file.seek(0)
+    return (_flat(Place(line), line.value) for line in read_lines(file, source))
+
+
+def _open_list(file: BinaryIO, source: str) -> StreamedList:
+    file.seek(0)
+    return StreamedList(file, source, lambda key: key in ("rows", "runs"), max_item=MAX_ROW)
+
+
+def _streamed(items: Iterable[Item]) -> Iterator[_Run]:
+    for item in items:
+        if item.path[0] == "rows":
+            yield from _of_row(Place(item), read_mapping(Place(item), item.value))
+        else:
+            yield _flat(Place(item), item.value)
+
+
 def _rows(place: Place, raw: dict[str, Any]) -> Iterator[_Run]:
     rows_at = place.at("rows")
     for index, item in enumerate(read_list(rows_at, raw["rows"], read_mapping)):
-        here = rows_at.at(index)
-        row_index = _index(here.at("row_index"), item.get("row_index", ABSENT))
-        for number, run in enumerate(read_list(here.at("runs"), item.get("runs", ABSENT), read_mapping)):
-            yield _flat(here.at("runs", number), {**run, "row_index": row_index})
+        yield from _of_row(rows_at.at(index), item)
+
+
+def _of_row(place: Place, item: dict[str, Any]) -> Iterator[_Run]:
+    row_index = _index(place.at("row_index"), item.get("row_index", ABSENT))
+    for number, run in enumerate(read_list(place.at("runs"), item.get("runs", ABSENT), read_mapping)):
+        yield _flat(place.at("runs", number), {**run, "row_index": row_index})
 
 
 def _runs(place: Place, raw: Any) -> list[_Run]:
@@ -166,51 +213,44 @@ def _flat(place: Place, raw: Any) -> _Run:
     return _Run(place, row_index, run_index, read_optional_text(place.at("model_tag"), raw.get("model_tag")) or "", raw)
 
 
-def _imported(header: _Header, runs: list[_Run]) -> Imported:
+def _imported(header: _Header, runs: Callable[[], Iterable[_Run]], rows: Callable[[], TrialRows]) -> Imported:
     notes = Notes()
-    functions = header.functions or ((REWARD,) if any(REWARD in run.raw for run in runs) else ())
+    functions = header.functions or ((REWARD,) if any(REWARD in run.raw for run in runs()) else ())
     criteria = tuple(Criterion(name, header.threshold) for name in functions)
-    primary = _recorded(header, [run for run in runs if run.tag != BASELINE], criteria, header.model, notes)
-    baseline = _recorded(header, [run for run in runs if run.tag == BASELINE], criteria, header.baseline, notes)
-    found = tuple(run for run in (primary, baseline) if run is not None)
-    if not found:
-        raise FormatError("the file contains no run of a row", source=runs[0].place.document.source if runs else "")
+    by_tag: dict[bool, TrialRows] = {}
+    first = None
+    for run in runs():
+        is_baseline = run.tag == BASELINE
+        own = by_tag.get(is_baseline) or by_tag.setdefault(is_baseline, rows())
+        _add(own, run, criteria, header.baseline if is_baseline else header.model, notes)
+        first = first or run
+    if first is None:
+        raise FormatError("the file contains no run of a row", source="")
+    models = {False: header.model, True: header.baseline}
+    found = tuple(_recorded(header, by_tag[tag], criteria, models[tag]) for tag in sorted(by_tag))
     words = (f"A trial passes when every score reaches {header.threshold:g}; the file has no conversations.",)
     return Imported("osmosis-results", runs=found, understood=words, refused=notes.sentences)
 
 
-def _recorded(
-    header: _Header, runs: list[_Run], criteria: tuple[Criterion, ...], model: str, notes: Notes
-) -> RecordedRun | None:
-    if not runs:
-        return None
-    indexes = sorted({run.row_index for run in runs})
-    is_whole = indexes == list(range(len(indexes))) and len(header.cases) == len(indexes)
-    names = header.cases if is_whole else [f"row_{index}" for index in indexes]
-    cases = tuple(Case(name, turns=(Turn(""),)) for name in names)
-    at = {index: number for number, index in enumerate(indexes)}
-    ranks = _ranks(runs)
-    results: dict[tuple[int, int], TrialResult] = {}
-    for run in runs:
-        key = (at[run.row_index], ranks[run.row_index, run.run_index])
-        if key in results:
-            notes.refuse(f"a second result of row {run.row_index}, run {run.run_index}", run.place)
-        elif run.raw.get("status") == "skipped":
-            notes.refuse("a skipped sample without a score", run.place)
-        else:
-            results[key] = _result(run, key, criteria, model)
-    return RecordedRun(header.name, header.agent, cases, tuple(results.values()), criteria, model or None, header.note)
+def _add(rows: TrialRows, run: _Run, criteria: tuple[Criterion, ...], model: str, notes: Notes) -> None:
+    is_skipped = run.raw.get("status") == "skipped"
+    result = None if is_skipped else _result(run, criteria, model)
+    if not rows.add(rows.place(run.row_index), result, run.run_index):
+        notes.refuse(f"a second result of row {run.row_index}, run {run.run_index}", run.place)
+    elif is_skipped:
+        notes.refuse("a skipped sample without a score", run.place)
 
 
-def _ranks(runs: list[_Run]) -> dict[tuple[int, int], int]:
-    """The trial index of each run of a row: the tool's own number, counted without gaps."""
-    by_row: dict[int, set[int]] = {}
-    for run in runs:
-        by_row.setdefault(run.row_index, set()).add(run.run_index)
-    return {(row, number): rank for row, found in by_row.items() for rank, number in enumerate(sorted(found))}
+def _recorded(header: _Header, rows: TrialRows, criteria: tuple[Criterion, ...], model: str) -> RecordedRun:
+    n = sum(1 for _ in rows.sorted_keys())
+    is_whole = n == len(header.cases) and max(index for _, index in rows.sorted_keys()) == n - 1
+    for at, (place, index) in enumerate(rows.sorted_keys()):
+        rows.offer(place, Case(header.cases[at] if is_whole else f"row_{index}", turns=(Turn(""),)))
+    cases, results = rows.finished(by_key=True)
+    return RecordedRun(header.name, header.agent, cases, results, criteria, model or None, header.note)
 
 
-def _result(run: _Run, key: tuple[int, int], criteria: tuple[Criterion, ...], model: str) -> TrialResult:
+def _result(run: _Run, criteria: tuple[Criterion, ...], model: str) -> TrialResult:
     raw, place = run.raw, run.place
     reason = read_optional_text(place.at("error"), raw.get("error")) or _text(raw.get("error_type"))
     is_ok = raw["success"] is True if "success" in raw else raw.get("status", "success") == "success"
@@ -222,7 +262,8 @@ def _result(run: _Run, key: tuple[int, int], criteria: tuple[Criterion, ...], mo
     usages = (Usage(model, tokens_in=int(tokens)),) if tokens >= 1 else ()
     return TrialResult(
         0,
-        *key,
+        0,
+        0,
         status="errored" if error else "finished",
         verdict=trial_verdict(scores, criteria, error),
         scores=tuple(scores),
@@ -270,35 +311,70 @@ def _text(raw: Any) -> str:
 
 
 KS = (1, 3, 5, 10)
+_TABLES = """
+CREATE TABLE trial (
+    case_index INT, number INT, tokens, duration_ms, written, PRIMARY KEY (case_index, number)
+) WITHOUT ROWID;
+CREATE TABLE score (
+    metric INT, case_index INT, number INT, value, PRIMARY KEY (metric, case_index, number)
+) WITHOUT ROWID;
+"""
 
 
-def summary_of(run: RecordedRun, threshold: float) -> dict[str, Any]:
-    """Totals and, for each metric, mean, population deviation, range and pass@k; a failed run scores 0 there."""
-    rows: dict[int, list[TrialResult]] = {}
-    for result in run.results:
-        rows.setdefault(result.case_index, []).append(result)
-    n = max((len(trials) for trials in rows.values()), default=0)
-    found = {each.metric: _of_metric(each.metric, list(rows.values()), n, threshold) for each in run.criteria}
-    return {
-        "total_rows": len(rows),
-        "total_runs": len(run.results),
-        "eval_fns": found,
-        "total_tokens": sum(result.tokens for result in run.results),
-        "total_duration_ms": fsum(result.duration_ms for result in run.results),
-    }
+class _Trials:
+    """The trials of a run on their way to the file: on the disk meanwhile, since their summary stands before them."""
 
+    def __init__(self, database: sqlite3.Connection, run: RecordedRun) -> None:
+        self._database = database
+        metrics = [criterion.metric for criterion in run.criteria]
+        for number, result in enumerate(run.results):
+            place = (result.case_index, number)
+            written = (str(result.tokens), result.duration_ms, json.dumps(_write_run(result)))
+            self._database.execute("INSERT INTO trial VALUES (?, ?, ?, ?, ?)", (*place, *written))
+            scores = [(at, *place, _summary_score(result, metric)) for at, metric in enumerate(metrics)]
+            self._database.executemany("INSERT INTO score VALUES (?, ?, ?, ?)", scores)
 
-def _of_metric(metric: str, rows: Sequence[Sequence[TrialResult]], n: int, threshold: float) -> dict[str, float]:
-    scores = [[_summary_score(trial, metric) for trial in trials] for trials in rows]
-    values = [value for row in scores for value in row]
-    mean = fsum(values) / len(values) if values else 0.0
-    std = sqrt(fsum((value - mean) * (value - mean) for value in values) / len(values)) if values else 0.0
-    found = {"mean": mean, "std": std, "min": min(values, default=0.0), "max": max(values, default=0.0)}
-    for k in KS:
-        if 1 < n >= k:
-            each = [_pass_at_k(len(row), sum(value >= threshold for value in row), k) for row in scores]
-            found[f"pass_at_{k}"] = fsum(each) / len(each)
-    return found
+    @property
+    def n_most(self) -> int:
+        """The trials of the row that has most."""
+        found = self._database.execute(
+            "SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM trial GROUP BY case_index)"
+        )
+        return int(found.fetchone()[0])
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The rows in order, each with an iterator over its runs."""
+        found = self._database.execute("SELECT case_index, written FROM trial ORDER BY case_index, number")
+        for index, trials in groupby(found, lambda trial: trial[0]):
+            yield {"row_index": index, "runs": (json.loads(written) for _, written in trials)}
+
+    def summary(self, metrics: Sequence[str], threshold: float) -> dict[str, Any]:
+        """Totals and, for each metric, mean, population deviation, range and pass@k; a failed run scores 0 there."""
+        n_rows, n_runs = self._database.execute("SELECT count(DISTINCT case_index), count(*) FROM trial").fetchone()
+        return {
+            "total_rows": n_rows,
+            "total_runs": n_runs,
+            "eval_fns": {metric: self._of_metric(at, threshold) for at, metric in enumerate(metrics)},
+            "total_tokens": sum(int(tokens) for (tokens,) in self._database.execute("SELECT tokens FROM trial")),
+            "total_duration_ms": fsum(each for (each,) in self._database.execute("SELECT duration_ms FROM trial")),
+        }
+
+    def _of_metric(self, at: int, threshold: float) -> dict[str, float]:
+        def values() -> Iterator[float]:
+            return (value for (value,) in self._database.execute("SELECT value FROM score WHERE metric = ?", (at,)))
+
+        counted = "SELECT count(*), sum(value >= ?) FROM score WHERE metric = ? GROUP BY case_index"
+        n_rows, n = self._database.execute("SELECT count(DISTINCT case_index), count(*) FROM trial").fetchone()
+        n_most = self.n_most
+        mean = fsum(values()) / n if n else 0.0
+        std = sqrt(fsum((value - mean) * (value - mean) for value in values()) / n) if n else 0.0
+        found = {"mean": mean, "std": std, "min": min(values(), default=0.0), "max": max(values(), default=0.0)}
+        for k in KS:
+            if 1 < n_most >= k:
+                rows = self._database.execute(counted, (threshold, at))
+                each = fsum(_pass_at_k(n_of_row, n_passed, k) for n_of_row, n_passed in rows)
+                found[f"pass_at_{k}"] = each / n_rows
+        return found
 
 
 def _summary_score(trial: TrialResult, metric: str) -> float:

@@ -6,11 +6,12 @@ Each conversation becomes a case that expects the recorded events, and a trial o
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Holding, Imported, ReadOnly
 from evaldesk.formats.import_words import counted
-from evaldesk.formats.otel.writing import write_traces
+from evaldesk.formats.otel.writing import trace_parts
 from evaldesk.model import EvalSet
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
@@ -46,7 +47,12 @@ class OpenTelemetry:
         """The traces of a run as OTLP JSON. Raises FormatError."""
         if isinstance(what, EvalSet):
             raise FormatError("traces store recorded trials, and an eval set has none; export a run")
-        return write_traces(what)
+        return b"".join(trace_parts(what))
+
+    @staticmethod
+    def parts(run: RecordedRun) -> Iterator[bytes]:
+        """The same, a span a part."""
+        return trace_parts(run)
 
 
 class OpenInference(ReadOnly):

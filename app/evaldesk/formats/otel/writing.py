@@ -8,14 +8,14 @@ no attribute and are left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
 from evaldesk.model import Event, Score, TrialResult, TurnRecord
 from evaldesk.model.json_text import json_or_text
-from evaldesk.reading.json_text import to_text
+from evaldesk.reading.json_text import text_parts
 from evaldesk.transcripts.otel.trace_turns import EVALUATION, NOTE
 from evaldesk.transcripts.recorded import RecordedRun
 from evaldesk.transcripts.recorded_sessions import session_note
@@ -25,24 +25,26 @@ _STEP_MS = 0.001
 """Spans of one trace begin at least this far apart, so that their order shows in their times."""
 
 
-def write_traces(run: RecordedRun) -> bytes:
-    """The bytes of the file. Raises FormatError for a value that JSON cannot hold."""
-    spans: list[dict[str, Any]] = []
+def trace_parts(run: RecordedRun) -> Iterator[bytes]:
+    """The bytes of the file, span by span. Raises FormatError for a value that JSON cannot hold."""
+    resource = {"attributes": _pairs({"service.name": run.agent})}
+    scope_spans = [{"scope": {"name": "evaldesk"}, "spans": _spans(run)}]
+    return text_parts({"resourceSpans": [{"resource": resource, "scopeSpans": scope_spans}]}, run.name)
+
+
+def _spans(run: RecordedRun) -> Iterator[dict[str, Any]]:
     start_ms = 0.0
     for result in run.results:
         case_id = run.cases[result.case_index].id
         name = f"{case_id}#{result.trial_index}" if result.trial_index else case_id
         # One after the other, so that the trials come back in this order.
-        start_ms = _add_trial(spans, run, result, name, start_ms)
-    resource = {"attributes": _pairs({"service.name": run.agent})}
-    whole = {"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": {"name": "evaldesk"}, "spans": spans}]}]}
-    return to_text(whole, {}, run.name)
+        start_ms = yield from _of_trial(run, result, name, start_ms)
 
 
-def _add_trial(
-    spans: list[dict[str, Any]], run: RecordedRun, result: TrialResult, conversation: str, start_ms: float
-) -> float:
-    """Add the spans of a trial; gives the time at which the next may begin."""
+def _of_trial(
+    run: RecordedRun, result: TrialResult, conversation: str, start_ms: float
+) -> Generator[dict[str, Any], None, float]:
+    """The spans of a trial; gives the time at which the next may begin."""
     last = len(result.transcript.turns) - 1
     for number, turn in enumerate(result.transcript.turns):
         trace = _Trace(run, conversation, sha256(f"{run.name}\0{conversation}\0{number}".encode()).hexdigest()[:32])
@@ -51,7 +53,7 @@ def _add_trial(
             top["attributes"] += _pairs({NOTE: json.dumps(session_note(run, result), ensure_ascii=False)})
         if number == last:
             top["events"] = [_evaluation(score, top["endTimeUnixNano"]) for score in result.scores]
-        spans += (top, *inner)
+        yield from (top, *inner)
         start_ms = trace.now_ms + _GAP_MS
     return start_ms
 

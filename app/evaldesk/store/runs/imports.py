@@ -18,7 +18,7 @@ from evaldesk.store.database import NOBODY, Clock, Database, Starter
 from evaldesk.store.runs import planning, totals
 from evaldesk.store.runs.planning import NO_EVALSET
 from evaldesk.store.runs.recording import record, scores, storable_rows
-from evaldesk.store.runs.run_store import check_trials
+from evaldesk.store.runs.run_store import checked_trials
 from evaldesk.store.tables.columns import DatabaseSeconds
 from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN, IMPORTED_RUN
 from evaldesk.store.tables.runs import CASE_SNAPSHOT, RUN, RUN_CASE, TRIAL, VISIBLE
@@ -59,8 +59,7 @@ def new_run(
 
     Raises UsageError without a trial, for more than MAX_TRIALS, and for a trial of a case that is not there.
     """
-    check_trials(cases, results)
-    n = max(result.trial_index for result in results) + 1
+    n = checked_trials(cases, results)
     return NewRun(replace(config, n=n), cases, results, reason, digest)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -144,7 +145,8 @@ async def download_run(request: Request) -> Response:
     export = await run_in_threadpool(stream_run, desk.stored_runs, run_id, name, desk.settings.environment)
     disposition = f'attachment; filename="{export.file_name}"'
     headers = {"Content-Disposition": disposition}
-    return StreamingResponse(export.parts, media_type=media_type(export.file_name), headers=headers)
+    first = await run_in_threadpool(next, export.parts)  # an error in it is a page, not half a file
+    return StreamingResponse(chain((first,), export.parts), media_type=media_type(export.file_name), headers=headers)
 
 
 async def download_report(request: Request) -> Response:

@@ -1,0 +1,102 @@
+"""The cases and trials of a large file of runs: on the disk from the row that says them until they are stored."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+from weakref import finalize
+
+from evaldesk.formats.scratch import in_words, open_scratch
+from evaldesk.model import Case, TrialResult
+from evaldesk.transcripts.recorded import LargeResults, ReadItems, TrialRows
+from evaldesk.wire import from_json, to_json
+
+_TABLES = """
+CREATE TABLE "case" (place INTEGER PRIMARY KEY, at INT, key UNIQUE, n INT DEFAULT 0, weight INT, data BLOB);
+CREATE TABLE trial (line INTEGER PRIMARY KEY, place INT, number INT, rank INT, verdict TEXT, data BLOB);
+CREATE UNIQUE INDEX trial_number ON trial (place, number);
+"""
+_ADD = """
+INSERT INTO trial (place, number, rank, verdict, data) VALUES (:place, :number, :number, :verdict, :data)
+ON CONFLICT (place, number) DO UPDATE
+SET verdict = excluded.verdict, data = excluded.data, line = (SELECT max(line) + 1 FROM trial) WHERE data IS NULL
+"""
+_RANK = """
+UPDATE trial SET rank = own.rank
+FROM (SELECT line, row_number() OVER (PARTITION BY place ORDER BY number) - 1 AS rank FROM trial) AS own
+WHERE own.line = trial.line AND own.rank <> trial.rank
+"""
+_ORDER = """
+UPDATE "case" SET at = own.at
+FROM (SELECT place, row_number() OVER (ORDER BY key) - 1 AS at FROM "case") AS own WHERE own.place = "case".place
+"""
+_RESULTS = """
+SELECT trial.data, at, rank FROM trial CROSS JOIN "case" USING (place) ORDER BY line LIMIT -1 OFFSET ?
+"""
+
+
+class TrialRowsOnDisk(TrialRows):
+    """As TrialRows, in the memory of one case and one trial. Raises DiskError when the disk is full."""
+
+    def __init__(self) -> None:
+        with in_words():
+            self._database = open_scratch(_TABLES)
+        finalize(self, self._database.close)
+        self._n_cases = 0
+
+    def place(self, key: str | int) -> int:
+        """The place of the case with that key."""
+        with in_words():
+            found = self._database.execute('SELECT place FROM "case" WHERE key = ?', (key,)).fetchone()
+            if found is not None:
+                return int(found[0])
+            self._database.execute('INSERT INTO "case" (place, key) VALUES (?, ?)', (self._n_cases, key))
+        self._n_cases += 1
+        return self._n_cases - 1
+
+    def offer(self, place: int, case: Case, weight: int = 0) -> None:
+        """A case for that place."""
+        with in_words():
+            (known,) = self._database.execute('SELECT weight FROM "case" WHERE place = ?', (place,)).fetchone()
+            if known is None or weight > known:
+                values = (weight, to_json(case), place)
+                self._database.execute('UPDATE "case" SET weight = ?, data = ? WHERE place = ?', values)
+
+    def add(self, place: int, result: TrialResult | None, number: int | None = None) -> bool:
+        """The trial of a row."""
+        with in_words():
+            if number is None:
+                counted = 'UPDATE "case" SET n = n + 1 WHERE place = ? RETURNING n - 1'
+                ((number,),) = self._database.execute(counted, (place,)).fetchall()
+            said = {"data": to_json(result), "verdict": result.verdict} if result else {"data": None, "verdict": None}
+            return self._database.execute(_ADD, {"place": place, "number": number, **said}).rowcount == 1
+
+    def sorted_keys(self) -> Iterator[tuple[int, Any]]:
+        """The places of the cases and their keys, in the order of the keys."""
+        with in_words(), closing(self._database.execute('SELECT place, key FROM "case" ORDER BY key')) as found:
+            yield from found
+
+    def finished(self, *, by_key: bool = False) -> tuple[ReadItems[Case], LargeResults]:
+        """The cases, and the trials in the order of their rows; each is read when it is asked for."""
+        with in_words():
+            self._database.execute(_ORDER if by_key else 'UPDATE "case" SET at = place')
+            self._database.execute('CREATE INDEX case_at ON "case" (at)')
+            self._database.execute(_RANK)
+            self._database.execute("DELETE FROM trial WHERE data IS NULL")
+            found = self._database.execute("SELECT verdict, count(*) FROM trial GROUP BY verdict")
+            verdicts = Counter(dict(found))
+        return ReadItems(self._n_cases, self._read_cases), LargeResults(verdicts.total(), self._read_results, verdicts)
+
+    def _read_cases(self, first: int) -> Iterator[Case]:
+        rows = 'SELECT data FROM "case" WHERE at >= ? ORDER BY at'
+        with in_words(), closing(self._database.execute(rows, (first,))) as found:
+            for (data,) in found:
+                yield from_json(data, Case)
+
+    def _read_results(self, first: int) -> Iterator[TrialResult]:
+        with in_words(), closing(self._database.execute(_RESULTS, (first,))) as found:
+            for data, at, rank in found:
+                yield replace(from_json(data, TrialResult), case_index=at, trial_index=rank)
