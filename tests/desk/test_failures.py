@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 
 import pytest
 from tests.postgresql_server import ENGINES, place_of
@@ -14,7 +15,7 @@ from tests.postgresql_server import ENGINES, place_of
 from evaldesk.desk.failures import FailureDesk, TypedFinding, TypedMode, checked_anchor
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, Event, RunConfig, ToolCall, Transcript, TrialResult, Turn, TurnRecord
-from evaldesk.model.failures import Anchor, FindingDraft, Mode
+from evaldesk.model.failures import Anchor, FindingDraft, Mode, trial_number
 from evaldesk.store import Store
 
 ANA = TypedFinding("Ana", "a week late")
@@ -388,3 +389,41 @@ def test_findings_go_with_their_run(store: Store, desk: FailureDesk) -> None:
     desk.undo("Ana")  # the finding went with its run
 
     assert store.failures.list() == []
+
+
+def test_the_sets_of_trials_tell_what_the_readings_tell(store: Store, desk: FailureDesk) -> None:
+    run, chance = played(store, 30), Random(7)
+    played(store, 3)
+    modes = [desk.create(TypedMode(name), "Ana") for name in ("late", "dear", "rude")]
+    for case in range(27):
+        for who in chance.sample(("Ana", "Ben", "Cy"), chance.randint(0, 3)):
+            if chance.random() < 0.3:
+                desk.clear(run, (case, 0), who)
+            for mode in chance.choices([*map(str, modes), ""], k=chance.randint(0, 2)):
+                desk.add(run, (case, 0), TypedFinding(who, "why", mode), SAID)
+    desk.retire(modes[0], "Ana")
+    store.failures.propose([FindingDraft(run, 28, 0, signature="s")], "signature")
+
+    told, found = store.failures.readings(run), store.failures.read_trials(run)
+
+    numbers = {each: trial_number((each.case_index, each.trial_index)) for each in told}
+    assert found.read == set(numbers.values())
+    assert found.by_mode == {mode: {number for each, number in numbers.items() if mode in each.modes} for mode in modes}
+    assert found.unnamed == {number for each, number in numbers.items() if each.n_findings and not each.modes}
+    doubted = {number for each, number in numbers.items() if not each.is_clear}
+    assert found.all_clear == found.read - doubted
+    assert found.of_reader("Ben") == {number for each, number in numbers.items() if each.reader == "Ben"}
+    assert [found.with_mode(mode) for mode in (99, modes[1])] == [set(), found.by_mode[modes[1]]]
+
+
+def test_proposals_that_are_alike_are_one_group(store: Store) -> None:
+    run, mode = played(store, 4), store.failures.create_mode("Ana", name="late")
+    drafts = [FindingDraft(run, case, 0, "twice", signature="b") for case in (3, 0, 2)]
+    store.failures.propose([*drafts, FindingDraft(run, 1, 0, "twice", mode, signature="b")], "signature")
+    store.failures.decide([2], None, "Ana")
+
+    found = {each.mode_id: each for each in store.failures.proposed(run)}
+
+    assert found[None].findings == [(1, trial_number((3, 0))), (3, trial_number((2, 0)))]
+    assert found[mode].findings == [(4, trial_number((1, 0)))]
+    assert (found[None].signature, found[None].note) == ("b", "twice")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 
@@ -88,6 +89,11 @@ ASKED: dict[str, Asked] = {
     "failures.verdicts": lambda store, run: store.failures.verdicts(run),
     "failures.read_runs": lambda store, run: store.failures.read_runs(),
     "failures.readings": lambda store, run: store.failures.readings(run),
+    "failures.read_trials": lambda store, run: store.failures.read_trials(run).read,
+    "failures.proposed": lambda store, run: store.failures.proposed(run),
+    "failures.last_step": lambda store, run: store.failures.last_step(
+        "me", datetime(2000, 1, 1, tzinfo=UTC), {(run, 0, 0)}
+    ),
 }
 NOT_ASKED = {
     "add_totals",

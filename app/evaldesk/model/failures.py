@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
+
+from evaldesk.model.stored import TrialKey
 
 FindingSource: TypeAlias = Literal["person", "signature", "model"]
 FindingStatus: TypeAlias = Literal["counted", "proposed", "rejected"]
@@ -110,6 +112,72 @@ class TrialReading:
     modes: Sequence[int]
     n_findings: int
     read_at: datetime
+
+
+TRIALS = 1_000_003
+"""More trials than a case of a run has; a prime, because sets of multiples of a power of two are slow."""
+
+
+def trial_number(key: TrialKey) -> int:
+    """A trial of a run as one number; `number // TRIALS` is its case."""
+    return key[0] * TRIALS + key[1]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTrials:
+    """The trials of a run that people read, as sets of their numbers, by reader.
+
+    `clear` are those in which a reader found nothing wrong, `doubted` the others, `found` those with counted findings
+    by mode; None are findings without one.
+    """
+
+    clear: Mapping[str, frozenset[int]]
+    doubted: Mapping[str, frozenset[int]]
+    found: Mapping[str, Mapping[int | None, frozenset[int]]]
+
+    @property
+    def read(self) -> frozenset[int]:
+        """The trials that anybody read."""
+        return frozenset().union(*self.clear.values(), *self.doubted.values())
+
+    def of_reader(self, reader: str) -> frozenset[int]:
+        """The trials that one reader read."""
+        return self.clear.get(reader, frozenset()) | self.doubted.get(reader, frozenset())
+
+    @property
+    def all_clear(self) -> frozenset[int]:
+        """The trials in which every reader found nothing wrong."""
+        return frozenset().union(*self.clear.values()).difference(*self.doubted.values())
+
+    @property
+    def by_mode(self) -> dict[int, frozenset[int]]:
+        """The trials with each mode, of any reader."""
+        modes = {mode_id for of_reader in self.found.values() for mode_id in of_reader if mode_id is not None}
+        return {mode_id: self.with_mode(mode_id) for mode_id in sorted(modes)}
+
+    def with_mode(self, mode_id: int) -> frozenset[int]:
+        """The trials with one mode, of any reader."""
+        return frozenset().union(*(each.get(mode_id, ()) for each in self.found.values()))
+
+    @property
+    def unnamed(self) -> frozenset[int]:
+        """The trials of which a reader has findings, and gave none of them a mode."""
+        nothing = frozenset[int]()
+        parts = []
+        for by_mode in self.found.values():
+            named = nothing.union(*(trials for mode_id, trials in by_mode.items() if mode_id is not None))
+            parts.append(by_mode.get(None, nothing) - named)
+        return nothing.union(*parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedGroup:
+    """Proposals with the same facts, words and mode: of each the finding and the number of its trial."""
+
+    signature: str
+    note: str
+    mode_id: int | None
+    findings: Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import combinations
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.failures import TypedFinding, TypedMode
@@ -12,7 +13,7 @@ from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import EvaldeskError
 from evaldesk.model.conclusion import Answer, Interval
-from evaldesk.model.failures import Finding, Mode, TrialReading
+from evaldesk.model.failures import TRIALS, Finding, Mode, ProposedGroup, ReadTrials
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.pages.samples import Sample, drawing_orders, samples
 from evaldesk.pages.trial import TrialPage, read_trial
@@ -86,8 +87,9 @@ class Proposal:
 
     words: str
     name: str
-    trials: Sequence[tuple[int, str]]
-    """The finding and the address of each trial."""
+    findings: Sequence[int]
+    href: str
+    """The address of the first of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +140,14 @@ def read_failures(
             return None
         run_id = runs[0].id
     run_id = played_run_id(store.runs, run_id)
-    run, draw, readings = store.runs.summary(run_id), _Draw(store, run_id), store.failures.readings(run_id)
-    read = {(each.case_index, each.trial_index) for each in readings}
+    run, draw, reading = store.runs.summary(run_id), _Draw(store, run_id), store.failures.read_trials(run_id)
+    read, by_mode, failed = reading.read, reading.by_mode, frozenset(draw.strata["f"])
     modes = {mode.id: mode for mode in store.failures.modes()}
-    next_key, sampled = draw.next(read), draw.sampled(read)
-    seen = _saturation(readings, draw)
-    proposed = [each for each in store.failures.list(run_id, status="proposed") if _place(each) not in read]
-    of_next = [each for each in proposed if _place(each) == next_key]
+    following, sampled = draw.next(read), draw.sampled(read)
+    next_key = divmod(following, TRIALS) if following is not None else None
+    times = [len(trials & failed) for trials in by_mode.values()]
+    seen = saturation(times, len(read & failed))
+    proposed = store.failures.proposed(run_id)
     before = store.runs.summary(played_run_id(store.runs, before_id)) if before_id is not None else None
     if before and before.id == run_id:
         before = None
@@ -155,23 +158,21 @@ def read_failures(
         title=run_title(run),
         runs=runs,
         n_failed=len(draw.strata["f"]),
-        n_read=sum(key in read for key in draw.strata["f"]),
-        n_passed_read=sum(key in read for key in draw.strata["p"]),
+        n_read=len(read & failed),
+        n_passed_read=len(read.intersection(draw.strata["p"])),
         n_passed=len(draw.strata["p"]),
-        rows=_kind_rows(modes, readings, sampled),
-        unnamed=_other_row(
-            "no name yet", {_key(each) for each in readings if each.n_findings and not each.modes}, sampled
-        ),
-        clear=_other_row("nothing wrong", _clear(readings, draw), sampled, "0"),
+        rows=_kind_rows(modes, by_mode, sampled),
+        unnamed=_other_row("no name yet", reading.unnamed, sampled),
+        clear=_other_row("nothing wrong", reading.all_clear & failed, sampled, "0"),
         share_of=_share_of(sampled),
         seen=seen,
         sentence=_seen_sentence(seen),
         unseen_words=_unseen_words(seen),
         why=_why(seen),
-        curve=_curve(readings, draw, seen),
-        agreements=_agreements(modes, readings),
-        proposals=_proposals(proposed, modes),
-        next_proposal=next(iter(_proposals(of_next, modes)), None),
+        curve=_curve(times, seen),
+        agreements=_agreements(modes, reading),
+        proposals=_proposals(proposed, run_id, modes, lambda trial: trial not in read),
+        next_proposal=next(iter(_proposals(proposed, run_id, modes, lambda trial: trial == following)), None),
         next_trial=read_trial(store.runs, run_id, next_key) if next_key else None,
         next_key=next_key,
         typed=typed or TypedFinding(desk.failures.default_author()),
@@ -193,27 +194,23 @@ class _Draw:
         self.cases = store.failures.verdicts(run_id)
         self.strata = drawing_orders(run_id, tuple(strip for _, strip in self.cases), "fepu")
 
-    def next(self, read: Collection[TrialKey]) -> TrialKey | None:
+    def next(self, read: Set[int]) -> int | None:
         """The next trial to read: failed ones, then errored ones, then a tenth of the passed ones."""
         passed = self.strata["p"]
-        for keys in (self.strata["f"], self.strata["e"], passed[: -(-len(passed) // 10)]):
-            found = next((key for key in keys if key not in read), None)
-            if found:
+        for numbers in (self.strata["f"], self.strata["e"], passed[: -(-len(passed) // 10)]):
+            found = next((number for number in numbers if number not in read), None)
+            if found is not None:
                 return found
         return None
 
-    def sampled(self, read: Collection[TrialKey]) -> Mapping[str, Sample]:
+    def sampled(self, read: Set[int]) -> Mapping[str, Sample]:
         """The sample of each stratum."""
         return samples(self.strata, read)
 
 
 def _kind_rows(
-    modes: Mapping[int, Mode], readings: Sequence[TrialReading], sampled: Mapping[str, Sample]
+    modes: Mapping[int, Mode], trials: Mapping[int, Set[int]], sampled: Mapping[str, Sample]
 ) -> list[KindRow]:
-    trials: defaultdict[int, set[TrialKey]] = defaultdict(set)
-    for each in readings:
-        for mode_id in each.modes:
-            trials[mode_id].add(_key(each))
     order = sorted(trials, key=lambda mode_id: (-len(trials[mode_id]), mode_id))
     unseen = [mode.id for mode in modes.values() if mode.is_active and mode.id not in trials]
     rows = []
@@ -221,17 +218,17 @@ def _kind_rows(
         mode = modes.get(mode_id)
         name = mode.name if mode else f"kind {mode_id}"
         key = str(at + 1) if at < N_KEYS and mode and mode.is_active else ""
-        rows.append(_row(name, trials[mode_id], sampled, key, mode))
+        rows.append(_row(name, trials.get(mode_id, frozenset()), sampled, key, mode))
     return rows
 
 
-def _other_row(name: str, trials: set[TrialKey], sampled: Mapping[str, Sample], key: str = "") -> KindRow | None:
+def _other_row(name: str, trials: Set[int], sampled: Mapping[str, Sample], key: str = "") -> KindRow | None:
     return _row(name, trials, sampled, key) if trials else None
 
 
 def _row(
     name: str,
-    trials: Collection[TrialKey],
+    trials: Set[int],
     sampled: Mapping[str, Sample],
     key: str = "",
     mode: Mode | None = None,
@@ -255,22 +252,6 @@ def _share_of(sampled: Mapping[str, Sample]) -> str:
     words = ("failed", "errored", "passed", "unscored")
     found = [word for word, sample in zip(words, sampled.values(), strict=True) if sample.keys]
     return f"{' and '.join(found) or 'failed'} trials"
-
-
-def _clear(readings: Sequence[TrialReading], draw: _Draw) -> set[TrialKey]:
-    """Failed trials in which every reader found nothing wrong."""
-    doubted = {_key(each) for each in readings if not each.is_clear}
-    return ({_key(each) for each in readings} - doubted) & set(draw.strata["f"])
-
-
-def _saturation(readings: Sequence[TrialReading], draw: _Draw) -> Saturation:
-    failed = set(draw.strata["f"])
-    trials: defaultdict[int, set[TrialKey]] = defaultdict(set)
-    for each in readings:
-        if _key(each) in failed:
-            for mode_id in each.modes:
-                trials[mode_id].add(_key(each))
-    return saturation([len(each) for each in trials.values()], len({_key(each) for each in readings} & failed))
 
 
 def _seen_sentence(seen: Saturation) -> str:
@@ -298,16 +279,11 @@ def _why(seen: Saturation) -> str:
     return f"{words}{estimate}At most {bound} of failed trials would show a new kind (95 %)."
 
 
-def _curve(readings: Sequence[TrialReading], draw: _Draw, seen: Saturation) -> CurvePoints | None:
-    if seen.n_read < 2 or not seen.n_modes:
+def _curve(times: Sequence[int], seen: Saturation) -> CurvePoints | None:
+    """`times` are the failed trials read of each kind."""
+    n = seen.n_read
+    if n < 2 or not seen.n_modes:
         return None
-    failed = set(draw.strata["f"])
-    trials: defaultdict[int, set[TrialKey]] = defaultdict(set)
-    for each in readings:
-        for mode_id in each.modes:
-            if _key(each) in failed:
-                trials[mode_id].add(_key(each))
-    times, n = [len(each) for each in trials.values()], seen.n_read
     steps = sorted({round(1 + (n - 1) * at / (N_POINTS - 1)) for at in range(N_POINTS)})
     values = [(at, accumulation(times, n, at)) for at in steps]
     most = seen.n_modes + seen.unseen
@@ -316,45 +292,64 @@ def _curve(readings: Sequence[TrialReading], draw: _Draw, seen: Saturation) -> C
     return CurvePoints(f"M0 {CURVE_HEIGHT}L{'L'.join(points)}", [*table, (n, f"{values[-1][1]:.1f}")], most)
 
 
-def _proposals(proposed: Sequence[Finding], modes: Mapping[int, Mode]) -> list[Proposal]:
-    """The proposals by signature, the most frequent first."""
-    groups: defaultdict[tuple[str, str, int | None], list[tuple[int, str]]] = defaultdict(list)
-    for each in proposed:
-        address = f"/runs/{each.run_id}/cases/{each.case_index}/trials/{each.trial_index}"
-        groups[each.signature, each.note, each.mode_id].append((each.id, address))
-    found = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0][:2]))
+def _proposals(
+    groups: Sequence[ProposedGroup], run_id: int, modes: Mapping[int, Mode], is_wanted: Callable[[int], bool]
+) -> list[Proposal]:
+    """The proposals for the wanted trials by signature, the most frequent first."""
+    kept = [(each, [found for found in each.findings if is_wanted(found[1])]) for each in groups]
+    found = sorted((group for group in kept if group[1]), key=lambda group: (-len(group[1]), *_facts(group[0])))
     named = {mode.id: mode.name for mode in modes.values() if mode.is_active}
-    return [Proposal(note, named.get(mode_id or 0, ""), trials) for (_, note, mode_id), trials in found]
-
-
-def _agreements(modes: Mapping[int, Mode], readings: Sequence[TrialReading]) -> list[ReaderAgreement]:
-    """Each kind that two readers could have named on the same trials, over the pairs of readers."""
-    by_trial: defaultdict[TrialKey, list[TrialReading]] = defaultdict(list)
-    for each in readings:
-        by_trial[_key(each)].append(each)
-    shared = [sorted(found, key=lambda each: each.reader) for found in by_trial.values() if len(found) > 1]
-    pairs = [(a, b) for found in shared for at, a in enumerate(found) for b in found[at + 1 :]]
-    named = Counter(mode_id for pair in pairs for each in pair for mode_id in each.modes)
     return [
-        ReaderAgreement(modes[mode_id].name, _agreement_words(mode_id, pairs))
-        for mode_id, _ in named.most_common()
-        if mode_id in modes
+        Proposal(each.note, named.get(each.mode_id or 0, ""), [finding for finding, _ in trials], _href(run_id, trials))
+        for each, trials in found
     ]
 
 
-def _agreement_words(mode_id: int, pairs: Sequence[tuple[TrialReading, TrialReading]]) -> str:
-    found = agreement([(mode_id in a.modes, mode_id in b.modes) for a, b in pairs])
+def _facts(group: ProposedGroup) -> tuple[str, str]:
+    return group.signature, group.note
+
+
+def _href(run_id: int, trials: Sequence[tuple[int, int]]) -> str:
+    case_index, trial_index = divmod(trials[0][1], TRIALS)
+    return f"/runs/{run_id}/cases/{case_index}/trials/{trial_index}"
+
+
+def _agreements(modes: Mapping[int, Mode], reading: ReadTrials) -> list[ReaderAgreement]:
+    """Each kind that two readers could have named on the same trials, over the pairs of readers."""
+    counts: defaultdict[int, Counter[tuple[bool, bool]]] = defaultdict(Counter)
+    nothing = frozenset[int]()
+    n_pairs = 0
+    for a, b in combinations(sorted({*reading.clear, *reading.doubted}), 2):
+        both = reading.of_reader(a) & reading.of_reader(b)
+        n_pairs += len(both)
+        of_a, of_b = reading.found.get(a, {}), reading.found.get(b, {})
+        for mode_id in modes.keys() & {*of_a, *of_b}:
+            in_a, in_b = of_a.get(mode_id, nothing) & both, of_b.get(mode_id, nothing) & both
+            n_both = len(in_a & in_b)
+            counts[mode_id][True, True] += n_both
+            counts[mode_id][True, False] += len(in_a) - n_both
+            counts[mode_id][False, True] += len(in_b) - n_both
+    named = {mode_id: 2 * each[True, True] + each[True, False] + each[False, True] for mode_id, each in counts.items()}
+    return [
+        ReaderAgreement(modes[mode_id].name, _agreement_words(counts[mode_id], n_pairs))
+        for mode_id in sorted(named, key=lambda mode_id: (-named[mode_id], mode_id))
+        if named[mode_id]
+    ]
+
+
+def _agreement_words(counts: Counter[tuple[bool, bool]], n_pairs: int) -> str:
+    found = agreement(counts | {(False, False): n_pairs - counts.total()})
     return f"agree on {found.n_agreed:,} of {_counted(found.n, 'trial')}; {kappa_words(found)}"
 
 
 def _changes(store: Store, before: int, after: int, modes: Mapping[int, Mode]) -> tuple[str, list[ChangeRow]]:
     """Each kind in the cases that both runs have; told only when every failed trial of both was read."""
-    sides = [(_Draw(store, run_id), store.failures.readings(run_id)) for run_id in (before, after)]
-    for run_id, (draw, readings) in zip((before, after), sides, strict=True):
-        n_unread = len(set(draw.strata["f"]) - {_key(each) for each in readings})
+    sides = [(_Draw(store, run_id), store.failures.read_trials(run_id)) for run_id in (before, after)]
+    for run_id, (draw, reading) in zip((before, after), sides, strict=True):
+        n_unread = len(set(draw.strata["f"]) - reading.read)
         if n_unread:
             return f"Read the {_counted(n_unread, 'failed trial')} of run {run_id} that nobody read yet.", []
-    shares = [_shares(draw, readings) for draw, readings in sides]
+    shares = [_shares(draw, reading) for draw, reading in sides]
     cases = sorted(set(shares[0]) & set(shares[1]))
     if not cases:
         return "The two runs have no case in common.", []
@@ -387,11 +382,11 @@ class _CaseShares:
         return self.trials[mode_id] / self.n
 
 
-def _shares(draw: _Draw, readings: Sequence[TrialReading]) -> dict[str, _CaseShares]:
-    trials = {(mode_id, _key(each)) for each in readings for mode_id in each.modes}
+def _shares(draw: _Draw, reading: ReadTrials) -> dict[str, _CaseShares]:
     counts: defaultdict[int, Counter[int]] = defaultdict(Counter)
-    for mode_id, (case_index, _) in trials:
-        counts[case_index][mode_id] += 1
+    for mode_id, trials in reading.by_mode.items():
+        for number in trials:
+            counts[number // TRIALS][mode_id] += 1
     return {
         case_id: _CaseShares(counts[at], n)
         for at, (case_id, letters) in enumerate(draw.cases)
@@ -415,10 +410,9 @@ def mode_gate(desk: Desk, run_id: int, name: str, most: float) -> ModeGate:
     """
     mode = desk.failures.mode_named(name)
     run_id = played_run_id(desk.store.runs, run_id)
-    draw, readings = _Draw(desk.store, run_id), desk.store.failures.readings(run_id)
-    read = {_key(each) for each in readings}
-    trials = {_key(each) for each in readings if mode.id in each.modes}
-    strata = {letter: sample.stratum(trials) for letter, sample in draw.sampled(read).items()}
+    draw, reading = _Draw(desk.store, run_id), desk.store.failures.read_trials(run_id)
+    trials = reading.with_mode(mode.id)
+    strata = {letter: sample.stratum(trials) for letter, sample in draw.sampled(reading.read).items()}
     n_scored = strata["f"].n_all + strata["p"].n_all
     allowed = f"at most {share_words(most)} allowed"
     if not n_scored or (strata["f"].n_all and not strata["f"].n_read):
@@ -534,7 +528,7 @@ def read_mode(
     return ModePage(
         mode=mode,
         runs=[_run_row(store, mode, run_id) for run_id in shown],
-        findings=[cited(store, each) for each in store.failures.of_mode(mode_id)],
+        findings=cited(store, store.failures.of_mode(mode_id)),
         n_trials=sum(found.values()),
         others=[each for each in modes.values() if each.is_active and each.id != mode_id],
         merged_into=modes.get(mode.merged_into) if mode.merged_into is not None else None,
@@ -552,30 +546,28 @@ def _texts(mode: Mode) -> TypedMode:
 
 
 def _run_row(store: Store, mode: Mode, run_id: int) -> RunRow:
-    readings, draw = store.failures.readings(run_id), _Draw(store, run_id)
-    read = {_key(each) for each in readings}
-    trials = {_key(each) for each in readings if mode.id in each.modes}
+    reading, draw = store.failures.read_trials(run_id), _Draw(store, run_id)
+    read, trials = reading.read, reading.with_mode(mode.id)
     life = "fixed" if run_id == mode.fixed_in else "reopened" if run_id == mode.reopened_in else ""
     return RunRow(
         store.runs.summary(run_id), len(trials), len(read), life, _row(mode.name, trials, draw.sampled(read), mode=mode)
     )
 
 
-def cited(store: Store, finding: Finding) -> CitedFinding:
-    """A finding with where it is, in words."""
-    case_id = store.runs.case_ids(finding.run_id, [finding.case_index]).get(finding.case_index, "")
+def cited(store: Store, findings: Sequence[Finding]) -> list[CitedFinding]:
+    """Findings, each with where it is, in words."""
+    cases: defaultdict[int, set[int]] = defaultdict(set)
+    for each in findings:
+        cases[each.run_id].add(each.case_index)
+    names = {run_id: store.runs.case_ids(run_id, sorted(of_run)) for run_id, of_run in cases.items()}
+    return [_cited(each, names[each.run_id].get(each.case_index, "")) for each in findings]
+
+
+def _cited(finding: Finding, case_id: str) -> CitedFinding:
     turn = finding.anchor.turn
     href = f"/runs/{finding.run_id}/cases/{finding.case_index}/trials/{finding.trial_index}"
     where = f"{case_id} {finding.trial_index + 1}" + (f", turn {turn + 1}" if turn is not None else "")
     return CitedFinding(finding, href + (f"#turn-{turn + 1}" if turn is not None else "#findings"), where)
-
-
-def _key(each: TrialReading) -> TrialKey:
-    return each.case_index, each.trial_index
-
-
-def _place(each: Finding) -> TrialKey:
-    return each.case_index, each.trial_index
 
 
 def _counted(n: int, noun: str) -> str:

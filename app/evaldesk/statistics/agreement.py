@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import fsum, sqrt
 
@@ -59,11 +59,15 @@ class JudgeSkill:
         return replace(found, interval=Interval(low, high))
 
 
-def agreement(pairs: Sequence[tuple[Hashable, Hashable]]) -> Agreement:
-    """Cohen's kappa with its 95 % interval. (Cohen 1960; variance after Fleiss, Cohen and Everitt 1969)"""
-    n, n_agreed = len(pairs), sum(a == b for a, b in pairs)
-    table = {cell: count / n for cell, count in Counter(pairs).items()}
-    labels = {label for pair in pairs for label in pair}
+def agreement(pairs: Iterable[tuple[Hashable, Hashable]]) -> Agreement:
+    """Cohen's kappa of pairs of labels, or of how many there are of each, with its 95 % interval.
+
+    (Cohen 1960; variance after Fleiss, Cohen and Everitt 1969)
+    """
+    counts = Counter(pairs)
+    n, n_agreed = counts.total(), sum(count for (a, b), count in counts.items() if a == b)
+    table = {cell: count / n for cell, count in counts.items() if count}
+    labels = {label for pair in table for label in pair}
     row = {label: fsum(p for (a, _), p in table.items() if a == label) for label in labels}
     column = {label: fsum(p for (_, b), p in table.items() if b == label) for label in labels}
     by_chance = fsum(row[label] * column[label] for label in labels)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, erfc, exp, fsum, lgamma, sqrt
+from operator import itemgetter
 from statistics import fmean
 
 from evaldesk.model.comparison import ROUNDING
@@ -30,12 +31,12 @@ class Stratum:
     @property
     def n_read(self) -> int:
         """Trials that were read."""
-        return sum(read for read, _ in self.by_case)
+        return sum(map(itemgetter(0), self.by_case))
 
     @property
     def n_found(self) -> int:
         """Trials in which the mode was found."""
-        return sum(found for _, found in self.by_case)
+        return sum(map(itemgetter(1), self.by_case))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +79,14 @@ def prevalence(strata: Sequence[Stratum]) -> Prevalence | None:
 
     Wilson's interval for as many independent trials as tell as much. (Korn and Graubard 1998)
     """
-    drawn = [stratum for stratum in strata if stratum.n_read]
-    n_all = sum(stratum.n_all for stratum in drawn)
+    drawn = [(stratum, n) for stratum in strata if (n := stratum.n_read)]
+    n_all, n_read = sum(stratum.n_all for stratum, _ in drawn), sum(n for _, n in drawn)
     if not n_all:
         return None
-    share = fsum(stratum.n_all * stratum.n_found / stratum.n_read for stratum in drawn) / n_all
-    variance = fsum((stratum.n_all / n_all) ** 2 * _variance(stratum) for stratum in drawn)
-    n_read = sum(stratum.n_read for stratum in drawn)
+    share = fsum(stratum.n_all * stratum.n_found / n for stratum, n in drawn) / n_all
     if n_read >= n_all:
         return Prevalence(share, 0.0, None, Interval(share, share))
+    variance = fsum((stratum.n_all / n_all) ** 2 * _variance(stratum) for stratum, _ in drawn)
     n_effective = share * (1 - share) / variance if variance > 0 else float(n_read)
     return Prevalence(share, sqrt(variance), n_effective, wilson(share * n_effective, n_effective))
 

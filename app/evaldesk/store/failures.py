@@ -10,16 +10,32 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Table, and_, delete, func, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    String,
+    Table,
+    and_,
+    cast,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model.failures import (
+    TRIALS,
     Anchor,
     Finding,
     FindingDraft,
     FindingSource,
     FindingStatus,
     Mode,
+    ProposedGroup,
+    ReadTrials,
     TrialReading,
     UndoneStep,
 )
@@ -360,6 +376,35 @@ class FailureStore:
             for key, row in found.items()
         ]
 
+    def read_trials(self, run_id: int) -> ReadTrials:
+        """The trials of a run that people read; a finding counts where its author read the trial."""
+        r, f = READING.c, FINDING.c
+        read = select(r.reader, r.is_clear, trial_numbers(r)).join(RUN, (RUN.c.id == r.run_id) & VISIBLE)
+        found = select(f.author, f.mode_id, trial_numbers(f)).where(f.run_id == run_id, f.status == "counted")
+        sets: dict[bool, dict[str, frozenset[int]]] = {True: {}, False: {}}
+        modes: defaultdict[str, dict[int | None, frozenset[int]]] = defaultdict(dict)
+        trials = ReadTrials(sets[True], sets[False], modes)
+        with self._database.reading() as connection:
+            for reader, is_clear, numbers in connection.execute(
+                read.where(r.run_id == run_id).group_by(r.reader, r.is_clear)
+            ):
+                sets[bool(is_clear)][reader] = frozenset(listed(numbers))
+            for author, mode_id, numbers in connection.execute(found.group_by(f.author, f.mode_id)):
+                modes[author][mode_id] = trials.of_reader(author).intersection(listed(numbers))
+        return trials
+
+    def proposed(self, run_id: int) -> Sequence[ProposedGroup]:
+        """The proposals for a run that wait for a person, those that are alike together."""
+        f = FINDING.c
+        pairs = func.aggregate_strings(cast(f.id, String) + "," + cast(_number(f), String), ",")
+        rows = select(f.signature, f.note, f.mode_id, pairs).join(RUN, _OF_RUN)
+        rows = rows.where(f.run_id == run_id, f.status == "proposed").group_by(f.signature, f.note, f.mode_id)
+        with self._database.reading() as connection:
+            return [
+                ProposedGroup(signature, note, mode_id, _in_pairs(listed(text)))
+                for signature, note, mode_id, text in connection.execute(rows)
+            ]
+
     def _findings(
         self, conditions: Sequence[Any], limit: int | None = None, *, newest_first: bool = True
     ) -> Sequence[Finding]:
@@ -471,6 +516,26 @@ class _Step:
         before = json.dumps({"rows": [*self._before.values()], "uses": sorted(self._uses)}, ensure_ascii=False)
         values = {"kind": kind, "words": words, "author": self._author, "taken_at": self._now, "before": before}
         self._connection.execute(insert(CODEBOOK_STEP).values(values | {"is_undone": False}))
+
+
+def _number(columns: Any) -> ColumnElement[int]:
+    number: ColumnElement[int] = cast(columns.case_index, BigInteger) * TRIALS + columns.trial_index
+    return number
+
+
+def trial_numbers(columns: Any) -> ColumnElement[str]:
+    """The trials of a group as one text: a row for each would cost more than all that is counted of them."""
+    return func.aggregate_strings(cast(_number(columns), String), ",")
+
+
+def listed(text: str) -> list[int]:
+    """What such a text lists."""
+    numbers: list[int] = json.loads(f"[{text}]")
+    return numbers
+
+
+def _in_pairs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    return sorted(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def folded_name(name: str) -> str:

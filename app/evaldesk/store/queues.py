@@ -14,6 +14,7 @@ from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model.queues import GivenLabel, LabelStep, Queue, QueueDraft, QueueItem, QueueProgress, QueueStratum
 from evaldesk.model.stored import Label
 from evaldesk.store.database import Database
+from evaldesk.store.failures import listed, trial_numbers
 from evaldesk.store.labels import WHOLE_TRIAL, totals_carried
 from evaldesk.store.tables.columns import upsert
 from evaldesk.store.tables.failures import FINDING
@@ -230,6 +231,14 @@ class QueueStore:
         rows = select(sides.c.case_index, sides.c.trial_index).group_by(sides.c.case_index, sides.c.trial_index)
         with self._database.reading() as connection:
             return {(row[0], row[1]) for row in connection.execute(rows.having(func.count() > 1))}
+
+    def said(self, run_id: int, reader: str) -> dict[str, frozenset[int]]:
+        """The trials that a run played and a reader labelled, as their numbers, by the verdict."""
+        c = LABEL.c
+        mine = [c.run_id == run_id, c.turn == WHOLE_TRIAL, c.labeller == reader, c.verdict.is_not(None)]
+        rows = select(c.verdict, trial_numbers(c)).where(*mine).group_by(c.verdict)
+        with self._database.reading() as connection:
+            return {row[0]: frozenset(listed(row[1])) for row in connection.execute(rows)}
 
     def labelled(self, run_id: int) -> dict[tuple[int, int], dict[str, str]]:
         """The verdicts of people on the trials that a run played, by reader."""

@@ -10,7 +10,7 @@ from statistics import median
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.rescoring import played_run_id
-from evaldesk.model.failures import Mode
+from evaldesk.model.failures import Mode, trial_number
 from evaldesk.model.queues import VERDICT_KINDS, Queue, QueueItem, QueueKind
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.queues.words import DECIDED, SAID, counted
@@ -96,11 +96,10 @@ def queue_result(
 
 def _share_of_run(desk: Desk, run: RunSummary, strips: Sequence[str], reader: str) -> str:
     """How many of all trials of a run the reader would fail, where trials of every verdict were drawn."""
-    labels = desk.store.queues.labelled(played_run_id(desk.store.runs, run.id))
-    said = {key: names[reader] for key, names in labels.items() if reader in names}
-    failed = {key for key, verdict in said.items() if verdict == "failed"}
+    said = desk.store.queues.said(played_run_id(desk.store.runs, run.id), reader)
     orders = drawing_orders(run.id, tuple(strips), VERDICTS)
-    strata = [each.stratum(failed) for each in samples(orders, said).values() if each.n_all]
+    read, failed = frozenset().union(*said.values()), said.get("failed", frozenset())
+    strata = [each.stratum(failed) for each in samples(orders, read).values() if each.n_all]
     found = prevalence(strata) if strata and all(each.n_read for each in strata) else None
     if found is None:
         return ""
@@ -118,12 +117,12 @@ def _mode_shares(
     keys = {each.place: each for each in items}
     failed = {}
     for run_id, of_run in strips.items():
-        read = {each.key for each in items if each.run_id == run_id and each.verdict}
+        read = {trial_number(each.key) for each in items if each.run_id == run_id and each.verdict}
         failed[run_id] = samples(drawing_orders(run_id, tuple(of_run), VERDICTS), read)["f"]
     rows = []
     for mode_id, places in sorted(by_mode.items(), key=lambda pair: -len(pair[1])):
         if mode_id in modes:
-            here = {(keys[place].run_id, keys[place].key) for place in places if place in keys}
+            here = {(keys[place].run_id, trial_number(keys[place].key)) for place in places if place in keys}
             strata = [each.stratum({key for run, key in here if run == run_id}) for run_id, each in failed.items()]
             found = prevalence([each for each in strata if each.n_read])
             rows.append(ModeShare(modes[mode_id], len(places), interval_words(found.interval) if found else ""))

@@ -71,7 +71,7 @@ async def undo(request: Request) -> Response:
 
 
 async def propose(request: Request) -> Response:
-    """POST /failures/proposals: `op` is propose for the trials of `run`, or accept or reject of each `finding`."""
+    """POST /failures/proposals: `op` is propose for the trials of `run`, accept or reject for those in `finding`."""
     form = await read_form(request)
     run_id, failures = checked_id(text_of(form, "run"), "run"), desk_of(request).failures
     if text_of(form, "op") == "propose":
@@ -79,7 +79,8 @@ async def propose(request: Request) -> Response:
     else:
         typed = TypedFinding(text_of(form, "labeller"), new_mode=text_of(form, "new-mode"))
         try:
-            ids = [checked_id(each, "finding") for each in form.getlist("finding") if isinstance(each, str)]
+            listed = ",".join(each for each in form.getlist("finding") if isinstance(each, str))
+            ids = [checked_id(each, "finding") for each in listed.split(",") if each]
             is_accepted = text_of(form, "op") == "accept"
             await asyncio.to_thread(failures.decide, ids, typed, is_accepted=is_accepted)
         except NotFoundError:
