@@ -174,7 +174,7 @@ def test_several_files_become_the_trials_of_one_run(run: Run) -> None:
     assert result.exit_code == 0
     with Store.open(Path(".evaldesk/evaldesk.db"), must_exist=True) as store:
         strips = [row.verdicts for row in store.runs.case_rows(1, sort="file")]
-    assert strips == ["pfpf", "uu.."]
+    assert strips == ["pfpf", "uu"]
 
 
 def test_the_folder_of_a_run_of_openhands_is_imported_with_its_metadata(run: Run) -> None:

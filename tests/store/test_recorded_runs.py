@@ -47,14 +47,26 @@ def test_a_recorded_run_is_finished_and_counted_like_our_own(store: Store, end: 
     assert store.runs.unfinished_runs() == []
 
 
-def test_a_case_with_fewer_trials_has_the_rest_unplayed(store: Store, end: Callable[..., TrialResult]) -> None:
-    results = [end(0, 0, 0), end(0, 0, 1), end(0, 1, 0)]
-
-    run_id = add_run(store, results, "")
+@pytest.mark.parametrize(
+    ("keys", "verdicts", "n_todo"),
+    [
+        ([(0, 0), (0, 1), (1, 0)], ["pp", "p"], 0),
+        ([(0, 0), (0, 1), (0, 2), (1, 0), (1, 2)], ["ppp", "p.p"], 1),
+        ([(1, 0), (1, 1)], [".", "pp"], 1),
+    ],
+    ids=["fewer trials of a case", "a trial is missing", "a case without a trial"],
+)
+def test_each_case_has_the_trials_of_the_file(
+    store: Store, end: Callable[..., TrialResult], keys: list[tuple[int, int]], verdicts: list[str], n_todo: int
+) -> None:
+    run_id = add_run(store, [end(0, *key) for key in keys], "")
 
     summary = store.runs.summary(run_id)
-    assert (summary.status, summary.config.n, summary.n_done, summary.n_todo) == ("finished", 2, 3, 1)
-    assert [row.verdicts for row in store.runs.case_rows(run_id, sort="file")] == ["pp", "p."]
+    assert (summary.status, summary.n_done, summary.n_todo) == ("finished", len(keys), n_todo)
+    assert (summary.n_least, summary.n_most) == (min(map(len, verdicts)), max(map(len, verdicts)))
+    assert summary.config.n == summary.n_least
+    assert [row.verdicts for row in store.runs.case_rows(run_id, sort="file")] == verdicts
+    assert summary.counts.rate == (1.0 if summary.n_done else None)
 
 
 @pytest.mark.parametrize("key", [(2, 0), (-1, 0), (0, -1), (0, 1_000_000)])

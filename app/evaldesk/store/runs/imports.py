@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, Select, func, insert, select, update
@@ -43,24 +42,28 @@ _R = IMPORT_RECORD.c
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
-    """A run that is to be imported; `digest` is of its content in the file, `reason` says where it came from."""
+    """A run that is to be imported; `digest` is of its content in the file, `reason` says where it came from.
+
+    `n_each` are the trials of each case.
+    """
 
     config: RunConfig
     cases: Sequence[Case]
     results: Sequence[TrialResult]
     reason: str
     digest: str
+    n_each: Sequence[int]
 
 
 def new_run(
     config: RunConfig, cases: Sequence[Case], results: Sequence[TrialResult], reason: str, digest: str
 ) -> NewRun:
-    """A run of these trials; a case with fewer trials than another has the rest of them unplayed.
+    """A run of these trials: each case has those up to its last one, and a case without any has one to play.
 
     Raises UsageError without a trial, for more than MAX_TRIALS, and for a trial of a case that is not there.
     """
-    n = checked_trials(cases, results)
-    return NewRun(replace(config, n=n), cases, results, reason, digest)
+    n_each = checked_trials(cases, results)
+    return NewRun(replace(config, n=min(n_each)), cases, results, reason, digest, n_each)
 
 
 class AlreadyImportedError(ConflictError):
@@ -127,7 +130,7 @@ class ImportStore:
 
     def _insert_run(self, connection: Connection, import_id: int, run: NewRun) -> int:
         now = self._clock()
-        run_id = planning.insert_run(connection, run.config, [run.config.n] * len(run.cases), now, "", self._starter)
+        run_id = planning.insert_run(connection, run.config, run.n_each, now, "", self._starter)
         hidden = {"status": "finished", "deleted_at": now, "reason": run.reason}
         connection.execute(update(RUN).where(RUN.c.id == run_id).values(hidden))
         connection.execute(insert(IMPORT_RUN).values(run_id=run_id, import_id=import_id))
@@ -145,8 +148,8 @@ class ImportStore:
 
         `scrubbed` takes secrets out of a trial. Raises ImportEndedError when the import was cancelled.
         """
-        n = run.config.n
-        cases = ((*planning.case_rows(index, case, n), case.media) for index, case in enumerate(run.cases))
+        both = enumerate(zip(run.cases, run.n_each, strict=True))
+        cases = ((*planning.case_rows(index, case, n), case.media) for index, (case, n) in both)
         for rows in _bounded(cases, lambda rows: (2, len(rows[1]["data"]))):
             with self._step(import_id, len(rows)) as connection:
                 connection.execute(insert(RUN_CASE), [{"run_id": run_id} | case for case, _, _ in rows])
@@ -155,7 +158,8 @@ class ImportStore:
                 found = media.bytes_of(item for *_, own in rows for item in own)
                 media.keep(connection, {"run_id": run_id}, found, self._clock)
             yield len(rows)
-        for places in _bounded(product(range(len(run.cases)), range(n)), lambda _: (1, 0)):
+        planned = ((index, trial) for index, n in enumerate(run.n_each) for trial in range(n))
+        for places in _bounded(planned, lambda _: (1, 0)):
             with self._step(import_id, 0) as connection:
                 connection.execute(insert(TRIAL), [planning.trial_row(run_id, *place) for place in places])
             yield 0

@@ -389,13 +389,15 @@ def has_evalset(config: RunConfig) -> bool:
     return not config.evalset_id.startswith(planning.NO_EVALSET)
 
 
-def checked_trials(cases: Sequence[Case], results: Sequence[TrialResult]) -> int:
-    """The number of trials of the case that has most. Raises UsageError for trials that are no run of these cases."""
+def checked_trials(cases: Sequence[Case], results: Sequence[TrialResult]) -> list[int]:
+    """The trials of each case, at least one.
+
+    Raises UsageError for trials that cannot be stored as a run of these cases.
+    """
     if not results:
         raise UsageError("the file contains no trial; there is nothing to store as a run")
-    n = 0
+    n_each = [1] * len(cases)
     for result in results:
-        n = max(n, result.trial_index + 1)
         if not 0 <= result.case_index < len(cases) or result.trial_index < 0:
             place = f"case {result.case_index}, trial {result.trial_index}"
             raise UsageError(f"a trial is of {place}, but the run has {len(cases)} cases")
@@ -404,7 +406,8 @@ def checked_trials(cases: Sequence[Case], results: Sequence[TrialResult]) -> int
         )
         if huge:
             raise UsageError(f"{huge.metric}: a score of {huge.value:g} cannot be added up with others")
-    n_trials = len(cases) * n
+        n_each[result.case_index] = max(n_each[result.case_index], result.trial_index + 1)
+    n_trials = sum(n_each)
     if n_trials > MAX_TRIALS:
         raise UsageError(f"{n_trials:,} trials are more than the {MAX_TRIALS:,} of one run")
-    return n
+    return n_each
