@@ -7,8 +7,8 @@ import gzip
 import re
 import zlib
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
-from typing import cast
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -19,8 +19,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from evaldesk.pages.run_view import Bar, MatrixRow, Square
 from evaldesk.web.live import Frame, Message, event_stream, frame
 from evaldesk.web.live_blocks import LiveBlocks, split
+from evaldesk.web.render import environment, remembered
 
 pytestmark = pytest.mark.anyio
 
@@ -238,3 +240,49 @@ def test_frames_that_streams_share_are_whole_in_each(frames: list[Frame]) -> Non
     for messages in (frames, frames[::-1], frames * 2):
         packed, _ = answered(messages, **{"Accept-Encoding": "gzip"})
         assert gzip.decompress(packed) == b"".join(each.data for each in messages)
+
+
+ROW = MatrixRow(
+    index=1,
+    case_id="roll",
+    href="1/cases/1",
+    squares=(Square(1, "passed", "1/cases/1/trials/0"), Square(2, "queued", "1/cases/1/trials/1")),
+    n_hidden=1,
+    hidden_href="1?only=rest",
+    passed="1/1",
+    bar=Bar(0.5, 0.25, 0.75),
+    pass_at_k=0.5,
+    pass_hat_k=0.25,
+    means=(("match", 0.5),),
+    cost=0.5,
+    mean_ms=1500.0,
+)
+OTHER_VALUES: dict[str, Any] = {
+    "index": 2,
+    "case_id": "<b>roll</b>",
+    "href": "1/cases/2",
+    "squares": (ROW.squares[0], Square(2, "running", "1/cases/1/trials/1")),
+    "n_hidden": 2,
+    "hidden_href": "1?only=all",
+    "passed": "0/1",
+    "bar": Bar(0.5, 0.25, 0.8),
+    "pass_at_k": None,
+    "pass_hat_k": 0.5,
+    "means": (("match", None),),
+    "cost": None,
+    "mean_ms": 2500.0,
+}
+
+
+def test_a_row_that_is_remembered_is_rendered_anew_when_any_of_its_values_changes() -> None:
+    macro = environment().get_template("runs/parts.html").module.case_row  # type: ignore[attr-defined]
+    first = remembered(macro, ROW, 2, False)
+
+    changed = [replace(ROW, **{name: value}) for name, value in OTHER_VALUES.items()]
+
+    assert OTHER_VALUES.keys() == {each.name for each in fields(ROW)}
+    for row in changed:
+        assert remembered(macro, row, 2, False) == macro(row, 2, False) != first
+    assert remembered(macro, ROW, 3, False) != first != remembered(macro, ROW, 2, True)
+    assert remembered(macro, replace(ROW), 2, False) is first
+    assert "<b>" not in remembered(macro, changed[1], 2, False)

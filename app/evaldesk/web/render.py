@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import HTMLResponse, Response
 
@@ -43,7 +44,14 @@ def environment() -> Environment:
     )
     env.filters.update(FILTERS)
     env.globals["ui"] = env.get_template("ui.html").module
+    env.globals["remembered"] = remembered
     return env
+
+
+@lru_cache(maxsize=1_000)
+def remembered(macro: Callable[..., Markup], *values: object) -> Markup:
+    """What a macro of an imported template says of frozen values; rendered once for equal ones."""
+    return macro(*values)
 
 
 def desk_of(request: Request) -> Desk:
