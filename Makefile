@@ -50,8 +50,8 @@ torture: $(READY) ## Kill and flood for a long time
 check: $(READY) ## Format, lint, types, floors; counts the files that a reader opens
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python .ci/check_tree.py && $(BIN)/python .ci/count_rooms.py
 
-bench: $(READY) ## Measure speed and size; writes docs/performance.md
-	$(BIN)/python -m bench.run
+bench: $(READY) ## Measure speed and size; writes docs/performance.md; ARGS="pages live" takes some of the measures again
+	$(BIN)/python -m bench.run $(ARGS)
 
 APT := apt-get -o Acquire::Retries=3
 packages: ## Install what the tests use of Debian: three browsers and PostgreSQL (as root)

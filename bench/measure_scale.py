@@ -48,6 +48,7 @@ from evaldesk.store import Store
 N_ALONE = 50_000
 N_WARM, N_ON_HOSTS = 1_000, 4_000
 AT_ONCE, MANY_AT_ONCE = 16, 200
+MOST_S = 600
 ON_HOSTS = f"2 hosts of Ray, {N_ON_HOSTS:,} trials, {MANY_AT_ONCE} at once"
 
 
@@ -129,7 +130,11 @@ def _on_hosts(folder: Path) -> list[Row]:
         print(f"  Ray is not measured: {reason}")
         return []
     command = inside(sys.executable, "-m", "bench.measure_scale", str(folder))
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=MOST_S)
+    except subprocess.TimeoutExpired:
+        print(f"  Ray is not measured: the cluster took more than {MOST_S} s")
+        return []
     if done.returncode:
         print(f"  Ray is not measured: {done.stderr.strip().splitlines()[-1]}")
         return []

@@ -1,6 +1,7 @@
 """`make bench`: measures, prints one table, writes bench/results.json and docs/performance.md. It asserts nothing.
 
-`python -m bench.run pages live` takes some of the measures again; the others stay as they were.
+`make bench ARGS="pages live"` takes some of the measures again; the others stay as they were. The time of the tests
+is taken only by its name, `ARGS=suite`, since they take as long as all other measures.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import os
 import platform
 import sys
 import tempfile
+import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -50,6 +53,7 @@ MEASURES: Mapping[str, Callable[[Path], Iterable[Row]]] = {
     "assets": measure_assets.measure,
     "suite": measure_suite.measure,
 }
+BY_NAME_ONLY = {"suite"}
 RESULTS = Path(__file__).with_name("results.json")
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 
@@ -68,18 +72,33 @@ class Machine:
 
 
 def main() -> None:
-    """Run the measures that are named, or all, each in a workspace of its own; once all were run, write the page."""
+    """Run the measures that are named, or all, each in a workspace of its own; once all were run, write the page.
+
+    One that breaks off keeps no other from being taken; the command fails at the end then.
+    """
     os.environ["EVALDESK_TRUST"] = "1"  # the workspaces are filled without a desk
-    chosen = sys.argv[1:] or list(MEASURES)
+    chosen = sys.argv[1:] or [name for name in MEASURES if name not in BY_NAME_ONLY]
+    if unknown := set(chosen) - MEASURES.keys():
+        sys.exit(f"no such measure: {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}")
     machine = Machine(sys.version.split()[0], platform.platform(), platform.machine(), os.cpu_count() or 1)
     kept = _kept(machine)
+    broken = []
     for name in chosen:
-        kept[name] = []
-        for row in _measured(MEASURES[name]):
-            kept[name].append(row)
-            _keep(machine, kept)
+        began, kept[name] = time.monotonic(), []
+        try:
+            for row in _measured(MEASURES[name]):
+                kept[name].append(row)
+                _keep(machine, kept)
+        except Exception:
+            traceback.print_exc()
+            broken.append(name)
+        print(f"… {name} took {time.monotonic() - began:.0f} s", file=sys.stderr)
     _keep(machine, kept)
     _show([row for name in chosen for row in kept[name]])
+    if missing := MEASURES.keys() - BY_NAME_ONLY - kept.keys():
+        print(f"docs/performance.md is written once these were measured, too: {', '.join(sorted(missing))}")
+    if broken:
+        sys.exit(f"broke off: {', '.join(broken)}")
 
 
 def _kept(machine: Machine) -> dict[str, list[Row]]:
@@ -97,8 +116,8 @@ def _keep(machine: Machine, kept: Mapping[str, list[Row]]) -> None:
     """Store the rows so far, also those of a measure that breaks off; with all measures there, write the page, too."""
     rows = {name: [asdict(row) for row in kept[name]] for name in MEASURES if name in kept}
     RESULTS.write_text(json.dumps({"machine": asdict(machine), "rows": rows}, indent=2) + "\n", "utf-8")
-    if kept.keys() == MEASURES.keys():
-        PAGE.write_text(page(str(machine), [row for name in MEASURES for row in kept[name]]), "utf-8")
+    if kept.keys() >= MEASURES.keys() - BY_NAME_ONLY:
+        PAGE.write_text(page(str(machine), [row for name in MEASURES for row in kept.get(name, [])]), "utf-8")
 
 
 def _measured(measure: Callable[[Path], Iterable[Row]]) -> Iterator[Row]:
