@@ -170,6 +170,6 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path, name: str) -> None:
 
         return peak_of(read)
 
-    few, many = use(4_000), use(8_000)
+    few, many = use(1_000), use(3_000)
 
-    assert many < few + 150_000, "4,000 more cases have 6 MiB in memory"
+    assert many < few + 150_000, "2,000 more cases have 3 MiB in memory"
