@@ -27,9 +27,10 @@ PATIENCE_S = 600
 
 
 class ForkedCommands:
-    """Plays commands, one after the other."""
+    """Plays commands, one after the other; `within` is a command that starts another in a place of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, within: Sequence[str] = ()) -> None:
+        self._within = within
         self.searched: Sequence[str] = ()
         """Where the last command looked for modules at its end."""
         self._process: subprocess.Popen[bytes] | None = None
@@ -58,7 +59,7 @@ class ForkedCommands:
         self, command: tuple[str, ...], cwd: Path | None, environment: Mapping[str, str] | None, at: int | None
     ) -> dict[str, Any]:
         if self._process is None:
-            server = bound_python("-m", "tests.forked_commands")
+            server = [*self._within, *bound_python("-m", "tests.forked_commands")]
             self._process = subprocess.Popen(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=CHECKOUT)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -104,7 +105,8 @@ def _play(asked: dict[str, Any], notes: int) -> None:
     os.environ.clear()
     os.environ.update(asked["environment"])
     sys.argv = ["evaldesk", *asked["command"]]
-    sys.path[:] = [place for place in sys.path if place not in ("", str(CHECKOUT))]
+    named = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    sys.path[:] = [*named, *(place for place in sys.path if place not in ("", str(CHECKOUT)))]
     before = set(sys.modules)
     from evaldesk.cli import main
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.forked_commands import ForkedCommands
 
 from evaldesk.errors import WorkspaceError
 from evaldesk.model import AgentRef, Case, RunConfig, Turn
@@ -28,7 +29,7 @@ EVALSET = {
     "eval_set_id": "one",
     "eval_cases": [{"eval_id": "echo", "conversation": [{"user_content": HELLO, "final_response": HELLO}]}],
 }
-MOUNTED = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && cd "$0" && exec "$@"'
+MOUNTED = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
 READS = (
     ("run", "list"),
     ("run", "info", "1"),
@@ -43,6 +44,7 @@ WRITES = (
     ("trash", "empty", "--yes"),
     ("import", "other.evalset.json", "--name", "third"),
 )
+Mounted = Callable[..., subprocess.CompletedProcess[str]]
 VISIT = """
 import http.cookiejar, re, subprocess, sys, urllib.error, urllib.request
 command = [sys.executable, "-m", "evaldesk", "ui", ".", "--no-open", "--port", "0"]
@@ -66,31 +68,34 @@ finally:
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workspace(tmp_path_factory: pytest.TempPathFactory, commands: ForkedCommands) -> Path:
     folder = tmp_path_factory.mktemp("kept")
     (folder / "agent").mkdir()
     (folder / "agent" / "agent.py").write_text(AGENT)
     for name in ("one", "other"):
         (folder / f"{name}.evalset.json").write_text(json.dumps(EVALSET | {"eval_set_id": name}))
-    subprocess.run(
-        [sys.executable, "-m", "evaldesk", "eval", "agent", "one.evalset.json", "--criterion", "response_exact=1"],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-    )
+    played = commands.run("eval", "agent", "one.evalset.json", "--criterion", "response_exact=1", cwd=folder)
+    assert played.returncode == 0, played.stderr
     return folder
 
 
-def mounted(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """What a command says in the folder, which it finds on a read-only mount."""
-    whole = [UNSHARE, "-rm", "sh", "-c", MOUNTED, str(folder), sys.executable, *command]
-    return subprocess.run(whole, capture_output=True, text=True, check=False, env={**os.environ, "EVALDESK_TRUST": "1"})
+def within(folder: Path) -> list[str]:
+    """Starts another command, which finds the folder on a read-only mount."""
+    return [UNSHARE, "-rm", "sh", "-c", MOUNTED, str(folder)]
+
+
+@pytest.fixture(scope="module")
+def mounted(workspace: Path) -> Iterator[Mounted]:
+    """What a command says in the workspace on a read-only mount."""
+    there = ForkedCommands(within(workspace))
+    yield lambda *command: there.run(*command, cwd=workspace)
+    there.close()
 
 
 @needs_mounts
 @pytest.mark.parametrize("command", READS, ids=" ".join)
-def test_commands_that_read_answer(workspace: Path, command: tuple[str, ...]) -> None:
-    found = mounted(workspace, "-m", "evaldesk", *command)
+def test_commands_that_read_answer(mounted: Mounted, command: tuple[str, ...]) -> None:
+    found = mounted(*command)
 
     assert found.returncode == 0, found.stderr
     assert "Traceback" not in found.stdout + found.stderr
@@ -98,8 +103,8 @@ def test_commands_that_read_answer(workspace: Path, command: tuple[str, ...]) ->
 
 @needs_mounts
 @pytest.mark.parametrize("command", WRITES, ids=" ".join)
-def test_commands_that_write_say_why_not(workspace: Path, command: tuple[str, ...]) -> None:
-    found = mounted(workspace, "-m", "evaldesk", *command)
+def test_commands_that_write_say_why_not(mounted: Mounted, command: tuple[str, ...]) -> None:
+    found = mounted(*command)
 
     assert found.returncode == 2
     assert re.search(r"read-only|Read-only", found.stderr), found.stderr
@@ -108,7 +113,8 @@ def test_commands_that_write_say_why_not(workspace: Path, command: tuple[str, ..
 
 @needs_mounts
 def test_a_desk_shows_every_page_and_stores_nothing(workspace: Path) -> None:
-    found = mounted(workspace, "-c", VISIT)
+    visit = [*within(workspace), sys.executable, "-c", VISIT]
+    found = subprocess.run(visit, capture_output=True, text=True, check=False, cwd=workspace)
 
     lines = found.stdout.splitlines()
     assert lines[:-2], found.stderr
@@ -137,15 +143,17 @@ def test_an_older_database_is_named_and_not_upgraded(workspace: Path, tmp_path: 
     with closing(sqlite3.connect(copy / ".evaldesk" / "evaldesk.db")) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = '0001'")
 
-    found = mounted(copy, "-m", "evaldesk", "run", "list")
+    there = ForkedCommands(within(copy))
+    found = there.run("run", "list", cwd=copy)
+    there.close()
 
     assert found.returncode == 2
     assert "is read-only and has revision 0001 of another version" in found.stderr
 
 
 @needs_mounts
-def test_doctor_says_that_the_workspace_cannot_be_written(workspace: Path) -> None:
-    found = mounted(workspace, "-m", "evaldesk", "doctor")
+def test_doctor_says_that_the_workspace_cannot_be_written(mounted: Mounted) -> None:
+    found = mounted("doctor")
 
     assert found.returncode == 1
     assert "cannot be written" in found.stdout

@@ -136,8 +136,10 @@ def shapes(
     """What the pages are made of when nobody says anything out of the way."""
     texts = tuple(f"plain text {number}" for number in range(len(payloads)))
     fort = build_fort(tmp_path_factory.mktemp("plain") / "workspace", texts)
+    readers = [address for address in fort.pages() if "?reader=plain" in address]  # all have the same page
     with fort.client:
-        return set().union(*(Elements(fort.get(address).text).shapes for address in fort.pages()))
+        asked = [address for address in fort.pages() if address not in readers[1:]]
+        return set().union(*(Elements(fort.get(address).text).shapes for address in asked))
 
 
 def nonce_of(answer: Any) -> str:

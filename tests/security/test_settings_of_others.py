@@ -6,15 +6,18 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.agents.endpoint import Endpoint, served
+from tests.forked_commands import ForkedCommands
 
 from evaldesk.desk.trust import Trust
 
 OWN = 'from evaldesk import LlmAgent\n\nroot_agent = LlmAgent(name="own", model="openai/small")\n'
 CASE = {"eval_id": "one", "conversation": [{"user_content": {"parts": [{"text": "Hello"}]}}]}
+Evaluated = Callable[..., subprocess.CompletedProcess[str]]
 FOREIGN = {
     "a function": {"criteria": {"evil:score": 0.5}},
     "a function of ADK": {
@@ -49,10 +52,14 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def evaluated(clone: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "evaldesk", "eval", *words, "--retries", "0"]
-    environment = {**os.environ, **variables}
-    return subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, check=False)
+@pytest.fixture
+def evaluated(clone: Path, commands: ForkedCommands) -> Evaluated:
+    """Plays `evaldesk eval` in the folder of somebody else."""
+
+    def evaluated(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return commands.run("eval", *words, "--retries", "0", cwd=clone, environment={**os.environ, **variables})
+
+    return evaluated
 
 
 def write_settings(clone: Path, endpoint: Endpoint, table: str = "model") -> None:
@@ -63,11 +70,13 @@ def write_settings(clone: Path, endpoint: Endpoint, table: str = "model") -> Non
 
 @pytest.mark.parametrize("table", ["model", "user.options"])
 @pytest.mark.parametrize("agent", ["../own", "samples/hello_world"])
-def test_no_key_goes_where_settings_of_somebody_else_say(clone: Path, agent: str, table: str) -> None:
+def test_no_key_goes_where_settings_of_somebody_else_say(
+    clone: Path, evaluated: Evaluated, agent: str, table: str
+) -> None:
     with served() as endpoint:
         endpoint.says("Hi")
         write_settings(clone, endpoint, table)
-        done = evaluated(clone, agent, "x.evalset.json")
+        done = evaluated(agent, "x.evalset.json")
 
     assert endpoint.headers == []
     assert done.returncode == 2, done.stderr
@@ -75,12 +84,12 @@ def test_no_key_goes_where_settings_of_somebody_else_say(clone: Path, agent: str
     assert "EVALDESK_TRUST=1" in done.stderr
 
 
-def test_settings_hold_for_an_agent_of_the_same_folder_and_for_a_trusted_one(clone: Path) -> None:
+def test_settings_hold_for_an_agent_of_the_same_folder_and_for_a_trusted_one(clone: Path, evaluated: Evaluated) -> None:
     with served() as endpoint:
         endpoint.says("Hi").says("Hi")
         write_settings(clone, endpoint)
-        evaluated(clone, ".", "x.evalset.json")
-        evaluated(clone, "../own", "x.evalset.json", EVALDESK_TRUST="1")
+        evaluated(".", "x.evalset.json")
+        evaluated("../own", "x.evalset.json", EVALDESK_TRUST="1")
 
     assert len(endpoint.headers) == 2
 
@@ -121,12 +130,14 @@ def test_python_sends_no_key_where_settings_of_somebody_else_say(clone: Path, tr
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_criteria_that_nobody_named_run_nothing_for_an_agent_from_elsewhere(clone: Path, name: str) -> None:
+def test_criteria_that_nobody_named_run_nothing_for_an_agent_from_elsewhere(
+    clone: Path, evaluated: Evaluated, name: str
+) -> None:
     with served() as endpoint:
         endpoint.says("{}")
         text = json.dumps(FOREIGN[name]).replace("ADDRESS", endpoint.address)
         (clone / "test_config.json").write_text(text)
-        done = evaluated(clone, "samples/hello_world", "x.evalset.json")
+        done = evaluated("samples/hello_world", "x.evalset.json")
 
     assert done.returncode == 2, done.stderr
     assert "name the file with --config-file-path" in done.stderr
@@ -134,18 +145,18 @@ def test_criteria_that_nobody_named_run_nothing_for_an_agent_from_elsewhere(clon
     assert not (clone.parent / "ran").exists()
 
 
-def test_criteria_that_are_named_run(clone: Path) -> None:
+def test_criteria_that_are_named_run(clone: Path, evaluated: Evaluated) -> None:
     (clone / "test_config.json").write_text(json.dumps(FOREIGN["a function"]))
 
-    evaluated(clone, "samples/hello_world", "x.evalset.json", "--config-file-path", "test_config.json")
+    evaluated("samples/hello_world", "x.evalset.json", "--config-file-path", "test_config.json")
 
     assert (clone.parent / "ran").exists()
 
 
-def test_criteria_with_metrics_alone_ask_nothing(clone: Path) -> None:
+def test_criteria_with_metrics_alone_ask_nothing(clone: Path, evaluated: Evaluated) -> None:
     (clone / "test_config.json").write_text('{"criteria": {"response_match_score": 0.0}}')
 
-    done = evaluated(clone, "samples/hello_world", "x.evalset.json")
+    done = evaluated("samples/hello_world", "x.evalset.json")
 
     assert "is not trusted" not in done.stderr
     assert "Run 1." in done.stderr + done.stdout
