@@ -40,6 +40,7 @@ class ChangeView:
     change: Acceptable
     way: Way | None
     lines: Mapping[Way, tuple[Line, ...]]
+    effects: Mapping[Way | None, str]
 
     @property
     def is_wanted(self) -> bool:
@@ -49,17 +50,22 @@ class ChangeView:
     @property
     def choices(self) -> Sequence[Choice]:
         """The ways it can be written, and to leave it."""
-        found = [Choice(way, WAY_KEYS[way], _way_words(way, self.change)) for way in self.change.ways]
-        return [*found, Choice(None, "x", "Leave as it is")]
+        ways = [(way, WAY_KEYS[way], _way_words(way, self.change)) for way in self.change.ways]
+        ways_and_none: Sequence[tuple[Way | None, str, str]] = [*ways, (None, "x", "Leave as it is")]
+        return [Choice(way, key, words, self.effects.get(way, "")) for way, key, words in ways_and_none]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A way to write a change, with its key and its words; None leaves the change out."""
+    """A way to write a change, with its key and its words; None leaves the change out.
+
+    `effect` says how many trials would have another verdict; empty until they are judged.
+    """
 
     way: Way | None
     key: str
     words: str
+    effect: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +165,7 @@ def accept_page(desk: Desk, staged: Staged, wanted: Keys, problem: str = "", *, 
     Metrics are imported when the trials are to be judged: the page asks for that once it is shown.
     """
     effects = staged.effects(wanted) if is_judged else {}
+    of_ways = staged.effects_of_ways(wanted) if is_judged else {}
     file = _shown_file(desk, staged)
     trials = f"/runs/{staged.run.id}/cases"
     cases = []
@@ -170,7 +177,7 @@ def accept_page(desk: Desk, staged: Staged, wanted: Keys, problem: str = "", *, 
                 id=case.case.id,
                 trial=case.trial.trial_index + 1,
                 trial_href=f"{trials}/{case.trial.case_index}/trials/{case.trial.trial_index}",
-                changes=tuple(_change(file, case, each, wanted.get(case.key, {})) for each in case.offered),
+                changes=tuple(_change(file, case, each, wanted.get(case.key, {}), of_ways) for each in case.offered),
                 before=_passed(effect, is_after=False),
                 after=_passed(effect, is_after=True),
                 verdicts_before=effect.verdicts_before[:MAX_STRIP] if effect else (),
@@ -203,13 +210,27 @@ def _shown_file(desk: Desk, staged: Staged) -> StagedFile | None:
     return file if is_small else None
 
 
-def _change(file: StagedFile | None, case: StagedCase, change: Acceptable, wanted: Ways) -> ChangeView:
+def _change(
+    file: StagedFile | None,
+    case: StagedCase,
+    change: Acceptable,
+    wanted: Ways,
+    of_ways: Mapping[tuple[str, str, Way | None], Effect],
+) -> ChangeView:
+    found = {way: of_ways.get((case.key, change.key, way)) for way in (*change.ways, None)}
+    effects = {way: _changed_words(effect) for way, effect in found.items() if effect}
     lines: dict[Way, tuple[Line, ...]] = {}
     if file:
         with suppress(LossError):
             for way in change.ways:
                 lines[way] = tuple(changed_lines(file.before, file.after({case.key: {change.key: way}})))
-    return ChangeView(name_of(case, change), change, wanted.get(change.key), lines)
+    return ChangeView(name_of(case, change), change, wanted.get(change.key), lines, effects)
+
+
+def _changed_words(effect: Effect) -> str:
+    """`4 of 6 verdicts change`, and where trials would not pass any more."""
+    words = f"{counted_words(effect.n_changed, effect.before.planned, 'verdict')} change"
+    return f"{words}, fewer pass" if effect.after.passed < effect.before.passed else words
 
 
 def _passed(effect: Effect | None, *, is_after: bool) -> str:

@@ -66,6 +66,33 @@ def test_the_failed_cases_of_a_run_offer_their_differences(pages: Any) -> None:
     assert 'hx-trigger="load"' not in judged.text
 
 
+def test_each_way_tells_how_many_trials_would_change_while_the_others_stay_as_chosen(pages: Any) -> None:
+    address = f"{pages.finish()}/acceptance"
+    form = typed(pages.get(address).text)
+
+    def told(changes: list[str]) -> list[tuple[str, str]]:
+        text = pages.client.post(f"{address}/effect", data=form | {"change": changes}, headers=EFFECT).text
+        found: list[tuple[str, str]] = re.findall(r'"innerHTML:#would-(\d-\w)">([^<]*)<', text)
+        return found
+
+    everything, only_first = told(form["change"]), told(form["change"][:1])
+
+    none, both = "0 of 2 verdicts change", "2 of 2 verdicts change"
+    assert dict(everything) == {"1-r": both, "1-x": none, "2-o": both, "2-r": both, "2-x": none}
+    assert dict(only_first) == {"1-r": none, "1-x": none, "2-o": both, "2-r": both, "2-x": none}
+    assert re.findall(r'id="would-(\d-\w)"></small>', pages.get(address).text) == [name for name, _ in everything]
+
+
+def test_only_so_many_trials_are_judged_for_the_ways(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = f"{pages.finish()}/acceptance"
+    monkeypatch.setattr("evaldesk.desk.runs.accepting.MAX_JUDGED", 9)
+
+    judged = pages.client.post(f"{address}/effect", data=typed(pages.get(address).text), headers=EFFECT)
+
+    assert "verdicts change" not in judged.text
+    assert "2 of 2 would pass instead of 0" in judged.text
+
+
 def test_what_is_saved_is_expected_from_then_on_and_the_run_keeps_its_verdicts(pages: Any) -> None:
     address = pages.finish()
     fields = typed(pages.get(f"{address}/acceptance").text)

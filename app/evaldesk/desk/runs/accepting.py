@@ -17,6 +17,8 @@ from evaldesk.model import Case, Counts, Criterion, EvalSet, RunConfig, TrialRes
 from evaldesk.model.conclusion import VERDICTS, trial_verdict
 from evaldesk.model.stored import CaseRow, RunSummary
 
+MAX_JUDGED = 2_000
+"""Trials that are judged to tell what each way of each change would do."""
 MAX_CASES = 50
 """Cases that are staged at once; the next ones come when these are saved or left."""
 
@@ -33,6 +35,11 @@ class Effect:
     after: Counts
     verdicts_before: tuple[str, ...] = ()
     verdicts_after: tuple[str, ...] = ()
+
+    @property
+    def n_changed(self) -> int:
+        """How many trials would have another verdict."""
+        return sum(a != b for a, b in zip(self.verdicts_before, self.verdicts_after, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +97,28 @@ class Staged:
             for each in self.cases
             if keys.get(each.key)
         }
+
+    def effects_of_ways(self, keys: Keys) -> dict[tuple[str, str, Way | None], Effect]:
+        """What each way of a change would do, and leaving it, while all others stay as they are wanted.
+
+        Named by the case, the change and the way. Of the first cases of which that judges at most MAX_JUDGED trials.
+        """
+        found: dict[tuple[str, str, Way | None], Effect] = {}
+        left = MAX_JUDGED
+        for each in self.cases:
+            left -= len(each.trials) * sum(len(change.ways) + 1 for change in each.offered)
+            if left < 0:
+                break
+            known: dict[frozenset[tuple[str, Way]], Effect] = {}
+            for change in each.offered:
+                for way in (*change.ways, None):
+                    ways = {key: kept for key, kept in keys.get(each.key, {}).items() if key != change.key}
+                    ways |= {} if way is None else {change.key: way}
+                    name = frozenset(ways.items())
+                    if name not in known:
+                        known[name] = _effect(each.trials, each.with_changes(ways), self.run.config)
+                    found[each.key, change.key, way] = known[name]
+        return found
 
 
 def stage(

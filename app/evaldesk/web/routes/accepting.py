@@ -100,6 +100,7 @@ async def _page(
         status=409 if problem else 200,
         accept=shown,
         run=staged.run,
+        is_swap=is_judged and target_of(request) == "effect",
         queue=await _queue_of(request),
     )
 
