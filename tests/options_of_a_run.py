@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,9 +36,18 @@ def other_value(option: RunOption) -> Any:
         return {"top_k": 3}
     if option.kind == "text":
         return _TEXTS.get(option.name, "other")
+    if option.kind == "shares":
+        return ((option.choices[0], 0.25), (option.choices[-1], 0.5))
     if option.kind == "budget":
         return "7"
     return max(7, int(option.low)) if option.kind == "whole" else 0.75
+
+
+def typed_text(value: Any) -> str:
+    """The value of an option as a person types it."""
+    if isinstance(value, dict):
+        return json.dumps(value)
+    return ",".join(f"{name}={share}" for name, share in value) if isinstance(value, tuple) else str(value)
 
 
 def together(option: RunOption) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.options_of_a_run import PRICES, config_with, other_value, run_of, together
+from tests.options_of_a_run import PRICES, config_with, other_value, run_of, together, typed_text
 
 import evaldesk
 from evaldesk.cli import cli
@@ -159,8 +159,7 @@ def _flags(values: dict[str, Any]) -> list[str]:
     words = []
     for name, value in values.items():
         on, _, off = BY_NAME[name].flags[0].partition("/")
-        text = str(value) if not isinstance(value, dict) else '{"top_k": 3}'
-        words += [on if value else off] if isinstance(value, bool) else [on, text]
+        words += [on if value else off] if isinstance(value, bool) else [on, typed_text(value)]
     return words
 
 
@@ -206,8 +205,8 @@ required = []
 
 
 def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{ top_k = 3 }"
+    if isinstance(value, dict | tuple):
+        return f"{{ {', '.join(f'{name} = {each}' for name, each in dict(value).items())} }}"
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 

@@ -16,7 +16,9 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
 
 from evaldesk.errors import NotFoundError, UsageError
 
-Kind: TypeAlias = Literal["whole", "number", "switch", "choice", "text", "object", "pairs", "passes", "budget"]
+Kind: TypeAlias = Literal[
+    "whole", "number", "switch", "choice", "text", "object", "pairs", "passes", "budget", "shares"
+]
 Door: TypeAlias = Literal["cli", "form", "pytest", "toml"]
 DOORS: tuple[Door, ...] = ("cli", "form", "pytest", "toml")
 """Where an option may be left out, with a reason. `evaluate()`, `[evaldesk]` of a run file and JSON have them all."""
@@ -86,6 +88,9 @@ class RunOption(NamedTuple):
                 found = json.loads(text)
             elif self.kind == "pairs":
                 found = [(int(k), float(rate)) for k, rate in (each.split("=") for each in text.split(","))]
+            elif self.kind == "shares":
+                named = (each.split("=") for each in text.split(","))
+                found = tuple((name.strip(), float(share)) for name, share in named)
             elif self.kind == "passes":
                 found = tuple(int(each) for each in text.split("/"))
         except (ValueError, KeyError, RecursionError):
@@ -117,7 +122,7 @@ class RunOption(NamedTuple):
         if isinstance(value, int | float):
             number = f"{value:.10g}"
             return f"${number} {self.unit}" if self.unit.startswith("for ") else f"{number} {self.unit}".strip()
-        if self.kind == "pairs":
+        if self.kind in ("pairs", "shares"):
             return ", ".join(f"{k}={rate:.10g}" for k, rate in value) or self.unset
         if self.kind == "passes":
             return f"{value[0]}/{value[1]}"
@@ -145,6 +150,7 @@ class RunOption(NamedTuple):
             "text": "a text",
             "object": 'an object such as {"top_k": 20}',
             "pairs": "K=R, such as 5=0.9, where K is at least 1 and R between 0 and 1",
+            "shares": f"shares of calls, such as slow=0.1, together at most 1, of {', '.join(self.choices)}",
             "passes": f"M/R, such as 3/5, where M is at least 1 and R from M to {self.high:g}",
             "budget": f"a number of trials such as 200, 1 to {self.high:g}, or US dollars such as 5usd",
         }[self.kind]
@@ -159,6 +165,8 @@ class RunOption(NamedTuple):
             return dict(value) if isinstance(value, Mapping) else None
         if self.kind in ("pairs", "passes"):
             return self._as_numbers(value)
+        if self.kind == "shares":
+            return self._as_shares(value)
         if self.kind == "budget":
             return self._as_budget(value)
         if not isinstance(value, str) or (self.kind == "choice" and value not in self.choices):
@@ -176,6 +184,17 @@ class RunOption(NamedTuple):
         except (TypeError, ValueError):
             return None
         return found if all(k >= 1 and 0 <= rate <= 1 for k, rate in found) else None
+
+    def _as_shares(self, value: Any) -> tuple[tuple[str, float], ...] | None:
+        """Names with their shares of one whole."""
+        pairs = value.items() if isinstance(value, Mapping) else value
+        try:
+            found = tuple((name, float(share)) for name, share in pairs)
+        except (TypeError, ValueError):
+            return None
+        is_known = {name for name, _ in found} <= {*self.choices} and len(dict(found)) == len(found)
+        is_share = all(0 < share <= 1 for _, share in found) and sum(share for _, share in found) <= 1
+        return found if found and is_known and is_share else None
 
     def _as_budget(self, value: Any) -> str | None:
         """`200` for trials, `5usd` for dollars."""
@@ -223,6 +242,7 @@ EVEN: Final = "even"
 ALLOCATIONS = (EVEN, "uncertain")
 SHARED = "shared"
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+FAULTS = ("rate_limit", "server_error", "timeout", "slow", "truncated", "malformed")
 ISOLATIONS = (SHARED, "process", "container")
 OWN = "evaldesk"
 """The rules of this tool, as which trials are judged unless another is named."""
@@ -690,6 +710,21 @@ MODEL_CALL = (
         is_measured=False,
     ),
     RunOption(
+        "faults",
+        "model_options.faults",
+        "shares",
+        title="Injected faults",
+        words="faults",
+        help="Shares of the agent's model calls that fail, such as rate_limit=0.1,slow=0.2; also server_error, "
+        "timeout, truncated and malformed.",
+        choices=FAULTS,
+        unset="none",
+        flags=("--faults",),
+        metavar="NAME=SHARE",
+        form="more",
+        left_out={"toml": NOT_WORKSPACE},
+    ),
+    RunOption(
         "extra",
         "model_options.extra",
         "object",
@@ -829,13 +864,17 @@ _USER = (
             left_out=_NOT_USER_FLAG,
         )
         for each in MODEL_CALL
+        if each.name != "faults"
     ),
 )
 
 RUN_OPTIONS: tuple[RunOption, ...] = (
     *_RUN,
     _MODEL,
-    *(each._replace(section=MODELS, toml=f"model.{each.name}") for each in MODEL_CALL),
+    *(
+        each._replace(section=MODELS, toml="" if "toml" in each.left_out else f"model.{each.name}")
+        for each in MODEL_CALL
+    ),
     *_USER,
     *_LIMITS,
 )
@@ -845,6 +884,7 @@ BY_NAME: Mapping[str, RunOption] = {option.name: option for option in RUN_OPTION
 BY_PATH: Mapping[str, RunOption] = {option.path: option for option in RUN_OPTIONS}
 
 NOT_OPTIONS: Mapping[str, str] = {
+    "user.options.faults": "they are injected into the calls of the agent alone",
     "agent": "what is run",
     "agent_version": "read from the agent's files when the run starts",
     "agent_model": "said by the agent when the run starts",
@@ -905,6 +945,7 @@ class Asked(TypedDict, total=False):
     n_retries: int | None
     rpm: int | None
     tpm: int | None
+    faults: Mapping[str, float] | Iterable[tuple[str, float]] | None
     extra: Mapping[str, Any] | None
     price_in: float | None
     price_out: float | None

@@ -8,7 +8,7 @@ from typing import Any
 
 from evaldesk.agents import AGENTS, AgentKind, declared_refs, load_agent
 from evaldesk.model import Container
-from evaldesk.settings import read_settings
+from evaldesk.settings import Environment, read_settings
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "agents.md"
 
@@ -56,7 +56,7 @@ def test_the_containers_that_are_shown_are_read_and_have_their_defaults(tmp_path
     (tmp_path / "support").mkdir()
     (tmp_path / "support" / "__init__.py").touch()
     (tmp_path / "support" / "agent.py").write_text("def root_agent(message): return message\n")
-    _, example, _ = _blocks("toml")
+    _, _, example, _ = _blocks("toml")
     (tmp_path / "evaldesk.toml").write_text(example)
 
     settings = read_settings(tmp_path, (tmp_path,), environment={})
@@ -64,6 +64,15 @@ def test_the_containers_that_are_shown_are_read_and_have_their_defaults(tmp_path
 
     assert settings.container == Container("shop:7")
     assert ref.container == Container("support:3")
+
+
+def test_the_environments_that_are_shown_are_read(tmp_path: Path) -> None:
+    _, example, *_ = _blocks("toml")
+    (tmp_path / "evaldesk.toml").write_text(example)
+
+    found = read_settings(tmp_path, (tmp_path,), environment={}).environments
+
+    assert found == {"next": Environment("../shop-next/.venv"), "box": Environment(container=Container("shop:7"))}
 
 
 def test_the_isolation_that_is_shown_is_read(tmp_path: Path) -> None:

@@ -31,10 +31,10 @@ def asked(endpoint: Endpoint, loaded: Any, played: Any, monkeypatch: pytest.Monk
         monkeypatch.setenv(name, "a-key-for-the-tests")
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.address)
 
-    async def asked(name: str, n_retries: int | None) -> TurnRecord:
+    async def asked(name: str, n_retries: int | None, faults: Any = None) -> TurnRecord:
         agent = loaded(source_of(name, endpoint.address))
         model, options = model_of(name, endpoint.address)
-        session = Session("s", model=model, model_options=replace(options, n_retries=n_retries))
+        session = Session("s", model=model, model_options=replace(options, n_retries=n_retries, faults=faults))
         turn: TurnRecord = await played(agent, session, "hi")
         return turn
 
@@ -52,6 +52,23 @@ async def test_no_retries_means_one_request(name: str, endpoint: Endpoint, asked
     assert "slow down" in turn.error.message
     assert "code: 429" not in turn.error.message
     assert _waits(turn) == []
+
+
+@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("fault", ["rate_limit", "server_error", "timeout", "truncated", "malformed"])
+async def test_a_fault_that_the_run_asks_for_reaches_every_client(
+    name: str, fault: str, endpoint: Endpoint, asked: Any
+) -> None:
+    endpoint.says("too late").says("LiteLLM asks again where a connection ends")
+
+    turn = await asked(name, 0, ((fault, 1.0),))
+
+    assert turn.error
+    assert fault == "truncated" or endpoint.asked == []  # an answer that breaks off is one that was asked for
+    told = [event.text for event in turn.events if event.text.startswith("Injected fault in request ")]
+    assert told[0].startswith("Injected fault in request 1 of this turn, to ")
+    if fault == "rate_limit":
+        assert turn.error.kind == "rate_limit"
 
 
 @pytest.mark.parametrize("name", SOURCES)

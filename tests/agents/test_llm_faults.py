@@ -11,7 +11,7 @@ from tests.agents.model_calls import HASTE, MESSAGES, MODEL, call_of
 
 from evaldesk.errors import ModelError
 from evaldesk.llm import ModelCall, Patience, complete
-from evaldesk.llm.attempts import STRICTNESS
+from evaldesk.llm.refusals import STRICTNESS
 from evaldesk.llm.retry_events import CURRENT_LISTENER
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("client")]

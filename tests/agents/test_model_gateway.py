@@ -19,6 +19,7 @@ from evaldesk.agents import load_agent
 from evaldesk.agents.remote.model_gateway import PROVIDERS, ModelGateway
 from evaldesk.engine import play_trial
 from evaldesk.llm.pacing import Pace
+from evaldesk.llm.refusals import STRICTNESS
 from evaldesk.llm.retry_events import CURRENT_LISTENER
 from evaldesk.model import AgentRef, Case, Limits, ModelOptions, TrialResult, TrialSpec, Turn
 from evaldesk.model.options import Recording
@@ -497,3 +498,92 @@ async def test_calls_keep_to_the_rate_of_the_run(
     assert booked == [(30, "small")] * 2
     assert spent == [16, 16]
     assert [wait.why for wait in pauses] == ["paced"] * 2
+
+
+FAULTS = {
+    "rate_limit": '429 None {"type": "error", "error": {"type": "rate_limit_error"',
+    "server_error": '500 None {"type": "error", "error": {"type": "api_error"',
+    "malformed": '{"id": "injected", "choices": [{"message": {"role": "assistant", "content": ',
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+async def test_an_injected_fault_reaches_the_agent_untried_and_the_trial_says_so(
+    name: str, play_calls: Play, endpoint: Endpoint
+) -> None:
+    result = await play_calls([CHAT_REQUESTS[0]], model_options=ModelOptions(faults=((name, 1.0),)))
+
+    assert answers(result)[0].startswith(FAULTS[name])
+    assert endpoint.asked == []
+    assert [each for each in logs(result) if each.startswith("Injected fault in request 1 of this turn, to small: ")]
+    assert result.error is None
+    assert result.usages == ()
+
+
+@pytest.mark.parametrize("requests", [CHAT_REQUESTS, streamed(CHAT_REQUESTS)], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("name", "n_asked"), [("timeout", 0), ("truncated", 1)])
+async def test_a_fault_of_the_connection_ends_it_before_the_answer_is_whole(
+    name: str, n_asked: int, requests: Any, play_calls: Play, endpoint: Endpoint
+) -> None:
+    endpoint.answers.append(Answer(stream=CHAT_STREAM) if requests is not CHAT_REQUESTS else Answer(completion("4")))
+
+    result = await play_calls([requests[0]], model_options=ModelOptions(faults=((name, 1.0),)))
+
+    assert result.error is not None  # the command does not expect it
+    assert any(word in result.error.trace + result.error.message + result.logs for word in ("Remote", "Incomplete"))
+    assert len(endpoint.asked) == n_asked
+    assert sum("Injected fault" in each for each in logs(result)) == 1
+
+
+async def test_equal_trials_have_equal_faults_and_a_share_is_one_of_all_calls(
+    play_calls: Play, endpoint: Endpoint
+) -> None:
+    endpoint.answers.extend([Answer(completion("4"))] * 120)
+    options = ModelOptions(faults=(("rate_limit", 0.25), ("server_error", 0.25)))
+
+    first, second = [await play_calls([CHAT_REQUESTS[0]] * 60, model_options=options, seed=7) for _ in range(2)]
+    other = await play_calls([CHAT_REQUESTS[0]] * 60, model_options=options, seed=8)
+
+    assert answers(first) == answers(second)
+    assert answers(first) != answers(other)
+    assert 15 <= sum("Injected" in each for each in logs(first)) <= 45
+
+
+async def test_a_field_that_the_run_asks_for_is_left_out_where_its_model_refuses_it(
+    play_calls: Play, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(STRICTNESS, "_refused", {})
+    refusal = {"error": {"message": "Unsupported value: 'temperature' does not support 0.7 with this model."}}
+    warm = [call("openai", "/chat/completions", model="small", messages=ASKED, temperature=0.7, max_tokens=9)]
+    newer = {"error": {"message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}}
+    endpoint.answers.extend([Answer(refusal, 400), Answer(newer, 400), *[Answer(completion("4"))] * 2])
+
+    result = await play_calls(warm * 2, model_options=ModelOptions(temperature=0.7, max_tokens=9))
+
+    assert ["temperature" in body for body in endpoint.asked] == [True, False, False, False]
+    assert [body.get("max_completion_tokens") for body in endpoint.asked] == [None, None, 9, 9]
+    assert logs(result) == ["small refuses temperature: from now on it is asked without"]
+    assert len(result.usages) == 2
+
+
+async def test_a_field_of_the_agents_own_is_refused_as_where_it_is_deployed(
+    play_calls: Play, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(STRICTNESS, "_refused", {})
+    refusal = {"error": {"message": "Unsupported value: 'temperature' does not support 0.7 with this model."}}
+    endpoint.answers.append(Answer(refusal, 400))
+
+    result = await play_calls([call("openai", "/chat/completions", model="small", messages=ASKED, temperature=0.7)])
+
+    assert answers(result)[0].startswith("400 false")
+    assert len(endpoint.asked) == 1
+
+
+async def test_an_answer_that_was_cut_at_its_limit_is_marked(play_calls: Play, endpoint: Endpoint) -> None:
+    choice = {"message": {"role": "assistant", "content": "hel"}, "finish_reason": "length"}
+    cut = {"choices": [choice], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}
+    endpoint.answers.extend([Answer(cut), Answer(completion("4"))])
+
+    result = await play_calls([CHAT_REQUESTS[0]], [CHAT_REQUESTS[0]])
+
+    assert [turn.is_cut for turn in result.transcript.turns] == [True, False]

@@ -10,7 +10,7 @@ import pytest
 from tests.agents.answering import answering
 
 from evaldesk.llm import ModelCall, Patience, complete, model_error
-from evaldesk.llm.attempts import STRICTNESS
+from evaldesk.llm.refusals import STRICTNESS
 from evaldesk.model import ModelOptions, Session
 
 pytestmark = pytest.mark.anyio
@@ -212,3 +212,39 @@ def test_an_agent_of_a_provider_with_a_key_in_the_code_lacks_none(loaded: Any) -
     )
 
     assert (without.missing, with_key.missing) == (("OPENAI_API_KEY",), ())
+
+
+WARM = FRAMEWORK.replace('model="small",', 'model="small", temperature=0.7, max_tokens=9,')
+SDK_ANSWER = {"id": "x", "object": "chat.completion", "created": 0, "model": "small", **answer()}
+
+
+async def test_a_field_of_the_run_is_left_out_for_a_client_of_the_agents_own(loaded: Any, played: Any) -> None:
+    with answering() as (address, server):
+        server.gives(refusal("temperature"), status=400)
+        server.gives(refusal("max_tokens"), status=400)
+        server.gives(SDK_ANSWER)
+        server.gives(SDK_ANSWER)
+        agent = loaded(WARM.format(address=address))
+        options = ModelOptions(temperature=0.7, max_tokens=9)
+
+        first = await played(agent, Session("s", model_options=options), "hi")
+        second = await played(agent, Session("s", model_options=options), "hi")
+
+    bodies = [body for _, body, _ in server.asked]
+    assert ["temperature" in body for body in bodies] == [True, False, False, False]
+    assert [body.get("max_completion_tokens") for body in bodies] == [None, None, 9, 9]
+    assert (first.answer, second.answer) == ("hello", "hello")
+    logs = [event.text for event in first.events if event.kind == "log"]
+    assert logs == ["small refuses temperature: from now on it is asked without"]
+
+
+async def test_a_field_in_the_agents_code_fails_here_as_it_does_where_it_is_deployed(loaded: Any, played: Any) -> None:
+    with answering() as (address, server):
+        server.gives(refusal("temperature"), status=400)
+        agent = loaded(WARM.format(address=address))
+
+        turn = await played(agent, Session("s"), "hi")
+
+    assert turn.error
+    assert "temperature" in turn.error.message
+    assert len(server.asked) == 1

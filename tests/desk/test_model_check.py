@@ -17,6 +17,7 @@ from evaldesk.errors import UsageError
 from evaldesk.llm import missing_keys
 from evaldesk.model import AgentDescription, AgentRef, Case, Criterion, JsonObject, ModelOptions, RunConfig, Turn
 from evaldesk.model.options import Recording, UserConfig
+from evaldesk.run_options import BY_NAME
 from evaldesk.secrets import set_variables
 
 pytestmark = pytest.mark.anyio
@@ -139,6 +140,25 @@ def test_a_command_is_replayed_where_its_table_shows_its_model_calls() -> None:
 
     assert "say model_gateway = true in its table of evaldesk.toml, or leave recording off" in refused("{}")
     assert not refused('{"model_gateway": true}')
+
+
+def test_faults_are_refused_where_no_call_of_the_agent_is_seen_or_made(kind: AgentKind) -> None:
+    agent = AgentDescription("shop", kind.name, model="openai/one")
+    options = ModelOptions(faults=(("slow", 0.5),))
+
+    said = lack(agent, model_options=options)
+
+    assert bool(said) == (kind.name in HIDDEN)
+    assert not said or f"those of 'shop' ({kind.title}) are not seen" in said
+    assert lack(agent, model_options=options, recording=Recording("auto", "x")).startswith("faults: ")
+
+
+@pytest.mark.parametrize("wrong", ["slow", "slow=0", "slow=1.5", "slow=0.6,timeout=0.6", "slow=.1,slow=.1", "late=0.1"])
+def test_faults_that_cannot_be_say_which_ones_can(wrong: str) -> None:
+    with pytest.raises(
+        UsageError, match=r"faults: shares of calls, such as slow=0\.1, together at most 1, of rate_limit"
+    ):
+        BY_NAME["faults"].read(wrong)
 
 
 def test_a_key_that_the_agent_misses_is_refused_and_one_that_it_has_is_not() -> None:

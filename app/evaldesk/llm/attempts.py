@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from evaldesk.backports import timeout
 from evaldesk.demo_model import DEMO_PREFIX
@@ -15,7 +13,16 @@ from evaldesk.errors import ModelError
 from evaldesk.llm import client
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.endpoints import has_listeners, own_endpoint
-from evaldesk.llm.refusals import MAX_COMPLETION, MAX_TOKENS, EndpointError
+from evaldesk.llm.faults import MALFORMED, SLOW, SLOW_S, STATUS, TIMEOUT, TRUNCATED, WORDS, refusal_body
+from evaldesk.llm.refusals import (
+    ASKED,
+    MAX_COMPLETION,
+    MAX_TOKENS,
+    STRICTNESS,
+    BrokenAnswerError,
+    EndpointError,
+    dropped_words,
+)
 from evaldesk.llm.retry_events import PLAYED_TURN
 from evaldesk.model import Usage
 
@@ -27,8 +34,10 @@ async def attempt(call: ModelCall, on_text: Callable[[str], object] | None) -> M
     """
     from evaldesk.llm import direct
 
+    turn = PLAYED_TURN.get()
+    await _suffer(turn.fault(call.model) if turn else "", call)
     while True:
-        unknown = STRICTNESS.unknown_to(call)
+        unknown = STRICTNESS.unknown_to(call.model, call.api_base)
         at = own_endpoint(call)
         try:
             async with timeout(call.timeout_s):
@@ -38,10 +47,24 @@ async def attempt(call: ModelCall, on_text: Callable[[str], object] | None) -> M
         except TimeoutError as error:
             raise TimeoutError(str(error) or f"no answer within {call.timeout_s:g} s") from None
         except Exception as error:
-            dropped = STRICTNESS.learn(call, error)
+            status, text = getattr(error, "status_code", None), f"{getattr(error, 'body', '')} {error}"
+            dropped = STRICTNESS.learn(call.model, call.api_base, _sent(call, unknown), status, text)
             if not dropped:
                 raise
-            tell_dropped(call, dropped)
+            told = dropped_words(call.model, dropped)
+            if turn and told:
+                turn.notes(told)
+
+
+async def _suffer(fault: str, call: ModelCall) -> None:
+    """Fail as an endpoint with that fault does, or wait as long. Raises exceptions of our client."""
+    if fault in STATUS:
+        raise EndpointError(STATUS[fault], refusal_body(STATUS[fault]))
+    if fault == TIMEOUT:
+        raise TimeoutError(f"no answer within {call.timeout_s:g} s (injected)")
+    if fault in (TRUNCATED, MALFORMED):
+        raise BrokenAnswerError(f"{WORDS[fault]} (injected)")
+    await asyncio.sleep(SLOW_S if fault == SLOW else 0)
 
 
 def warm(call: ModelCall) -> None:
@@ -64,60 +87,11 @@ def is_direct(call: ModelCall) -> bool:
         return True  # there is no key, which the call itself will say
 
 
-OURS = ("seed", "stream_options")  # fields that we add by ourselves; any other was requested by a person
-ASKED = ("temperature", "top_p", MAX_TOKENS, MAX_COMPLETION, "reasoning_effort")
-_REFUSED = frozenset({400, 404, 422})
-_NOT_KNOWN = re.compile(
-    r"not? (?:longer )?support|unsupported|does not support|unrecognized|unknown|unexpected|not permitted|not allowed"
-    r"|extra (?:inputs|fields)|deprecated|only the default",
-    re.I,
-)
-"""How a refusal of a parameter reads, as opposed to one of its value."""
-
-
-@dataclass(slots=True)
-class Strictness:
-    """The fields that each model at each address refused, in this process."""
-
-    _refused: dict[tuple[str, str | None], set[str]] = field(default_factory=dict)
-
-    def unknown_to(self, call: ModelCall) -> frozenset[str]:
-        """The fields to leave out."""
-        return frozenset(self._refused.get((call.model, call.api_base), ()))
-
-    def learn(self, call: ModelCall, error: BaseException) -> frozenset[str]:
-        """The fields that `error` refuses and that were not known to be refused: without them it may help to ask again.
-
-        A field that a person asked for is one of them where the model does not have it, not where its value is wrong.
-        """
-        if getattr(error, "status_code", None) not in _REFUSED:
-            return frozenset()
-        text = f"{getattr(error, 'body', '')} {error}"
-        known = self.unknown_to(call)
-        asked = _asked(call, known) if _NOT_KNOWN.search(text) else ()
-        named = {name for name in (*OURS, *asked) if re.search(rf"\b{name}\b", text)}
-        new = frozenset(named - known)
-        if new:
-            self._refused.setdefault((call.model, call.api_base), set()).update(new)
-        return new
-
-
-def _asked(call: ModelCall, unknown: frozenset[str]) -> tuple[str, ...]:
+def _sent(call: ModelCall, unknown: frozenset[str]) -> frozenset[str]:
     """The fields that a person asked for and that were sent."""
     if MAX_TOKENS in unknown:
-        return tuple(name for name in ASKED if name == MAX_COMPLETION or getattr(call, name, None) is not None)
-    return tuple(name for name in ASKED if getattr(call, name, None) is not None)
-
-
-def tell_dropped(call: ModelCall, names: frozenset[str]) -> None:
-    """Tell the turn what is left out from now on; another name of a field is nothing to tell."""
-    turn = PLAYED_TURN.get()
-    dropped = sorted(names - {*OURS, MAX_TOKENS})
-    if turn and dropped:
-        turn.notes(f"{call.model} refuses {' and '.join(dropped)}: from now on it is asked without")
-
-
-STRICTNESS = Strictness()
+        return frozenset(name for name in ASKED if name == MAX_COMPLETION or getattr(call, name, None) is not None)
+    return frozenset(name for name in ASKED if getattr(call, name, None) is not None)
 
 
 def is_demo(call: ModelCall) -> bool:

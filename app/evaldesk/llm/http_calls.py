@@ -6,6 +6,7 @@ cannot be seen, the turn is told that a call is missing; a replay refuses such a
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import http.client
 import inspect
@@ -21,7 +22,20 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from evaldesk.llm.apis import OWN_ADDRESSES, api_of, model_in
+from evaldesk.llm.faults import (
+    GIVEN,
+    MALFORMED,
+    SLOW,
+    SLOW_S,
+    STATUS,
+    TIMEOUT,
+    TRUNCATED,
+    WORDS,
+    malformed_body,
+    refusal_body,
+)
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder, is_replaying, not_recorded
+from evaldesk.llm.refusals import MAY_REFUSE, STRICTNESS, dropped_words, without_refused
 from evaldesk.llm.retry_events import PLAYED_TURN, SeenCall, TurnListener, is_unseen, played_turns, unseen
 from evaldesk.llm.third_party_clients import (
     AIOHTTP,
@@ -85,9 +99,33 @@ class _Request:
     @property
     def model(self) -> str:
         """The name of the model, as far as the request tells it."""
-        body = self.content.get("body")
+        body = self.content.get("body") if self.recorder else _body(self.data)
         named = body.get("model") if isinstance(body, Mapping) else None
         return named if isinstance(named, str) else model_in(self.path) or self.path
+
+    def without_known(self, request: Any) -> Any:
+        """The request without the fields that its model is known to refuse; None where there are none.
+
+        Those are fields that the run asks for: one of the agent's own fails here as it does where it is deployed.
+        """
+        body, address = _object(request.content), str(request.url)
+        may = self.turn.asked_fields if self.turn and self.is_counted else frozenset()
+        names = STRICTNESS.unknown_to(str(body.get("model")), address) & may & body.keys()
+        if not names:
+            return None
+        headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"content-length"]
+        data = json.dumps(without_refused(body, names)).encode()
+        return type(request)(request.method, request.url, headers=headers, content=data, extensions=request.extensions)
+
+    def without_refused(self, request: Any, status: int, answer: bytes) -> Any:
+        """The request without the fields that this answer refuses, of which the turn is told; None where none are."""
+        body, address = _object(request.content), str(request.url)
+        may = (self.turn.asked_fields if self.turn and self.is_counted else frozenset()) & body.keys()
+        model, text = str(body.get("model")), answer.decode("utf-8", "replace")
+        new = STRICTNESS.learn(model, address, frozenset(may), status, text) & may
+        if self.turn and (told := dropped_words(model, new)):
+            self.turn.notes(told)
+        return self.without_known(request) if new else None
 
     @contextmanager
     def sending(self) -> Iterator[None]:
@@ -107,12 +145,20 @@ class _Request:
 
     def failed(self, why: str) -> None:
         """There is no answer to record."""
-        if self.recorder:
-            self.recorder.release(_KIND, self.content)
+        self.release()
         if self.turn and self.is_counted:
             self.turn.refused()
             took_ms = (time.perf_counter() - self.begun) * 1000
             self.turn.unanswered(SeenCall(self.path, self.data or b"", b"", took_ms), why, took_ms)
+
+    def release(self) -> None:
+        """Let the next equal request have the name of this one, which is not recorded."""
+        if self.recorder:
+            self.recorder.release(_KIND, self.content)
+
+    def fault(self) -> str:
+        """The fault to inject into the request; empty for none."""
+        return self.turn.fault(self.model) if self.turn and self.is_counted else ""
 
     def tell(self, data: bytes, *, is_replayed: bool = False) -> None:
         """Tell the turn of the answer, where it can tell tokens."""
@@ -153,6 +199,15 @@ def _body(data: bytes | Mapping[str, Any] | None) -> object:
         except (ValueError, RecursionError):
             return data.decode("utf-8", "replace")
     return {name: value for name, value in body.items() if name != _SEED} if isinstance(body, Mapping) else body
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    """The body of a request; empty where it is no object."""
+    try:
+        body = json.loads(data or b"{}")
+    except (ValueError, RecursionError):
+        return {}
+    return body if isinstance(body, dict) else {}
 
 
 def _miss(reason: str) -> None:
@@ -198,11 +253,7 @@ def _seen_by_httpx(send: Callable[..., Any]) -> Callable[..., Any]:
             if not is_stream:
                 await response.aread()
             return response
-        with asked.sending():
-            response = await send(client, request, **options)
-            if asked.recorder:
-                await response.aread()
-        return _told(asked, request, response, is_stream=is_stream)
+        return await _answered_soon(asked, send, client, request, options)
 
     @wraps(send)
     def send_now(client: Any, request: Any, **options: Any) -> Any:
@@ -217,13 +268,104 @@ def _seen_by_httpx(send: Callable[..., Any]) -> Callable[..., Any]:
             if not is_stream:
                 response.read()
             return response
-        with asked.sending():
-            response = send(client, request, **options)
-            if asked.recorder:
-                response.read()
-        return _told(asked, request, response, is_stream=is_stream)
+        return _answered_now(asked, send, client, request, options)
 
     return send_soon if inspect.iscoroutinefunction(send) else send_now
+
+
+async def _answered_soon(
+    asked: _Request, send: Callable[..., Any], client: Any, request: Any, options: Mapping[str, Any]
+) -> Any:
+    """The response to the request, without fields that its model refuses, or with the fault that the run asks for."""
+    fault, is_stream = asked.fault(), bool(options.get("stream"))
+    if fault in GIVEN:
+        return _failing(asked, request, fault, is_stream=is_stream)
+    if fault == SLOW:
+        await asyncio.sleep(SLOW_S)
+    request = asked.without_known(request) or request
+    with asked.sending():
+        response = await send(client, request, **options)
+        while response.status_code in MAY_REFUSE:
+            again = asked.without_refused(request, response.status_code, await response.aread())
+            if again is None:
+                break
+            request, response = again, await send(client, again, **options)
+        if asked.recorder or fault == TRUNCATED:
+            await response.aread()
+    return (_cut_off if fault == TRUNCATED else _told)(asked, request, response, is_stream=is_stream)
+
+
+def _answered_now(
+    asked: _Request, send: Callable[..., Any], client: Any, request: Any, options: Mapping[str, Any]
+) -> Any:
+    """As `_answered_soon`."""
+    fault, is_stream = asked.fault(), bool(options.get("stream"))
+    if fault in GIVEN:
+        return _failing(asked, request, fault, is_stream=is_stream)
+    time.sleep(SLOW_S if fault == SLOW else 0)
+    request = asked.without_known(request) or request
+    with asked.sending():
+        response = send(client, request, **options)
+        while response.status_code in MAY_REFUSE:
+            again = asked.without_refused(request, response.status_code, response.read())
+            if again is None:
+                break
+            request, response = again, send(client, again, **options)
+        if asked.recorder or fault == TRUNCATED:
+            response.read()
+    return (_cut_off if fault == TRUNCATED else _told)(asked, request, response, is_stream=is_stream)
+
+
+def _failing(asked: _Request, request: Any, fault: str, *, is_stream: bool) -> Any:
+    """What an endpoint with that fault answers without reading the request. Raises the library's error of a timeout."""
+    asked.failed(f"{WORDS[fault]} (injected)")
+    library = _library(request)
+    if fault == TIMEOUT:
+        raise library.ReadTimeout("no answer in time (injected)", request=request)
+    kind, data = malformed_body(is_stream=is_stream)
+    if fault in STATUS:
+        kind, data = "application/json", refusal_body(STATUS[fault])
+    status, headers = STATUS.get(fault, 200), {"content-type": kind}
+    response = library.Response(status, headers=headers, content=data, request=request)
+    response.elapsed = timedelta(0)
+    return response
+
+
+def _cut_off(asked: _Request, request: Any, response: Any, *, is_stream: bool) -> Any:
+    """Half of an answer, then its connection ends; the provider was paid for all of it, and nothing is recorded."""
+    if not response.is_success:
+        return _told(asked, request, response, is_stream=is_stream)
+    asked.release()
+    asked.tell(response.content)
+    library, half = _library(request), response.content[: len(response.content) // 2]
+    error = library.RemoteProtocolError("peer closed connection without sending complete message body", request=request)
+    if not is_stream:
+        raise error
+    headers = {"content-type": response.headers.get("content-type", "")}
+    broken = library.Response(
+        response.status_code, headers=headers, stream=_half(library)(half, error), request=request
+    )
+    broken.elapsed = timedelta(0)
+    return broken
+
+
+@cache
+def _half(library: Any) -> Any:
+    """A stream of the library that ends with an error."""
+
+    class Half(library.AsyncByteStream, library.SyncByteStream):  # type: ignore[misc] # the library may be missing
+        def __init__(self, data: bytes, error: Exception) -> None:
+            self._data, self._error = data, error
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield self._data
+            raise self._error
+
+        def __iter__(self) -> Iterator[bytes]:
+            yield self._data
+            raise self._error
+
+    return Half
 
 
 def _told(asked: _Request, request: Any, response: Any, *, is_stream: bool) -> Any:
@@ -315,7 +457,11 @@ def _seen_by_google(send: Callable[..., Any]) -> Callable[..., Any]:
         if found is not None:
             asked.tell(_joined(found["parts"]), is_replayed=True)
             return _response_of_google(found)
+        fault = asked.fault()
+        if fault == SLOW:
+            await asyncio.sleep(SLOW_S)
         with asked.sending():
+            _raise_as_google(fault)
             sent = await send(client, http_request, *args, **options)
             if not asked.recorder and not isinstance(sent.response_stream, list):
                 sent.async_segments = _teed_soon(sent.async_segments, asked)
@@ -333,7 +479,10 @@ def _seen_by_google(send: Callable[..., Any]) -> Callable[..., Any]:
         if found is not None:
             asked.tell(_joined(found["parts"]), is_replayed=True)
             return _response_of_google(found)
+        fault = asked.fault()
+        time.sleep(SLOW_S if fault == SLOW else 0)
         with asked.sending():
+            _raise_as_google(fault)
             sent = send(client, http_request, *args, **options)
             if not asked.recorder and not isinstance(sent.response_stream, list):
                 sent.segments = _teed_now(sent.segments, asked)
@@ -343,6 +492,20 @@ def _seen_by_google(send: Callable[..., Any]) -> Callable[..., Any]:
         return _response_of_google({"parts": parts}) if asked.recorder else sent
 
     return send_soon if inspect.iscoroutinefunction(send) else send_now
+
+
+def _raise_as_google(fault: str) -> None:
+    """Raise what Google's client raises for that fault; a slow answer is none."""
+    if fault in STATUS:
+        errors, status = sys.modules["google.genai.errors"], STATUS[fault]
+        kind = errors.ClientError if status < 500 else errors.ServerError
+        raise kind(status, json.loads(refusal_body(status)))
+    if fault == TIMEOUT:
+        raise TimeoutError("no answer in time (injected)")
+    if fault == TRUNCATED:
+        raise ConnectionResetError("the answer breaks off (injected)")
+    if fault == MALFORMED:
+        json.loads(malformed_body(is_stream=False)[1])
 
 
 def _teed_soon(segments: Callable[[], AsyncIterator[Any]], asked: _Request) -> Callable[[], AsyncIterator[Any]]:

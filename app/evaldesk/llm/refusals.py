@@ -1,11 +1,14 @@
-"""The refusals of an endpoint, as our own client raises them."""
+"""The refusals of an endpoint, as our own client raises them, and the fields that models refuse."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from evaldesk.codec import msgspec
+from evaldesk.model import JsonObject
 
 MAX_SHOWN = 1000
 MAX_TOKENS, MAX_COMPLETION = "max_tokens", "max_completion_tokens"
@@ -40,3 +43,61 @@ def _message(answer: bytes) -> str:
     for name in ("error", "message"):
         found = found.get(name, found) if isinstance(found, Mapping) else found
     return found if isinstance(found, str) else ""
+
+
+OURS = ("seed", "stream_options")
+"""Fields that we add by ourselves; any other was requested by a person."""
+ASKED = ("temperature", "top_p", MAX_TOKENS, MAX_COMPLETION, "reasoning_effort")
+MAY_REFUSE = frozenset({400, 404, 422})
+"""The statuses of an answer that may refuse a field."""
+_NOT_KNOWN = re.compile(
+    r"not? (?:longer )?support|unsupported|does not support|unrecognized|unknown|unexpected|not permitted|not allowed"
+    r"|extra (?:inputs|fields)|deprecated|only the default",
+    re.I,
+)
+"""How a refusal of a parameter reads, as opposed to one of its value."""
+
+
+@dataclass(slots=True)
+class Strictness:
+    """The fields that each model at each address refused, in this process."""
+
+    _refused: dict[tuple[str, str | None], set[str]] = field(default_factory=dict)
+
+    def unknown_to(self, model: str, address: str | None) -> frozenset[str]:
+        """The fields to leave out."""
+        return frozenset(self._refused.get((model, address), ()))
+
+    def learn(
+        self, model: str, address: str | None, sent: frozenset[str], status: int | None, text: str
+    ) -> frozenset[str]:
+        """The fields that the answer refuses and that were not known to be refused: without them another try may help.
+
+        A field of `sent`, which a person asked for, is one of them where the model does not have it, not where its
+        value is wrong.
+        """
+        if status not in MAY_REFUSE:
+            return frozenset()
+        known = self.unknown_to(model, address)
+        asked = sent if _NOT_KNOWN.search(text) else ()
+        new = frozenset({name for name in (*OURS, *asked) if re.search(rf"\b{name}\b", text)} - known)
+        if new:
+            self._refused.setdefault((model, address), set()).update(new)
+        return new
+
+
+STRICTNESS = Strictness()
+
+
+def without_refused(body: JsonObject, names: frozenset[str]) -> JsonObject:
+    """The body of a request without these fields; a limit of tokens goes by its other name."""
+    kept = {name: value for name, value in body.items() if name not in names}
+    if MAX_TOKENS in names and MAX_TOKENS in body and MAX_COMPLETION not in names:
+        kept.setdefault(MAX_COMPLETION, body[MAX_TOKENS])
+    return kept
+
+
+def dropped_words(model: str, names: frozenset[str]) -> str:
+    """The sentence on fields that are left out from now on; empty where a field only has another name."""
+    dropped = sorted(names - {*OURS, MAX_TOKENS})
+    return f"{model} refuses {' and '.join(dropped)}: from now on it is asked without" if dropped else ""

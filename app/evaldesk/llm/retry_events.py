@@ -64,6 +64,13 @@ class TurnListener(Protocol):
     def pace(self) -> Pace | None:
         """The limits of the turn's run; None without any."""
 
+    @property
+    def asked_fields(self) -> frozenset[str]:
+        """The fields of a request that the run asks for, and may do without where a model refuses them."""
+
+    def fault(self, model: str) -> str:
+        """The fault to inject into the next request, of which the turn is told; empty for none."""
+
     def notes(self, text: str) -> None:
         """Something about a call that a person should know."""
 

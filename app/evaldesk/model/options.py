@@ -31,7 +31,8 @@ class ModelOptions:
     `base_url` is an OpenAI-compatible endpoint; it comes from the command line or the configuration file, never from a
     browser. `api_key_env` names the environment variable that holds its key: the key itself is nowhere in these values.
     `max_turns` bounds the model calls of one turn, `n_retries` the attempts after the first of each, `rpm` and `tpm`
-    the requests and tokens of each model in a minute, over all runs of this user. `extra` is sent along in the body of
+    the requests and tokens of each model in a minute, over all runs of this user. `faults` are the shares of the calls
+    that fail in each way, on purpose. `extra` is sent along in the body of
     each call (`top_k`, `chat_template_kwargs`). `price_in` and `price_out`, which come together, are US dollars for a
     million tokens, for models without a known price. Raises UsageError.
     """
@@ -46,6 +47,7 @@ class ModelOptions:
     n_retries: int | None = None
     rpm: int | None = None
     tpm: int | None = None
+    faults: tuple[tuple[str, float], ...] | None = None
     extra: JsonObject = field(default_factory=dict)
     price_in: float | None = None
     price_out: float | None = None

@@ -78,7 +78,7 @@ class OptionField:
     @property
     def choices(self) -> Sequence[str]:
         """The values of which one is chosen; empty where it is typed."""
-        return self.option.choices or self.names
+        return self.names or (self.option.choices if self.option.kind == "choice" else ())
 
     @property
     def low(self) -> str:
@@ -204,6 +204,8 @@ def _typed_text(option: RunOption, value: Any) -> str:
         return ""
     if value is True:
         return "1"
+    if option.kind == "shares":
+        return option.shown(value)
     return number_text(value) if option.kind == "number" else str(value)
 
 

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from tests.options_of_a_run import PRICES, other_value
+from tests.options_of_a_run import PRICES, other_value, typed_text
 
 from evaldesk.model import AgentDescription, Container
 from evaldesk.model.run import ExecutorConfig, option_values, with_options
@@ -314,7 +314,7 @@ def test_a_field_of_the_form_reaches_the_frozen_configuration(pages: Any, option
     value = other_value(option)
     needed = {"isolation": "process"} if option.name in NEED_A_PROCESS else {}
 
-    address = pages.start(**{option.name: str(value) if value is not True else "1", "try": "1"} | needed)
+    address = pages.start(**{option.name: typed_text(value) if value is not True else "1", "try": "1"} | needed)
 
     config = pages.desk.store.runs.summary(int(address[6:])).config
     expected = {"n": 1, "budget": None, "allocate": "even"}.get(option.name, value)  # one trial of one case

@@ -25,8 +25,9 @@ from evaldesk.llm.apis import Api, api_of, model_in
 from evaldesk.llm.call import pace_of
 from evaldesk.llm.costs import cost_at, price
 from evaldesk.llm.failures import failure_of
+from evaldesk.llm.faults import GIVEN, SLOW, SLOW_S, STATUS, TIMEOUT, TRUNCATED, WORDS, malformed_body, refusal_body
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
-from evaldesk.llm.refusals import EndpointError
+from evaldesk.llm.refusals import STRICTNESS, EndpointError, dropped_words, without_refused
 from evaldesk.llm.retries import PATIENT, wait_after
 from evaldesk.llm.retry_events import PLAYED_TURN, RetryWait, SeenCall, notifier, waiting_s
 from evaldesk.model import ErrorRecord, Event, Session, Usage
@@ -83,6 +84,28 @@ class _Turn:
         """Wait as long as the limits of the run ask for."""
         pace = pace_of(self.session.model_options)
         time.sleep(self.context.copy().run(waiting_s, pace, model))
+
+    def without(self, call: Call, base: str, refused: Answer | None = None) -> Call | None:
+        """The call without the fields that its model refuses, now or before; None where there are none to leave out.
+
+        Those are fields that the run asks for: one of the agent's own fails here as it does where it is deployed.
+        """
+        played = self.context.get(PLAYED_TURN)
+        may = played.asked_fields if played and call.api else frozenset()
+        if refused is not None:
+            text = refused.body.decode("utf-8", "replace")
+            new = STRICTNESS.learn(call.model, base, may & call.body.keys(), refused.status, text) & may
+            told = dropped_words(call.model, new) if new else ""
+            if played and told:
+                played.notes(told)
+        names = STRICTNESS.unknown_to(call.model, base) & may & call.body.keys()
+        body = without_refused(call.body, names)
+        return replace(call, body=dict(body), data=json.dumps(body).encode()) if names else None
+
+    def fault(self, call: Call) -> str:
+        """The fault to inject into the call; empty for none."""
+        played = self.context.get(PLAYED_TURN)
+        return played.fault(call.model) if played and call.api else ""
 
     def unanswered(self, call: Call, why: str, duration_ms: float) -> None:
         """Tell the turn how a call was sent that failed."""
@@ -424,11 +447,22 @@ class _Handler(BaseHTTPRequestHandler):
         return Call(provider, self.command, path, headers, data, body, api)
 
     def _answer(self, gateway: ModelGateway, turn: _Turn, call: Call) -> None:
-        """Tell of the answer before its last bytes are sent: with them the agent may end its turn."""
+        """Tell of the answer before its last bytes are sent: with them the agent may end its turn.
+
+        An injected fault is the agent's to cope with: it is not tried again here.
+        """
+        fault = turn.fault(call)
+        if fault in GIVEN:
+            turn.unanswered(call, f"{WORDS[fault]} (injected)", 0.0)
+            self._fail(call, fault)
+            return
+        if fault == SLOW:
+            time.sleep(SLOW_S)
         try:
             recording = gateway.recording_of(turn, call)
             answer = (recording and _recorded(call, *recording)) or self._asked(gateway, turn, call)
-            if recording and not answer.is_replayed and answer.status < LEAST_ERROR:
+            is_kept = answer.status < LEAST_ERROR and not answer.is_replayed and fault != TRUNCATED
+            if recording and is_kept:
                 recorder, key = recording
                 text = answer.body.decode("utf-8", "replace")
                 recorder.keep(key, {"status": answer.status, "kind": answer.kind, "body": text})
@@ -438,17 +472,35 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(502, error.kind, str(error))
             return
         gateway.tell(turn, call, answer)
-        if answer.is_begun:
+        if fault == TRUNCATED:
+            self.close_connection = True
+            if not answer.is_begun:
+                self._begin(answer.status, answer.kind, len(answer.unsent))
+                self._write(answer.unsent[: len(answer.unsent) // 2])
+        elif answer.is_begun:
             self._write_piece(answer.unsent)
             self._write(b"0\r\n\r\n" if self._is_chunked else b"")
         else:
             self._begin(answer.status, answer.kind, len(answer.unsent))
             self._write(answer.unsent)
 
+    def _fail(self, call: Call, fault: str) -> None:
+        """Answer as an endpoint with that fault does; one that gives no answer ends the connection."""
+        if fault == TIMEOUT:
+            self.close_connection = True
+            return
+        status, is_stream = STATUS.get(fault, 200), bool(call.body.get("stream")) or ":stream" in call.path
+        kind, data = malformed_body(is_stream=is_stream)
+        if status >= LEAST_ERROR:
+            kind, data = "application/json", refusal_body(status)
+        self._begin(status, kind, len(data), may_retry=True)
+        self._write(data)
+
     def _asked(self, gateway: ModelGateway, turn: _Turn, call: Call) -> Answer:
         """The answer of the provider; a stream is sent on as it comes, but for its end. Raises ModelError."""
         base, n_tried, started = PROVIDERS[call.provider].base(gateway.environment), 0, time.perf_counter()
         patience = PATIENT.with_retries(turn.session.model_options.n_retries)
+        call = turn.without(call, base) or call
         while True:
             n_tried += 1
             refused: Answer | None = None
@@ -463,6 +515,9 @@ class _Handler(BaseHTTPRequestHandler):
                         return replace(answer, n_attempts=n_tried, duration_ms=duration_ms, base=base)
                     body = response.read(MAX_ANSWER)
                     refused = Answer(response.status, _kind(response), body, body, n_attempts=n_tried)
+                    if again := turn.without(call, base, refused):
+                        call = again
+                        continue
                     error = EndpointError(response.status, body, dict(response.headers))
             except (OSError, HTTPException) as broken:  # no connection, or no answer in time
                 error = broken
@@ -490,11 +545,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self._write_piece(stream.ready(piece))
         return Answer(response.status, kind, b"".join(pieces), stream.end(), is_begun=True)
 
-    def _begin(self, status: int, kind: str, length: int | None) -> None:
+    def _begin(self, status: int, kind: str, length: int | None, *, may_retry: bool = False) -> None:
         """Send the head; an answer of unknown length is sent in chunks, or ends with its connection."""
         self.send_response_only(status)
         self.send_header("content-type", kind)
-        if status >= LEAST_ERROR:
+        if status >= LEAST_ERROR and not may_retry:
             self.send_header("x-should-retry", "false")  # it was tried as often as the run asks for
         if length is not None:
             self.send_header("content-length", str(length))

@@ -272,6 +272,7 @@ def foreseen_plan(config: RunConfig, cases: Sequence[Case]) -> RunPlan:
     """The plan of a run whose configuration is checked. Raises UsageError where its agent cannot be played."""
     check_place(config)
     check_replay(config, config.agent.kind)
+    check_faults(config, config.agent.kind)
     foresight = foresee(cases, config.criteria, strict=config.is_strict)
     n_asserted, n_partly = foresight.n_asserted(len(cases)), foresight.n_partly_asserted
     counted = replace(config, n_asserted=n_asserted, n_partly_asserted=n_partly)
@@ -311,6 +312,24 @@ def check_isolation(config: RunConfig) -> None:
             raise UsageError(f"{name} bounds a process; write memory and pids under [container]", field=name)
         if bound is not None and config.is_shared:
             raise UsageError(f"{name} bounds a trial with a process of its own; add isolation = 'process'", field=name)
+
+
+def check_faults(config: RunConfig, kind_name: str) -> None:
+    """Raise UsageError for faults of an agent whose model calls are not seen, or come from a recording."""
+    kind = AGENTS.known(kind_name)
+    if not config.model_options.faults:
+        return
+    if config.recording.may_replay:
+        raise UsageError(
+            f"faults are injected into calls, and recording = {config.recording.mode!r} answers without; leave one out",
+            field="faults",
+        )
+    if kind and not kind.can_replay(config.agent):
+        way_out = f"; say {kind.shows_models} = true in its table of evaldesk.toml" if kind.shows_models else ""
+        raise UsageError(
+            f"faults are injected into model calls; those of {config.agent.id!r} ({kind.title}) are not seen{way_out}",
+            field="faults",
+        )
 
 
 def check_replay(config: RunConfig, kind_name: str) -> None:
@@ -514,6 +533,7 @@ def check_models(plan: RunPlan, agent: AgentDescription) -> None:
     A run that may answer from a recording needs no keys, but an agent that it can replay.
     """
     check_replay(plan.config, agent.kind)
+    check_faults(plan.config, agent.kind)
     _check_media(plan, agent)
     if plan.config.recording.may_replay:
         return

@@ -17,7 +17,9 @@ from evaldesk.errors import AgentError, EvaldeskError
 from evaldesk.llm import cost_at, price
 from evaldesk.llm.apis import api_of, model_in
 from evaldesk.llm.call import ModelCall, ModelReply, pace_of
+from evaldesk.llm.faults import WORDS, drawn
 from evaldesk.llm.pacing import Pace
+from evaldesk.llm.refusals import ASKED, MAX_COMPLETION, MAX_TOKENS
 from evaldesk.llm.retry_events import RetryWait, SeenCall
 from evaldesk.model import (
     Capture,
@@ -80,6 +82,7 @@ class OpenTurn:
         self._n_whole = 0
         self._n_asking = 0
         self._n_cut = 0
+        self._n_requests = 0
         self._seen: list[tuple[float, str, SeenCall | None]] = []
         self._ways: set[Capture] = set()
         self._spans: TurnSpans | None = None
@@ -148,6 +151,26 @@ class OpenTurn:
         """The limits that the session sets to the requests of its models."""
         return pace_of(self._session.model_options)
 
+    @property
+    def asked_fields(self) -> frozenset[str]:
+        """The fields that the run chose, or that come with a model that it chose; those of the agent are its own."""
+        if self._session.model:
+            return frozenset(ASKED)
+        options = self._session.model_options
+        found = {name for name in ASKED if getattr(options, name, None) is not None}
+        return frozenset(found | ({MAX_COMPLETION} if MAX_TOKENS in found else set()))
+
+    def fault(self, model: str) -> str:
+        """The fault of the next request of a model; empty for none. Two calls at once may change their places."""
+        shares = self._session.model_options.faults
+        if not shares:
+            return ""
+        self._n_requests += 1
+        found = drawn(shares, f"{self._session.seed} {self._index} {self._n_requests}")
+        if found:
+            self.notes(f"Injected fault in request {self._n_requests} of this turn, to {model}: {WORDS[found]}")
+        return found
+
     def notes(self, text: str) -> None:
         """Keep a remark on a model call, in any thread."""
         self._keep(Event("log", at_ms=self._now_ms(), author="evaldesk", text=text))
@@ -178,7 +201,8 @@ class OpenTurn:
             self._prompts.add(self._index, self._now_ms(), usage, sent, {FAILED: why})
 
     def passed(self, call: SeenCall) -> None:
-        """Keep a call of which the gateway tells all."""
+        """Keep a call of which the gateway tells all; its usage follows."""
+        self._n_cut += bool(_CUT.search(call.answer))
         if self._prompts:
             self._passed.append((self._now_ms(), call))
 
@@ -456,6 +480,11 @@ class UserCalls:
     prompts: PromptWriter
     n_retries: int | None = None
     pace: Pace | None = None
+    asked_fields: frozenset[str] = frozenset()
+
+    def fault(self, model: str) -> str:
+        """None: they are for the agent."""
+        return ""
 
     def notes(self, text: str) -> None:
         """Nothing."""
