@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from evaldesk.desk.runs.plan import RunOptions, RunSubject
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine import GradeSpec
@@ -14,6 +16,8 @@ from evaldesk.engine.worker.attempt import Pause
 from evaldesk.model import AgentRef, Case, ErrorRecord, EvalSet, Score, TrialResult, TrialSpec, Turn, Verdict
 from evaldesk.model.run import Place
 from evaldesk.model.stored import RunSummary
+from evaldesk.store import Store
+from evaldesk.store.runs.recording import recount
 
 OpenDesk = Callable[..., RunDesk]
 
@@ -87,6 +91,19 @@ def subject(n_cases: int = 3, folder: str = "") -> RunSubject:
     return RunSubject(
         AgentRef("echo", "echo:agent", folder=folder), EvalSet("set", cases=cases), "set", "/sets/dice.evalset.json"
     )
+
+
+def check_exact(store: Store, run_id: int) -> None:
+    """A finished run has each of its trials once, and counting them again gives the same totals."""
+    summary = store.runs.summary(run_id)
+    keys = [(case, trial) for case in range(summary.n_cases) for trial in range(summary.config.n)]
+    assert (summary.status, summary.n_todo, len(store.runs.trials(run_id, keys))) == ("finished", 0, summary.n_trials)
+    assert summary.counts.done == summary.n_trials == len(keys)
+    with store.runs._database.writing() as connection:
+        recount(connection, run_id)
+    again = store.runs.summary(run_id)
+    assert again.duration_ms == pytest.approx(summary.duration_ms)
+    assert replace(again, duration_ms=summary.duration_ms) == summary
 
 
 async def started(desk: RunDesk, n_cases: int = 3, **options: Any) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import random
 import signal
@@ -18,16 +19,23 @@ from pathlib import Path
 
 import pytest
 from tests import ray_cluster
+from tests.desk.runs_by_hand import check_exact
 from tests.engine.hosts import on_ray, run_on_ray
+from tests.postgresql_server import ENGINES, place_of
 from tests.ray_cluster import INSIDE, LocalCluster, processes_of
 
 from evaldesk import __version__
+from evaldesk.desk.runs.plan import RunOptions, RunSubject
+from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine import Executor, drive
 from evaldesk.engine.ray.nodes import look_at
 from evaldesk.errors import EvaldeskError
-from evaldesk.model import AgentRef, TrialResult, TrialSpec
+from evaldesk.model import AgentRef, Case, EvalSet, TrialResult, TrialSpec, Turn
+from evaldesk.model.stored import RunSummary
+from evaldesk.settings import DatabaseUrl, Settings
 from evaldesk.store import Store
 
+log = logging.getLogger("torture")
 pytestmark = pytest.mark.anyio
 
 Write = Callable[..., AgentRef]
@@ -243,37 +251,53 @@ async def test_a_cluster_that_is_not_there_is_refused_in_words(trial: Trial, roo
     await executor.close()
 
 
+@pytest.fixture(params=ENGINES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | DatabaseUrl:
+    return place_of(request, tmp_path / "evaldesk.db")
+
+
 @pytest.mark.torture
 @only_inside
-async def test_no_trial_is_lost_or_doubled_over_fifty_rounds(
-    cluster: LocalCluster, write_agent: Write, trial: Trial, root: Path
+async def test_no_trial_is_lost_or_doubled_over_fifty_rounds_of_stored_runs(
+    cluster: LocalCluster, write_agent: Write, root: Path, place: Path | DatabaseUrl
 ) -> None:
     agent = write_agent(SLOW)
-    for round_ in range(int(os.environ.get("EVALDESK_TORTURE_ROUNDS", "50"))):
-        chance = random.Random(round_)
-        executor = on_ray(cluster.address, root, hosts=2)
-
-        def lose(chance: random.Random = chance) -> None:
-            kind = chance.random()
-            if kind < 0.1 and cluster.n_nodes > 1:
-                cluster.lose_node()
-                cluster.add_nodes(1)
-                return
-            words = "ray::Host" if kind < 0.6 else "evaldesk.engine.worker.main"
-            found = processes_of(words)
-            if found:
-                os.kill(chance.choice(found), signal.SIGKILL)
-
-        try:
+    cases = tuple(Case(f"case {index}", (Turn("hello"),)) for index in range(30))
+    n_kills = n_again = 0
+    with Store.open(place) as store:
+        desk = RunDesk(Settings(root, ()), store, open_executor=lambda _: on_ray(cluster.address, root))
+        for round_ in range(int(os.environ.get("EVALDESK_TORTURE_ROUNDS", "50"))):
+            chance = random.Random(round_)
+            plan = desk.plan_for(RunSubject(agent, EvalSet("set", cases=cases), "set"), RunOptions(n=10, concurrency=8))
+            run_id = await desk.start(plan)
             async with asyncio.timeout(600):
-                results = await played_with_losses(
-                    cluster, executor, [trial(agent, index) for index in range(300)], lose, 40
-                )
-        finally:
-            await executor.close()
-        assert sorted(results) == list(range(300))
-        kinds = {result.error.kind for result in results.values() if result.error}
-        assert kinds <= {"worker_died", "host_lost"}  # a worker that is killed with one trial, as on one machine
+                while (seen := store.runs.summary(run_id)).n_todo:
+                    n_kills += await asyncio.to_thread(lose_something, cluster, chance, seen)
+                    await asyncio.sleep(chance.uniform(0.2, 2.0))
+                async for _ in desk.watch(run_id):
+                    pass
+            check_exact(store, run_id)
+            kinds = {group.kind for group in store.runs.error_groups(run_id)}
+            assert kinds <= {"worker_died", "host_lost"}  # a worker that is killed with one trial, as on one machine
+            n_again += store.runs.summary(run_id).n_played_again
+        await desk.close()
+    log.info("%s: %d kills, %d trials played again", type(place).__name__, n_kills, n_again)
+    assert n_again
+
+
+def lose_something(cluster: LocalCluster, chance: random.Random, seen: RunSummary) -> int:
+    """Kill a host, a worker or, now and then, a node of a run that is under way; gives how many."""
+    kind = chance.random()
+    if not seen.counts.done:
+        return 0
+    if kind < 0.1 and cluster.n_nodes > 1:
+        cluster.lose_node()
+        cluster.add_nodes(1)
+        return 1
+    found = processes_of("ray::Host" if kind < 0.6 else "evaldesk.engine.worker.main")
+    if found:
+        os.kill(chance.choice(found), signal.SIGKILL)
+    return len(found[:1])
 
 
 IMPATIENT = """
