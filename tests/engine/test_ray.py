@@ -266,21 +266,25 @@ async def test_no_trial_is_lost_or_doubled_over_fifty_rounds_of_stored_runs(
     n_kills = n_again = 0
     with Store.open(place) as store:
         desk = RunDesk(Settings(root, ()), store, open_executor=lambda _: on_ray(cluster.address, root))
-        for round_ in range(int(os.environ.get("EVALDESK_TORTURE_ROUNDS", "50"))):
-            chance = random.Random(round_)
-            plan = desk.plan_for(RunSubject(agent, EvalSet("set", cases=cases), "set"), RunOptions(n=10, concurrency=8))
-            run_id = await desk.start(plan)
-            async with asyncio.timeout(600):
-                while (seen := store.runs.summary(run_id)).n_todo:
-                    n_kills += await asyncio.to_thread(lose_something, cluster, chance, seen)
-                    await asyncio.sleep(chance.uniform(0.2, 2.0))
-                async for _ in desk.watch(run_id):
-                    pass
-            check_exact(store, run_id)
-            kinds = {group.kind for group in store.runs.error_groups(run_id)}
-            assert kinds <= {"worker_died", "host_lost"}  # a worker that is killed with one trial, as on one machine
-            n_again += store.runs.summary(run_id).n_played_again
-        await desk.close()
+        try:
+            for round_ in range(int(os.environ.get("EVALDESK_TORTURE_ROUNDS", "50"))):
+                chance = random.Random(round_)
+                plan = desk.plan_for(
+                    RunSubject(agent, EvalSet("set", cases=cases), "set"), RunOptions(n=10, concurrency=8)
+                )
+                run_id = await desk.start(plan)
+                async with asyncio.timeout(600):
+                    while (seen := store.runs.summary(run_id)).n_todo:
+                        n_kills += lose_something(cluster, chance, seen)
+                        await asyncio.sleep(chance.uniform(0.2, 2.0))
+                    async for _ in desk.watch(run_id):
+                        pass
+                check_exact(store, run_id)
+                kinds = {group.kind for group in store.runs.error_groups(run_id)}
+                assert kinds <= {"worker_died", "host_lost"}  # a worker killed with one trial, as on one machine
+                n_again += store.runs.summary(run_id).n_played_again
+        finally:
+            await desk.close()
     log.info("%s: %d kills, %d trials played again", type(place).__name__, n_kills, n_again)
     assert n_again
 

@@ -93,6 +93,32 @@ def test_renaming_to_a_taken_name_keeps_what_was_typed(pages: Pages, calc: str) 
     assert (pages.folder / "calc.evalset.json").exists()
 
 
+def test_a_description_that_somebody_else_changed_is_kept_beside_the_typed_one(pages: Pages, calc: str) -> None:
+    address = f"/evalsets/{calc}/settings"
+    pages.post(address, {"name": "calc", "description": "Adds\r\nnumbers.", "seen": ""})
+    shown = pages.get(address).text
+
+    refused = pages.post(address, {"name": "sums", "description": "Mine <b>", "seen": ""})
+    again = {"name": "sums", "description": "Mine <b>", "seen": "Adds\r\nnumbers."}
+
+    assert 'name="seen" value="Adds\nnumbers."' in shown
+    assert refused.status_code == 409
+    assert "Somebody changed the description meanwhile: now it is “Adds\nnumbers.”" in refused.text
+    assert "Mine &lt;b&gt;</textarea>" in refused.text
+    assert 'value="sums"' in refused.text
+    assert 'name="seen" value="Adds\nnumbers."' in refused.text
+    assert pages.stored("calc.evalset.json")["description"] == "Adds\nnumbers."
+    assert pages.post(address, again).status_code == 303
+    assert pages.stored("sums.evalset.json")["description"] == "Mine <b>"
+
+
+def test_the_same_description_of_both_is_no_conflict(pages: Pages, calc: str) -> None:
+    address = f"/evalsets/{calc}/settings"
+    pages.post(address, {"name": "calc", "description": "Adds.", "seen": ""})
+
+    assert pages.post(address, {"name": "calc", "description": "Adds.", "seen": ""}).status_code == 303
+
+
 def test_a_copy_has_a_free_name(pages: Pages, calc: str) -> None:
     pages.post(f"/evalsets/{calc}/copies")
     pages.post(f"/evalsets/{calc}/copies")

@@ -30,6 +30,15 @@ from evaldesk.wire import json_scrubber
 MAX_CACHED = 32
 
 
+class DescriptionChangedError(ConflictError):
+    """Somebody else wrote the description `stored` meanwhile."""
+
+    def __init__(self, stored: str) -> None:
+        said = f"now it is “{stored}”" if stored else "now it is empty"
+        super().__init__(f"Somebody changed the description meanwhile: {said}. Save again to write over it.")
+        self.stored = stored
+
+
 class SetNameTakenError(ConflictError):
     """There is an eval set of that name, `file`; `free` is a name that is not taken."""
 
@@ -160,16 +169,20 @@ class EvalSetDesk:
         with ready as prepared:
             yield prepared
 
-    def change(self, evalset_id: str, name: str, description: str) -> str:
+    def change(self, evalset_id: str, name: str, description: str, seen: str | None = None) -> str:
         """Rename and describe; gives the id under which the set is found from now on.
 
-        Raises UsageError, SetNameTakenError, and ConflictError when the file changes at this very moment.
+        `seen` is the description that the person saw. Raises UsageError, SetNameTakenError, DescriptionChangedError
+        when somebody else wrote another one, and ConflictError when the file changes at this very moment.
         """
         is_renamed = name != self.file(evalset_id).name
         if is_renamed:
             self.check_new_name(name, but=evalset_id)
         evalset, version = self._files.read(evalset_id)
-        if (evalset.description or "") != description:
+        stored = (evalset.description or "").replace("\r\n", "\n")
+        if seen is not None and stored not in (seen, description):
+            raise DescriptionChangedError(stored)
+        if stored != description:
             self._files.save(evalset_id, replace(evalset, description=description or None), version)
         return self._rename(evalset_id, name) if is_renamed else evalset_id
 

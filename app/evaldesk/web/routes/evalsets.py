@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from evaldesk.desk.evalsets.cases import case_with_key
-from evaldesk.desk.evalsets.evalsets import SetNameTakenError
+from evaldesk.desk.evalsets.evalsets import DescriptionChangedError, SetNameTakenError
 from evaldesk.desk.evalsets.exporting import export_forms, media_type
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.pages.typed import Problems
@@ -122,7 +122,8 @@ async def settings(request: Request) -> Response:
     set_id = request.path_params["set_id"]
     file = await run_in_threadpool(desk.evalsets.file, set_id)
     evalset, _, _ = await run_in_threadpool(desk.evalsets.read, set_id)
-    values: dict[str, Any] = {"name": file.name, "description": evalset.description or ""}
+    description = evalset.description or ""
+    values: dict[str, Any] = {"name": file.name, "description": description, "seen": description}
     return page(request, "evalsets/settings.html", file=file, problems=Problems(), **values)
 
 
@@ -133,14 +134,19 @@ async def change_settings(request: Request) -> Response:
     file = await run_in_threadpool(desk.evalsets.file, set_id)
     form = await read_form(request)
     name, description = text_of(form, "name").strip(), text_of(form, "description").strip()
+    seen = text_of(form, "seen").replace("\r\n", "\n") if "seen" in form else None
+    problems = Problems()
     try:
-        new_id = await run_in_threadpool(desk.evalsets.change, set_id, name, description)
+        new_id = await run_in_threadpool(desk.evalsets.change, set_id, name, description.replace("\r\n", "\n"), seen)
     except NotFoundError:
         raise
     except (UsageError, ConflictError) as error:
-        problems = Problems()
-        problems.add("name", "Name", _about_name(error))
-        values: dict[str, Any] = {"name": name, "description": description, "problems": problems}
+        if isinstance(error, DescriptionChangedError):
+            seen = error.stored
+            problems.add("description", "Description", str(error))
+        else:
+            problems.add("name", "Name", _about_name(error))
+        values: dict[str, Any] = {"name": name, "description": description, "seen": seen, "problems": problems}
         return page(request, "evalsets/settings.html", status=refused_status(error), file=file, **values)
     return _go(f"/evalsets/{new_id}?note=changed")
 
