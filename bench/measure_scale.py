@@ -9,19 +9,22 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.postgresql_server import running_server
 
+from bench.measure_pages import N_ASKED, ask, served
 from bench.measure_trials import SCRIPTED
 from bench.row import Row, rounded
+from bench.seed import copy_run, play
 from evaldesk.desk.runs.plan import RunOptions, RunSubject
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine import Executor, GradeSpec, LocalExecutor, drive
@@ -46,6 +49,7 @@ from evaldesk.settings import STORE_VARIABLE, DatabaseUrl, Settings, database_ur
 from evaldesk.store import Store
 
 N_ALONE = 50_000
+N_LARGE, N_RUNS = 1_000_000, 1_000
 N_WARM, N_ON_HOSTS = 1_000, 4_000
 AT_ONCE, MANY_AT_ONCE = 16, 200
 MOST_S = 600
@@ -60,10 +64,12 @@ def alone(name: str) -> str:
 def measure(folder: Path) -> list[Row]:
     """The driver on its stores, then one machine beside a cluster of two nodes."""
     rows = _alone("SQLite", folder / "evaldesk.db", folder, 0.25)
+    rows += _pages("SQLite", None, folder)
     named = os.environ.get(STORE_VARIABLE)
     try:
         with nullcontext(database_url(named, STORE_VARIABLE)) if named else running_server() as url:
             rows += _alone("PostgreSQL", url, folder, 0.40)
+            rows += _pages("PostgreSQL", url, folder)
     except pytest.skip.Exception as reason:
         print(f"  PostgreSQL is not measured: {reason}")
     return [*rows, *_on_hosts(folder)]
@@ -114,6 +120,42 @@ def _alone(name: str, place: Path | DatabaseUrl, folder: Path, budget: float) ->
         n_bytes = sum(each.stat().st_size for each in place.parent.glob(f"{place.name}*"))
         rows.append(Row(f"{what}: size", rounded(n_bytes / 1024 / N_ALONE), "KiB/trial", 2.0))
     return rows
+
+
+def _pages(name: str, url: DatabaseUrl | None, folder: Path) -> list[Row]:
+    """The list of a thousand runs with N_LARGE trials; beside them, one run with as many."""
+    workspace = folder / f"pages-{name}"
+    (workspace / ".evaldesk").mkdir(parents=True)
+    chance = random.Random(1)
+    n = N_LARGE // N_RUNS // 100
+    with Store.open(url or workspace / ".evaldesk" / "evaldesk.db") as store:
+        copy_run(store, play(store, chance, 100, n, has_words=False), N_RUNS - 1)
+        began = time.process_time()
+        run_id = play(store, chance, 1_000, N_LARGE // 1_000, has_words=False)
+        stored = 1000 * (time.process_time() - began) / N_LARGE
+    rows = [Row(f"{name}, storing a run of {N_LARGE:,} trials: processor", rounded(stored), "ms/trial")]
+    with patched(STORE_VARIABLE, str(url) if url else ""), served(workspace) as connection:
+        for what, path in (("list of runs", "/runs"), ("page of the run", f"/runs/{run_id}")):
+            seen = ask(connection, path)
+            named = f"{name}, {N_RUNS:,} runs and one of {N_LARGE:,} trials, {what}"
+            rows.append(Row(f"{named}: processor", rounded(1000 * seen.cpu_s / N_ASKED), "ms", 25))
+            rows.append(Row(named, rounded(seen.ms), "ms"))
+    return rows
+
+
+@contextmanager
+def patched(name: str, value: str) -> Iterator[None]:
+    """The variable has that value for processes that are started meanwhile; without one it is left."""
+    before = os.environ.get(name)
+    if value:
+        os.environ[name] = value
+    try:
+        yield
+    finally:
+        if value and before is None:
+            del os.environ[name]
+        elif value and before is not None:
+            os.environ[name] = before
 
 
 async def _played(desk: RunDesk, plan: object) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from sqlalchemy import text
 
 from evaldesk.model import (
     AgentRef,
@@ -27,6 +27,7 @@ from evaldesk.model import (
     Verdict,
 )
 from evaldesk.store import Store
+from evaldesk.store.tables import METADATA
 
 OTHER_CASES = 1000
 OTHER_N = 10
@@ -53,49 +54,45 @@ def seed(database: Path, n_cases: int, n: int, n_other_trials: int, *, luck: int
     chance = random.Random(luck)
     with Store.open(database) as store:
         n_runs = -(-n_other_trials // (OTHER_CASES * OTHER_N))
-        pattern = _play(store, chance, OTHER_CASES, OTHER_N) if n_runs else None
-    if pattern is not None:
-        with closing(sqlite3.connect(database, isolation_level=None)) as connection:
-            for _ in range(n_runs - 1):
-                _copy_run(connection, pattern)
+        pattern = play(store, chance, OTHER_CASES, OTHER_N) if n_runs else None
+        if pattern is not None:
+            copy_run(store, pattern, n_runs - 1)
     with Store.open(database) as store:
-        return _play(store, chance, n_cases, n)
+        return play(store, chance, n_cases, n)
 
 
-def _play(store: Store, chance: random.Random, n_cases: int, n: int) -> int:
+def play(store: Store, chance: random.Random, n_cases: int, n: int, *, has_words: bool = True) -> int:
+    """A finished run, recorded as the product does it; its transcripts are empty without words."""
     config = RunConfig(agent=AgentRef("hello_world", "agent:root_agent"), evalset_id="calc", n=n, note="seeded")
     fixed = random.Random(1)
     run_id = store.runs.create(config, [_case(fixed, index) for index in range(n_cases)])
     store.runs.set_status(run_id, "running", driver="bench")
-    results = _results(chance, run_id, n_cases, n)
+    results = _results(chance, run_id, n_cases, n, 50 if has_words else 0)
     while batch := list(islice(results, 500)):
         store.runs.record(batch)
     store.runs.set_status(run_id, "finished")
     return run_id
 
 
-def _copy_run(connection: sqlite3.Connection, run_id: int) -> None:
-    """Copy a run with all its rows under the next id."""
-    connection.execute("BEGIN IMMEDIATE")
-    columns = _columns(connection, "run", but="id")
-    connection.execute(f"INSERT INTO run ({columns}) SELECT {columns} FROM run WHERE id = ?", [run_id])  # noqa: S608
-    copy = connection.execute("SELECT max(id) FROM run").fetchone()[0]
-    for table in COPIED:
-        columns = _columns(connection, table, but="run_id")
-        connection.execute(
-            f"INSERT INTO {table} (run_id, {columns}) SELECT ?, {columns} FROM {table} WHERE run_id = ?",  # noqa: S608
-            [copy, run_id],
-        )
-    connection.execute("COMMIT")
+def copy_run(store: Store, run_id: int, n: int) -> None:
+    """Copy a run with all its rows under the next ids, on either engine."""
+    for _ in range(n):
+        with store._database.writing() as connection:
+            columns = _columns("run", but="id")
+            made = f"INSERT INTO run ({columns}) SELECT {columns} FROM run WHERE id = :run RETURNING id"  # noqa: S608
+            copy = connection.execute(text(made), {"run": run_id}).scalar_one()
+            for table in COPIED:
+                columns = _columns(table, but="run_id")
+                rows = f"SELECT {int(copy)}, {columns} FROM {table} WHERE run_id = :run"  # noqa: S608
+                connection.execute(text(f"INSERT INTO {table} (run_id, {columns}) {rows}"), {"run": run_id})
 
 
-def _columns(connection: sqlite3.Connection, table: str, *, but: str) -> str:
-    rows = connection.execute("SELECT name FROM pragma_table_info(?)", [table])
-    return ", ".join(name for (name,) in rows if name != but)
+def _columns(table: str, *, but: str) -> str:
+    return ", ".join(f'"{column.name}"' for column in METADATA.tables[table].columns if column.name != but)
 
 
-def _results(chance: random.Random, run_id: int, n_cases: int, n: int) -> Iterator[TrialResult]:
-    transcripts = [_transcript(chance) for _ in range(50)]
+def _results(chance: random.Random, run_id: int, n_cases: int, n: int, n_texts: int) -> Iterator[TrialResult]:
+    transcripts = [_transcript(chance) for _ in range(n_texts)] or [Transcript()]
     ease = [chance.choice((0.0, 0.3, 0.6, 0.9, 1.0)) for _ in range(n_cases)]
     for trial_index in range(n):
         for case_index in range(n_cases):
