@@ -6,12 +6,17 @@ them, after the first page, which does not.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+import jinja2
+from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket
 from markupsafe import Markup
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import HTMLResponse, Response
@@ -35,17 +40,44 @@ if TYPE_CHECKING:
 @cache
 def environment() -> Environment:
     """The one Jinja environment of this process: everything is escaped, nothing undefined prints as empty."""
+    folder = paths.shipped("templates")
     env = Environment(
-        loader=FileSystemLoader(paths.shipped("templates")),
+        loader=FileSystemLoader(folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        bytecode_cache=CompiledTemplates(folder / "__pycache__"),
     )
     env.filters.update(FILTERS)
     env.globals["ui"] = env.get_template("ui.html").module
     env.globals["remembered"] = remembered
     return env
+
+
+class CompiledTemplates(FileSystemBytecodeCache):
+    """Templates as Python code beside their text, where Python keeps that of its modules, and under the same rules.
+
+    A file is of one text, one Python and one Jinja. Where nothing can be written, each process compiles for itself.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(str(folder), f"%s.jinja-{jinja2.__version__}.pyc")
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """The code that is kept; that of another text, or a damaged file, is none."""
+        try:
+            super().load_bytecode(bucket)
+        except Exception:
+            bucket.reset()
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Keep the code for the next process."""
+        if sys.dont_write_bytecode:
+            return
+        with suppress(OSError):
+            Path(self.directory).mkdir(exist_ok=True)
+            super().dump_bytecode(bucket)
 
 
 @lru_cache(maxsize=1_000)
