@@ -19,9 +19,9 @@ from evaldesk.model import TrialResult
 from evaldesk.model.queues import GivenLabel, QueueDraft, QueueStratum
 from evaldesk.model.stored import LabelFilter
 from evaldesk.store import Store
-from evaldesk.store.labels import WHOLE_TRIAL
 from evaldesk.store.queues import moment_id
 from evaldesk.store.recovery import recover
+from evaldesk.store.runs.totals import WHOLE_TRIAL
 from evaldesk.store.tables.runs import LABEL, LABEL_TOTAL, TRIAL
 
 Plan = Callable[..., int]

@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import builtins
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, false, func, insert, select
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, select
 
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model.stored import Label, LabelFilter, LabelledTrial, LabelPair, TrialKey, TurnLabel
-from evaldesk.store.database import Database, execute_many
+from evaldesk.store.database import Database
+from evaldesk.store.runs.totals import DECIDED, IS_DISAGREEMENT, OF_TRIAL, WHOLE_TRIAL, label_totals_carried
 from evaldesk.store.tables.columns import upsert
 from evaldesk.store.tables.runs import LABEL, LABEL_TOTAL, RUN, RUN_CASE, SCORE, TRIAL, VISIBLE
 
-WHOLE_TRIAL = -1
 _L = LABEL.c
-_DECIDED = ("passed", "failed")
-_OF_TRIAL = (
-    (TRIAL.c.run_id == _L.run_id) & (TRIAL.c.case_index == _L.case_index) & (TRIAL.c.trial_index == _L.trial_index)
-)
 _OF_CASE = (RUN_CASE.c.run_id == _L.run_id) & (RUN_CASE.c.case_index == _L.case_index)
 _OF_RUN = (RUN.c.id == _L.run_id) & VISIBLE
-_IS_DISAGREEMENT = func.coalesce(
-    (_L.turn == WHOLE_TRIAL)
-    & _L.verdict.in_(_DECIDED)
-    & TRIAL.c.verdict.in_(_DECIDED)
-    & (_L.verdict != TRIAL.c.verdict),
-    false(),
-)
-_TOTALLED = (
-    _L.run_id,
-    _L.labeller,
-    func.coalesce(_L.verdict, "").label("verdict"),
-    _IS_DISAGREEMENT.label("is_disagreement"),
-)
 
 
 class LabelStore:
@@ -75,7 +56,7 @@ class LabelStore:
             values = {"verdict": verdict, "note": note, "labelled_at": self._clock()}
             statement = upsert(connection.dialect.name, LABEL).values(place | values)
             said = {name: value for name, value in values.items() if value}
-            with totals_carried(connection, [place]):
+            with label_totals_carried(connection, [place]):
                 connection.execute(statement.on_conflict_do_update(index_elements=list(LABEL.primary_key), set_=said))
 
     def remove(
@@ -92,7 +73,7 @@ class LabelStore:
         with self._database.writing() as connection:
             if seen is not None:
                 _check_seen(connection, place, seen, {})
-            with totals_carried(connection, [place]):
+            with label_totals_carried(connection, [place]):
                 connection.execute(delete(LABEL).where(*(_L[name] == value for name, value in place.items())))
 
     def of_trial(self, run_id: int, key: TrialKey) -> builtins.list[Label]:
@@ -107,7 +88,7 @@ class LabelStore:
     ) -> builtins.list[LabelledTrial]:
         """Labels with their trials, newest first; `before` is the time of the last one of a page."""
         rows = select(LABEL, RUN_CASE.c.case_id, TRIAL.c.verdict.label("trial_verdict"), RUN.c.evalset_id)
-        rows = rows.select_from(LABEL.join(TRIAL, _OF_TRIAL).join(RUN_CASE, _OF_CASE).join(RUN, _OF_RUN))
+        rows = rows.select_from(LABEL.join(TRIAL, OF_TRIAL).join(RUN_CASE, _OF_CASE).join(RUN, _OF_RUN))
         rows = rows.where(*_matching(wanted))
         if before is not None:
             rows = rows.where(_L.labelled_at < before)
@@ -144,7 +125,7 @@ class LabelStore:
 
     def of_turns(self, run_id: int | None, n_trials: int) -> builtins.list[TurnLabel]:
         """Every verdict on a turn, of one run or of all, in the `n_trials` trials where one was given last."""
-        of_turn = [_L.turn != WHOLE_TRIAL, _L.verdict.in_(_DECIDED)]
+        of_turn = [_L.turn != WHOLE_TRIAL, _L.verdict.in_(DECIDED)]
         if run_id is not None:
             of_turn.append(_L.run_id == run_id)
         places = (_L.run_id, _L.case_index, _L.trial_index)
@@ -167,7 +148,7 @@ class LabelStore:
         Of one run, whose trials `scored_run` may have scored again, or of all. `metric` is empty for the verdict of the
         trial itself.
         """
-        of_run = [_L.turn == WHOLE_TRIAL, _L.verdict.in_(_DECIDED)]
+        of_run = [_L.turn == WHOLE_TRIAL, _L.verdict.in_(DECIDED)]
         if labelled_run is not None:
             of_run.append(_L.run_id == labelled_run)
         run_id = _L.run_id if scored_run is None else scored_run
@@ -182,56 +163,9 @@ class LabelStore:
             whole = connection.execute(verdicts.join(RUN, _OF_RUN).where(*of_run)).all()
             by_metric = connection.execute(scores.join(RUN, _OF_RUN).where(*of_run, SCORE.c.passed.is_not(None))).all()
         return [
-            *(
-                _pair(row, "", row.trial_verdict == "passed" if row.trial_verdict in _DECIDED else None)
-                for row in whole
-            ),
+            *(_pair(row, "", row.trial_verdict == "passed" if row.trial_verdict in DECIDED else None) for row in whole),
             *(_pair(row, row.metric, row.passed) for row in by_metric),
         ]
-
-
-@contextmanager
-def totals_carried(connection: Connection, trials: Sequence[Mapping[str, Any]]) -> Iterator[None]:
-    """Bring the totals of labels up to date with a change of these trials or of their labels."""
-    if not trials:
-        yield
-        return
-    before = _counted(connection, trials)
-    yield
-    gains = _counted(connection, trials)
-    gains.subtract(before)
-    names = [column.name for column in LABEL_TOTAL.primary_key]
-    rows = [dict(zip(names, kind, strict=True)) | {"n": n} for kind, n in gains.items() if n]
-    statement = upsert(connection.dialect.name, LABEL_TOTAL)
-    more = {"n": LABEL_TOTAL.c.n + statement.excluded.n}
-    execute_many(connection, statement.on_conflict_do_update(index_elements=names, set_=more), rows)
-    for run_id in {row["run_id"] for row in rows if row["n"] < 0}:
-        connection.execute(delete(LABEL_TOTAL).where(LABEL_TOTAL.c.run_id == run_id, LABEL_TOTAL.c.n == 0))
-
-
-def labelled(connection: Connection, trials: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those of these trials whose run has a label."""
-    run_ids = {trial["run_id"] for trial in trials}
-    found = set(connection.scalars(select(LABEL_TOTAL.c.run_id).where(LABEL_TOTAL.c.run_id.in_(run_ids)).distinct()))
-    return [trial for trial in trials if trial["run_id"] in found]
-
-
-def _counted(connection: Connection, trials: Sequence[Mapping[str, Any]]) -> Counter[tuple[Any, ...]]:
-    """The labels of these trials by the key of their total, and of a few others: always of the same."""
-    rows = select(*_TOTALLED).select_from(LABEL.join(TRIAL, _OF_TRIAL))
-    for name in ("run_id", "case_index", "trial_index"):
-        rows = rows.where(_L[name].in_(sorted({trial[name] for trial in trials})))
-    return Counter((run_id, name, verdict, bool(is_dis)) for run_id, name, verdict, is_dis in connection.execute(rows))
-
-
-def recount(connection: Connection) -> None:
-    """Count all totals of labels from the start."""
-    connection.execute(delete(LABEL_TOTAL))
-    labels = select(*_TOTALLED).select_from(LABEL.join(TRIAL, _OF_TRIAL)).subquery()
-    key = [column.name for column in LABEL_TOTAL.primary_key]
-    kinds = [labels.c[name] for name in key]
-    rows = select(*kinds, func.count()).group_by(*kinds)
-    connection.execute(insert(LABEL_TOTAL).from_select([*key, "n"], rows))
 
 
 def _check_seen(
@@ -252,7 +186,7 @@ def _check_seen(
 def _matching(wanted: LabelFilter) -> builtins.list[ColumnElement[bool]]:
     columns = ((_L.run_id, wanted.run_id), (_L.labeller, wanted.labeller), (_L.verdict, wanted.verdict))
     found: builtins.list[ColumnElement[bool]] = [column == value for column, value in columns if value is not None]
-    return [*found, _IS_DISAGREEMENT] if wanted.is_disagreement else found
+    return [*found, IS_DISAGREEMENT] if wanted.is_disagreement else found
 
 
 def _place(run_id: int, key: TrialKey) -> dict[str, int]:

@@ -15,7 +15,7 @@ from evaldesk.model.queues import GivenLabel, LabelStep, Queue, QueueDraft, Queu
 from evaldesk.model.stored import Label
 from evaldesk.store.database import Database
 from evaldesk.store.failures import listed, trial_numbers
-from evaldesk.store.labels import WHOLE_TRIAL, totals_carried
+from evaldesk.store.runs.totals import WHOLE_TRIAL, label_totals_carried
 from evaldesk.store.tables.columns import upsert
 from evaldesk.store.tables.failures import FINDING
 from evaldesk.store.tables.queues import LABEL_STEP, QUEUE, QUEUE_ITEM
@@ -152,7 +152,7 @@ class QueueStore:
                 values = {"verdict": verdict, "note": text, "labelled_at": now}
                 statement = upsert(connection.dialect.name, LABEL).values(_key(place, reader) | values)
                 statement = statement.on_conflict_do_update(index_elements=[*LABEL.primary_key], set_=values)
-                with totals_carried(connection, [place]):
+                with label_totals_carried(connection, [place]):
                     connection.execute(statement)
                 before.append([each.place, _plain(row)])
             if before:
@@ -178,7 +178,7 @@ class QueueStore:
                 now = connection.scalar(select(LABEL.c.labelled_at).where(*_at(key, reader)))
                 if now != row.taken_at:
                     raise ConflictError("a label was changed since in another window; nothing was undone")
-                with totals_carried(connection, [key]):
+                with label_totals_carried(connection, [key]):
                     if values is None:
                         connection.execute(delete(LABEL).where(*_at(key, reader)))
                     else:

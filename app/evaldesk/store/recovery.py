@@ -56,7 +56,6 @@ from evaldesk.model import Case, ErrorRecord, Event, Prompts, RunConfig, Score, 
 from evaldesk.model.comparison import Baseline
 from evaldesk.paths import is_read_only
 from evaldesk.reading.sqlite_pages import Row, SqlitePages, Tree, Value
-from evaldesk.store import labels
 from evaldesk.store.database import Clock, execute_many, utc_now
 from evaldesk.store.runs import planning
 from evaldesk.store.runs.recording import (
@@ -70,6 +69,7 @@ from evaldesk.store.runs.recording import (
     trial_key,
 )
 from evaldesk.store.runs.run_store import imported_agent, is_playable
+from evaldesk.store.runs.totals import recount_labels
 from evaldesk.store.sqlite import writing_engine
 from evaldesk.store.store import FIRST_TABLES, HEAD, alone_in, create, repair_marker
 from evaldesk.store.tables import METADATA
@@ -511,7 +511,7 @@ class _Recovery:
             planning.count_planned(self._connection, run_id)
             while add_totals(self._connection, run_id):
                 pass
-        labels.recount(self._connection)
+        recount_labels(self._connection)
         is_played = ~exists().where(RUN_SOURCE.c.run_id == RUN.c.id).correlate(RUN)
         is_of_set = RUN.c.evalset_id.not_like(f"{planning.NO_EVALSET}%")
         played = select(RUN.c.id).where(VISIBLE, is_played, is_of_set).order_by(RUN.c.id)

@@ -29,7 +29,6 @@ from sqlalchemy import (
 from evaldesk.model import ErrorRecord, Score, TrialResult
 from evaldesk.store import media
 from evaldesk.store.database import Clock, execute_many
-from evaldesk.store.labels import labelled, totals_carried
 from evaldesk.store.runs import totals
 from evaldesk.store.tables.columns import pack, pack_json, upsert
 from evaldesk.store.tables.runs import (
@@ -95,7 +94,7 @@ def record(connection: Connection, results: Sequence[Storable], clock: Clock) ->
     ]
 
     before = totals.read_rows(connection, _cases_of(done))
-    with totals_carried(connection, labelled(connection, rows)):
+    with totals.label_totals_carried(connection, totals.labelled(connection, rows)):
         execute_many(connection, _UPDATE_TRIAL, [_at(row, "trial_index") | {"recorded_at": clock()} for row in rows])
     execute_many(connection, SCORE.insert(), values)
     _keep(connection, TRANSCRIPT, [each.transcript for each in counted], [each.transcript for each in late])

@@ -1,4 +1,4 @@
-"""Totals of a run over its cases, changed with each result in its transaction: outcomes of cases, and each metric.
+"""Totals of a run, changed with each result in its transaction: outcomes of cases, each metric, and labels.
 
 The sums over cases are exact: every stored number is a whole number of some power of a half, and is added up as such.
 So they do not depend on the order of the results, and equal those that are counted from the rows.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import groupby
@@ -17,13 +18,13 @@ from math import comb
 from typing import Any, TypeAlias
 
 import msgspec
-from sqlalchemy import Column, ColumnElement, Connection, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import Column, ColumnElement, Connection, bindparam, case, delete, false, func, insert, select, update
 
 from evaldesk.model.stored import CaseScores, MetricRow
 from evaldesk.statistics.intervals import MAX_KINDS
 from evaldesk.store.database import execute_many
 from evaldesk.store.tables.columns import upsert
-from evaldesk.store.tables.runs import CASE_METRIC, RUN, RUN_CASE, RUN_METRIC, RUN_OUTCOME
+from evaldesk.store.tables.runs import CASE_METRIC, LABEL, LABEL_TOTAL, RUN, RUN_CASE, RUN_METRIC, RUN_OUTCOME, TRIAL
 from evaldesk.wire import from_json
 
 Outcome: TypeAlias = tuple[int, int, int, int]
@@ -370,3 +371,65 @@ class _Rule(msgspec.Struct):
 def are_errors_failures(config: str) -> bool:
     """Whether a run with this stored configuration counts errored trials as failed."""
     return from_json(config, _Rule).errors_are_failures
+
+
+WHOLE_TRIAL = -1
+_L = LABEL.c
+DECIDED = ("passed", "failed")
+OF_TRIAL = (
+    (TRIAL.c.run_id == _L.run_id) & (TRIAL.c.case_index == _L.case_index) & (TRIAL.c.trial_index == _L.trial_index)
+)
+IS_DISAGREEMENT = func.coalesce(
+    (_L.turn == WHOLE_TRIAL) & _L.verdict.in_(DECIDED) & TRIAL.c.verdict.in_(DECIDED) & (_L.verdict != TRIAL.c.verdict),
+    false(),
+)
+_OF_LABEL = (
+    _L.run_id,
+    _L.labeller,
+    func.coalesce(_L.verdict, "").label("verdict"),
+    IS_DISAGREEMENT.label("is_disagreement"),
+)
+
+
+@contextmanager
+def label_totals_carried(connection: Connection, trials: Sequence[Mapping[str, Any]]) -> Iterator[None]:
+    """Bring the totals of labels up to date with a change of these trials or of their labels."""
+    if not trials:
+        yield
+        return
+    before = _labels(connection, trials)
+    yield
+    gains = _labels(connection, trials)
+    gains.subtract(before)
+    names = [column.name for column in LABEL_TOTAL.primary_key]
+    rows = [dict(zip(names, kind, strict=True)) | {"n": n} for kind, n in gains.items() if n]
+    statement = upsert(connection.dialect.name, LABEL_TOTAL)
+    more = {"n": LABEL_TOTAL.c.n + statement.excluded.n}
+    execute_many(connection, statement.on_conflict_do_update(index_elements=names, set_=more), rows)
+    for run_id in {row["run_id"] for row in rows if row["n"] < 0}:
+        connection.execute(delete(LABEL_TOTAL).where(LABEL_TOTAL.c.run_id == run_id, LABEL_TOTAL.c.n == 0))
+
+
+def labelled(connection: Connection, trials: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those of these trials whose run has a label."""
+    run_ids = {trial["run_id"] for trial in trials}
+    found = set(connection.scalars(select(LABEL_TOTAL.c.run_id).where(LABEL_TOTAL.c.run_id.in_(run_ids)).distinct()))
+    return [trial for trial in trials if trial["run_id"] in found]
+
+
+def _labels(connection: Connection, trials: Sequence[Mapping[str, Any]]) -> Counter[tuple[Any, ...]]:
+    """The labels of these trials by the key of their total, and of a few others: always of the same."""
+    rows = select(*_OF_LABEL).select_from(LABEL.join(TRIAL, OF_TRIAL))
+    for name in ("run_id", "case_index", "trial_index"):
+        rows = rows.where(_L[name].in_(sorted({trial[name] for trial in trials})))
+    return Counter((run_id, name, verdict, bool(is_dis)) for run_id, name, verdict, is_dis in connection.execute(rows))
+
+
+def recount_labels(connection: Connection) -> None:
+    """Count all totals of labels from the start."""
+    connection.execute(delete(LABEL_TOTAL))
+    labels = select(*_OF_LABEL).select_from(LABEL.join(TRIAL, OF_TRIAL)).subquery()
+    key = [column.name for column in LABEL_TOTAL.primary_key]
+    kinds = [labels.c[name] for name in key]
+    rows = select(*kinds, func.count()).group_by(*kinds)
+    connection.execute(insert(LABEL_TOTAL).from_select([*key, "n"], rows))
