@@ -1,4 +1,4 @@
-"""How many files a reader opens: the counts that `make check` prints and nobody has to hold yet.
+"""How many files a reader opens: the counts that `make check` prints, and the limits above which it fails.
 
 - files, lines: of app/, every .py file and all of its lines.
 - a trial: files of which a function runs while `evaluate()` plans, plays, grades and records one trial of a one-line
@@ -10,7 +10,7 @@
   in that file. Neither of the two is the `__init__` of the package.
 
 What runs while a module is imported (its own lines, class bodies, decorators) is not counted: it is no part of what is
-followed. `--list` prints the names behind the counts.
+followed. `--list` prints the names behind the counts. Exit code 1: a count is above its limit.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ APP = Path(__file__).resolve().parents[1] / "app"
 READY = re.compile(r"Evaldesk ready at (http://[^/]+/)\?token=(\S+)")
 DEADLINE_S = 60.0
 N_ANSWERS = 20
+TRIAL, PAGE, SINGLE, LINES = "one trial passes", "a warm run page passes", "have one importer, in their folder", "lines"
+LIMITS = {TRIAL: 60, PAGE: 30, SINGLE: 30, LINES: 100_000}
+"""The most of each; a reader pays for more. (docs/decisions/185-counts-that-are-held.md)"""
 
 TRACER = f"""
 import builtins, os, signal, sys, threading
@@ -102,23 +105,27 @@ EVALSET = {
 
 
 def main() -> int:
-    """Print the counts, one a line."""
+    """Print the counts, one a line. Gives 1 where one is above its limit."""
     files = sorted(APP.rglob("*.py"))
     with tempfile.TemporaryDirectory() as folder:
         trial, page = _followed(Path(folder))
-    counts = {
-        "files in app/": [_name(path) for path in files],
-        "files that one trial passes": trial,
-        "files that a warm run page passes": page,
-        "modules with a single importer, in their folder": _single_importers(files),
-    }
-    lines = sum(len(path.read_text("utf-8").splitlines()) for path in files)
-    for what, names in counts.items():
-        sys.stdout.write(f"{len(names):7,}  {what}\n")
+    found = {"in app/": [_name(path) for path in files], TRIAL: trial, PAGE: page, SINGLE: _single_importers(files)}
+    for what, names in found.items():
+        sys.stdout.write(f"{len(names):7,}  files {what}\n")
         if "--list" in sys.argv[1:]:
             sys.stdout.writelines(f"           {name}\n" for name in names)
-    sys.stdout.write(f"{lines:7,}  lines of app/\n")
-    return 0
+    n_lines = sum(len(path.read_text("utf-8").splitlines()) for path in files)
+    sys.stdout.write(f"{n_lines:7,}  lines of app/\n")
+    over = list(exceeded({what: len(names) for what, names in found.items()} | {LINES: n_lines}))
+    sys.stderr.writelines(f"count_rooms: {sentence}\n" for sentence in over)
+    return 1 if over else 0
+
+
+def exceeded(counts: Mapping[str, int]) -> Iterator[str]:
+    """A sentence for each count above its limit."""
+    for what, limit in LIMITS.items():
+        if counts[what] > limit:
+            yield f"{what}: {counts[what]:,} are more than {limit:,}; join what belongs together (--list names the files)"
 
 
 def _single_importers(files: Iterable[Path]) -> list[str]:

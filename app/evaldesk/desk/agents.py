@@ -12,9 +12,9 @@ from typing import Literal, Protocol, TypeAlias
 from evaldesk import paths
 from evaldesk.agents import AGENTS, declared_refs, find_agents, with_declared
 from evaldesk.agents.finding import played_on
-from evaldesk.desk.named_agents import in_environment
 from evaldesk.desk.trust import Trust
 from evaldesk.engine.host.agent_host import agent_files, package_folders
+from evaldesk.engine.launch import in_environment
 from evaldesk.errors import AgentError, EvaldeskError, NotFoundError, UsageError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord
 from evaldesk.model.media import MediaKind

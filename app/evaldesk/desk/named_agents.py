@@ -9,13 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from evaldesk.agents import agent_ref, declared_refs, named_ref
-from evaldesk.agents.finding import is_imported, played_on, source_folders
-from evaldesk.engine.launch import container_client
-from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.model import AgentRef, Container
-from evaldesk.model.run import checked_container
-from evaldesk.paths import OURS, interpreter_path
-from evaldesk.settings import Environment, Settings, read_settings
+from evaldesk.agents.finding import source_folders
+from evaldesk.engine.launch import placed
+from evaldesk.errors import UsageError
+from evaldesk.model import AgentRef
+from evaldesk.settings import Settings, read_settings
 
 
 def named_agent(
@@ -33,63 +31,6 @@ def named_agent(
     home = Path(workspace).resolve() if workspace else Path.cwd()
     settings = read_settings(home, (home,), environment=os.environ)
     return placed(named_ref(spec, settings.agents, home), settings, python, image, environment)
-
-
-def placed(
-    ref: AgentRef,
-    settings: Settings,
-    python: str | os.PathLike[str] | None = None,
-    image: str | None = None,
-    environment: str | None = None,
-) -> AgentRef:
-    """The agent on the interpreter or in the image that a person names, else as `evaldesk.toml` or its project has it.
-
-    `environment` is a name of `evaldesk.toml` for one of them. Raises UsageError for a path without an interpreter, for
-    an agent that is not imported, and for an image where no container can be started.
-    """
-    if environment:
-        if python or image:
-            raise UsageError("environment names an interpreter or an image; leave python and image out", field="image")
-        return in_environment(ref, settings, environment)
-    if python and image:
-        raise UsageError(
-            "python is an interpreter of this machine, and image has its own; leave one out", field="image"
-        )
-    if image:
-        if not is_imported(ref):
-            raise UsageError(f"{ref.id} is not imported, so it has no container; leave image out", field="image")
-        ref = replace(ref, python="", container=checked_container(Container(image)))
-    if not python:
-        found = played_on(ref, settings.python, settings.container)
-        if found.container:
-            container_client(found.container, os.environ)
-        return found
-    named = interpreter_path(os.fspath(python), Path.cwd())
-    found = played_on(replace(ref, python=named, container=None))
-    if not found.python and named != OURS and not is_imported(ref):
-        raise UsageError(f"{ref.id} is not imported, so it has no interpreter; leave python out", field="python")
-    return found
-
-
-def in_environment(ref: AgentRef, settings: Settings, name: str) -> AgentRef:
-    """The agent in the environment of that name in `evaldesk.toml`, or on Evaldesk's own interpreter.
-
-    No other name leads anywhere, so that a browser reaches no path. Raises UsageError.
-    """
-    known = {OURS: Environment(OURS), **settings.environments}
-    if name not in known:
-        raise UsageError(str(NotFoundError.among("environment", name, known)), field="environment")
-    if not is_imported(ref):
-        raise UsageError(f"{ref.id} is not imported, so it has no environment; leave it out", field="environment")
-    found = known[name]
-    try:
-        if found.container:
-            container_client(found.container, os.environ)
-            return replace(ref, python="", container=found.container)
-        python = interpreter_path(found.python, settings.workspace)
-    except UsageError as error:
-        raise UsageError(f"environment {name}: {error}", field="environment") from error
-    return played_on(replace(ref, python=python, container=None))
 
 
 def declared_agents(settings: Settings, home: Path) -> list[AgentRef]:

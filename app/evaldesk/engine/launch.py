@@ -1,4 +1,4 @@
-"""How a worker process comes to be: the beginning of its command, its environment, and what ends its place."""
+"""The place where an agent is played, and how a worker process comes to be there: its command and environment."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import secrets
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from evaldesk.errors import UsageError
+from evaldesk.agents.finding import is_imported, played_on
+from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.llm.price_list import VARIABLE as PRICE_LIST
 from evaldesk.llm.price_list import price_list
 from evaldesk.model import AgentRef, Container
 from evaldesk.model.options import LINK_LOCAL_VARIABLE
-from evaldesk.model.run import IMAGE_VARIABLE, PlaceKind
+from evaldesk.model.run import IMAGE_VARIABLE, PlaceKind, checked_container
+from evaldesk.paths import OURS, interpreter_path
 from evaldesk.process_setup import WORKER_VARIABLE
+from evaldesk.settings import Environment, Settings
 
 SECRETS = ("EVALDESK_TOKEN",)
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -197,3 +200,60 @@ def _mount(source: str, target: str) -> str:
             f"{source}: a folder that is given to a container has no comma and no quotation mark in its name"
         )
     return f"type=bind,source={source},target={target},readonly"
+
+
+def placed(
+    ref: AgentRef,
+    settings: Settings,
+    python: str | os.PathLike[str] | None = None,
+    image: str | None = None,
+    environment: str | None = None,
+) -> AgentRef:
+    """The agent on the interpreter or in the image that a person names, else as `evaldesk.toml` or its project has it.
+
+    `environment` is a name of `evaldesk.toml` for one of them. Raises UsageError for a path without an interpreter, for
+    an agent that is not imported, and for an image where no container can be started.
+    """
+    if environment:
+        if python or image:
+            raise UsageError("environment names an interpreter or an image; leave python and image out", field="image")
+        return in_environment(ref, settings, environment)
+    if python and image:
+        raise UsageError(
+            "python is an interpreter of this machine, and image has its own; leave one out", field="image"
+        )
+    if image:
+        if not is_imported(ref):
+            raise UsageError(f"{ref.id} is not imported, so it has no container; leave image out", field="image")
+        ref = replace(ref, python="", container=checked_container(Container(image)))
+    if not python:
+        found = played_on(ref, settings.python, settings.container)
+        if found.container:
+            container_client(found.container, os.environ)
+        return found
+    named = interpreter_path(os.fspath(python), Path.cwd())
+    found = played_on(replace(ref, python=named, container=None))
+    if not found.python and named != OURS and not is_imported(ref):
+        raise UsageError(f"{ref.id} is not imported, so it has no interpreter; leave python out", field="python")
+    return found
+
+
+def in_environment(ref: AgentRef, settings: Settings, name: str) -> AgentRef:
+    """The agent in the environment of that name in `evaldesk.toml`, or on Evaldesk's own interpreter.
+
+    No other name leads anywhere, so that a browser reaches no path. Raises UsageError.
+    """
+    known = {OURS: Environment(OURS), **settings.environments}
+    if name not in known:
+        raise UsageError(str(NotFoundError.among("environment", name, known)), field="environment")
+    if not is_imported(ref):
+        raise UsageError(f"{ref.id} is not imported, so it has no environment; leave it out", field="environment")
+    found = known[name]
+    try:
+        if found.container:
+            container_client(found.container, os.environ)
+            return replace(ref, python="", container=found.container)
+        python = interpreter_path(found.python, settings.workspace)
+    except UsageError as error:
+        raise UsageError(f"environment {name}: {error}", field="environment") from error
+    return played_on(replace(ref, python=python, container=None))

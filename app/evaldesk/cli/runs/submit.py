@@ -21,13 +21,12 @@ from evaldesk.cli.eval.report import report_error
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.cli.files.exchange_files import open_home
 from evaldesk.cli.runs.shared import json_option, n_workers, workspace_option
-from evaldesk.desk.named_agents import placed
 from evaldesk.desk.runs.file import AT_ONCE, RunFile, read_run_file
-from evaldesk.desk.runs.file_places import agent_of, at_revision, dataset_path, read_secrets, secrets_of
+from evaldesk.desk.runs.file_places import at_revision, dataset_path, placed_agent, read_secrets, secrets_of
 from evaldesk.desk.runs.handover import hand_over
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.errors import AgentError, UsageError
-from evaldesk.model import AgentRef, EvalSet, Gates
+from evaldesk.model import EvalSet, Gates
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import Asked
 from evaldesk.wording.printable import in_one_line
@@ -74,7 +73,7 @@ def submit(
     request = EvalRequest((), asked.asked, asked_gates(given), **given)
     gates = request.gates
     asked, commit = at_revision(asked, open_home(workspace).state_folder / "revisions")
-    agent, path = _agent(asked, request, workspace), dataset_path(asked)
+    agent, path = placed_agent(asked, open_home(workspace), request.python, request.image), dataset_path(asked)
     evalset = read_dataset(path)
     secrets = secrets_of(asked, _given_secrets(secrets_file), os.environ)
     may_ask = not (yes or is_json) and sys.stdin.isatty()
@@ -99,11 +98,6 @@ def submit(
         sys.exit(3)
     who = hand_over(open_home(workspace), run.id, environment=own or None)
     _show_submitted(run, called, who, is_json=is_json)
-
-
-def _agent(asked: RunFile, request: EvalRequest, workspace: str | None) -> AgentRef:
-    environment = asked.asked.get("environment")
-    return placed(agent_of(asked), open_home(workspace), request.python, request.image, environment)
 
 
 def _settings(workspace: str | None, asked: RunFile) -> Settings:

@@ -21,7 +21,6 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack, cast
 from evaldesk import paths
 from evaldesk.agents import named_ref
 from evaldesk.desk.criteria.criteria import GivenCriteria, given_criteria, given_user
-from evaldesk.desk.named_agents import placed
 from evaldesk.desk.runs.impossible_gates import check_gates
 from evaldesk.desk.runs.kept_workers import SHARED
 from evaldesk.desk.runs.plan import RunOptions, RunSubject
@@ -31,7 +30,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns, compared_plans
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import AgentHost, Executor, InlineExecutor, LocalExecutor, executors
 from evaldesk.engine.host.agent_host import agent_version
-from evaldesk.engine.launch import launcher_of
+from evaldesk.engine.launch import launcher_of, placed
 from evaldesk.engine.worker.player import adopt, described, disown
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.formats import load_evalset

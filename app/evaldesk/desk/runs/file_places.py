@@ -10,8 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from evaldesk.desk.runs.file import RunFile
+from evaldesk.engine.launch import placed
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef
+from evaldesk.settings import Settings
 
 ENDINGS = (".jsonl", ".json", ".csv", ".parquet")
 BASES = ("AgentWorkflow", "RolloutAgentLoop")
@@ -39,6 +41,14 @@ def agent_of(file: RunFile) -> AgentRef:
         raise UsageError(f"{file.path}: experiment.entrypoint: there is no {path}; name a file of the rollout")
     module = ".".join(Path(file.entrypoint).with_suffix("").parts)
     return AgentRef(file.rollout, f"{module}:{_attribute(path)}", root=str(folder), folder=str(folder))
+
+
+def placed_agent(file: RunFile, settings: Settings, python: str | None, image: str | None) -> AgentRef:
+    """The agent in the entrypoint, on the interpreter or in the image that a person or the file names.
+
+    Raises UsageError.
+    """
+    return placed(agent_of(file), settings, python, image, file.asked.get("environment"))
 
 
 def dataset_path(file: RunFile) -> Path:
