@@ -47,7 +47,7 @@ journeys: $(READY) ## Run the tests in Chromium, Firefox and WebKit, on PostgreS
 torture: $(READY) ## Kill and flood for a long time
 	$(BIN)/pytest -m torture $(ARGS)
 
-check: $(READY) ## Format, lint, types, floors; counts the files that a reader opens
+check: $(READY) ## Format, lint, types, floors; bounds the files that a reader opens
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python .ci/check_tree.py && $(BIN)/python .ci/count_rooms.py
 
 bench: $(READY) ## Measure speed and size; writes docs/performance.md; ARGS="pages live" takes some of the measures again

@@ -125,7 +125,7 @@ def exceeded(counts: Mapping[str, int]) -> Iterator[str]:
     """A sentence for each count above its limit."""
     for what, limit in LIMITS.items():
         if counts[what] > limit:
-            yield f"{what}: {counts[what]:,} are more than {limit:,}; join what belongs together (--list names the files)"
+            yield f"{what}: {counts[what]:,} are more than {limit:,}; join what is one idea (--list names them)"
 
 
 def _single_importers(files: Iterable[Path]) -> list[str]:

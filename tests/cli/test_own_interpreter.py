@@ -111,7 +111,7 @@ def test_a_run_names_an_environment_of_the_file(shop: Path, environments: Path, 
     assert called.config.agent.python == str(new / "bin/python")
     assert [unknown.returncode, both.returncode] == [2, 2]
     assert "no environment named" in unknown.stderr
-    assert "there are: evaldesk, next, box" in unknown.stderr
+    assert "there are: box, evaldesk, next" in unknown.stderr
     assert "leave python and image out" in both.stderr
     assert re.search(r"Environment +next\n", told.stdout)
     container = read_settings(shop, (), environment={}).environments["box"].container
