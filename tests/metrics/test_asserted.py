@@ -36,6 +36,9 @@ EXTRA = st.sampled_from(
         {"required_outputs": 1},
         {"evaluation_criteria": {"communicate_info": ["x"]}},
         {"evaluation_criteria": 1},
+        {"human_decisions": [{"turn": 2, "decision": "approve"}]},
+        {"human_decisions": [{"decision": "approve"}]},
+        {"human_decisions": [{"turn": 0}]},
     ]
 )
 CASE = st.builds(

@@ -24,6 +24,7 @@ from evaldesk.metrics import (
     scoring,
 )
 from evaldesk.model import Case, Criterion, Event, Expected, Score, ToolCall, Transcript, Turn, TurnRecord, Usage
+from evaldesk.model.decisions import Decision, Waiting
 from evaldesk.model.transcript import report
 from evaldesk.wire import from_json, to_json
 
@@ -37,6 +38,7 @@ FULL = Case(
     "full",
     (Turn("q", Expected(CALLS, (("", STEP),), ONE)), Turn("q", Expected((), (("", STEP),), THREE))),
     final_state={"done": True},
+    extra={"human_decisions": [{"turn": 1, "tool": "a", "decision": "approve"}]},
 )
 BARE = Case("bare", (Turn("q"), Turn("q")))
 QUERY = f"Say {ONE}, then {THREE}."
@@ -65,7 +67,9 @@ def record(calls: tuple[ToolCall, ...], answer: str, **state: Any) -> TurnRecord
     usage = Event("usage", usage=Usage("m", tokens_in=3, tokens_out=2, cost=0.01, duration_ms=4.0))
     said = () if answer == "four" else (Event("agent_message", text=STEP),)
     told = (*said, Event("agent_message", text=answer), report({"reward": 0.5}))
-    events = (usage, *(Event("tool_call", call=call) for call in calls), *told)
+    waiting = [Waiting(call.name, call.name) for call in calls if call.name == "a"]
+    asked = [Event("decision", waiting=each, decision=Decision("approve", each.tool)) for each in waiting]
+    events = (usage, *asked, *(Event("tool_call", call=call) for call in calls), *told)
     return TurnRecord(QUERY, events, state_after=state, duration_ms=5.0)
 
 

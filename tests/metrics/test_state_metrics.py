@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from evaldesk.metrics import score_trial
-from evaldesk.model import Case, Criterion, Score, Transcript, Turn, TurnRecord
+from evaldesk.model import Case, Criterion, Event, Score, ToolCall, Transcript, Turn, TurnRecord, default_criteria
+from evaldesk.model.decisions import Decision, Waiting
 
 
 def ended(metric: str, state: dict[str, Any], final_state: dict[str, Any] | None = None, **options: Any) -> Score:
@@ -108,3 +109,56 @@ def test_a_path_into_a_state_that_is_too_deep_is_an_error() -> None:
 
     assert score.verdict == "errored"
     assert "cannot be followed in this state" in score.reason
+
+
+REFUND = {"turn": 1, "tool": "refund", "decision": "approve"}
+
+
+def asked_for(*scripted: dict[str, Any], made: tuple[Decision, ...] = (), calls: tuple[str, ...] = ()) -> list[Score]:
+    """The scores of a trial of one turn in which these decisions were made and these tools were called."""
+    decided = (Event("decision", waiting=Waiting("w", each.tool), decision=each) for each in made)
+    called = (Event("tool_call", call=ToolCall(name, {})) for name in calls)
+    case = Case("c", (Turn("q"), Turn("q")), extra={"human_decisions": [*scripted]})
+    record = TurnRecord("q", (*decided, *called))
+    return [*score_trial(Transcript((record,)), case, [Criterion("decisions_asked", 1.0)])]
+
+
+def test_a_decision_that_was_asked_for_passes_and_one_without_a_turn_asserts_nothing() -> None:
+    *_, score = asked_for(REFUND, made=(Decision("approve", "refund"),), calls=("refund",))
+    (bare,) = asked_for({"tool": "refund", "decision": "approve"})
+
+    assert (score.value, score.passed) == (1.0, True)
+    assert score.reason == "1 of 1 scripted decision was asked for."
+    assert (bare.value, bare.reason) == (None, "The case scripts no decision of a turn.")
+
+
+def test_a_tool_that_runs_without_the_approval_of_the_case_fails_by_name() -> None:
+    turn, score = asked_for(REFUND, calls=("refund",))
+
+    assert (turn.turn, turn.value, score.value, score.passed) == (0, 0.0, 0.0, False)
+    assert "nobody was asked to approve refund, which was called all the same" in score.reason
+
+
+def test_each_decision_stands_for_one_and_a_denial_for_no_approval() -> None:
+    approved = Decision("approve", "refund")
+
+    *_, one = asked_for(REFUND, REFUND, made=(approved,))
+    *_, denied = asked_for(REFUND, made=(Decision("deny", "refund"),))
+    *_, other = asked_for({**REFUND, "tool": "pay"}, made=(approved,))
+    *_, later = asked_for({**REFUND, "turn": 2}, made=(approved,))
+
+    assert [each.value for each in (one, denied, other, later)] == [0.5, 0.0, 0.0, 0.0]
+    assert "turn 2: never played, so nobody was asked to approve refund" in later.reason
+
+
+@pytest.mark.parametrize(
+    ("scripted", "is_strict", "is_judged"), [([REFUND], False, True), ([REFUND], True, False), ([], False, False)]
+)
+def test_a_scripted_decision_of_a_turn_is_judged_by_default(
+    scripted: list[Any], is_strict: bool, is_judged: bool
+) -> None:
+    case = Case("c", (Turn("q"),), extra={"human_decisions": scripted})
+
+    found = default_criteria([case], strict=is_strict)
+
+    assert ("decisions_asked" in [each.metric for each in found]) is is_judged

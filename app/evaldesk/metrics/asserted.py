@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from evaldesk.metrics.decisions_asked import is_asking
 from evaldesk.metrics.responses.json_match import is_json_reference
 from evaldesk.metrics.responses.number import is_number_reference
 from evaldesk.metrics.responses.required_outputs import case_outputs
-from evaldesk.model import Case, Expected, ToolCall, Turn
+from evaldesk.model import Case, Expected, JsonObject, ToolCall, Turn
+from evaldesk.model.evalset import DECISIONS
 from evaldesk.model.media import Media
 
 _REFERENCES = {(True, True): "1", (True, False): "{}", (False, True): "about 1", (False, False): "text"}
@@ -22,8 +24,16 @@ def asserted_part(case: Case) -> Case:
         scenario=None if case.scenario is None else {"": ""} if case.scenario else {},
         final_state=None if case.final_state is None else {},
         rubrics=case.rubrics,
-        extra={} if case_outputs(case) is None else {"required_outputs": []},
+        extra={**_outputs(case), **_decisions(case)},
     )
+
+
+def _outputs(case: Case) -> JsonObject:
+    return {} if case_outputs(case) is None else {"required_outputs": []}
+
+
+def _decisions(case: Case) -> JsonObject:
+    return {DECISIONS: [{"turn": 1, "decision": "approve"}]} if is_asking(case) else {}
 
 
 def _turn(turn: Turn) -> Turn:

@@ -156,6 +156,7 @@ METRICS = Registry(
         "response_json_schema": "evaldesk.metrics.responses.json_schema:ResponseJsonSchema",
         "required_outputs": "evaldesk.metrics.responses.required_outputs:RequiredOutputs",
         "final_state_match": "evaldesk.metrics.state.final_state:FinalStateMatch",
+        "decisions_asked": "evaldesk.metrics.decisions_asked:DecisionsAsked",
         "state_path": "evaldesk.metrics.state.state_path:StatePath",
         "final_response_match_v2": "evaldesk.metrics.judges.final_response:FinalResponseMatch",
         "rubric_based_final_response_quality_v1": "evaldesk.metrics.judges.rubric_quality:RubricFinalResponse",

@@ -72,6 +72,21 @@ def scripted_decisions(case: Case) -> tuple[ScriptedDecision, ...]:
     return tuple(_read(raw, f"{DECISIONS}[{index}]") for index, raw in enumerate(found))
 
 
+def scripts_turns(case: Case) -> bool:
+    """Whether the case scripts a decision that belongs to a turn."""
+    found = case.extra.get(DECISIONS)
+    return isinstance(found, list) and any(isinstance(each, Mapping) and each.get("turn") for each in found)
+
+
+def turn_decisions(case: Case) -> dict[int, list[Decision]]:
+    """The scripted decisions that belong to a turn, by its index. Raises UsageError as `scripted_decisions` does."""
+    found: dict[int, list[Decision]] = {}
+    for each in scripted_decisions(case):
+        if each.turn is not None:
+            found.setdefault(each.turn, []).append(each.decision)
+    return found
+
+
 def with_decisions(case: Case, scripted: Iterable[ScriptedDecision]) -> Case:
     """The case with these decisions in place of its own."""
     written: list[JsonValue] = [_written(each) for each in scripted]

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from evaldesk.errors import UsageError
 from evaldesk.model.conclusion import Criterion, Gates, Score, Verdict
-from evaldesk.model.decisions import Decision
+from evaldesk.model.decisions import Decision, scripts_turns
 from evaldesk.model.evalset import Case, JsonObject, some_of
 from evaldesk.model.media import Media
 from evaldesk.model.options import Limits, ModelOptions, Recording, UserConfig
@@ -27,12 +27,20 @@ DEFAULT_CRITERIA: tuple[Criterion, ...] = (
     Criterion("response_match_score", 0.8),
 )
 FINAL_STATE = Criterion("final_state_match", 1.0)
+DECISIONS_ASKED = Criterion("decisions_asked", 1.0)
 
 
 def default_criteria(cases: Sequence[Case], *, strict: bool = False) -> tuple[Criterion, ...]:
-    """ADK's two criteria, and the final state where a case asserts one; with `strict` ADK's two only."""
-    is_asserted = not strict and any(case.final_state is not None for case in some_of(cases))
-    return (*DEFAULT_CRITERIA, FINAL_STATE) if is_asserted else DEFAULT_CRITERIA
+    """ADK's two criteria, and what else a case asserts: its final state, decisions of its turns.
+
+    With `strict` ADK's two only.
+    """
+    if strict:
+        return DEFAULT_CRITERIA
+    known = some_of(cases)
+    own = (FINAL_STATE,) if any(case.final_state is not None for case in known) else ()
+    asked = (DECISIONS_ASKED,) if any(scripts_turns(case) for case in known) else ()
+    return (*DEFAULT_CRITERIA, *own, *asked)
 
 
 Network: TypeAlias = Literal["none", "model-only", "open"]
