@@ -32,3 +32,13 @@ def test_the_values_of_a_question_are_given_on(store: Store) -> None:
         return left + right
 
     assert (reading(add)(store.runs, 2), reading(add)(store.runs, 2, right=3)) == (3, 5)
+
+
+def test_a_question_that_is_asked_while_the_store_is_closed_leaves_no_connection(store: Store) -> None:
+    with store._database.reading() as connection:
+        held = connection.connection.driver_connection
+        store.close()
+        assert connection.execute(text("SELECT 1")).scalar_one() == 1
+
+    with pytest.raises(Exception, match="closed"):
+        held.execute("SELECT 1")  # type: ignore[union-attr]

@@ -185,8 +185,13 @@ class Database:
     def reading(self) -> Iterator[Connection]:
         """A transaction that sees one state of the database throughout."""
         self.dialect.check_place()
-        with self._turn(self._reading_turns), self.dialect.telling_damage(), self._reader.begin() as connection:
-            yield connection
+        with self._turn(self._reading_turns), self.dialect.telling_damage(), self._reader.connect() as connection:
+            try:
+                with connection.begin():
+                    yield connection
+            finally:
+                if self._is_closed:  # meanwhile: the pool to which it would go is gone
+                    connection.invalidate()
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
