@@ -244,6 +244,7 @@ SHARED = "shared"
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 FAULTS = ("rate_limit", "server_error", "timeout", "slow", "truncated", "malformed")
 ISOLATIONS = (SHARED, "process", "container")
+KEEP: Final = "keep"
 OWN = "evaldesk"
 """The rules of this tool, as which trials are judged unless another is named."""
 
@@ -424,6 +425,21 @@ _RUN = (
             "form": "an unticked box and a missing one look alike; a run again keeps that of the earlier run",
             "pytest": "a pytest option takes a value, and the mode is enough there",
         },
+    ),
+    RunOption(
+        "prompts",
+        "prompts",
+        "choice",
+        title="Prompts of models",
+        words="prompts of models",
+        help="Keep how models were asked, for the time line of a trial: keep (default), or off.",
+        default=KEEP,
+        choices=(KEEP, "off"),
+        flags=("--prompts",),
+        section=RUN,
+        form="more",
+        is_measured=False,
+        toml="prompts",
     ),
     RunOption(
         "on",
@@ -928,6 +944,7 @@ class Asked(TypedDict, total=False):
     seed: int | None
     recording: str | None
     recording_tools: bool | None
+    prompts: str | None
     on: str | None
     environment: str | None
     isolation: str | None

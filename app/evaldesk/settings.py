@@ -17,7 +17,7 @@ from evaldesk.model import Container, Limits, ModelOptions
 from evaldesk.model.options import MODES, Recording, UserConfig
 from evaldesk.model.run import ExecutorConfig, checked_container
 from evaldesk.paths import OURS, interpreter_path
-from evaldesk.run_options import BY_NAME, ISOLATIONS, RUN_OPTIONS, SHARED, check_fields
+from evaldesk.run_options import BY_NAME, KEEP, RUN_OPTIONS, SHARED, check_fields
 from evaldesk.toml_text import parse_toml
 from evaldesk.wire import converted
 
@@ -35,6 +35,7 @@ KEYS = frozenset(
         "metrics",
         "agents",
         "recording",
+        "prompts",
         "limits",
         "python",
         "image",
@@ -122,6 +123,7 @@ class Settings:
     python: str = ""
     container: Container = field(default_factory=Container)
     isolation: str = SHARED
+    prompts: str = KEEP
     environments: Mapping[str, Environment] = field(default_factory=dict)
     executors: Mapping[str, ExecutorConfig] = field(default_factory=dict)
     n_workers: int = 2
@@ -198,7 +200,8 @@ def read_settings(
         functions=_functions(table.get("metrics", {}), path),
         python=_python(table.get("python", ""), path),
         container=_container(table, path),
-        isolation=_isolation(table.get("isolation", SHARED), path),
+        isolation=_choice("isolation", table, path),
+        prompts=_choice("prompts", table, path),
         environments=_environments(table, path),
         executors=_executors(table.get("executors", {}), path),
         n_runs_at_once=_runs_at_once(table.get("runs_at_once", 3), path),
@@ -306,11 +309,14 @@ def _recording(value: object, path: Path) -> Recording:
     return Recording(mode)
 
 
-def _isolation(value: object, path: Path) -> str:
+def _choice(name: str, table: Mapping[str, object], path: Path) -> str:
+    """The value of a run option that is one of a few words."""
+    option = BY_NAME[name]
+    value = table.get(name, option.default)
     try:
-        return str(BY_NAME["isolation"].checked(value, f"{path}: isolation"))
+        return str(option.checked(value, f"{path}: {name}"))
     except UsageError:
-        raise UsageError(f"{path}: isolation is one of {', '.join(ISOLATIONS)}, not {value!r}") from None
+        raise UsageError(f"{path}: {name} is one of {', '.join(option.choices)}, not {value!r}") from None
 
 
 def _runs_at_once(value: object, path: Path) -> int:

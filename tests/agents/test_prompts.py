@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,12 +21,13 @@ from tests.agents.test_uncounted import NESTED, THREAD, WHOLE
 from tests.engine.simulated import SCENARIO, Echo, spec
 
 from evaldesk.agents.agent import Agent
+from evaldesk.desk.runs.driver import trial_spec
 from evaldesk.engine import play_trial
 from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.engine.worker.player import play_turn
 from evaldesk.engine.worker.prompts import PromptWriter
 from evaldesk.llm.apis import api_of
-from evaldesk.model import ModelOptions, Prompts, Session, TurnRecord
+from evaldesk.model import AgentRef, Case, ModelOptions, Prompts, RunConfig, Session, TurnRecord
 from evaldesk.model.options import UserConfig
 from evaldesk.pages.spans import spans_of
 from evaldesk.transcripts.model_exchanges import sent_of
@@ -196,3 +198,15 @@ async def test_how_a_simulated_user_was_asked_is_kept_for_its_turn(endpoint: End
     spans = [span for turn in spans_of(result.transcript, result.prompts) for _, span in turn.walk()]
     assert sorted(span.prompt for span in spans if span.kind == "user") == [0, 1]
     assert "not counted" not in [span.note for span in spans]
+
+
+async def test_a_run_that_keeps_no_prompts_keeps_none_of_the_user_either(endpoint: Endpoint) -> None:
+    endpoint.says("To Rome.").says("</finished>")
+    user = UserConfig("small", options=ModelOptions(base_url=endpoint.address))
+    config = RunConfig(AgentRef("a", "a"), "s", user=user, prompts="off")
+    case = Case("c", scenario=SCENARIO)
+
+    result = await play_trial(Echo(), trial_spec(config, 1, case, 0, 0))
+
+    assert (result.prompts, len(endpoint.asked)) == (None, 2)
+    assert trial_spec(replace(config, prompts="keep"), 1, case, 0, 0).keeps_prompts

@@ -15,7 +15,7 @@ from evaldesk.model.media import Media
 from evaldesk.model.options import Limits, ModelOptions, Recording, UserConfig
 from evaldesk.model.prompts import Prompts
 from evaldesk.model.transcript import ErrorRecord, Transcript, TurnRecord, Usage
-from evaldesk.run_options import BY_NAME, EVEN, OWN, RUN_OPTIONS, SHARED, RunOption
+from evaldesk.run_options import BY_NAME, EVEN, KEEP, OWN, RUN_OPTIONS, SHARED, RunOption
 
 TrialStatus: TypeAlias = Literal["finished", "errored", "timed_out", "cancelled"]
 RunStatus: TypeAlias = Literal["pending", "running", "stopping", "stopped", "finished", "failed"]
@@ -207,6 +207,7 @@ class TrialSpec:
     strict: bool = False
     shows_case: bool = False
     losses: tuple[str, ...] = ()
+    keeps_prompts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +321,8 @@ class RunConfig:
     `compat` names the tool by whose rules trials are judged. `gates` are the conditions of the conclusion.
     `environment` is the name by which a person chose the interpreter or the container of `agent`. `isolation` is
     `shared` where a player has several trials, at once and one after the other; else each trial has a process or a
-    container of its own. `shows_case` gives the agent's process the whole case, and not only the user's side of it.
+    container of its own. `prompts` says whether it is kept how models were asked. `shows_case` gives the agent's
+    process the whole case, and not only the user's side of it.
     """
 
     agent: AgentRef
@@ -354,6 +356,7 @@ class RunConfig:
     gates: Gates = field(default_factory=Gates)
     environment: str = ""
     isolation: str = SHARED
+    prompts: str = KEEP
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
     shows_case: bool = True
     interpreter: Interpreter = field(default_factory=Interpreter)

@@ -14,6 +14,7 @@ from evaldesk.pages.json_tree import Node, Trees
 from evaldesk.pages.large_state import ValuePart, text_part
 from evaldesk.pages.prompt_messages import Piece, PromptDrawing, PromptMessage
 from evaldesk.pages.spans import Span, SpanKind, spans_of
+from evaldesk.run_options import KEEP
 from evaldesk.store import RunStore
 from evaldesk.wording.json_layout import laid_out
 from evaldesk.wording.words import cost_words
@@ -162,6 +163,7 @@ def strip_of(result: TrialResult) -> Strip | None:
 def read_timeline(runs: RunStore, run_id: int, key: TrialKey, chosen: str = "", part: str = "") -> Timeline:
     """The time line with the span `chosen`, and that part of a call. Raises NotFoundError where no trial was played."""
     result, row = runs.trial(run_id, *key), runs.case_row(run_id, key[0])
+    summary = runs.summary(run_id)
     prompts = read_prompts(runs, run_id, key, result)
     spans = spans_of(result.transcript, prompts)
     view = _chosen(spans, prompts, chosen)
@@ -172,7 +174,7 @@ def read_timeline(runs: RunStore, run_id: int, key: TrialKey, chosen: str = "", 
     rest = rows[first + MAX_ROWS :]
     usages = [usage for span in spans for usage in span.usages]
     return Timeline(
-        summary=runs.summary(run_id),
+        summary=summary,
         case_id=row.case_id,
         key=key,
         status=result.verdict,
@@ -183,7 +185,7 @@ def read_timeline(runs: RunStore, run_id: int, key: TrialKey, chosen: str = "", 
         counts=_counts(spans),
         tokens=sum(usage.tokens_in + usage.tokens_out for usage in usages),
         cost=_cost(usages),
-        view=_view(view, prompts, part) if view else None,
+        view=_view(view, prompts, part, _LACKS if summary.config.prompts == KEEP else _OFF) if view else None,
         earlier=Beyond(first, rows[first - 1].span.id) if first else None,
         later=Beyond(len(rest), rest[0].span.id) if rest else None,
         kinds=[*dict.fromkeys(span.kind for _, span in _walk(spans) if span.kind != "turn")],
@@ -294,9 +296,9 @@ def _cost(usages: Sequence[Usage]) -> str:
     return cost_words(sum(known)) if usages and len(known) == len(usages) else ""
 
 
-def _view(span: Span, prompts: Prompts | None, part: str) -> SpanView:
+def _view(span: Span, prompts: Prompts | None, part: str, lacks: str) -> SpanView:
     if span.kind == "model" or (span.kind == "user" and span.prompt >= 0):
-        return _call_view(span, prompts, part)
+        return _call_view(span, prompts, part, lacks)
     trees = Trees()
     anchor = f"turn-{span.turn + 1}"
     if span.kind in ("tool", "agent") and span.event and span.event.call:
@@ -313,10 +315,10 @@ def _view(span: Span, prompts: Prompts | None, part: str) -> SpanView:
     return SpanView(span, WORDS.get(span.kind, "wait").capitalize(), span.note, anchor=anchor, texts=said)
 
 
-def _call_view(span: Span, prompts: Prompts | None, part: str) -> SpanView:
+def _call_view(span: Span, prompts: Prompts | None, part: str, lacks: str) -> SpanView:
     anchor = f"turn-{span.turn + 1}"
     if prompts is None or span.prompt < 0:
-        return SpanView(span, span.name or "model call", _facts(span.usage), lacks=_LACKS, anchor=anchor)
+        return SpanView(span, span.name or "model call", _facts(span.usage), lacks=lacks, anchor=anchor)
     call, drawing = prompts.calls[span.prompt], PromptDrawing()
     part = part if part in PARTS else "prompt"
     messages = prompts.messages(span.prompt)
@@ -341,6 +343,7 @@ def _call_view(span: Span, prompts: Prompts | None, part: str) -> SpanView:
 _LACKS = (
     "How this call was sent is not recorded: Evaldesk did not see its request, or played the trial before it kept them."
 )
+_OFF = "The run kept no prompts: its option “Prompts of models” is off."
 
 
 def _facts(usage: Usage | None, *, is_failed: bool = False) -> str:

@@ -75,8 +75,10 @@ def asked(*tokens: int, turn: int = 0) -> Prompts:
     return found
 
 
-def stored(pages: Any, *turns: TurnRecord, prompts: Prompts | None = None, **config: Any) -> str:
+def stored(pages: Any, *turns: TurnRecord, prompts: Prompts | str | None = None, **config: Any) -> str:
     runs = pages.desk.store.runs
+    if isinstance(prompts, str):
+        config, prompts = {**config, "prompts": prompts}, None
     run_id: int = runs.create(RunConfig(AgentRef("dice", "dice"), "trips", **config), [CASE])
     transcript = Transcript(turns or (FIRST, SECOND))
     runs.record([TrialResult(run_id, 0, 0, "finished", "passed", "answered", transcript, prompts=prompts)])
@@ -233,6 +235,7 @@ def test_without_a_prompt_the_call_says_so(pages: Any) -> None:
     page = pages.get(f"{stored(pages)}/timeline?span=1.2").text
 
     assert "How this call was sent is not recorded" in page
+    assert "The run kept no prompts" in pages.get(f"{stored(pages, prompts='off')}/timeline?span=1.2").text
     assert "Choose a span" in pages.get(f"{stored(pages)}/timeline").text
 
 

@@ -33,7 +33,7 @@ from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.run import Place
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.model.transcript import FATAL_KINDS
-from evaldesk.run_options import OWN
+from evaldesk.run_options import KEEP, OWN
 from evaldesk.store import RunStore, Store
 from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.run_store import is_imported
@@ -390,6 +390,7 @@ def trial_spec(
         attempt=attempt,
         strict=config.is_strict,
         shows_case=config.shows_case,
+        keeps_prompts=config.prompts == KEEP,
     )
 
 

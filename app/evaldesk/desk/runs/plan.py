@@ -477,12 +477,18 @@ class _Usual:
     user: UserConfig
     recording: Recording
     isolation: str
+    prompts: str
 
 
 def _of_settings(settings: Settings, user: UserConfig | None) -> dict[str, Any]:
     """The options that `evaldesk.toml` may set; a criteria file describes the user in its place."""
     usual = _Usual(
-        settings.model_options, settings.limits, user or settings.user, settings.recording, settings.isolation
+        settings.model_options,
+        settings.limits,
+        user or settings.user,
+        settings.recording,
+        settings.isolation,
+        settings.prompts,
     )
     return option_values(usual, offered("toml"))
 

@@ -71,7 +71,7 @@ MAX_DECIDED = 100
 async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None = None) -> TrialResult:
     """Play the case in a fresh session: its turns, or its scenario by a simulated user. There are no scores yet."""
     attempt = attempt or Attempt(clock=time.monotonic)
-    attempt.prompts = PromptWriter()
+    attempt.prompts = PromptWriter() if spec.keeps_prompts else None
     attempt.begin("play", spec.limits.trial_timeout_s)
     problem = set_up(spec)
     if problem:
