@@ -1003,7 +1003,7 @@ document.addEventListener("DOMContentLoaded", () => {
     /* a browser that keeps nothing says less */
   }
   if (posted === null) return;
-  if ("refused" in document.documentElement.dataset) toast("Not stored. The page says why.", "failed");
+  if ("refused" in document.documentElement.dataset) toast(REFUSED, "failed");
   else if (posted && !said.length) toast(posted);
 });
 
@@ -1047,6 +1047,7 @@ function keepPosted(words) {
     /* a browser that keeps nothing says less */
   }
 }
+const REFUSED = "Not stored. The page says why.";
 const isSentTo = (form, address) => new URL(address, location.href).pathname === new URL(form.action, location.href).pathname;
 document.addEventListener("htmx:finally:request", (event) => {
   const { request, response } = event.detail.ctx;
@@ -1054,6 +1055,8 @@ document.addEventListener("htmx:finally:request", (event) => {
   if (request.method?.toUpperCase() !== "POST") return;
   if (!response) return toast(UNANSWERED, "failed");
   const words = form && isSentTo(form, request.action) ? form.dataset.saysStored : undefined; // a look ahead stores nothing
-  if (response.status >= 400 && (words || response.status !== 422)) toast("Not stored. Load the page again, and look at what it says.", "failed");
+  const isSaid = $$("main [role='alert']").some((each) => each.textContent.trim());
+  const refused = isSaid ? REFUSED : "Not stored. Load the page again, and look at what it says.";
+  if (response.status >= 400 && (words || response.status !== 422)) toast(refused, "failed");
   else if (words && response.status === 200) toast(words);
 });

@@ -44,6 +44,23 @@ def test_what_was_refused_is_said_not_to_be_stored(someone: Visitor) -> None:
     expect(page.locator("#toasts")).not_to_contain_text("Saved")
 
 
+def test_a_case_that_somebody_else_changed_is_shown_beside_the_typed_text(someone: Visitor) -> None:
+    page, evalset = someone.page, f"/evalsets/{someone.evalset('hello_world')}"
+    someone.goto(evalset)
+    case = page.locator(f"a[href^='{evalset}/cases/']:not([href$='/new'])").first.get_attribute("href") or ""
+    someone.goto(case)
+    other = page.context.new_page()
+    other.goto(someone.desk.address + case)
+    for each, text in ((other, "Anna asks this"), (page, "Ben asks that")):
+        each.get_by_label("User message").first.fill(text)
+        each.get_by_role("button", name="Save case").click()
+        expect(each.locator("#toasts")).to_contain_text("Not stored. The page says why." if each is page else "Saved")
+
+    expect(page.get_by_role("alert")).to_contain_text("Anna asks this")
+    expect(page.get_by_label("User message").first).to_have_value("Ben asks that")
+    other.close()
+
+
 def test_a_form_is_kept_as_it_is_while_the_desk_does_not_answer(visit: Visit) -> None:
     someone = visit()
     page = someone.page
