@@ -17,9 +17,12 @@ from evaldesk import __version__
 from evaldesk.agents import AGENTS, named_ref
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.desk.agents import AgentDesk, FoundAgent
+from evaldesk.desk.process_owner import host_of
 from evaldesk.desk.repair import Fault, database_faults, file_faults
 from evaldesk.desk.runs.driver import trial_spec
 from evaldesk.desk.runs.plan import with_executor
+from evaldesk.desk.runs.runs import TAKEN_OVER, WAITING
+from evaldesk.desk.runs.stored_runs import is_held
 from evaldesk.desk.trust import NEXT_STEP, Trust, check_store
 from evaldesk.engine import AgentHost, LocalExecutor
 from evaldesk.engine.executors import MAX_LOCAL, Node, check_executor, kind_of, open_executor
@@ -38,11 +41,12 @@ from evaldesk.model import (
 )
 from evaldesk.model.json_text import shortened
 from evaldesk.model.run import ExecutorConfig, Place, PlaceState
+from evaldesk.model.stored import RunSummary
 from evaldesk.settings import CONFIG_NAME, Settings
 from evaldesk.store import Store, hold_workspace
 from evaldesk.store.network_disk import disk_warning
 from evaldesk.store.store import EngineFacts, is_made, repair_marker
-from evaldesk.wording.places import place_words
+from evaldesk.wording.places import again_sentence, place_words
 
 State: TypeAlias = Literal["good", "untried", "warning", "bad"]
 CALL_S = 30.0
@@ -52,6 +56,7 @@ MOST_SKEW_S = 5.0
 """Leases go by the clock of the database alone; times that people see are of each machine."""
 SAMPLE = "samples/hello_world"
 PLAY_S = 120.0
+MAX_RUNS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +98,30 @@ def look_at_workspace(settings: Settings) -> list[Finding]:
             store.check()
             n_runs = sum(store.runs.counts_by_status().values())
             engine = _engine(store.engine())
+            runs = look_at_runs(store)
     except EvaldeskError as error:
         return [*found, Finding("database", "bad", str(error))]
     words = f"{settings.database}, {n_runs} run{'s' if n_runs != 1 else ''}"
-    return [*found, Finding("database", "good", words), engine]
+    return [*found, Finding("database", "good", words), engine, *runs]
+
+
+def look_at_runs(store: Store) -> list[Finding]:
+    """The runs that go on: where, from which machine each was taken over, and what was lost meanwhile."""
+    return [_run(store, run) for run in store.runs.unfinished_runs()[:MAX_RUNS]]
+
+
+def _run(store: Store, run: RunSummary) -> Finding:
+    about, host = f"run {run.id}", host_of(run.driver)
+    if run.driver == WAITING:
+        return Finding(about, "untried", "waits for an open desk, or for its own process")
+    if not is_held(store.runs, run):
+        way = f"an open desk goes on with it, or `evaldesk run resume {run.id}`"
+        return Finding(about, "warning", f"its process on {host or 'an unknown machine'} is gone; {way}")
+    lost = [f"{place.name}: {place_words(place)}" for place in run.places if place.state == "lost" or place.note]
+    taken = run.reason if run.reason.startswith(TAKEN_OVER) else ""
+    notes = [note.rstrip(".") for note in (taken, *lost, again_sentence(run.n_played_again)) if note]
+    words = f"played on {host}, {run.counts.done:,} of {run.n_trials:,} trials done"
+    return Finding(about, "warning" if notes else "good", "; ".join((words, *notes)))
 
 
 def _engine(facts: EngineFacts) -> Finding:

@@ -6,17 +6,22 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import update
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, started
 
+from evaldesk.desk.doctor import look_at_runs
 from evaldesk.desk.runs import runs as runs_module
+from evaldesk.model import Case, Turn
 from evaldesk.model.run import Place
 from evaldesk.pages.run import read_run
 from evaldesk.pages.run_view import RunQuery
 from evaldesk.store import Store
+from evaldesk.store.tables.runs import RUN
 from evaldesk.wording.places import again_sentence, place_words, places_words
 
 pytestmark = pytest.mark.anyio
 
+LOST = "4242 gpu-07 12345@abcdef01"
 HERE = Place("vm-1", "process", 2, 3)
 HOSTS = (Place("gpu-01", "host", 4, 7), Place("gpu-02", "host", 4, 8), Place("gpu-03", "host", 0, 0, "lost", "no node"))
 
@@ -63,6 +68,33 @@ async def test_a_run_of_another_process_shows_its_stored_places_while_it_goes_on
     assert read_run(store.runs, run_id, RunQuery()).places == ()  # one machine, and all is well
     assert not store.runs.renew(run_id, summary.lease + 1, HOSTS)
     assert store.runs.summary(run_id).places == (HERE,)
+
+
+async def test_doctor_says_of_runs_that_go_on_who_lost_them_and_what_was_lost(
+    open_desk: OpenDesk, store: Store
+) -> None:
+    executor = HandExecutor()
+    going = await started(open_desk(executor), n_cases=1)
+    await executor.holds(1)
+    summary = store.runs.summary(going)
+    lost, waiting = (
+        store.runs.create(summary.config, [Case("a", (Turn("hi"),))], owner) for owner in (LOST, runs_module.WAITING)
+    )
+    with store.runs._database.writing() as connection:
+        connection.execute(update(RUN).where(RUN.c.id == lost).values(leased_until=1.0))
+        taken = {"reason": "Taken over from gpu-07, which was lost: trials are played again.", "n_played_again": 2}
+        connection.execute(update(RUN).where(RUN.c.id == going).values(taken))
+    assert store.runs.renew(going, summary.lease, HOSTS)
+
+    found = {each.about: each for each in look_at_runs(store)}
+
+    assert (found[f"run {lost}"].state, found[f"run {waiting}"].state) == ("warning", "untried")
+    assert f"its process on gpu-07 is gone; an open desk goes on with it, or `evaldesk run resume {lost}`" in (
+        found[f"run {lost}"].sentence
+    )
+    words = found[f"run {going}"].sentence
+    for part in ("0 of 1 trials done", "Taken over from gpu-07", "gpu-03: lost: no node", "2 trials were played again"):
+        assert part in words
 
 
 async def test_trials_that_were_lost_are_counted_once_and_said(open_desk: OpenDesk, store: Store) -> None:

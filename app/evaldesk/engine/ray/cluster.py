@@ -200,6 +200,8 @@ def lost_words(text: str) -> str:
         return "its node does not answer"
     if "process has died" in text or "killed" in text.lower():
         return "its process is gone"
+    if "creation task" in text:  # the first line names the actor, the last the error
+        return f"it did not start: {text.strip().splitlines()[-1].strip()[:MAX_SAID]}"
     return first_line(text)
 
 
