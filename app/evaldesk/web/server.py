@@ -21,6 +21,7 @@ from typing import cast
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.datastructures import ImmutableMultiDict
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -335,6 +336,14 @@ async def _open_rest(app: Starlette, desk: Desk) -> None:
         await asyncio.wait_for(app.state.has_answered.wait(), FIRST_VISIT_S)
     await asyncio.to_thread(add_pages, app)
     await desk.go_on()
+    await asyncio.to_thread(_open_metrics)
+
+
+def _open_metrics() -> None:
+    """Import the metrics, so that no form waits for them."""
+    from evaldesk.pages.criteria.metric_form import metric_form
+
+    metric_form(ImmutableMultiDict(), ())
 
 
 def _routes(targets: Sequence[str]) -> list[BaseRoute]:
