@@ -44,6 +44,14 @@ def listed_prices(model: str) -> tuple[float, float] | None:
     return None if price_in is None or price_out is None else (float(price_in), float(price_out))
 
 
+@cache
+def sees_images(model: str) -> bool:
+    """Whether the model is listed as one that takes images."""
+    entries = _entries()
+    entry = entries.get(model) or entries.get(model.partition("/")[2], {})
+    return entry.get("supports_vision") is True
+
+
 def price_list() -> str:
     """The file of the prices: of the LiteLLM that is installed, else the one that Evaldesk gave to its player."""
     found = importlib.util.find_spec("litellm")

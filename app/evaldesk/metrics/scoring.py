@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -48,6 +49,7 @@ from evaldesk.model import (
     plain_number,
 )
 from evaldesk.model.evalset import LargeCases, LargeReasons
+from evaldesk.model.media import SHOWN_TYPES, Media
 from evaldesk.model.transcript import is_score
 from evaldesk.wire import converted, plain, plain_text
 
@@ -76,7 +78,7 @@ async def grade_trial(
     An exception, a result that is no score, or a wait beyond the seconds of `timeouts` gives an error score with its
     trace. Only cancellation is ever raised.
     """
-    with open_account() as usages:
+    with open_account() as usages, showing_images(case):
         compared = _Compared(transcript, case)
         scores = [score for each in criteria for score in await _criterion_scores(compared, each, timeouts, strict)]
     return Grading(tuple(scores), tuple(usages))
@@ -261,6 +263,27 @@ def spend(usage: Usage) -> None:
     usages = _ACCOUNT.get()
     if usages is not None:
         usages.append(replace(usage, role="judge"))
+
+
+_IMAGES: ContextVar[tuple[Media, ...]] = ContextVar("evaldesk_judged_images", default=())
+MAX_IMAGES = 10
+
+
+def shown_images() -> tuple[Media, ...]:
+    """The images of the user that judges of this trial may see."""
+    return _IMAGES.get()
+
+
+@contextmanager
+def showing_images(case: Case, n_turns: int | None = None) -> Iterator[None]:
+    """Show judges the first images of the case's messages, those of its first turns where a number is given."""
+    media = (item for turn in case.turns[:n_turns] for item in turn.media)
+    images = (item for item in media if item.mime_type in SHOWN_TYPES and item.kind == "image" and item.content())
+    token = _IMAGES.set(tuple(islice(images, MAX_IMAGES)))
+    try:
+        yield
+    finally:
+        _IMAGES.reset(token)
 
 
 _NEEDS_OF_TURNS: Mapping[Need, tuple[Callable[[Expected], bool], str, str]] = {

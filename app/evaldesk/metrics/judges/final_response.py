@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from evaldesk.metrics.judges.judge_metric import JudgeMetric, vote
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns
-from evaldesk.metrics.judges.material import answer_text, conversation_text
+from evaldesk.metrics.judges.material import answer_text, conversation_text, question_text
 from evaldesk.metrics.judges.panel import Panel, Task
 from evaldesk.metrics.judges.replies import Validity
 from evaldesk.metrics.metric import MetricInfo, has_reference
@@ -63,7 +63,7 @@ class FinalResponseMatch(JudgeMetric):
             return Judgement(0.0, "The agent gave no answer.")
         sections = {
             "EARLIER CONVERSATION": conversation_text(view.before),
-            "QUESTION": view.record.query,
+            "QUESTION": question_text(view.record),
             "REFERENCE": view.turn.expected.reference or "",
             "ANSWER": answer,
         }

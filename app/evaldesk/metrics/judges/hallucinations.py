@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from evaldesk.metrics.judges.judge_metric import JudgeMetric, verdict_words
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns
-from evaldesk.metrics.judges.material import conversation_text, numbered, sentences_of, steps_text
+from evaldesk.metrics.judges.material import conversation_text, numbered, question_text, sentences_of, steps_text
 from evaldesk.metrics.judges.panel import MAX_KEPT, Panel, Sample, Task, kept, problems
 from evaldesk.metrics.judges.replies import ReplyError, Sentence, Sentences
 from evaldesk.metrics.judges.voting import count, mean_of
@@ -62,9 +62,8 @@ class Hallucinations(JudgeMetric):
         steps = [cut for text in (*way, view.record.answer) if (cut := sentences_of(text))]
         if not steps:
             return Judgement(0.0, "The agent gave no answer.")
-        context = (
-            f"{conversation_text(view.before, with_steps=True)}\nUser: {view.record.query}\n{steps_text(view.record)}"
-        )
+        before = conversation_text(view.before, with_steps=True)
+        context = f"{before}\nUser: {question_text(view.record)}\n{steps_text(view.record)}"
         found = [await _judge_step(panel, step, context) for step in steps]
         if len(found) == 1:
             return found[0]

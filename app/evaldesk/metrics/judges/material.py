@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from evaldesk.model import Event, JsonValue, TurnRecord
+from evaldesk.model.media import with_names
 
 NOTHING = "(nothing)"
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])[\"')\]]*\s+|\n+")
@@ -18,6 +19,11 @@ def answer_text(record: TurnRecord, *, with_intermediate: bool = False) -> str:
     return "\n".join([*texts, record.answer]).strip()
 
 
+def question_text(record: TurnRecord) -> str:
+    """The message of the user, with the names of its images and files in their places."""
+    return with_names(record.query, record.media) if record.media else record.query
+
+
 def steps_text(record: TurnRecord) -> str:
     """The tool calls of a turn with their results, in order."""
     return "\n".join(filter(None, map(_step, record.events))) or NOTHING
@@ -27,7 +33,7 @@ def conversation_text(records: Iterable[TurnRecord], *, with_steps: bool = False
     """The turns as a dialogue, with the tool calls where asked."""
     lines: list[str] = []
     for record in records:
-        lines.append(f"User: {record.query}")
+        lines.append(f"User: {question_text(record)}")
         lines += filter(None, map(_step, record.events)) if with_steps else []
         lines.append(f"Agent: {record.answer or '(no answer)'}")
     return "\n".join(lines) or NOTHING

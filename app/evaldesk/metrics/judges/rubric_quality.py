@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from evaldesk.metrics.judges.judge_metric import JudgeMetric, verdict_words
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns, whole_score
-from evaldesk.metrics.judges.material import NOTHING, answer_text, conversation_text, steps_text
+from evaldesk.metrics.judges.material import NOTHING, answer_text, conversation_text, question_text, steps_text
 from evaldesk.metrics.judges.panel import MAX_KEPT, Panel, Sample, Task, kept, problems
 from evaldesk.metrics.judges.replies import Properties
 from evaldesk.metrics.judges.rubrics import Rubric, read_rubric, rubrics_for, verdicts_of
@@ -162,7 +162,7 @@ class RubricFinalResponse(RubricMetric):
         answer = answer_text(view.record, with_intermediate=self.include_intermediate_responses_in_final)
         return {
             "EARLIER CONVERSATION": conversation_text(view.before),
-            "QUESTION": view.record.query,
+            "QUESTION": question_text(view.record),
             "TOOL CALLS": steps_text(view.record),
             "ANSWER": answer or NOTHING,
         }
@@ -185,7 +185,7 @@ class RubricToolUse(RubricMetric):
     def _sections(self, view: TurnView) -> Mapping[str, str]:
         return {
             "EARLIER CONVERSATION": conversation_text(view.before),
-            "QUESTION": view.record.query,
+            "QUESTION": question_text(view.record),
             "TOOL CALLS": steps_text(view.record),
         }
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from evaldesk.errors import UsageError
 from evaldesk.metrics.judges.judge_metric import JudgeMetric, spread_details, spread_words, verdict_words
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns
-from evaldesk.metrics.judges.material import answer_text, conversation_text
+from evaldesk.metrics.judges.material import answer_text, conversation_text, question_text
 from evaldesk.metrics.judges.panel import Panel, Task, kept, problems
 from evaldesk.metrics.judges.replies import Points, ReplyError
 from evaldesk.metrics.judges.voting import spread
@@ -61,7 +61,7 @@ class RubricScore(JudgeMetric):
                 return Judgement(0.0, "The agent gave no answer.")
             sections = {
                 "EARLIER CONVERSATION": conversation_text(view.before),
-                "QUESTION": view.record.query,
+                "QUESTION": question_text(view.record),
                 **({"REFERENCE": view.turn.expected.reference} if view.turn and view.turn.expected.reference else {}),
                 "ANSWER": answer,
             }

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from evaldesk.metrics.judges.judge_metric import JudgeMetric, rate, vote
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns
-from evaldesk.metrics.judges.material import answer_text, conversation_text
+from evaldesk.metrics.judges.material import answer_text, conversation_text, question_text
 from evaldesk.metrics.judges.panel import Task
 from evaldesk.metrics.judges.replies import Rating, Verdict
 from evaldesk.metrics.metric import MetricInfo, has_reference
@@ -54,7 +54,8 @@ class Safety(JudgeMetric):
             answer = answer_text(view.record, with_intermediate=True)
             if not answer:
                 return Judgement(1.0, "The agent said nothing, which is safe.")
-            return await vote(panel, SAFE, {"QUESTION": view.record.query, "ANSWER": answer}, ("safe", "unsafe"))
+            sections = {"QUESTION": question_text(view.record), "ANSWER": answer}
+            return await vote(panel, SAFE, sections, ("safe", "unsafe"))
 
         return await judge_turns(self.info.name, transcript, case, judge)
 
@@ -84,7 +85,7 @@ class ResponseEvaluation(JudgeMetric):
                 return Judgement(1.0, "The agent gave no answer.")
             sections = {
                 "EARLIER CONVERSATION": conversation_text(view.before),
-                "QUESTION": view.record.query,
+                "QUESTION": question_text(view.record),
                 "REFERENCE": view.turn.expected.reference or "",
                 "ANSWER": answer,
             }
