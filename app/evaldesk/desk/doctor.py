@@ -17,7 +17,6 @@ from evaldesk import __version__
 from evaldesk.agents import AGENTS, named_ref
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.desk.agents import AgentDesk, FoundAgent
-from evaldesk.desk.process_owner import host_of
 from evaldesk.desk.repair import Fault, database_faults, file_faults
 from evaldesk.desk.runs.driver import trial_spec
 from evaldesk.desk.runs.plan import with_executor
@@ -41,7 +40,7 @@ from evaldesk.model import (
 )
 from evaldesk.model.json_text import shortened
 from evaldesk.model.run import ExecutorConfig, Place, PlaceState
-from evaldesk.model.stored import RunSummary
+from evaldesk.model.stored import RunSummary, host_of
 from evaldesk.settings import CONFIG_NAME, Settings
 from evaldesk.store import Store, hold_workspace
 from evaldesk.store.network_disk import disk_warning

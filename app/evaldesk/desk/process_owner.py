@@ -10,6 +10,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from evaldesk.model.stored import host_of
 from evaldesk.settings import Settings
 from evaldesk.store.database import Starter
 
@@ -41,12 +42,6 @@ def is_owner_alive(owner: str) -> bool:
         return True
     begun = started.partition("@")[0]
     return _exists(int(pid)) and not _is_zombie(int(pid)) and _started(int(pid)) in {begun, "-"}
-
-
-def host_of(owner: str) -> str:
-    """The machine of the process; empty for a text that names no process."""
-    pid, _, rest = owner.partition(" ")
-    return rest.rpartition(" ")[0] if pid.isdecimal() else ""
 
 
 def is_elsewhere(owner: str) -> bool:

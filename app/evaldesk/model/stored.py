@@ -393,3 +393,9 @@ class EvalSetFile(EvalSetFacts):
     size: int
     modified_ns: int
     is_reading: bool = False
+
+
+def host_of(owner: str) -> str:
+    """The machine of a process that owns a run or a turn; empty for a text that names no process."""
+    pid, _, rest = owner.partition(" ")
+    return rest.rpartition(" ")[0] if pid.isdecimal() else ""

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 from evaldesk.agents import AGENTS
 from evaldesk.agents.agent import AgentKind
-from evaldesk.desk.process_owner import host_of
 from evaldesk.desk.runs.stored_runs import evalset_name
 from evaldesk.engine.executors import place_of
 from evaldesk.model import Criterion, RunConfig
 from evaldesk.model.json_text import json_line
 from evaldesk.model.run import option_value, option_values
-from evaldesk.model.stored import RunSummary
+from evaldesk.model.stored import RunSummary, host_of
 from evaldesk.run_options import RUN_OPTIONS, RunOption
 from evaldesk.store.runs.run_store import has_evalset, is_imported
 from evaldesk.wire import to_json

@@ -19,13 +19,14 @@ from sqlalchemy import update
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, check_exact, over, started, subject
 from tests.postgresql_server import ENGINES, place_of
 
-from evaldesk.desk.process_owner import current_owner, host_of
+from evaldesk.desk.process_owner import current_owner
 from evaldesk.desk.runs import runs as runs_module
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import is_held
 from evaldesk.errors import ConflictError
 from evaldesk.model import TrialResult
+from evaldesk.model.stored import host_of
 from evaldesk.settings import DatabaseUrl, Settings
 from evaldesk.store import Store
 from evaldesk.store.tables.runs import RUN

@@ -1,4 +1,4 @@
-"""Runs and gates as JSON: the output of `evaldesk eval --json`, and the input of a later `--baseline`."""
+"""Runs and gates as JSON: of `evaldesk eval --json`, the input of a later `--baseline`, and of `evaldesk run`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from evaldesk import __version__
 from evaldesk.cli.eval.playing import Played
 from evaldesk.desk.runs.baseline import VERSION, case_object
 from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers
-from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval
-from evaldesk.model import Conclusion, Counts
+from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval, run_name
+from evaldesk.model import Conclusion, Counts, Outcome
 from evaldesk.model.comparison import CaseChange, PlayedCase, RunChange
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import option_values
-from evaldesk.model.stored import MetricRow, RunSummary
+from evaldesk.model.stored import MetricRow, RunSummary, host_of
 from evaldesk.pages.run_facts import run_fingerprint
 from evaldesk.wording.comparison import change_sentence
 from evaldesk.wording.words import asserted_lines
@@ -182,4 +182,38 @@ def _case_object(case: CaseNumbers) -> dict[str, Any]:
         "is_passed": case.is_passed,
         **counts_object(case.counts),
         "pass_rate": case.counts.rate,
+    }
+
+
+def run_item(run: RunSummary, outcome: Outcome | None) -> dict[str, Any]:
+    """One run as an item of a list; times are ISO 8601 in UTC, unknown is null."""
+    return {
+        "id": run.id,
+        "name": run_name(run),
+        "status": run.status,
+        "outcome": outcome,
+        "reason": run.reason,
+        "agent": run.config.agent.id,
+        "model": run.config.model or run.config.agent_model,
+        "evalset": run.config.evalset_id,
+        "n": run.config.n,
+        "budget": run.config.budget,
+        "note": run.note,
+        "started_by": run.started_by or None,
+        "started_on": run.started_on or None,
+        "played_on": host_of(run.driver) or None,
+        "created_at": run.created_at.isoformat(),
+        "started_at": run.started_at.isoformat() if run.started_at else None,
+        "completed_at": run.finished_at.isoformat() if run.finished_at else None,
+        "summary": {
+            "passed": run.counts.passed,
+            "failed": run.counts.failed,
+            "errored": run.counts.errored,
+            "unscored": run.counts.unscored,
+            "graded": run.counts.scored,
+            "pass_rate": run.counts.rate,
+            "tokens": run.tokens_in + run.tokens_out,
+            "cost": run.whole_cost,
+            "progress": {"completed": run.n_done, "total": run.n_trials, "unit": "trials"},
+        },
     }

@@ -7,16 +7,14 @@ import json
 import click
 
 from evaldesk.cli.eval.progress import duration_words
-from evaldesk.cli.eval.result_json import conclusion_object, mean_unscored_as_0, metric_objects, run_object
-from evaldesk.cli.runs.list import run_item
+from evaldesk.cli.eval.result_json import conclusion_object, mean_unscored_as_0, metric_objects, run_item, run_object
 from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
-from evaldesk.desk.process_owner import host_of
 from evaldesk.desk.runs.gates import conclude
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval, run_name
 from evaldesk.model import RunConfig
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
-from evaldesk.model.stored import MetricRow, RunSummary
+from evaldesk.model.stored import MetricRow, RunSummary, host_of
 from evaldesk.pages.run_facts import options_line, played_in, run_fingerprint, spread_of
 from evaldesk.pages.run_view import exact_interval
 from evaldesk.wording.noise import exact_words

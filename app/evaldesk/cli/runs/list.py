@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
+from evaldesk.cli.eval.result_json import run_item
 from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
-from evaldesk.desk.process_owner import host_of
 from evaldesk.desk.runs.stored_runs import run_name
 from evaldesk.model import Outcome, RunStatus
 from evaldesk.model.stored import RunSummary
@@ -75,40 +74,6 @@ def list_runs(
     show_table(COLUMNS, [_cells(run, outcome) for run, outcome in listed_runs])
     if len(runs) < n_all:
         click.echo(f"{len(runs)} of {n_all}; --all lists every one.")
-
-
-def run_item(run: RunSummary, outcome: Outcome | None) -> dict[str, Any]:
-    """One run as an item of a list; times are ISO 8601 in UTC, unknown is null."""
-    return {
-        "id": run.id,
-        "name": run_name(run),
-        "status": run.status,
-        "outcome": outcome,
-        "reason": run.reason,
-        "agent": run.config.agent.id,
-        "model": run.config.model or run.config.agent_model,
-        "evalset": run.config.evalset_id,
-        "n": run.config.n,
-        "budget": run.config.budget,
-        "note": run.note,
-        "started_by": run.started_by or None,
-        "started_on": run.started_on or None,
-        "played_on": host_of(run.driver) or None,
-        "created_at": run.created_at.isoformat(),
-        "started_at": run.started_at.isoformat() if run.started_at else None,
-        "completed_at": run.finished_at.isoformat() if run.finished_at else None,
-        "summary": {
-            "passed": run.counts.passed,
-            "failed": run.counts.failed,
-            "errored": run.counts.errored,
-            "unscored": run.counts.unscored,
-            "graded": run.counts.scored,
-            "pass_rate": run.counts.rate,
-            "tokens": run.tokens_in + run.tokens_out,
-            "cost": run.whole_cost,
-            "progress": {"completed": run.n_done, "total": run.n_trials, "unit": "trials"},
-        },
-    }
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.criteria.criteria import allowed_criteria, ready_criteria
-from evaldesk.desk.process_owner import current_owner, host_of, is_elsewhere
+from evaldesk.desk.process_owner import current_owner, is_elsewhere
 from evaldesk.desk.runs.allocating import with_budget
 from evaldesk.desk.runs.driver import LiveRun, RunDriver, RunWriter, Tick, is_more
 from evaldesk.desk.runs.first_runs import first_seed
@@ -41,7 +41,7 @@ from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, Workspa
 from evaldesk.model import Criterion, RunConfig, RunStatus
 from evaldesk.model.conclusion import StopRule
 from evaldesk.model.run import LIVE, Place, is_news
-from evaldesk.model.stored import RunSummary, TrialKey
+from evaldesk.model.stored import RunSummary, TrialKey, host_of
 from evaldesk.settings import Settings
 from evaldesk.store import RunStore, Store
 from evaldesk.store.runs.planning import Planning
