@@ -14,6 +14,7 @@ from evaldesk.engine import drive
 from evaldesk.engine.frames import GradeSpec
 from evaldesk.engine.ray import executor as module
 from evaldesk.engine.ray import host as host_module
+from evaldesk.engine.ray.cluster import connect_words, lost_words
 from evaldesk.engine.ray.executor import HostsExecutor, checked
 from evaldesk.engine.ray.host import Answer, Host, HostSetup, environment_of_workers, moved, own_versions, work_of
 from evaldesk.errors import UsageError
@@ -338,6 +339,41 @@ async def test_a_later_call_takes_over_waiting(trial: Trial, ends_all: Host) -> 
         later.cancel()
 
     assert (first, is_waiting) == (b"[]", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "The actor is dead because its worker process has died. Worker exit detail: Worker unexpectedly exits with "
+            "a connection error code 2. There are some potential root causes. (1) The process is killed by SIGKILL by "
+            "OOM killer due to high memory usage. (2) ray stop --force is called.",
+            "its process is gone",
+        ),
+        ("Task was killed due to the node running low on memory.", "its node was short of memory"),
+        ("The actor died because its node has died.\nNode Id: 1", "its node is gone"),
+        ("The actor 1 is unavailable: RpcError: failed to connect to all addresses", "its node does not answer"),
+        ("error raised in its creation task, Host.__init__()\n  File\nModuleNotFoundError: x", "it did not start: Mod"),
+        ("creation task\nModuleNotFoundError: No module named 'evaldesk'", "Evaldesk is not installed there"),
+        ("something else\nmore", "something else"),
+    ],
+)
+def test_what_ray_says_of_a_loss_is_said_in_few_words(text: str, words: str) -> None:
+    assert lost_words(text).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "Version mismatch: The cluster was started with:\n    Ray: 2.50.0\nThis process:\n    Ray: 2.60.0",
+            "Ray: 2.60.0",
+        ),
+        ("Could not connect\nmore", "Could not connect"),
+    ],
+)
+def test_why_ray_cannot_be_used_names_both_versions(text: str, words: str) -> None:
+    assert connect_words(text).endswith(words)
 
 
 def test_an_answer_for_another_trial_is_not_taken(trial: Trial) -> None:

@@ -194,7 +194,7 @@ def lost_words(text: str) -> str:
         return "Evaldesk is not installed there"
     if "node has died" in text or "node is dead" in text or "node was terminated" in text.lower():
         return "its node is gone"
-    if "out of memory" in text.lower() or "OOM" in text:
+    if "low on memory" in text or "memory monitor" in text:  # a death of any other kind names the OOM killer, too
         return "its node was short of memory"
     if "unavailable" in text or "failed to connect" in text:
         return "its node does not answer"

@@ -7,6 +7,7 @@ import math
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -294,9 +295,8 @@ class HostsExecutor:
     async def _watch(self, slot: _Slot) -> None:
         """Ask the host how it is, until it is lost. Raises HostLostError."""
         while slot.up and not self.is_cancelled:
-            with_loss = asyncio.create_task(slot.lost.wait())
-            await asyncio.wait((with_loss,), timeout=POLL_S)
-            with_loss.cancel()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(slot.lost.wait(), POLL_S)
             if slot.up is None:
                 return
             try:

@@ -75,7 +75,8 @@ def _answer(reference: Any) -> tuple[Versions | None, str]:
 def described(node: dict[str, Any], there: Versions | None, trouble: str) -> Node:
     """A node as Ray tells of it, and what differs there from here."""
     resources = node["Resources"]
-    words = [f"{resources.get('CPU', 0.0):g} CPUs, {resources.get('memory', 0.0) / GIB:.1f} GiB for tasks"]
+    n_cpus = resources.get("CPU", 0.0)
+    words = [f"{n_cpus:g} CPU{'' if n_cpus == 1 else 's'}, {resources.get('memory', 0.0) / GIB:.1f} GiB for tasks"]
     if there:
         words += [f"Python {there.python}", f"Evaldesk {there.evaldesk}", f"Ray {there.ray}"]
         trouble = other_versions(HostFacts(node["NodeManagerHostname"], there.minor, there.evaldesk))
