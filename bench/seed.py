@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import text, update
 
 from evaldesk.model import (
     AgentRef,
@@ -27,7 +27,9 @@ from evaldesk.model import (
     Verdict,
 )
 from evaldesk.store import Store
+from evaldesk.store.runs.recording import add_totals, recount
 from evaldesk.store.tables import METADATA
+from evaldesk.store.tables.runs import RUN, RUN_CASE, TO_DO
 
 OTHER_CASES = 1000
 OTHER_N = 10
@@ -85,6 +87,26 @@ def copy_run(store: Store, run_id: int, n: int) -> None:
                 columns = _columns(table, but="run_id")
                 rows = f"SELECT {int(copy)}, {columns} FROM {table} WHERE run_id = :run"  # noqa: S608
                 connection.execute(text(f"INSERT INTO {table} (run_id, {columns}) {rows}"), {"run": run_id})
+
+
+def multiply(store: Store, run_id: int, times: int) -> None:
+    """Give each case of a finished run so many times the trials it has: copies of these."""
+    n = store.runs.summary(run_id).n
+    numbers = "WITH RECURSIVE copy (nth) AS (SELECT 1 UNION ALL SELECT nth + 1 FROM copy WHERE nth < :times - 1)"
+    with store._database.writing() as connection:
+        for table in ("trial", "score", "transcript"):
+            columns = _columns(table, but="trial_index")
+            rows = f"SELECT trial_index + :n * nth, {columns} FROM {table} CROSS JOIN copy"  # noqa: S608
+            rows += " WHERE run_id = :run AND nth < :times ORDER BY case_index, nth"
+            made = f"{numbers} INSERT INTO {table} (trial_index, {columns}) {rows}"
+            connection.execute(text(made), {"run": run_id, "times": times, "n": n})
+        more = {"n": n * times, "n_least": n * times, "n_trials": RUN.c.n_trials * times}
+        connection.execute(update(RUN).where(RUN.c.id == run_id).values(more))
+        planned = {"strip": TO_DO * n * times}
+        connection.execute(update(RUN_CASE).where(RUN_CASE.c.run_id == run_id).values(planned))
+        recount(connection, run_id)
+        while add_totals(connection, run_id):
+            pass
 
 
 def _columns(table: str, *, but: str) -> str:

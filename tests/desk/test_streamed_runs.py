@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 from dataclasses import replace
@@ -217,6 +218,18 @@ def test_a_reading_that_is_broken_off_leaves_nothing(
         read_path(path, watch=broken_off)
 
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@every_format
+def test_trials_that_are_read_in_part_are_let_go_of(name: str, tmp_path: Path) -> None:
+    data, source = sample(name)
+    path = tmp_path / source
+    path.write_bytes(data)
+
+    left = [(iter(run.cases), iter(run.results)) for run in read_path(path).runs]
+    assert all(next(part) for both in left for part in both)
+    del left
+    gc.collect()  # an error of a generator would be a warning, and warnings are errors
 
 
 @every_format

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 from weakref import finalize
@@ -36,6 +35,8 @@ FROM (SELECT place, row_number() OVER (ORDER BY key) - 1 AS at FROM "case") AS o
 _RESULTS = """
 SELECT trial.data, at, rank FROM trial CROSS JOIN "case" USING (place) ORDER BY line LIMIT -1 OFFSET ?
 """
+AT_ONCE = 50
+"""Rows that are in memory together."""
 
 
 class TrialRowsOnDisk(TrialRows):
@@ -76,8 +77,7 @@ class TrialRowsOnDisk(TrialRows):
 
     def sorted_keys(self) -> Iterator[tuple[int, Any]]:
         """The places of the cases and their keys, in the order of the keys."""
-        with in_words(), closing(self._database.execute('SELECT place, key FROM "case" ORDER BY key')) as found:
-            yield from found
+        return self._fetched('SELECT place, key FROM "case" ORDER BY key')
 
     def finished(self, *, by_key: bool = False) -> tuple[ReadItems[Case], LargeResults]:
         """The cases, and the trials in the order of their rows; each is read when it is asked for."""
@@ -91,12 +91,18 @@ class TrialRowsOnDisk(TrialRows):
         return ReadItems(self._n_cases, self._read_cases), LargeResults(verdicts.total(), self._read_results, verdicts)
 
     def _read_cases(self, first: int) -> Iterator[Case]:
-        rows = 'SELECT data FROM "case" WHERE at >= ? ORDER BY at'
-        with in_words(), closing(self._database.execute(rows, (first,))) as found:
-            for (data,) in found:
-                yield from_json(data, Case)
+        for (data,) in self._fetched('SELECT data FROM "case" WHERE at >= ? ORDER BY at', first):
+            yield from_json(data, Case)
 
     def _read_results(self, first: int) -> Iterator[TrialResult]:
-        with in_words(), closing(self._database.execute(_RESULTS, (first,))) as found:
-            for data, at, rank in found:
-                yield replace(from_json(data, TrialResult), case_index=at, trial_index=rank)
+        for data, at, rank in self._fetched(_RESULTS, first):
+            yield replace(from_json(data, TrialResult), case_index=at, trial_index=rank)
+
+    def _fetched(self, statement: str, *values: int) -> Iterator[Any]:
+        with in_words():
+            found = self._database.execute(statement, values)
+        rows = [None]
+        while rows:
+            with in_words():
+                rows = found.fetchmany(AT_ONCE)
+            yield from rows
