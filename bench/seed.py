@@ -91,7 +91,7 @@ def copy_run(store: Store, run_id: int, n: int) -> None:
 
 def multiply(store: Store, run_id: int, times: int) -> None:
     """Give each case of a finished run so many times the trials it has: copies of these."""
-    n = store.runs.summary(run_id).n
+    n = store.runs.summary(run_id).n_most
     numbers = "WITH RECURSIVE copy (nth) AS (SELECT 1 UNION ALL SELECT nth + 1 FROM copy WHERE nth < :times - 1)"
     with store._database.writing() as connection:
         for table in ("trial", "score", "transcript"):

@@ -26,6 +26,7 @@ from evaldesk.transcripts.recorded import LargeResults, RecordedRun
 
 LARGE = [name for name in FORMATS if isinstance(load_format(name), LargeRunFormat)]
 every_format = pytest.mark.parametrize("name", LARGE)
+every_format_of_ours = pytest.mark.parametrize("name", [name for name in LARGE if "run" in load_format(name).writes])
 N_CASES, N = 6, 4
 
 
@@ -82,10 +83,8 @@ def test_a_sample_is_read_as_a_whole_file_is(name: str, tmp_path: Path) -> None:
     assert as_streamed(path) == as_read_whole(path)
 
 
-@every_format
+@every_format_of_ours
 def test_a_run_of_ours_comes_back_with_the_same_digest(name: str, tmp_path: Path) -> None:
-    if "run" not in load_format(name).writes:
-        pytest.skip("this format is only read")
     path = tmp_path / f"run{suffix_of(name)}"
     path.write_bytes(write_file(a_run(), name))
 
@@ -250,7 +249,7 @@ def test_a_full_folder_of_temporary_files_is_told_in_words(
         read_path(path)
 
 
-@pytest.mark.parametrize("name", [name for name in LARGE if "run" in load_format(name).writes])
+@every_format_of_ours
 def test_memory_does_not_grow_with_the_trials(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streamed, "HEAD_OF_OBJECT", 1024)
     monkeypatch.setitem(StreamedList.__init__.__kwdefaults__ or {}, "chunk", 4096)

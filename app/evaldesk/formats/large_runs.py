@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any
 from weakref import finalize
 
+from evaldesk.errors import FormatError
 from evaldesk.formats.scratch import in_words, open_scratch
 from evaldesk.model import Case, TrialResult
-from evaldesk.transcripts.recorded import LargeResults, ReadItems, TrialRows
+from evaldesk.transcripts.recorded import UNNUMBERED, LargeResults, ReadItems, TrialRows
 from evaldesk.wire import from_json, to_json
 
 _TABLES = """
@@ -19,7 +20,7 @@ CREATE TABLE trial (line INTEGER PRIMARY KEY, place INT, number INT, rank INT, v
 CREATE UNIQUE INDEX trial_number ON trial (place, number);
 """
 _ADD = """
-INSERT INTO trial (place, number, rank, verdict, data) VALUES (:place, :number, :number, :verdict, :data)
+INSERT INTO trial (place, number, rank, verdict, data) VALUES (:place, :number, :rank, :verdict, :data)
 ON CONFLICT (place, number) DO UPDATE
 SET verdict = excluded.verdict, data = excluded.data, line = (SELECT max(line) + 1 FROM trial) WHERE data IS NULL
 """
@@ -68,12 +69,14 @@ class TrialRowsOnDisk(TrialRows):
 
     def add(self, place: int, result: TrialResult | None, number: int | None = None) -> bool:
         """The trial of a row."""
+        if number is not None and abs(number) >= UNNUMBERED:
+            raise FormatError(f"a trial has a number of {number.bit_length()} bits")
         with in_words():
-            if number is None:
-                counted = 'UPDATE "case" SET n = n + 1 WHERE place = ? RETURNING n - 1'
-                ((number,),) = self._database.execute(counted, (place,)).fetchall()
+            counted = 'UPDATE "case" SET n = n + 1 WHERE place = ? RETURNING n - 1'
+            ((rank,),) = self._database.execute(counted, (place,)).fetchall()
+            number = UNNUMBERED + rank if number is None else number
             said = {"data": to_json(result), "verdict": result.verdict} if result else {"data": None, "verdict": None}
-            return self._database.execute(_ADD, {"place": place, "number": number, **said}).rowcount == 1
+            return self._database.execute(_ADD, {"place": place, "number": number, "rank": rank, **said}).rowcount == 1
 
     def sorted_keys(self) -> Iterator[tuple[int, Any]]:
         """The places of the cases and their keys, in the order of the keys."""

@@ -77,6 +77,10 @@ class ReadItems(Sequence[T], Generic[T]):
         return self.read(0)
 
 
+UNNUMBERED = 2**40
+"""Trials without a number come after those that have one, which is less."""
+
+
 class TrialRows:
     """The cases and the trials of a run as the rows of its file come, cases by keys of the file.
 
@@ -105,7 +109,7 @@ class TrialRows:
     def add(self, place: int, result: TrialResult | None, number: int | None = None) -> bool:
         """The trial of a row, None for one that counts and was not played; False when the number has a trial."""
         rows = self._rows[place]
-        number = len(rows) if number is None else number
+        number = UNNUMBERED + len(rows) if number is None else number
         if number in rows and self._results[rows[number]][2] is not None:
             return False
         rows[number] = len(self._results)

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, BinaryIO
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.exchange import Holding, Imported, ReadOnly
+from evaldesk.formats.exchange import MAX_ROW, Holding, Imported, ReadOnly
 from evaldesk.formats.import_words import counted
+from evaldesk.formats.large_runs import TrialRowsOnDisk
 from evaldesk.formats.tau.tau_bench import REWARD, read_trial_row, reward_value
 from evaldesk.model import Case, Criterion, ErrorRecord, EvalSet, JsonObject, Score, SessionInit, TrialResult, Usage
 from evaldesk.reading.fields import read_rubrics, read_tags
+from evaldesk.reading.json_stream import StreamedList
 from evaldesk.reading.json_text import to_text
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.shape import shown_extra
@@ -40,13 +42,13 @@ from evaldesk.transcripts.chat_messages import read_chat_message
 from evaldesk.transcripts.messages import Message, turns_of
 from evaldesk.transcripts.recorded import (
     RecordedRun,
+    TrialRows,
     file_stem,
     iso_ms,
     known_time,
     recorded_score,
     recorded_trial,
     recorded_usage,
-    trial_places,
 )
 
 _OWN = ("conversation_scenario", "session_input", "rubrics", "final_session_state", "tags")
@@ -234,6 +236,7 @@ class Tau2Results(ReadOnly):
 
     title = "tau2-bench results"
     suffixes = (".json",)
+    n_readings = 2
     instead = "write an eval set as tau2"
 
     @staticmethod
@@ -246,47 +249,77 @@ class Tau2Results(ReadOnly):
     def read(data: bytes, *, source: str) -> Imported:
         """The eval set of the tasks and one run of the simulations. Raises FormatError."""
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
-        whole = read_mapping(Place(document), document.value)
-        return _imported(Place(document), whole, file_stem(source))
+        place = Place(document)
+        whole = read_mapping(place, document.value)
+        at = place.at("simulations")
+        rows = read_list(at, whole.get("simulations") or [], lambda here, raw: (here, read_trial_row(here, raw)))
+        return _imported(place, whole, file_stem(source), rows, TrialRows())
+
+    @staticmethod
+    def read_large(file: BinaryIO, *, source: str, outcome: str) -> Imported:
+        """As `read`, a simulation at a time, after a first reading for the tasks."""
+        items = _simulations(file, source)
+        for _ in items:
+            pass
+        place = Place(items.shell)
+        whole = read_mapping(place, items.shell.value)
+        file.seek(0)
+        rows = ((Place(item), read_trial_row(Place(item), item.value)) for item in _simulations(file, source))
+        return _imported(place, whole, file_stem(source), rows, TrialRowsOnDisk())
 
 
-def _imported(place: Place, whole: dict[str, Any], name: str) -> Imported:
+def _simulations(file: BinaryIO, source: str) -> StreamedList:
+    return StreamedList(file, source, lambda key: key == "simulations", max_item=MAX_ROW)
+
+
+def _imported(
+    place: Place,
+    whole: dict[str, Any],
+    name: str,
+    rows: Iterable[tuple[Place, dict[str, Any]]],
+    trials: TrialRows,
+) -> Imported:
     notes = Notes()
     cases = read_tasks(place.at("tasks"), whole.get("tasks", ABSENT), notes)
-    simulations = read_list(place.at("simulations"), whole.get("simulations") or [], read_trial_row)
-    if not simulations and whole.get("simulation_index"):
-        notes.refuse("the simulations, which tau2 keeps in the folder beside this file", place.at("simulation_index"))
-    ids = [case.id for case in cases]
-    places = trial_places([(str(row["task_id"]), row.get("trial")) for row in simulations], ids)
-    results = []
-    for index, (row, trial) in enumerate(zip(simulations, places, strict=True)):
-        at = place.at("simulations", index)
-        if trial is None:
-            notes.refuse("a second simulation of the same trial of a task", at)
-        elif trial[0] >= len(cases):
+    known = {case.id for case in cases}
+    for case in cases:
+        trials.offer(trials.place(case.id), case)
+    metrics: dict[str, None] = {}
+    ends: Counter[str] = Counter()
+    is_empty = True
+    for at, row in rows:
+        is_empty = False
+        case_id = str(row["task_id"])
+        if case_id not in known:
             notes.refuse("a simulation of a task that the file does not have", at)
-        else:
-            results.append(_result(at, row, trial, notes))
+            continue
+        result = _result(at, row, notes)
+        if not trials.add(trials.place(case_id), result, row.get("trial")):
+            notes.refuse("a second simulation of the same trial of a task", at)
+            continue
+        metrics |= dict.fromkeys(score.metric for score in result.scores)
+        ends.update([result.stop_reason] if result.error else [])
+    if is_empty and whole.get("simulation_index"):
+        notes.refuse("the simulations, which tau2 keeps in the folder beside this file", place.at("simulation_index"))
     info = read_optional_mapping(place.at("info"), whole.get("info")) or {}
     agent = read_optional_mapping(place.at("info", "agent_info"), info.get("agent_info")) or {}
-    criteria = _criteria(results)
+    _, results = trials.finished()
     run = RecordedRun(
         name=name,
         agent=read_optional_text(place.at("info", "agent_info", "implementation"), agent.get("implementation")) or name,
         cases=cases,
-        results=tuple(results),
-        criteria=criteria,
+        results=results,
+        criteria=(REWARD, *(Criterion(metric) for metric in metrics if metric != REWARD.metric)),
         model=read_optional_text(place.at("info", "agent_info", "llm"), agent.get("llm")),
         note=_note(info),
     )
     evalset = EvalSet(name, cases=cases)
     runs = (run,) if results else ()
-    return Imported("tau2-results", evalset, runs, _understood(results), why_not_asserted(cases), notes.sentences)
+    return Imported("tau2-results", evalset, runs, _understood(ends), why_not_asserted(cases), notes.sentences)
 
 
-def _understood(results: Sequence[TrialResult]) -> tuple[str, ...]:
+def _understood(ends: Counter[str]) -> tuple[str, ...]:
     rule = "A trial passes when its reward is 1; the parts of the reward only inform."
-    ends = Counter(result.stop_reason for result in results if result.error)
     if not ends:
         return (rule,)
     broke = ", ".join(f"{n} by {end}" for end, n in ends.items())
@@ -296,17 +329,12 @@ def _understood(results: Sequence[TrialResult]) -> tuple[str, ...]:
     )
 
 
-def _criteria(results: Sequence[TrialResult]) -> tuple[Criterion, ...]:
-    names = dict.fromkeys(score.metric for result in results for score in result.scores)
-    return (REWARD, *(Criterion(name) for name in names if name != REWARD.metric))
-
-
 def _note(info: dict[str, Any]) -> str:
     known = {key: info.get(key) for key in ("git_commit", "seed", "max_steps")}
     return ", ".join(f"{key} {value}" for key, value in known.items() if isinstance(value, str | int))[:200]
 
 
-def _result(place: Place, row: dict[str, Any], trial: tuple[int, int], notes: Notes) -> TrialResult:
+def _result(place: Place, row: dict[str, Any], notes: Notes) -> TrialResult:
     if row.get("ticks"):
         notes.refuse("the ticks of a voice simulation", place.at("ticks"))
     rows = row.get("messages")
@@ -316,7 +344,7 @@ def _result(place: Place, row: dict[str, Any], trial: tuple[int, int], notes: No
     scores = () if error else _scores(place, row, end)
     duration_s = known_time(place.at("duration"), row.get("duration"), notes)
     return recorded_trial(
-        trial,
+        (0, 0),
         turns_of(messages, error),
         scores=scores,
         criteria=(REWARD,),
