@@ -13,9 +13,12 @@ import pytest
 from evaldesk.agents import load_agent
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.engine import AgentHost, InlineExecutor
+from evaldesk.gate_options import GATE_OPTIONS
 from evaldesk.model import AgentDescription, AgentRef
+from evaldesk.run_options import RUN_OPTIONS, RunOption
 from evaldesk.settings import Settings
 from evaldesk.testing.pytest_items import ENDINGS
+from evaldesk.testing.pytest_plugin import pytest_load_initial_conftests
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.usefixtures("installed_modules_kept")
@@ -255,6 +258,26 @@ def test_an_option_that_is_given_twice_is_refused_by_name(project: pytest.Pytest
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --evaldesk-model is given twice; leave one out"])
+
+
+LEFT_OUT = [option for option in (*RUN_OPTIONS, *GATE_OPTIONS) if option.flags and "pytest" in option.left_out]
+
+
+@pytest.mark.parametrize("option", LEFT_OUT, ids=lambda option: option.name)
+def test_an_option_that_is_not_there_says_why(option: RunOption) -> None:
+    name = f"--evaldesk-{option.flags[0].removeprefix('--')}"
+
+    with pytest.raises(pytest.UsageError) as refused:
+        pytest_load_initial_conftests([name, "1", "tests"])
+
+    assert f"{name} is not there: {option.left_out['pytest']}" in str(refused.value)
+
+
+def test_the_reason_is_said_before_an_option_is_called_unknown(project: pytest.Pytester) -> None:
+    result = project.runpytest_subprocess("--evaldesk-agent=echo_agent", "--evaldesk-budget=20")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --evaldesk-budget is not there: an item is one case*leave it out"])
 
 
 def test_an_option_overrides_that_of_the_project(project: pytest.Pytester) -> None:

@@ -10,6 +10,7 @@ from evaldesk.agents import AGENTS
 from evaldesk.agents.agent import AgentKind
 from evaldesk.desk.runs.stored_runs import evalset_name
 from evaldesk.engine.executors import place_of
+from evaldesk.gate_options import GATES_BY_NAME, asked_of
 from evaldesk.model import Criterion, RunConfig
 from evaldesk.model.json_text import json_line
 from evaldesk.model.run import option_value, option_values
@@ -62,6 +63,7 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
         Fact("Cases", f"{summary.n_cases:,}"),
         *_criteria(config),
         *(_option_fact(option, config) for option in RUN_OPTIONS if _has(config, option)),
+        Fact("Gates", _gates(config), is_compared=False),
         Fact("Spread of the budget", spread_of(summary), is_compared=False),
         Fact("Asserted", "; ".join(asserted_lines(config, summary.n_cases)), is_compared=False),
         Fact("Started", started_words(summary.started_by, summary.started_on), is_compared=False),
@@ -70,6 +72,13 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
         Fact("Fingerprint", "", "", run_fingerprint(config), is_compared=False),
         Fact("Note", summary.note, is_compared=False),
     )
+
+
+def _gates(config: RunConfig) -> str:
+    """The gates that were asked for; empty where every trial must pass, without an exception."""
+    asked = asked_of(config.gates).items()
+    words = "; ".join(f"{GATES_BY_NAME[name].words} {GATES_BY_NAME[name].shown(value)}" for name, value in asked)
+    return words[:1].upper() + words[1:]
 
 
 def spread_of(summary: RunSummary) -> str:

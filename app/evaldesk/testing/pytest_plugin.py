@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from evaldesk.run_options import offered
+from evaldesk.run_options import RUN_OPTIONS, offered
 
 OPTIONS = (
     (
@@ -69,6 +69,22 @@ def _refuse_repeats(arguments: Iterable[str]) -> None:
             import pytest
 
             raise pytest.UsageError(f"--evaldesk-{name} is given twice; leave one out")
+
+
+def pytest_load_initial_conftests(args: Iterable[str]) -> None:
+    """Say why an option of `evaldesk eval` is none of pytest, which itself would only not know it."""
+    given = {argument.partition("=")[0] for argument in args if argument.startswith("--evaldesk-")}
+    unknown = given - {f"--evaldesk-{name}" for name, *_ in all_options()}
+    if not unknown:
+        return
+    import pytest
+
+    from evaldesk.gate_options import GATE_OPTIONS
+
+    for option in (*RUN_OPTIONS, *GATE_OPTIONS):
+        name = f"--evaldesk-{option.flags[0].removeprefix('--')}" if option.flags else ""
+        if name in unknown and "pytest" in option.left_out:
+            raise pytest.UsageError(f"{name} is not there: {option.left_out['pytest']}; leave it out")
 
 
 def pytest_configure(config: Any) -> None:

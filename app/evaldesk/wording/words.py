@@ -157,14 +157,15 @@ GATE_TITLES: Mapping[str, str] = {
 
 def in_page_words(conclusion: Conclusion) -> Conclusion:
     """The conclusion with its gates in words, not by the options of the command line: `2 of 8 trials errored …`."""
-    return replace(conclusion, reasons=tuple(map(_reason_words, conclusion.reasons)))
+    return replace(conclusion, reasons=tuple(_reason_words(reason).rstrip(".") for reason in conclusion.reasons))
 
 
 def _reason_words(reason: str) -> str:
     gate, colon, reason_text = reason.partition(": ")
     if not colon or gate not in GATE_TITLES:
         return reason
-    return f"{GATE_TITLES[gate]}: {reason_text}" if GATE_TITLES[gate] else reason_text
+    title = GATE_TITLES[gate]
+    return f"{title}: {reason_text}" if title and not reason_text.startswith(title) else reason_text
 
 
 def asides_words(counts: Counts) -> str:

@@ -164,7 +164,7 @@ def test_a_run_of_the_form_is_judged_by_its_gates(pages: Any) -> None:
 
     assert [each.outcome for each in outcomes] == ["failed", "passed"]
     assert "pass rate" in page
-    assert outcomes[0].gates[0].sentence in page
+    assert outcomes[0].gates[0].sentence[1:] in page
 
 
 def test_one_trial_to_try_has_no_gates(pages: Any) -> None:
@@ -183,3 +183,19 @@ def test_a_better_gate_with_trials_of_its_own_is_used_in_place_of_a_budget(pages
     assert 'name="budget" value=""' in page
     assert "Start 20 trials" in other
     assert 'name="budget" value="20"' in other
+
+
+def test_a_decided_run_says_why_once_and_lists_its_gates(pages: Any) -> None:
+    run_id = played(pages, n="5", min_pass_rate="0.95", stop_when_decided="exact", max_unscored_rate="1")
+
+    page = shown(pages.get(f"/runs/{run_id}").text)
+
+    assert "Gates Least pass rate 0.95; most unscored trials 1; stop when decided exact" in page
+    assert "any more.." not in page
+    assert "Pass rate: pass rate" not in page
+
+
+def test_a_gate_of_which_the_number_is_not_all_says_so(pages: Any) -> None:
+    page = shown(pages.post("/runs/new", **pages.form(n="5", min_pass_rate="0.9", undecided="fail")).text)
+
+    assert "These are the answers of the number alone; a rate too close to its bar counts as fail." in page

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from evaldesk.desk.runs.gates import ALL_PASSED
+from evaldesk.desk.runs.gates import ALL_PASSED, OF_A_RATE
 from evaldesk.desk.runs.impossible_gates import baseline_of
 from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.stored_runs import StoredRuns
@@ -271,7 +271,7 @@ def false_alarms(gates: Gates, plans: Sequence[RunPlan]) -> tuple[float, float] 
 
 def gate_chances(gates: Gates, subject: Subject) -> tuple[GateChance, ...]:
     """How each gate about verdicts behaves, in the order of a conclusion."""
-    return tuple(_chance(gate, subject) for gate in _gates(gates, subject))
+    return tuple(_chance(_counting_as(gates, gate), subject) for gate in _gates(gates, subject))
 
 
 def preview_gates(
@@ -296,6 +296,14 @@ def preview_gates(
         for now in [assumed_subject(rate, n_each, pass_threshold)]
     ]
     return GatePreview(gate_chances(gates, subject), tuple(assumed), run_id)
+
+
+def _counting_as(gates: Gates, gate: _Gate) -> _Gate:
+    """The gate with a hint where its number is not all that decides."""
+    if gates.undecided is None or gate.name.partition(" ")[0] not in OF_A_RATE:
+        return gate
+    words = f"these are the answers of the number alone; a rate too close to its bar counts as {gates.undecided}"
+    return replace(gate, hint="; ".join(filter(None, (gate.hint, words))))
 
 
 def _chance(gate: _Gate, subject: Subject) -> GateChance:
