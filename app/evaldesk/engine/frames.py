@@ -19,6 +19,8 @@ from evaldesk.model import (
     Criterion,
     ErrorRecord,
     Event,
+    JsonObject,
+    JsonValue,
     Limits,
     Transcript,
     TrialResult,
@@ -31,6 +33,7 @@ from evaldesk.model import (
 from evaldesk.model.evalset import user_side
 from evaldesk.model.options import Recording
 from evaldesk.model.transcript import check_result
+from evaldesk.wire import to_json
 
 MAX_FRAME = 64 * 1024 * 1024
 MAX_LOSS = 300
@@ -294,3 +297,50 @@ def _key(trial: TrialSpec | TrialResult) -> tuple[int, int, int, int]:
 
 def _words(key: tuple[int, int, int, int]) -> str:
     return "run {}, case {}, trial {}, attempt {}".format(*key)
+
+
+def cut(record: TurnRecord, limit: int) -> TurnRecord:
+    """The turn with every long text cut to `limit` characters and events left out, saying so.
+
+    For a turn too big to be kept whole; keeps at most `limit` events, the first and the last ones.
+    """
+    events = record.events
+    if len(events) > limit:
+        n_out = len(events) - limit
+        note = Event("log", at_ms=events[limit // 2].at_ms, author="evaldesk", text=f"… {n_out} events left out …")
+        events = (*events[: limit // 2], note, *events[-(limit - limit // 2) :])
+    return replace(
+        record,
+        events=tuple(_cut_event(event, limit) for event in events),
+        state_before=_cut_object(record.state_before, limit),
+        state_after=_cut_object(record.state_after, limit),
+    )
+
+
+def _cut_event(event: Event, limit: int) -> Event:
+    call = event.call and replace(event.call, args=_cut_object(event.call.args, limit))
+    result = event.result if len(to_json(event.result)) <= limit else _cut_text(to_json(event.result).decode(), limit)
+    text = _cut_text(event.text, limit)
+    changed = tuple(
+        replace(change, before=_cut_value(change.before, limit), after=_cut_value(change.after, limit))
+        for change in event.changes
+    )
+    waiting = event.waiting and replace(
+        event.waiting,
+        args=_cut_object(event.waiting.args, limit),
+        question=_cut_value(event.waiting.question, limit),
+    )
+    return replace(event, call=call, result=result, text=text, changes=changed, waiting=waiting, media=())
+
+
+def _cut_object(value: JsonObject, limit: int) -> JsonObject:
+    return {_cut_text(key, limit): _cut_value(item, limit) for key, item in list(value.items())[:limit]}
+
+
+def _cut_value(value: JsonValue, limit: int) -> JsonValue:
+    encoded = to_json(value)
+    return value if len(encoded) <= limit else _cut_text(encoded.decode(), limit)
+
+
+def _cut_text(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit} more characters were cut)"

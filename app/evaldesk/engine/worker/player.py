@@ -28,8 +28,8 @@ from evaldesk.agents.trial_context import CURRENT_TRIAL, TrialContext
 from evaldesk.agents.users.users import User, UserReply, user_of
 from evaldesk.engine.failures import failure
 from evaldesk.engine.worker.attempt import Attempt
-from evaldesk.engine.worker.prompts import PromptWriter
-from evaldesk.engine.worker.turn import OpenTurn, Show, UserCalls
+from evaldesk.engine.worker.prompts import PromptWriter, UserCalls
+from evaldesk.engine.worker.turn import OpenTurn, Show
 from evaldesk.errors import AgentError, EvaldeskError, ModelError, UsageError
 from evaldesk.llm import needs_litellm, set_variables
 from evaldesk.llm.http_calls import see_requests

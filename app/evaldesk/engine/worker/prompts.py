@@ -1,16 +1,24 @@
-"""The model calls of a trial while it is played, each as it was sent: gathered once, with bounds."""
+"""The model calls of a trial while it is played: each as it was sent, gathered once, with bounds, and its tokens."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from threading import Lock
 from typing import Any
 
+from evaldesk.errors import EvaldeskError
+from evaldesk.llm import price
+from evaldesk.llm.apis import api_of, model_in
 from evaldesk.llm.call import ModelCall, ModelReply
-from evaldesk.model import JsonValue, Prompt, Prompts, Usage
-from evaldesk.transcripts.model_exchanges import Sent
+from evaldesk.llm.pacing import Pace
+from evaldesk.llm.retry_events import RetryWait, SeenCall
+from evaldesk.model import Capture, JsonObject, JsonValue, Prompt, Prompts, Usage
+from evaldesk.model.prompts import FAILED
+from evaldesk.transcripts.model_exchanges import Exchange, Sent, read_exchange, sent_of
 from evaldesk.wire import plain, to_json
 
 MAX_CALLS = 2_000
@@ -151,3 +159,126 @@ def said_to_us(reply: ModelReply) -> dict[str, Any]:
 def _calls(reply: ModelReply) -> Iterator[dict[str, Any]]:
     for call in reply.tool_calls:
         yield {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+@dataclass(frozen=True, slots=True)
+class UserCalls:
+    """Keeps the model calls of a simulated user, which come before the turn at `index`; no more is noted of them."""
+
+    index: int
+    prompts: PromptWriter
+    n_retries: int | None = None
+    pace: Pace | None = None
+    asked_fields: frozenset[str] = frozenset()
+
+    def fault(self, model: str) -> str:
+        """None: they are for the agent."""
+        return ""
+
+    def notes(self, text: str) -> None:
+        """Nothing."""
+
+    def was_whole(self, call: ModelCall | None = None, reply: ModelReply | None = None) -> None:
+        """Keep a call of ours."""
+        if call and reply:
+            self._keep(reply.usage, sent_by_us(call), said_to_us(reply))
+
+    def asked(self, call: SeenCall) -> None:
+        """Keep a call of a client."""
+        request = request_of(call)
+        usage, exchange = read_seen(call, request)
+        self._keep(usage, sent_of(request), exchange.said if exchange else None)
+
+    def unanswered(self, call: ModelCall | SeenCall, why: str, duration_ms: float) -> None:
+        """Keep a call that failed."""
+        model, sent = sent_parts(call)
+        self._keep(Usage(model, duration_ms=duration_ms), sent, {FAILED: why})
+
+    def waits(self, wait: RetryWait, *, is_counted: bool) -> None:
+        """Nothing: there is no turn that could tell."""
+
+    def was_cached(self) -> None:
+        """Nothing."""
+
+    def passed(self, call: SeenCall) -> None:
+        """Nothing: a user has no gateway."""
+
+    def asks(self) -> None:
+        """Nothing."""
+
+    def refused(self) -> None:
+        """Nothing."""
+
+    def missed_call(self) -> None:
+        """Nothing."""
+
+    def captured(self, way: Capture) -> None:
+        """Nothing."""
+
+    def _keep(self, usage: Usage, sent: Sent, said: object) -> None:
+        self.prompts.add(self.index, 0.0, replace(usage, role="user"), sent, said)
+
+
+def untold_of(found: Sequence[Usage], told: Sequence[Usage], n_told: int) -> list[bool]:
+    """Which usages are of calls that were not told: how many, by their number alone; which, by their tokens."""
+    left = Counter((usage.tokens_in, usage.tokens_out) for usage in told)
+    known: list[bool] = []
+    for usage in found:
+        tokens = usage.tokens_in, usage.tokens_out
+        known.append(left[tokens] > 0)
+        left[tokens] -= 1
+    news = set(sorted(range(len(found)), key=lambda at: known[at])[: max(len(found) - n_told, 0)])
+    return [at in news for at in range(len(found))]
+
+
+def priced(usage: Usage) -> Usage:
+    if usage.is_least:
+        return usage
+    return replace(usage, cost=price(usage.model, usage.tokens_in, usage.tokens_out))
+
+
+UNKNOWN = Usage("unknown", is_least=True)
+"""The usage of a call of which nothing is known."""
+
+
+def read_seen(call: SeenCall, request: JsonObject) -> tuple[Usage, Exchange | None]:
+    """The usage that the answer tells, and the call; "at least" and None where it tells none, or cannot be read."""
+    api = api_of(call.path)
+    try:
+        assert api  # noqa: S101 - no other path is told
+        exchange = read_exchange(api, call.path, dict(request), call.answer)
+        found = exchange.tokens
+        if found is None:
+            return replace(UNKNOWN, model=exchange.model or "unknown", duration_ms=call.duration_ms), exchange
+        usage = Usage(
+            exchange.model,
+            tokens_in=found.tokens_in,
+            tokens_out=found.tokens_out,
+            duration_ms=call.duration_ms,
+            tokens_cached=found.cached,
+            tokens_reasoning=found.reasoning,
+        )
+    except (EvaldeskError, ValueError, LookupError, TypeError, AttributeError, RecursionError):  # of any shape
+        return replace(UNKNOWN, duration_ms=call.duration_ms), None
+    return usage, exchange
+
+
+def sent_parts(call: ModelCall | SeenCall) -> tuple[str, Sent]:
+    """The model that a call asks, and what it sends."""
+    if isinstance(call, ModelCall):
+        return call.model, sent_by_us(call)
+    request = request_of(call)
+    return str(request.get("model") or model_in(call.path)), sent_of(request)
+
+
+def request_of(call: SeenCall) -> JsonObject:
+    """The body of the request; empty where it is no object of JSON."""
+    return dict(call.request) if isinstance(call.request, Mapping) else _parsed(call.request)
+
+
+def _parsed(data: bytes) -> JsonObject:
+    try:
+        found = json.loads(data or b"{}")
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import merge
 from typing import Any, TypeAlias, get_args
 
 from evaldesk.agents.spans import TurnSpans
 from evaldesk.engine.worker.attempt import Clock
-from evaldesk.engine.worker.prompts import PromptWriter, said_to_us, sent_by_us
-from evaldesk.errors import AgentError, EvaldeskError
-from evaldesk.llm import cost_at, price
-from evaldesk.llm.apis import api_of, model_in
+from evaldesk.engine.worker.prompts import (
+    UNKNOWN,
+    PromptWriter,
+    priced,
+    read_seen,
+    request_of,
+    said_to_us,
+    sent_by_us,
+    sent_parts,
+    untold_of,
+)
+from evaldesk.errors import AgentError
+from evaldesk.llm import cost_at
 from evaldesk.llm.call import ModelCall, ModelReply, pace_of
 from evaldesk.llm.faults import WORDS, drawn
 from evaldesk.llm.pacing import Pace
@@ -41,7 +49,7 @@ from evaldesk.model.decisions import ANY, Decided
 from evaldesk.model.media import MAX_MEDIA_COUNT, Media, base64_text
 from evaldesk.model.prompts import FAILED
 from evaldesk.model.transcript import broken_turn, checked_amount, is_artefact, waiting_of
-from evaldesk.transcripts.model_exchanges import Exchange, Sent, read_exchange, sent_of
+from evaldesk.transcripts.model_exchanges import sent_of
 from evaldesk.wire import plain, plain_text, to_json
 
 MAX_EVENTS = 10_000
@@ -320,12 +328,12 @@ class OpenTurn:
         now = self._now_ms()
         told = Counter(_said(event) for event in self._events[self._n_before :] if not event.is_partial)
         usages = [event.usage for event in events if event.usage]
-        news = iter(_untold(usages, self._told, len(self._told)))
+        news = iter(untold_of(usages, self._told, len(self._told)))
         found: list[Event] = []
         for event in (replace(event, at_ms=min(round(event.at_ms, 3), now)) for event in events):
             if event.usage:
                 if next(news):
-                    found.append(replace(event, usage=self._whole(_priced(event.usage))))
+                    found.append(replace(event, usage=self._whole(priced(event.usage))))
                 continue
             told[_said(event)] -= 1
             if told[_said(event)] < 0:
@@ -359,8 +367,8 @@ class OpenTurn:
 
     def _untold(self, told: Sequence[Usage]) -> list[Event]:
         """The usages of calls that were seen and that nobody told."""
-        read = [(at_ms, tool, _priced(self._read(at_ms, call))) for at_ms, tool, call in self._seen if call]
-        news = _untold([usage for *_, usage in read], told, max(len(told) - self._n_whole, 0))
+        read = [(at_ms, tool, priced(self._read(at_ms, call))) for at_ms, tool, call in self._seen if call]
+        news = untold_of([usage for *_, usage in read], told, max(len(told) - self._n_whole, 0))
         missed = [(at_ms, tool, UNKNOWN) for at_ms, tool, call in self._seen if call is None]
         missed += [(self._now_ms(), self._open_tool(), UNKNOWN)] * self._n_asking
         return [
@@ -472,64 +480,6 @@ _CUT = re.compile(
 """How each API says that an answer was cut at its limit of tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class UserCalls:
-    """Keeps the model calls of a simulated user, which come before the turn at `index`; no more is noted of them."""
-
-    index: int
-    prompts: PromptWriter
-    n_retries: int | None = None
-    pace: Pace | None = None
-    asked_fields: frozenset[str] = frozenset()
-
-    def fault(self, model: str) -> str:
-        """None: they are for the agent."""
-        return ""
-
-    def notes(self, text: str) -> None:
-        """Nothing."""
-
-    def was_whole(self, call: ModelCall | None = None, reply: ModelReply | None = None) -> None:
-        """Keep a call of ours."""
-        if call and reply:
-            self._keep(reply.usage, sent_by_us(call), said_to_us(reply))
-
-    def asked(self, call: SeenCall) -> None:
-        """Keep a call of a client."""
-        request = request_of(call)
-        usage, exchange = read_seen(call, request)
-        self._keep(usage, sent_of(request), exchange.said if exchange else None)
-
-    def unanswered(self, call: ModelCall | SeenCall, why: str, duration_ms: float) -> None:
-        """Keep a call that failed."""
-        model, sent = sent_parts(call)
-        self._keep(Usage(model, duration_ms=duration_ms), sent, {FAILED: why})
-
-    def waits(self, wait: RetryWait, *, is_counted: bool) -> None:
-        """Nothing: there is no turn that could tell."""
-
-    def was_cached(self) -> None:
-        """Nothing."""
-
-    def passed(self, call: SeenCall) -> None:
-        """Nothing: a user has no gateway."""
-
-    def asks(self) -> None:
-        """Nothing."""
-
-    def refused(self) -> None:
-        """Nothing."""
-
-    def missed_call(self) -> None:
-        """Nothing."""
-
-    def captured(self, way: Capture) -> None:
-        """Nothing."""
-
-    def _keep(self, usage: Usage, sent: Sent, said: object) -> None:
-        self.prompts.add(self.index, 0.0, replace(usage, role="user"), sent, said)
-
-
 _BESIDE = frozenset({"spans", "gateway"})
 """Ways that add to what another way tells."""
 
@@ -543,71 +493,6 @@ def _said(event: Event) -> tuple[str, str]:
     return event.kind, event.call.name if event.call else event.text.strip()
 
 
-def _untold(found: Sequence[Usage], told: Sequence[Usage], n_told: int) -> list[bool]:
-    """Which usages are of calls that were not told: how many, by their number alone; which, by their tokens."""
-    left = Counter((usage.tokens_in, usage.tokens_out) for usage in told)
-    known: list[bool] = []
-    for usage in found:
-        tokens = usage.tokens_in, usage.tokens_out
-        known.append(left[tokens] > 0)
-        left[tokens] -= 1
-    news = set(sorted(range(len(found)), key=lambda at: known[at])[: max(len(found) - n_told, 0)])
-    return [at in news for at in range(len(found))]
-
-
-def _priced(usage: Usage) -> Usage:
-    if usage.is_least:
-        return usage
-    return replace(usage, cost=price(usage.model, usage.tokens_in, usage.tokens_out))
-
-
-UNKNOWN = Usage("unknown", is_least=True)
-"""The usage of a call of which nothing is known."""
-
-
-def read_seen(call: SeenCall, request: JsonObject) -> tuple[Usage, Exchange | None]:
-    """The usage that the answer tells, and the call; "at least" and None where it tells none, or cannot be read."""
-    api = api_of(call.path)
-    try:
-        assert api  # noqa: S101 - no other path is told
-        exchange = read_exchange(api, call.path, dict(request), call.answer)
-        found = exchange.tokens
-        if found is None:
-            return replace(UNKNOWN, model=exchange.model or "unknown", duration_ms=call.duration_ms), exchange
-        usage = Usage(
-            exchange.model,
-            tokens_in=found.tokens_in,
-            tokens_out=found.tokens_out,
-            duration_ms=call.duration_ms,
-            tokens_cached=found.cached,
-            tokens_reasoning=found.reasoning,
-        )
-    except (EvaldeskError, ValueError, LookupError, TypeError, AttributeError, RecursionError):  # of any shape
-        return replace(UNKNOWN, duration_ms=call.duration_ms), None
-    return usage, exchange
-
-
-def sent_parts(call: ModelCall | SeenCall) -> tuple[str, Sent]:
-    """The model that a call asks, and what it sends."""
-    if isinstance(call, ModelCall):
-        return call.model, sent_by_us(call)
-    request = request_of(call)
-    return str(request.get("model") or model_in(call.path)), sent_of(request)
-
-
-def request_of(call: SeenCall) -> JsonObject:
-    """The body of the request; empty where it is no object of JSON."""
-    return dict(call.request) if isinstance(call.request, Mapping) else _parsed(call.request)
-
-
-def _parsed(data: bytes) -> JsonObject:
-    try:
-        found = json.loads(data or b"{}")
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def changes(before: JsonObject, after: JsonObject) -> tuple[Change, ...]:
     """The top-level keys that differ, in the order of `after`, removed ones last. True differs from 1."""
     found = [
@@ -617,53 +502,6 @@ def changes(before: JsonObject, after: JsonObject) -> tuple[Change, ...]:
     ]
     gone = [Change(key, value, None, is_present=False) for key, value in before.items() if key not in after]
     return (*found, *gone)
-
-
-def cut(record: TurnRecord, limit: int) -> TurnRecord:
-    """The turn with every long text cut to `limit` characters and events left out, saying so.
-
-    For a turn too big to be kept whole; keeps at most `limit` events, the first and the last ones.
-    """
-    events = record.events
-    if len(events) > limit:
-        n_out = len(events) - limit
-        note = Event("log", at_ms=events[limit // 2].at_ms, author="evaldesk", text=f"… {n_out} events left out …")
-        events = (*events[: limit // 2], note, *events[-(limit - limit // 2) :])
-    return replace(
-        record,
-        events=tuple(_cut_event(event, limit) for event in events),
-        state_before=_cut_object(record.state_before, limit),
-        state_after=_cut_object(record.state_after, limit),
-    )
-
-
-def _cut_event(event: Event, limit: int) -> Event:
-    call = event.call and replace(event.call, args=_cut_object(event.call.args, limit))
-    result = event.result if len(to_json(event.result)) <= limit else _cut_text(to_json(event.result).decode(), limit)
-    text = _cut_text(event.text, limit)
-    changed = tuple(
-        replace(change, before=_cut_value(change.before, limit), after=_cut_value(change.after, limit))
-        for change in event.changes
-    )
-    waiting = event.waiting and replace(
-        event.waiting,
-        args=_cut_object(event.waiting.args, limit),
-        question=_cut_value(event.waiting.question, limit),
-    )
-    return replace(event, call=call, result=result, text=text, changes=changed, waiting=waiting, media=())
-
-
-def _cut_object(value: JsonObject, limit: int) -> JsonObject:
-    return {_cut_text(key, limit): _cut_value(item, limit) for key, item in list(value.items())[:limit]}
-
-
-def _cut_value(value: JsonValue, limit: int) -> JsonValue:
-    encoded = to_json(value)
-    return value if len(encoded) <= limit else _cut_text(encoded.decode(), limit)
-
-
-def _cut_text(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit} more characters were cut)"
 
 
 # The player itself says these: an agent that does too would have them twice.

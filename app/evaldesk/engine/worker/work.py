@@ -29,6 +29,7 @@ from evaldesk.engine.frames import (
     Talk,
     TurnEnded,
     cancelled,
+    cut,
     grade_spec,
     graded,
     played,
@@ -45,7 +46,7 @@ from evaldesk.engine.worker.attempt import (
     without_env_secrets,
 )
 from evaldesk.engine.worker.player import described, load, load_ready, play_trial, play_turn, timed_out, trial_result
-from evaldesk.engine.worker.turn import OpenTurn, cut
+from evaldesk.engine.worker.turn import OpenTurn
 from evaldesk.llm import price
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
 from evaldesk.llm.retry_events import CURRENT_LISTENER
