@@ -54,23 +54,32 @@ FLAGS = [
 ]
 # The files that take longest, first the longest: they begin, so that all workers of pytest-xdist end at the same time.
 LONGEST = (
+    "test_other_engines.py",
+    "test_ray.py",
     "test_every_page.py",
     "test_keys_and_ticks.py",
     "test_evalset_files.py",
+    "test_hostile_agents.py",
+    "test_copying.py",
     "test_journey.py",
     "test_one_conclusion.py",
-    "test_hostile_agents.py",
+    "test_fuzz.py",
+    "test_two_desks.py",
     "test_eval_command.py",
     "test_servers.py",
-    "test_fuzz.py",
-    "test_evalset_faults.py",
     "test_long_run.py",
-    "test_hostile_pages.py",
-    "test_crashes.py",
     "test_hostile_text.py",
+    "test_trust.py",
+    "test_executors.py",
+    "test_crashes.py",
+    "test_own_interpreter.py",
+    "test_changed_process.py",
+    "test_hostile_pages.py",
+    "test_evalset_faults.py",
+    "test_beside_adk_eval.py",
+    "test_large_sets.py",
     "test_readme_commands.py",
     "test_agent_contract.py",
-    "test_eval_openhands.py",
     "test_docs_played.py",
     "test_format_properties.py",
 )
@@ -79,8 +88,9 @@ NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chro
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Let Ctrl-C reach the processes under test, also where a shell started the tests in its background."""
+    os.environ.setdefault("EVALDESK_TEST_DIST", config.getoption("dist", "no"))  # workers are not told of it
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -102,7 +112,7 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs PostgreSQL, and let every worker of pytest-xdist begin with some of the longest files.
 
     With `--dist worksteal` each is given as many tests as the others, in this order; who has done all of its own takes
@@ -111,7 +121,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "postgresql" in getattr(item, "fixturenames", ()):
             item.add_marker("server")
-    is_by_file = config.getoption("dist", "no") == "loadfile"
+    is_by_file = os.environ.get("EVALDESK_TEST_DIST") == "loadfile"
     n_workers = 1 if is_by_file else int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     items[:] = _shares(items, n_workers)
 
