@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -113,7 +112,7 @@ def test_a_run_names_an_environment_of_the_file(shop: Path, environments: Path, 
     assert "no environment named" in unknown.stderr
     assert "there are: box, evaldesk, next" in unknown.stderr
     assert "leave python and image out" in both.stderr
-    assert re.search(r"Environment +next\n", told.stdout)
+    assert "environment=next" in told.stdout
     container = read_settings(shop, (), environment={}).environments["box"].container
     assert container == Container("shop:7", pids=99)
 
