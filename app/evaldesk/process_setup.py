@@ -93,6 +93,28 @@ def adopt_orphans() -> None:
 
 
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_DUMPABLE, _PR_CAPBSET_DROP = 4, 24
+_CAP_SYS_PTRACE = 19
+_CAPABILITIES = 0x20080522  # the version of the two calls, as linux/capability.h has it
+
+
+def hide_memory() -> None:
+    """Let no process of the same user read the memory of this one: it knows what is expected of agents."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def give_up_tracing() -> None:
+    """Give up, for this process and all that it starts, the right of root to read the memory of any process."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_CAPBSET_DROP, _CAP_SYS_PTRACE, 0, 0, 0)
+    head, sets = (ctypes.c_uint32 * 2)(_CAPABILITIES, 0), (ctypes.c_uint32 * 6)()
+    if libc.capget(head, sets) == 0:
+        for at in range(3):  # effective, permitted, inheritable
+            sets[at] &= ~(1 << _CAP_SYS_PTRACE)
+        libc.capset(head, sets)
 
 
 def _kill_each(look: Callable[[], list[int]]) -> None:

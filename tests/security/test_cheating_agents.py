@@ -87,6 +87,31 @@ def agent(message):
     return next(filter(None, map(found, said)), "no word around here")
 """
 )
+OTHERS = (
+    FIND
+    + """
+import os
+
+def agent(message):
+    for pid in (each for each in os.listdir("/proc") if each.isdigit() and int(each) != os.getpid()):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                is_ours = int(pid) == os.getppid() or b"grader" in file.read()
+            maps, memory = (open(f"/proc/{pid}/{name}", "rb") for name in ("maps", "mem"))
+        except OSError:
+            continue
+        for line in maps if is_ours else ():
+            start, end = (int(part, 16) for part in line.split()[0].split(b"-"))
+            try:
+                memory.seek(start)
+                word = found(memory.read(end - start)) if b" rw" in line else ""
+            except (OSError, ValueError, OverflowError):
+                continue
+            if word:
+                return word
+    return "no word in another process"
+"""
+)
 PATCHED_GRADER = """
 import evaldesk.engine.worker.attempt as attempt
 import evaldesk.engine.worker.work as work
@@ -211,7 +236,9 @@ async def played(executor: LocalExecutor, ref: AgentRef, n: int = 1, timeout_s: 
     return [result async for result in drive(specs, executor, 2)]
 
 
-@pytest.mark.parametrize("source", [MEMORY, OBJECTS, SURROUNDINGS], ids=["memory", "objects", "surroundings"])
+@pytest.mark.parametrize(
+    "source", [MEMORY, OBJECTS, SURROUNDINGS, OTHERS], ids=["memory", "objects", "surroundings", "other processes"]
+)
 async def test_what_is_expected_is_nowhere_in_the_process_of_the_agent(
     source: str, write: Callable[[str], AgentRef], executor: LocalExecutor
 ) -> None:

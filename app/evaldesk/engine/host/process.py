@@ -27,7 +27,7 @@ from evaldesk.engine.frames import (
 from evaldesk.engine.launch import OWN, Launcher
 from evaldesk.engine.worker.attempt import Pause, Tail
 from evaldesk.errors import EvaldeskError, UsageError
-from evaldesk.process_setup import descendants, end_marked
+from evaldesk.process_setup import descendants, end_marked, hide_memory
 from evaldesk.wire import to_json
 
 TICK_S = 0.5
@@ -125,6 +125,7 @@ class WorkerProcess:
     ) -> None:
         """Spawn the process and wait until it is ready. Raises WorkerStartError with its output."""
         self._name = launcher.words
+        hide_memory()
         try:
             launch = launcher.launch(environment, purpose)
             self._end, self._mark, self._environment = launch.end, launch.mark, launch.environment

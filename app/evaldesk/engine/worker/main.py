@@ -37,6 +37,8 @@ from evaldesk.process_setup import (
     end_descendants,
     freeze,
     gc_paused,
+    give_up_tracing,
+    hide_memory,
 )
 from evaldesk.secrets import known_values
 from evaldesk.wire import json_scrubber_of, to_json
@@ -252,7 +254,8 @@ def _prepare(purpose: str) -> None:
 
 
 def main() -> None:
-    """Serve the parent until it is gone."""
+    """Serve the parent until it is gone. A player cannot read the memory of others, nor anyone that of a grader."""
+    (give_up_tracing if sys.argv[2] == "player" else hide_memory)()
     asyncio.run(_serve(int(sys.argv[1]), sys.argv[2]))
 
 
