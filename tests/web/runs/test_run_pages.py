@@ -6,12 +6,14 @@ import json
 import re
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from evaldesk.model import AgentRef, Case, RunConfig, Turn
 from evaldesk.model.stored import RunSummary
+from evaldesk.settings import DatabaseUrl
 
 
 def summary_of(pages: Any, address: str) -> RunSummary:
@@ -314,3 +316,20 @@ def test_a_lost_live_view_is_told_above_what_it_showed(open_runs: Any) -> None:
     page = pages.get(pages.start()).text
 
     assert page.index("data-when-lost hidden") < page.index('id="live"')
+
+
+def test_a_list_in_a_shared_database_is_asked_for_again_and_not_while_runs_are_ticked(pages: Any) -> None:
+    own = pages.client.get("/runs?agent=dice").text
+    pages.desk.settings = replace(pages.desk.settings, store=DatabaseUrl("db.example", "evals"))
+    empty = pages.client.get("/runs?agent=dice&deleted=7").text
+    pages.finish(n="1")
+    shown = pages.client.get("/runs?agent=dice&q=a+b").text
+    ticked = pages.client.get("/runs?agent=dice&run=1", headers={"HX-Request": "true"})
+
+    assert "every 5s" not in own
+    assert 'hx-get="/runs?agent=dice" hx-target="#main"' in empty
+    assert 'id="listing" hx-nonce' in shown
+    assert 'hx-get="/runs?agent=dice&amp;q=a+b" hx-target="#listing"' in shown
+    assert 'hx-include="#listing [name=run]:checked"' in shown
+    assert (ticked.status_code, ticked.text) == (204, "")
+    assert pages.client.get("/runs?agent=dice&run=1").status_code == 200

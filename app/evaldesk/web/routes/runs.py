@@ -35,8 +35,14 @@ MAX_TICKED = 200
 
 
 async def index(request: Request) -> Response:
-    """GET /runs: the list, filtered, a page at a time."""
+    """GET /runs: the list, filtered, a page at a time; in a shared database it is asked for again and again.
+
+    A list in which runs are ticked stays as it is.
+    """
     query = request.query_params
+    is_shared = desk_of(request).settings.store is not None
+    if is_shared and query.getlist("run") and request.headers.get("HX-Request"):
+        return Response(status_code=204)
     status: RunStatus | None = next((each for each in get_args(RunStatus) if each == query.get("status")), None)
     before = query.get("before", "")
     listing = await asyncio.to_thread(
@@ -51,7 +57,9 @@ async def index(request: Request) -> Response:
     )
     named = _numbers(query.getlist("deleted"))
     deleted = await asyncio.to_thread(desk_of(request).runs.stored.in_trash, named) if named else ()
-    return page(request, "runs/index.html", listing=listing, deleted=deleted)
+    asked = urlencode([each for each in query.multi_items() if each[0] not in ("run", "deleted")])
+    here = f"/runs?{asked}" if is_shared else ""
+    return page(request, "runs/index.html", listing=listing, deleted=deleted, here=here)
 
 
 async def show(request: Request) -> Response:
