@@ -212,11 +212,6 @@ class _Raw(NamedTuple):
     environment: dict[Any, Any]
 
 
-def process_state() -> ProcessState:
-    """The shared settings of this process as they stand."""
-    return _state_of(_raw())
-
-
 def _raw() -> _Raw:
     return _Raw(
         folder=_working_folder(),

@@ -11,11 +11,8 @@ import pytest
 from evaldesk.statistics.failure_modes import (
     Stratum,
     accumulation,
-    labels_for_half_width,
-    labels_to_add,
     mode_changes,
     new_mode_bound,
-    neyman_allocation,
     prevalence,
     saturation,
 )
@@ -86,16 +83,6 @@ def test_known_changes_of_modes() -> None:
     }
 
 
-@needs_golden
-def test_known_allocation_of_labels() -> None:
-    known = MODES["neyman"]
-    strata = list(zip(known["W"], known["true_good_share"], strict=True))
-
-    assert list(neyman_allocation(known["m"], strata)) == [near(known["alloc"][0]), near(known["alloc"][1])]
-    for width, n in known["labels_for_half_width"].items():
-        assert labels_for_half_width(float(width), strata) == n
-
-
 @pytest.mark.parametrize(
     ("times", "n_read", "unseen", "coverage"),
     [
@@ -156,13 +143,6 @@ def test_one_trial_read_leaves_its_stratum_open() -> None:
 
     assert found
     assert found.interval.low < 0.3
-
-
-def test_labels_go_where_the_judge_errs_but_never_fewer_than_ten() -> None:
-    assert labels_to_add(60, [(700, 0, 0), (300, 0, 0)]) == (42, 18)
-    assert labels_to_add(6, [(700, 50, 50), (300, 4, 2)])[1] == 6
-    assert labels_to_add(60, [(5, 0, 0), (0, 0, 0)]) == (5, 0)
-    assert labels_to_add(60, []) == ()
 
 
 def test_more_than_24_moved_cases_are_told_by_the_normal_distribution() -> None:

@@ -18,8 +18,6 @@ HELD = "sha256:"
 """The start of `data` where the bytes are in the store; no base64 has a colon."""
 MAX_MEDIA = 20 * 1024 * 1024
 """Bytes of one image, sound or file."""
-MAX_MEDIA_OF_MESSAGE = 30 * 1024 * 1024
-"""Bytes of all of one message, in base64: less than a frame."""
 MAX_MEDIA_COUNT = 50
 
 

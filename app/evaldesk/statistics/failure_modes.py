@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, erfc, exp, fsum, lgamma, sqrt
+from math import erfc, exp, fsum, lgamma, sqrt
 from operator import itemgetter
 from statistics import fmean
 
@@ -15,9 +15,8 @@ from evaldesk.model.comparison import ROUNDING
 from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.comparison import holm
 from evaldesk.statistics.exact_tests import sign_flips
-from evaldesk.statistics.intervals import Z_95, wilson
+from evaldesk.statistics.intervals import wilson
 
-MIN_LABELS = 10
 _MAX_EXACT = 24
 
 
@@ -172,34 +171,3 @@ def _p(moved: Sequence[float]) -> float:
     if len(moved) <= _MAX_EXACT:
         return sign_flips([round(each / ROUNDING) for each in moved])
     return erfc(abs(fsum(moved)) / sqrt(2 * fsum(each**2 for each in moved)))
-
-
-def neyman_allocation(n_labels: int, strata: Sequence[tuple[float, float]]) -> tuple[float, ...]:
-    """Labels for each stratum of (weight, share of good ones), most where labels differ most. (Neyman 1934)"""
-    spread = [weight * sqrt(share * (1 - share)) for weight, share in strata]
-    total = fsum(spread)
-    if not total:
-        return tuple(n_labels * weight for weight, _ in strata)
-    return tuple(n_labels * each / total for each in spread)
-
-
-def labels_to_add(n_labels: int, strata: Sequence[tuple[int, int, int]]) -> tuple[int, ...]:
-    """How many of `n_labels` more to give in each stratum of (trials, labelled, good among them).
-
-    Shares are smoothed after Laplace, every stratum gets at least 10 labels in all, none more than it has trials.
-    """
-    n_all = sum(n for n, _, _ in strata)
-    if not n_all:
-        return tuple(0 for _ in strata)
-    rows = [(n / n_all, (good + 1) / (labelled + 2)) for n, labelled, good in strata]
-    allocated = neyman_allocation(n_labels, rows)
-    return tuple(
-        min(n - labelled, max(ceil(each), MIN_LABELS - labelled, 0))
-        for each, (n, labelled, _) in zip(allocated, strata, strict=True)
-    )
-
-
-def labels_for_half_width(half_width: float, strata: Sequence[tuple[float, float]]) -> int:
-    """The labels that are needed for an interval of this half width, over strata of (weight, share of good ones)."""
-    spread = fsum(weight * sqrt(share * (1 - share)) for weight, share in strata)
-    return ceil((Z_95 * spread / half_width) ** 2)
