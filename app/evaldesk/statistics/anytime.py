@@ -52,21 +52,57 @@ def difference_interval(differences: Sequence[float], alpha: float = ALPHA) -> I
     variance of those before it. What was once ruled out stays so.
     """
     shares = [(difference + 1) / 2 for difference in differences]
-    stakes = _stakes(shares, alpha)
+    bets = _Stakes(alpha)
+    stakes = [bets.next(share) for share in shares]
     low = _ruled_out_below(shares, stakes, alpha)
     high = 1.0 - _ruled_out_below([1 - share for share in shares], stakes, alpha)
     return Interval(2 * low - 1, 2 * high - 1)
 
 
-def _stakes(shares: Sequence[float], alpha: float) -> list[float]:
+class DifferenceSeen:
+    """Whether differences from -1 to 1 tell, seen one by one: the answers of `difference_interval` after each.
+
+    `is_better`: its low end lies above `margin`; `is_worse`: its high end lies below -`margin`; `is_not_worse`: its low
+    end is not below that.
+    """
+
+    def __init__(self, margin: float, alpha: float = ALPHA) -> None:
+        self.is_better = self.is_worse = False
+        self.is_not_worse = margin >= 1
+        self._needed, self._stakes = log(2 / alpha), _Stakes(alpha)
+        self._means = ((1 + margin) / 2, (1 + margin) / 2, (1 - margin) / 2)
+        self._capitals = [0.0, 0.0, 0.0]
+
+    def add(self, difference: float) -> None:
+        """See one more difference."""
+        share = (difference + 1) / 2
+        stake = self._stakes.next(share)
+        for at, seen in enumerate((share, 1 - share, share)):
+            self._capitals[at] += _won(seen, stake, self._means[at])
+        is_out = [capital >= self._needed for capital in self._capitals]
+        self.is_better, self.is_worse, self.is_not_worse = (
+            was or now for was, now in zip((self.is_better, self.is_worse, self.is_not_worse), is_out, strict=True)
+        )
+
+
+class _Stakes:
     """The stake on each share, from the mean and the variance of those before it."""
-    stakes, total, squares = [], 0.5, 0.25
-    for i, share in enumerate(shares, 1):
-        variance = squares / i
-        stakes.append(sqrt(2 * log(2 / alpha) / (variance * i * log1p(i))))
-        total += share
-        squares += (share - total / (i + 1)) ** 2
-    return stakes
+
+    def __init__(self, alpha: float) -> None:
+        self._odds, self._n = 2 * log(2 / alpha), 0
+        self._total, self._squares = 0.5, 0.25
+
+    def next(self, share: float) -> float:
+        """The stake on this share, which the later ones then know."""
+        self._n += 1
+        stake = sqrt(self._odds / (self._squares / self._n * self._n * log1p(self._n)))
+        self._total += share
+        self._squares += (share - self._total / (self._n + 1)) ** 2
+        return stake
+
+
+def _won(share: float, stake: float, mean: float) -> float:
+    return log1p(min(stake, 0.5 / mean if mean > 0 else inf) * (share - mean))
 
 
 def _ruled_out_below(shares: Sequence[float], stakes: Sequence[float], alpha: float) -> float:
@@ -80,8 +116,8 @@ def _ruled_out_below(shares: Sequence[float], stakes: Sequence[float], alpha: fl
 
 def _most_won(shares: Sequence[float], stakes: Sequence[float], mean: float) -> float:
     """The logarithm of the greatest capital on the way of a bet that the mean is higher than `mean`, above 0."""
-    most, capital, limit = -inf, 0.0, 0.5 / mean
+    most, capital = -inf, 0.0
     for share, stake in zip(shares, stakes, strict=True):
-        capital += log1p(min(stake, limit) * (share - mean))
+        capital += _won(share, stake, mean)
         most = max(most, capital)
     return most

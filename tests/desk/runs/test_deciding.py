@@ -24,7 +24,7 @@ from evaldesk.model.conclusion import Stop
 from evaldesk.model.evalset import CaseKey
 from evaldesk.pages.run import read_run
 from evaldesk.pages.run_view import RunQuery
-from evaldesk.statistics.anytime import anytime_interval, difference_interval
+from evaldesk.statistics.anytime import DifferenceSeen, anytime_interval, difference_interval
 
 VERDICTS: dict[str, Verdict] = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored"}
 
@@ -298,6 +298,44 @@ def test_a_margin_is_decided_where_the_bets_say(
     assert found is not None
     assert found.answers[0].answer == answer
     assert found.n_blocks == (n_blocks or known)
+
+
+@pytest.mark.parametrize("margin", [0.02, 0.1, 0.3, 1.0])
+def test_differences_that_are_seen_one_by_one_tell_what_their_interval_tells(margin: float) -> None:
+    for seed in range(12):
+        chance = Random(seed)
+        drift, told = chance.uniform(-0.5, 0.5), DifferenceSeen(margin)
+        differences: list[float] = []
+        for _ in range(60):
+            differences.append(max(-1.0, min(1.0, drift + chance.choice([-1.0, -0.5, 0.0, 0.5, 1.0]))))
+            told.add(differences[-1])
+            found = difference_interval(differences)
+            answers = (told.is_better, told.is_worse, told.is_not_worse)
+            assert answers == (found.low > margin, found.high < -margin, found.low >= -margin)
+
+
+@pytest.mark.parametrize("rule", ["any", "confirm"])
+def test_no_look_at_a_run_of_many_cases_goes_over_all_of_them(rule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    n_cases, most = 2_000, 150
+    gates = Gates(max_regressions=most, margin=0.2, regression_rule=rule, baseline="run 3", stop_when_decided="likely")
+    strips = ["f" if case % 20 == 0 else "p" for case in range(n_cases)]
+    chosen = decider(
+        gates,
+        1,
+        n_cases,
+        regressed=lambda case, letters: letters == "f" and case % 2 == 0,
+        rates_before=dict.fromkeys(range(n_cases), 1.0),
+    )
+    monkeypatch.setattr(Decider, "_letters_of_first", lambda _: pytest.fail("went over all cases"))
+
+    found = chosen.look(reader(strips), Spent())
+
+    assert found is not None
+    n = found.n_blocks
+    n_may = sum(strip == "f" for strip in strips[:n]) + sum(case % 2 == 0 for case in range(n, n_cases))
+    assert n_may <= most
+    assert found.answers[0].sentence.startswith(f"{n_may} cases can regress against run 3, {most} allowed")
+    assert found.answers[1].sentence.startswith("pass rate is likely not worse by 20 points")
 
 
 def test_a_margin_of_repeated_trials_is_looked_at_over_all_cases() -> None:

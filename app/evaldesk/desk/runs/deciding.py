@@ -21,7 +21,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Answer, Counts, GateOutcome, RunConfig
 from evaldesk.model.comparison import TO_PLAY, Baseline, PlayedCase
 from evaldesk.model.conclusion import Interval, Stop, StopRule
-from evaldesk.statistics.anytime import ALPHA, anytime_interval, difference_interval, sign_evidence
+from evaldesk.statistics.anytime import ALPHA, DifferenceSeen, anytime_interval, difference_interval, sign_evidence
 from evaldesk.statistics.case_comparison import compare_cases, is_regressed
 from evaldesk.store import RunStore
 from evaldesk.wording.words import counted_words, named_words, passed_sentence
@@ -82,6 +82,10 @@ class Decider:
         self._n_looked = 0
         self._first: list[str] = []
         self._of_first: Counter[str] = Counter()
+        self._differences: list[float] = []
+        self._moved: Counter[int] = Counter()
+        self._told = DifferenceSeen(self._gates.margin or 0.0)
+        self._n_lost = dict.fromkeys("pf", 0)
 
     def may_look(self, n_done: int) -> bool:
         """Whether so many trials may be enough for another look."""
@@ -113,18 +117,33 @@ class Decider:
 
     def _look_by_case(self, read: ReadStrips, spent: Spent) -> Stop | None:
         """As `look`, reading only the cases that come after those that were seen done."""
+        if not self._first and self._regressed and self._gates.regression_rule != "likely":
+            self._n_lost = {rest: sum(self._regressed(case, rest) for case in range(self._n_cases)) for rest in "pf"}
         for n_blocks in (look for look in self._looks if self._n_looked < look):
             for strip in read(self._order[len(self._first) : n_blocks]):
                 if strip == TO_PLAY:
                     return None
-                self._first.append(strip)
-                self._of_first[strip] += 1
+                self._see(self._order[len(self._first)], strip)
             self._n_looked = n_blocks
             kinds = Counter({(strip, 1): times for strip, times in self._of_first.items()})
             kinds["", 1] = self._n_cases - n_blocks
             if stop := self._decide(self._seen(self._letters_of_first, kinds, n_blocks, spent)):
                 return stop
         return None
+
+    def _see(self, case: int, letter: str) -> None:
+        """Count the next case of a run with one trial a case."""
+        self._first.append(letter)
+        self._of_first[letter] += 1
+        if self._regressed and self._gates.regression_rule != "likely":
+            is_lost = self._regressed(case, letter)
+            for rest in "pf":
+                self._n_lost[rest] += is_lost - self._regressed(case, rest)
+        is_scored = letter in ("pfe" if self._config.errors_are_failures else "pf")
+        if is_scored and case in self._rates_before:
+            self._differences.append((letter == "p") - self._rates_before[case])
+            self._told.add(self._differences[-1])
+            self._moved[(self._differences[-1] > ROUNDING) - (self._differences[-1] < -ROUNDING)] += 1
 
     def _letters_of_first(self) -> list[Kind]:
         """The letters of all cases, by index; nothing of those that come later in the order of play."""
@@ -218,18 +237,26 @@ class Decider:
         most, against = gates.max_regressions or 0, f"against {gates.baseline or 'the baseline'}"
         if self._regressed is None:
             return GateOutcome(name, "undecided", "")
-        lost, may = (self._lost(seen, rest) for rest in "pf")
-        if lost is None or may is None:
+        n_lost, n_may = (self._count_lost(seen, rest) for rest in "pf")
+        if n_lost is None or n_may is None:
             return GateOutcome(name, "undecided", "")
-        if len(may) <= most:
-            cases = "1 case" if len(may) == 1 else f"{len(may):,} cases" if may else "no case"
+        if n_may <= most:
+            cases = "1 case" if n_may == 1 else f"{n_may:,} cases" if n_may else "no case"
             return GateOutcome(name, "held", f"{cases} can regress {against}, {most:,} allowed; {seen.left}")
-        if len(lost) <= most or gates.regression_rule == "confirm":
+        if n_lost <= most or gates.regression_rule == "confirm":
             return GateOutcome(name, "undecided", "")
+        lost = self._lost(seen, "p") or ()
         words = f"{counted_words(len(lost), self._n_cases, 'case')} regressed {against}, {most:,} allowed"
         names = self._names()
         words = f"{words}: {self._named(lost)}; {seen.left}"
         return GateOutcome(name, "failed", words, tuple(names[case] for case in lost))
+
+    def _count_lost(self, seen: _Seen, rest: str) -> int | None:
+        """How many cases `_lost` names; with one trial a case they were counted when they were seen."""
+        if self._n == 1 and self._gates.regression_rule != "likely":
+            return self._n_lost[rest]
+        lost = self._lost(seen, rest)
+        return None if lost is None else len(lost)
 
     def _lost(self, seen: _Seen, rest: str) -> Sequence[int] | None:
         """The cases that regressed if every other trial ends so; None where so few trials cannot tell."""
@@ -241,14 +268,17 @@ class Decider:
     def _margin(self, seen: _Seen) -> GateOutcome:
         """Better, worse or the same, by what was likely at any look; exactly it is known at the end only."""
         name, most = "--margin", self._gates.margin or 0.0
-        compared = [case for case in self._shuffled if case in self._rates_before]
-        rates = ((case, seen.rate(seen.letters[case])) for case in compared)
-        differences = [rate - self._rates_before[case] for case, rate in rates if rate is not None]
-        if self.rule == "exact" or not differences:
+        if self.rule == "exact":
+            return GateOutcome(name, "undecided", "")
+        differences = self._differences if self._n == 1 else self._differences_of(seen)
+        if not differences:
+            return GateOutcome(name, "undecided", "")
+        told = self._told
+        if self._n == 1 and most and not (told.is_better or told.is_worse or told.is_not_worse):
             return GateOutcome(name, "undecided", "")
         against = f"than in {self._gates.baseline or 'the baseline'}"
         if self._n == 1 and not most:
-            wins, losses = (sum(sign * each > ROUNDING for each in differences) for sign in (1, -1))
+            wins, losses = self._moved[1], self._moved[-1]
             is_told = sign_evidence(wins, losses) >= 1 / ALPHA
             words = f"{wins:,} cases are better and {losses:,} worse {against}; {seen.left}"
             answer: Answer = ("held" if wins > losses else "failed") if is_told else "undecided"
@@ -264,10 +294,16 @@ class Decider:
             return GateOutcome(name, "held", f"pass rate is likely not worse by {100 * most:.3g} points: {points}")
         return GateOutcome(name, "undecided", "")
 
+    def _differences_of(self, seen: _Seen) -> list[float]:
+        """The differences of the cases from the baseline, in an order of chance."""
+        compared = [case for case in self._shuffled if case in self._rates_before]
+        rates = ((case, seen.rate(seen.letters[case])) for case in compared)
+        return [rate - self._rates_before[case] for case, rate in rates if rate is not None]
+
     @cached_property
     def _shuffled(self) -> Sequence[int]:
         """The cases in an order of chance, which was drawn before the first trial."""
-        return self._order if self._n == 1 else shuffled(self._config.seed, self._n_cases)
+        return shuffled(self._config.seed, self._n_cases)
 
     def _likely(self, name: str, seen: _Seen) -> GateOutcome:
         """The answer that is right in 95 of 100 runs, however often one looks."""
