@@ -146,6 +146,11 @@ class Settings:
         return self.workspace / ".evaldesk"
 
     @property
+    def is_shared(self) -> bool:
+        """Whether other workspaces may have the same database."""
+        return self.store is not None
+
+    @property
     def database(self) -> Path | DatabaseUrl:
         """The database of PostgreSQL, or the SQLite file."""
         return self.store or self.database_file

@@ -40,7 +40,7 @@ async def index(request: Request) -> Response:
     A list in which runs are ticked stays as it is.
     """
     query = request.query_params
-    is_shared = desk_of(request).settings.store is not None
+    is_shared = desk_of(request).settings.is_shared
     if is_shared and query.getlist("run") and request.headers.get("HX-Request"):
         return Response(status_code=204)
     status: RunStatus | None = next((each for each in get_args(RunStatus) if each == query.get("status")), None)
