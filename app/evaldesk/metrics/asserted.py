@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from evaldesk.metrics.decisions_asked import is_asking
 from evaldesk.metrics.responses.json_match import is_json_reference
 from evaldesk.metrics.responses.number import is_number_reference
 from evaldesk.metrics.responses.required_outputs import case_outputs
 from evaldesk.model import Case, Expected, JsonObject, ToolCall, Turn
+from evaldesk.model.decisions import readable_decisions
 from evaldesk.model.evalset import DECISIONS
 from evaldesk.model.media import Media
 
@@ -33,7 +33,7 @@ def _outputs(case: Case) -> JsonObject:
 
 
 def _decisions(case: Case) -> JsonObject:
-    return {DECISIONS: [{"turn": 1, "decision": "approve"}]} if is_asking(case) else {}
+    return {DECISIONS: [{"turn": 1, "decision": "approve"}]} if readable_decisions(case) else {}
 
 
 def _turn(turn: Turn) -> Turn:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evaldesk.errors import UsageError
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.responses.answers import part_of
 from evaldesk.model import Case, Score, Transcript, TurnRecord
-from evaldesk.model.decisions import Decision, decision_words, turn_decisions
+from evaldesk.model.decisions import Decision, decision_words, readable_decisions
 
 NOT_SCRIPTED = "The case scripts no decision of a turn."
 MAX_NAMED = 3
@@ -31,11 +30,11 @@ class DecisionsAsked:
 
     def missing(self, case: Case) -> str | None:
         """A case must script a decision of a turn."""
-        return None if is_asking(case) else NOT_SCRIPTED
+        return None if readable_decisions(case) else NOT_SCRIPTED
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """One score for each turn with decisions, and one for the trial."""
-        scripted = _scripted(case)
+        scripted = readable_decisions(case)
         if not scripted:
             return [Score(self.info.name, reason=NOT_SCRIPTED)]
         found, said, n_made, n_wanted = [], [], 0, 0
@@ -51,19 +50,6 @@ class DecisionsAsked:
         ending = f": {'; '.join(said[:MAX_NAMED])}{more}." if said else "."
         reason = f"{part_of(n_made, n_wanted, 'scripted decision', 'was asked for', 'were asked for')}{ending}"
         return [*found, Score(self.info.name, n_made / n_wanted, reason=reason, details={"unused": [*said]})]
-
-
-def is_asking(case: Case) -> bool:
-    """Whether the case asserts that the agent asks a person."""
-    return bool(_scripted(case))
-
-
-def _scripted(case: Case) -> dict[int, list[Decision]]:
-    """The decisions by their turn; none where the case has a list that cannot be read, which ends its trials."""
-    try:
-        return turn_decisions(case)
-    except UsageError:
-        return {}
 
 
 def _unused(wanted: Sequence[Decision], record: TurnRecord | None) -> list[Decision]:

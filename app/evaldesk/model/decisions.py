@@ -87,6 +87,14 @@ def turn_decisions(case: Case) -> dict[int, list[Decision]]:
     return found
 
 
+def readable_decisions(case: Case) -> dict[int, list[Decision]]:
+    """As `turn_decisions`; none where the case has a list that cannot be read, which ends its trials."""
+    try:
+        return turn_decisions(case)
+    except UsageError:
+        return {}
+
+
 def with_decisions(case: Case, scripted: Iterable[ScriptedDecision]) -> Case:
     """The case with these decisions in place of its own."""
     written: list[JsonValue] = [_written(each) for each in scripted]
