@@ -12,6 +12,7 @@ from evaldesk.engine.executors import Node
 from evaldesk.engine.ray.cluster import RayCluster, in_thread, lost_words
 from evaldesk.engine.ray.executor import other_versions
 from evaldesk.engine.ray.host import HostFacts, HostSetup, own_versions
+from evaldesk.errors import EvaldeskError
 from evaldesk.wire import from_json, to_json
 
 ASK_S = 30.0
@@ -38,7 +39,10 @@ def versions() -> bytes:
 async def look_at(address: str) -> tuple[str, Sequence[Node]]:
     """The cluster in a sentence, and each of its nodes. Raises EvaldeskError."""
     cluster = RayCluster(address, 0.0, HostSetup("", 1, 1))
-    await cluster.connect()
+    try:
+        await cluster.connect()
+    except ImportError as error:  # Ray is there in part
+        raise EvaldeskError(f"no cluster: {error}") from error
     try:
         return await in_thread(_look)
     finally:
