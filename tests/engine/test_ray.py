@@ -36,7 +36,7 @@ from evaldesk.settings import DatabaseUrl, Settings
 from evaldesk.store import Store
 
 log = logging.getLogger("torture")
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.server]
 
 Write = Callable[..., AgentRef]
 Trial = Callable[..., TrialSpec]
@@ -78,7 +78,6 @@ def play_inside(tmp_path: Path, *words: str, timeout_s: float) -> None:
     assert "passed" in done.stdout
 
 
-@pytest.mark.server
 @pytest.mark.skipif(is_inside, reason="this is the namespace")
 def test_everything_holds_on_a_cluster(tmp_path: Path) -> None:
     play_inside(tmp_path, "-k", "ray", timeout_s=600)

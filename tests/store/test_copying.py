@@ -201,7 +201,7 @@ def test_rows_go_over_in_transactions_of_few(
     assert sum(written) == N * len(METADATA.tables)
 
 
-@pytest.fixture(params=["SQLite", "PostgreSQL"])
+@pytest.fixture(params=["SQLite", pytest.param("PostgreSQL", marks=pytest.mark.server)])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A place for a copy."""
     if request.param == "PostgreSQL":
