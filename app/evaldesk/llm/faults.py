@@ -24,6 +24,8 @@ WORDS = {
 }
 GIVEN = frozenset({*STATUS, TIMEOUT, MALFORMED})
 """The faults of an endpoint that does not read the request."""
+INJECTED = "Injected fault in request "
+"""How the remark on an injected fault begins."""
 _KINDS = {429: "rate_limit_error", 500: "api_error"}
 _BROKEN = b'{"id": "injected", "choices": [{"message": {"role": "assistant", "content": '
 

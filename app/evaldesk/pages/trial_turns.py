@@ -9,6 +9,7 @@ from typing import Any
 from evaldesk.diff.conversation_diff import turn_diffs
 from evaldesk.diff.state import StateRow, state_rows
 from evaldesk.diff.turn_diff import CallRow, TurnDiff
+from evaldesk.llm.faults import INJECTED
 from evaldesk.metrics import is_higher_better
 from evaldesk.model import Case, Event, Expected, Score, Transcript, TrialResult, TurnRecord, Usage, turn_verdict
 from evaldesk.model.decisions import UNUSED
@@ -98,8 +99,8 @@ class TurnPanel:
     `parts` are what the agent did in a turn that expects nothing, in order: nothing stands beside it. None elsewhere;
     there `calls` are compared, and `call_events` are the indexes of the events of the calls that the agent made.
     `asked` is what a person or the case was asked to decide, where `parts` do not tell it; `unused` are decisions of
-    the case that were not. `shown` counts the parts or the calls that are drawn, `events_shown` the events. A turn for
-    which there was no room `is_folded`: nothing of what the agent did is drawn.
+    the case that were not, `faults` those that the run injected. `shown` counts the parts or the calls that are drawn,
+    `events_shown` the events. A turn for which there was no room `is_folded`: nothing of what the agent did is drawn.
     """
 
     number: int
@@ -120,6 +121,7 @@ class TurnPanel:
     events_shown: Shown
     asked: Sequence[Part] = ()
     unused: Sequence[str] = ()
+    faults: Sequence[str] = ()
     is_folded: bool = False
     media: tuple[MediaView, ...] = ()
     answer_media: tuple[MediaView, ...] = ()
@@ -214,7 +216,8 @@ class _Drawing:
             events=events,
             events_shown=events_shown,
             asked=[] if is_folded or is_silent else _asked(record),
-            unused=[] if is_folded else _unused(record),
+            unused=[] if is_folded else _noted(record, UNUSED),
+            faults=[] if is_folded else _noted(record, INJECTED),
             is_folded=is_folded,
             media=media_views(turn.media if turn else record.media if record else ()),
             answer_media=media_views(_said_media(record)) if record and not is_silent else (),
@@ -265,11 +268,12 @@ def _asked(record: TurnRecord | None) -> list[Part]:
     return list(folded_parts(events[:MAX_ASKED]))
 
 
-def _unused(record: TurnRecord | None) -> list[str]:
+def _noted(record: TurnRecord | None, start: str) -> list[str]:
+    """The remarks of the player on the turn that begin so."""
     logs = (
         [event.text for event in record.events if event.kind == "log" and event.author == "evaldesk"] if record else []
     )
-    return [text for text in logs if text.startswith(UNUSED)][:MAX_ASKED]
+    return [text for text in logs if text.startswith(start)][:MAX_ASKED]
 
 
 def _expects_nothing(expected: Expected, diff: TurnDiff) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from evaldesk.llm.faults import INJECTED
 from evaldesk.model import (
     Case,
     ErrorRecord,
@@ -101,6 +102,16 @@ def test_a_turn_beyond_the_case_is_a_conversation_cut_where_events_are() -> None
     assert panel.parts is not None
     (part,) = panel.parts
     assert part.result == "x" * MAX_TEXT + "… (7 more characters)"
+
+
+def test_a_turn_tells_which_faults_were_injected_and_output_tells_none() -> None:
+    text = f"{INJECTED}1 of this turn, to <b>m</b>: HTTP 429"
+    events = (Event("log", author="evaldesk", text=text), Event("log", author="output", text=f"{INJECTED}2"))
+    result = TrialResult(1, 0, 0, "finished", "passed", transcript=Transcript((TurnRecord("q", events),)))
+
+    (panel,) = turn_panels(Case("c", (Turn("q"),)), result)
+
+    assert panel.faults == [text]
 
 
 def test_a_turn_that_expects_nothing_and_was_not_played_says_so(open_runs: Callable[..., Any]) -> None:

@@ -25,7 +25,7 @@ from evaldesk.engine.worker.prompts import (
 from evaldesk.errors import AgentError
 from evaldesk.llm import cost_at
 from evaldesk.llm.call import ModelCall, ModelReply, pace_of
-from evaldesk.llm.faults import WORDS, drawn
+from evaldesk.llm.faults import INJECTED, WORDS, drawn
 from evaldesk.llm.pacing import Pace
 from evaldesk.llm.refusals import ASKED, MAX_COMPLETION, MAX_TOKENS
 from evaldesk.llm.retry_events import RetryWait, SeenCall
@@ -176,7 +176,7 @@ class OpenTurn:
         self._n_requests += 1
         found = drawn(shares, f"{self._session.seed} {self._index} {self._n_requests}")
         if found:
-            self.notes(f"Injected fault in request {self._n_requests} of this turn, to {model}: {WORDS[found]}")
+            self.notes(f"{INJECTED}{self._n_requests} of this turn, to {model}: {WORDS[found]}")
         return found
 
     def notes(self, text: str) -> None:
