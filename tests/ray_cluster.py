@@ -63,6 +63,18 @@ class LocalCluster:
         """Kill a node as a machine dies: its processes get no chance to say so."""
         self._cluster.remove_node(self._nodes.pop(0), allow_graceful=False)
 
+    def replace_node(self) -> None:
+        """Lose a node, and add another, which a busy machine may have to try again."""
+        self.lose_node()
+        for n_left in reversed(range(N_TRIES)):
+            try:
+                self.add_nodes(1)
+            except Exception:
+                if not n_left:
+                    raise
+            else:
+                return
+
     def lose_head(self) -> None:
         """Kill the head node in the same way; the others go on for a while."""
         self._cluster.remove_node(self._cluster.head_node, allow_graceful=False)

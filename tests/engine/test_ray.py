@@ -296,8 +296,7 @@ def lose_something(cluster: LocalCluster, chance: random.Random, seen: RunSummar
     if not seen.counts.done:
         return 0
     if kind < 0.1 and cluster.n_nodes > 1:
-        cluster.lose_node()
-        cluster.add_nodes(1)
+        cluster.replace_node()
         return 1
     found = processes_of("ray::Host" if kind < 0.6 else "evaldesk.engine.worker.main")
     if found:
