@@ -80,13 +80,23 @@ def figures_of(chance: GateChance, rows: tuple[tuple[str, float, str], ...] = ()
         return GateFigures(gate_words(chance.name), "Not computed: too many possible values.", False, (), (), rows)
     return GateFigures(
         title=gate_words(chance.name),
-        alarm=f"If nothing changes, it fails {chance_words(alarm)} of builds.",
-        is_frequent=alarm > TOLERATED,
+        alarm=_alarm(chance, alarm),
+        is_frequent=alarm > TOLERATED and chance.counts_as in (None, "fail"),
         notes=tuple(_notes(chance)),
         better=tuple(_better(chance)),
         rows=rows,
         is_blind=dict(chance.slips).get(WORSE, 0.0) > 1 - FOUND,
         is_exact=not off_words(chance.error),
+    )
+
+
+def _alarm(chance: GateChance, alarm: float) -> str:
+    share = chance_words(alarm)
+    if chance.counts_as is None:
+        return f"If nothing changes, it fails {share} of builds."
+    return (
+        f"If nothing changes, its number alone fails {share} of builds; a number too close to the bar counts as "
+        f"{chance.counts_as}."
     )
 
 

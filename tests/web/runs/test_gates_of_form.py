@@ -195,7 +195,10 @@ def test_a_decided_run_says_why_once_and_lists_its_gates(pages: Any) -> None:
     assert "Pass rate: pass rate" not in page
 
 
-def test_a_gate_of_which_the_number_is_not_all_says_so(pages: Any) -> None:
-    page = shown(pages.post("/runs/new", **pages.form(n="5", min_pass_rate="0.9", undecided="fail")).text)
+@pytest.mark.parametrize(("undecided", "is_red"), [("fail", True), ("neutral", False), ("pass", False)])
+def test_a_gate_of_which_the_number_is_not_all_says_so(pages: Any, undecided: str, is_red: bool) -> None:
+    answer = pages.post("/runs/new", **pages.form(n="5", min_pass_rate="0.9", undecided=undecided)).text
 
-    assert "These are the answers of the number alone; a rate too close to its bar counts as fail." in page
+    words = f"its number alone fails 32 % of builds; a number too close to the bar counts as {undecided}."
+    assert words in shown(answer)
+    assert bool(re.search(r'class="note" data-kind="failed">.{0,200}its number alone', answer, re.S)) == is_red

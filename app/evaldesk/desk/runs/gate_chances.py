@@ -13,7 +13,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.gate_options import GATES_BY_NAME, title_of
 from evaldesk.model import Gates
-from evaldesk.model.conclusion import CONFIRM
+from evaldesk.model.conclusion import CONFIRM, Undecided
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import BY_NAME, RunOption
 from evaldesk.statistics.gate_chances import (
@@ -137,7 +137,8 @@ class GateChance:
     looks; `repairs` are other settings with few false alarms. `n_more` is the mean number of trials that it plays
     beyond those of the run. `error` is how far a chance can be off, which is 0 unless there are too many values to add
     up. `proposal` is None where no setting of the kind finds a worse agent; it may be the gate
-    itself, which `options` tells.
+    itself, which `options` tells. With `counts_as` the chances are those of its number alone, and a number too close to
+    the bar counts as this says.
     """
 
     name: str
@@ -149,6 +150,7 @@ class GateChance:
     n_more: float = 0.0
     proposal: Proposal | None = None
     error: float = 0.0
+    counts_as: Undecided | None = None
 
     @property
     def false_alarm(self) -> float | None:
@@ -271,7 +273,10 @@ def false_alarms(gates: Gates, plans: Sequence[RunPlan]) -> tuple[float, float] 
 
 def gate_chances(gates: Gates, subject: Subject) -> tuple[GateChance, ...]:
     """How each gate about verdicts behaves, in the order of a conclusion."""
-    return tuple(_chance(_counting_as(gates, gate), subject) for gate in _gates(gates, subject))
+    found = (_chance(gate, subject) for gate in _gates(gates, subject))
+    return tuple(
+        replace(each, counts_as=gates.undecided) if each.name.partition(" ")[0] in OF_A_RATE else each for each in found
+    )
 
 
 def preview_gates(
@@ -296,14 +301,6 @@ def preview_gates(
         for now in [assumed_subject(rate, n_each, pass_threshold)]
     ]
     return GatePreview(gate_chances(gates, subject), tuple(assumed), run_id)
-
-
-def _counting_as(gates: Gates, gate: _Gate) -> _Gate:
-    """The gate with a hint where its number is not all that decides."""
-    if gates.undecided is None or gate.name.partition(" ")[0] not in OF_A_RATE:
-        return gate
-    words = f"these are the answers of the number alone; a rate too close to its bar counts as {gates.undecided}"
-    return replace(gate, hint="; ".join(filter(None, (gate.hint, words))))
 
 
 def _chance(gate: _Gate, subject: Subject) -> GateChance:
