@@ -1,4 +1,4 @@
-"""The kinds of executors by name: where the trials of a run may be played, as `[executors.NAME]` of evaldesk.toml says.
+"""The kinds of executors by name, as `[executors.NAME]` of evaldesk.toml says, and whether a run may be played there.
 
 A kind of a package is the entry point `evaldesk.executors` of its name, which leads to an ExecutorKind.
 (docs/decisions/166-executors-by-name.md)
@@ -6,10 +6,12 @@ A kind of a package is the entry point `evaldesk.executors` of its name, which l
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from evaldesk.engine.host.executors import Executor
+from evaldesk.engine.launch import container_client
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import RunConfig
 from evaldesk.model.run import ExecutorConfig
@@ -88,6 +90,41 @@ def place_of(executor: ExecutorConfig) -> str:
         return kind_of(executor).words(executor)
     except EvaldeskError:
         return f"{executor.name} ({executor.kind})"
+
+
+def check_place(config: RunConfig) -> None:
+    """Raise UsageError for an agent with an image where no container can be started, or would record.
+
+    So does an isolation that needs an image, and bounds of a trial that has no process of its own.
+    """
+    container = config.agent.container
+    check_isolation(config)
+    check_executor(config)
+    if container is None:
+        return
+    if config.recording.mode != "off":
+        raise UsageError(
+            f"recording = {config.recording.mode!r} needs a folder of this machine, which {container.words} does not "
+            "see; leave recording off, or image out",
+            field="recording",
+        )
+    container_client(container, os.environ)
+
+
+def check_isolation(config: RunConfig) -> None:
+    """Raise UsageError for trials in containers without an image, and for bounds of processes that trials share."""
+    container = config.agent.container
+    if config.isolation == "container" and container is None:
+        raise UsageError(
+            "isolation = 'container' needs an image: name one by image in evaldesk.toml or by --image",
+            field="isolation",
+        )
+    bounds = (("memory_mib", config.limits.memory_mib), ("processes", config.limits.processes))
+    for name, bound in bounds:
+        if bound is not None and container is not None:
+            raise UsageError(f"{name} bounds a process; write memory and pids under [container]", field=name)
+        if bound is not None and config.is_shared:
+            raise UsageError(f"{name} bounds a trial with a process of its own; add isolation = 'process'", field=name)
 
 
 def check_executor(config: RunConfig) -> None:

@@ -13,7 +13,6 @@ from evaldesk.desk.runs.driver import trial_spec
 from evaldesk.desk.runs.plan import (
     RunOptions,
     RunPlan,
-    check_isolation,
     check_models,
     frozen,
     recordings_folder,
@@ -22,7 +21,7 @@ from evaldesk.desk.runs.plan import (
 )
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.engine import AgentHost, Executor, LocalExecutor
-from evaldesk.engine.executors import check_executor, open_executor
+from evaldesk.engine.executors import check_executor, check_isolation, open_executor
 from evaldesk.engine.host.agent_host import version_of
 from evaldesk.engine.host.process import WorkerProcess
 from evaldesk.engine.launch import launcher_of

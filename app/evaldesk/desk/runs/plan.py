@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
@@ -19,9 +18,8 @@ from evaldesk.desk.evalsets.cases import CaseIds, with_ids
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.other_tools import as_osmosis_calls
 from evaldesk.engine import AgentHost
-from evaldesk.engine.executors import check_executor
+from evaldesk.engine.executors import check_place
 from evaldesk.engine.host.agent_host import agent_version
-from evaldesk.engine.launch import container_client
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.llm import missing_keys
 from evaldesk.metrics import applies_by_part, check_criteria, is_metric, metric_info, missing_reasons, unset_option
@@ -277,41 +275,6 @@ def foreseen_plan(config: RunConfig, cases: Sequence[Case]) -> RunPlan:
     n_asserted, n_partly = foresight.n_asserted(len(cases)), foresight.n_partly_asserted
     counted = replace(config, n_asserted=n_asserted, n_partly_asserted=n_partly)
     return RunPlan(counted, cases, foresight)
-
-
-def check_place(config: RunConfig) -> None:
-    """Raise UsageError for an agent with an image where no container can be started, or would record.
-
-    So does an isolation that needs an image, and bounds of a trial that has no process of its own.
-    """
-    container = config.agent.container
-    check_isolation(config)
-    check_executor(config)
-    if container is None:
-        return
-    if config.recording.mode != "off":
-        raise UsageError(
-            f"recording = {config.recording.mode!r} needs a folder of this machine, which {container.words} does not "
-            "see; leave recording off, or image out",
-            field="recording",
-        )
-    container_client(container, os.environ)
-
-
-def check_isolation(config: RunConfig) -> None:
-    """Raise UsageError for trials in containers without an image, and for bounds of processes that trials share."""
-    container = config.agent.container
-    if config.isolation == "container" and container is None:
-        raise UsageError(
-            "isolation = 'container' needs an image: name one by image in evaldesk.toml or by --image",
-            field="isolation",
-        )
-    bounds = (("memory_mib", config.limits.memory_mib), ("processes", config.limits.processes))
-    for name, bound in bounds:
-        if bound is not None and container is not None:
-            raise UsageError(f"{name} bounds a process; write memory and pids under [container]", field=name)
-        if bound is not None and config.is_shared:
-            raise UsageError(f"{name} bounds a trial with a process of its own; add isolation = 'process'", field=name)
 
 
 def check_faults(config: RunConfig, kind_name: str) -> None:
