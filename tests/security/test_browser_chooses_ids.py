@@ -81,6 +81,9 @@ def test_only_what_trials_did_is_accepted(fort: Any, field: str, hostile: str) -
         ("response_match_score.threshold", "inf"),
         ("response_match_score.threshold", "7"),
         ("note", "x" * 3000),
+        ("environment", "/usr/bin/python3"),
+        ("faults", "slow=2"),
+        ("faults", "http://evil.invalid=0.1"),
     ],
 )
 def test_what_a_run_may_cost_has_a_ceiling(fort: Any, field: str, value: str) -> None:
@@ -182,6 +185,8 @@ FIELDS = {
     *("change", "trial", "until", "queue"),
     # What was shown when a form was filled, which is only compared; decisions of a case, as texts; a number or money.
     *("seen", "decisions", "budget"),
+    # A name of evaldesk.toml, and shares of faults of one table.
+    *("environment", "faults"),
     # Findings: texts that are shown escaped, and numbers of findings, modes and turns.
     # Review queues: kinds of one table, places of trials, on or off, and names that are shown escaped.
     *("of", "item", "at", "shown", "blind", "reader", "named"),
