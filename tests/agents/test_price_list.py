@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from functools import cache
@@ -17,7 +18,7 @@ COUNTS = ((0, 0), (1, 1), (0, 7), (1234, 56), (MAX_TOKENS_IN, 3))
 PROGRAM = """
 import sys
 from evaldesk.llm import price
-found = [price(name, 1000, 100) for name in ("gpt-4o", "gemini-2.5-flash", "demo/dice")]
+found = [price(name, 1000, 100) for name in ("gpt-4o", "gemini-2.5-flash", "demo/dice", "our-model")]
 print(*found, "litellm" in sys.modules)
 """
 
@@ -53,6 +54,23 @@ def test_other_models_are_left_to_litellm(model: str) -> None:
     assert listed_prices(model) is None
 
 
+def test_no_unlisted_name_has_a_price_of_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(price_list, "_entries", cache(price_list._entries))
+    litellm = open_litellm()
+    parts = {part for name in litellm.model_cost for part in (name, *re.split("[/.:@]", name))}
+    made_up = [f"{part}{end}" for part in sorted(parts)[::40] for end in ("", "-x", ".1")]
+    names = ["small", "our-model", "Small", "model (1)", "a*", "text-embedding-ours", "azure", "ollama", *made_up]
+
+    unlisted = [name for name in names if price_list.is_unlisted(name)]
+
+    assert {"small", "our-model", "a*"} <= {*unlisted}
+    assert len(unlisted) > 20
+    for name in unlisted:
+        with pytest.raises(Exception, match=r"."):
+            litellm.cost_per_token(model=name, prompt_tokens=1000, completion_tokens=100)
+    assert not any(map(price_list.is_unlisted, ["", *litellm.model_cost]))
+
+
 def test_long_inputs_are_left_to_litellm() -> None:
     assert listed_cost("gpt-4o", MAX_TOKENS_IN + 1, 1) is None
 
@@ -74,7 +92,7 @@ def test_a_framework_needs_litellm_for_names_with_a_provider_and_unknown_ones(mo
 def test_usual_prices_are_known_without_litellm() -> None:
     said = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True).stdout.split()
 
-    assert said == [str(price("gpt-4o", 1000, 100)), str(price("gemini-2.5-flash", 1000, 100)), "0.0", "False"]
+    assert said == [str(price("gpt-4o", 1000, 100)), str(price("gemini-2.5-flash", 1000, 100)), "0.0", "None", "False"]
 
 
 def test_where_litellm_is_imported_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import sys
 
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.llm.client import UNPRICED, open_litellm
-from evaldesk.llm.price_list import listed_cost, listed_prices
+from evaldesk.llm.price_list import is_unlisted, listed_cost, listed_prices
 from evaldesk.model import Usage
 from evaldesk.model.transcript import checked_count
 
@@ -47,7 +47,7 @@ def _price(model: str, tokens_in: int, tokens_out: int) -> float | None:
         return None
     if "litellm" not in sys.modules:  # where it is imported, the user's code may have given it prices
         cost = listed_cost(model, tokens_in, tokens_out)
-        if cost is not None:
+        if cost is not None or is_unlisted(model):
             return cost
     try:
         return float(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,10 @@ PROVIDERS = frozenset({"anthropic", "fireworks_ai", "gemini", "groq", "mistral",
 MODES = frozenset({"chat", "completion", "responses"})
 MAX_TOKENS_IN = 100_000
 """Beyond it some models have another price for a token."""
+
+
+_WITH_PROVIDER = re.compile(r"[/:@]|[a-z]\.", re.IGNORECASE)
+"""Also `anthropic.claude-x` of Bedrock; a version, as in `qwen2.5`, is none."""
 
 
 def listed_cost(model: str, tokens_in: int, tokens_out: int) -> float | None:
@@ -50,6 +55,16 @@ def sees_images(model: str) -> bool:
     entries = _entries()
     entry = entries.get(model) or entries.get(model.partition("/")[2], {})
     return entry.get("supports_vision") is True
+
+
+@cache
+def is_unlisted(model: str) -> bool:
+    """Whether no entry has this name in any part, and nothing in it is a provider: LiteLLM knows no price of it."""
+    if not model or _WITH_PROVIDER.search(model) or provider_of(model):
+        return False
+    entries = _entries()
+    named = re.compile(rf"(?:^|[/.:@]){re.escape(model)}(?:$|[/.:@])", re.IGNORECASE)
+    return bool(entries) and not any(map(named.search, entries))
 
 
 def price_list() -> str:
