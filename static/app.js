@@ -23,6 +23,7 @@
    data-attach           the label of a file field: it says what was chosen; a file that is pasted into its form is added
    data-follow           a box that stays scrolled to its end while its content grows, unless one scrolls up
    data-starts           a button that Ctrl or Cmd with Enter presses, also while one types
+   data-presses="ID"     a field in which Enter presses the button of that id, and not the first one of its form
    data-filters="ID"     a field that shows only those labels in the element of that id that have the typed words; Enter
                          ticks the first one, arrows walk them, Esc closes the <details> around it
    data-confirm="TEXT"   a form that asks before it is sent
@@ -480,6 +481,12 @@ document.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || !button || document.querySelector("dialog[open]")) return;
   event.preventDefault();
   press(button);
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.isComposing || !event.target.matches?.("[data-presses]")) return;
+  event.preventDefault();
+  document.getElementById(event.target.dataset.presses).click();
 });
 
 function tick(row) {

@@ -110,6 +110,7 @@ class Fort:
             "mode_id": "1",
             "digest": picture().digest,
             "queue_id": "1",
+            "preset_id": "1",
             "place": "1",
         } | others
         path = route.path
@@ -342,6 +343,7 @@ def fill(fort: Fort) -> None:
     desk.store.runs.record([trial_of(twin, index, texts) for index in range(2)])
     desk.store.runs.set_status(twin, "finished", texts[0])
     for text in texts:
+        desk.store.presets.save(agent.id, text, [("n", text), (text, text)])
         desk.store.labels.put(fort.run, (0, 0), None, text, "failed", text)
         anchor = Anchor(0, quote=text)
         desk.store.failures.add(FindingDraft(fort.run, 0, 0, text, anchor=anchor), text, text)

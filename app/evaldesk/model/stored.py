@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import sqrt
@@ -399,3 +399,13 @@ def host_of(owner: str) -> str:
     """The machine of a process that owns a run or a turn; empty for a text that names no process."""
     pid, _, rest = owner.partition(" ")
     return rest.rpartition(" ")[0] if pid.isdecimal() else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """The form of a run under a name; `fields` are pairs of a field and its text, in the order of the form."""
+
+    id: int
+    agent_id: str
+    name: str
+    fields: Sequence[tuple[str, str]]

@@ -38,6 +38,7 @@ from evaldesk.store.evalsets.lines import LineStore
 from evaldesk.store.failures import FailureStore
 from evaldesk.store.labels import LabelStore
 from evaldesk.store.media import MediaStore
+from evaldesk.store.presets import PresetStore
 from evaldesk.store.queues import QueueStore
 from evaldesk.store.runs.imports import ImportStore
 from evaldesk.store.runs.run_store import RunStore
@@ -95,6 +96,11 @@ class Store:
     def media(self) -> MediaStore:
         """The bytes of images, sounds and files."""
         return MediaStore(self._database)
+
+    @cached_property
+    def presets(self) -> PresetStore:
+        """The named forms of a run."""
+        return PresetStore(self._database, self._clock)
 
     @cached_property
     def queues(self) -> QueueStore:
@@ -205,7 +211,7 @@ def _moved(config: str, evalset_id: str, path: Path) -> str:
     return to_json(moved).decode()
 
 
-HEAD = "0030"
+HEAD = "0031"
 FIRST_TABLES = {"alembic_version", "run", "trial", "score", "session"}
 # As Alembic makes it, which reads from it where the database is.
 _REVISIONS = (

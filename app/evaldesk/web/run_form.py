@@ -11,12 +11,13 @@ from typing import Any, cast
 from starlette.datastructures import ImmutableMultiDict
 
 from evaldesk.desk.evalsets.cases import CaseIds
+from evaldesk.desk.failures import MAX_MODE_NAME
 from evaldesk.desk.runs.estimate import Estimate
 from evaldesk.desk.runs.plan import RunOptions, Unjudged, foresee, usual_values
 from evaldesk.errors import UsageError
 from evaldesk.model import Case, Criterion, EvalSet, RunConfig, default_criteria
 from evaldesk.model.run import option_value, option_values
-from evaldesk.model.stored import RunSummary
+from evaldesk.model.stored import Preset, RunSummary
 from evaldesk.pages.criteria.form import (
     FILLED,
     Typed,
@@ -28,7 +29,7 @@ from evaldesk.pages.criteria.form import (
     typed_criterion,
     write_criteria,
 )
-from evaldesk.pages.criteria.labels import check_labels
+from evaldesk.pages.criteria.labels import check_labels, labelled
 from evaldesk.pages.criteria.metric_form import MAX_NAMED, MetricForm
 from evaldesk.pages.criteria.option_text import number_text
 from evaldesk.paths import OURS
@@ -39,6 +40,13 @@ from evaldesk.wording.words import counted_words, short_title
 
 MAX_LISTED = 500
 LIKE = "like"
+PRESET, PRESET_NAME = "preset", "preset-name"
+MAX_PRESET = 64_000
+"""Characters of all fields of a preset."""
+NOT_OF_PRESET = frozenset(
+    {"agent", "evalset", "case", "cases", "note", "baseline", "another", "check", "try", LIKE, PRESET, PRESET_NAME}
+)
+"""Fields that say what is run, or belong to one run."""
 NOT_AGAIN: Mapping[str, str] = {"note": "it describes the new run"}
 """Options that a run again does not have of the earlier run, and why."""
 _PLAIN_NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*", re.ASCII)
@@ -102,6 +110,30 @@ _BOUNDS = frozenset({"concurrency", "memory_mib", "processes"})
 _TIMEOUTS = BY_NAME["timeout_s"].section
 
 
+def preset_name(text: str) -> str:
+    """The name of a preset as it is kept. Raises UsageError."""
+    name = " ".join(text.split())
+    if not name or len(name) > MAX_MODE_NAME or not name.isprintable():
+        raise UsageError(f"Name the preset in at most {MAX_MODE_NAME} letters.", field=PRESET_NAME)
+    return name
+
+
+def preset_fields(typed: Typed) -> list[tuple[str, str]]:
+    """What a preset keeps of a form: all options, criteria and gates, without what is run. Raises UsageError."""
+    kept = [(name, text) for name, text in typed.multi_items() if name not in NOT_OF_PRESET and isinstance(text, str)]
+    if sum(len(name) + len(text) for name, text in kept) > MAX_PRESET:
+        raise UsageError(f"The form has more than the {MAX_PRESET:,} characters of a preset.", field=PRESET_NAME)
+    return kept
+
+
+def filled_by(preset: Preset, asked: Typed) -> Typed:
+    """The form as a preset fills it, for the agent and the cases that an address names, else for its own agent."""
+    what = [(name, text) for name, text in asked.multi_items() if name in ("agent", "evalset", "case", "cases")]
+    if not any(name == "agent" and text for name, text in what):
+        what.append(("agent", preset.agent_id))
+    return labelled(ImmutableMultiDict([*what, *preset.fields, (PRESET, str(preset.id))]))
+
+
 def is_limit(option: RunOption) -> bool:
     """Whether the option bounds a trial, or how many there are at once."""
     return option.name in _BOUNDS or (bool(option.form) and option.section == _TIMEOUTS)
@@ -150,6 +182,14 @@ class RunForm:
     problem: str = ""
     is_checked: bool = False
     gates: GateForm = field(default_factory=lambda: GateForm({}))
+    presets: Sequence[tuple[int, str]] = ()
+    preset: int | None = None
+    is_preset_refused: bool = False
+
+    @property
+    def preset_title(self) -> str:
+        """The name of the preset that filled the form; empty without one."""
+        return dict(self.presets).get(self.preset or 0, "")
 
     @property
     def folds(self) -> Sequence[Fold]:

@@ -5,10 +5,10 @@ Columns are only for what is asked by SQL: a case, a transcript and a turn are o
 
 from __future__ import annotations
 
-from evaldesk.store.tables import evalsets, failures, imports, media, queues, runs, sessions
+from evaldesk.store.tables import evalsets, failures, imports, media, presets, queues, runs, sessions
 from evaldesk.store.tables.columns import Row
 
-__all__ = ["METADATA", "evalsets", "failures", "imports", "media", "queues", "runs", "sessions"]
+__all__ = ["METADATA", "evalsets", "failures", "imports", "media", "presets", "queues", "runs", "sessions"]
 
 METADATA = Row.metadata
 """All tables; each of the modules above declares its own."""

@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from urllib.parse import urlencode
 
 from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
@@ -18,7 +19,7 @@ from evaldesk.desk.runs.allocating import Budget, Subject, spread
 from evaldesk.desk.runs.estimate import estimate
 from evaldesk.desk.runs.gate_chances import preview_gates
 from evaldesk.desk.runs.plan import RunOptions, RunPlan
-from evaldesk.errors import EvaldeskError, FormatError, NotFoundError, UsageError
+from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.model import Case, EvalSet, Gates
 from evaldesk.model.evalset import LargeCases
 from evaldesk.model.stored import RunSummary
@@ -35,13 +36,18 @@ from evaldesk.web.run_form import (
     FORM_DEFAULTS,
     LIKE,
     MAX_LISTED,
+    PRESET,
+    PRESET_NAME,
     RunForm,
     chosen_of,
+    filled_by,
     judged_lines,
     kept_of,
     like_run,
     models_of,
     option_fields,
+    preset_fields,
+    preset_name,
     read_options,
 )
 from evaldesk.wording.words import budget_sentence
@@ -58,6 +64,8 @@ async def new(request: Request) -> Response:
     earlier = await _earlier(request, typed)
     if earlier:
         typed = like_run(earlier, await asyncio.to_thread(_selected_by, desk_of(request), earlier))
+    elif preset_id := _number(typed, PRESET):
+        typed = filled_by(await asyncio.to_thread(desk_of(request).presets.get, preset_id), typed)
     return await _form(request, typed)
 
 
@@ -86,6 +94,31 @@ async def create(request: Request) -> Response:
     return RedirectResponse(f"/runs/{await desk_of(request).runs.start(plan)}", status_code=303)
 
 
+async def save_preset(request: Request) -> Response:
+    """POST /runs/presets: store the form under `preset-name` for its agent, and show it filled in by that."""
+    form = await read_form(request)
+    typed: Typed = ImmutableMultiDict(form.multi_items())
+    agent_id, name, shown = _chosen(typed, "agent"), _chosen(typed, "preset-name"), _number(typed, PRESET)
+    presets = desk_of(request).presets
+    try:
+        read_options(labelled(typed), None)
+        desk_of(request).agents.get(agent_id)
+        preset_id = await asyncio.to_thread(presets.save, agent_id, preset_name(name), preset_fields(typed), shown)
+    except (UsageError, ConflictError, FormatError) as error:
+        field = getattr(error, "field", None) or PRESET_NAME
+        return await _form(request, labelled(typed), UsageError(str(error), field=field), has_started=False)
+    again = {PRESET: preset_id, "agent": agent_id, "evalset": _chosen(typed, "evalset")}
+    return RedirectResponse(f"/runs/new?{urlencode(again)}", status_code=303)
+
+
+async def delete_preset(request: Request) -> Response:
+    """POST /runs/presets/{preset_id}/deletion: the preset is gone; the form of its agent is shown."""
+    presets = desk_of(request).presets
+    preset = await asyncio.to_thread(presets.get, request.path_params["preset_id"])
+    await asyncio.to_thread(presets.remove, preset.id)
+    return RedirectResponse(f"/runs/new?{urlencode({'agent': preset.agent_id})}", status_code=303)
+
+
 async def run_case(request: Request, evalset_id: str, case: Case, agent_id: str = "") -> str:
     """Start five trials of a case and say where; without an `agent_id`, by the agent that the case names.
 
@@ -111,9 +144,13 @@ async def _earlier(request: Request, typed: Typed) -> RunSummary | None:
 
     Raises NotFoundError.
     """
-    like = _chosen(typed, LIKE)
-    is_number = like.isascii() and like.isdecimal() and len(like) < 16
-    return await desk_of(request).runs.summary(int(like)) if is_number else None
+    run_id = _number(typed, LIKE)
+    return await desk_of(request).runs.summary(run_id) if run_id is not None else None
+
+
+def _number(typed: Typed, name: str) -> int | None:
+    text = _chosen(typed, name)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else None
 
 
 async def _plan(request: Request, typed: Typed) -> RunPlan:
@@ -156,13 +193,18 @@ async def _only_one(request: Request, typed: Typed, options: RunOptions) -> RunO
 
 
 async def _form(
-    request: Request, typed: Typed, error: EvaldeskError | None = None, *, is_checked: bool = False
+    request: Request,
+    typed: Typed,
+    error: EvaldeskError | None = None,
+    *,
+    is_checked: bool = False,
+    has_started: bool = True,
 ) -> Response:
     form = replace(await _filled(request, typed), is_checked=is_checked)
     if error:
         name = getattr(error, "field", None) or ""
         problems = defaultdict(str, {name: str(error)})
-        form = replace(form, problems=problems, problem=str(error))
+        form = replace(form, problems=problems, problem=str(error), is_preset_refused=not has_started)
     block = target_of(request)
     is_gone = GONE in form.problems.values()
     return page(
@@ -225,6 +267,8 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         kept=kept_of(earlier) if earlier else None,
         is_selection=is_selection,
         choices=[(case.id, case.id in ticked) for case in listed] if is_selection or ticked else (),
+        presets=await asyncio.to_thread(desk.presets.names, agent.id if agent else ""),
+        preset=_number(typed, PRESET),
         n_all=len(all_cases),
         n_selected=len(ticked),
         metrics=MetricForm() if is_small else await _metrics(desk, typed, cases),

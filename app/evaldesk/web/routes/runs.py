@@ -28,7 +28,7 @@ from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.live import Message, event_stream
 from evaldesk.web.live_blocks import LiveBlocks
 from evaldesk.web.render import desk_of, fragment, number, page, refused_status, target_of
-from evaldesk.web.routes.new_run import create, new, preview
+from evaldesk.web.routes.new_run import create, delete_preset, new, preview, save_preset
 
 MAX_TICKED = 200
 """More runs than a page of the list has, and an address names them."""
@@ -249,6 +249,8 @@ routes = [
     Route("/runs/restoration", restore_many, methods=["POST"]),
     Route("/runs/new", new, methods=["GET"]),
     Route("/runs/new", preview, methods=["POST"]),
+    Route("/runs/presets", save_preset, methods=["POST"]),
+    Route(f"/runs/presets/{number('preset_id')}/deletion", delete_preset, methods=["POST"]),
     Route(RUN, show, methods=["GET"]),
     Route(RUN, note, methods=["POST"]),
     Route(RUN + "/events", events, methods=["GET"]),

@@ -1,0 +1,80 @@
+"""Presets: what stood in the form of a run, under a name that a person gave it, for one agent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, func, insert, select, update
+
+from evaldesk.errors import ConflictError, NotFoundError, UsageError
+from evaldesk.model.stored import Preset
+from evaldesk.store.database import Database
+from evaldesk.store.failures import folded_name
+from evaldesk.store.tables.presets import PRESET
+
+MAX_PRESETS = 50
+"""Of one agent: a list to choose from has an end."""
+
+
+class PresetStore:
+    """The presets of a workspace. An agent that is gone leaves its presets: it may come back."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def names(self, agent_id: str) -> list[tuple[int, str]]:
+        """The presets of an agent by name."""
+        rows = select(PRESET.c.id, PRESET.c.name).where(PRESET.c.agent_id == agent_id).order_by(PRESET.c.folded)
+        with self._database.reading() as connection:
+            return [(row.id, row.name) for row in connection.execute(rows)]
+
+    def get(self, preset_id: int) -> Preset:
+        """A preset. Raises NotFoundError."""
+        with self._database.reading() as connection:
+            row = connection.execute(select(PRESET).where(PRESET.c.id == preset_id)).first()
+        if row is None:
+            raise NotFoundError("this preset is not there any more")
+        return _preset(row)
+
+    def named(self, agent_id: str, name: str) -> Preset:
+        """The preset of an agent with this name, whatever its case. Raises NotFoundError naming those there are."""
+        at = (PRESET.c.agent_id == agent_id) & (PRESET.c.folded == folded_name(name))
+        with self._database.reading() as connection:
+            row = connection.execute(select(PRESET).where(at)).first()
+        if row is None:
+            raise NotFoundError.among("preset", name, [known for _, known in self.names(agent_id)])
+        return _preset(row)
+
+    def save(self, agent_id: str, name: str, fields: Sequence[tuple[str, str]], shown_id: int | None = None) -> int:
+        """Store a form under a name. A preset of that name is replaced if it is the one that was shown.
+
+        Raises ConflictError for another, and UsageError when the agent has MAX_PRESETS.
+        """
+        values = {"name": name, "fields": json.dumps(fields, ensure_ascii=False), "saved_at": self._clock()}
+        folded = folded_name(name)
+        with self._database.writing() as connection:
+            mine = PRESET.c.agent_id == agent_id
+            known: int | None = connection.scalar(select(PRESET.c.id).where(mine, PRESET.c.folded == folded))
+            if known is not None and known != shown_id:
+                raise ConflictError(f"There is a preset “{name}”; fill it in first to replace it, or use another name.")
+            if known is not None:
+                connection.execute(update(PRESET).where(PRESET.c.id == known).values(values))
+                return known
+            if (connection.scalar(select(func.count()).where(mine)) or 0) >= MAX_PRESETS:
+                raise UsageError(f"This agent has {MAX_PRESETS} presets; delete one first.", field="preset-name")
+            row = values | {"agent_id": agent_id, "folded": folded}
+            preset_id: int = connection.execute(insert(PRESET).values(row).returning(PRESET.c.id)).scalar_one()
+            return preset_id
+
+    def remove(self, preset_id: int) -> None:
+        """Delete a preset, if it is there."""
+        with self._database.writing() as connection:
+            connection.execute(delete(PRESET).where(PRESET.c.id == preset_id))
+
+
+def _preset(row: Any) -> Preset:
+    return Preset(row.id, row.agent_id, row.name, [(name, text) for name, text in json.loads(row.fields)])
