@@ -172,6 +172,18 @@ def test_a_metric_is_measured_by_the_labels_and_its_rate_corrected(store: Store)
     assert found.alpha == ""
 
 
+def test_the_labels_that_are_missing_are_told_for_each_verdict_of_the_judge(store: Store) -> None:
+    run = played(store, "pppppppfff" * 10)
+    label(store, run, "ppppppfffp" + " " * 90)
+
+    some = read_labels(desk_on(store), LabelFilter(run_id=run)).agreements[0]
+    label(store, run, "ppppppfffp" * 10)
+    every = read_labels(desk_on(store), LabelFilter(run_id=run)).agreements[0]
+
+    assert some.next_labels == "For ± 10 points, label 43 that it passed and 22 that it failed"
+    assert every.next_labels == ""
+
+
 def test_people_are_compared_with_one_another_where_they_labelled_the_same(store: Store) -> None:
     run = played(store, "ppff")
     label(store, run, "ppff", "Ana")

@@ -16,6 +16,7 @@ from evaldesk.statistics.failure_modes import (
     prevalence,
     saturation,
 )
+from evaldesk.statistics.judge_rate import labels_for_half_width, labels_to_add, neyman_allocation
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "modes.json"
 MODES: dict[str, Any] = json.loads(GOLDEN.read_text()) if GOLDEN.is_file() else {}
@@ -83,6 +84,16 @@ def test_known_changes_of_modes() -> None:
     }
 
 
+@needs_golden
+def test_known_allocation_of_labels() -> None:
+    known = MODES["neyman"]
+    strata = list(zip(known["W"], known["true_good_share"], strict=True))
+
+    assert list(neyman_allocation(known["m"], strata)) == [near(known["alloc"][0]), near(known["alloc"][1])]
+    for width, n in known["labels_for_half_width"].items():
+        assert labels_for_half_width(float(width), strata) == n
+
+
 @pytest.mark.parametrize(
     ("times", "n_read", "unseen", "coverage"),
     [
@@ -143,6 +154,14 @@ def test_one_trial_read_leaves_its_stratum_open() -> None:
 
     assert found
     assert found.interval.low < 0.3
+
+
+def test_labels_go_where_the_judge_errs_but_never_fewer_than_ten() -> None:
+    assert labels_to_add(0.1, [(700, 0, 0), (300, 0, 0)]) == (68, 30)
+    assert labels_to_add(0.1, [(700, 50, 50), (300, 4, 2)]) == (0, 11)
+    assert labels_to_add(0.1, [(700, 60, 54), (300, 40, 16)]) == (0, 0)
+    assert labels_to_add(0.1, [(5, 0, 0), (0, 0, 0)]) == (5, 0)
+    assert labels_to_add(0.1, []) == ()
 
 
 def test_more_than_24_moved_cases_are_told_by_the_normal_distribution() -> None:

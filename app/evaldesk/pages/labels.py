@@ -16,11 +16,19 @@ from evaldesk.model.stored import LabelFilter, LabelledTrial, LabelPair, RunSumm
 from evaldesk.pages.run_view import Filter
 from evaldesk.statistics.agreement import agreement, judge_skill, nominal_alpha
 from evaldesk.store import Store
-from evaldesk.wording.agreement import alpha_sentence, enough_sentence, kappa_words, skill_sentence
+from evaldesk.wording.agreement import (
+    alpha_sentence,
+    enough_sentence,
+    kappa_words,
+    next_labels_sentence,
+    skill_sentence,
+)
 from evaldesk.wording.noise import corrected_sentence
 from evaldesk.wording.words import short_title
 
 PAGE_SIZE = 50
+HALF_WIDTH = 0.1
+"""The half width of an interval for which the page counts the labels that are missing."""
 BADGES: Mapping[str, str] = {"passed": "passed", "failed": "failed", "unsure": "unscored"}
 
 
@@ -73,7 +81,7 @@ def read_labels(desk: Desk, wanted: LabelFilter, before: datetime | None = None)
         run_id=run_id,
         run_title=run_title(run) if run else "",
         alpha=people_words(pairs),
-        agreements=metric_agreements(pairs, _pass_rates(store, run) if run else {}),
+        agreements=metric_agreements(pairs, _judged(store, run) if run else {}),
         turn_bound=bound_words(turns),
         turn_alpha=people_words(turns, "turn"),
         turn_agreements=metric_agreements(turns, {}),
@@ -103,10 +111,11 @@ def _line(found: LabelledTrial) -> LabelLine:
     )
 
 
-def _pass_rates(store: Store, run: RunSummary) -> dict[str, float]:
-    """How often each metric passes a trial of the run; under no name, how often trials pass."""
-    rates = {row.metric: row.n_passed / row.n for row in store.runs.metric_rows(run.id) if row.threshold is not None}
-    return rates | ({"": run.counts.passed / run.counts.scored} if run.counts.scored else {})
+def _judged(store: Store, run: RunSummary) -> dict[str, tuple[int, int]]:
+    """How many trials of the run each metric passes and fails; under no name, how many pass and fail."""
+    rows = [row for row in store.runs.metric_rows(run.id) if row.threshold is not None]
+    judged = {row.metric: (row.n_passed, row.n - row.n_passed) for row in rows}
+    return judged | ({"": (run.counts.passed, run.counts.failed)} if run.counts.scored else {})
 
 
 def _filters(store: Store, wanted: LabelFilter, kept: LabelFilter) -> list[Filter]:
@@ -140,22 +149,23 @@ MAX_TRIALS = 100
 
 @dataclass(frozen=True, slots=True)
 class MetricAgreement:
-    """How far a metric agrees with the labels, in words; the last two may be empty."""
+    """How far a metric agrees with the labels, in words; the last three may be empty."""
 
     title: str
     skill: str
     kappa: str
     enough: str
     corrected: str
+    next_labels: str
 
 
-def metric_agreements(pairs: Sequence[LabelPair], rates: Mapping[str, float]) -> list[MetricAgreement]:
-    """Each metric against the labels, the verdict of the whole trial first; `rates` are how often they pass."""
+def metric_agreements(pairs: Sequence[LabelPair], judged: Mapping[str, tuple[int, int]]) -> list[MetricAgreement]:
+    """Each metric against the labels, the whole verdict first; `judged` are the trials that it passes and fails."""
     by_metric: dict[str, list[LabelPair]] = defaultdict(list)
     for pair in pairs:
         if pair.is_passed is not None:
             by_metric[pair.metric].append(pair)
-    return [_agreement(metric, of_metric, rates) for metric, of_metric in sorted(by_metric.items())]
+    return [_agreement(metric, of_metric, judged.get(metric)) for metric, of_metric in sorted(by_metric.items())]
 
 
 def people_words(pairs: Sequence[LabelPair], noun: str = "trial") -> str:
@@ -199,18 +209,20 @@ def _pairs(label: TurnLabel, scores: Mapping[tuple[int, ...], Mapping[str, bool]
         yield LabelPair(label.labeller, place, label.is_good, metric, is_passed)
 
 
-def _agreement(metric: str, pairs: Sequence[LabelPair], rates: Mapping[str, float]) -> MetricAgreement:
+def _agreement(metric: str, pairs: Sequence[LabelPair], judged: tuple[int, int] | None) -> MetricAgreement:
     title = short_title(metric) if metric else "The verdict"
     majority = _by_majority(pairs)
     compared = [(is_passed, majority[trial]) for trial, is_passed in _passed(pairs).items() if trial in majority]
     skill = judge_skill(compared)
-    corrected = skill.corrected(rates[metric]) if metric in rates and skill.n_good and skill.n_bad else None
+    rate = judged[0] / sum(judged) if judged and sum(judged) else None
+    corrected = skill.corrected(rate) if rate is not None and skill.n_good and skill.n_bad else None
     return MetricAgreement(
         title=title,
         skill=skill_sentence(title, skill),
         kappa=kappa_words(agreement(compared)),
         enough=enough_sentence(skill),
         corrected=corrected_sentence(corrected, title) if corrected else "",
+        next_labels=next_labels_sentence(skill.labels_to_add(HALF_WIDTH, judged), HALF_WIDTH) if judged else "",
     )
 
 

@@ -12,7 +12,7 @@ from math import fsum, sqrt
 
 from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.intervals import Z_95
-from evaldesk.statistics.judge_rate import CorrectedRate, correct_rate, corrected_interval
+from evaldesk.statistics.judge_rate import CorrectedRate, correct_rate, corrected_interval, labels_to_add
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,15 @@ class JudgeSkill:
         could = corrected_interval(judged, (self.n_good_passed, self.n_good), (self.n_bad_failed, self.n_bad))
         low, high = min(could.low, found.corrected), max(could.high, found.corrected)
         return replace(found, interval=Interval(low, high))
+
+    def labels_to_add(self, half_width: float, judged: tuple[int, int]) -> tuple[int, ...]:
+        """The labels that are missing for this half width, 0 to 1, among the things that the metric passed and failed.
+
+        `judged` are how many those are, labelled or not.
+        """
+        bad_passed, good_failed = self.n_bad - self.n_bad_failed, self.n_good - self.n_good_passed
+        passed = (judged[0], self.n_good_passed + bad_passed, self.n_good_passed)
+        return labels_to_add(half_width, (passed, (judged[1], good_failed + self.n_bad_failed, good_failed)))
 
 
 def agreement(pairs: Iterable[tuple[Hashable, Hashable]]) -> Agreement:

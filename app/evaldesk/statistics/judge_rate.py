@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import ceil, fsum, sqrt
 
 from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.intervals import Z_95
+
+MIN_LABELS = 10
+"""The labels that each stratum gets at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +60,36 @@ def corrected_interval(judged: float, good: tuple[int, int], bad: tuple[int, int
     of_bad = (1 - rate) ** 2 * right_of_bad * (1 - right_of_bad) / (bad[1] + 2)
     half = Z_95 * sqrt(of_good + of_bad) / skill
     return Interval(max(0.0, rate - half), min(1.0, rate + half))
+
+
+def labels_to_add(half_width: float, strata: Sequence[tuple[int, int, int]]) -> tuple[int, ...]:
+    """The labels that are missing for an interval of this half width, 0 to 1, over the judge's verdicts.
+
+    `strata` are (trials, labelled, good among them), one for each verdict of the judge. Shares of good ones are
+    smoothed after Laplace. Every stratum gets at least MIN_LABELS in all, and none more than it has trials.
+    (reference/failure_modes.md, from mode to judge)
+    """
+    n_all = sum(n for n, _, _ in strata)
+    if not n_all:
+        return tuple(0 for _ in strata)
+    rows = [(n / n_all, (good + 1) / (labelled + 2)) for n, labelled, good in strata]
+    wanted = neyman_allocation(labels_for_half_width(half_width, rows), rows)
+    return tuple(
+        max(0, min(n, max(ceil(each), MIN_LABELS)) - labelled)
+        for each, (n, labelled, _) in zip(wanted, strata, strict=True)
+    )
+
+
+def neyman_allocation(n_labels: int, strata: Sequence[tuple[float, float]]) -> tuple[float, ...]:
+    """Labels for each stratum of (weight, share of good ones), most where labels differ most. (Neyman 1934)"""
+    spread = [weight * sqrt(share * (1 - share)) for weight, share in strata]
+    total = fsum(spread)
+    if not total:
+        return tuple(n_labels * weight for weight, _ in strata)
+    return tuple(n_labels * each / total for each in spread)
+
+
+def labels_for_half_width(half_width: float, strata: Sequence[tuple[float, float]]) -> int:
+    """The labels that are needed for an interval of this half width, over strata of (weight, share of good ones)."""
+    spread = fsum(weight * sqrt(share * (1 - share)) for weight, share in strata)
+    return ceil((Z_95 * spread / half_width) ** 2)

@@ -55,6 +55,12 @@ def enough_sentence(skill: JudgeSkill) -> str:
     return f"Too few labels: add {' and '.join(missing)}"
 
 
+def next_labels_sentence(missing: tuple[int, ...], half_width: float) -> str:
+    """`For ± 10 points, label 42 that it passed and 18 that it failed`; empty where none is missing."""
+    parts = [f"{n:,} that it {verdict}" for n, verdict in zip(missing, ("passed", "failed"), strict=True) if n]
+    return f"For ± {100 * half_width:.0f} points, label {' and '.join(parts)}" if parts else ""
+
+
 def _reliance(alpha: float) -> str:
     """The customary bounds. (Krippendorff 2004: 0.800 and 0.667)"""
     if alpha >= 0.8:

@@ -43,6 +43,7 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
         "range_words",
         "rate_words",
         "share_words",
+        "off_words",
         "chance_words",
         "trials_words",
         "beside_words",
@@ -95,7 +96,7 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
         "points_words",
         "p_words",
     ),
-    "agreement": ("skill_sentence", "kappa_words", "alpha_sentence", "enough_sentence"),
+    "agreement": ("skill_sentence", "kappa_words", "alpha_sentence", "enough_sentence", "next_labels_sentence"),
 }
 """Every sentence with a number in it that a page or the command line shows, by module; none is written elsewhere."""
 
