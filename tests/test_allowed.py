@@ -13,7 +13,7 @@ from evaldesk.desk.other_tools import as_adk_reads
 from evaldesk.diff.acceptance import acceptable
 from evaldesk.errors import FormatError, UsageError
 from evaldesk.formats import dump_evalset, load_evalset
-from evaldesk.matching import Allowance, as_taken, json_equal, read_allowances, with_allowances
+from evaldesk.matching import Allowance, as_taken, json_equal, read_allowances, with_allowances, with_moved
 from evaldesk.metrics import score_trial
 from evaldesk.model import Case, Criterion, EvalSet, Event, Expected, ToolCall, Transcript, Turn, TurnRecord
 
@@ -75,6 +75,59 @@ def test_nothing_else_is_accepted(metric: str, form: Any, wish: Any, call: Any) 
     assert whole.value == 0.0
 
 
+@pytest.mark.parametrize("metric", TOOLS)
+def test_one_of_two_calls_of_a_tool_accepts_more_and_without_its_number_both_do(metric: str) -> None:
+    wanted = book(city="Paris", n=1), book(city="Rome", n=2)
+    both = {"turn": 1, "tool": "book", "argument": "city", "any_of": ["Lyon"]}
+
+    def value(accepts: Any, *calls: ToolCall) -> float | None:
+        score = score_trial(trial_of(*calls), case_of(*wanted, accepts=[accepts]), [Criterion(metric, 1.0)])[-1]
+        return None if score.value is None else float(score.value == 1.0)
+
+    first, second = (book(city="Lyon", n=1), wanted[1]), (wanted[0], book(city="Lyon", n=2))
+    assert [value(both, *calls) for calls in (first, second)] == [1.0, 1.0]
+    assert [value(both | {"call": 0}, *calls) for calls in (first, second)] == [1.0, 0.0]
+    assert [value(both | {"call": 1}, *calls) for calls in (first, second)] == [0.0, 1.0]
+    assert [value(both | {"call": 2}, *calls) for calls in (first, second)] == [0.0, 0.0]
+
+
+def test_what_two_entries_say_of_one_argument_is_joined() -> None:
+    entry = {"turn": 1, "tool": "book", "argument": "city"}
+    case = case_of(
+        book(city="Paris"),
+        accepts=[entry | {"any_of": ["Lyon"]}, entry | {"any_of": ["Nice"]}, entry | {"any_of": ["Rome"], "call": 0}],
+    )
+
+    for city in ("Lyon", "Nice", "Rome"):
+        assert score_trial(trial_of(book(city=city)), case, [Criterion("tool_exact", 1.0)])[-1].value == 1.0
+    (written,) = read_allowances(with_allowances(case, []))
+    assert (written.any_of, written.call) == (("Lyon", "Nice", "Rome"), None)
+
+
+@pytest.mark.parametrize(
+    ("origins", "calls", "found"),
+    [
+        ([(0, [0, 1])], (book(n=1), book(n=2)), [(1, 1)]),
+        ([(0, [1, 0])], (book(n=2), book(n=1)), [(1, 0)]),
+        ([(0, [0])], (book(n=1),), []),
+        ([(0, [1])], (book(n=2),), [(1, None)]),
+        ([(0, [0, None, 1])], (book(n=1), book(n=3), book(n=2)), [(1, 2)]),
+        ([(0, [0, 1])], (book(n=1), ToolCall("look")), []),
+        ([(None, [None, None])], (book(n=1), book(n=2)), []),
+        ([(0, [99, 1])], (book(n=1), book(n=2)), [(1, 1)]),
+        ([(0, [])], (), []),
+    ],
+)
+def test_it_goes_with_its_call(origins: Any, calls: Any, found: Any) -> None:
+    accepts = [{"turn": 1, "tool": "book", "call": 1, "argument": "n", "ignore": True}]
+    before = case_of(book(n=1), book(n=2), accepts=accepts)
+
+    after = with_moved(before, case_of(*calls, accepts=accepts), origins)
+
+    assert [(each.turn, each.call) for each in read_allowances(after)] == found
+    assert ("also_accepted" in after.extra) == bool(found)
+
+
 def test_the_value_of_adk_stays_that_of_adk() -> None:
     case = case_of(book(city="Paris"), accepts=[{"turn": 1, "tool": "book", "argument": "city", "ignore": True}])
 
@@ -115,6 +168,8 @@ def test_what_cannot_be_read_is_an_error_of_the_trial_and_never_a_pass() -> None
         ([{"turn": 1, "tool": "a", "argument": "b", "ignore": 1}], "must be true or false"),
         ([{"turn": 1, "tool": "a", "argument": "b", "ignored": True}], "unknown key 'ignored'"),
         ([{"turn": 1, "answer": "x", "tool": "a"}], "alone with its turn"),
+        ([{"turn": 1, "tool": "a", "argument": "b", "ignore": True, "call": -1}], "number of an expected call of 'a'"),
+        ([{"turn": 1, "tool": "a", "argument": "b", "ignore": True, "call": False}], "number of an expected call"),
     ],
 )
 def test_a_file_with_a_wrong_key_is_refused_by_its_place(accepts: Any, words: str, tmp_path: Any) -> None:
@@ -135,6 +190,8 @@ ALLOWANCES = st.lists(
         st.lists(VALUES, min_size=1, max_size=2).map(tuple),
         st.none() | st.integers(0, 2),
         st.booleans(),
+        st.none(),
+        st.none() | st.integers(0, 2),
     )
     | st.builds(Allowance, st.just(1), answer=st.sampled_from(["a", "b"])),
     max_size=4,

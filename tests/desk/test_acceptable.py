@@ -154,3 +154,34 @@ def test_each_kind_of_difference_is_named() -> None:
     assert third == case.turns[2]
     assert every.final_state is not None
     assert json_equal(dict(every.final_state), {"total": 12})
+
+
+def two_rolls(*calls: ToolCall) -> Transcript:
+    return Transcript((TurnRecord("a", tuple(Event("tool_call", call=call) for call in calls)),))
+
+
+def test_a_value_is_accepted_in_its_own_call_of_a_tool_that_is_expected_twice() -> None:
+    case = Case("c", (Turn("a", Expected((ToolCall("roll", {"n": 6}), ToolCall("roll", {"n": 8})))),))
+    trial = two_rolls(ToolCall("roll", {"n": 6}), ToolCall("roll", {"n": 20}))
+
+    (change,) = acceptable(case, trial)
+    now = accepted(
+        case, trial, {change.key: "as_well"}, (), [(two_rolls(*case.turns[0].expected.tool_calls or ()), ())]
+    )
+
+    assert change.place == "Turn 1, call 2 of roll, n"
+    assert now.extra["also_accepted"] == [{"turn": 1, "tool": "roll", "call": 1, "argument": "n", "any_of": [20]}]
+    assert acceptable(now, two_rolls(ToolCall("roll", {"n": 20}), ToolCall("roll", {"n": 8})))
+
+
+def test_a_call_that_is_accepted_before_it_moves_the_number_of_a_call() -> None:
+    case = Case("c", (Turn("a", Expected((ToolCall("roll", {"n": 6, "m": 1}),))),))
+    trial = two_rolls(ToolCall("roll", {"k": 1}), ToolCall("roll", {"n": 7, "m": 1}))
+    ways: dict[str, Any] = {
+        each.key: "as_well" if each.part == "argument" else "replace" for each in acceptable(case, trial)
+    }
+
+    now = accepted(case, trial, ways)
+
+    assert [each.call for each in read_allowances(now)] == [1]
+    assert acceptable(now, trial) == ()

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from evaldesk.diff.state import state_diff
 from evaldesk.diff.turn_diff import CallRow, turn_diff
-from evaldesk.matching import Allowance, as_taken, json_equal, read_allowances, with_allowances
+from evaldesk.matching import Allowance, as_taken, json_equal, moved, read_allowances, with_allowances, with_moved
 from evaldesk.model import Case, Expected, JsonObject, JsonValue, Score, ToolCall, Transcript, TurnRecord
 from evaldesk.model.json_text import json_line
 
@@ -27,6 +27,7 @@ class Acceptable:
     """One difference between a case and a trial of it; `key` is its name within the case.
 
     `expected` and `actual` are text: an answer as it is, everything else as JSON on one line. None is an absent side.
+    `call` is the place of an argument's call among the expected ones of its tool in the turn, from 0.
     """
 
     key: str
@@ -39,6 +40,7 @@ class Acceptable:
     argument: str = ""
     wish: JsonValue = None
     value: JsonValue = None
+    call: int | None = None
 
     @property
     def ways(self) -> tuple[Way, ...]:
@@ -97,17 +99,24 @@ def accepted(
     ways: Ways = wanted if isinstance(wanted, Mapping) else dict.fromkeys(wanted, "replace")
     keys = {key for key, way in ways.items() if way == "replace"}
     dropped = {key for key, way in ways.items() if way == "ignore"}
-    case = with_allowances(case, _allowances(case, transcript, ways, scores, others))
-    turns = list(case.turns)
+    turns, origins = (
+        list(case.turns),
+        [(at, [*range(len(turn.expected.tool_calls or ()))]) for at, turn in enumerate(case.turns)],
+    )
     for index, record in enumerate(transcript.turns[: len(turns)]):
         expected = turns[index].expected
         of_turn = [score for score in scores if score.turn == index]
         if f"{index + 1}.answer" in keys and expected.reference is not None:
             expected = replace(expected, reference=record.answer or "")
         if expected.tool_calls is not None:
-            expected = replace(expected, tool_calls=_accepted_calls(index, expected, record, of_turn, keys))
+            calls = _accepted_calls(index, expected, record, of_turn, keys)
+            expected = replace(expected, tool_calls=tuple(call for call, _ in calls))
+            origins[index] = index, [place for _, place in calls]
         turns[index] = replace(turns[index], expected=expected)
-    return replace(case, turns=tuple(turns), final_state=_accepted_state(case.final_state, transcript, keys, dropped))
+    now = replace(case, turns=tuple(turns), final_state=_accepted_state(case.final_state, transcript, keys, dropped))
+    more = moved([*_allowances(case, transcript, ways, scores, others)], case, now, origins)
+    now = with_moved(case, now, origins)
+    return with_allowances(now, more) if more else now
 
 
 def _allowances(
@@ -123,20 +132,23 @@ def _allowances(
         return
     elsewhere = [each for trial, theirs in others for each in acceptable(case, trial, theirs)]
     for each in beside:
-        place = (each.part, each.turn, each.tool, each.argument)
-        alike = [each, *(other for other in elsewhere if (other.part, other.turn, other.tool, other.argument) == place)]
+        alike = [each, *(other for other in elsewhere if _place(other) == _place(each))]
         way = ways[each.key]
         if each.part == "answer" and way == "as_well":
             answers = dict.fromkeys(other.actual for other in alike if other.actual is not None)
             yield from (Allowance(each.turn, answer=answer) for answer in answers)
         elif each.part == "argument" and way == "ignore":
-            yield Allowance(each.turn, each.tool, each.argument, is_ignored=True)
+            yield Allowance(each.turn, each.tool, each.argument, is_ignored=True, call=each.call)
         elif each.part == "argument" and way == "within":
             far = [found for other in alike if (found := distance(each.wish, other.value)) is not None]
-            yield Allowance(each.turn, each.tool, each.argument, within=max(far))
+            yield Allowance(each.turn, each.tool, each.argument, within=max(far), call=each.call)
         elif each.part == "argument":
             values = [other.value for other in alike if other.actual is not None]
-            yield Allowance(each.turn, each.tool, each.argument, tuple(values))
+            yield Allowance(each.turn, each.tool, each.argument, tuple(values), call=each.call)
+
+
+def _place(change: Acceptable) -> tuple[object, ...]:
+    return change.part, change.turn, change.tool, change.argument, change.call
 
 
 def _of_turn(
@@ -161,7 +173,7 @@ def _of_turn(
         )
     else:
         for number, row in enumerate(rows, start=1):
-            yield from _of_call(f"{turn}.{number}", index, row, as_compared)
+            yield from _of_call(f"{turn}.{number}", index, row, expected.tool_calls or (), as_compared)
     if expected.reference is not None and expected.reference != (record.answer or ""):
         said = record.answer or ""
         if not any(said == each.answer for each in allowed if each.answer is not None):
@@ -175,18 +187,23 @@ def _rows(expected: Expected, record: TurnRecord, scores: list[Score]) -> tuple[
     return turn_diff(expected, replace(record, events=own), scores).calls
 
 
-def _of_call(key: str, index: int, row: CallRow, as_compared: Sequence[ToolCall]) -> Iterator[Acceptable]:
+def _of_call(
+    key: str, index: int, row: CallRow, wanted: Sequence[ToolCall], as_compared: Sequence[ToolCall]
+) -> Iterator[Acceptable]:
     words = f"Turn {index + 1}"
     if row.op == "+" and row.actual:
         yield Acceptable(key, "call", f"{words}, {row.actual.name}", None, _call_line(row.actual), index + 1)
     if row.op == "-" and row.expected:
         yield Acceptable(key, "call", f"{words}, {row.expected.name}", _call_line(row.expected), None, index + 1)
     if row.op == "~" and not row.because and row.expected and row.actual:
-        for argument in _differing_args(as_compared[(row.expected_place or 1) - 1].args, row.actual.args):
+        at, names = (row.expected_place or 1) - 1, [call.name for call in wanted]
+        call = names[:at].count(row.expected.name)
+        which = f"call {call + 1} of {row.expected.name}" if names.count(row.expected.name) > 1 else row.expected.name
+        for argument in _differing_args(as_compared[at].args, row.actual.args):
             yield Acceptable(
                 f"{key}.{argument}",
                 "argument",
-                f"{words}, {row.expected.name}, {argument}",
+                f"{words}, {which}, {argument}",
                 json_line(row.expected.args[argument]) if argument in row.expected.args else None,
                 json_line(row.actual.args[argument]) if argument in row.actual.args else None,
                 index + 1,
@@ -194,6 +211,7 @@ def _of_call(key: str, index: int, row: CallRow, as_compared: Sequence[ToolCall]
                 argument,
                 row.expected.args.get(argument),
                 row.actual.args.get(argument),
+                call,
             )
 
 
@@ -212,26 +230,29 @@ def _differing_state(expected: JsonObject, actual: JsonObject) -> list[str]:
 
 def _accepted_calls(
     index: int, expected: Expected, record: TurnRecord, scores: list[Score], keys: Collection[str]
-) -> tuple[ToolCall, ...]:
+) -> list[tuple[ToolCall, int | None]]:
+    """The calls that are expected from now on, each with its place, from 0, among those that were."""
     rows = _rows(expected, record, scores)
     if f"{index + 1}.calls" in keys:
-        return tuple(
-            _as_expected(row.actual)
-            for row in sorted(rows, key=lambda row: row.actual_place or 0)
-            if row.actual is not None
-        )
+        made = sorted(rows, key=lambda row: row.actual_place or 0)
+        return [(_as_expected(row.actual), _before(row)) for row in made if row.actual is not None]
     if any(row.op == "moved" for row in rows):
-        return expected.tool_calls or ()
-    found: list[ToolCall] = []
+        return [(call, at) for at, call in enumerate(expected.tool_calls or ())]
+    found: list[tuple[ToolCall, int | None]] = []
     for number, row in enumerate(rows, start=1):
         key = f"{index + 1}.{number}"
         if key in keys:
-            found += [_as_expected(row.actual)] if row.actual else []
+            found += [(_as_expected(row.actual), None)] if row.actual else []
         elif row.expected and row.actual:
-            found.append(replace(row.expected, args=_accepted_args(row.expected.args, row.actual.args, key, keys)))
+            args = _accepted_args(row.expected.args, row.actual.args, key, keys)
+            found.append((replace(row.expected, args=args), _before(row)))
         elif row.expected:
-            found.append(row.expected)
-    return tuple(found)
+            found.append((row.expected, _before(row)))
+    return found
+
+
+def _before(row: CallRow) -> int | None:
+    return None if row.expected_place is None else row.expected_place - 1
 
 
 def _accepted_args(expected: JsonObject, actual: JsonObject, key: str, keys: Collection[str]) -> JsonObject:

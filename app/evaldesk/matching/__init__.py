@@ -4,7 +4,17 @@ Calls are equal by name and arguments; ids, results and other keys play no part.
 """
 
 from evaldesk.matching.alignment import Op, Step, align
-from evaldesk.matching.allowed import Allowance, Taken, as_taken, read_allowances, steps_of, with_allowances
+from evaldesk.matching.allowed import (
+    Allowance,
+    Origins,
+    Taken,
+    as_taken,
+    moved,
+    read_allowances,
+    steps_of,
+    with_allowances,
+    with_moved,
+)
 from evaldesk.matching.calls import AnyCall
 from evaldesk.matching.json_equality import ArgChange, covers, diff_args, json_equal, json_key
 from evaldesk.matching.patterns import check_pattern, pattern_found
@@ -22,6 +32,7 @@ __all__ = [
     "CallRule",
     "Op",
     "Order",
+    "Origins",
     "Step",
     "Taken",
     "Tolerance",
@@ -35,8 +46,10 @@ __all__ = [
     "json_key",
     "match_by_rule",
     "match_trajectory",
+    "moved",
     "pattern_found",
     "read_allowances",
     "steps_of",
     "with_allowances",
+    "with_moved",
 ]

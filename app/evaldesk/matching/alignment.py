@@ -17,13 +17,16 @@ _TIE = 1e-9
 _MOST_PAIRS = 250_000
 
 
-def align(expected: Sequence[AnyCall], actual: Sequence[AnyCall], *, rule: CallRule | None = None) -> tuple[Step, ...]:
+def align(
+    expected: Sequence[AnyCall], actual: Sequence[AnyCall], *, rule: CallRule | Sequence[CallRule] | None = None
+) -> tuple[Step, ...]:
     """Steps that turn the expected calls into the actual ones, as (op, expected index, actual index).
 
     Pairs keep their order and maximise similarity: an equal call counts 1 (`=`), the same tool with other arguments 0.5
     + 0.49 x the share of equal top-level arguments (`~`); ties go to the smallest indexes. The rest is missing (`-`),
     extra (`+`) or, where an equal call exists elsewhere, `moved`. A `rule` that accepts a call with other arguments
-    makes it count 0.995: still `~` or `moved`, but paired before any that is not accepted.
+    makes it count 0.995: still `~` or `moved`, but paired before any that is not accepted. Several rules are those of
+    the expected calls, one of each.
 
     Lists too long to be compared in a moment are taken as different between their common beginning and end.
     """
@@ -31,7 +34,7 @@ def align(expected: Sequence[AnyCall], actual: Sequence[AnyCall], *, rule: CallR
 
 
 def align_plain(
-    expected: Sequence[PlainCall], actual: Sequence[PlainCall], rule: CallRule | None = None
+    expected: Sequence[PlainCall], actual: Sequence[PlainCall], rule: CallRule | Sequence[CallRule] | None = None
 ) -> tuple[Step, ...]:
     """`align` for calls that are plain already."""
     same = 0
@@ -39,7 +42,8 @@ def align_plain(
         same += 1
     if (len(expected) - same) * (len(actual) - same) > _MOST_PAIRS:
         return tuple(_steps(len(expected), len(actual), _common_ends(expected, actual, same), {}))
-    alike = [[_similarity(wish, call, rule) for call in actual] for wish in expected[same:]]
+    rules = rule if isinstance(rule, Sequence) else [rule] * len(expected)
+    alike = [[_similarity(expected[i], call, rules[i]) for call in actual] for i in range(same, len(expected))]
     pairs = [(index, index, True) for index in range(same)]
     pairs += [(i + same, j + same, is_equal) for i, j, is_equal in _best_pairs([row[same:] for row in alike])]
     return tuple(_steps(len(expected), len(actual), pairs, _moved(alike, pairs, same)))

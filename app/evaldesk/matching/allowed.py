@@ -6,6 +6,8 @@ Each entry is of one turn, which counts from 1, and of an argument of a tool or 
     {"turn": 1, "tool": "book", "argument": "price", "within": 0.5}
     {"turn": 1, "tool": "book", "argument": "note", "ignore": true}
     {"turn": 2, "answer": "It is in Lyon."}
+
+Where the turn expects the tool more than once, `call` names one of these calls, from 0; without it all are meant.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from evaldesk.errors import UsageError
 from evaldesk.matching.alignment import Step, align
@@ -25,10 +28,16 @@ from evaldesk.model import Case, Expected, JsonObject, JsonValue, ToolCall, Tran
 KEY = "also_accepted"
 _KINDS = ("any_of", "within", "ignore")
 
+Origins: TypeAlias = Sequence[tuple[int | None, Sequence[int | None]]]
+"""For each turn of a case that was changed, its place before, and those of its expected calls; None is a new one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What one turn accepts of an argument beside its expected value, or another answer; `turn` counts from 1."""
+    """What one turn accepts of an argument beside its expected value, or another answer; `turn` counts from 1.
+
+    `call` counts the expected calls of the tool in the turn from 0; None is each of them.
+    """
 
     turn: int
     tool: str = ""
@@ -37,11 +46,12 @@ class Allowance:
     within: float | None = None
     is_ignored: bool = False
     answer: str | None = None
+    call: int | None = None
 
     @property
-    def place(self) -> tuple[int, str, str]:
+    def place(self) -> tuple[object, ...]:
         """What it is about."""
-        return self.turn, self.tool, self.argument
+        return (self.turn, self.tool, self.argument, self.call) if self.answer is None else (self.turn, self.answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +74,61 @@ def read_allowances(case: Case) -> tuple[Allowance, ...]:
 
 
 def with_allowances(case: Case, more: Iterable[Allowance]) -> Case:
-    """The case with these accepted as well; a wider tolerance and further values join those that are there."""
-    found = {each.place if each.answer is None else (each.turn, each.answer): each for each in read_allowances(case)}
-    for each in more:
-        key = each.place if each.answer is None else (each.turn, each.answer)
-        found[key] = _joined(found[key], each) if key in found else each
-    return replace(case, extra={**case.extra, KEY: [_written(each) for each in found.values()]}) if found else case
+    """The case with these accepted as well; a wider tolerance and further values join those that are there.
+
+    A call is named only where the turn expects its tool more than once.
+    """
+    found: list[Allowance] = []
+    for each in (*read_allowances(case), *more):
+        is_one = len(_places(case.turns[each.turn - 1].expected.tool_calls or (), each.tool)) == 1
+        found.append(replace(each, call=None) if is_one and each.call == 0 else each)
+    return _with(case, _merged(found))
+
+
+def moved(allowances: Iterable[Allowance], before: Case, after: Case, origins: Origins) -> list[Allowance]:
+    """What `before` accepts, as `after` has to name its turns and calls; a call that is gone has nothing to accept."""
+    found: list[Allowance] = []
+    for each in allowances:
+        for at, (turn, calls) in enumerate(origins):
+            if turn != each.turn - 1:
+                continue
+            if each.call is None:
+                found.append(replace(each, turn=at + 1))
+                continue
+            old = _places(before.turns[turn].expected.tool_calls or (), each.tool)[each.call : each.call + 1]
+            new = _places(after.turns[at].expected.tool_calls or (), each.tool)
+            found += [replace(each, turn=at + 1, call=k) for k, i in enumerate(new) if calls[i] in old]
+    return found
+
+
+def with_moved(before: Case, after: Case, origins: Origins) -> Case:
+    """The changed case, whose key names the same turns and calls as before; one that cannot be read stays."""
+    try:
+        had = read_allowances(before)
+    except UsageError:
+        return after
+    has = moved(had, before, after, origins)
+    return after if has == [*had] else with_allowances(_with(after, has), ())
+
+
+def _with(case: Case, allowances: Sequence[Allowance]) -> Case:
+    others = {key: value for key, value in case.extra.items() if key != KEY}
+    if not allowances:
+        return replace(case, extra=others) if KEY in case.extra else case
+    return replace(case, extra={**case.extra, KEY: [_written(each) for each in allowances]})
+
+
+def _merged(allowances: Iterable[Allowance]) -> list[Allowance]:
+    """One of each place."""
+    found: dict[tuple[object, ...], Allowance] = {}
+    for each in allowances:
+        found[each.place] = _joined(found[each.place], each) if each.place in found else each
+    return [*found.values()]
+
+
+def _places(calls: Sequence[ToolCall], tool: str) -> list[int]:
+    """Where the tool stands among the calls."""
+    return [at for at, call in enumerate(calls) if call.name == tool]
 
 
 def as_taken(case: Case, transcript: Transcript) -> tuple[Case, Mapping[int, Sequence[Taken]]]:
@@ -112,14 +171,23 @@ def _taken(
     if not expected.tool_calls:
         return expected, ()
     calls, made, found = list(expected.tool_calls), record.judged_calls, []
-    for op, i, j in align(calls, made, rule=CallRule(tolerance=_tolerance(allowances))):
+    own = [_of_call(at, calls, allowances) for at in range(len(calls))]
+    for op, i, j in align(calls, made, rule=[CallRule(tolerance=_tolerance(each)) for each in own]):
         if op == "=" or i is None or j is None:
             continue
-        args, reasons = _taken_args(calls[i], made[j], allowances)
+        args, reasons = _taken_args(calls[i], made[j], own[i])
         calls[i] = replace(calls[i], args=args)
         if reasons:
             found.append(Taken(i, j, tuple(f"{name} {reason}" for name, reason in reasons.items())))
     return replace(expected, tool_calls=tuple(calls)), tuple(found)
+
+
+def _of_call(at: int, calls: Sequence[ToolCall], allowances: Sequence[Allowance]) -> list[Allowance]:
+    """What is accepted in this expected call, one of each argument."""
+    tool = calls[at].name
+    number = _places(calls, tool).index(at)
+    mine = [each for each in allowances if each.answer is None and each.tool == tool and each.call in (None, number)]
+    return _merged(replace(each, call=None) for each in mine)
 
 
 def _taken_args(wish: ToolCall, call: ToolCall, allowances: Sequence[Allowance]) -> tuple[JsonObject, dict[str, str]]:
@@ -127,8 +195,6 @@ def _taken_args(wish: ToolCall, call: ToolCall, allowances: Sequence[Allowance])
     args, reasons = dict(wish.args), dict[str, str]()
     for each in allowances:
         name = each.argument
-        if each.answer is not None or each.tool != wish.name:
-            continue
         if each.is_ignored and not _is_same(wish.args, call.args, name):
             reasons[name] = "is ignored"
         elif name in wish.args and name in call.args and not json_equal(wish.args[name], call.args[name]):
@@ -150,10 +216,9 @@ def _is_same(one: JsonObject, other: JsonObject, name: str) -> bool:
 
 
 def _tolerance(allowances: Sequence[Allowance]) -> Tolerance:
-    of_arguments = [each for each in allowances if each.answer is None]
     return Tolerance(
-        any_of={f"{each.tool}/{each.argument}": each.any_of for each in of_arguments if each.any_of},
-        tolerances={f"{each.tool}/{each.argument}": each.within for each in of_arguments if each.within is not None},
+        any_of={f"{each.tool}/{each.argument}": each.any_of for each in allowances if each.any_of},
+        tolerances={f"{each.tool}/{each.argument}": each.within for each in allowances if each.within is not None},
     )
 
 
@@ -183,7 +248,10 @@ def _joined(one: Allowance, other: Allowance) -> Allowance:
 def _written(each: Allowance) -> dict[str, JsonValue]:
     if each.answer is not None:
         return {"turn": each.turn, "answer": each.answer}
-    value: dict[str, JsonValue] = {"turn": each.turn, "tool": each.tool, "argument": each.argument}
+    value: dict[str, JsonValue] = {"turn": each.turn, "tool": each.tool}
+    if each.call is not None:
+        value["call"] = each.call
+    value["argument"] = each.argument
     if each.any_of:
         value["any_of"] = [*each.any_of]
     if each.within is not None:
@@ -199,7 +267,7 @@ def _allowance(place: str, raw: JsonValue, n_turns: int) -> Allowance:
     turn = raw.get("turn")
     if type(turn) is not int or not 1 <= turn <= n_turns:
         raise UsageError(f"{place}.turn must be the number of a turn, 1 to {n_turns}, got {turn!r:.80}")
-    unknown = sorted(raw.keys() - {"turn", "tool", "argument", "answer", *_KINDS})
+    unknown = sorted(raw.keys() - {"turn", "tool", "call", "argument", "answer", *_KINDS})
     if unknown:
         raise UsageError(f"{place} has the unknown key {unknown[0]!r:.80}; it may have {', '.join(_KINDS)} or answer")
     if "answer" in raw:
@@ -209,6 +277,11 @@ def _allowance(place: str, raw: JsonValue, n_turns: int) -> Allowance:
     tool, argument, values = raw.get("tool"), raw.get("argument"), raw.get("any_of", [])
     if not isinstance(tool, str) or not isinstance(argument, str):
         raise UsageError(f"{place} must name a tool and an argument, or an answer")
+    call = raw.get("call")
+    if "call" in raw and (type(call) is not int or call < 0):
+        raise UsageError(
+            f"{place}.call must be the number of an expected call of {tool!r:.80}, from 0, got {call!r:.80}"
+        )
     within, ignored = _distance(f"{place}.within", raw.get("within")), raw.get("ignore", False)
     if not isinstance(values, list):
         raise UsageError(f"{place}.any_of must be a list of values, got {type(values).__name__}")
@@ -216,7 +289,7 @@ def _allowance(place: str, raw: JsonValue, n_turns: int) -> Allowance:
         raise UsageError(f"{place}.ignore must be true or false, got {ignored!r:.80}")
     if not (values or within is not None or ignored):
         raise UsageError(f"{place} accepts nothing; it needs one of {', '.join(_KINDS)}")
-    return Allowance(turn, tool, argument, tuple(values), within, ignored)
+    return Allowance(turn, tool, argument, tuple(values), within, ignored, call=call if type(call) is int else None)
 
 
 def _distance(place: str, value: JsonValue) -> float | None:

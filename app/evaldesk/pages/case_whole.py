@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from evaldesk.errors import UsageError
+from evaldesk.matching import Origins, with_moved
 from evaldesk.metrics import case_outputs, rubric_line
 from evaldesk.model import Case, JsonObject
 from evaldesk.model.json_text import json_line
@@ -25,8 +26,14 @@ def rubrics_text(case: Case) -> str:
     return "\n".join(_line(raw, number) for number, raw in enumerate(case.rubrics, 1))
 
 
-def with_whole(case: Case, outputs: str | None, rubrics: str | None, problems: Problems) -> Case:
-    """The case with the typed values, None where the form has no such field. Unchanged parts stay as in the file."""
+def with_whole(
+    before: Case, case: Case, origins: Origins, typed: tuple[str | None, str | None], problems: Problems
+) -> Case:
+    """The case with the typed outputs and rubrics, None where the form has no such field.
+
+    Unchanged parts stay as in the file. What the case accepts goes with the turns and calls, by their places `before`.
+    """
+    (outputs, rubrics), case = typed, with_moved(before, case, origins)
     if outputs is not None and _lines(outputs) != _lines(outputs_text(case)):
         case = _with_outputs(case, _checked(outputs, "outputs", "Required texts", problems))
     if rubrics is not None and _lines(rubrics) != _lines(rubrics_text(case)):

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from evaldesk.metrics import missing_reasons, score_trial
-from evaldesk.model import Case, Criterion, Event, Transcript, Turn, TurnRecord
+from evaldesk.model import Case, Criterion, Event, Expected, ToolCall, Transcript, Turn, TurnRecord
 from evaldesk.pages.case_whole import outputs_text, rubrics_text, with_whole
 from evaldesk.pages.typed import Problems
+from evaldesk.web.cases.checks import case_from
+from evaldesk.web.cases.drafts import draft_of
 
 CASE = "roll/and check"
 TYPED: dict[str, Any] = {
@@ -23,7 +25,7 @@ RUBRICS = Criterion("rubric_based_final_response_quality_v1", 1.0, {"judge_model
 
 def edited(case: Case, outputs: str | None = None, rubrics: str | None = None) -> tuple[Case, Problems]:
     problems = Problems()
-    return with_whole(case, outputs, rubrics, problems), problems
+    return with_whole(case, case, [], (outputs, rubrics), problems), problems
 
 
 def test_what_is_typed_is_stored_and_used_by_the_metrics(pages: Any, calc: str) -> None:
@@ -104,3 +106,20 @@ def test_what_cannot_be_is_said_beside_its_field(
     _, problems = edited(Case("c"), outputs, rubrics)
 
     assert said in problems.get(field)
+
+
+def test_what_a_case_accepts_goes_with_its_turns_and_calls_in_the_form() -> None:
+    roll = ToolCall("roll", {"n": 1})
+    entry: dict[str, Any] = {"tool": "roll", "argument": "n", "ignore": True}
+    accepts: list[Any] = [entry | {"turn": 1}, entry | {"turn": 2, "call": 2}]
+    turns = Turn("a", Expected((roll,))), Turn("b", Expected((roll, roll, roll)))
+    case = Case("c", turns, extra={"also_accepted": accepts})
+    draft = draft_of(case)
+    assert case_from(draft, case) == (case, Problems())
+
+    draft.turns.pop(0)
+    draft.turns[0].calls[0].is_kept = False
+    now, problems = case_from(draft, case)
+
+    assert not problems
+    assert now.extra["also_accepted"] == [{"turn": 1, "tool": "roll", "call": 1, "argument": "n", "ignore": True}]

@@ -55,7 +55,8 @@ def case_from(draft: CaseDraft, original: Case | None = None, *, source: Case | 
         scripted = list(_decisions(draft, [index for index, _ in kept], problems))
         before = sorted(shown_decisions(base) or (), key=lambda each: (each.turn is None, each.turn or 0))
         case = case if scripted == before else with_decisions(case, scripted)
-    return with_whole(case, draft.outputs, draft.rubrics, problems), problems
+    origins = [(turn.origin, [call.origin for call in turn.calls if call.is_kept]) for _, turn in kept]
+    return with_whole(base, case, origins, (draft.outputs, draft.rubrics), problems), problems
 
 
 def _decisions(draft: CaseDraft, kept: list[int], problems: Problems) -> Iterator[ScriptedDecision]:
