@@ -6,7 +6,7 @@ import json
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,24 @@ import pytest
 from tests.real_environments import python_with
 
 from evaldesk.agents import Agent, load_agent
+from evaldesk.engine.worker.attempt import Attempt
+from evaldesk.engine.worker.player import play_trial, play_turn
 from evaldesk.errors import AgentError
-from evaldesk.model import AgentRef, Session, TurnRecord
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    Decision,
+    JsonObject,
+    JsonValue,
+    Session,
+    TrialResult,
+    TrialSpec,
+    Turn,
+    TurnRecord,
+)
+from evaldesk.model.evalset import DECISIONS
+from evaldesk.pages.conversation import folded_parts
+from evaldesk.wire import from_json, to_json
 
 pytestmark = pytest.mark.anyio
 
@@ -213,6 +229,81 @@ async def test_a_task_that_needs_input_is_gone_on_with(server: Server, version: 
 
     assert turns[0].answer == "How many sides?"
     assert [each["params"]["message"].get("taskId") for each in server.asked] == [None, "t1"]
+
+
+def asked_for(server: Server) -> list[tuple[str, str | None, str | None]]:
+    """The text, the task and the context of each message."""
+    sent = [each["params"]["message"] for each in server.asked]
+    return [(each["parts"][0]["text"], each.get("taskId"), each.get("contextId")) for each in sent]
+
+
+@pytest.mark.parametrize(("answer", "text"), [("6", "6"), ({"sides": 6}, '{"sides": 6}')], ids=["text", "JSON"])
+async def test_a_scripted_answer_goes_on_with_the_task_in_the_same_turn(
+    server: Server, version: str, result: Any, answer: JsonValue, text: str
+) -> None:
+    server.speaks(version, is_streaming=True).answers += [
+        [result("task", "submitted"), result("status", "input-required")],
+        [result("status", "working"), result("artifact", "A four."), result("status", "completed")],
+        [result("message", "Bye.")],
+    ]
+    scripted: dict[str, JsonValue] = {"turn": 1, "tool": "input-required", "decision": "answer", "answer": answer}
+
+    found = await scripted_trial(server, scripted, "Roll.", "Thanks.")
+
+    assert [turn.answer for turn in found.transcript.turns] == ["A four.", "Bye."]
+    assert asked_for(server) == [("Roll.", None, None), (text, "t1", "ctx"), ("Thanks.", None, "ctx")]
+    kinds = [event.kind for event in found.transcript.turns[0].events if event.waiting]
+    assert kinds == ["waiting", "decision"]
+
+
+async def test_without_a_script_the_next_message_gives_the_input(server: Server, result: Any, version: str) -> None:
+    server.speaks(version, is_streaming=True).answers += [
+        [result("task", "submitted"), result("status", "input-required")],
+        [result("status", "working"), result("artifact", "A four."), result("status", "completed")],
+    ]
+
+    found = await scripted_trial(server, None, "Roll.", "6")
+
+    assert (found.stop_reason, found.error) == ("answered", None)
+    assert asked_for(server) == [("Roll.", None, None), ("6", "t1", "ctx")]
+    (shown,) = [part for part in folded_parts(found.transcript.turns[0].events) if part.waiting]
+    assert shown.asks_for == "asks for input, which the next message gives"
+
+
+async def scripted_trial(server: Server, scripted: dict[str, JsonValue] | None, *messages: str) -> TrialResult:
+    extra: JsonObject = {DECISIONS: [scripted]} if scripted else {}
+    case = Case(id="c", turns=tuple(Turn(text) for text in messages), extra=extra)
+    ref = AgentRef("remote", server.address, kind="a2a")
+    return await play_trial(load_agent(ref), TrialSpec(1, 0, 0, case, ref))
+
+
+@pytest.mark.parametrize("is_same", [True, False], ids=["the same process", "another process"])
+async def test_an_authorized_task_goes_on_after_an_approval(
+    server: Server, version: str, result: Any, played: Any, is_same: bool
+) -> None:
+    please = OLD["message"]("Sign in at the shop.")  # type: ignore[operator]
+    please = please if version == "0.3" else renamed(please)
+    done = OLD["task"]("completed", history=[please], artifacts=[OLD["artifact"]("Bought.")["artifact"]])  # type: ignore[operator]
+    server.speaks(version, is_streaming=True).answers += [
+        [result("task", "submitted"), result("status", "auth-required", message=please)],
+        [done if version == "0.3" else new_result(done)],
+    ]
+    agent, session = agent_at(server.address), Session("s")
+    waited = await played(agent, session, "Buy.")
+    stored = from_json(to_json(replace(waited, paused=session.paused)), TurnRecord)
+    later = Session("s", memory=session.memory if is_same else {})
+    later.paused = stored.paused
+
+    turn = await play_turn(
+        agent if is_same else agent_at(server.address), later, "Buy.", attempt=Attempt(), resumed=stored,
+        decided=((stored.waiting[0], Decision("approve")),),
+    )  # fmt: skip
+
+    assert stored.waiting[0].choices == ("approve",)
+    assert "Authenticate where the agent asks for it, then approve" in str(stored.waiting[0].question)
+    assert (turn.stop_reason, turn.answer) == ("answered", "Bought.")
+    assert [event.text for event in turn.events if event.kind == "agent_message"] == ["Sign in at the shop.", "Bought."]
+    assert asked_for(server) == [("Buy.", None, None), ("continue", "t1", "ctx")]
 
 
 @pytest.mark.parametrize("state", ["failed", "rejected", "canceled", "auth-required"])

@@ -28,7 +28,8 @@ UNUSED = "a decision of the case was not used: "
 class Waiting:
     """Something that waits for a person: a call of a tool, or a question of the agent itself.
 
-    The agent knows it by its `id`; `tool` is the name of the tool or of the question. `choices` can be decided.
+    The agent knows it by its `id`; `tool` is the name of the tool or of the question. `choices` can be decided. What
+    `takes_message` is answered by the next message as well: a turn that ends with it is answered.
     """
 
     id: str
@@ -36,6 +37,7 @@ class Waiting:
     args: JsonObject = field(default_factory=dict)
     choices: tuple[Choice, ...] = ANY
     question: JsonValue = None
+    takes_message: bool = False
 
 
 @dataclass(frozen=True, slots=True)

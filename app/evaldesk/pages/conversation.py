@@ -75,12 +75,22 @@ class Part:
         return DECIDED[self.decision.decision] if self.decision else ""
 
     @property
+    def asks_for(self) -> str:
+        """What it waits for."""
+        return asks_for(self.waiting) if self.waiting else ""
+
+    @property
     def arguments(self) -> str:
         """The call's arguments, readable."""
         return cut(laid_out(self.call.args)) if self.call else ""
 
 
 DECIDED: Mapping[Choice, str] = {"approve": "approved", "deny": "denied", "answer": "answered"}
+
+
+def asks_for(waiting: Waiting) -> str:
+    """What a person is asked for, as words after its line."""
+    return "asks for input, which the next message gives" if waiting.takes_message else "waits for a decision"
 
 
 def call_line(name: str, args: JsonObject) -> str:

@@ -15,7 +15,7 @@ from evaldesk.model import Case, Event, Expected, Score, Transcript, TrialResult
 from evaldesk.model.decisions import UNUSED
 from evaldesk.model.json_text import json_line
 from evaldesk.model.media import Media
-from evaldesk.pages.conversation import Part, cut, folded_parts, rendered_part, whole
+from evaldesk.pages.conversation import Part, asks_for, cut, folded_parts, rendered_part, whole
 from evaldesk.pages.media import MediaView, media_views
 from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.wording.words import needs_words, score_words, short_title
@@ -329,7 +329,11 @@ def event_text(event: Event) -> str:
         text += json_line(event.result)
     elif event.waiting:
         line = f"{event.waiting.tool} {json_line(event.waiting.args)}"
-        text = f"{event.author}: {event.decision.decision} {line}" if event.decision else f"{line} waits for a decision"
+        text = (
+            f"{event.author}: {event.decision.decision} {line}"
+            if event.decision
+            else f"{line} {asks_for(event.waiting)}"
+        )
     elif event.changes:
         values = ((each.key, json_line(each.after) if each.is_present else "gone") for each in event.changes)
         text = ", ".join(f"{key} = {value}" for key, value in values)

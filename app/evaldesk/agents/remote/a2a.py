@@ -26,11 +26,14 @@ from evaldesk.agents.remote.http_protocol import (
     refusal_of,
     whole_body,
 )
+from evaldesk.agents.tools.frameworks import awaiting, gone, pause, paused
 from evaldesk.errors import AgentError
 from evaldesk.llm.retry_events import captured
-from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, ToolCall, Usage
+from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, ToolCall, Usage, Waiting
+from evaldesk.model.decisions import ANSWER, Decided
+from evaldesk.model.json_text import json_line
 from evaldesk.model.media import Media, split
-from evaldesk.model.transcript import AWAITING, MAX_NUMBER
+from evaldesk.model.transcript import MAX_NUMBER
 from evaldesk.wire import plain, plain_text
 
 KIND = "a2a"
@@ -43,6 +46,9 @@ _MOST_SAID = 2_000
 
 _OPEN = frozenset({"submitted", "working", "unspecified", "unknown"})
 _FAILED = frozenset({"failed", "rejected", "canceled"})
+_INPUT, _AUTH = "input-required", "auth-required"
+_CONTINUE = "continue"
+_TO_AUTHORIZE = f"Authenticate where the agent asks for it, then approve: {_CONTINUE!r} is sent to the same task."
 _CALL = "function_call"
 _METHODS = {
     "send": ("message/send", "SendMessage"),
@@ -94,16 +100,39 @@ class A2aAgent:
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Send the message and yield the events of its answer or of its task. Raises AgentError."""
-        import httpx
-
-        captured("told")
-        card = await asyncio.to_thread(self._known)
         kept = session.memory.get(_MEMORY)
         talk = kept if isinstance(kept, _Conversation) else _Conversation()
         if kept is None and session.turns:
             remark = "the server was not there before: it does not remember the earlier turns"
             yield Event("log", author=self.ref.id, text=remark)
         session.memory[_MEMORY] = talk
+        async for event in self._sent(session, talk, message, session.media):
+            yield event
+
+    async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
+        """Go on with the task that waits: send it the answer, or that it may continue. Raises AgentError."""
+        known: Any = paused(session) or session.paused
+        kept = session.memory.get(_MEMORY)
+        talk = kept if isinstance(kept, _Conversation) else _Conversation()
+        if isinstance(known, dict):
+            talk.context_id, talk.task_id = known["context"], known["task"]
+            talk.seen.update(known["seen"])
+        if not talk.task_id:
+            raise gone()
+        session.memory[_MEMORY] = talk
+        for _, decision in decided:
+            answer = _CONTINUE if decision.decision == "approve" else decision.answer
+            text = answer if isinstance(answer, str) else json_line(answer)
+            async for event in self._sent(session, talk, text, ()):
+                yield event
+
+    async def _sent(
+        self, session: Session, talk: _Conversation, text: str, media: Sequence[Media]
+    ) -> AsyncIterator[Event]:
+        import httpx
+
+        captured("told")
+        card = await asyncio.to_thread(self._known)
         heard = _Heard(card, talk, session.is_streaming)
         headers = headers_from(self.headers_env, self.ref.id)
         headers |= {"a2a-version": "1.0"} if card.is_new else {}
@@ -111,7 +140,7 @@ class A2aAgent:
             async with http_client(card.url, headers) as client:
                 line = _Line(client, card)
                 try:
-                    async for result in line.sent(_message(card, talk, message, session.media)):
+                    async for result in line.sent(_message(card, talk, text, media)):
                         for event in heard.events(result):
                             yield event
                     async for task in line.awaited(heard):
@@ -120,6 +149,9 @@ class A2aAgent:
                 except asyncio.CancelledError:
                     await line.give_up(heard)
                     raise
+            if heard.state == _AUTH:
+                waited = {"context": talk.context_id, "task": talk.task_id, "seen": sorted(talk.seen)}
+                pause(session, waited, lambda: plain(waited))
             for event in heard.rest():
                 yield event
         except httpx.HTTPError as error:
@@ -324,12 +356,15 @@ class _Heard:
                 yield Event("agent_message", author=self.card.name, text=text)
         if not self.state:
             raise AgentError(f"{self.card.url} ended its answer without a message or a task")
-        if self.state == "auth-required":
-            yield Event("error", error=ErrorRecord(AWAITING, "The agent waits for an authorization."))
+        task_id = self.talk.task_id
+        if self.state != _INPUT:
+            self.talk.task_id = ""
+        if self.state == _AUTH:
+            yield from awaiting([Waiting(task_id, _AUTH, choices=("approve",), question=_TO_AUTHORIZE)])
+        elif self.state == _INPUT and task_id:
+            yield Event("waiting", waiting=Waiting(task_id, _INPUT, choices=ANSWER, takes_message=True))
         elif self.state in _FAILED:
             yield Event("error", error=ErrorRecord("a2a_task", f"the task of the agent ended {self.state}"))
-        if self.state != "input-required":
-            self.talk.task_id = ""
 
     def _stands(self, status: Mapping[str, Any]) -> Iterator[Event]:
         self.state = str(status.get("state") or "").removeprefix("TASK_STATE_").replace("_", "-").lower()

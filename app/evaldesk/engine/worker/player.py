@@ -197,7 +197,7 @@ async def _conversed(
         session.paused = None
         reason = await _heard(agent.reply(session, query), turn)
     for _ in range(MAX_DECIDED):
-        scripted = script.decided(index, turn.waiting) if script and reason == AWAITING else None
+        scripted = script.decided(index, turn.waiting) if script and reason in (AWAITING, "answered") else None
         if not scripted:
             break
         turn.decided(scripted, "case")
@@ -233,7 +233,7 @@ async def _heard(reply: AsyncIterator[Event], turn: OpenTurn) -> StopReason:
     missed = _missed()
     if missed:
         raise missed
-    return AWAITING if turn.waiting else "answered"
+    return "answered" if all(each.takes_message for each in turn.waiting) else AWAITING
 
 
 def _missed() -> ModelError | None:

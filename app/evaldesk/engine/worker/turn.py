@@ -605,6 +605,7 @@ def _waiting(found: object) -> Waiting:
         args if isinstance(args, dict) else {},
         tuple(choice for choice in ANY if choice in found.choices) or ANY,
         plain(found.question),
+        found.takes_message is True,
     )
 
 
