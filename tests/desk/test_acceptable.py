@@ -8,9 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaldesk.desk.runs.accepting import StagedCase
 from evaldesk.diff.acceptance import acceptable, accepted, distance
 from evaldesk.matching import Tolerance, json_equal, read_allowances
-from evaldesk.model import Case, Event, Expected, ToolCall, Transcript, Turn, TurnRecord
+from evaldesk.metrics import score_trial
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    Criterion,
+    Event,
+    Expected,
+    RunConfig,
+    ToolCall,
+    Transcript,
+    TrialResult,
+    Turn,
+    TurnRecord,
+)
+from evaldesk.model.conclusion import trial_verdict
 
 VALUES: st.SearchStrategy[Any] = (
     st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["a", "b", [1], {"x": 1}])
@@ -185,3 +200,57 @@ def test_a_call_that_is_accepted_before_it_moves_the_number_of_a_call() -> None:
 
     assert [each.call for each in read_allowances(now)] == [1]
     assert acceptable(now, trial) == ()
+
+
+EXACT = (Criterion("tool_exact", 1.0),)
+BY_CALLS = RunConfig(AgentRef("a", "a"), "s", criteria=EXACT)
+
+
+def staged(case: Case, *trials: Transcript) -> StagedCase:
+    """A case and the trials of a run of it; the first one that failed offers its changes."""
+    results = []
+    for at, each in enumerate(trials):
+        scores = score_trial(each, case, EXACT)
+        results.append(TrialResult(1, 0, at, "finished", trial_verdict(scores, EXACT, None), "", each, scores))
+    shown = next(each for each in results if each.verdict == "failed")
+    return StagedCase("c", case, shown, acceptable(case, shown.transcript, shown.scores), tuple(results))
+
+
+ROLL = ToolCall("roll", {"n": 6})
+OTHERS = ToolCall("roll", {"n": 7}), ToolCall("look")
+
+
+@pytest.mark.parametrize(
+    ("trials", "found"),
+    [
+        (5 * [(ROLL,)] + [(ROLL, OTHERS[1])], {"Turn 1, look": None}),
+        (1 * [(ROLL,)] + 5 * [(ROLL, OTHERS[1])], {"Turn 1, look": "replace"}),
+        (5 * [(ROLL,)] + [(OTHERS[0],)], {"Turn 1, roll, n": "as_well"}),
+        (5 * [(ROLL,)] + [OTHERS], {"Turn 1, roll, n": "as_well", "Turn 1, look": None}),
+        (1 * [(ROLL,)] + 5 * [OTHERS], {"Turn 1, roll, n": "as_well", "Turn 1, look": "replace"}),
+        (5 * [(ROLL,)] + [(OTHERS[1],)], {"Turn 1, roll": None, "Turn 1, look": None}),
+        (3 * [(OTHERS[1],)], {"Turn 1, roll": "replace", "Turn 1, look": "replace"}),
+    ],
+)
+def test_the_ways_that_let_most_trials_pass_are_chosen_first(trials: Any, found: Any) -> None:
+    case = Case("c", (Turn("a", Expected((ROLL,))),))
+
+    shown = staged(case, *(two_rolls(*calls) for calls in trials))
+    ways = shown.best(BY_CALLS) if shown.is_flaky else shown.kindest()
+
+    assert {change.place: ways.get(change.key) for change in shown.offered} == found
+
+
+@given(CALLS.filter(bool), st.lists(CALLS, min_size=1, max_size=4))
+def test_what_is_chosen_first_never_makes_fewer_trials_pass(expected: tuple[ToolCall, ...], made: Any) -> None:
+    case = Case("c", (Turn("a", Expected(expected)),))
+    trials = [two_rolls(*expected), *(two_rolls(*calls) for calls in made)]
+
+    def n_passed(by: Case) -> int:
+        return sum(score_trial(each, by, EXACT)[-1].value == 1.0 for each in trials)
+
+    if n_passed(case) == len(trials):
+        return
+    found = staged(case, *trials)
+
+    assert n_passed(found.with_changes(found.best(BY_CALLS))) >= n_passed(case)

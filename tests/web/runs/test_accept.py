@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from evaldesk.cli import cli
 from evaldesk.desk.queues import TypedQueue, TypedVerdict
+from evaldesk.desk.runs.accepting import Effect, StagedCase
+from evaldesk.model import Case, Counts
 from evaldesk.pages.accepting import MAX_LINES, changed_lines
 
 EFFECT = {"HX-Request": "true", "HX-Target": "section#effect"}
@@ -91,6 +93,27 @@ def test_only_so_many_trials_are_judged_for_the_ways(pages: Any, monkeypatch: py
 
     assert "verdicts change" not in judged.text
     assert "2 of 2 would pass instead of 0" in judged.text
+
+
+def test_a_change_that_would_make_more_trials_fail_is_left_as_it_is_at_first(
+    pages: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"{pages.finish()}/acceptance"
+    monkeypatch.setattr(StagedCase, "is_flaky", True)
+    monkeypatch.setattr("evaldesk.desk.runs.accepting._effect", effect_of_changes)
+
+    text = pages.get(address).text
+    monkeypatch.setattr("evaldesk.desk.runs.accepting.MAX_JUDGED", 9)
+    unjudged = pages.get(address).text
+
+    assert sorted(way for way, _ in ways(text)) == ["as_well", "leave"]
+    assert sorted(way for way, _ in ways(unjudged)) == ["as_well", "replace"]
+
+
+def effect_of_changes(trials: Any, case: Case, config: Any) -> Effect:
+    """As if both trials passed, unless their calls are expected to be others."""
+    passed = 0 if case.turns[0].expected.tool_calls == () else len(trials)
+    return Effect(Counts(len(trials), passed=len(trials)), Counts(len(trials), passed=passed))
 
 
 def test_what_is_saved_is_expected_from_then_on_and_the_run_keeps_its_verdicts(pages: Any) -> None:

@@ -60,10 +60,40 @@ class StagedCase:
         others = [(each.transcript, each.scores) for each in self.trials if each is not self.trial]
         return accepted(self.case, self.trial.transcript, ways, self.trial.scores, others)
 
-    def kindest(self, change: Acceptable) -> Way:
-        """How a change is written unless one says otherwise: beside what is expected where that passes, too."""
-        is_flaky = any(each.verdict == "passed" for each in self.trials)
-        return change.ways[0] if is_flaky else "replace"
+    @property
+    def n_judged(self) -> int:
+        """How many trials are judged to try each way of each change, and to leave it."""
+        return len(self.trials) * sum(len(change.ways) + 1 for change in self.offered)
+
+    @property
+    def is_flaky(self) -> bool:
+        """Whether a trial passed, so that a change can make one fail."""
+        return any(each.verdict == "passed" for each in self.trials)
+
+    def kindest(self) -> Ways:
+        """How each change is written where nothing is judged: beside what is expected where that passes, too."""
+        return {change.key: change.ways[0] if self.is_flaky else "replace" for change in self.offered}
+
+    def best(self, config: RunConfig) -> Ways:
+        """The ways of the changes with which most trials pass; one of which each way makes more fail is left.
+
+        Each change is tried while the others stay, once from all of them written and once from none.
+        """
+        passed: dict[frozenset[tuple[str, Way]], int] = {}
+
+        def n_passed(ways: Ways) -> int:
+            name = frozenset(ways.items())
+            if name not in passed:
+                passed[name] = _effect(self.trials, self.with_changes(ways), config).after.passed
+            return passed[name]
+
+        def improved(ways: Ways) -> Ways:
+            for change in self.offered:
+                others = {key: way for key, way in ways.items() if key != change.key}
+                ways = max((*({**others, change.key: way} for way in change.ways), others), key=n_passed)
+            return ways
+
+        return max((improved(start) for start in (self.kindest(), {})), key=n_passed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +128,17 @@ class Staged:
             if keys.get(each.key)
         }
 
+    def best_ways(self) -> Keys:
+        """How the changes are written unless one says otherwise: of a flaky case so that most trials pass.
+
+        Of the first flaky cases of which that judges at most MAX_JUDGED trials; the others have their kindest ways.
+        """
+        found, left = dict[str, Ways](), MAX_JUDGED
+        for each in self.cases:
+            left -= 2 * each.n_judged if each.is_flaky else 0
+            found[each.key] = each.best(self.run.config) if each.is_flaky and left >= 0 else each.kindest()
+        return found
+
     def effects_of_ways(self, keys: Keys) -> dict[tuple[str, str, Way | None], Effect]:
         """What each way of a change would do, and leaving it, while all others stay as they are wanted.
 
@@ -106,7 +147,7 @@ class Staged:
         found: dict[tuple[str, str, Way | None], Effect] = {}
         left = MAX_JUDGED
         for each in self.cases:
-            left -= len(each.trials) * sum(len(change.ways) + 1 for change in each.offered)
+            left -= each.n_judged
             if left < 0:
                 break
             known: dict[frozenset[tuple[str, Way]], Effect] = {}
@@ -279,16 +320,14 @@ def _is_plain(criterion: Criterion) -> bool:
     return not is_function(criterion) and not metric_info(criterion.metric).has_judge
 
 
-def one_of(
-    staged: Staged, parts: Sequence[str] = (), turn: int | None = None, way: str | None = None
-) -> dict[str, dict[str, Way]]:
+def one_of(staged: Staged, parts: Sequence[str], turn: int | None, way: str) -> dict[str, dict[str, Way]]:
     """The changes of these parts, of one turn (from 1) or all; every part where none is named.
 
-    Each is written in this way, where it can be; without one in the kindest.
+    Each is written in this way, where it can be.
     """
     return {
         each.key: {
-            change.key: each.kindest(change) if way is None else _known(change, way)
+            change.key: _known(change, way)
             for change in each.offered
             if (not parts or change.part in parts) and (turn is None or change.turn == turn)
         }

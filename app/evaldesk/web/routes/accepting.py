@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evaldesk.desk.runs.accepting import Keys, Staged, one_of, save, stage, verdicts_now
+from evaldesk.desk.runs.accepting import Keys, Staged, save, stage, verdicts_now
 from evaldesk.errors import ConflictError, LossError, UsageError
 from evaldesk.pages.accepting import accept_page, keys_of, saved_cases, typed_ways
 from evaldesk.web.forms import read_form, text_of
@@ -29,7 +29,7 @@ async def show(request: Request) -> Response:
         return await _saved(request, names)
     query = request.query_params
     staged = await _staged(request, query.get("case"), query.get("trial"), query.get("queue", ""))
-    return await _page(request, staged, one_of(staged))
+    return await _page(request, staged, await asyncio.to_thread(staged.best_ways))
 
 
 async def preview(request: Request) -> Response:
