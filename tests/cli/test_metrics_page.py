@@ -15,7 +15,7 @@ from evaldesk.cli import cli
 from evaldesk.demo_model import judge
 from evaldesk.desk.criteria.criteria import criteria_of, read_criteria, read_user
 from evaldesk.llm import ModelCall, ModelReply
-from evaldesk.metrics import score_trial
+from evaldesk.metrics import check_criteria, score_trial
 from evaldesk.model import Case, Criterion, Event, Expected, Transcript, Turn, TurnRecord, Usage
 from evaldesk.settings import CONFIG_NAME, read_settings
 
@@ -28,7 +28,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_criteria_file_is_read(tmp_path: Path) -> None:
-    text, labelled = blocks("json")
+    text, labelled, judge = blocks("json")
     path = tmp_path / "test_config.json"
     path.write_text(text)
 
@@ -42,6 +42,7 @@ def test_the_criteria_file_is_read(tmp_path: Path) -> None:
         "tool_used/no-refund",
         "rubric_score/tone",
     ]
+    check_criteria(criteria_of(json.loads(judge)["criteria"]))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from click.testing import CliRunner, Result
 
 from evaldesk.cli import cli
 from evaldesk.errors import FormatError
-from evaldesk.model import AgentRef, Case, RunConfig, TrialResult, Turn
+from evaldesk.formats.criteria_file import load_criteria_file
+from evaldesk.model import AgentRef, Case, Criterion, RunConfig, Score, TrialResult, Turn
 from evaldesk.model.failures import Anchor, FindingDraft
 from evaldesk.settings import Settings
 from evaldesk.store import Store
@@ -159,3 +161,23 @@ def test_a_file_that_is_none_names_the_place(tmp_path: Path, content: str, said:
 
 def _exit_code(found: Result) -> int:
     return int(found.exception.code or 0) if isinstance(found.exception, SystemExit) else found.exit_code
+
+
+def test_the_judge_of_a_kind_is_a_criteria_file_and_is_held_against_the_findings(tmp_path: Path) -> None:
+    home = workspace(tmp_path / "home")
+    assert "No run has a judge of it yet" in run(home, "judge", "wrong date").stdout
+    file = tmp_path / "criteria.json"
+    file.write_text(run(home, "judge", "wrong date", "--criteria").stdout)
+    criteria = tuple(load_criteria_file(file).criteria)
+    assert criteria == (Criterion("failure_mode/wrong-date", 1.0, {"failure": "wrong date"}),)
+
+    with Store.open(Settings(home, (home,)).database) as store:
+        config = replace(store.runs.summary(1).config, criteria=criteria, source_run_id=1)
+        run_id = store.runs.create(config, list(store.runs.cases(1)))
+        scores = [(Score(criteria[0].metric, float(at > 0)),) for at in range(10)]
+        store.runs.record([TrialResult(run_id, at, 0, "finished", "failed", scores=scores[at]) for at in range(10)])
+
+    shown = run(home, "judge", "WRONG date").stdout
+    found = "Agrees on 4 of 5 trials: finds it in 1 of 2 where people found it, in 0 of 3 where they did not. "
+    assert shown.startswith(f"Run 2: {found}")
+    assert "The judge says 10 %; corrected about 20 %, 95 % CI " in shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,14 +11,33 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.desk.stored_desk import desk_on
 from tests.postgresql_server import ENGINES, place_of
 
 from evaldesk.desk.failures import FailureDesk, TypedFinding, TypedMode, checked_anchor
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
-from evaldesk.model import AgentRef, Case, Event, RunConfig, ToolCall, Transcript, TrialResult, Turn, TurnRecord
+from evaldesk.metrics import check_criteria
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    Criterion,
+    Event,
+    RunConfig,
+    Score,
+    ToolCall,
+    Transcript,
+    TrialResult,
+    Turn,
+    TurnRecord,
+)
 from evaldesk.model.failures import Anchor, FindingDraft, Mode, trial_number
+from evaldesk.pages.failures import calibrations
+from evaldesk.statistics.agreement import JudgeSkill, agreement
 from evaldesk.store import Store
+from evaldesk.wording.agreement import kappa_words
+from evaldesk.wording.noise import corrected_sentence
 
+CASES = [Case(f"c{index}", (Turn("When?"),)) for index in range(40)]
 ANA = TypedFinding("Ana", "a week late")
 SAID = Transcript((TurnRecord("When?", (Event("agent_message", text="You leave on Friday, 4 December."),)),))
 
@@ -427,3 +447,72 @@ def test_proposals_that_are_alike_are_one_group(store: Store) -> None:
     assert found[None].findings == [(1, trial_number((3, 0))), (3, trial_number((2, 0)))]
     assert found[mode].findings == [(4, trial_number((1, 0)))]
     assert (found[None].signature, found[None].note) == ("b", "twice")
+
+
+@pytest.mark.parametrize("is_rescored", [False, True])
+def test_the_calibration_of_a_judge_counts_what_a_reader_would(
+    store: Store, desk: FailureDesk, is_rescored: bool
+) -> None:
+    chance = Random(11)
+    late = desk.create(TypedMode("Late", "a day <b>later</b>", "Friday", "Monday"), "Ana")
+    other = desk.create(TypedMode("dear"), "Ana")
+    criteria = desk.judged_by(late, ())
+    config = RunConfig(AgentRef("dice", "dice:agent"), "set", criteria=criteria)
+    source = run = store.runs.create(replace(config, criteria=()) if is_rescored else config, CASES)
+    if is_rescored:
+        run = store.runs.create(replace(config, source_run_id=source), CASES)
+        store.runs.record([TrialResult(source, case, 0, "finished", "failed") for case in range(40)])
+    verdicts = [chance.choice((0.0, 1.0, 1.0, None)) for _ in CASES]
+    name = criteria[0].metric
+    store.runs.record(
+        [
+            TrialResult(run, case, 0, "finished", "failed", scores=(Score(name, 1.0, 0), Score(name, value)))
+            for case, value in enumerate(verdicts)
+        ]
+    )
+    there, read = set[int](), set[int]()
+    for case in chance.sample(range(40), 30):
+        read.add(case)
+        if chance.random() < 0.4:
+            there.add(case)
+            desk.add(source, (case, 0), TypedFinding("Ana", "why", str(late)), SAID)
+        elif chance.random() < 0.5:
+            desk.add(source, (case, 0), TypedFinding("Ben", "why", str(other)), SAID)
+        else:
+            desk.clear(source, (case, 0), "Ben")
+
+    (found,) = calibrations(desk_on(store), mode(store, "Late"))
+
+    pairs = [(bool(verdicts[case]), case not in there) for case in read if verdicts[case] is not None]
+    assert found.counts == JudgeSkill(
+        n_good=sum(is_good for _, is_good in pairs),
+        n_good_passed=pairs.count((True, True)),
+        n_bad=sum(not is_good for _, is_good in pairs),
+        n_bad_failed=pairs.count((False, False)),
+    )
+    assert found.run.id == run
+    assert found.kappa == kappa_words(agreement(pairs))
+    told = Counter(verdicts)
+    rate = found.counts.corrected(told[1.0] / (told[1.0] + told[0.0]))
+    assert found.share == corrected_sentence(rate.of_failures if rate else None)
+    assert calibrations(desk_on(store), mode(store, "dear")) == []
+    assert found.is_current
+    desk.edit(late, TypedMode("LATE", "two days later"), "Ana")
+    assert [each.is_current for each in calibrations(desk_on(store), mode(store, "LATE"))] == [False]
+
+
+def test_a_judge_takes_the_place_of_the_earlier_one_of_its_kind(store: Store, desk: FailureDesk) -> None:
+    late = desk.create(TypedMode("too late!", "{mark} <b>late</b>", "Friday"), "Ana")
+    same_label = desk.create(TypedMode("too-late", "", "", "no"), "Ana")
+    nameless = desk.create(TypedMode("!?"), "Ana")
+    usual = Criterion("response_match_score", 0.8)
+
+    criteria = desk.judged_by(late, [usual])
+    texts = {"failure": "too late!", "definition": "{mark} <b>late</b>", "example_yes": "Friday"}
+    assert criteria == (usual, Criterion("failure_mode/too-late", 1.0, texts))
+    assert desk.judged_by(late, criteria) == criteria
+    both = desk.judged_by(nameless, desk.judged_by(same_label, criteria))
+    assert [each.metric for each in both[2:]] == [f"failure_mode/kind-{same_label}", f"failure_mode/kind-{nameless}"]
+    check_criteria(both)
+    with pytest.raises(NotFoundError, match="no kind of failure 99"):
+        desk.judged_by(99, criteria)

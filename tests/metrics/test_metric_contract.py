@@ -79,6 +79,7 @@ OPTIONS: dict[str, Any] = {
     "response_regex": {"pattern": "one|three"},
     "response_json_schema": {"schema": {"type": "array"}},
     "required_outputs": {"outputs": ["one"]},
+    "failure_mode": {"failure": "invents prices"},
     "rubric_score": {"rubric": RUBRIC},
     "rubric_based_final_response_quality_v1": {"rubrics": [RUBRIC]},
     "rubric_based_tool_use_quality_v1": {"rubrics": [RUBRIC]},

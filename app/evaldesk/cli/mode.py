@@ -33,6 +33,7 @@ def mode() -> None:
     evaldesk mode export -o failures.json
     evaldesk mode import failures.json
     evaldesk mode check 61 --max-mode "wrong date=0.05"
+    evaldesk mode judge "wrong date"
     """
 
 
@@ -169,6 +170,36 @@ def check(run: int, max_mode: tuple[str, ...], workspace: str | None) -> None:
         click.echo(f"{each.answer}: {in_one_line(each.words)}")
     answers = {each.answer for each in found}
     sys.exit(1 if "failed" in answers else 3 if "undecided" in answers else 0)
+
+
+@mode.command()
+@click.argument("name", metavar="NAME")
+@click.option("--criteria", "is_file", is_flag=True, help="Print a criteria file with the judge instead.")
+@workspace_option
+def judge(name: str, is_file: bool, workspace: str | None) -> None:
+    """Compare the judge of a kind of failure with what people found, in the newest runs that have one.
+
+    \b
+    evaldesk mode judge "wrong date"
+    evaldesk mode judge "wrong date" --criteria > criteria.json
+    """
+    from evaldesk.desk.failures import judge_criterion
+    from evaldesk.pages.failures import calibrations
+
+    with _desk(workspace) as desk:
+        kind = desk.failures.mode_named(name)
+        found = [] if is_file else calibrations(desk, kind)
+    if is_file:
+        criterion = judge_criterion(kind)
+        options = {"threshold": criterion.threshold, **criterion.options}
+        click.echo(json.dumps({"criteria": {criterion.metric: options}}, ensure_ascii=False, indent=2))
+        return
+    for each in found:
+        earlier = "" if each.is_current else " (an earlier definition)"
+        words = (each.found, each.kappa, each.share, each.next_labels)
+        click.echo(f"Run {each.run.id}{earlier}: {'. '.join(filter(None, words))}.")
+    if not found:
+        click.echo("No run has a judge of it yet. Add --criteria for a criteria file with one.")
 
 
 def _bound(text: str) -> tuple[str, float]:

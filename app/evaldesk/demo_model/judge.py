@@ -76,6 +76,8 @@ def _reply(question: _Question, user: str) -> dict[str, Any]:
         return {"reasoning": _reasoning(share, "wanted"), "rating": 6 - rating if question.is_slip else rating}
     if '"score"' in system:
         return _points(question)
+    if '"quote"' in system:
+        return _occurrence(question)
     if '"verdict"' in system:
         return _verdict(question)
     return {"reasoning": f"{LABEL} nothing it knows was asked.", "text": user[:20]}
@@ -103,6 +105,16 @@ def _verdict(question: _Question) -> dict[str, Any]:
     last = question.text("MESSAGE", "CONVERSATION").strip().splitlines()[-1:]
     good = bool(last) and not _REFUSING.search(last[0])
     return {"reasoning": f"{LABEL} it looked for words of failure.", "verdict": "yes" if question.says(good) else "no"}
+
+
+def _occurrence(question: _Question) -> dict[str, Any]:
+    """Yes where one line of the conversation has half of the words of the failure; that line is the quote."""
+    failure = question.text("FAILURE", "DEFINITION", "EXAMPLE THAT COUNTS")
+    lines = [line for line in question.text("CONVERSATION").splitlines() if line.strip()] or [""]
+    share, line = max(((_covered(failure, line), line) for line in lines), key=lambda found: found[0])
+    is_there = question.says(share >= ENOUGH)
+    verdict = {"quote": line, "verdict": "yes"} if is_there else {"quote": "", "verdict": "no"}
+    return {"reasoning": _reasoning(share, "failure"), **verdict}
 
 
 def _points(question: _Question) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -13,7 +13,8 @@ from evaldesk.desk.labels import Person
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.diff.signature import Signature, error_signature, failure_signature
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.model import Case, Event, Transcript
+from evaldesk.metrics import is_label
+from evaldesk.model import Case, Criterion, Event, Transcript
 from evaldesk.model.failures import Anchor, Finding, FindingDraft, Mode, UndoneStep
 from evaldesk.model.json_text import json_line
 from evaldesk.model.stored import TrialKey
@@ -25,6 +26,8 @@ MAX_MODE_NAME = 60
 MAX_TEXT = 2_000
 MAX_FINDING = 4_000
 MAX_QUOTE = 500
+JUDGE = "failure_mode"
+"""The metric that judges whether a trial shows a mode."""
 MAX_SIGNED = 5_000
 """Failed trials whose transcripts are read for proposals."""
 SIGNED_AT_ONCE = 50
@@ -171,6 +174,14 @@ class FailureDesk:
         """The findings of a trial, proposals included, also of a re-scored one. Raises NotFoundError."""
         return self._failures.of_trial(played_run_id(self._store.runs, run_id), key)
 
+    def judged_by(self, mode_id: int, criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
+        """The criteria with a judge of a mode as it is worded now, in place of an earlier one. Raises NotFoundError."""
+        mode = next((each for each in self._failures.modes() if each.id == mode_id), None)
+        if mode is None:
+            raise NotFoundError(f"there is no kind of failure {mode_id}")
+        others = [each for each in criteria if not is_judge_of(each, mode)]
+        return (*others, judge_criterion(mode, {each.metric for each in others}))
+
     def mode_named(self, name: str) -> Mode:
         """The mode in use with this name. Raises NotFoundError naming those there are."""
         modes = [mode for mode in self._failures.modes() if mode.is_active]
@@ -222,6 +233,32 @@ class FailureDesk:
         if not name or len(name) > MAX_NAME or not name.isprintable():
             raise UsageError(f"Enter your name, at most {MAX_NAME} letters.", field="author")
         return name
+
+
+def judge_criterion(mode: Mode, taken: Collection[str] = ()) -> Criterion:
+    """A judge of the mode, named like it unless that name is `taken`, with the mode's texts as they are now."""
+    label = "-".join(_WORD.findall(mode.name.lower()))[:40]
+    name = f"{JUDGE}/{label}"
+    if not is_label(label) or name in taken:
+        name = f"{JUDGE}/kind-{mode.id}"
+    return Criterion(name, 1.0, {key: text for key, text in _judged_texts(mode).items() if text})
+
+
+def is_judge_of(criterion: Criterion, mode: Mode) -> bool:
+    """Whether the criterion judges the mode of this name, however that was worded then."""
+    is_judge = criterion.metric.partition("/")[0] == JUDGE
+    return is_judge and folded_name(str(criterion.options.get("failure", ""))) == folded_name(mode.name)
+
+
+def is_worded_as(criterion: Criterion, mode: Mode) -> bool:
+    """Whether a judge of the mode has the texts that the mode has now."""
+    texts = _judged_texts(mode)
+    return all(str(criterion.options.get(key, "")).split() == text.split() for key, text in texts.items())
+
+
+def _judged_texts(mode: Mode) -> dict[str, str]:
+    texts = (mode.name, mode.definition, mode.example_yes, mode.example_no)
+    return dict(zip(("failure", "definition", "example_yes", "example_no"), texts, strict=True))
 
 
 def checked_id(text: str, field: str) -> int:

@@ -170,6 +170,7 @@ METRICS = Registry(
         "multi_turn_tool_use_quality_v1": "evaldesk.metrics.judges.dialogue:ToolUseQuality",
         "per_turn_user_simulator_quality_v1": "evaldesk.metrics.judges.user_simulator:UserSimulatorQuality",
         "rubric_score": "evaldesk.metrics.judges.rubric_score:RubricScore",
+        "failure_mode": "evaldesk.metrics.judges.failure_mode:FailureMode",
         "cost": "evaldesk.metrics.trial_totals:Cost",
         "turn_count": "evaldesk.metrics.trial_totals:TurnCount",
         "repeated_call_count": "evaldesk.metrics.trial_totals:RepeatedCallCount",

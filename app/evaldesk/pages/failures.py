@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.failures import TypedFinding, TypedMode
+from evaldesk.desk.failures import TypedFinding, TypedMode, is_judge_of, is_worded_as
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import EvaldeskError
+from evaldesk.model import Criterion
 from evaldesk.model.conclusion import Answer, Interval
 from evaldesk.model.failures import TRIALS, Finding, Mode, ProposedGroup, ReadTrials
 from evaldesk.model.stored import RunSummary, TrialKey
+from evaldesk.pages.labels import HALF_WIDTH
 from evaldesk.pages.samples import Sample, drawing_orders, samples
 from evaldesk.pages.trial import TrialPage, read_trial
-from evaldesk.statistics.agreement import agreement
+from evaldesk.statistics.agreement import JudgeSkill, agreement, judge_skill
 from evaldesk.statistics.failure_modes import (
     Saturation,
     accumulation,
@@ -27,12 +29,14 @@ from evaldesk.statistics.failure_modes import (
     saturation,
 )
 from evaldesk.store import Store
-from evaldesk.wording.agreement import kappa_words
+from evaldesk.wording.agreement import found_sentence, kappa_words, next_labels_sentence
 from evaldesk.wording.comparison import p_words, points_words
+from evaldesk.wording.noise import corrected_sentence
 from evaldesk.wording.words import interval_words, share_words
 
 N_RUNS = 20
 N_KEYS = 9
+N_JUDGED, N_SEARCHED = 5, 100
 N_POINTS = 40
 CURVE_WIDTH, CURVE_HEIGHT = 400, 120
 ENOUGH_COVERAGE = 0.5
@@ -463,6 +467,22 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Calibration:
+    """A judge of a mode in one run, beside the findings of people on the trials they read, in words.
+
+    `is_current` says that it judged by the texts that the mode has now. `share` and `next_labels` may be empty.
+    """
+
+    run: RunSummary
+    is_current: bool
+    counts: JudgeSkill
+    found: str
+    kappa: str
+    share: str
+    next_labels: str
+
+
+@dataclass(frozen=True, slots=True)
 class CitedFinding:
     """A finding with the address of its place in the trial."""
 
@@ -495,6 +515,7 @@ class ModePage:
     others: Sequence[Mode]
     merged_into: Mode | None
     newest_runs: Sequence[RunSummary]
+    judges: Sequence[Calibration]
     author: str
     typed: TypedMode
     split_name: str
@@ -533,6 +554,7 @@ def read_mode(
         others=[each for each in modes.values() if each.is_active and each.id != mode_id],
         merged_into=modes.get(mode.merged_into) if mode.merged_into is not None else None,
         newest_runs=newest,
+        judges=calibrations(desk, mode),
         author=(typed and typed.author) or desk.failures.default_author(),
         typed=typed.texts if typed and typed.op == "edit" else _texts(mode),
         split_name=typed.texts.name if typed and typed.op == "split" else "",
@@ -551,6 +573,35 @@ def _run_row(store: Store, mode: Mode, run_id: int) -> RunRow:
     life = "fixed" if run_id == mode.fixed_in else "reopened" if run_id == mode.reopened_in else ""
     return RunRow(
         store.runs.summary(run_id), len(trials), len(read), life, _row(mode.name, trials, draw.sampled(read), mode=mode)
+    )
+
+
+def calibrations(desk: Desk, mode: Mode) -> list[Calibration]:
+    """The judges of a mode in the newest runs that have one."""
+    runs = desk.store.runs.list(limit=N_SEARCHED)
+    judged = [(run, each) for run in runs for each in run.config.criteria if is_judge_of(each, mode)]
+    return [_calibration(desk.store, mode, run, criterion) for run, criterion in judged[:N_JUDGED]]
+
+
+def _calibration(store: Store, mode: Mode, run: RunSummary, criterion: Criterion) -> Calibration:
+    """A trial that was read counts as without the mode unless a person found it there."""
+    reading = store.failures.read_trials(played_run_id(store.runs, run.id))
+    judged = store.failures.judged(run.id, criterion.metric)
+    found, read = reading.with_mode(mode.id), reading.read
+    sides = {True: read - found, False: read & found}
+    counts = Counter({(a, b): len(judged[a] & sides[b]) for a in (True, False) for b in (True, False)})
+    skill, n_judged = judge_skill(counts.elements()), (len(judged[True]), len(judged[False]))
+    is_known = bool(skill.n_good and skill.n_bad)
+    rate = skill.corrected(n_judged[0] / sum(n_judged)) if is_known else None
+    missing = skill.labels_to_add(HALF_WIDTH, n_judged)
+    return Calibration(
+        run=run,
+        is_current=is_worded_as(criterion, mode),
+        counts=skill,
+        found=found_sentence(skill),
+        kappa=kappa_words(agreement(counts)),
+        share=corrected_sentence(rate.of_failures if rate else None) if is_known else "",
+        next_labels=next_labels_sentence(missing, HALF_WIDTH, "read"),
     )
 
 

@@ -30,6 +30,12 @@ class CorrectedRate:
         """Whether the formula left 0 to 1: then the judge's error rates do not fit its verdicts here."""
         return self.corrected != self.unclipped
 
+    @property
+    def of_failures(self) -> CorrectedRate:
+        """The same for the share that the judge fails."""
+        could = Interval(1 - self.interval.high, 1 - self.interval.low) if self.interval else None
+        return CorrectedRate(1 - self.judged, 1 - self.corrected, 1 - self.unclipped, could)
+
 
 def correct_rate(judged: float, sensitivity: float, specificity: float) -> CorrectedRate | None:
     """(judged + specificity - 1) / (sensitivity + specificity - 1), clipped to 0 to 1.

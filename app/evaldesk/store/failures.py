@@ -42,7 +42,7 @@ from evaldesk.model.failures import (
 from evaldesk.model.stored import TrialKey
 from evaldesk.store.database import Database
 from evaldesk.store.tables.failures import CODEBOOK_STEP, FINDING, MODE, READING
-from evaldesk.store.tables.runs import RUN, RUN_CASE, TRIAL, VISIBLE
+from evaldesk.store.tables.runs import RUN, RUN_CASE, SCORE, TRIAL, VISIBLE
 
 UNDO_DAYS = 30
 _TABLES: Mapping[str, Table] = {table.name: table for table in (MODE, FINDING, READING)}
@@ -392,6 +392,17 @@ class FailureStore:
             for author, mode_id, numbers in connection.execute(found.group_by(f.author, f.mode_id)):
                 modes[author][mode_id] = trials.of_reader(author).intersection(listed(numbers))
         return trials
+
+    def judged(self, run_id: int, metric: str) -> Mapping[bool, frozenset[int]]:
+        """The trials of a run that a judge of a mode called without it, and with it, as their numbers."""
+        s = SCORE.c
+        of_run = (s.run_id == run_id, s.metric == metric, s.value.is_not(None))
+        rows = select(s.value, trial_numbers(s)).join(RUN, (RUN.c.id == s.run_id) & VISIBLE).where(*of_run)
+        found: dict[bool, frozenset[int]] = {True: frozenset(), False: frozenset()}
+        with self._database.reading() as connection:
+            for value, numbers in connection.execute(rows.group_by(s.value)):
+                found[value >= 1] |= frozenset(listed(numbers))
+        return found
 
     def proposed(self, run_id: int) -> Sequence[ProposedGroup]:
         """The proposals for a run that wait for a person, those that are alike together."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evaldesk.statistics.agreement import Agreement, JudgeSkill
-from evaldesk.wording.words import CI
+from evaldesk.wording.words import CI, counted_words
 
 ENOUGH_LABELS = 50
 ENOUGH_FAILURES = 15
@@ -16,6 +16,17 @@ def skill_sentence(name: str, skill: JudgeSkill) -> str:
     times = "time" if skill.n_agreed == 1 else "times"
     sentence = f"{name} agrees with the labels {skill.n_agreed:,} {times} of {skill.n:,}"
     return f"{sentence}; on failures {skill.n_bad_failed:,} of {skill.n_bad:,}" if skill.n_bad else sentence
+
+
+def found_sentence(skill: JudgeSkill) -> str:
+    """`Agrees on 43 of 50 trials: finds it in 8 of 12 where people found it, in 3 of 38 where they did not`."""
+    if not skill.n:
+        return "No verdict on a trial that was read"
+    there, elsewhere = (skill.n_bad_failed, skill.n_bad), (skill.n_good - skill.n_good_passed, skill.n_good)
+    return (
+        f"Agrees on {counted_words(skill.n_agreed, skill.n, 'trial')}: finds it in {there[0]:,} of {there[1]:,} "
+        f"where people found it, in {elsewhere[0]:,} of {elsewhere[1]:,} where they did not"
+    )
 
 
 def kappa_words(found: Agreement) -> str:
@@ -55,10 +66,10 @@ def enough_sentence(skill: JudgeSkill) -> str:
     return f"Too few labels: add {' and '.join(missing)}"
 
 
-def next_labels_sentence(missing: tuple[int, ...], half_width: float) -> str:
+def next_labels_sentence(missing: tuple[int, ...], half_width: float, verb: str = "label") -> str:
     """`For ± 10 points, label 42 that it passed and 18 that it failed`; empty where none is missing."""
     parts = [f"{n:,} that it {verdict}" for n, verdict in zip(missing, ("passed", "failed"), strict=True) if n]
-    return f"For ± {100 * half_width:.0f} points, label {' and '.join(parts)}" if parts else ""
+    return f"For ± {100 * half_width:.0f} points, {verb} {' and '.join(parts)}" if parts else ""
 
 
 def _reliance(alpha: float) -> str:

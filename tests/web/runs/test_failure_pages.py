@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.metrics.judging import scripted
 
 SAID = {"labeller": "Ana", "note": "It <b>invents</b> a price.", "new-mode": "invents <i>prices</i>"}
 
@@ -249,3 +250,45 @@ def test_the_room_says_what_was_taken_back_and_when_nothing_was(pages: Any) -> N
     assert [each and each[1] for each in said] == words
     nothing = undo()
     assert (nothing.status_code, "nothing to undo" in nothing.text) == (422, True)
+
+
+def test_a_kind_of_failure_becomes_a_judge_whose_run_is_held_against_the_findings(
+    open_runs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaldesk.metrics.judges.panel.complete", scripted)
+    pages = open_runs(judges=("demo/judge",))
+    trial = failed_trial(pages)
+    pages.post(f"{trial}/findings", **(SAID | {"new-mode": "says </textarea><b>hello"}))
+    texts = {"name": "says </textarea><b>hello", "definition": "hello there", "example-yes": "<i>hi</i>"}
+    pages.post("/failures/1", op="edit", labeller="Ana", **texts)
+    pages.post("/runs/1/cases/0/trials/0/findings", labeller="Ana", op="clear")
+
+    page = pages.get("/failures/1").text
+    assert "No run was judged for it yet" in page
+    form = pages.get("/runs/1/scorings/new?mode=1").text
+
+    assert 'href="/runs/1/scorings/new?mode=1"' in page
+    name = "failure_mode/says-textarea-b-hello"
+    assert re.findall(r'name="metric" value="([^"]*)" checked', form)[-1] == name
+    assert "says &lt;/textarea&gt;&lt;b&gt;hello" in form
+    assert "&lt;i&gt;hi&lt;/i&gt;" in form
+    assert "<b>hello" not in form
+    judge = {"failure": "says </textarea><b>hello", "definition": "hello there", "example_yes": "<i>hi</i>"}
+    options = {f"{name}.{key}": text for key, text in judge.items()}
+    answer = pages.post("/runs/1/scorings", filled="1", metric=[name], **{f"{name}.threshold": "1", **options})
+    assert answer.status_code == 303, answer.text
+    assert "event: done" in pages.get(f"{answer.headers['location']}/events").text
+    shown = pages.get("/failures/1").text
+    found = r"Agrees on \d of 2 trials: finds it in \d of 1 where people found it, in \d of 1 where they did not\."
+    assert re.search(found, shown)
+    assert re.search(r"For ± 10 points, read \d", shown)
+    assert "by an earlier definition" not in shown
+    pages.post("/failures/1", op="edit", labeller="Ana", **(texts | {"definition": "hello"}))
+    assert "by an earlier definition" in pages.get("/failures/1").text
+
+
+@pytest.mark.parametrize(("mode", "status"), [("99", 404), ("x", 422), ("../1", 422)])
+def test_a_judge_of_a_kind_that_is_not_there_is_refused(pages: Any, mode: str, status: int) -> None:
+    pages.finish(n="1")
+
+    assert pages.get(f"/runs/1/scorings/new?mode={mode}").status_code == status

@@ -54,6 +54,19 @@ class Verdict(msgspec.Struct, frozen=True):
         return self.verdict == "yes"
 
 
+class Occurrence(msgspec.Struct, frozen=True):
+    """Whether something is there, and the passage that shows it."""
+
+    verdict: YesNo
+    quote: str = ""
+    reasoning: str = ""
+
+    @property
+    def vote(self) -> bool:
+        """Whether it is there."""
+        return self.verdict == "yes"
+
+
 class Property(msgspec.Struct, frozen=True):
     """One rubric with its verdict."""
 
@@ -99,6 +112,7 @@ class Points(msgspec.Struct, frozen=True):
 SCHEMAS = {
     Validity: '{"reasoning": "<why, step by step>", "is_the_agent_response_valid": "valid" or "invalid"}',
     Verdict: '{"reasoning": "<why, step by step>", "verdict": "yes" or "no"}',
+    Occurrence: '{"reasoning": "<why, step by step>", "quote": "<passage that shows it>", "verdict": "yes" or "no"}',
     Properties: '{"rubrics": [{"id": "<id of the rubric>", "rationale": "<why>", "verdict": "yes" or "no"}, ...]}',
     Sentences: (
         '{"sentences": [{"number": <number of the sentence>, "rationale": "<why>", "label": "supported", '

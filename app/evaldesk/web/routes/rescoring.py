@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from dataclasses import replace
 
 from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
@@ -11,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.desk.criteria.criteria import allowed_criteria
+from evaldesk.desk.failures import checked_id
 from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import UsageError
 from evaldesk.model.run import LIVE
@@ -23,8 +25,13 @@ from evaldesk.web.run_form import like_run
 
 
 async def new(request: Request) -> Response:
-    """GET /runs/{run_id}/scorings/new: the criteria of the run, to be changed."""
-    run = await desk_of(request).runs.summary(_run_id(request))
+    """GET /runs/{run_id}/scorings/new: the criteria of the run, to be changed; with a judge of the failure `mode`."""
+    desk, mode = desk_of(request), request.query_params.get("mode", "")
+    run = await desk.runs.summary(_run_id(request))
+    if mode:
+        mode_id = checked_id(mode, "mode")
+        criteria = await asyncio.to_thread(desk.failures.judged_by, mode_id, run.config.criteria)
+        run = replace(run, config=replace(run.config, criteria=criteria))
     return await _form(request, like_run(run))
 
 
