@@ -112,15 +112,18 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs PostgreSQL, and let every worker of pytest-xdist begin with some of the longest files.
 
     With `--dist worksteal` each is given as many tests as the others, in this order; who has done all of its own takes
     half of what another has left, from the end. With `--dist loadfile` each takes a file when it has done another.
+    Without workers, also in a pytest that a test of a worker starts, the order stays as it was asked for.
     """
     for item in items:
         if "postgresql" in getattr(item, "fixturenames", ()):
             item.add_marker("server")
+    if not hasattr(config, "workerinput"):
+        return
     is_by_file = os.environ.get("EVALDESK_TEST_DIST") == "loadfile"
     n_workers = 1 if is_by_file else int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     items[:] = _shares(items, n_workers)

@@ -34,6 +34,7 @@ from evaldesk.model.queues import VERDICT_KINDS, GivenLabel, QueueDraft, QueueSt
 from evaldesk.model.stored import OpenTurn
 from evaldesk.settings import Settings
 from evaldesk.store import Store
+from evaldesk.store.presets import MAX_PRESETS
 from evaldesk.store.queues import moment_id
 from evaldesk.transcripts.recorded import RecordedRun
 from evaldesk.web.guard import guard_settings
@@ -342,8 +343,10 @@ def fill(fort: Fort) -> None:
     twin = desk.store.runs.create(replace(config, source_run_id=fort.run), [case])
     desk.store.runs.record([trial_of(twin, index, texts) for index in range(2)])
     desk.store.runs.set_status(twin, "finished", texts[0])
+    for start in range(min(len(texts), MAX_PRESETS)):
+        named = texts[start::MAX_PRESETS]
+        desk.store.presets.save(agent.id, " ".join(named), [("n", named[0]), (named[0], named[0])])
     for text in texts:
-        desk.store.presets.save(agent.id, text, [("n", text), (text, text)])
         desk.store.labels.put(fort.run, (0, 0), None, text, "failed", text)
         anchor = Anchor(0, quote=text)
         desk.store.failures.add(FindingDraft(fort.run, 0, 0, text, anchor=anchor), text, text)
