@@ -198,6 +198,7 @@ def test_a_mark_that_the_locale_lacks_is_spelled_out(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "latin-1", write_through=True))
     monkeypatch.setattr(sys, "argv", ["evaldesk"])
     monkeypatch.setattr(top, "cli", lambda *_, **__: click.echo("✓ für dich"))
+    monkeypatch.delitem(sys.modules, "ray", raising=False)  # with it the process ends at once, here that of the tests
 
     with pytest.raises(SystemExit) as ended:
         top.main()
