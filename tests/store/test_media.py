@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from sqlalchemy import func, select
 from tests.media_samples import picture
 
-from evaldesk.model import AgentRef, Case, Event, RunConfig, Transcript, Turn, TurnRecord
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    Event,
+    JsonValue,
+    RunConfig,
+    ToolCall,
+    Transcript,
+    Turn,
+    TurnRecord,
+)
+from evaldesk.model.media import TO_URL
 from evaldesk.model.stored import OpenTurn
 from evaldesk.store import Store
 from evaldesk.store.tables.media import MEDIA
@@ -105,6 +118,39 @@ def test_the_media_of_a_chat_are_there_before_its_turn_is_played(store: Store) -
     store.sessions.delete(session.id)
     store.sessions.remove_deleted(datetime(2100, 1, 1, tzinfo=UTC))
     assert _n_rows(store, MEDIA) == 0
+
+
+RESULTS = [
+    pytest.param({"content": [{"type": "image", "data": CAT.data, "mimeType": "image/png"}]}, id="MCP"),
+    pytest.param({"inline_data": {"mime_type": "image/png", "data": CAT.data.translate(TO_URL)}}, id="google-adk"),
+    pytest.param(json.dumps([{"type": "image", "base64": CAT.data, "mime_type": "image/png"}]), id="JSON as text"),
+    pytest.param({"image_url": {"url": f"data:image/png;base64,{CAT.data}"}, "n": 1}, id="OpenAI"),
+]
+
+
+@pytest.mark.parametrize("result", RESULTS)
+def test_images_in_results_are_kept_once_and_come_back_whole(store: Store, end: Any, result: JsonValue) -> None:
+    run_id = store.runs.create(CONFIG, [Case("cat", (Turn("Look"),))])
+    literal: JsonValue = {"text": f"sha256:{CAT.digest}", "state": CAT.data}
+    turn = TurnRecord(
+        "Look", (Event("tool_result", call=ToolCall("look"), result=result),), state_after={"seen": CAT.data}
+    )
+    other = TurnRecord("Again", (Event("tool_result", call=ToolCall("look"), result=literal),))
+
+    store.runs.record([end(run_id, 0, 0, transcript=Transcript((turn, other)))])
+    session = store.sessions.create("hello")
+    store.sessions.append_turn(session.id, turn)
+
+    assert store.runs.trials(run_id, [(0, 0)])[0, 0].transcript.turns == (turn, other)
+    assert store.runs.trial(run_id, 0, 0, is_whole=True).transcript.turns == (turn, other)
+    shown, kept = store.runs.trial(run_id, 0, 0).transcript.turns[0], store.sessions.get(session.id).turns[0]
+    assert shown == kept
+    assert CAT.data[:100] not in to_json(shown.events).decode()
+    assert CAT.digest in to_json(shown.events).decode()
+    assert shown.state_after == turn.state_after
+    assert store.media.results_whole((kept,)) == (turn,)
+    assert store.media.content(CAT.digest) == CAT.content()
+    assert _n_rows(store, MEDIA) == 1
 
 
 def test_bytes_that_are_gone_leave_the_digest(store: Store) -> None:

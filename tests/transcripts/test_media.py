@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -14,7 +15,18 @@ from tests.media_samples import picture, png, report, sound
 from evaldesk.errors import FormatError, UsageError
 from evaldesk.formats.exchange import FORMATS
 from evaldesk.model import Case, EvalSet, Expected, Turn
-from evaldesk.model.media import MAX_MEDIA, Media, base64_text, joined, media_of, sniffed_type, split, with_names
+from evaldesk.model.media import (
+    MAX_MEDIA,
+    MAX_MEDIA_COUNT,
+    Media,
+    base64_text,
+    images_in,
+    joined,
+    media_of,
+    sniffed_type,
+    split,
+    with_names,
+)
 
 TALK = Case(
     "cat",
@@ -23,7 +35,51 @@ TALK = Case(
         Turn("", Expected((), reference="Another."), media=(picture("", seed=2),)),
     ),
 )
+PNG = picture("").data
+DATA_URL = f"data:image/png;base64,{PNG}"
+PARTS = [
+    pytest.param({"type": "image", "data": PNG, "mimeType": "image/png"}, id="MCP"),
+    pytest.param({"inline_data": {"data": PNG, "mime_type": "image/png"}}, id="google-adk"),
+    pytest.param(
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}, id="Anthropic"
+    ),
+    pytest.param({"type": "image", "base64": PNG, "mime_type": "image/png"}, id="LangChain"),
+    pytest.param({"kind": "binary", "data": PNG, "media_type": "image/jpeg"}, id="pydantic-ai, of another type"),
+    pytest.param({"type": "image_url", "image_url": {"url": DATA_URL}}, id="OpenAI"),
+    pytest.param({"type": "input_image", "image_url": DATA_URL}, id="OpenAI Agents"),
+    pytest.param(DATA_URL, id="a data URL"),
+]
+SVG = base64.b64encode(b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>").decode()
+NO_IMAGES = [
+    pytest.param({"type": "image", "data": SVG, "mimeType": "image/svg+xml"}, id="SVG"),
+    pytest.param({"type": "image", "data": SVG, "mimeType": "image/png"}, id="SVG as PNG"),
+    pytest.param(f"data:image/svg+xml;base64,{SVG}", id="SVG as data URL"),
+    pytest.param({"type": "image", "data": PNG[:400] + "!" + PNG[401:], "mimeType": "image/png"}, id="no base64"),
+    pytest.param({"type": "image", "data": PNG[:-2], "mimeType": "image/png"}, id="broken off"),
+    pytest.param({"type": "text", "data": PNG}, id="not said to be one"),
+    pytest.param({"type": "image", "data": sound().data, "mimeType": "image/png"}, id="a sound"),
+    pytest.param({"type": "image", "url": "https://evil.example/a.png"}, id="an address"),
+    pytest.param({"type": "image", "data": PNG[:24] + "A" * 30_000_000, "mimeType": "image/png"}, id="too large"),
+    pytest.param('{"image": ' + "[" * 100_000, id="nested without an end"),
+    pytest.param({"type": ["image"], "data": {"data": 1}, "mimeType": None}, id="of other types"),
+]
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\n"), min_size=1, max_size=8)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_an_image_in_a_result_is_found_in_each_form(part: Any) -> None:
+    found = [images_in(value) for value in (part, {"result": [1, part]}, json.dumps([part]))]
+
+    assert found == [[replace(picture(""), name="")]] * 3
+
+
+@pytest.mark.parametrize("part", NO_IMAGES)
+def test_what_no_browser_shows_safely_is_no_image_of_a_result(part: Any) -> None:
+    assert images_in([part, "text"]) == []
+
+
+def test_the_images_of_a_result_are_bounded() -> None:
+    assert len(images_in([DATA_URL] * 60)) == MAX_MEDIA_COUNT
 
 
 @given(st.lists(st.one_of(TEXTS, st.just(picture())), max_size=8))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
+from tests.media_samples import picture
 
-from evaldesk.model import AskedBy, Event, ToolCall, TurnRecord, Usage
+from evaldesk.diff.turn_diff import CallRow
+from evaldesk.matching import Op
+from evaldesk.model import AskedBy, Event, JsonValue, ToolCall, TurnRecord, Usage
 from evaldesk.pages.conversation import MAX_SHOWN, TurnView, parts_of
 from evaldesk.pages.prose import Prose
 from evaldesk.web.render import environment, speaker
@@ -35,6 +39,42 @@ def test_pieces_of_an_answer_join_until_the_whole_comes() -> None:
 
     assert [(part.text, part.is_live) for part in running] == [("Hello", True)]
     assert [(part.text, part.is_live) for part in whole] == [("Hello.", False)]
+
+
+def test_an_image_that_a_tool_returned_is_shown_and_its_base64_is_not() -> None:
+    small, large, held = picture(), picture(width=400), picture(seed=7).held()
+    parts: list[JsonValue] = [
+        {"type": "image", "data": item.data, "mimeType": "image/png"} for item in (small, large, held)
+    ]
+    hostile: JsonValue = {"type": "image", "data": "PHN2Zy8+", "mimeType": "image/svg+xml"}
+    result: JsonValue = {"content": [*parts, hostile]}
+
+    view = parts_of([Event("tool_call", call=FIRST), Event("tool_result", call=FIRST, result=result)])
+    html = (
+        environment()
+        .from_string('{% import "ui.html" as ui %}{% import "sessions/turn.html" as chat %}{{ chat.piece(part, "a") }}')
+        .render(part=view[0])
+    )
+
+    assert re.findall(r'<img src="([^"]*)"', html) == [f"data:image/png;base64,{small.data}", f"/media/{held.digest}"]
+    shown = [part["data"] for part in json.loads(view[0].result)["content"]]
+    assert shown == ["4 kB image/png", "160 kB image/png", f"image/png sha256:{held.digest[:12]}", "PHN2Zy8+"]
+    assert (large.data[:50] in html, "svg+xml" in html) == (False, True)
+
+
+@pytest.mark.parametrize("op", [None, "="])
+def test_an_image_stands_beside_a_call_that_is_compared(op: Op | None) -> None:
+    result: JsonValue = {"type": "image", "data": picture().data, "mimeType": "image/png"}
+    row = CallRow(op, FIRST, FIRST, 1, None, (), result=result, has_result=True)
+
+    html = (
+        environment()
+        .from_string('{% import "trials/parts.html" as trials %}{{ trials.call_row(row, "", none) }}')
+        .render(row=row)
+    )
+
+    assert html.count(f'<img src="data:image/png;base64,{picture().data}"') == 1
+    assert "&#34;data&#34;: &#34;4 kB image/png&#34;" in html
 
 
 def test_results_without_ids_join_their_calls_in_order() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Iterable, Sequence
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -16,6 +18,8 @@ MEDIA_KINDS: tuple[MediaKind, ...] = ("image", "audio", "video", "file")
 
 HELD = "sha256:"
 """The start of `data` where the bytes are in the store; no base64 has a colon."""
+HELD_URL = "sha256-url:"
+"""The same for base64 with the letters of addresses."""
 MAX_MEDIA = 20 * 1024 * 1024
 """Bytes of one image, sound or file."""
 MAX_MEDIA_COUNT = 50
@@ -90,6 +94,7 @@ def base64_text(text: str) -> str | None:
 
 
 _STANDARD = str.maketrans("-_", "+/")
+TO_URL = str.maketrans("+/", "-_")
 
 
 def sniffed_type(content: bytes) -> str:
@@ -111,6 +116,66 @@ _SHOWN: dict[str, tuple[bytes, ...]] = {
 }
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 SHOWN_TYPES = frozenset({*_SHOWN, *_RIFF.values()})
+
+
+_DATA = ("data", "base64", "bytes")
+_TYPE = ("mimeType", "mime_type", "media_type", "mediaType")
+_MAX_VALUES = 10_000
+_HELD = re.compile(r"sha256(?:-url)?:([0-9a-f]{64})")
+
+
+def images_in(value: object) -> list[Media]:
+    """The images in a result of a tool, in order, also in one that is JSON as text; at most MAX_MEDIA bytes of base64.
+
+    Their forms are those of MCP, google-adk, Anthropic, LangChain and pydantic-ai (base64 beside its type) and of
+    OpenAI (data URLs). The bytes tell the type: what no browser shows safely, as an SVG, is none.
+    """
+    found: list[Media] = []
+    room, rest, n_seen = MAX_MEDIA, [value], 0
+    while rest and len(found) < MAX_MEDIA_COUNT and n_seen < _MAX_VALUES:
+        n_seen += 1
+        item = rest.pop()
+        image = None
+        if isinstance(item, str):
+            if item.startswith("data:image/"):
+                head, _, data = item.partition(";base64,")
+                image = _image(data, head.removeprefix("data:"), room)
+            elif item.lstrip()[:1] in ("{", "[") and "image" in item:
+                rest.append(_parsed(item))
+        elif isinstance(item, Mapping):
+            declared = next((item[key] for key in _TYPE if isinstance(item.get(key), str)), item.get("type"))
+            data = next((item[key] for key in _DATA if isinstance(item.get(key), str)), "")
+            image = _image(data, str(declared), room) if str(declared).startswith("image") else None
+            rest.extend(reversed([*item.values()]))
+        elif isinstance(item, list):
+            rest.extend(reversed(item))
+        if image:
+            found.append(image)
+            room -= len(image.data)
+    return found
+
+
+def _image(data: str, declared: str, room: int) -> Media | None:
+    """The image with that base64, of which no letter may be lost, or of which only the digest is here."""
+    if held := _HELD.fullmatch(data):
+        return Media(declared if declared in SHOWN_TYPES else "image/png", f"{HELD}{held[1]}")
+    if not data or len(data) > room:
+        return None
+    standard = data.translate(_STANDARD)
+    try:
+        mime_type = sniffed_type(base64.b64decode(standard[:32], validate=True))
+    except (ValueError, binascii.Error):
+        return None
+    if not mime_type.startswith("image/") or base64_text(data) != standard:
+        return None
+    return Media(mime_type, standard)
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def split(text: str, media: Iterable[Media]) -> list[str | Media]:

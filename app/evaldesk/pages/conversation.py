@@ -26,7 +26,7 @@ from evaldesk.model.decisions import Choice, decision_words
 from evaldesk.model.json_text import json_line
 from evaldesk.model.stored import OpenTurn, StoredSession
 from evaldesk.pages.json_tree import Node
-from evaldesk.pages.media import MediaView, media_views
+from evaldesk.pages.media import MediaView, media_views, result_media, without_images
 from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.wording.json_layout import laid_out
 
@@ -321,7 +321,7 @@ class _Folding:
         status: CallStatus = "errored" if event.is_error else "finished"
         waiting = self.open_calls[_key(call)]
         part = self.parts[waiting[0]] if waiting else Part("call", call=call, begins_at=at)
-        text = whole(event.result)
+        text = without_images(whole(event.result), event.result)
         ended = replace(
             part,
             status=status,
@@ -329,6 +329,7 @@ class _Folding:
             duration_ms=event.duration_ms,
             at=at,
             is_cut=len(text) > self.most,
+            media=result_media(event.result),
         )
         if waiting:
             self.parts[waiting.popleft()] = ended

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from evaldesk.model.media import SHOWN_TYPES, Media, MediaKind, sniffed_type
+from evaldesk.model import JsonValue
+from evaldesk.model.json_text import json_line
+from evaldesk.model.media import HELD, HELD_URL, SHOWN_TYPES, TO_URL, Media, MediaKind, images_in, sniffed_type
+from evaldesk.wording.words import size_words
+
+MAX_INLINE = 100_000
+"""Characters of images that stand on a page themselves, for one result: of those that are not in the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,38 @@ class MediaView:
 def media_views(media: Iterable[Media]) -> tuple[MediaView, ...]:
     """The media of a message, in order."""
     return tuple(_view(item) for item in media)
+
+
+def result_media(result: JsonValue) -> tuple[MediaView, ...]:
+    """The images in a result of a tool, in order."""
+    room, found = MAX_INLINE, []
+    for item in images_in(result):
+        n = 0 if item.is_held else len(item.data)
+        view = replace(_view(item), title=_size(item))
+        found.append(view if n <= room else replace(view, address=""))
+        room -= n if n <= room else 0
+    return tuple(found)
+
+
+def result_line(result: JsonValue) -> str:
+    """The result on one line."""
+    return without_images(json_line(result), result)
+
+
+def without_images(text: str, result: JsonValue) -> str:
+    """The result as text, in the place of base64 `42 kB image/png`, or the beginning of the digest of stored bytes."""
+    for item in images_in(result):
+        if item.is_held:
+            written, words = (item.data, f"{HELD_URL}{item.digest}"), f"{item.mime_type} {HELD}{item.digest[:12]}"
+        else:
+            written, words = (item.data, item.data.translate(TO_URL)), f"{_size(item)} {item.mime_type}"
+        for data in written:
+            text = text.replace(data, words)
+    return text
+
+
+def _size(item: Media) -> str:
+    return "image" if item.is_held else size_words(len(item.content()))
 
 
 def _view(item: Media) -> MediaView:

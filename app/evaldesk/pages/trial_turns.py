@@ -16,7 +16,7 @@ from evaldesk.model.decisions import UNUSED
 from evaldesk.model.json_text import json_line
 from evaldesk.model.media import Media
 from evaldesk.pages.conversation import Part, asks_for, cut, folded_parts, rendered_part, whole
-from evaldesk.pages.media import MediaView, media_views
+from evaldesk.pages.media import MediaView, media_views, result_line
 from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.wording.words import needs_words, score_words, short_title
 
@@ -247,7 +247,8 @@ class _Drawing:
 def _size(piece: Part | CallRow) -> int:
     """About how many characters a piece adds to a page: Markdown and JSON are there twice."""
     if isinstance(piece, Part):
-        return 900 + 3 * (len(piece.text) + len(piece.result) + len(piece.line))
+        shown = sum(len(item.address) for item in piece.media)
+        return 900 + 3 * (len(piece.text) + len(piece.result) + len(piece.line)) + shown
     segments = [part for arg in piece.args for part in (*(arg.expected or ()), *(arg.actual or ()))]
     return 700 + sum(40 + len(part.text) for part in segments)
 
@@ -326,7 +327,7 @@ def event_text(event: Event) -> str:
         text = f"{event.call.name} {json_line(event.call.args)}"
     elif event.kind == "tool_result":
         text = f"{event.call.name if event.call else ''} {'raised' if event.is_error else 'returned'} "
-        text += json_line(event.result)
+        text += result_line(event.result)
     elif event.waiting:
         line = f"{event.waiting.tool} {json_line(event.waiting.args)}"
         text = (

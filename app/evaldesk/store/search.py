@@ -257,7 +257,7 @@ class SearchStore:
         with self._database.reading() as connection:
             if connection.execute(select(RUN.c.id).where(RUN.c.id == run_id, VISIBLE)).first() is None:
                 return None
-            return run_queries.trials(connection, run_id, keys)
+            return run_queries.trials(connection, run_id, keys, is_whole=False)
 
 
 _NEVER = Seen("")

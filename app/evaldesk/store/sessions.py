@@ -16,7 +16,7 @@ from evaldesk.model import Event, JsonObject, TurnRecord
 from evaldesk.model.media import Media
 from evaldesk.model.stored import AddedCase, OpenTurn, SessionSummary, StoredSession
 from evaldesk.store.database import NOBODY, Database, Starter
-from evaldesk.store.media import bytes_of, keep, sweep, taken_out
+from evaldesk.store.media import bytes_of, keep, result_images, results_apart, sweep, taken_out
 from evaldesk.store.runs.planning import NEW_LEASE
 from evaldesk.store.runs.recording import Values
 from evaldesk.store.tables.columns import DatabaseSeconds, pack, pack_json, unpack_all, upsert
@@ -180,7 +180,7 @@ class SessionStore:
         `title` is for a session that has none by then. It takes the place of the open turn of `owner`; raises
         ConflictError when that one is gone.
         """
-        state, found = to_json(turn.state_after).decode(), bytes_of(turn.all_media)
+        state, found = to_json(turn.state_after).decode(), bytes_of((*turn.all_media, *result_images([turn])))
         with self._database.writing() as connection:
             session = _row(connection, session_id)
             index = int(session.n_turns)
@@ -278,7 +278,8 @@ def _turn(connection: Connection, session_id: str, index: int) -> TurnRecord | N
 
 def _put_turn(connection: Connection, session: Row[Any], turn: TurnRecord, index: int) -> None:
     """Add the turn, or put it in the place of the last one, with which it went on."""
-    codec, data = pack_json(taken_out(to_json(turn), turn.all_media))
+    (apart,) = results_apart((turn,))
+    codec, data = pack_json(taken_out(to_json(apart), turn.all_media))
     place = (SESSION_TURN.c.session_id == session.id) & (SESSION_TURN.c.turn_index == index)
     connection.execute(delete(SESSION_TURN).where(place))
     row = {"session_id": session.id, "turn_index": index, "codec": codec, "data": data}

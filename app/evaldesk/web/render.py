@@ -26,6 +26,7 @@ from evaldesk.errors import ConflictError
 from evaldesk.model import AskedBy
 from evaldesk.model.json_text import json_line
 from evaldesk.model.transcript import MAX_NUMBER
+from evaldesk.pages.media import result_line, result_media
 from evaldesk.wording.json_layout import as_json
 from evaldesk.wording.places import work_words
 
@@ -266,7 +267,7 @@ def speaker(asked_by: AskedBy | None) -> str:
     return {"person": "You", "simulated": "Simulated user", "scripted": "Scripted user"}.get(asked_by or "", "User")
 
 
-FILTERS: Mapping[str, Callable[..., str]] = {
+FILTERS: Mapping[str, Callable[..., object]] = {
     "ago": ago,
     "duration": duration,
     "score": score,
@@ -276,6 +277,8 @@ FILTERS: Mapping[str, Callable[..., str]] = {
     "day": day,
     "as_json": as_json,
     "as_line": json_line,
+    "result_line": result_line,
+    "result_media": result_media,
     "plural": plural,
     "cases_words": cases_words,
     "work_words": work_words,

@@ -328,6 +328,7 @@ class SessionDesk:
         self, media: Sequence[Media], turns: tuple[TurnRecord, ...]
     ) -> tuple[tuple[Media, ...], tuple[TurnRecord, ...]]:
         """The media of a message, and the turns before it, with their bytes for the agent."""
+        turns = self._store.media.results_whole(turns)
         if not media and not any(turn.media for turn in turns):
             return (), turns
         whole = self._store.media.whole

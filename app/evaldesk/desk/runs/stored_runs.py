@@ -260,7 +260,7 @@ class StoredRuns:
 
     def case(self, run_id: int, row: CaseRow, trial_index: int) -> CaseResult:
         """A case of a run with one of its trials."""
-        trial = self._store.trial(run_id, row.case_index, trial_index)
+        trial = self._store.trial(run_id, row.case_index, trial_index, is_whole=True)
         return CaseResult(self._store.case(run_id, row.case_index), (trial,), n_planned=len(row.verdicts))
 
     def by_other_tools(self, run: RunSummary, spelled: str = "") -> ByOtherTools:

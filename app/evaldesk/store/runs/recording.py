@@ -100,7 +100,7 @@ def record(connection: Connection, results: Sequence[Storable], clock: Clock) ->
     _keep(connection, TRANSCRIPT, [each.transcript for each in counted], [each.transcript for each in late])
     _keep(connection, TRIAL_PROMPTS, [*_prompts(counted)], [*_prompts(late)])
     for result in (each.result for each in (*counted, *late)):
-        if found := result.transcript.media:
+        if found := (*result.transcript.media, *media.result_images(result.transcript.turns)):
             media.keep(connection, {"run_id": result.run_id}, media.bytes_of(found), clock)
     execute_many(connection, _ADD_TO_CASE, [_at(row) | _gain([row]) | _letter(row) | _rule(row, rules) for row in done])
     execute_many(connection, _ADD_CONFIRMING, [_at(row) | _gain([], [row]) for row in confirming])
@@ -512,6 +512,8 @@ def unstorable(result: TrialResult, reason: str) -> Storable:
 def transcript_row(result: TrialResult) -> Values:
     """The whole result as a row, without its prompts, which have one of their own."""
     bare = replace(result, prompts=None) if result.prompts else result
+    apart = media.results_apart(bare.transcript.turns)
+    bare = replace(bare, transcript=replace(bare.transcript, turns=apart))
     data, found = to_json(bare), bare.transcript.media
     codec, data = pack_json(media.taken_out(data, found) if found else data)
     return trial_key(result) | {"attempt": result.attempt, "codec": codec, "data": data}

@@ -46,7 +46,7 @@ from evaldesk.model.stored import (
 )
 from evaldesk.statistics.intervals import MAX_KINDS, speaks_by_sums, weighed_alike
 from evaldesk.store.database import Clock
-from evaldesk.store.media import put_back
+from evaldesk.store.media import put_back, results_whole
 from evaldesk.store.runs import totals
 from evaldesk.store.runs.totals import are_errors_failures
 from evaldesk.store.tables.columns import ConfigText, unpack
@@ -175,8 +175,13 @@ def baseline(connection: Connection, run_id: int) -> Baseline | None:
     return None if row is None else unpack(row.codec, row.data, Baseline)
 
 
-def trials(connection: Connection, run_id: int, keys: Sequence[TrialKey]) -> dict[TrialKey, TrialResult]:
-    """The newest recorded attempts of the trials at `keys`; a trial that was never recorded is left out."""
+def trials(
+    connection: Connection, run_id: int, keys: Sequence[TrialKey], *, is_whole: bool = True
+) -> dict[TrialKey, TrialResult]:
+    """The newest recorded attempts of the trials at `keys`; a trial that was never recorded is left out.
+
+    Unless they are `is_whole`, results of tools have the digests of their images.
+    """
     run_row(connection, run_id)
     held, wanted = TRANSCRIPT.c, set(keys)
     rows = select(held.case_index, held.trial_index, held.codec, held.data).where(
@@ -185,7 +190,8 @@ def trials(connection: Connection, run_id: int, keys: Sequence[TrialKey]) -> dic
         held.trial_index.in_({trial_index for _, trial_index in wanted}),
     )
     newest = {(row.case_index, row.trial_index): row for row in connection.execute(rows.order_by(held.attempt))}
-    return {key: _trial(run_id, key, row) for key, row in newest.items() if key in wanted}
+    found = {key: _trial(run_id, key, row) for key, row in newest.items() if key in wanted}
+    return {key: _with_images(connection, result) for key, result in found.items()} if is_whole else found
 
 
 def prompts(connection: Connection, run_id: int, key: TrialKey, attempt: int) -> Prompts | None:
@@ -194,6 +200,11 @@ def prompts(connection: Connection, run_id: int, key: TrialKey, attempt: int) ->
     place = (held.run_id == run_id, held.case_index == key[0], held.trial_index == key[1], held.attempt == attempt)
     row = connection.execute(select(held.codec, held.data).where(*place)).first()
     return None if row is None else unpack(row.codec, row.data, Prompts)
+
+
+def _with_images(connection: Connection, result: TrialResult) -> TrialResult:
+    turns = results_whole(connection, result.transcript.turns)
+    return replace(result, transcript=replace(result.transcript, turns=turns))
 
 
 def _trial(run_id: int, key: TrialKey, row: Any) -> TrialResult:

@@ -335,9 +335,12 @@ class RunStore:
         with self._database.reading() as connection:
             return self._summaries(connection, run_queries.scorings(connection, run_id))
 
-    def trial(self, run_id: int, case_index: int, trial_index: int) -> TrialResult:
-        """The result of a trial: its newest recorded attempt. Raises NotFoundError."""
-        found = self.trials(run_id, [(case_index, trial_index)])
+    def trial(self, run_id: int, case_index: int, trial_index: int, *, is_whole: bool = False) -> TrialResult:
+        """The result of a trial, its newest recorded attempt, as a page shows it. Raises NotFoundError.
+
+        Unless it `is_whole`, results of tools have the digests of their images.
+        """
+        found = self.trials(run_id, [(case_index, trial_index)], is_whole=is_whole)
         if not found:
             raise NotFoundError(f"run {run_id}, case {case_index}, trial {trial_index}: not played yet")
         return found[case_index, trial_index]
