@@ -24,6 +24,7 @@
    data-follow           a box that stays scrolled to its end while its content grows, unless one scrolls up
    data-starts           a button that Ctrl or Cmd with Enter presses, also while one types
    data-presses="ID"     a field in which Enter presses the button of that id, and not the first one of its form
+   data-without-script   the first button of a form, which Enter presses without a script; with one it sends the form itself
    data-filters="ID"     a field that shows only those labels in the element of that id that have the typed words; Enter
                          ticks the first one, arrows walk them, Esc closes the <details> around it
    data-confirm="TEXT"   a form that asks before it is sent
@@ -210,6 +211,7 @@ function playAhead() {
 }
 function typeLate(key, field) {
   if (key === "Escape") return field.blur();
+  if (key === "Enter" && field.matches("[data-presses]")) return document.getElementById(field.dataset.presses).click();
   if (key === "Enter" && !field.matches("textarea")) return field.form?.requestSubmit();
   field.setRangeText(key === "Enter" ? "\n" : key, field.selectionStart, field.selectionEnd, "end");
   field.dispatchEvent(new Event("input", { bubbles: true }));
@@ -484,9 +486,14 @@ document.addEventListener("keydown", (event) => {
 });
 
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "Enter" || event.isComposing || !event.target.matches?.("[data-presses]")) return;
+  if (event.key !== "Enter" || event.ctrlKey || event.metaKey || isComposing(event) || !event.target.matches?.("[data-presses]")) return;
   event.preventDefault();
   document.getElementById(event.target.dataset.presses).click();
+});
+document.addEventListener("click", (event) => {
+  if (!event.target.matches?.("[data-without-script]")) return;
+  event.preventDefault();
+  event.target.form.requestSubmit();
 });
 
 function tick(row) {

@@ -44,7 +44,10 @@ PRESET, PRESET_NAME = "preset", "preset-name"
 MAX_PRESET = 64_000
 """Characters of all fields of a preset."""
 NOT_OF_PRESET = frozenset(
-    {"agent", "evalset", "case", "cases", "note", "baseline", "another", "check", "try", LIKE, PRESET, PRESET_NAME}
+    {
+        *("agent", "evalset", "case", "cases", "note", "baseline"),
+        *("another", "check", "enter", "try", LIKE, PRESET, PRESET_NAME),
+    }
 )
 """Fields that say what is run, or belong to one run."""
 NOT_AGAIN: Mapping[str, str] = {"note": "it describes the new run"}

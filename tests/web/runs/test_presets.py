@@ -101,3 +101,34 @@ def test_an_agent_has_a_bounded_number_of_presets(pages: Any, monkeypatch: pytes
     answer = pages.post("/runs/presets", **pages.form(), **{"preset-name": "two"})
 
     assert (answer.status_code, "delete one first" in answer.text) == (422, True)
+
+
+def pressed_by_enter(text: str) -> tuple[str, dict[str, str]]:
+    """Where the form goes when Enter is pressed without a script, and what its first button says."""
+    form = text[text.index('id="plan"') :]
+    button = re.search(r'<button class="hidden" type="submit"[^>]*>', form[: form.index("</form>")])
+    assert button
+    assert form.index("<button") == button.start()
+    found = dict(re.findall(r'([\w-]+)="([^"]*)"', button[0]))
+    return found["formaction"], {found["name"]: found["value"]}
+
+
+def test_enter_in_the_name_saves_and_never_starts_a_run_without_a_script(pages: Any) -> None:
+    address, pressed = pressed_by_enter(pages.get("/runs/new").text)
+
+    named = pages.post(address, **pages.form(n="7"), **pressed, **{"preset-name": "nightly"})
+    shown = {"preset": "1", "preset-name": "nightly"}
+    assert pressed_by_enter(pages.get(named.headers["location"]).text) == (address, pressed)
+    same, unnamed, wrong = (
+        pages.post(address, **pages.form(**change), **pressed, **name)
+        for change, name in (({"n": "9"}, shown), ({"n": "9"}, {"preset-name": " "}), ({"n": "0"}, shown))
+    )
+    other = pages.post(address, **pages.form(n="8"), **pressed, **{"preset": "1", "preset-name": "quick"})
+
+    assert [each.status_code for each in (named, same, unnamed, wrong, other)] == [303, 200, 200, 422, 303]
+    assert "The form is valid." in same.text
+    assert "The run was not started" in wrong.text
+    presets = [pages.desk.store.presets.get(at) for at in (1, 2)]
+    assert [(each.name, dict(each.fields)["n"]) for each in presets] == [("nightly", "7"), ("quick", "8")]
+    assert "enter" not in dict(presets[0].fields)
+    assert pages.get("/runs/1").status_code == 404

@@ -75,8 +75,10 @@ async def preview(request: Request) -> Response:
     `another` adds a metric once more, `check` lists the faults.
     """
     typed = with_used(with_another(await _typed(request)))
-    if not typed.get("check"):
-        return await _form(request, typed)
+    return await _checked(request, typed) if typed.get("check") else await _form(request, typed)
+
+
+async def _checked(request: Request, typed: Typed) -> Response:
     try:
         await _plan(request, typed)
     except (UsageError, FormatError) as error:
@@ -95,11 +97,18 @@ async def create(request: Request) -> Response:
 
 
 async def save_preset(request: Request) -> Response:
-    """POST /runs/presets: store the form under `preset-name` for its agent, and show it filled in by that."""
+    """POST /runs/presets: store the form under `preset-name` for its agent, and show it filled in by that.
+
+    With `enter` it was Enter in some field, and no button: without another name than is shown the form is only checked.
+    """
     form = await read_form(request)
     typed: Typed = ImmutableMultiDict(form.multi_items())
     agent_id, name, shown = _chosen(typed, "agent"), _chosen(typed, "preset-name"), _number(typed, PRESET)
     presets = desk_of(request).presets
+    if typed.get("enter"):
+        titles = dict(await asyncio.to_thread(presets.names, agent_id))
+        if name.split() in ([], titles.get(shown or 0, "").split()):
+            return await _checked(request, labelled(typed))
     try:
         read_options(labelled(typed), None)
         desk_of(request).agents.get(agent_id)
