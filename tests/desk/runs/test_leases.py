@@ -7,10 +7,12 @@ import os
 import random
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -208,6 +210,23 @@ def waited_for(is_so: Callable[[], bool], within_s: float = 300.0) -> None:
         time.sleep(0.1)
 
 
+def stop_between_writes(pid: int, place: Path | DatabaseUrl) -> None:
+    """Stop a process that is not writing: SQLite has one lock for all, and nobody could take over from its holder."""
+    while True:
+        os.kill(pid, signal.SIGSTOP)
+        if not isinstance(place, Path):
+            return
+        with closing(sqlite3.connect(place, timeout=1.0)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                os.kill(pid, signal.SIGCONT)
+                time.sleep(0.01)
+            else:
+                connection.rollback()
+                return
+
+
 def play_with_losses(store: Store, place: Path | DatabaseUrl, n_losses: int) -> None:
     """Three machines play runs; now and then one is killed, or stands still for longer than its lease."""
     chance = random.Random(n_losses)
@@ -242,7 +261,7 @@ def play_with_losses(store: Store, place: Path | DatabaseUrl, n_losses: int) -> 
                 machines.pop(victim).kill()
                 begin()
             else:
-                os.kill(machines[victim].pid, signal.SIGSTOP)
+                stop_between_writes(machines[victim].pid, place)
                 waited_for(lambda: victim not in map(host_of, drivers(store)))  # noqa: B023 - now; another has the run
                 os.kill(machines[victim].pid, signal.SIGCONT)
         waited_for(lambda: not store.runs.unfinished_runs())
