@@ -96,7 +96,14 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
         "points_words",
         "p_words",
     ),
-    "agreement": ("skill_sentence", "kappa_words", "alpha_sentence", "enough_sentence", "next_labels_sentence"),
+    "agreement": (
+        "skill_sentence",
+        "kappa_words",
+        "alpha_sentence",
+        "enough_sentence",
+        "next_labels_sentence",
+        "found_sentence",
+    ),
 }
 """Every sentence with a number in it that a page or the command line shows, by module; none is written elsewhere."""
 
