@@ -30,7 +30,7 @@ def _measure_of(folder: Path, n: int) -> list[Row]:
     found = []
     for command in ("validate", "import"):
         cpu_s, mib = _spent([sys.executable, "-m", "evaldesk", command, str(rows)], folder)
-        found.append(Row(f"{command}, {n:,} rows", rounded(cpu_s), "CPU s"))
+        found.append(Row(f"{command}, {n:,} rows", rounded(cpu_s), "CPU-s"))
         found.append(Row(f"{command}, {n:,} rows, largest process", rounded(mib), "MiB"))
     return found + _pages(folder, n)
 
