@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import pytest
 from tests.agents.endpoint import chunks, completion
 
-from evaldesk.agents.remote import provider_connections
+from evaldesk.agents.remote import providers
 from evaldesk.agents.remote.model_gateway import ModelGateway
-from evaldesk.agents.remote.provider_connections import opened_answer
+from evaldesk.agents.remote.providers import opened_answer
 from evaldesk.model import Event, Session
 
 CALL = {"model": "small", "messages": [{"role": "user", "content": "hi"}]}
@@ -154,7 +154,7 @@ def test_a_connection_that_the_provider_ended_is_not_used_again(gateway: Gateway
 def test_a_connection_that_ends_as_the_request_is_on_its_way_is_replaced(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(provider_connections, "_is_ended", lambda connection: False)
+    monkeypatch.setattr(providers, "_is_ended", lambda connection: False)
     provider.ends_silently = True
     data = json.dumps(CALL).encode()
 

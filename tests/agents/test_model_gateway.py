@@ -16,7 +16,8 @@ import pytest
 from tests.agents.endpoint import Answer, Endpoint, chunks, completion
 
 from evaldesk.agents import load_agent
-from evaldesk.agents.remote.model_gateway import PROVIDERS, ModelGateway
+from evaldesk.agents.remote.model_gateway import ModelGateway
+from evaldesk.agents.remote.providers import PROVIDERS
 from evaldesk.engine import play_trial
 from evaldesk.llm.pacing import Pace
 from evaldesk.llm.refusals import STRICTNESS

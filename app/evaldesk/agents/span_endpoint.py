@@ -9,8 +9,9 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
+from evaldesk.agents.local_server import LocalServer, past_proxy
 from evaldesk.agents.spans import TurnSpans
 from evaldesk.errors import FormatError
 from evaldesk.reading.strict_json import Document, Place, parse_json
@@ -24,7 +25,6 @@ BATCH_MS = 50
 """How long an SDK may keep spans until it sends them; 5 s by default."""
 QUIET_S = 3 * BATCH_MS / 1000
 LAST_S = 1.0
-_NO_PROXY = ("no_proxy", "NO_PROXY")
 
 
 @dataclass(slots=True)
@@ -38,8 +38,7 @@ class SpanEndpoint:
 
     def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
         """The environment variables by which the SDKs of all languages send their spans here, past any proxy."""
-        here = f"http://127.0.0.1:{_port()}/{self.key}"
-        past = {each: ",".join(filter(None, (environment.get(each), "127.0.0.1"))) for each in _NO_PROXY}
+        here = f"{_SERVER.address}/{self.key}"
         content = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
         return {
             "OTEL_EXPORTER_OTLP_ENDPOINT": here,
@@ -49,7 +48,7 @@ class SpanEndpoint:
             "OTEL_TRACES_EXPORTER": "otlp",
             "OTEL_BSP_SCHEDULE_DELAY": str(BATCH_MS),
             content: environment.get(content, "true"),
-            **past,
+            **past_proxy(environment),
         }
 
     def open(self) -> None:
@@ -97,24 +96,9 @@ class SpanEndpoint:
             self._lock.notify_all()
 
 
-_lock = threading.Lock()
-_server: ThreadingHTTPServer | None = None
-_endpoints: dict[str, SpanEndpoint] = {}
-
-
-def _port() -> int:
-    global _server  # noqa: PLW0603 - one for the process
-    with _lock:
-        if _server is None:
-            _server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-            _server.daemon_threads = True
-            threading.Thread(target=_server.serve_forever, name="evaldesk-spans", daemon=True).start()
-        return _server.server_address[1]
-
-
 class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"  # an SDK keeps its connection
     timeout = TIMEOUT_S
-    protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
         key, _, path = self.path.removeprefix("/").partition("/")
@@ -151,3 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("content-length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
+
+
+_SERVER = LocalServer("evaldesk-spans", _Handler)
+_endpoints: dict[str, SpanEndpoint] = {}

@@ -20,14 +20,7 @@ from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
-from evaldesk.agents.remote.model_gateway import (
-    HOP_BY_HOP,
-    LEAST_ERROR,
-    MAX_BODY,
-    PIECE,
-    PROVIDERS,
-)
-from evaldesk.agents.remote.provider_connections import TIMEOUT_S, opened_answer
+from evaldesk.agents.remote.providers import HOP_BY_HOP, MAX_BODY, PIECE, PROVIDERS, TIMEOUT_S, opened_answer
 from evaldesk.llm.apis import api_of
 
 SOCKET = "models"
@@ -153,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, data: bytes) -> None:
         with suppress(OSError):
-            self.send_response(max(status, LEAST_ERROR))
+            self.send_response(status)
             self.send_header("content-length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)

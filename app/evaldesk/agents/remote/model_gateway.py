@@ -15,11 +15,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.client import HTTPException
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from evaldesk.agents.event_pump import SendEvent
-from evaldesk.agents.remote.provider_connections import TIMEOUT_S, opened_answer
+from evaldesk.agents.local_server import LocalServer, past_proxy
+from evaldesk.agents.remote.providers import HOP_BY_HOP, MAX_BODY, PIECE, PROVIDERS, TIMEOUT_S, opened_answer
 from evaldesk.errors import BadNumberError, FormatError, ModelError
 from evaldesk.llm.apis import Api, api_of, model_in
 from evaldesk.llm.call import pace_of
@@ -34,37 +35,10 @@ from evaldesk.model import ErrorRecord, Event, Session, Usage
 from evaldesk.transcripts.messages import Message, TurnEvents
 from evaldesk.transcripts.model_exchanges import Exchange, read_exchange
 
-MAX_BODY = 32 * 1024 * 1024
 MAX_ANSWER = 64 * 1024 * 1024
 LAST_CALL_S = 1.0
 MAX_REASON = 500
 LEAST_ERROR = BAD_REQUEST = 400
-PIECE = 65536
-HOP_BY_HOP = frozenset(
-    {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding"}
-    | {"upgrade", "host", "content-length", "accept-encoding", "content-encoding"}
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Provider:
-    """A provider as its SDKs find it: by the first of `variables`, else at `address`."""
-
-    variables: tuple[str, ...]
-    address: str
-
-    def base(self, environment: Mapping[str, str]) -> str:
-        """The address of its models, as the environment has it."""
-        named = next((environment[name] for name in self.variables if environment.get(name)), self.address)
-        return named.rstrip("/")
-
-
-PROVIDERS: Mapping[str, Provider] = {
-    "openai": Provider(("OPENAI_BASE_URL", "OPENAI_API_BASE"), "https://api.openai.com/v1"),
-    "anthropic": Provider(("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"), "https://api.anthropic.com"),
-    "gemini": Provider(("GOOGLE_GEMINI_BASE_URL",), "https://generativelanguage.googleapis.com"),
-}
-_NO_PROXY = ("no_proxy", "NO_PROXY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +109,9 @@ class ModelGateway:
 
     def variables(self) -> dict[str, str]:
         """The environment variables that lead SDKs here, past any proxy."""
-        here = f"http://127.0.0.1:{_port()}/{self.key}"
+        here = f"{_SERVER.address}/{self.key}"
         found = {each: f"{here}/{name}" for name, provider in PROVIDERS.items() for each in provider.variables}
-        past = {each: ",".join(filter(None, (self.environment.get(each), "127.0.0.1"))) for each in _NO_PROXY}
-        return {**found, **past}
+        return {**found, **past_proxy(self.environment)}
 
     def open(self) -> None:
         """Answer at the address."""
@@ -370,21 +343,6 @@ def _has_tokens_alone(event: bytes) -> bool:
     return isinstance(found, dict) and found.get("choices") == [] and bool(found.get("usage"))
 
 
-_lock = threading.Lock()
-_server: ThreadingHTTPServer | None = None
-_gateways: dict[str, ModelGateway] = {}
-
-
-def _port() -> int:
-    global _server  # noqa: PLW0603 - one for the process
-    with _lock:
-        if _server is None:
-            _server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-            _server.daemon_threads = True
-            threading.Thread(target=_server.serve_forever, name="evaldesk-gateway", daemon=True).start()
-        return _server.server_address[1]
-
-
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # an SDK keeps its connection
     timeout = TIMEOUT_S
@@ -582,3 +540,7 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(OSError):
             self._begin(status, "application/json", len(data))
             self.wfile.write(data)
+
+
+_SERVER = LocalServer("evaldesk-gateway", _Handler)
+_gateways: dict[str, ModelGateway] = {}

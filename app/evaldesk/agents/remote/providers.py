@@ -1,4 +1,7 @@
-"""Connections to model providers: kept open between calls, as each costs a handshake; one call at a time uses each."""
+"""Model providers as their SDKs find them, and connections to them.
+
+Connections are kept open between calls, as each costs a handshake; one call at a time uses each.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import urllib.request
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from http.client import HTTPConnection, HTTPResponse, HTTPSConnection, RemoteDisconnected
 from types import TracebackType
@@ -19,8 +23,35 @@ from urllib.parse import urlsplit
 from evaldesk.llm.retry_events import unseen
 
 TIMEOUT_S = 600.0
+MAX_BODY = 32 * 1024 * 1024
+PIECE = 65536
 MAX_IDLE_S = 4.0
 """Servers close a connection that is idle for 5 s or longer."""
+
+HOP_BY_HOP = frozenset(
+    {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding"}
+    | {"upgrade", "host", "content-length", "accept-encoding", "content-encoding"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A provider as its SDKs find it: by the first of `variables`, else at `address`."""
+
+    variables: tuple[str, ...]
+    address: str
+
+    def base(self, environment: Mapping[str, str]) -> str:
+        """The address of its models, as the environment has it."""
+        named = next((environment[name] for name in self.variables if environment.get(name)), self.address)
+        return named.rstrip("/")
+
+
+PROVIDERS: Mapping[str, Provider] = {
+    "openai": Provider(("OPENAI_BASE_URL", "OPENAI_API_BASE"), "https://api.openai.com/v1"),
+    "anthropic": Provider(("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"), "https://api.anthropic.com"),
+    "gemini": Provider(("GOOGLE_GEMINI_BASE_URL",), "https://generativelanguage.googleapis.com"),
+}
 
 _idle: dict[tuple[str, str], deque[tuple[float, HTTPConnection]]] = defaultdict(deque)
 os.register_at_fork(after_in_child=_idle.clear)  # two processes on one connection would read each other's answers
