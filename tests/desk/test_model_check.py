@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 
 from evaldesk.agents import AGENTS, AgentKind
-from evaldesk.desk.runs.plan import RunPlan, check_models, check_prices, check_replay
+from evaldesk.desk.runs.model_checks import check_models, check_prices
+from evaldesk.desk.runs.plan import RunPlan, check_replay
 from evaldesk.engine import AgentHost
 from evaldesk.errors import UsageError
 from evaldesk.llm import missing_keys

@@ -119,7 +119,8 @@ class Desk:
         Raises UsageError naming the field at fault, NotFoundError for a baseline that is gone.
         """
         from evaldesk.desk.runs.impossible_gates import check_gates
-        from evaldesk.desk.runs.plan import check_prices, read_subject
+        from evaldesk.desk.runs.model_checks import check_prices
+        from evaldesk.desk.runs.plan import read_subject
         from evaldesk.desk.runs.stored_runs import compared_plans
 
         environment = options.value("environment")

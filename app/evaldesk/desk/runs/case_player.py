@@ -10,15 +10,8 @@ from concurrent.futures import Future
 from dataclasses import replace
 
 from evaldesk.desk.runs.driver import trial_spec
-from evaldesk.desk.runs.plan import (
-    RunOptions,
-    RunPlan,
-    check_models,
-    frozen,
-    recordings_folder,
-    with_defaults,
-    with_executor,
-)
+from evaldesk.desk.runs.model_checks import check_models
+from evaldesk.desk.runs.plan import RunOptions, RunPlan, frozen, recordings_folder, with_defaults, with_executor
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.engine import AgentHost, Executor, LocalExecutor
 from evaldesk.engine.executors import check_executor, check_isolation, open_executor

@@ -1,4 +1,4 @@
-"""The request of a run, checked and frozen into its configuration, with the names and keys that its models need."""
+"""The request of a run, checked and frozen into its configuration."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from typing import Any, Literal, Unpack
 from evaldesk import __version__
 from evaldesk.agents import AGENTS
 from evaldesk.desk.agents import AgentDesk
-from evaldesk.desk.criteria.criteria import JUDGE_OPTIONS, MORE_JUDGES, judges_of, ready_criteria
+from evaldesk.desk.criteria.criteria import ready_criteria
 from evaldesk.desk.evalsets.cases import CaseIds, with_ids
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.other_tools import as_osmosis_calls
-from evaldesk.engine import AgentHost
 from evaldesk.engine.executors import check_place
 from evaldesk.engine.host.agent_host import agent_version
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.llm import missing_keys
-from evaldesk.metrics import applies_by_part, check_criteria, is_metric, metric_info, missing_reasons, unset_option
+from evaldesk.metrics import applies_by_part, check_criteria, missing_reasons, unset_option
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -37,8 +35,8 @@ from evaldesk.model import (
     default_criteria,
 )
 from evaldesk.model.comparison import Baseline
-from evaldesk.model.evalset import GroupIds, LargeCases, repeats_words, some_of
-from evaldesk.model.options import ADK_JUDGE, USER_VARIABLE, Recording, UserConfig
+from evaldesk.model.evalset import GroupIds, LargeCases, repeats_words
+from evaldesk.model.options import Recording, UserConfig
 from evaldesk.model.run import ExecutorConfig, option_values, with_options
 from evaldesk.run_options import BY_NAME, EVEN, OWN, RUN_OPTIONS, Asked, checked_options, has_door, offered
 from evaldesk.settings import Settings
@@ -491,170 +489,6 @@ def _at_field(name: str) -> Iterator[None]:
     except NotFoundError as error:
         error.field = name
         raise
-
-
-_PRICES = "price_in and price_out, in US dollars for a million tokens, under"
-
-
-def check_models(plan: RunPlan, agent: AgentDescription) -> None:
-    """Raise UsageError naming the field of a model that has no name or no key, of the agent, the user or a judge.
-
-    A run that may answer from a recording needs no keys, but an agent that it can replay.
-    """
-    check_replay(plan.config, agent.kind)
-    check_faults(plan.config, agent.kind)
-    _check_media(plan, agent)
-    if plan.config.recording.may_replay:
-        return
-    _check_agent(plan, agent)
-    _check_user(plan, agent)
-    for criterion in plan.config.criteria:
-        if plan.config.n_asserted.get(criterion.metric) != 0:
-            _check_judges(criterion, agent)
-
-
-def _check_media(plan: RunPlan, agent: AgentDescription) -> None:
-    """Raise UsageError naming the first case with an image, a sound or a file that the agent cannot take."""
-    taken = AGENTS.takes(agent)
-    all_taken = all(item.kind in taken for case in some_of(plan.cases) for turn in case.turns for item in turn.media)
-    for case in () if all_taken else plan.cases:
-        for number, turn in enumerate(case.turns, 1):
-            refused = next((item for item in turn.media if item.kind not in taken), None)
-            if refused:
-                raise UsageError(
-                    f"case {case.id!r}, turn {number} has {refused.title()}, and {plan.config.agent.id!r} "
-                    f"({AGENTS.title(agent.kind)}) takes {' and '.join(taken) or 'text only'}; leave the case "
-                    "out, or let the agent name the kinds it takes (docs/agents.md)",
-                    field="cases",
-                )
-
-
-def _check_agent(plan: RunPlan, agent: AgentDescription) -> None:
-    config, kind = plan.config, AGENTS.known(agent.kind)
-    if kind and kind.is_recording:
-        return
-    about = f"the agent {config.agent.id!r}"
-    if agent.model == "" and not config.model and kind and kind.asks_by_name:
-        raise UsageError(f"{about} names no model; name one in its code or with the option model", field="model")
-    if config.model and not (kind and kind.asks_by_name):
-        return
-    if config.model or config.model_options.api_key_env:
-        lacking = _lacking(missing_keys(config.model or "", _known(agent)), config.model_options, agent)
-    else:
-        lacking = () if config.model_options.base_url else agent.missing
-    _refuse(lacking, about, "model")
-
-
-def _check_user(plan: RunPlan, agent: AgentDescription) -> None:
-    user = plan.config.user
-    if agent.offers_user or not any(case.scenario for case in some_of(plan.cases)):
-        return
-    if user.model:
-        lacking = missing_keys(user.model, _known(agent))
-        _refuse(_lacking(lacking, user.options, agent), f"the simulated user ({user.model})", "user_model")
-    elif agent.variables and not agent.is_demo and USER_VARIABLE not in agent.variables:
-        raise UsageError(
-            "a case has a scenario and no model plays its user; name one as `model` under [user] in evaldesk.toml, "
-            f"with --user-model or in {USER_VARIABLE}, or offer a user_response_fn in the agent's module",
-            field="user_model",
-        )
-
-
-def _check_judges(criterion: Criterion, agent: AgentDescription) -> None:
-    if not is_metric(criterion.metric) or not metric_info(criterion.metric).has_judge:
-        return
-    given: Any = criterion.options.get(JUDGE_OPTIONS)
-    nested: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
-    reached = ModelOptions(base_url=nested.get("base_url"), api_key_env=nested.get("api_key_env"))
-    more: Any = criterion.options.get(MORE_JUDGES)
-    named = (*(judges_of(criterion) or (ADK_JUDGE,)), *(more if isinstance(more, list) else ()))
-    for judge in named:
-        lacking = missing_keys(str(judge), _known(agent))
-        _refuse(_lacking(lacking, reached, agent), f"the judge {judge!r} of {criterion.metric}", "metric")
-
-
-def _lacking(names: tuple[str, ...], options: ModelOptions, agent: AgentDescription) -> tuple[str, ...]:
-    """The variables that are not set: the one that the run names for the key, else none at an address of its own."""
-    if not agent.variables:
-        return ()  # not looked up
-    if options.api_key_env:
-        return () if options.api_key_env in agent.variables else (options.api_key_env,)
-    return () if options.base_url else names
-
-
-def _refuse(names: tuple[str, ...], about: str, field: str) -> None:
-    if names:
-        words = (
-            f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not set, so the calls of {about} would fail"
-        )
-        raise UsageError(f"{words}; set it where Evaldesk is started, or in the agent's .env", field=field)
-
-
-def _known(agent: AgentDescription) -> Mapping[str, str]:
-    """The variables that are set where the agent is loaded; their values are not known here."""
-    return dict.fromkeys(agent.variables, "1")
-
-
-async def check_prices(host: AgentHost, plan: RunPlan, agent: AgentDescription, called: str = "--max-cost") -> None:
-    """Raise UsageError where a price of the run cannot be known, so that no limit of cost can be kept.
-
-    The prices are those of the agent, of its models, of the simulated user and of the judges. A run that plays a
-    recording asks no model. `called` is the name of the limit.
-    """
-    reason = _unknowable(plan, agent)
-    if reason:
-        raise UsageError(f"{called}: {reason}", field="max_cost")
-    asked = _asked(plan, agent)
-    unpriced = await host.unpriced(plan.config.agent, tuple(asked)) if asked else ()
-    if unpriced:
-        model = unpriced[0]
-        words = f"the price of {model!r} is not known, so its cost has no limit; {asked[model]}"
-        raise UsageError(f"{called}: {words}", field="max_cost")
-
-
-def _unknowable(plan: RunPlan, agent: AgentDescription) -> str:
-    """Why the agent's cost cannot be known with any model; empty where it can be known."""
-    config, kind = plan.config, AGENTS.known(agent.kind)
-    is_priced = config.model_options.prices is not None
-    if agent.tells_cost or (kind and (kind.is_recording or (is_priced and kind.counts_tokens))):
-        return ""
-    about = f"{config.agent.id!r} ({AGENTS.title(agent.kind)})"
-    if kind is None or not kind.prices_calls:
-        say_it = f", say {_PRICES} [model] in evaldesk.toml" if kind and kind.counts_tokens else ""
-        return (
-            f"the cost of {about} is not known before the run, because it makes its model calls itself; "
-            f"declare tells_cost (docs/agents.md){say_it}, or leave --max-cost out"
-        )
-    if is_priced or config.recording.mode == "replay" or config.model or any(_models(agent)):
-        return ""
-    return f"{about} names no model, so its price is not known; {_say_it('model')}"
-
-
-def _asked(plan: RunPlan, agent: AgentDescription) -> dict[str, str]:
-    """The models whose price is not configured, each with the next step where no other source knows it."""
-    config = plan.config
-    if config.recording.mode == "replay":
-        return {}
-    judges = [judge for criterion in config.criteria for judge in judges_of(criterion)]
-    asked = dict.fromkeys(judges, "name another judge, or leave --max-cost out")
-    if config.user.options.prices is None and any(case.scenario for case in some_of(plan.cases)):
-        asked[config.user.model] = _say_it("user.options")
-    kind = AGENTS.known(agent.kind)
-    if config.model_options.prices is None and kind and kind.prices_calls and not kind.is_recording:
-        asked |= dict.fromkeys([config.model] if config.model else _models(agent), _say_it("model"))
-    return {model: words for model, words in reversed(asked.items()) if model}
-
-
-def _models(agent: AgentDescription) -> Iterator[str]:
-    """The models of the agent and of its sub-agents."""
-    if agent.model:
-        yield agent.model
-    for below in agent.sub_agents:
-        yield from _models(below)
-
-
-def _say_it(table: str) -> str:
-    return f"say {_PRICES} [{table}] in evaldesk.toml"
 
 
 def order_of_play(config: RunConfig, n_cases: int, n_most: int) -> Sequence[int] | None:

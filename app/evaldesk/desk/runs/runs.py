@@ -21,15 +21,8 @@ from evaldesk.desk.runs.driver import LiveRun, RunDriver, RunWriter, Tick, is_mo
 from evaldesk.desk.runs.first_runs import first_seed
 from evaldesk.desk.runs.gates import Ending
 from evaldesk.desk.runs.kept_workers import SharedWorkers
-from evaldesk.desk.runs.plan import (
-    RunOptions,
-    RunPlan,
-    RunSubject,
-    check_models,
-    plan_run,
-    recordings_folder,
-    with_defaults,
-)
+from evaldesk.desk.runs.model_checks import check_models
+from evaldesk.desk.runs.plan import RunOptions, RunPlan, RunSubject, plan_run, recordings_folder, with_defaults
 from evaldesk.desk.runs.rescoring import plan_rescoring
 from evaldesk.desk.runs.stored_runs import StoredRuns, is_held
 from evaldesk.desk.trust import Trust
