@@ -6,9 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from evaldesk.engine.executors import Executor, drive, drive_batches
     from evaldesk.engine.frames import GradeSpec
     from evaldesk.engine.host.agent_host import AgentHost
-    from evaldesk.engine.host.executors import Executor, LocalExecutor, drive, drive_batches
+    from evaldesk.engine.host.executors import LocalExecutor
     from evaldesk.engine.host.inline import InlineExecutor
     from evaldesk.engine.host.process import WarmPool
     from evaldesk.engine.worker.attempt import grade
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "AgentHost": "host.agent_host",
-    "Executor": "host.executors",
+    "Executor": "executors",
     "GradeSpec": "frames",
     "InlineExecutor": "host.inline",
     "LocalExecutor": "host.executors",
     "WarmPool": "host.process",
-    "drive": "host.executors",
-    "drive_batches": "host.executors",
+    "drive": "executors",
+    "drive_batches": "executors",
     "grade": "worker.attempt",
     "play_trial": "worker.player",
     "play_turn": "worker.player",

@@ -1,4 +1,4 @@
-"""Executors carry out trials, here in worker processes on this machine; `drive` hands them the trials of a run."""
+"""Trials in worker processes: of this machine, of another interpreter or of a container."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import os
 import secrets
 import socket
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
 
 from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import (
@@ -34,132 +33,9 @@ from evaldesk.engine.frames import (
 from evaldesk.engine.host.process import Answer, Death, Purpose, WarmPool, WorkerProcess, WorkerStartError
 from evaldesk.engine.launch import OWN, Launcher
 from evaldesk.engine.worker.attempt import Pause, active, grading_timeout_s
-from evaldesk.errors import EvaldeskError, UsageError
+from evaldesk.errors import UsageError
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec, TrialStatus, trial_verdict
 from evaldesk.model.run import Place
-
-
-class Executor(Protocol):
-    """Carries out trials. Every submitted spec has exactly one result, also after a failure.
-
-    `pauses` are the known reasons why the models of its trials wait. `places` are where its trials are played at this
-    moment; none for one that plays in the caller's own process. `end_reason` says why it takes no more trials though
-    nobody cancelled it, as when every host of a cluster is gone; those under way have ended as cancelled.
-    """
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether `cancel` was called: a spec submitted from now on ends cancelled."""
-
-    @property
-    def end_reason(self) -> str:
-        """Why it takes no more trials; empty while it does, and where it was cancelled."""
-
-    @property
-    def pauses(self) -> Sequence[Pause]:
-        """The reasons why trials under way wait."""
-
-    @property
-    def places(self) -> Sequence[Place]:
-        """Where trials are played at this moment."""
-
-    async def submit(self, spec: TrialSpec | GradeSpec) -> None:
-        """Take a trial to play and grade, or a played one to grade again; waits for room."""
-
-    def results(self) -> AsyncIterator[TrialResult]:
-        """Results in the order in which they come, until `close`; for one reader."""
-
-    async def cancel(self) -> None:
-        """End all trials under way as cancelled; returns when they have ended."""
-
-    async def close(self) -> None:
-        """Give back threads and processes; trials still under way end cancelled."""
-
-
-async def drive(
-    specs: Iterable[TrialSpec | GradeSpec], executor: Executor, concurrency: int
-) -> AsyncGenerator[TrialResult]:
-    """One result for every spec that was handed out, in the order in which they end.
-
-    A pool, not waves: the next trial begins when one ends, also while the caller is busy with a result. Once the
-    executor is cancelled nothing more is handed out.
-    """
-    async with aclosing(_each(specs)) as given, aclosing(drive_batches(given, executor, concurrency)) as batches:
-        async for batch in batches:
-            for result in batch:
-                yield result
-
-
-async def drive_batches(
-    specs: AsyncIterator[TrialSpec | GradeSpec], executor: Executor, concurrency: int
-) -> AsyncGenerator[list[TrialResult]]:
-    """As `drive`, for specs that are read first; gives the trials that ended meanwhile together, to be stored together.
-
-    No batch is empty.
-    """
-    driver = _Driver(specs, executor, concurrency)
-    task = asyncio.create_task(driver.run())
-    try:
-        while batch := await driver.take(task):
-            yield batch
-        await task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-class _Driver:
-    def __init__(self, specs: AsyncIterator[TrialSpec | GradeSpec], executor: Executor, concurrency: int) -> None:
-        self._specs = specs
-        self._executor = executor
-        self._concurrency = concurrency
-        self._ended: list[TrialResult] = []
-        self._has_news = asyncio.Event()
-
-    async def run(self) -> None:
-        """Hand out and collect until nothing is under way."""
-        try:
-            results = self._executor.results()
-            n_under_way = 0
-            while True:
-                while n_under_way < self._concurrency and await self._hand_out():
-                    n_under_way += 1
-                if not n_under_way:
-                    return
-                ended = await anext(results, None)
-                if ended is None and self._executor.is_cancelled:
-                    return  # it was closed
-                if ended is None:
-                    trials = "1 trial" if n_under_way == 1 else f"{n_under_way} trials"
-                    raise EvaldeskError(f"the executor ended while {trials} had no result")
-                self._ended.append(ended)
-                n_under_way -= 1
-                self._has_news.set()
-        finally:
-            self._has_news.set()
-
-    async def take(self, task: asyncio.Task[None]) -> list[TrialResult]:
-        """The trials that ended since the last call; waits for at least one, empty at the end."""
-        while not self._ended and not task.done():
-            self._has_news.clear()
-            await self._has_news.wait()
-        batch, self._ended = self._ended, []
-        return batch
-
-    async def _hand_out(self) -> bool:
-        if self._executor.is_cancelled:
-            return False
-        spec = await anext(self._specs, None)
-        if spec is None:
-            return False
-        await self._executor.submit(spec)
-        return True
-
-
-async def _each(specs: Iterable[TrialSpec | GradeSpec]) -> AsyncGenerator[TrialSpec | GradeSpec]:
-    for spec in specs:
-        yield spec
-
 
 CANCEL_GRACE_S = 4.0
 GRADED_AT_ONCE = 8

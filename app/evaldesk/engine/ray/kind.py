@@ -12,8 +12,7 @@ from typing import Any
 from evaldesk.agents import AGENTS
 from evaldesk.agents.loading import env_variables
 from evaldesk.codec import msgspec
-from evaldesk.engine.executors import OWN_VARIABLES, ExecutorKind, Node
-from evaldesk.engine.host.executors import Executor
+from evaldesk.engine.executors import OWN_VARIABLES, Executor, ExecutorKind, Node
 from evaldesk.errors import UsageError
 from evaldesk.model import RunConfig
 from evaldesk.model.run import ExecutorConfig
