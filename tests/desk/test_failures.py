@@ -31,7 +31,7 @@ from evaldesk.model import (
     TurnRecord,
 )
 from evaldesk.model.failures import Anchor, FindingDraft, Mode, trial_number
-from evaldesk.pages.failures import calibrations
+from evaldesk.pages.failure_kind import calibrations
 from evaldesk.statistics.agreement import JudgeSkill, agreement
 from evaldesk.store import Store
 from evaldesk.wording.agreement import kappa_words

@@ -184,7 +184,7 @@ def judge(name: str, is_file: bool, workspace: str | None) -> None:
     evaldesk mode judge "wrong date" --criteria > criteria.json
     """
     from evaldesk.desk.failures import judge_criterion
-    from evaldesk.pages.failures import calibrations
+    from evaldesk.pages.failure_kind import calibrations
 
     with _desk(workspace) as desk:
         kind = desk.failures.mode_named(name)

@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.failures import TypedFinding, TypedMode, is_judge_of, is_worded_as
+from evaldesk.desk.failures import TypedFinding
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import EvaldeskError
-from evaldesk.model import Criterion
 from evaldesk.model.conclusion import Answer, Interval
-from evaldesk.model.failures import TRIALS, Finding, Mode, ProposedGroup, ReadTrials
+from evaldesk.model.failures import TRIALS, Mode, ProposedGroup, ReadTrials
 from evaldesk.model.stored import RunSummary, TrialKey
-from evaldesk.pages.labels import HALF_WIDTH
 from evaldesk.pages.samples import Sample, drawing_orders, samples
 from evaldesk.pages.trial import TrialPage, read_trial
-from evaldesk.statistics.agreement import JudgeSkill, agreement, judge_skill
+from evaldesk.statistics.agreement import agreement
 from evaldesk.statistics.failure_modes import (
     Saturation,
     accumulation,
@@ -29,14 +27,12 @@ from evaldesk.statistics.failure_modes import (
     saturation,
 )
 from evaldesk.store import Store
-from evaldesk.wording.agreement import found_sentence, kappa_words, next_labels_sentence
+from evaldesk.wording.agreement import kappa_words
 from evaldesk.wording.comparison import p_words, points_words
-from evaldesk.wording.noise import corrected_sentence
 from evaldesk.wording.words import interval_words, share_words
 
 N_RUNS = 20
 N_KEYS = 9
-N_JUDGED, N_SEARCHED = 5, 100
 N_POINTS = 40
 CURVE_WIDTH, CURVE_HEIGHT = 400, 120
 ENOUGH_COVERAGE = 0.5
@@ -144,7 +140,7 @@ def read_failures(
             return None
         run_id = runs[0].id
     run_id = played_run_id(store.runs, run_id)
-    run, draw, reading = store.runs.summary(run_id), _Draw(store, run_id), store.failures.read_trials(run_id)
+    run, draw, reading = store.runs.summary(run_id), Draw(store, run_id), store.failures.read_trials(run_id)
     read, by_mode, failed = reading.read, reading.by_mode, frozenset(draw.strata["f"])
     modes = {mode.id: mode for mode in store.failures.modes()}
     following, sampled = draw.next(read), draw.sampled(read)
@@ -187,7 +183,7 @@ def read_failures(
     )
 
 
-class _Draw:
+class Draw:
     """The planned trials of a run by verdict, each in the order in which they are drawn to be read.
 
     The order is a random one that depends on the run alone. The first trials of a stratum that were all read are a
@@ -222,15 +218,15 @@ def _kind_rows(
         mode = modes.get(mode_id)
         name = mode.name if mode else f"kind {mode_id}"
         key = str(at + 1) if at < N_KEYS and mode and mode.is_active else ""
-        rows.append(_row(name, trials.get(mode_id, frozenset()), sampled, key, mode))
+        rows.append(kind_row(name, trials.get(mode_id, frozenset()), sampled, key, mode))
     return rows
 
 
 def _other_row(name: str, trials: Set[int], sampled: Mapping[str, Sample], key: str = "") -> KindRow | None:
-    return _row(name, trials, sampled, key) if trials else None
+    return kind_row(name, trials, sampled, key) if trials else None
 
 
-def _row(
+def kind_row(
     name: str,
     trials: Set[int],
     sampled: Mapping[str, Sample],
@@ -348,7 +344,7 @@ def _agreement_words(counts: Counter[tuple[bool, bool]], n_pairs: int) -> str:
 
 def _changes(store: Store, before: int, after: int, modes: Mapping[int, Mode]) -> tuple[str, list[ChangeRow]]:
     """Each kind in the cases that both runs have; told only when every failed trial of both was read."""
-    sides = [(_Draw(store, run_id), store.failures.read_trials(run_id)) for run_id in (before, after)]
+    sides = [(Draw(store, run_id), store.failures.read_trials(run_id)) for run_id in (before, after)]
     for run_id, (draw, reading) in zip((before, after), sides, strict=True):
         n_unread = len(set(draw.strata["f"]) - reading.read)
         if n_unread:
@@ -386,7 +382,7 @@ class _CaseShares:
         return self.trials[mode_id] / self.n
 
 
-def _shares(draw: _Draw, reading: ReadTrials) -> dict[str, _CaseShares]:
+def _shares(draw: Draw, reading: ReadTrials) -> dict[str, _CaseShares]:
     counts: defaultdict[int, Counter[int]] = defaultdict(Counter)
     for mode_id, trials in reading.by_mode.items():
         for number in trials:
@@ -414,7 +410,7 @@ def mode_gate(desk: Desk, run_id: int, name: str, most: float) -> ModeGate:
     """
     mode = desk.failures.mode_named(name)
     run_id = played_run_id(desk.store.runs, run_id)
-    draw, reading = _Draw(desk.store, run_id), desk.store.failures.read_trials(run_id)
+    draw, reading = Draw(desk.store, run_id), desk.store.failures.read_trials(run_id)
     trials = reading.with_mode(mode.id)
     strata = {letter: sample.stratum(trials) for letter, sample in draw.sampled(reading.read).items()}
     n_scored = strata["f"].n_all + strata["p"].n_all
@@ -429,196 +425,6 @@ def mode_gate(desk: Desk, run_id: int, name: str, most: float) -> ModeGate:
     doubt = f"; 95 % CI {interval_words(could)}" if could.high > could.low else ""
     words = f"{mode.name}: {share_words(share)} of {_counted(n_scored, 'scored trial')}{doubt}; {allowed}"
     return ModeGate("held" if share <= most else "failed", words)
-
-
-@dataclass(frozen=True, slots=True)
-class FindingPanel:
-    """The findings of a trial with the names of their modes, and the form for another."""
-
-    findings: Sequence[tuple[Finding, str]]
-    modes: Sequence[Mode]
-    typed: TypedFinding
-    problem: str
-
-
-def read_findings(
-    desk: Desk, run_id: int, key: TrialKey, typed: TypedFinding | None = None, error: EvaldeskError | None = None
-) -> FindingPanel:
-    """The panel of findings on the page of a trial. Raises NotFoundError."""
-    modes = desk.store.failures.modes()
-    names = {mode.id: mode.name for mode in modes}
-    return FindingPanel(
-        findings=[(each, names.get(each.mode_id or 0, "")) for each in desk.failures.of_trial(run_id, key)],
-        modes=[mode for mode in modes if mode.is_active],
-        typed=typed or TypedFinding(desk.failures.default_author()),
-        problem=str(error or ""),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class RunRow:
-    """A mode in one run: the trials that show it, of those that were read."""
-
-    run: RunSummary
-    n: int
-    n_read: int
-    life: str
-    row: KindRow
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """A judge of a mode in one run, beside the findings of people on the trials they read, in words.
-
-    `is_current` says that it judged by the texts that the mode has now. `share` and `next_labels` may be empty.
-    """
-
-    run: RunSummary
-    is_current: bool
-    counts: JudgeSkill
-    found: str
-    kappa: str
-    share: str
-    next_labels: str
-
-
-@dataclass(frozen=True, slots=True)
-class CitedFinding:
-    """A finding with the address of its place in the trial."""
-
-    finding: Finding
-    href: str
-    where: str
-
-
-@dataclass(frozen=True, slots=True)
-class TypedChange:
-    """The input of one of the forms of a mode: `op` says which one."""
-
-    op: str
-    texts: TypedMode
-    findings: Sequence[str]
-    author: str
-
-
-@dataclass(frozen=True, slots=True)
-class ModePage:
-    """All that the page of a mode shows. `merged_into` is the mode that took it over.
-
-    `typed` are the texts as they were typed where they could not be stored, else those of the mode.
-    """
-
-    mode: Mode
-    runs: Sequence[RunRow]
-    findings: Sequence[CitedFinding]
-    n_trials: int
-    others: Sequence[Mode]
-    merged_into: Mode | None
-    newest_runs: Sequence[RunSummary]
-    judges: Sequence[Calibration]
-    author: str
-    typed: TypedMode
-    split_name: str
-    chosen: Sequence[str]
-    problem: str
-
-    @property
-    def stored(self) -> Sequence[tuple[str, str]]:
-        """The texts that are stored where others were typed, by their names."""
-        now, typed = _texts(self.mode), self.typed
-        rows = (("Name", now.name, typed.name), ("What counts", now.definition, typed.definition))
-        examples = (
-            ("Example that counts", now.example_yes, typed.example_yes),
-            ("Example that does not", now.example_no, typed.example_no),
-        )
-        return [(name, text) for name, text, other in (*rows, *examples) if text != other]
-
-
-def read_mode(
-    desk: Desk, mode_id: int, typed: TypedChange | None = None, error: EvaldeskError | None = None
-) -> ModePage | None:
-    """The page of a mode, with a change that was not stored as it was typed; None where there is no such mode."""
-    store = desk.store
-    modes = {mode.id: mode for mode in store.failures.modes()}
-    mode = modes.get(mode_id)
-    if mode is None:
-        return None
-    found = store.failures.trials_by_run(mode_id)
-    newest = store.runs.list(limit=N_RUNS)
-    shown = sorted(set(found) | set(store.failures.read_runs()[:N_RUNS]), reverse=True)[:N_RUNS]
-    return ModePage(
-        mode=mode,
-        runs=[_run_row(store, mode, run_id) for run_id in shown],
-        findings=cited(store, store.failures.of_mode(mode_id)),
-        n_trials=sum(found.values()),
-        others=[each for each in modes.values() if each.is_active and each.id != mode_id],
-        merged_into=modes.get(mode.merged_into) if mode.merged_into is not None else None,
-        newest_runs=newest,
-        judges=calibrations(desk, mode),
-        author=(typed and typed.author) or desk.failures.default_author(),
-        typed=typed.texts if typed and typed.op == "edit" else _texts(mode),
-        split_name=typed.texts.name if typed and typed.op == "split" else "",
-        chosen=typed.findings if typed else (),
-        problem=str(error or ""),
-    )
-
-
-def _texts(mode: Mode) -> TypedMode:
-    return TypedMode(mode.name, mode.definition, mode.example_yes, mode.example_no)
-
-
-def _run_row(store: Store, mode: Mode, run_id: int) -> RunRow:
-    reading, draw = store.failures.read_trials(run_id), _Draw(store, run_id)
-    read, trials = reading.read, reading.with_mode(mode.id)
-    life = "fixed" if run_id == mode.fixed_in else "reopened" if run_id == mode.reopened_in else ""
-    return RunRow(
-        store.runs.summary(run_id), len(trials), len(read), life, _row(mode.name, trials, draw.sampled(read), mode=mode)
-    )
-
-
-def calibrations(desk: Desk, mode: Mode) -> list[Calibration]:
-    """The judges of a mode in the newest runs that have one."""
-    runs = desk.store.runs.list(limit=N_SEARCHED)
-    judged = [(run, each) for run in runs for each in run.config.criteria if is_judge_of(each, mode)]
-    return [_calibration(desk.store, mode, run, criterion) for run, criterion in judged[:N_JUDGED]]
-
-
-def _calibration(store: Store, mode: Mode, run: RunSummary, criterion: Criterion) -> Calibration:
-    """A trial that was read counts as without the mode unless a person found it there."""
-    reading = store.failures.read_trials(played_run_id(store.runs, run.id))
-    judged = store.failures.judged(run.id, criterion.metric)
-    found, read = reading.with_mode(mode.id), reading.read
-    sides = {True: read - found, False: read & found}
-    counts = Counter({(a, b): len(judged[a] & sides[b]) for a in (True, False) for b in (True, False)})
-    skill, n_judged = judge_skill(counts.elements()), (len(judged[True]), len(judged[False]))
-    is_known = bool(skill.n_good and skill.n_bad)
-    rate = skill.corrected(n_judged[0] / sum(n_judged)) if is_known else None
-    missing = skill.labels_to_add(HALF_WIDTH, n_judged)
-    return Calibration(
-        run=run,
-        is_current=is_worded_as(criterion, mode),
-        counts=skill,
-        found=found_sentence(skill),
-        kappa=kappa_words(agreement(counts)),
-        share=corrected_sentence(rate.of_failures if rate else None) if is_known else "",
-        next_labels=next_labels_sentence(missing, HALF_WIDTH, "read"),
-    )
-
-
-def cited(store: Store, findings: Sequence[Finding]) -> list[CitedFinding]:
-    """Findings, each with where it is, in words."""
-    cases: defaultdict[int, set[int]] = defaultdict(set)
-    for each in findings:
-        cases[each.run_id].add(each.case_index)
-    names = {run_id: store.runs.case_ids(run_id, sorted(of_run)) for run_id, of_run in cases.items()}
-    return [_cited(each, names[each.run_id].get(each.case_index, "")) for each in findings]
-
-
-def _cited(finding: Finding, case_id: str) -> CitedFinding:
-    turn = finding.anchor.turn
-    href = f"/runs/{finding.run_id}/cases/{finding.case_index}/trials/{finding.trial_index}"
-    where = f"{case_id} {finding.trial_index + 1}" + (f", turn {turn + 1}" if turn is not None else "")
-    return CitedFinding(finding, href + (f"#turn-{turn + 1}" if turn is not None else "#findings"), where)
 
 
 def _counted(n: int, noun: str) -> str:

@@ -13,7 +13,8 @@ from starlette.routing import Route
 
 from evaldesk.desk.failures import FailureDesk, TypedFinding, TypedMode, checked_id
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, UsageError
-from evaldesk.pages.failures import TypedChange, read_failures, read_mode
+from evaldesk.pages.failure_kind import TypedChange, read_mode
+from evaldesk.pages.failures import read_failures
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.render import desk_of, number, page, refused_status, target_of
 from evaldesk.web.routes.trials import TRIAL, trial_key, trial_page

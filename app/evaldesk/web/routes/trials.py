@@ -18,7 +18,7 @@ from evaldesk.model.evalset import case_key
 from evaldesk.model.stored import TrialKey
 from evaldesk.pages import trial as pages
 from evaldesk.pages.accepting import offers_changes
-from evaldesk.pages.failures import read_findings
+from evaldesk.pages.failure_kind import read_findings
 from evaldesk.pages.large_state import ValuePart
 from evaldesk.pages.other_scorings import read_other_scorings
 from evaldesk.pages.pair import read_pair
