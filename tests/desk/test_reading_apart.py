@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.desk.imports import importing as reading_apart
-from evaldesk.desk.imports.importing import read_upload
 from evaldesk.errors import FormatError
+from evaldesk.formats import process as reading_apart
 from evaldesk.formats.exchange import FORMATS
 from evaldesk.formats.files import read_file
-from evaldesk.formats.process import Answer, Request, answer_to, main
+from evaldesk.formats.process import Answer, Request, answer_to, main, read_upload
 from evaldesk.wire import from_json, to_json
 
 SAMPLES = Path(__file__).parents[1] / "formats" / "exchange_samples"

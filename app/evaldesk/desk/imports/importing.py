@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import subprocess
-import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from threading import Lock, RLock
 
-import msgspec
 from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk import __version__
@@ -27,8 +24,8 @@ from evaldesk.desk.process_owner import current_owner, is_at_work
 from evaldesk.desk.trust import Trust
 from evaldesk.errors import DiskError, EvaldeskError, FormatError, NotFoundError, UsageError, WorkspaceError
 from evaldesk.formats.exchange import FORMATS, Imported
-from evaldesk.formats.files import as_one_file, read_file, title_of
-from evaldesk.formats.process import Answer, Request
+from evaldesk.formats.files import as_one_file, title_of
+from evaldesk.formats.process import read_upload
 from evaldesk.model import EvalSet, RunConfig
 from evaldesk.model.evalset import renamed_repeats, repeats_words
 from evaldesk.model.stored import ImportSummary
@@ -40,7 +37,7 @@ from evaldesk.store.runs.imports import AlreadyImportedError, ImportEndedError, 
 from evaldesk.store.runs.planning import NO_EVALSET
 from evaldesk.store.runs.run_store import imported_agent
 from evaldesk.transcripts.recorded import RecordedRun
-from evaldesk.wire import from_json, to_json, value_scrubber
+from evaldesk.wire import to_json, value_scrubber
 
 __all__ = [
     "AlreadyImportedError",
@@ -54,7 +51,6 @@ __all__ = [
     "file_titles",
     "open_imports",
     "proposed_name",
-    "read_upload",
 ]
 
 log = logging.getLogger("evaldesk.desk")
@@ -545,32 +541,3 @@ def proposed_name(source: str) -> str:
     """The name of an eval set from that of a file."""
     stem = source.partition(".")[0]
     return stem if stem.isascii() and stem.isidentifier() and len(stem) <= 100 else slug(stem, default="imported")
-
-
-SMALL = 512 * 1024
-"""Up to so many bytes are read at once: a process costs as much as a MiB does."""
-TIMEOUT_S = 120.0
-PACKED = (b"PK", b"PAR1")
-"""How archives and Parquet begin: a small one may hold much."""
-COMMAND = (sys.executable, "-P", "-m", "evaldesk.formats.process")
-
-
-def read_upload(data: bytes, source: str, outcome: str = "") -> Imported:
-    """The contents of an uploaded file. Raises FormatError, also for one that takes too long or too much."""
-    if len(data) <= SMALL and not data.startswith(PACKED):
-        return read_file(data, source, outcome=outcome)
-    request = to_json(Request(source, outcome)) + b"\n" + data
-    try:
-        done = subprocess.run(COMMAND, input=request, capture_output=True, timeout=TIMEOUT_S, check=False)
-        answer = from_json(done.stdout, Answer)
-    except subprocess.TimeoutExpired:
-        raise _too_much(source, f"it was not read within {TIMEOUT_S:g} s") from None
-    except msgspec.MsgspecError:
-        raise _too_much(source, "reading it broke off") from None
-    if answer.imported is None:
-        raise answer.refusal.error() if answer.refusal else _too_much(source, "reading it broke off")
-    return answer.imported
-
-
-def _too_much(source: str, what: str) -> FormatError:
-    return FormatError(f"{what}; `evaldesk import FILE` on the command line has no such limit", source=source)
