@@ -20,7 +20,7 @@ from evaldesk.model.json_text import json_line
 from evaldesk.model.stored import TrialKey
 from evaldesk.settings import MAX_NAME
 from evaldesk.store import Store
-from evaldesk.store.failures import folded_name
+from evaldesk.store.failure_steps import folded_name
 
 MAX_MODE_NAME = 60
 MAX_TEXT = 2_000

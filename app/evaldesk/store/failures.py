@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -15,14 +14,11 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     String,
-    Table,
     and_,
     cast,
-    delete,
     func,
     insert,
     select,
-    update,
 )
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
@@ -41,14 +37,22 @@ from evaldesk.model.failures import (
 )
 from evaldesk.model.stored import TrialKey
 from evaldesk.store.database import Database
+from evaldesk.store.failure_steps import (
+    Step,
+    at,
+    check_name,
+    folded_name,
+    has_trial,
+    in_use,
+    last_step,
+    mode_row,
+    place_of,
+    undo,
+)
 from evaldesk.store.tables.failures import CODEBOOK_STEP, FINDING, MODE, READING
-from evaldesk.store.tables.runs import RUN, RUN_CASE, SCORE, TRIAL, VISIBLE
+from evaldesk.store.tables.runs import RUN, RUN_CASE, SCORE, VISIBLE
 
-UNDO_DAYS = 30
-_TABLES: Mapping[str, Table] = {table.name: table for table in (MODE, FINDING, READING)}
 _OF_RUN = (RUN.c.id == FINDING.c.run_id) & VISIBLE
-_Rows = Sequence[tuple[str, dict[str, Any], dict[str, Any] | None]]
-"""The table, the key and the values before a step: None of a row that was not there."""
 
 
 class FailureStore:
@@ -77,7 +81,7 @@ class FailureStore:
         with self._database.writing() as connection:
             n = 0
             for draft in drafts:
-                same = _at(FINDING, _place(draft))
+                same = at(FINDING, place_of(draft))
                 same.append(FINDING.c.signature == draft.signature)
                 if connection.execute(select(FINDING.c.id).where(*same)).first() is None:
                     self._insert(connection, None, draft, source, source, "proposed")
@@ -121,16 +125,16 @@ class FailureStore:
         with self._database.writing() as connection:
             step, n_modes, n_findings, n_elsewhere = self._step(connection, author), 0, 0, 0
             for texts in modes:
-                if connection.scalar(select(MODE.c.id).where(*_in_use(texts["name"]))) is None:
+                if connection.scalar(select(MODE.c.id).where(*in_use(texts["name"]))) is None:
                     self._create_mode(connection, step, **texts)
                     n_modes += 1
             for bare, reader, name in drafts:
-                if not _has_trial(connection, _place(bare)):
+                if not has_trial(connection, place_of(bare)):
                     n_elsewhere += 1
                     continue
                 draft = replace(bare, mode_id=self._named_mode(connection, step, name) if name else None)
-                values = _place(draft) | {"note": draft.note, "mode_id": draft.mode_id, "author": reader}
-                if connection.execute(select(FINDING.c.id).where(*_at(FINDING, values))).first() is None:
+                values = place_of(draft) | {"note": draft.note, "mode_id": draft.mode_id, "author": reader}
+                if connection.execute(select(FINDING.c.id).where(*at(FINDING, values))).first() is None:
                     self._insert(connection, step, draft, reader, "person", "counted")
                     self._mark_read(connection, step, draft, reader, is_clear=False)
                     n_findings += 1
@@ -142,7 +146,7 @@ class FailureStore:
         place = FindingDraft(run_id, *key)
         with self._database.writing() as connection:
             _check_trial(connection, place)
-            mine = _at(FINDING, _place(place))
+            mine = at(FINDING, place_of(place))
             mine += [FINDING.c.author == author, FINDING.c.status == "counted"]
             if connection.execute(select(FINDING.c.id).where(*mine)).first():
                 raise ConflictError("you have a finding on this trial; undo or remove it first")
@@ -165,9 +169,9 @@ class FailureStore:
                 raise NotFoundError("this finding is not there any more")
             step = self._step(connection, author)
             step.remove(FINDING, {"id": finding_id})
-            read = _place(row) | {"reader": row.author}
-            others = [*_at(FINDING, _place(row)), FINDING.c.author == row.author, FINDING.c.status == "counted"]
-            is_read = connection.execute(select(READING.c.reader).where(*_at(READING, read))).first()
+            read = place_of(row) | {"reader": row.author}
+            others = [*at(FINDING, place_of(row)), FINDING.c.author == row.author, FINDING.c.status == "counted"]
+            is_read = connection.execute(select(READING.c.reader).where(*at(READING, read))).first()
             if is_read and not connection.execute(select(FINDING.c.id).where(*others)).first():
                 step.remove(READING, read)
             step.close("removed", "finding removed")
@@ -187,11 +191,11 @@ class FailureStore:
         now. Raises UsageError when the name is in use, NotFoundError.
         """
         with self._database.writing() as connection:
-            row = _mode_row(connection, mode_id)
+            row = mode_row(connection, mode_id)
             if seen and _mode(row).texts_version != seen and any(row._mapping[name] != texts[name] for name in texts):
                 raise ConflictError(f"“{row.name}” was edited meanwhile; look at it, then make your change again")
             if "name" in texts:
-                _check_name(connection, texts["name"], mode_id)
+                check_name(connection, texts["name"], mode_id)
                 texts["folded"] = folded_name(texts["name"])
             step = self._step(connection, author)
             step.change(MODE, {"id": mode_id}, texts)
@@ -260,38 +264,17 @@ class FailureStore:
         Raises NotFoundError when there is none, ConflictError when the same was changed by a step since.
         """
         with self._database.writing() as connection:
-            c = CODEBOOK_STEP.c
-            mine = [c.author == author, c.is_undone.is_(False), *([] if step_id is None else [c.id == step_id])]
-            row = connection.execute(select(CODEBOOK_STEP).where(*mine).order_by(c.id.desc()).limit(1)).first()
-            if row is None or row.taken_at < self._clock() - timedelta(days=UNDO_DAYS):
-                raise NotFoundError("nothing to undo")
-            rows: _Rows = json.loads(row.before)["rows"]
-            later = connection.execute(
-                select(c.before, c.words, c.author).where(c.id > row.id, c.is_undone.is_(False)).order_by(c.id)
-            )
-            for other in later:
-                step = json.loads(other.before)
-                if _keys(rows) & _keys(step["rows"]) or _made_modes(rows) & set(step["uses"]):
-                    raise ConflictError(f"{other.author} changed the same since: {other.words}; nothing was undone")
-            _restore(connection, rows)
-            connection.execute(update(CODEBOOK_STEP).where(c.id == row.id).values(is_undone=True))
-            return UndoneStep(row.kind, row.words)
+            return undo(connection, author, step_id, self._clock())
 
     def last_step(
         self, author: str, since: datetime, trials: Collection[tuple[int, int, int]]
     ) -> tuple[int, tuple[int, int, int]] | None:
-        """The newest step of a person after `since` that touched the findings or the reading of one of these trials.
+        """The newest step of a person after `since` that touched one of these trials, each (run, case, index).
 
-        A trial is (run, case, index). Gives the step and the trial; None where there is no such step.
+        Gives the step and the trial; None where there is no such step.
         """
-        c = CODEBOOK_STEP.c
-        mine = select(c.id, c.before).where(c.author == author, c.is_undone.is_(False), c.taken_at > since)
         with self._database.reading() as connection:
-            for row in connection.execute(mine.order_by(c.id.desc())).all():
-                for touched in _touched(connection, json.loads(row.before)["rows"]):
-                    if touched in trials:
-                        return row.id, touched
-        return None
+            return last_step(connection, author, since, trials)
 
     def modes(self) -> Sequence[Mode]:
         """All modes, those in use first, each in the order of creation."""
@@ -301,7 +284,7 @@ class FailureStore:
 
     def of_trial(self, run_id: int, key: TrialKey) -> Sequence[Finding]:
         """The findings of one trial, proposals included, in the order in which they were made."""
-        place = _at(FINDING, _place(FindingDraft(run_id, *key)))
+        place = at(FINDING, place_of(FindingDraft(run_id, *key)))
         return self._findings([*place, FINDING.c.status != "rejected"], newest_first=False)
 
     def of_mode(self, mode_id: int, run_id: int | None = None, limit: int = 50) -> Sequence[Finding]:
@@ -424,13 +407,13 @@ class FailureStore:
         with self._database.reading() as connection:
             return [_finding(row) for row in connection.execute(rows)]
 
-    def _step(self, connection: Connection, author: str) -> _Step:
-        return _Step(connection, author, self._clock())
+    def _step(self, connection: Connection, author: str) -> Step:
+        return Step(connection, author, self._clock())
 
     def _insert(
         self,
         connection: Connection,
-        step: _Step | None,
+        step: Step | None,
         draft: FindingDraft,
         author: str,
         source: FindingSource,
@@ -447,17 +430,17 @@ class FailureStore:
             step.made(FINDING, {"id": finding_id})
         return finding_id
 
-    def _mark_read(self, connection: Connection, step: _Step, place: Any, author: str, *, is_clear: bool) -> None:
-        key = _place(place) | {"reader": author}
-        row = connection.execute(select(READING).where(*_at(READING, key))).first()
+    def _mark_read(self, connection: Connection, step: Step, place: Any, author: str, *, is_clear: bool) -> None:
+        key = place_of(place) | {"reader": author}
+        row = connection.execute(select(READING).where(*at(READING, key))).first()
         if row is None:
             connection.execute(insert(READING).values(key | {"is_clear": is_clear, "read_at": self._clock()}))
             step.made(READING, key)
         elif row.is_clear != is_clear:
             step.change(READING, key, {"is_clear": is_clear})
 
-    def _create_mode(self, connection: Connection, step: _Step, **texts: str) -> int:
-        _check_name(connection, texts["name"])
+    def _create_mode(self, connection: Connection, step: Step, **texts: str) -> int:
+        check_name(connection, texts["name"])
         values = {"definition": "", "example_yes": "", "example_no": ""} | texts
         values["folded"] = folded_name(texts["name"])
         statement = insert(MODE).values(values | {"created_at": self._clock()}).returning(MODE.c.id)
@@ -465,11 +448,11 @@ class FailureStore:
         step.made(MODE, {"id": mode_id})
         return mode_id
 
-    def _named_mode(self, connection: Connection, step: _Step, name: str) -> int:
-        named: int | None = connection.scalar(select(MODE.c.id).where(*_in_use(name)))
+    def _named_mode(self, connection: Connection, step: Step, name: str) -> int:
+        named: int | None = connection.scalar(select(MODE.c.id).where(*in_use(name)))
         return named or self._create_mode(connection, step, name=name)
 
-    def _assign(self, connection: Connection, step: _Step, finding_ids: Sequence[int], mode_id: int | None) -> None:
+    def _assign(self, connection: Connection, step: Step, finding_ids: Sequence[int], mode_id: int | None) -> None:
         rows = connection.execute(select(FINDING).where(FINDING.c.id.in_(finding_ids))).all()
         if len(rows) < len(set(finding_ids)):
             raise NotFoundError("a finding is not there any more; load the page again")
@@ -479,54 +462,16 @@ class FailureStore:
         for row in rows:
             step.change(FINDING, {"id": row.id}, {"mode_id": mode_id})
 
-    def _check_usable(self, connection: Connection, step: _Step, mode_id: int, run_id: int) -> None:
+    def _check_usable(self, connection: Connection, step: Step, mode_id: int, run_id: int) -> None:
         """Raise when the mode is out of use; a fixed one is reopened by a later run."""
         _active_mode(connection, mode_id)
         step.use(mode_id)
         self._reopen(connection, step, mode_id, run_id)
 
-    def _reopen(self, connection: Connection, step: _Step, mode_id: int, run_id: int) -> None:
-        row = _mode_row(connection, mode_id)
+    def _reopen(self, connection: Connection, step: Step, mode_id: int, run_id: int) -> None:
+        row = mode_row(connection, mode_id)
         if row.fixed_in is not None and row.reopened_in is None and run_id >= row.fixed_in:
             step.change(MODE, {"id": mode_id}, {"reopened_in": run_id})
-
-
-class _Step:
-    """What a verb changes: of each row the values that it had before, and the modes that are used."""
-
-    def __init__(self, connection: Connection, author: str, now: datetime) -> None:
-        self._connection, self._author, self._now = connection, author, now
-        self._before: dict[str, tuple[str, dict[str, Any], dict[str, Any] | None]] = {}
-        self._uses: set[int] = set()
-
-    def made(self, table: Table, key: dict[str, Any]) -> None:
-        """Remember a row that was not there."""
-        self._before[json.dumps([table.name, key])] = (table.name, key, None)
-
-    def change(self, table: Table, key: dict[str, Any], values: Mapping[str, Any]) -> None:
-        """Change some values of a row."""
-        columns = [table.c[name] for name in values]
-        row = self._connection.execute(select(*columns).where(*_at(table, key))).one()
-        _, _, known = self._before.setdefault(json.dumps([table.name, key]), (table.name, key, {}))
-        if known is not None:
-            known.update({name: each for name, each in _plain(row._mapping).items() if name not in known})
-        self._connection.execute(update(table).where(*_at(table, key)).values(values))
-
-    def remove(self, table: Table, key: dict[str, Any]) -> None:
-        """Remove a row."""
-        row = self._connection.execute(select(table).where(*_at(table, key))).one()
-        self._before[json.dumps([table.name, key])] = (table.name, key, _plain(row._mapping))
-        self._connection.execute(delete(table).where(*_at(table, key)))
-
-    def use(self, mode_id: int) -> None:
-        """Remember that the step needs a mode, whose creation cannot be undone before it."""
-        self._uses.add(mode_id)
-
-    def close(self, kind: str, words: str) -> None:
-        """Store the step, with which it can be undone."""
-        before = json.dumps({"rows": [*self._before.values()], "uses": sorted(self._uses)}, ensure_ascii=False)
-        values = {"kind": kind, "words": words, "author": self._author, "taken_at": self._now, "before": before}
-        self._connection.execute(insert(CODEBOOK_STEP).values(values | {"is_undone": False}))
 
 
 def _number(columns: Any) -> ColumnElement[int]:
@@ -549,93 +494,15 @@ def _in_pairs(numbers: Sequence[int]) -> list[tuple[int, int]]:
     return sorted(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def folded_name(name: str) -> str:
-    """A name as names are compared: composed, without case and without double spaces."""
-    return " ".join(unicodedata.normalize("NFC", name).casefold().split())
-
-
-def _restore(connection: Connection, rows: _Rows) -> None:
-    for name, key, values in rows:
-        table = _TABLES[name]
-        is_there = connection.execute(select(*table.primary_key).where(*_at(table, key))).first() is not None
-        if values is None:
-            connection.execute(delete(table).where(*_at(table, key)))
-        elif is_there and values:
-            connection.execute(update(table).where(*_at(table, key)).values(_typed(values)))
-        elif not is_there and "run_id" in values and _has_trial(connection, values):
-            connection.execute(insert(table).values(_typed(values)))
-    for name, key, values in rows:
-        if name == MODE.name and values:
-            row = _mode_row(connection, key["id"])
-            if row.merged_into is None and row.retired_at is None:
-                _check_name(connection, row.name, row.id)
-
-
-def _touched(connection: Connection, rows: _Rows) -> list[tuple[int, int, int]]:
-    """The trials of a step: those that its rows name, and those of findings that it made or changed."""
-    ids = [key["id"] for name, key, _ in rows if name == FINDING.name]
-    found = connection.execute(select(FINDING).where(FINDING.c.id.in_(ids))).all() if ids else []
-    named = [key | (values or {}) for _, key, values in rows]
-    places = [*map(_place, found), *(each for each in named if "trial_index" in each)]
-    return [(each["run_id"], each["case_index"], each["trial_index"]) for each in places]
-
-
-def _keys(rows: _Rows) -> set[str]:
-    return {json.dumps([name, key]) for name, key, _ in rows}
-
-
-def _made_modes(rows: _Rows) -> set[int]:
-    return {key["id"] for name, key, values in rows if name == MODE.name and values is None}
-
-
-def _at(table: Table, key: Mapping[str, Any]) -> list[Any]:
-    return [table.c[name] == value for name, value in key.items()]
-
-
-def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(name): each.isoformat() if isinstance(each, datetime) else each for name, each in row.items()}
-
-
-def _typed(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: datetime.fromisoformat(each) if each and name.endswith("_at") else each for name, each in row.items()}
-
-
-def _place(found: Any) -> dict[str, int]:
-    return {"run_id": found.run_id, "case_index": found.case_index, "trial_index": found.trial_index}
-
-
-def _has_trial(connection: Connection, row: Mapping[str, Any]) -> bool:
-    at = [TRIAL.c[name] == row[name] for name in ("run_id", "case_index", "trial_index")]
-    planned = select(TRIAL.c.run_id).join(RUN, RUN.c.id == TRIAL.c.run_id).where(*at, VISIBLE)
-    return connection.execute(planned).first() is not None
-
-
 def _check_trial(connection: Connection, place: FindingDraft) -> None:
-    if not _has_trial(connection, _place(place)):
+    if not has_trial(connection, place_of(place)):
         raise NotFoundError(f"run {place.run_id} has no trial {place.trial_index} of case {place.case_index}")
 
 
-def _check_name(connection: Connection, name: str, but: int | None = None) -> None:
-    others = [] if but is None else [MODE.c.id != but]
-    if connection.execute(select(MODE.c.id).where(*_in_use(name), *others)).first():
-        raise UsageError(f"“{name}” is in use; choose another name, or merge the two.", field="name")
-
-
-def _in_use(name: str) -> list[Any]:
-    return [MODE.c.folded == folded_name(name), MODE.c.retired_at.is_(None), MODE.c.merged_into.is_(None)]
-
-
-def _mode_row(connection: Connection, mode_id: int) -> Any:
-    row = connection.execute(select(MODE).where(MODE.c.id == mode_id)).first()
-    if row is None:
-        raise NotFoundError(f"there is no kind of failure {mode_id}")
-    return row
-
-
 def _active_mode(connection: Connection, mode_id: int) -> Any:
-    row = _mode_row(connection, mode_id)
+    row = mode_row(connection, mode_id)
     if row.merged_into is not None:
-        into = _mode_row(connection, row.merged_into).name
+        into = mode_row(connection, row.merged_into).name
         raise ConflictError(f"“{row.name}” was merged into “{into}” meanwhile; use “{into}”, or undo the merge")
     if row.retired_at is not None:
         raise ConflictError(f"“{row.name}” was retired meanwhile; choose another kind of failure, or undo that")

@@ -12,7 +12,7 @@ from sqlalchemy import delete, func, insert, select, update
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model.stored import Preset
 from evaldesk.store.database import Database
-from evaldesk.store.failures import folded_name
+from evaldesk.store.failure_steps import folded_name
 from evaldesk.store.tables.presets import PRESET
 
 MAX_PRESETS = 50

@@ -1,0 +1,182 @@
+"""The steps by which people change findings, modes and readings: each can be undone as a whole."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Table, delete, insert, select, update
+
+from evaldesk.errors import ConflictError, NotFoundError, UsageError
+from evaldesk.model.failures import UndoneStep
+from evaldesk.store.tables.failures import CODEBOOK_STEP, FINDING, MODE, READING
+from evaldesk.store.tables.runs import RUN, TRIAL, VISIBLE
+
+UNDO_DAYS = 30
+_TABLES: Mapping[str, Table] = {table.name: table for table in (MODE, FINDING, READING)}
+Rows = Sequence[tuple[str, dict[str, Any], dict[str, Any] | None]]
+"""The table, the key and the values before a step: None of a row that was not there."""
+
+
+class Step:
+    """What a verb changes: of each row the values that it had before, and the modes that are used."""
+
+    def __init__(self, connection: Connection, author: str, now: datetime) -> None:
+        self._connection, self._author, self._now = connection, author, now
+        self._before: dict[str, tuple[str, dict[str, Any], dict[str, Any] | None]] = {}
+        self._uses: set[int] = set()
+
+    def made(self, table: Table, key: dict[str, Any]) -> None:
+        """Remember a row that was not there."""
+        self._before[json.dumps([table.name, key])] = (table.name, key, None)
+
+    def change(self, table: Table, key: dict[str, Any], values: Mapping[str, Any]) -> None:
+        """Change some values of a row."""
+        columns = [table.c[name] for name in values]
+        row = self._connection.execute(select(*columns).where(*at(table, key))).one()
+        _, _, known = self._before.setdefault(json.dumps([table.name, key]), (table.name, key, {}))
+        if known is not None:
+            known.update({name: each for name, each in _plain(row._mapping).items() if name not in known})
+        self._connection.execute(update(table).where(*at(table, key)).values(values))
+
+    def remove(self, table: Table, key: dict[str, Any]) -> None:
+        """Remove a row."""
+        row = self._connection.execute(select(table).where(*at(table, key))).one()
+        self._before[json.dumps([table.name, key])] = (table.name, key, _plain(row._mapping))
+        self._connection.execute(delete(table).where(*at(table, key)))
+
+    def use(self, mode_id: int) -> None:
+        """Remember that the step needs a mode, whose creation cannot be undone before it."""
+        self._uses.add(mode_id)
+
+    def close(self, kind: str, words: str) -> None:
+        """Store the step, with which it can be undone."""
+        before = json.dumps({"rows": [*self._before.values()], "uses": sorted(self._uses)}, ensure_ascii=False)
+        values = {"kind": kind, "words": words, "author": self._author, "taken_at": self._now, "before": before}
+        self._connection.execute(insert(CODEBOOK_STEP).values(values | {"is_undone": False}))
+
+
+def undo(connection: Connection, author: str, step_id: int | None, now: datetime) -> UndoneStep:
+    """Take back the last step of a person, up to 30 days old, or the one that is named.
+
+    Raises NotFoundError when there is none, ConflictError when the same was changed by a step since.
+    """
+    c = CODEBOOK_STEP.c
+    mine = [c.author == author, c.is_undone.is_(False), *([] if step_id is None else [c.id == step_id])]
+    row = connection.execute(select(CODEBOOK_STEP).where(*mine).order_by(c.id.desc()).limit(1)).first()
+    if row is None or row.taken_at < now - timedelta(days=UNDO_DAYS):
+        raise NotFoundError("nothing to undo")
+    rows: Rows = json.loads(row.before)["rows"]
+    later = connection.execute(
+        select(c.before, c.words, c.author).where(c.id > row.id, c.is_undone.is_(False)).order_by(c.id)
+    )
+    for other in later:
+        step = json.loads(other.before)
+        if _keys(rows) & _keys(step["rows"]) or _made_modes(rows) & set(step["uses"]):
+            raise ConflictError(f"{other.author} changed the same since: {other.words}; nothing was undone")
+    _restore(connection, rows)
+    connection.execute(update(CODEBOOK_STEP).where(c.id == row.id).values(is_undone=True))
+    return UndoneStep(row.kind, row.words)
+
+
+def last_step(
+    connection: Connection, author: str, since: datetime, trials: Collection[tuple[int, int, int]]
+) -> tuple[int, tuple[int, int, int]] | None:
+    """The newest step of a person after `since` that touched the findings or the reading of one of these trials.
+
+    A trial is (run, case, index). Gives the step and the trial; None where there is no such step.
+    """
+    c = CODEBOOK_STEP.c
+    mine = select(c.id, c.before).where(c.author == author, c.is_undone.is_(False), c.taken_at > since)
+    for row in connection.execute(mine.order_by(c.id.desc())).all():
+        for touched in _touched(connection, json.loads(row.before)["rows"]):
+            if touched in trials:
+                return row.id, touched
+    return None
+
+
+def _restore(connection: Connection, rows: Rows) -> None:
+    for name, key, values in rows:
+        table = _TABLES[name]
+        is_there = connection.execute(select(*table.primary_key).where(*at(table, key))).first() is not None
+        if values is None:
+            connection.execute(delete(table).where(*at(table, key)))
+        elif is_there and values:
+            connection.execute(update(table).where(*at(table, key)).values(_typed(values)))
+        elif not is_there and "run_id" in values and has_trial(connection, values):
+            connection.execute(insert(table).values(_typed(values)))
+    for name, key, values in rows:
+        if name == MODE.name and values:
+            row = mode_row(connection, key["id"])
+            if row.merged_into is None and row.retired_at is None:
+                check_name(connection, row.name, row.id)
+
+
+def _touched(connection: Connection, rows: Rows) -> list[tuple[int, int, int]]:
+    """The trials of a step: those that its rows name, and those of findings that it made or changed."""
+    ids = [key["id"] for name, key, _ in rows if name == FINDING.name]
+    found = connection.execute(select(FINDING).where(FINDING.c.id.in_(ids))).all() if ids else []
+    named = [key | (values or {}) for _, key, values in rows]
+    places = [*map(place_of, found), *(each for each in named if "trial_index" in each)]
+    return [(each["run_id"], each["case_index"], each["trial_index"]) for each in places]
+
+
+def _keys(rows: Rows) -> set[str]:
+    return {json.dumps([name, key]) for name, key, _ in rows}
+
+
+def _made_modes(rows: Rows) -> set[int]:
+    return {key["id"] for name, key, values in rows if name == MODE.name and values is None}
+
+
+def at(table: Table, key: Mapping[str, Any]) -> list[Any]:
+    """The conditions of the row with this key."""
+    return [table.c[name] == value for name, value in key.items()]
+
+
+def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(name): each.isoformat() if isinstance(each, datetime) else each for name, each in row.items()}
+
+
+def _typed(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: datetime.fromisoformat(each) if each and name.endswith("at") else each for name, each in row.items()}
+
+
+def place_of(found: Any) -> dict[str, int]:
+    """The trial of a row, by its columns."""
+    return {"run_id": found.run_id, "case_index": found.case_index, "trial_index": found.trial_index}
+
+
+def has_trial(connection: Connection, row: Mapping[str, Any]) -> bool:
+    """Whether the trial of the row is there, in a run that can be seen."""
+    at = [TRIAL.c[name] == row[name] for name in ("run_id", "case_index", "trial_index")]
+    planned = select(TRIAL.c.run_id).join(RUN, RUN.c.id == TRIAL.c.run_id).where(*at, VISIBLE)
+    return connection.execute(planned).first() is not None
+
+
+def check_name(connection: Connection, name: str, but: int | None = None) -> None:
+    """Raise UsageError where another mode in use has the name; `but` is the mode itself."""
+    others = [] if but is None else [MODE.c.id != but]
+    if connection.execute(select(MODE.c.id).where(*in_use(name), *others)).first():
+        raise UsageError(f"“{name}” is in use; choose another name, or merge the two.", field="name")
+
+
+def in_use(name: str) -> list[Any]:
+    """The conditions of the mode in use with this name."""
+    return [MODE.c.folded == folded_name(name), MODE.c.retired_at.is_(None), MODE.c.merged_into.is_(None)]
+
+
+def mode_row(connection: Connection, mode_id: int) -> Any:
+    """The row of a mode. Raises NotFoundError."""
+    row = connection.execute(select(MODE).where(MODE.c.id == mode_id)).first()
+    if row is None:
+        raise NotFoundError(f"there is no kind of failure {mode_id}")
+    return row
+
+
+def folded_name(name: str) -> str:
+    """A name as names are compared: composed, without case and without double spaces."""
+    return " ".join(unicodedata.normalize("NFC", name).casefold().split())
