@@ -49,9 +49,8 @@ def test_chat_add_run_and_read_work_without_scripts(visit: Visit) -> None:
     page = someone.page
 
     someone.goto("/sessions/new?agent=hello_world")
+    page.get_by_label("First message").fill("Roll a 12-sided die.")
     page.get_by_role("button", name="Start session").click()
-    page.get_by_label("Message", exact=True).fill("Roll a 12-sided die.")
-    page.get_by_role("button", name="Send").click()
     page.get_by_role("link", name="Add current session").click()
     page.get_by_label("Eval set", exact=True).select_option(someone.evalset("hello_world"))
     page.get_by_label("Case", exact=True).fill("without_scripts")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from html import escape
 from typing import Any
 
 import pytest
@@ -90,6 +91,30 @@ def test_a_wrong_initial_state_is_shown_again_with_its_place(chat: Any, state: s
     assert said in answer.text
     assert 'aria-invalid="true"' in answer.text
     assert state.replace('"', "&#34;") in answer.text
+
+
+def test_the_first_message_can_be_sent_with_a_new_session(chat: Any) -> None:
+    chat.host.events = (ANSWER,)
+
+    begun = chat.client.post("/sessions", data={"agent": "dice", "state": "{}", "message": " Roll a die\r\n"})
+    chat.client.get(f"{begun.headers['location']}/events")
+
+    page = chat.client.get(begun.headers["location"]).text
+    assert begun.status_code == 303
+    assert '<h2 id="title">Roll a die</h2>' in page
+    assert "You rolled a 4." in page
+
+
+@pytest.mark.parametrize(
+    ("state", "message"), [("[1]", "Roll <a> die"), ("{}", "x" * 200_001)], ids=["state", "message"]
+)
+def test_a_refused_new_session_keeps_what_was_typed_and_stores_nothing(chat: Any, state: str, message: str) -> None:
+    answer = chat.client.post("/sessions", data={"agent": "dice", "state": state, "title": "T", "message": message})
+
+    assert answer.status_code == 422
+    assert f"{escape(message)}</textarea>" in answer.text
+    assert 'aria-invalid="true"' in answer.text
+    assert chat.desk.sessions.list() == []
 
 
 def test_a_session_is_there_again_after_a_restart(open_chat: Callable[..., Any], host: Any) -> None:

@@ -63,6 +63,19 @@ class SessionDesk:
         agent = self._agents.get(agent_id)
         return self._store.sessions.create(agent.id, _clean(title), parse_state(state_text))
 
+    async def begin(self, agent_id: str, state_text: str, title: str, message: str) -> StoredSession:
+        """A new session whose first turn has begun; without a message it waits for one.
+
+        Raises as `create`, and UsageError for the message, before anything is stored.
+        """
+        message = self._checked(message, None) if message.strip() else ""
+        if message:
+            self._agents.check_trusted(self._agents.get(agent_id))
+        session = await asyncio.to_thread(self.create, agent_id, state_text, title)
+        if message:
+            await self._start(session, message, None, "person", (), keeps=True)
+        return session
+
     def list(self, before: str = "", limit: int = PAGE_SIZE) -> Sequence[SessionSummary]:
         """The sessions, last used first; `before` is the id of the last one of the page before."""
         return self._store.sessions.list(before=before, limit=limit)

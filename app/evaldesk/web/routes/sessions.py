@@ -54,16 +54,18 @@ async def new(request: Request) -> Response:
 
 
 async def create(request: Request) -> Response:
-    """Begin a session and go to it."""
+    """Begin a session, with its first message where one was typed, and go to it."""
     desk = desk_of(request)
     form = await read_form(request)
     agent = desk.agents.get(text_of(form, "agent"))
+    state, title, message = (text_of(form, name) for name in ("state", "title", "message"))
+    typed = {"state_text": state, "title": title, "message": message}
     try:
-        state, title = text_of(form, "state"), text_of(form, "title")
-        session = await run_in_threadpool(desk.sessions.create, agent.id, state, title)
+        session = await desk.sessions.begin(agent.id, state, title, message)
     except FormatError as error:
-        typed = {"state_text": text_of(form, "state"), "title": text_of(form, "title")}
         return _new_page(request, agent, status=422, state_error=error_sentence(error), **typed)
+    except UsageError as error:
+        return _new_page(request, agent, status=422, message_error=str(error), **typed)
     return RedirectResponse(f"/sessions/{session.id}", 303)
 
 
@@ -218,7 +220,7 @@ def agent_of(request: Request, session: StoredSession) -> FoundAgent:
 
 def _new_page(request: Request, agent: FoundAgent, *, status: int = 200, **shown: Any) -> Response:
     agents = desk_of(request).agents.list()
-    shown = {"title": "", "state_text": "", "state_error": "", **shown}
+    shown = {"title": "", "state_text": "", "state_error": "", "message": "", "message_error": "", **shown}
     return page(request, "sessions/new.html", status=status, agents=agents, agent=agent, **shown)
 
 
