@@ -38,7 +38,7 @@ def test_the_same_slip_has_one_signature_whatever_its_values() -> None:
     }
 
     ((key, words),) = found
-    assert words == "search /depart later"
+    assert words == "search: depart later than expected"
     assert "2026" not in key
     assert "LIS" not in key
 
@@ -46,17 +46,17 @@ def test_the_same_slip_has_one_signature_whatever_its_values() -> None:
 @pytest.mark.parametrize(
     ("expected", "actual", "words"),
     [
-        ({"d": "2026-11-27"}, {"d": "2026-11-20"}, "search /d earlier"),
-        ({"d": "a"}, {"d": "b"}, "search /d other text"),
-        ({"n": 1}, {"n": 2}, "search /n more"),
-        ({"n": 2}, {"n": 1.5}, "search /n less"),
-        ({"n": 1}, {"n": "1"}, "search /n other type"),
-        ({"n": True}, {"n": False}, "search /n other value"),
-        ({"n": [1, 2]}, {"n": [1]}, "search /n shorter"),
-        ({"n": [1]}, {"n": [1, 2]}, "search /n longer"),
-        ({"n": [1]}, {"n": [2]}, "search /n other items"),
-        ({"a/b": 1, "c~": {"d": 1}}, {"c~": {"d": 2}}, "search /a~1b missing, /c~0/d more"),
-        ({}, {"x": 1}, "search /x not expected"),
+        ({"d": "2026-11-27"}, {"d": "2026-11-20"}, "search: d earlier than expected"),
+        ({"d": "a"}, {"d": "b"}, "search: d other text"),
+        ({"n": 1}, {"n": 2}, "search: n higher than expected"),
+        ({"n": 2}, {"n": 1.5}, "search: n lower than expected"),
+        ({"n": 1}, {"n": "1"}, "search: n other type"),
+        ({"n": True}, {"n": False}, "search: n other value"),
+        ({"n": [1, 2]}, {"n": [1]}, "search: n shorter than expected"),
+        ({"n": [1]}, {"n": [1, 2]}, "search: n longer than expected"),
+        ({"n": [1]}, {"n": [2]}, "search: n other items"),
+        ({"a/b": 1, "c~": {"d": 1}}, {"c~": {"d": 2}}, "search: /a~1b missing, /c~0/d higher than expected"),
+        ({}, {"x": 1}, "search: x not expected"),
         ({"x": 1}, None, "search missing"),
     ],
 )

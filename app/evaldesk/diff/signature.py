@@ -22,6 +22,11 @@ _VARYING = re.compile(
     |\b(?=[0-9a-f-]*\d)[0-9a-f-]{8,}\b|\d+(?:\.\d+)?""",
     re.VERBOSE | re.IGNORECASE,
 )
+_WORDS = {
+    "more": "higher than expected",
+    "less": "lower than expected",
+    **{how: f"{how} than expected" for how in ("longer", "shorter", "later", "earlier")},
+}
 _OPS = {"-": "missing", "+": "not expected", "moved": "in another place", "~": "differs"}
 
 
@@ -64,14 +69,21 @@ def _first_row(case: Case, transcript: Transcript, scores: Sequence[Score], foun
 def _of_call(failed: str, row: CallRow) -> Signature:
     call = row.actual or row.expected
     name = call.name if call else ""
-    places = []
+    places: list[str] = []
+    words = f"{name} {_OPS.get(row.op or '~', 'differs')}"
     if row.op == "~" and row.expected and row.actual:
         if row.expected.name != row.actual.name:
             places = [f"instead of {row.expected.name}"]
-        else:
-            places = sorted(f"{at} {how}" for at, how in _differences(dict(row.expected.args), dict(row.actual.args)))
-    words = f"{name} {', '.join(places)}" if places else f"{name} {_OPS.get(row.op or '~', 'differs')}"
+            words = f"{name} {places[0]}"
+        elif differences := sorted(_differences(dict(row.expected.args), dict(row.actual.args))):
+            places = [f"{at} {how}" for at, how in differences]
+            words = f"{name}: {', '.join(f'{_place(at)} {_WORDS.get(how, how)}' for at, how in differences)}"
     return Signature("|".join((failed, "calls", row.op or "", name, *places)), words)
+
+
+def _place(pointer: str) -> str:
+    """An argument by its name, what is inside of one by its pointer."""
+    return pointer if "/" in pointer[1:] or "~" in pointer else pointer[1:]
 
 
 def _differences(expected: JsonValue, actual: JsonValue, at: str = "") -> Iterator[tuple[str, str]]:
