@@ -28,7 +28,7 @@ from evaldesk.formats import load_evalset
 from evaldesk.formats.exchange import Imported
 from evaldesk.model import AgentRef, Case, Criterion, EvalSet, RunConfig, Score, TrialResult, Turn
 from evaldesk.settings import Settings
-from evaldesk.store import Store
+from evaldesk.store import Store, database
 from evaldesk.store.database import Database
 from evaldesk.store.runs import imports
 from evaldesk.store.tables import METADATA
@@ -129,8 +129,9 @@ def place(new_place: Callable[[], Place]) -> Place:
 
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Transactions of few rows, so that a small import has many."""
+    """Transactions of few rows, so that a small import has many; the same number however busy the machine is."""
     monkeypatch.setattr(imports, "MAX_ROWS", 30)
+    monkeypatch.setattr(database, "STEP_S", 1e6)
 
 
 class Steps:
@@ -257,10 +258,11 @@ IMPORT_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
 from tests.desk.test_import_steps import Place, Steps
-from evaldesk.store import Store
+from evaldesk.store import Store, database
 from evaldesk.store.runs import imports
 
 imports.MAX_ROWS = 30
+database.STEP_S = 1e6
 steps = Steps(int(sys.argv[2]), lambda: os.kill(os.getpid(), signal.SIGKILL), is_after=sys.argv[3] == "after")
 folder = Path(sys.argv[1])
 with steps.inserted():
@@ -510,8 +512,8 @@ def test_no_transaction_writes_many_bytes(place: Place, monkeypatch: pytest.Monk
     sizes: list[int] = []
     real = imports._bounded
 
-    def bounded(items: Any, weigh: Any) -> Iterator[Any]:
-        for batch in real(items, weigh):
+    def bounded(items: Any, weigh: Any, size: Any) -> Iterator[Any]:
+        for batch in real(items, weigh, size):
             sizes.append(sum(weigh(item)[1] for item in batch))
             yield batch
 

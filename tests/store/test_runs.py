@@ -8,13 +8,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, func, select, update
 from tests.store.conftest import Clock, select_rows
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, Counts, Expected, RunConfig, SessionInit, ToolCall, TrialResult, Turn
 from evaldesk.model.stored import LastVerdicts
-from evaldesk.store import RunStore, Store
+from evaldesk.store import RunStore, Store, database
+from evaldesk.store.database import StepSize
 from evaldesk.store.runs import planning, run_store
 from evaldesk.store.runs.run_store import DELETED_RUNS_KEPT
 from evaldesk.store.tables import METADATA
@@ -202,6 +203,53 @@ def test_a_removal_that_was_cut_short_is_finished_later(
     store.runs.finish_deleting()
     store.runs.finish_deleting()
     assert not select_rows(store, select(RUN))
+
+
+def test_a_case_of_many_trials_is_removed_in_steps(
+    store: Store, plan: Plan, end: End, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = plan(n_cases=1, n=23)
+    store.runs.record([end(run, 0, trial) for trial in range(23)])
+    store.runs.delete(run)
+    left: list[int] = []
+
+    def watched(connection: Connection, run_id: int, n: int) -> bool:
+        is_left = delete_some(connection, run_id, n)
+        counts = [
+            connection.scalar(select(func.count()).select_from(METADATA.tables[name]))
+            for name in ("trial", "transcript")
+        ]
+        assert counts[0] == counts[1]
+        left.append(counts[0] or 0)
+        return is_left
+
+    delete_some = planning.delete_some
+    remove_some(store, monkeypatch)
+    assert store.runs.deleted() == []
+    with pytest.raises(NotFoundError, match="not in the trash"):
+        store.runs.restore(run)
+    monkeypatch.setattr(planning, "delete_some", watched)
+    monkeypatch.setattr(run_store, "TRIALS_DELETED_AT_ONCE", 2)
+    monkeypatch.setattr(database, "STEP_S", 1e6)
+    store.runs.finish_deleting()
+
+    assert left == [*range(17, 0, -2), 0, 0, 0], "its trials, then its case, then the run"
+    assert not select_rows(store, select(RUN))
+
+
+def test_a_step_that_took_long_makes_the_next_ones_smaller(store: Store) -> None:
+    seconds = [0.0]
+    size = StepSize(800, lambda: seconds[0])
+
+    def after(took: float) -> int:
+        with size.writing(store._database):
+            seconds[0] += took
+        return size.n
+
+    assert [after(took) for took in (0.01, 0.05, 0.1, 0.2, 5.0, 5.0)] == [800, 800, 400, 100, 100, 100]
+    assert [after(0.01) for _ in range(4)] == [125, 156, 195, 243]
+    assert [after(0.0) for _ in range(9)][-1] == 800
+    assert size.share(8_000) == 8_000
 
 
 def test_a_restored_run_is_as_it_was_before(store: Store, plan: Plan, end: End) -> None:

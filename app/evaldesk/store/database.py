@@ -7,6 +7,7 @@ which SQLite refuses at once whatever the time-out.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 N_READERS = 8
 QUEUE_S = 60
+STEP_S = 0.05
+"""The time that a step of a long work aims at: others wait for at most as long, and a busy machine may double it."""
+SMALLEST_SHARE = 8
+"""The smallest step is so many times smaller than the largest: a slow disk takes its time for each, however small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +247,29 @@ class Database:
             self._writing_turn.release()
         self._reader.dispose()
         self._writer.dispose()
+
+
+class StepSize:
+    """How much of a long work the next transaction may do: all of `most`, or less while the last ones took long."""
+
+    def __init__(self, most: int, seconds: Callable[[], float] = time.perf_counter) -> None:
+        self.n = self._most = most
+        self._seconds = seconds
+
+    def share(self, most: int) -> int:
+        """So much of another bound as the size is of its own."""
+        return max(most * self.n // self._most, 1)
+
+    @contextmanager
+    def writing(self, database: Database) -> Iterator[Connection]:
+        """A transaction, of which the time with the write lock decides about the size of the next one."""
+        with database.writing() as connection:
+            begun = self._seconds()
+            yield connection
+        took = self._seconds() - begun
+        fits = int(self.n * STEP_S / took) if took > 0 else self._most
+        grown = self.n + max(self.n // 4, 1)
+        self.n = min(max(fits, self._most // SMALLEST_SHARE, 1), grown, self._most)
 
 
 class HasDatabase(Protocol):

@@ -13,7 +13,7 @@ from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model import Case, RunConfig, TrialResult
 from evaldesk.model.stored import ImportStatus, ImportSummary
 from evaldesk.store import media
-from evaldesk.store.database import NOBODY, Clock, Database, Starter
+from evaldesk.store.database import NOBODY, Clock, Database, Starter, StepSize
 from evaldesk.store.runs import planning, totals
 from evaldesk.store.runs.planning import NO_EVALSET
 from evaldesk.store.runs.recording import record, scores, storable_rows
@@ -23,7 +23,10 @@ from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN, IMPORTED_RU
 from evaldesk.store.tables.runs import CASE_SNAPSHOT, RUN, RUN_CASE, TRIAL, VISIBLE
 
 MAX_ROWS = 300
-"""Rows that one transaction writes: some 10 ms of computing, so that a slow disk has the rest of 100 ms."""
+"""Rows that one transaction writes: some 10 ms of computing, so that a slow disk has the rest of 100 ms.
+
+It writes fewer where the last ones took long.
+"""
 
 MAX_BYTES = 2 * 1024 * 1024
 """Bytes of packed cases and transcripts that one transaction writes; a larger one is alone in its own."""
@@ -118,8 +121,9 @@ class ImportStore:
             with self._database.writing() as connection:
                 fresh = insert(IMPORT_RECORD).values(values).returning(IMPORT_RECORD.c.id)
                 import_id = connection.execute(fresh).scalar_one()
-            for some in _bounded(runs, lambda _: (ROWS_OF_RUN, 0)):
-                with self._step(import_id, 0) as connection:
+            size = StepSize(MAX_ROWS)
+            for some in _bounded(runs, lambda _: (ROWS_OF_RUN, 0), size):
+                with self._step(import_id, 0, size) as connection:
                     if not is_again:
                         _check_new(connection, import_id, [run.digest for run in some])
                     run_ids += [self._insert_run(connection, import_id, run) for run in some]
@@ -148,10 +152,11 @@ class ImportStore:
 
         `scrubbed` takes secrets out of a trial. Raises ImportEndedError when the import was cancelled.
         """
+        size = StepSize(MAX_ROWS)
         both = enumerate(zip(run.cases, run.n_each, strict=True))
         cases = ((*planning.case_rows(index, case, n), case.media) for index, (case, n) in both)
-        for rows in _bounded(cases, lambda rows: (2, len(rows[1]["data"]))):
-            with self._step(import_id, len(rows)) as connection:
+        for rows in _bounded(cases, lambda rows: (2, len(rows[1]["data"])), size):
+            with self._step(import_id, len(rows), size) as connection:
                 connection.execute(insert(RUN_CASE), [{"run_id": run_id} | case for case, _, _ in rows])
                 connection.execute(insert(CASE_SNAPSHOT), [{"run_id": run_id} | snapshot for _, snapshot, _ in rows])
                 totals.add_planned(connection, run_id, len(rows))
@@ -159,14 +164,15 @@ class ImportStore:
                 media.keep(connection, {"run_id": run_id}, found, self._clock)
             yield len(rows)
         planned = ((index, trial) for index, n in enumerate(run.n_each) for trial in range(n))
-        for places in _bounded(planned, lambda _: (1, 0)):
-            with self._step(import_id, 0) as connection:
+        for places in _bounded(planned, lambda _: (1, 0), size):
+            with self._step(import_id, 0, size) as connection:
                 connection.execute(insert(TRIAL), [planning.trial_row(run_id, *place) for place in places])
             yield 0
         results = (replace(scrubbed(result), run_id=run_id, attempt=1) for result in run.results)
         storable = (row for result in results for row in storable_rows([result]))
-        for batch in _bounded(storable, lambda row: (3 + 2 * len(scores(row.result)), len(row.transcript["data"]))):
-            with self._step(import_id, len(batch)) as connection:
+        weight = lambda row: (3 + 2 * len(scores(row.result)), len(row.transcript["data"]))  # noqa: E731
+        for batch in _bounded(storable, weight, size):
+            with self._step(import_id, len(batch), size) as connection:
                 record(connection, batch, self._clock)
             yield len(batch)
 
@@ -197,10 +203,14 @@ class ImportStore:
             runs = select(RUN.c.id, RUN.c.n_cases).join(IMPORT_RUN, IMPORT_RUN.c.run_id == RUN.c.id)
             own = (IMPORT_RUN.c.import_id == import_id) & RUN.c.evalset_id.not_like(f"{NO_EVALSET}%")
             found = connection.execute(runs.where(own).order_by(RUN.c.id)).all()
+        size = StepSize(MAX_ROWS)
         for run_id, n_cases in found:
-            for start in range(0, n_cases, MAX_ROWS):
-                with self._database.writing() as connection:
-                    planning.name_last_run_of(connection, run_id, start, start + MAX_ROWS)
+            start = 0
+            while start < n_cases:
+                end = start + size.n
+                with size.writing(self._database) as connection:
+                    planning.name_last_run_of(connection, run_id, start, end)
+                start = end
         with self._database.writing() as connection:
             _end(connection, import_id, "done", "", self._clock)
 
@@ -232,9 +242,9 @@ class ImportStore:
             return [_summary(connection, row) for row in found]
 
     @contextmanager
-    def _step(self, import_id: int, n: int) -> Iterator[Connection]:
+    def _step(self, import_id: int, n: int, size: StepSize | None = None) -> Iterator[Connection]:
         """A transaction of an import that goes on, which stores `n` more of its cases and trials."""
-        with self._database.writing() as connection:
+        with (size or StepSize(1)).writing(self._database) as connection:
             going = (_R.id == import_id, _R.status == "importing", _R.stage != "naming")
             counted = connection.execute(
                 update(IMPORT_RECORD).where(*going).values(n_done=_R.n_done + n, leased_until=_NEW_LEASE)
@@ -285,16 +295,16 @@ def _rows() -> Select[Any]:
     return select(IMPORT_RECORD, (_R.leased_until > DatabaseSeconds()).label("is_leased"))
 
 
-def _bounded(items: Iterable[T], weigh: Callable[[T], tuple[int, int]]) -> Iterator[Sequence[T]]:
-    """The items in lists of at most MAX_ROWS rows and MAX_BYTES bytes; `weigh` gives both of an item."""
+def _bounded(items: Iterable[T], weigh: Callable[[T], tuple[int, int]], size: StepSize) -> Iterator[Sequence[T]]:
+    """The items in lists of at most `size` rows and its share of MAX_BYTES; `weigh` gives both of an item."""
     batch: list[T] = []
     n_rows = n_bytes = 0
     for item in items:
-        rows, size = weigh(item)
-        if batch and (n_rows + rows > MAX_ROWS or n_bytes + size > MAX_BYTES):
+        rows, length = weigh(item)
+        if batch and (n_rows + rows > size.n or n_bytes + length > size.share(MAX_BYTES)):
             yield batch
             batch, n_rows, n_bytes = [], 0, 0
         batch.append(item)
-        n_rows, n_bytes = n_rows + rows, n_bytes + size
+        n_rows, n_bytes = n_rows + rows, n_bytes + length
     if batch:
         yield batch

@@ -61,6 +61,8 @@ NEW_LEASE = DatabaseSeconds() + LEASE_S
 
 _MOST_CASES = 2**32
 """More cases than a run has."""
+_BEING_REMOVED = 2**31 - 1
+"""The number of cases of a run whose removal has begun: more than it has, so that it is no whole run any more."""
 N_MEASURED = 100
 """Transcripts that are measured to say about how many bytes all of a run take."""
 
@@ -410,22 +412,32 @@ def _n_stored_cases() -> ScalarSelect[int]:
     return select(func.count()).select_from(RUN_CASE).where(own).correlate(RUN).scalar_subquery()
 
 
-def delete_some(connection: Connection, run_id: int, n_trials: int) -> bool:
-    """Delete cases of a hidden run with all they hold, about `n_trials` trials, and the run after them.
+def delete_some(connection: Connection, run_id: int, n: int) -> bool:
+    """Delete `n` trials of a hidden run, with the cases before them, or `n` of the cases then left, or the run at last.
 
     False when done, and for a run that was restored meanwhile.
     """
-    n = connection.scalar(select(RUN.c.n).where(RUN.c.id == run_id, ~VISIBLE))
-    if n is None:
+    hidden = (RUN.c.id == run_id) & ~VISIBLE
+    if not connection.execute(update(RUN).where(hidden).values(n_cases=_BEING_REMOVED)).rowcount:
         return False
-    cases = select(RUN_CASE.c.case_index).where(RUN_CASE.c.run_id == run_id).order_by(RUN_CASE.c.case_index)
-    indexes = connection.scalars(cases.limit(max(n_trials // n, 1))).all()
-    if not indexes:
-        connection.execute(delete(RUN).where(RUN.c.id == run_id))
-        media.sweep(connection)
-        return False
-    for table in (TRIAL_PROMPTS, TRANSCRIPT, SCORE, TRIAL, RUN_CASE):
-        connection.execute(delete(table).where(table.c.run_id == run_id, table.c.case_index <= indexes[-1]))
+    trials = select(TRIAL.c.case_index, TRIAL.c.trial_index).where(TRIAL.c.run_id == run_id)
+    some = connection.execute(trials.order_by(TRIAL.c.case_index, TRIAL.c.trial_index).limit(n)).all()
+    if some:
+        last = some[-1]
+        for table in (TRIAL_PROMPTS, TRANSCRIPT, SCORE, TRIAL):
+            own = table.c
+            before = (own.case_index < last.case_index) | (own.trial_index <= last.trial_index)
+            connection.execute(delete(table).where(own.run_id == run_id, own.case_index <= last.case_index, before))
+        done = RUN_CASE.c.case_index < last.case_index
+    else:
+        cases = select(RUN_CASE.c.case_index).where(RUN_CASE.c.run_id == run_id).order_by(RUN_CASE.c.case_index)
+        indexes = connection.scalars(cases.limit(n)).all()
+        if not indexes:
+            connection.execute(delete(RUN).where(RUN.c.id == run_id))
+            media.sweep(connection)
+            return False
+        done = RUN_CASE.c.case_index <= indexes[-1]
+    connection.execute(delete(RUN_CASE).where(RUN_CASE.c.run_id == run_id, done))
     return True
 
 

@@ -17,7 +17,7 @@ from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.run import Place
 from evaldesk.model.stored import RunSummary, TrialKey
-from evaldesk.store.database import NOBODY, Clock, Database, Starter, reading
+from evaldesk.store.database import NOBODY, Clock, Database, Starter, StepSize, reading
 from evaldesk.store.runs import planning, run_queries
 from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.recording import KIND, Storable, add_totals, record, storable_rows, unstorable
@@ -26,6 +26,7 @@ from evaldesk.store.tables.runs import RUN, VISIBLE
 log = logging.getLogger("evaldesk.store")
 
 TRIALS_DELETED_AT_ONCE = 100
+"""Trials that one transaction removes, of one case or of several; fewer where the last ones took long."""
 
 DELETED_RUNS_KEPT = timedelta(days=30)
 """How long a deleted run stays in the trash; the start of a desk removes it after that."""
@@ -282,10 +283,10 @@ class RunStore:
     def _remove(self, run_ids: Sequence[int]) -> None:
         """Remove hidden runs in steps that let others write."""
         for run_id in run_ids:
-            is_left = True
+            size, is_left = StepSize(TRIALS_DELETED_AT_ONCE), True
             while is_left:
-                with self._database.writing() as connection:
-                    is_left = planning.delete_some(connection, run_id, TRIALS_DELETED_AT_ONCE)
+                with size.writing(self._database) as connection:
+                    is_left = planning.delete_some(connection, run_id, size.n)
 
     def summary(self, run_id: int) -> RunSummary:
         """A run and its totals."""
