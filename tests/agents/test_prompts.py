@@ -25,12 +25,12 @@ from evaldesk.desk.runs.driver import trial_spec
 from evaldesk.engine import play_trial
 from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.engine.worker.player import play_turn
-from evaldesk.engine.worker.prompts import PromptWriter
 from evaldesk.llm.apis import api_of
 from evaldesk.model import AgentRef, Case, ModelOptions, Prompts, RunConfig, Session, TurnRecord
 from evaldesk.model.options import UserConfig
 from evaldesk.pages.spans import spans_of
 from evaldesk.transcripts.model_exchanges import sent_of
+from evaldesk.transcripts.prompt_writer import PromptWriter
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what the packages warn of is not ours
 

@@ -178,6 +178,31 @@ def test_a_scoring_of_an_imported_run_can_go_on(desk: ImportDesk, store: Store) 
         check_playable(store.runs.summary(run_id))
 
 
+@pytest.mark.parametrize("prompts", ["keep", "off"])
+def test_a_trace_keeps_its_prompts_without_secrets_unless_the_workspace_keeps_none(
+    prompts: str, settings: Settings, store: Store
+) -> None:
+    desk = ImportDesk(replace(settings, prompts=prompts), store, EvalSetDesk(settings, store))
+    secret = "sk-very-secret-value-123"
+    asked = [{"role": "system", "parts": [{"type": "text", "content": f"The key is {secret}."}]}]
+    said = [{"role": "assistant", "parts": [{"type": "text", "content": "Hello."}]}]
+    said_of = {"gen_ai.input.messages": json.dumps(asked), "gen_ai.output.messages": json.dumps(said)}
+    attributes = [{"key": key, "value": {"stringValue": text}} for key, text in said_of.items()]
+    span: dict[str, object] = {"traceId": "a" * 32, "spanId": "b" * 16, "name": "chat", "attributes": attributes}
+    span |= {"startTimeUnixNano": "0", "endTimeUnixNano": "9"}
+    spans = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+    found = read_file(json.dumps(spans).encode(), "t.json")
+
+    taken = desk.take_in(found, source="t.json", name="traced")
+
+    kept = store.runs.prompts(taken.run_ids[0], (0, 0), 1)
+    assert (kept is not None) == (prompts == "keep")
+    assert secret not in str(kept)
+    if kept:
+        assert "The key is" in str(kept.messages(0))
+        assert "Hello." in str(kept.part(kept.calls[0].answer))
+
+
 def test_secrets_are_taken_out_of_what_is_stored(desk: ImportDesk, store: Store) -> None:
     run = {"row_index": 0, "run_index": 0, "success": False, "error": "401 for sk-very-secret-value-123"}
     data = json.dumps({"config": {"n_runs": 1, "eval_fns": ["f"]}, "runs": [run]}).encode()

@@ -6,14 +6,18 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from evaldesk.engine import grade
+from evaldesk.engine.frames import grade_spec, graded
+from evaldesk.engine.frames import played as played_by
 from evaldesk.engine.worker.attempt import Attempt, grading_timeout_s
 from evaldesk.engine.worker.player import adopt, disown
 from evaldesk.engine.worker.work import run_trial
-from evaldesk.model import AgentRef, Case, Criterion, Expected, Limits, TrialSpec, Turn
+from evaldesk.model import AgentRef, Case, Criterion, Expected, Limits, Prompt, Prompts, TrialResult, TrialSpec, Turn
+from evaldesk.model.transcript import Role
 
 pytestmark = pytest.mark.anyio
 
@@ -94,3 +98,33 @@ async def test_a_stored_trial_is_scored_again_by_a_function(played: list[str], t
 
     assert (again.verdict, broken.verdict) == ("passed", "errored")
     assert played == ["hi"]
+
+
+JUDGED = Criterion("safety_v1", 0.8, {"judge_model": "demo/judge", "num_samples": 2})
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_how_judges_were_asked_is_kept_after_how_the_agent_was(keeps: bool, played: list[str]) -> None:
+    asked = TrialSpec(1, 0, 0, CASE, REF, (JUDGED,), keeps_prompts=keeps)
+
+    result = await run_trial(asked, Attempt())
+
+    calls = result.prompts.calls if result.prompts else ()
+    assert [(call.role, call.criterion, call.turn) for call in calls] == [("judge", "safety_v1", 0)] * 2 * keeps
+    assert [(call.tokens_in, call.tokens_out) for call in calls] == [
+        (usage.tokens_in, usage.tokens_out) for usage in result.usages if keeps
+    ]
+
+
+def test_no_player_speaks_for_a_judge_and_no_grader_for_the_agent() -> None:
+    asked = TrialSpec(1, 0, 0, CASE, REF, (JUDGED,))
+    forged = Prompts(("hi",), tuple(Prompt(0, 1.0, 1.0, "m", messages=(0,), role=role) for role in get_args(Role)))
+    result = TrialResult(1, 0, 0, "finished", "passed", "answered", prompts=forged)
+
+    by_player = played_by(asked, result)
+    by_grader = graded(grade_spec(asked, by_player), result)
+
+    assert by_player.prompts
+    assert by_grader.prompts
+    assert [call.role for call in by_player.prompts.calls] == ["agent", "user", "agent"]
+    assert [call.role for call in by_grader.prompts.calls] == ["agent", "user", "agent", "judge", "judge", "judge"]

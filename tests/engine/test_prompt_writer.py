@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaldesk.engine.worker import prompts as writing
-from evaldesk.engine.worker.prompts import MAX_BYTES, MAX_CALLS, MAX_TEXT, PromptWriter
 from evaldesk.engine.worker.turn import OpenTurn
 from evaldesk.llm.retry_events import SeenCall
 from evaldesk.model import Prompt, Prompts, Session, Usage
+from evaldesk.transcripts import prompt_writer as writing
 from evaldesk.transcripts.model_exchanges import Sent
+from evaldesk.transcripts.prompt_writer import MAX_BYTES, MAX_CALLS, MAX_TEXT, CallPlace, PromptWriter
 from evaldesk.wire import from_json, to_json
 
 SPENT = Usage("some/model", tokens_in=11, tokens_out=5, duration_ms=20)
@@ -25,7 +25,7 @@ MESSAGES = st.lists(st.dictionaries(st.sampled_from(["role", "content"]), st.tex
 def kept(*calls: Any, **more: Any) -> Prompts:
     writer = PromptWriter()
     for messages in calls:
-        writer.add(0, 1.0, SPENT, Sent(tuple(messages), **more), None)
+        writer.add(CallPlace(0, 1.0), SPENT, Sent(tuple(messages), **more), None)
     found = writer.prompts()
     assert found is not None
     return found
@@ -106,12 +106,23 @@ def test_no_more_calls_are_kept_than_a_page_can_bear(monkeypatch: pytest.MonkeyP
     assert MAX_CALLS > 10
 
 
+@given(st.lists(MESSAGES, max_size=4), st.lists(MESSAGES, min_size=1, max_size=4))
+def test_calls_that_are_put_after_others_are_read_as_they_were_sent(first: list[Any], then: list[Any]) -> None:
+    earlier = kept(*first, tools=["a"]) if first else None
+
+    prompts = kept(*then, tools=["b"]).after(earlier)
+
+    assert [[*prompts.messages(at)] for at in range(len(prompts.calls))] == [*first, *then]
+    assert [prompts.part(call.tools) for call in prompts.calls] == [["a"]] * len(first) + [["b"]] * len(then)
+
+
 def test_calls_of_many_threads_are_all_kept() -> None:
     writer = PromptWriter()
 
     def add(number: int) -> None:
         for at in range(50):
-            writer.add(0, at, SPENT, Sent(({"role": "user", "content": f"{number}"}, {"role": "user"})), None)
+            sent = Sent(({"role": "user", "content": f"{number}"}, {"role": "user"}))
+            writer.add(CallPlace(0, at), SPENT, sent, None)
 
     threads = [threading.Thread(target=add, args=(number,)) for number in range(8)]
     for thread in threads:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,11 @@ every_format = pytest.mark.parametrize("name", list(FORMATS))
 def sample(name: str) -> tuple[bytes, str]:
     assert name in SAMPLES, f"put a small file of this format at tests/formats/exchange_samples/{name}.SUFFIX"
     return SAMPLES[name].read_bytes(), SAMPLES[name].name.removeprefix(f"{name}.").join(("file.", ""))
+
+
+def exported(run: RecordedRun) -> RecordedRun:
+    """The run as files have it: how models were asked is in none (decision 158)."""
+    return replace(run, results=tuple(replace(result, prompts=None) for result in run.results))
 
 
 @every_format
@@ -91,7 +97,8 @@ def test_reading_what_was_written_gives_the_same_value(name: str) -> None:
     if "evalset" in wanted and imported.evalset:
         assert read_file(write_file(imported.evalset, name), source).evalset == imported.evalset
     if "run" in wanted and imported.runs:
-        assert read_file(write_file(imported.runs[0], name), source).runs[0] == imported.runs[0]
+        again = read_file(write_file(imported.runs[0], name), source).runs[0]
+        assert exported(again) == exported(imported.runs[0])
 
 
 @every_format

@@ -109,6 +109,24 @@ def test_every_convention_tells_the_same_of_the_same_call(shared: Path, name: st
     assert run.results[0].tokens == 149
 
 
+def test_a_trace_keeps_how_each_model_was_asked(shared: Path) -> None:
+    folder = shared / "data" / "agentevals_otel"
+    found = read_file((folder / "helm_3.json").read_bytes(), "helm_3.json")
+
+    [result] = found.runs[0].results
+
+    assert result.prompts
+    usages = [event.usage for event in result.transcript.turns[0].events if event.usage]
+    assert [(call.tokens_in, call.at_ms) for call in result.prompts.calls] == [
+        (usage.tokens_in, event.at_ms) for event in result.transcript.turns[0].events if (usage := event.usage)
+    ]
+    assert len(usages) == 2
+    first, second = (result.prompts.messages(at) for at in range(2))
+    assert second[: len(first)] == first
+    offered = result.prompts.part(result.prompts.calls[0].tools)
+    assert "helm" in str(offered)
+
+
 def test_the_span_of_a_tool_alone_is_a_call_with_its_result(shared: Path) -> None:
     name = "otel_genai_tool_execution_span.json"
     (run,) = read_file((shared / "data" / "openinference" / name).read_bytes(), name).runs

@@ -42,7 +42,8 @@ MAX_LOSS = 300
 class GradeSpec(msgspec.Struct, frozen=True):
     """A trial that was played and is to be scored; of its run's `limits` that of judges holds.
 
-    `is_first`: nobody scored it before. Judges are asked through the `recording`, where there is one.
+    `is_first`: nobody scored it before. Judges are asked through the `recording`, where there is one. With
+    `keeps_prompts` it is kept how they were asked.
     """
 
     result: TrialResult
@@ -52,6 +53,7 @@ class GradeSpec(msgspec.Struct, frozen=True):
     strict: bool = False
     recording: Recording = Recording()
     is_first: bool = False
+    keeps_prompts: bool = False
 
 
 class Play(msgspec.Struct, frozen=True, tag="play"):
@@ -216,7 +218,16 @@ def sent_to_grader(spec: GradeSpec) -> GradeSpec:
 
 def grade_spec(spec: TrialSpec, played: TrialResult) -> GradeSpec:
     """The trial that was just played, for the grader."""
-    return GradeSpec(played, spec.case, spec.criteria, spec.limits, spec.strict, spec.recording, is_first=True)
+    return GradeSpec(
+        played,
+        spec.case,
+        spec.criteria,
+        spec.limits,
+        spec.strict,
+        spec.recording,
+        is_first=True,
+        keeps_prompts=spec.keeps_prompts,
+    )
 
 
 def functions_check(spec: TrialSpec) -> GradeSpec:
@@ -232,7 +243,10 @@ def played(spec: TrialSpec, result: TrialResult) -> TrialResult:
     if problem:
         return unplayed(spec, "errored", problem)
     transcript, verdict = _with_media(spec.case, result.transcript), trial_verdict((), spec.criteria, result.error)
-    return replace(result, transcript=transcript, scores=(), verdict=verdict, losses=spec.losses, place="")
+    prompts = result.prompts.of_judges(is_wanted=False) if result.prompts else None
+    return replace(
+        result, transcript=transcript, scores=(), verdict=verdict, losses=spec.losses, place="", prompts=prompts
+    )
 
 
 def _with_media(case: Case, transcript: Transcript) -> Transcript:
@@ -250,7 +264,8 @@ def graded(spec: GradeSpec, result: TrialResult) -> TrialResult:
     if problem:
         return unplayed(spec, "errored", problem)
     kept = spec.result
-    return replace(result, transcript=kept.transcript, losses=kept.losses, place=kept.place, prompts=kept.prompts)
+    asked = result.prompts.of_judges(is_wanted=True).after(kept.prompts) if result.prompts else kept.prompts
+    return replace(result, transcript=kept.transcript, losses=kept.losses, place=kept.place, prompts=asked)
 
 
 def _problem(asked: TrialSpec | TrialResult, found: TrialResult) -> ErrorRecord | None:

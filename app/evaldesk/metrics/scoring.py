@@ -80,7 +80,10 @@ async def grade_trial(
     """
     with open_account() as usages, showing_images(case):
         compared = _Compared(transcript, case)
-        scores = [score for each in criteria for score in await _criterion_scores(compared, each, timeouts, strict)]
+        scores: list[Score] = []
+        for each in criteria:
+            with judging(each.metric):
+                scores += await _criterion_scores(compared, each, timeouts, strict)
     return Grading(tuple(scores), tuple(usages))
 
 
@@ -263,6 +266,24 @@ def spend(usage: Usage) -> None:
     usages = _ACCOUNT.get()
     if usages is not None:
         usages.append(replace(usage, role="judge"))
+
+
+_JUDGED: ContextVar[tuple[str, int]] = ContextVar("evaldesk_judged", default=("", 0))
+
+
+def judged_here() -> tuple[str, int]:
+    """The criterion that is scored here, and the index of the turn that its judge looks at, 0 for a whole trial."""
+    return _JUDGED.get()
+
+
+@contextmanager
+def judging(criterion: str = "", turn: int = 0) -> Iterator[None]:
+    """Say for which criterion, else the one around, and which turn the judges inside are asked."""
+    token = _JUDGED.set((criterion or _JUDGED.get()[0], turn))
+    try:
+        yield
+    finally:
+        _JUDGED.reset(token)
 
 
 _IMAGES: ContextVar[tuple[Media, ...]] = ContextVar("evaldesk_judged_images", default=())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evaldesk.model.evalset import JsonValue
 from evaldesk.model.transcript import Role
@@ -17,6 +17,7 @@ class Prompt:
 
     Its messages are the first `n_kept` of the earlier call `base`, and after them those at `messages`. `turn` counts
     from 0; `at_ms` is when the answer was there, from the start of the turn. That of a simulated user comes before it.
+    A judge's is of the turn that it looks at, its time from the start of the grading, and names its `criterion`.
     """
 
     turn: int
@@ -32,6 +33,7 @@ class Prompt:
     settings: int = -1
     answer: int = -1
     role: Role = "agent"
+    criterion: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,37 @@ class Prompts:
     parts: tuple[JsonValue, ...] = ()
     calls: tuple[Prompt, ...] = ()
     n_left_out: int = 0
+
+    def after(self, earlier: Prompts | None) -> Prompts:
+        """The earlier calls, and these after them."""
+        if earlier is None:
+            return self
+        n_parts, n_calls = len(earlier.parts), len(earlier.calls)
+        calls = [
+            replace(
+                call,
+                base=_moved(call.base, n_calls),
+                messages=tuple(_moved(place, n_parts) for place in call.messages),
+                tools=_moved(call.tools, n_parts),
+                settings=_moved(call.settings, n_parts),
+                answer=_moved(call.answer, n_parts),
+            )
+            for call in self.calls
+        ]
+        return Prompts((*earlier.parts, *self.parts), (*earlier.calls, *calls), earlier.n_left_out + self.n_left_out)
+
+    def without_judges(self) -> Prompts | None:
+        """The calls that are not of judges; None without any. Those of judges stand after them."""
+        calls = tuple(call for call in self.calls if call.role != "judge")
+        return replace(self, calls=calls) if calls else None
+
+    def of_judges(self, *, is_wanted: bool) -> Prompts:
+        """The same with every call as a judge's; without `is_wanted`, as no judge's."""
+        calls = (
+            replace(call, role="judge" if is_wanted else "agent") if (call.role == "judge") != is_wanted else call
+            for call in self.calls
+        )
+        return replace(self, calls=tuple(calls))
 
     def part(self, place: int) -> JsonValue:
         """The part at a place; None where there is none."""
@@ -66,3 +99,7 @@ class Prompts:
             n_wanted = n_kept if n_wanted is None else min(n_wanted, n_kept)
             at = call.base if n_wanted > 0 and call.base < at else -1
         return tuple(self.part(place) for place in found)
+
+
+def _moved(place: int, n: int) -> int:
+    return place + n if place >= 0 else place

@@ -9,7 +9,9 @@ from typing import Literal, TypeAlias, get_args
 
 from evaldesk.model import Event, Prompt, Prompts, Role, ToolCall, Transcript, TurnRecord, Usage
 
-SpanKind: TypeAlias = Literal["turn", "model", "tool", "agent", "user", "wait"]
+SpanKind: TypeAlias = Literal["turn", "model", "tool", "agent", "user", "wait", "judge"]
+JUDGES = "judges"
+"""The address of the grading, which comes after the turns."""
 
 
 @dataclass(slots=True)
@@ -61,17 +63,47 @@ class Span:
             yield from span.walk(depth + 1)
 
 
-def spans_of(transcript: Transcript, prompts: Prompts | None) -> tuple[Span, ...]:
-    """A span for each turn, one after the other, with what is inside of it."""
+def spans_of(transcript: Transcript, prompts: Prompts | None, judged: Sequence[Usage] = ()) -> tuple[Span, ...]:
+    """A span for each turn, one after the other, with what is inside of it, and one for the judges that were asked.
+
+    `judged` are the usages of the judges, which tell what their calls cost.
+    """
     calls: dict[int, list[tuple[int, Prompt]]] = {}
+    of_judges: list[tuple[int, Prompt]] = []
     for at, call in sorted(enumerate(prompts.calls if prompts else ()), key=lambda each: each[1].at_ms):
-        calls.setdefault(min(call.turn, len(transcript.turns) - 1), []).append((at, call))
+        if call.role == "judge":
+            of_judges.append((at, call))
+        else:
+            calls.setdefault(min(call.turn, len(transcript.turns) - 1), []).append((at, call))
     failed = {at for at in range(len(prompts.calls)) if prompts.is_failed(at)} if prompts else set()
     spans: list[Span] = []
     for index, record in enumerate(transcript.turns):
         began_ms = spans[-1].end_ms if spans else 0.0
         spans.append(_TurnSpans(index, record, began_ms, calls.get(index, []), failed).span())
+    if of_judges:
+        spans.append(_judges_span(of_judges, len(transcript.turns), spans[-1].end_ms if spans else 0.0, failed, judged))
     return tuple(spans)
+
+
+def _judges_span(
+    calls: Sequence[tuple[int, Prompt]], n_turns: int, began_ms: float, failed: set[int], judged: Sequence[Usage]
+) -> Span:
+    """The calls of judges, which were asked after the last turn; each is named by its criterion."""
+    judges = Span(JUDGES, "turn", "Judges", began_ms, began_ms, n_turns)
+    left: dict[tuple[str, int, int], deque[Usage]] = {}
+    for usage in judged:
+        left.setdefault((usage.model, usage.tokens_in, usage.tokens_out), deque()).append(usage)
+    for at, call in calls:
+        end_ms = began_ms + call.at_ms
+        start_ms = max(end_ms - call.duration_ms, began_ms)
+        turn = min(call.turn, max(n_turns - 1, 0))
+        span = Span(f"{JUDGES}.{at}", "judge", call.criterion or call.model, start_ms, end_ms, turn, prompt=at)
+        span.note = "failed" if at in failed else f"turn {turn + 1}" if n_turns > 1 else ""
+        if same := left.get((call.model, call.tokens_in, call.tokens_out)):
+            span.usage = same.popleft()
+        judges.inside.append(span)
+    _sort(judges)
+    return judges
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.pages.json_tree import Node, Trees
 from evaldesk.pages.large_state import ValuePart, text_part
 from evaldesk.pages.prompt_messages import Piece, PromptDrawing, PromptMessage
-from evaldesk.pages.spans import Span, SpanKind, spans_of
+from evaldesk.pages.spans import JUDGES, Span, SpanKind, spans_of
 from evaldesk.run_options import KEEP
 from evaldesk.store import RunStore
 from evaldesk.wording.json_layout import laid_out
@@ -26,7 +26,14 @@ MAX_MARKS = 300
 MAX_DEPTH = 4
 LEAST_WIDTH = 0.4
 PARTS = ("prompt", "tools", "settings")
-WORDS = {"turn": "turn", "model": "model call", "tool": "tool", "agent": "sub-agent", "user": "simulated user"}
+WORDS = {
+    "turn": "turn",
+    "model": "model call",
+    "tool": "tool",
+    "agent": "sub-agent",
+    "user": "simulated user",
+    "judge": "judge",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +167,18 @@ def strip_of(result: TrialResult) -> Strip | None:
     return Strip(_marks(spans, total), total, _counts(spans)) if total else None
 
 
-def read_timeline(runs: RunStore, run_id: int, key: TrialKey, chosen: str = "", part: str = "") -> Timeline:
-    """The time line with the span `chosen`, and that part of a call. Raises NotFoundError where no trial was played."""
+def read_timeline(
+    runs: RunStore, run_id: int, key: TrialKey, chosen: str = "", part: str = "", judge: tuple[str, str] = ("", "")
+) -> Timeline:
+    """The time line with the span `chosen`, and that part of a call. Raises NotFoundError where no trial was played.
+
+    `judge` names a criterion and the number of a turn: the first call of its judges is chosen.
+    """
     result, row = runs.trial(run_id, *key), runs.case_row(run_id, key[0])
     summary = runs.summary(run_id)
     prompts = read_prompts(runs, run_id, key, result)
-    spans = spans_of(result.transcript, prompts)
-    view = _chosen(spans, prompts, chosen)
+    spans = spans_of(result.transcript, prompts, [usage for usage in result.usages if usage.role == "judge"])
+    view = _judge(spans, *judge) if judge[0] else _chosen(spans, prompts, chosen)
     total = _total(spans)
     rows = _rows(spans, total, view)
     at = next((at for at, row in enumerate(rows) if row.span is view), 0)
@@ -193,15 +205,17 @@ def read_timeline(runs: RunStore, run_id: int, key: TrialKey, chosen: str = "", 
 
 
 def read_prompts(runs: RunStore, run_id: int, key: TrialKey, result: TrialResult) -> Prompts | None:
-    """How the models of a trial were asked; of a trial that was only scored again, in the run that played it."""
+    """How the models of a trial were asked; its agent's, where it was only scored again, in the run that played it."""
     found = runs.prompts(run_id, key, result.attempt)
     source = runs.summary(run_id).config.source_run_id
-    if found or source is None:
+    if source is None:
         return found
     try:
-        return runs.prompts(source, key, runs.trial(source, *key).attempt)
+        played = runs.prompts(source, key, runs.trial(source, *key).attempt)
     except NotFoundError:
-        return None
+        return found
+    played = played.without_judges() if played else None
+    return found.after(played) if found else played
 
 
 def raw_call(runs: RunStore, run_id: int, key: TrialKey, at: int, start: int) -> ValuePart:
@@ -236,6 +250,14 @@ def _chosen(spans: Sequence[Span], prompts: Prompts | None, chosen: str) -> Span
     if span is None:
         raise NotFoundError(f"the time line has no span {chosen[:40]!r}")
     return span
+
+
+def _judge(spans: Sequence[Span], criterion: str, turn: str) -> Span:
+    """The first call of a criterion's judges; one without a prompt where none was kept."""
+    calls = [span for _, span in _walk(spans) if span.kind == "judge" and span.name == criterion]
+    of_turn = (span for span in calls if not turn or str(span.turn + 1) == turn)
+    found = next(of_turn, None)
+    return found or Span(JUDGES, "judge", criterion[:200], 0.0, 0.0, 0)
 
 
 def _rows(spans: Sequence[Span], total: float, chosen: Span | None) -> list[SpanRow]:
@@ -297,7 +319,7 @@ def _cost(usages: Sequence[Usage]) -> str:
 
 
 def _view(span: Span, prompts: Prompts | None, part: str, lacks: str) -> SpanView:
-    if span.kind == "model" or (span.kind == "user" and span.prompt >= 0):
+    if span.kind in ("model", "judge") or (span.kind == "user" and span.prompt >= 0):
         return _call_view(span, prompts, part, lacks)
     trees = Trees()
     anchor = f"turn-{span.turn + 1}"

@@ -24,8 +24,10 @@ from evaldesk.pages.trial_turns import (
     EVENTS_ROOM,
     MAX_SAID,
     PAGE_ROOM,
+    JudgePanel,
     Room,
     TurnPanel,
+    judge_panel,
     shown_needs,
     shown_value,
     turn_panels,
@@ -52,6 +54,8 @@ class ScoreLine:
     verdict: str
     why: str
     trace: str
+    criterion: str
+    judge: JudgePanel | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +269,8 @@ def _line(score: Score, *, is_explained: bool) -> ScoreLine:
         verdict=verdict_words(score),
         why="" if is_explained and score.value is not None else score.reason,
         trace=score.error.trace if score.error else "",
+        criterion=score.metric,
+        judge=judge_panel(score.details),
     )
 
 

@@ -45,6 +45,7 @@ class TurnScore:
     verdict: str
     reason: str
     judge: JudgePanel | None
+    criterion: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +352,7 @@ def _score(score: Score) -> TurnScore:
         verdict=verdict_words(score),
         reason=score.reason,
         judge=judge_panel(score.details),
+        criterion=score.metric,
     )
 
 

@@ -17,6 +17,7 @@ from evaldesk.model import (
     ErrorRecord,
     Event,
     JsonObject,
+    Prompts,
     Score,
     Transcript,
     TrialResult,
@@ -161,6 +162,7 @@ def recorded_trial(
     stop_reason: str = "",
     duration_ms: float | None = None,
     usages: Sequence[Usage | ErrorRecord] | None = None,
+    prompts: Prompts | None = None,
 ) -> TrialResult:
     """The trial at `place`, its case index and trial index.
 
@@ -183,6 +185,7 @@ def recorded_trial(
         usages=tuple(usage for usage in stated if isinstance(usage, Usage)),
         duration_ms=sum(turn.duration_ms for turn in turns) if duration_ms is None else duration_ms,
         error=error,
+        prompts=prompts,
     )
 
 

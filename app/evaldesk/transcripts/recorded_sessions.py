@@ -17,6 +17,7 @@ from evaldesk.model import (
     ErrorRecord,
     Expected,
     JsonObject,
+    Prompts,
     Score,
     TrialResult,
     Turn,
@@ -37,6 +38,7 @@ class Session:
     usages: Sequence[Usage | ErrorRecord] | None = None
     scores: tuple[Score, ...] = ()
     note: Any = None
+    prompts: Prompts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ def _trial(
         error=error,
         stop_reason="error" if error else "answered",
         usages=session.usages,
+        prompts=session.prompts,
     )
 
 

@@ -60,6 +60,38 @@ def test_a_trial_shows_every_rubric_and_every_reply(open_runs: Callable[..., Any
     assert "rubrics [&#34;greets: hello there&#34;, " in pages.get(address).text
 
 
+def test_a_judge_leads_to_the_prompt_that_it_was_sent_and_to_its_answer(open_runs: Callable[..., Any]) -> None:
+    pages = open_runs(judges=("demo/judge",))
+    rubrics = {f"{RUBRICS}.threshold": "0.5", f"{RUBRICS}.rubrics": "It sings <b>loudly</b>"}
+    address = pages.finish(metric=[RUBRICS], n="1", **rubrics, **{f"{RUBRICS}.num_samples": "1"})
+    trial = f"{address}/cases/0/trials/0"
+
+    href = f"{trial}/timeline?judge={RUBRICS}&amp;turn=1#span"
+    assert f'<a href="{href}">See how they were asked</a>' in pages.get(trial).text
+    line = pages.get(f"{trial}/timeline?judge={RUBRICS}&turn=1").text
+
+    assert re.search(
+        rf'href="\?span=judges\.\d+#span" aria-current="true"><span class="hidden">judge </span>{RUBRICS}', line
+    )
+    assert "You judge the work of an AI agent." in line
+    assert "It sings &lt;b&gt;loudly&lt;/b&gt;" in line
+    assert "rubrics" in line.partition("<h3>Answer</h3>")[2]
+    raw = re.search(rf"{trial}/calls/\d+", line)
+    assert raw
+    assert "You judge the work" in pages.get(raw[0]).text
+
+
+def test_a_judge_whose_prompts_were_not_kept_says_so(open_runs: Callable[..., Any]) -> None:
+    pages = open_runs(judges=("demo/judge",))
+    address = pages.finish(metric=["safety_v1"], n="1", prompts="off", **{"safety_v1.threshold": "0.8"})
+
+    line = pages.get(f"{address}/cases/0/trials/0/timeline?judge=safety_v1&turn=1")
+
+    assert line.status_code == 200
+    assert "The run kept no prompts" in line.text
+    assert "You judge the work" not in line.text
+
+
 def test_the_first_allowed_judge_judges_unless_another_is_chosen(
     open_runs: Callable[..., Any], scripted: list[str]
 ) -> None:

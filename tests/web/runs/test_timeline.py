@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaldesk.engine.worker.prompts import PromptWriter
 from evaldesk.model import (
     AgentRef,
     Case,
@@ -28,6 +27,7 @@ from evaldesk.pages.prompt_messages import PromptDrawing
 from evaldesk.pages.spans import Span, spans_of
 from evaldesk.pages.timeline import MAX_OPEN, MAX_ROWS
 from evaldesk.transcripts.model_exchanges import Sent
+from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 
 FIND, INNER = ToolCall("find", {"to": "SEA"}, "f1"), ToolCall("look", {}, "l1")
 HOSTILE = "</p><script>alert(1)</script> {{ 7 * 7 }}"
@@ -69,7 +69,12 @@ def asked(*tokens: int, turn: int = 0) -> Prompts:
         messages.append({"role": "user", "content": f"{HOSTILE} {at}"})
         settings = {"temperature": 0.5}
         sent = Sent(tuple(messages), TOOLS, settings)
-        writer.add(turn, 100.0 * (at + 1), spent(tokens_in, 50), sent, {"role": "assistant", "content": f"answer {at}"})
+        writer.add(
+            CallPlace(turn, 100.0 * (at + 1)),
+            spent(tokens_in, 50),
+            sent,
+            {"role": "assistant", "content": f"answer {at}"},
+        )
     found = writer.prompts()
     assert found
     return found
@@ -124,8 +129,8 @@ def test_a_prompt_belongs_to_the_call_of_its_tokens_and_one_that_nobody_told_is_
 def test_a_call_that_failed_is_a_span_with_its_reason(pages: Any) -> None:
     writer = PromptWriter()
     sent = Sent(({"role": "user", "content": "hi"},))
-    writer.add(0, 300.0, spent(10, 50), sent, {"error": "HTTP 500"})
-    writer.add(0, 400.0, spent(10, 50), sent, {"role": "assistant", "content": "answer"})
+    writer.add(CallPlace(0, 300.0), spent(10, 50), sent, {"error": "HTTP 500"})
+    writer.add(CallPlace(0, 400.0), spent(10, 50), sent, {"role": "assistant", "content": "answer"})
     prompts = writer.prompts()
 
     [turn, _] = spans_of(Transcript((FIRST, SECOND)), prompts)

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -26,9 +26,10 @@ from evaldesk.errors import DiskError, EvaldeskError, FormatError, NotFoundError
 from evaldesk.formats.exchange import FORMATS, Imported
 from evaldesk.formats.files import as_one_file, title_of
 from evaldesk.formats.process import read_upload
-from evaldesk.model import EvalSet, RunConfig
+from evaldesk.model import EvalSet, RunConfig, TrialResult
 from evaldesk.model.evalset import renamed_repeats, repeats_words
 from evaldesk.model.stored import ImportSummary
+from evaldesk.run_options import KEEP
 from evaldesk.settings import DatabaseUrl, Settings
 from evaldesk.store import Store
 from evaldesk.store.evalsets.files import PreparedSet
@@ -159,6 +160,7 @@ class ImportDesk:
         self._database = settings.database
         self._evalsets = evalsets
         self._scrubbed = value_scrubber(settings.environment)
+        self._keeps_prompts = settings.prompts == KEEP
         self._uploads = Uploads(settings.state_folder / "uploads")
         self._read: OrderedDict[str, Staged] = OrderedDict()
         self._lock = Lock()
@@ -342,12 +344,16 @@ class ImportDesk:
     def _store_rows(self, import_id: int, started: StartedImport, watch: Watch) -> None:
         n_done = 0
         for run_id, run in zip(started.run_ids, started.runs, strict=True):
-            for n in self._store.imports.add(import_id, run_id, run, self._scrubbed):
+            for n in self._store.imports.add(import_id, run_id, run, self._stored):
                 n_done += n
                 self._renew_others(import_id)
                 watch(n_done, started.n_total)
                 if self._is_closing:
                     raise WorkspaceError(STOPPED)
+
+    def _stored(self, result: TrialResult) -> TrialResult:
+        """The trial as it is kept: without secrets, and without prompts where the workspace keeps none."""
+        return self._scrubbed(result if self._keeps_prompts else replace(result, prompts=None))
 
     def _renew_others(self, import_id: int) -> None:
         """Keep the imports of this process that wait for this one."""
@@ -527,12 +533,12 @@ def _digest(run: RecordedRun) -> str:
     found.update(before + b'"cases":[')
     _add_all(found.update, run.cases)
     found.update(b'],"results":[')
-    _add_all(found.update, run.results)
+    _add_all(found.update, (replace(result, prompts=None) for result in run.results))
     found.update(b"]" + after)
     return found.hexdigest()
 
 
-def _add_all(update: Callable[[bytes], None], values: Sequence[object]) -> None:
+def _add_all(update: Callable[[bytes], None], values: Iterable[object]) -> None:
     for number, value in enumerate(values):
         update(b"," + to_json(value) if number else to_json(value))
 

@@ -13,6 +13,7 @@ from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import Case, Criterion, RunConfig, TrialResult
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import PendingTrial, TrialKey
+from evaldesk.run_options import KEEP
 from evaldesk.store import RunStore
 
 READ_AHEAD = 16
@@ -74,7 +75,10 @@ class StoredTrials:
         if played is None or played.status == "cancelled":
             return None
         result = replace(as_played(played), run_id=self._run_id, attempt=trial.attempt)
-        return GradeSpec(result, case, self._config.criteria, self._config.limits, self._config.is_strict)
+        config = self._config
+        return GradeSpec(
+            result, case, config.criteria, config.limits, config.is_strict, keeps_prompts=config.prompts == KEEP
+        )
 
 
 def as_played(result: TrialResult) -> TrialResult:

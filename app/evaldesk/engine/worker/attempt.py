@@ -14,8 +14,8 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -25,6 +25,7 @@ from evaldesk.backports import UTC
 from evaldesk.codec import msgspec
 from evaldesk.engine.failures import failure
 from evaldesk.llm.pacing import PACED
+from evaldesk.llm.retry_events import PLAYED_TURN
 from evaldesk.model import (
     Case,
     Criterion,
@@ -37,10 +38,10 @@ from evaldesk.model import (
     trial_verdict,
 )
 from evaldesk.model.transcript import broken_turn
+from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 from evaldesk.wire import from_json, json_scrubber, plain_text, to_json
 
 if TYPE_CHECKING:
-    from evaldesk.engine.worker.prompts import PromptWriter
     from evaldesk.llm import RetryWait
 
 LOG_LIMIT = 64 * 1024
@@ -287,25 +288,51 @@ async def grade(
     limits: Limits | None = None,
     *,
     strict: bool = False,
+    keeps_prompts: bool = False,
 ) -> TrialResult:
-    """`result` with scores, the usage of its judges, and the verdict. An unfinished trial is not scored."""
+    """`result` with scores, the usage of its judges, how they were asked, and the verdict.
+
+    An unfinished trial is not scored.
+    """
     from evaldesk.metrics import grade_trial
 
     if result.status != "finished":
         return replace(result, scores=(), verdict=trial_verdict((), criteria, result.error))
     with suppress(Exception, SystemExit):  # a function that cannot be imported is the error of its own score
         load_functions(criteria)
+    timeouts = _timeouts(criteria, limits)
+    prompts = PromptWriter() if keeps_prompts and timeouts else None
     try:
-        grading = await grade_trial(
-            result.transcript, case, criteria, timeouts=_timeouts(criteria, limits), strict=strict
-        )
+        with _keeping_calls(prompts) if prompts else nullcontext():
+            grading = await grade_trial(result.transcript, case, criteria, timeouts=timeouts, strict=strict)
     except asyncio.CancelledError:
         raise
     except BaseException as error:
         found = failure(error, "grading_failed")
         return replace(result, status="errored", scores=(), verdict="errored", error=found)
     verdict = trial_verdict(grading.scores, criteria, result.error)
-    return replace(result, scores=grading.scores, usages=(*result.usages, *grading.usages), verdict=verdict)
+    usages = (*result.usages, *grading.usages)
+    asked = prompts.prompts() if prompts else None
+    return replace(result, scores=grading.scores, usages=usages, verdict=verdict, prompts=asked)
+
+
+@contextmanager
+def _keeping_calls(prompts: PromptWriter) -> Iterator[None]:
+    """Keep the model calls that are made inside, each with the criterion and the turn that it is for."""
+    from evaldesk.engine.worker.prompts import CallsAside
+    from evaldesk.metrics.scoring import judged_here
+
+    began_s = time.perf_counter()
+
+    def place() -> CallPlace:
+        criterion, turn = judged_here()
+        return CallPlace(turn, round((time.perf_counter() - began_s) * 1000, 3), criterion)
+
+    token = PLAYED_TURN.set(CallsAside("judge", prompts, place))
+    try:
+        yield
+    finally:
+        PLAYED_TURN.reset(token)
 
 
 def load_functions(criteria: Sequence[Criterion]) -> None:

@@ -28,7 +28,7 @@ from evaldesk.agents.trial_context import CURRENT_TRIAL, TrialContext
 from evaldesk.agents.users.users import User, UserReply, user_of
 from evaldesk.engine.failures import failure
 from evaldesk.engine.worker.attempt import Attempt
-from evaldesk.engine.worker.prompts import PromptWriter, UserCalls
+from evaldesk.engine.worker.prompts import CallsAside
 from evaldesk.engine.worker.turn import OpenTurn, Show
 from evaldesk.errors import AgentError, EvaldeskError, ModelError, UsageError
 from evaldesk.llm import needs_litellm, set_variables
@@ -58,6 +58,7 @@ from evaldesk.model.evalset import DECISIONS
 from evaldesk.model.options import USER_VARIABLE
 from evaldesk.model.transcript import AWAITING, UNANSWERED
 from evaldesk.process_setup import gc_paused
+from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 from evaldesk.wire import plain_text
 
 if TYPE_CHECKING:
@@ -338,7 +339,8 @@ def with_end(result: TrialResult, end: UserReply) -> TrialResult:
 
 
 async def _next(user: User, session: Session, attempt: Attempt) -> UserReply:
-    token = PLAYED_TURN.set(UserCalls(len(session.turns), attempt.prompts) if attempt.prompts else None)
+    place = CallPlace(len(session.turns))
+    token = PLAYED_TURN.set(CallsAside("user", attempt.prompts, lambda: place) if attempt.prompts else None)
     try:
         return await user.next(session)
     except BaseException as error:

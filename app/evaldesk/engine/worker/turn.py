@@ -13,7 +13,6 @@ from evaldesk.agents.spans import TurnSpans
 from evaldesk.engine.worker.attempt import Clock
 from evaldesk.engine.worker.prompts import (
     UNKNOWN,
-    PromptWriter,
     priced,
     read_seen,
     request_of,
@@ -50,6 +49,7 @@ from evaldesk.model.media import MAX_MEDIA_COUNT, Media, base64_text
 from evaldesk.model.prompts import FAILED
 from evaldesk.model.transcript import broken_turn, checked_amount, is_artefact, waiting_of
 from evaldesk.transcripts.model_exchanges import sent_of
+from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 from evaldesk.wire import plain, plain_text, to_json
 
 MAX_EVENTS = 10_000
@@ -199,14 +199,14 @@ class OpenTurn:
         """Note that the next usage is of a call whose requests are not seen, and how one of ours was sent."""
         self._n_whole += 1
         if self._prompts and call and reply:
-            self._prompts.add(self._index, self._now_ms(), reply.usage, sent_by_us(call), said_to_us(reply))
+            self._prompts.add(CallPlace(self._index, self._now_ms()), reply.usage, sent_by_us(call), said_to_us(reply))
 
     def unanswered(self, call: ModelCall | SeenCall, why: str, duration_ms: float) -> None:
         """Keep how a call was sent that failed, and why."""
         if self._prompts:
             model, sent = sent_parts(call)
             usage = Usage(model, duration_ms=duration_ms)
-            self._prompts.add(self._index, self._now_ms(), usage, sent, {FAILED: why})
+            self._prompts.add(CallPlace(self._index, self._now_ms()), usage, sent, {FAILED: why})
 
     def passed(self, call: SeenCall) -> None:
         """Keep a call of which the gateway tells all; its usage follows."""
@@ -395,7 +395,7 @@ class OpenTurn:
         usage, exchange = read_seen(call, request)
         if self._prompts:
             said = exchange.said if exchange else call.answer[:MAX_RAW].decode("utf-8", "replace")
-            self._prompts.add(self._index, at_ms, usage, sent_of(request), said)
+            self._prompts.add(CallPlace(self._index, at_ms), usage, sent_of(request), said)
         return usage
 
     def _keep_spanned(self) -> None:
@@ -404,7 +404,8 @@ class OpenTurn:
             return
         now = self._now_ms()
         for at_ms, usage, sent, said in self._spans.sent_calls():
-            self._prompts.add(self._index, min(max(round(at_ms, 3), 0.0), now), usage, sent, said)
+            place = CallPlace(self._index, min(max(round(at_ms, 3), 0.0), now))
+            self._prompts.add(place, usage, sent, said)
 
     def _keep_passed(self) -> None:
         while self._passed:

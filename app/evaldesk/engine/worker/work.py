@@ -34,6 +34,7 @@ from evaldesk.engine.frames import (
     graded,
     played,
     player_spec,
+    sent_to_grader,
     unplayed,
 )
 from evaldesk.engine.worker.attempt import (
@@ -79,7 +80,7 @@ async def run_trial(spec: TrialSpec, attempt: Attempt) -> TrialResult:
     if found.status != "finished" or attempt.stop:
         return found
     asked = grade_spec(spec, found)
-    return graded(asked, await run_graded(asked, attempt))
+    return graded(asked, await run_graded(sent_to_grader(asked), attempt))
 
 
 async def run_played(spec: TrialSpec, attempt: Attempt, on_loaded: Callable[[], None] = lambda: None) -> TrialResult:
@@ -108,7 +109,14 @@ async def run_graded(spec: GradeSpec, attempt: Attempt) -> TrialResult:
         except BaseException as error:
             return unplayed(spec, "errored", failure(error, "metric_import"))
     try:
-        found = await grade(spec.result, spec.case, spec.criteria, spec.limits, strict=spec.strict)
+        found = await grade(
+            spec.result,
+            spec.case,
+            spec.criteria,
+            spec.limits,
+            strict=spec.strict,
+            keeps_prompts=spec.keeps_prompts,
+        )
     except asyncio.CancelledError:
         if attempt.stop != "timed_out":
             raise
@@ -210,7 +218,8 @@ class GradeWork:
 
     async def run(self) -> bytes:
         """Grade, encode."""
-        return _ended(self._frame.key, _bare(await run_graded(self._frame.spec, self.attempt)))
+        result = await run_graded(self._frame.spec, self.attempt)
+        return _ended(self._frame.key, replace(result, transcript=Transcript()))
 
     def given_up(self, place: str) -> bytes:
         """The trial as it was, without scores."""

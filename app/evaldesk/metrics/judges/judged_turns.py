@@ -9,7 +9,7 @@ from typing import TypeAlias
 from evaldesk.metrics.judges.panel import gathered
 from evaldesk.metrics.judges.voting import mean_of
 from evaldesk.metrics.metric import NOT_PLAYED
-from evaldesk.metrics.scoring import showing_images
+from evaldesk.metrics.scoring import judging, showing_images
 from evaldesk.model import Case, JsonObject, Score, Transcript, Turn, TurnRecord
 
 
@@ -52,7 +52,7 @@ async def judge_turns(
     async def one(index: int, turn: Turn | None) -> Score:
         if index >= len(transcript.turns):
             return Score(metric, low, index, reason=NOT_PLAYED)
-        with showing_images(case, index + 1):
+        with showing_images(case, index + 1), judging(turn=index):
             found = await judge(TurnView(index, turn, transcript.turns[index], transcript.turns[:index]))
         return Score(metric, found.value, index, reason=found.reason, details=found.details)
 

@@ -88,6 +88,37 @@ def model_of(span: Span) -> str:
     return found if isinstance(found, str) else ""
 
 
+def tools_and_settings(span: Span) -> tuple[Any, dict[str, Any]]:
+    """The tools that a model was offered, None without any, and all else that was asked of it."""
+    attributes = span.attributes
+    asked = json_value(attributes.get("gcp.vertex.agent.llm_request"))
+    config = asked.get("config") if isinstance(asked, dict) else None
+    settings = dict(config) if isinstance(config, dict) else {}
+    settings.pop("system_instruction", None)
+    tools = settings.pop("tools", None) or json_value(attributes.get("gen_ai.tool.definitions"))
+    parameters = json_value(attributes.get("llm.invocation_parameters"))
+    settings |= parameters if isinstance(parameters, dict) else {}
+    settings |= {
+        key.removeprefix(_REQUEST): value
+        for key, value in attributes.items()
+        if key.startswith(_REQUEST) and key != f"{_REQUEST}model"
+    }
+    whole = attributes.get("llm")
+    offered = whole.get("tools") if isinstance(whole, dict) else in_order(_nested(attributes, "llm.tools."))
+    schemas = [_schema(each) for each in offered or ()]
+    return tools or settings.pop("tools", None) or schemas or None, settings
+
+
+_REQUEST = "gen_ai.request."
+
+
+def _schema(tool: Any) -> Any:
+    """The declaration of a tool of OpenInference, which is JSON in a name of its own."""
+    inner = tool.get("tool", tool) if isinstance(tool, dict) else tool
+    found = inner.get("json_schema", inner) if isinstance(inner, dict) else inner
+    return json_value(found) if isinstance(found, str) else found
+
+
 Sides = tuple[list[Any], list[Any]]
 
 

@@ -10,14 +10,15 @@ from itertools import zip_longest
 from typing import Any, TypeAlias
 
 from evaldesk.errors import FormatError
-from evaldesk.model import Criterion, ErrorRecord, Event, JsonObject, Score, ToolCall, Usage
+from evaldesk.model import Criterion, ErrorRecord, Event, JsonObject, Prompts, Score, ToolCall, TurnRecord, Usage
 from evaldesk.reading.notes import Notes
 from evaldesk.transcripts.messages import Message, TurnEvents, turns_of
 from evaldesk.transcripts.model_exchanges import Sent
-from evaldesk.transcripts.otel.span_messages import model_of, sides_of, usage_of, value_of_blocks
+from evaldesk.transcripts.otel.span_messages import model_of, sides_of, tools_and_settings, usage_of, value_of_blocks
 from evaldesk.transcripts.otel.spans import Span
 from evaldesk.transcripts.otel.traces import Conversation, InnerCall, Step, Visit, conversations, kind_of_span
 from evaldesk.transcripts.part_messages import json_value
+from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 from evaldesk.transcripts.recorded import read_number, recorded_score
 from evaldesk.transcripts.recorded_sessions import Session
 
@@ -51,7 +52,29 @@ def session_of(conversation: Conversation) -> Session:
     tops = [visit.top for visit in conversation.visits if visit.top]
     note = next((found for top in tops if (found := top.attributes.get(NOTE))), None)
     turns, scores = turns_of(telling.messages, error), tuple(_evaluations(conversation))
-    return Session(conversation.id, turns, error, scores=scores, note=json_value(note))
+    spans = [span for visit in conversation.visits for span in _calls_of(visit)]
+    prompts = _prompts(turns, spans)
+    return Session(conversation.id, turns, error, scores=scores, note=json_value(note), prompts=prompts)
+
+
+def _calls_of(visit: Visit) -> Iterator[Span]:
+    yield from (step.span for step in visit.steps if step.call)
+    yield from (each.span for each in visit.inner)
+
+
+def _prompts(turns: Sequence[TurnRecord], spans: Sequence[Span]) -> Prompts | None:
+    """How the models of the turns were asked. A call is in the turn that tells its tokens, else in that of the last."""
+    told: dict[tuple[int, int], deque[CallPlace]] = {}
+    for index, turn in enumerate(turns):
+        for event in turn.events:
+            if usage := event.usage:
+                told.setdefault((usage.tokens_in, usage.tokens_out), deque()).append(CallPlace(index, event.at_ms))
+    writer, place = PromptWriter(), CallPlace(0)
+    for _, usage, sent, said in sent_calls(spans):
+        if places := told.get((usage.tokens_in, usage.tokens_out)):
+            place = places.popleft()
+        writer.add(place, usage, sent, said)
+    return writer.prompts()
 
 
 def events_of_turn(spans: Sequence[Span]) -> tuple[Event, ...]:
@@ -85,7 +108,7 @@ def sent_calls(spans: Sequence[Span]) -> Iterator[tuple[float, Usage, Sent, Any]
         usage = usage_of(span, span.end_ms)
         duration_ms = max(0.0, round(span.end_ms - span.start_ms, 3))
         told = usage if isinstance(usage, Usage) else Usage(model_of(span), duration_ms=duration_ms)
-        yield span.end_ms, told, Sent(tuple(sides[0])), sides[1]
+        yield span.end_ms, told, Sent(tuple(sides[0]), *tools_and_settings(span)), sides[1]
 
 
 @dataclass(slots=True)

@@ -123,10 +123,14 @@ async def show_source(request: Request) -> Response:
 
 
 async def show_timeline(request: Request) -> Response:
-    """GET .../timeline?span=TURN.EVENT&part=tools: the spans of the trial, and one of them beside them."""
+    """GET .../timeline?span=TURN.EVENT&part=tools: the spans of the trial, and one of them beside them.
+
+    With `judge` and `turn` that is the first call of a criterion's judges.
+    """
     (run_id, key), query = trial_key(request), request.query_params
     stored = desk_of(request).runs.stored
-    line = await asyncio.to_thread(read_timeline, stored, run_id, key, query.get("span", ""), query.get("part", ""))
+    span, part, judge, turn = (query.get(name, "") for name in ("span", "part", "judge", "turn"))
+    line = await asyncio.to_thread(read_timeline, stored, run_id, key, span, part, (judge, turn))
     return page(request, "trials/timeline.html", line=line, run_title=run_title(line.summary))
 
 
