@@ -1,13 +1,15 @@
-"""The collector rests during large imports, and is as it was afterwards."""
+"""The collector rests during large imports, and is as it was afterwards; how a process ends."""
 
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 
 import pytest
 
-from evaldesk.process_setup import freeze, gc_paused
+from evaldesk import process_setup
+from evaldesk.process_setup import end_process, freeze, gc_paused
 
 
 @pytest.fixture(autouse=True)
@@ -43,3 +45,17 @@ def test_what_has_settled_is_not_looked_at_again() -> None:
     freeze()
 
     assert not any(found is kept for found in gc.get_objects())
+
+
+@pytest.mark.parametrize(("libraries", "at_once"), [(set(), []), ({"ray"}, [3])], ids=["waits", "at once"])
+def test_a_process_waits_for_no_thread_that_holds_it_up(
+    monkeypatch: pytest.MonkeyPatch, libraries: set[str], at_once: list[int]
+) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(process_setup, "NOT_WAITED_FOR", libraries)
+    monkeypatch.setattr(os, "_exit", ended.append)
+
+    with pytest.raises(SystemExit) as exit_:
+        end_process(3)
+
+    assert (ended, exit_.value.code) == (at_once, 3)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from time import sleep
+from types import SimpleNamespace
 
 import pytest
 from tests.engine.hosts import ScriptedCluster, ScriptedHost, finished
 
 from evaldesk.engine import drive
 from evaldesk.engine.frames import GradeSpec
+from evaldesk.engine.ray import cluster as cluster_module
 from evaldesk.engine.ray import executor as module
 from evaldesk.engine.ray import host as host_module
-from evaldesk.engine.ray.cluster import connect_words, lost_words
+from evaldesk.engine.ray.cluster import RayCluster, connect_words, lost_words
 from evaldesk.engine.ray.executor import HostsExecutor, checked
 from evaldesk.engine.ray.host import Answer, Host, HostSetup, environment_of_workers, moved, own_versions, work_of
 from evaldesk.errors import UsageError
@@ -407,3 +411,25 @@ def test_workers_of_a_host_get_what_is_given_and_nothing_of_ray() -> None:
 
     assert found == {"PATH": "/bin", "KEY": "secret"}
     assert "secret" not in repr(setup)
+
+
+@pytest.mark.parametrize("is_stuck", [False, True], ids=["the head is there", "the head is gone"])
+async def test_a_process_waits_for_ray_at_its_end_unless_it_is_connected(
+    monkeypatch: pytest.MonkeyPatch, *, is_stuck: bool
+) -> None:
+    marks: set[str] = set()
+    ray = SimpleNamespace(
+        is_initialized=lambda: False, init=lambda **_: None, shutdown=lambda: sleep(0.1 if is_stuck else 0)
+    )
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(cluster_module, "CLOSE_S", 0.01 if is_stuck else 10.0)
+    monkeypatch.setattr(cluster_module, "NOT_WAITED_FOR", marks)
+    for name in ("check_reachable", "_keep_off_the_output"):
+        monkeypatch.setattr(cluster_module, name, lambda *_: None)
+    cluster = RayCluster("127.0.0.1:6379", 1.0, HostSetup("", 1, 1))
+
+    await cluster.connect()
+    while_connected = set(marks)
+    await cluster.close()
+
+    assert (while_connected, marks) == ({"ray"}, {"ray"} if is_stuck else set())

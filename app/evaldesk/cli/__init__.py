@@ -6,66 +6,81 @@ import io
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from evaldesk import __version__
 from evaldesk.cli.broken_pipe import EXIT_READER_LEFT, drop_output, open_closed_streams
-from evaldesk.cli.lazy import LazyGroup, dashed
+from evaldesk.cli.lazy import LazyCommand, LazyGroup, dashed
 from evaldesk.errors import DamagedDatabaseError, EvaldeskError, LostDatabaseError
+from evaldesk.process_setup import end_process
 
-COMMANDS: Mapping[str, str] = {
-    "ui": "evaldesk.cli.ui:ui",
-    "eval": "evaldesk.cli.eval.command:evaluate",
-    "run": "evaldesk.cli.runs.group:run",
-    "open": "evaldesk.cli.open:open_run",
-    "agents": "evaldesk.cli.agents:agents",
-    "doctor": "evaldesk.cli.doctor:doctor",
-    "benchmark": "evaldesk.cli.benchmark:benchmark",
-    "gate": "evaldesk.cli.gate:gate",
-    "accept": "evaldesk.cli.accept:accept",
-    "metrics": "evaldesk.cli.metrics:metrics",
-    "rubric": "evaldesk.cli.rubric:rubric",
-    "import": "evaldesk.cli.files.import_:import_",
-    "export": "evaldesk.cli.files.export:export",
-    "report": "evaldesk.cli.report:report",
-    "convert": "evaldesk.cli.files.convert:convert",
-    "adopt": "evaldesk.cli.adopt:adopt",
-    "validate": "evaldesk.cli.files.validate:validate",
-    "mode": "evaldesk.cli.mode:mode",
-    "trash": "evaldesk.cli.trash:trash",
-    "store": "evaldesk.cli.store:store",
-    "completion": "evaldesk.cli.completion:completion",
+COMMANDS: Mapping[str, LazyCommand] = {
+    "ui": LazyCommand("evaldesk.cli.ui:ui", "Chat with the agents under DIR and evaluate them in the browser."),
+    "eval": LazyCommand(
+        "evaldesk.cli.eval.command:evaluate", "Run eval sets with AGENT: a folder, module:attr, or samples/NAME."
+    ),
+    "run": LazyCommand(
+        "evaldesk.cli.runs.group:run",
+        "Submit, watch, stop and resume runs; NAME is a number, or how the name of a run begins.",
+    ),
+    "open": LazyCommand(
+        "evaldesk.cli.open:open_run",
+        "Show RUN, by its number or its name, in the browser; starts the desk if necessary.",
+    ),
+    "agents": LazyCommand(
+        "evaldesk.cli.agents:agents",
+        "List the agents with kind, model, tools, sub-agents, missing keys and load errors.",
+    ),
+    "doctor": LazyCommand(
+        "evaldesk.cli.doctor:doctor", "Check the workspace, the agents, the models and the environment; starts no run."
+    ),
+    "benchmark": LazyCommand(
+        "evaldesk.cli.benchmark:benchmark", "Run the SCRIPT of an OpenHands benchmark, such as run_infer.py, unchanged."
+    ),
+    "gate": LazyCommand("evaldesk.cli.gate:gate", "Compute how often the gates of a run fail or hold."),
+    "accept": LazyCommand(
+        "evaldesk.cli.accept:accept",
+        "Accept what trials of RUN did as what their cases expect, after a look at the changes.",
+    ),
+    "metrics": LazyCommand("evaldesk.cli.metrics:metrics", "List the metrics, or show one with its options."),
+    "rubric": LazyCommand("evaldesk.cli.rubric:rubric", "Grade the conversations of a JSONL file by a rubric."),
+    "import": LazyCommand(
+        "evaldesk.cli.files.import_:import_",
+        "Import each FILE: the eval set into the folder of eval sets, the runs into the database.",
+    ),
+    "export": LazyCommand(
+        "evaldesk.cli.files.export:export", "Export an eval set by its name, or a run by its number."
+    ),
+    "report": LazyCommand(
+        "evaldesk.cli.report:report",
+        "Write RUN, or run B against run A, as one HTML file that opens without a network.",
+    ),
+    "convert": LazyCommand(
+        "evaldesk.cli.files.convert:convert", "Convert the eval set or the run of IN to OUT; `-` is the stream."
+    ),
+    "adopt": LazyCommand(
+        "evaldesk.cli.adopt:adopt",
+        "Adopt a project of another tool: import its results, show what changes in tests, CI, dependencies.",
+    ),
+    "validate": LazyCommand(
+        "evaldesk.cli.files.validate:validate", "Show format, cases, trials, unused keys and errors of each FILE."
+    ),
+    "mode": LazyCommand(
+        "evaldesk.cli.mode:mode",
+        "List, merge, check, export and import the kinds of failure that people found in trials.",
+    ),
+    "trash": LazyCommand(
+        "evaldesk.cli.trash:trash", "List, restore or remove deleted eval sets, cases, chats and runs."
+    ),
+    "store": LazyCommand(
+        "evaldesk.cli.store:store", "Copy the runs, labels and chats of a workspace into another database."
+    ),
+    "completion": LazyCommand("evaldesk.cli.completion:completion", "Print the completion script of SHELL."),
 }
-
-WORDS: Mapping[str, str] = {
-    "ui": "Chat with the agents under DIR and evaluate them in the browser.",
-    "eval": "Run eval sets with AGENT: a folder, module:attr, or samples/NAME.",
-    "run": "Submit, watch, stop and resume runs; NAME is a number, or how the name of a run begins.",
-    "open": "Show RUN, by its number or its name, in the browser; starts the desk if necessary.",
-    "agents": "List the agents with kind, model, tools, sub-agents, missing keys and load errors.",
-    "doctor": "Check the workspace, the agents, the models and the environment; starts no run.",
-    "benchmark": "Run the SCRIPT of an OpenHands benchmark, such as run_infer.py, unchanged.",
-    "gate": "Compute how often the gates of a run fail or hold.",
-    "accept": "Accept what trials of RUN did as what their cases expect, after a look at the changes.",
-    "metrics": "List the metrics, or show one with its options.",
-    "rubric": "Grade the conversations of a JSONL file by a rubric.",
-    "import": "Import each FILE: the eval set into the folder of eval sets, the runs into the database.",
-    "export": "Export an eval set by its name, or a run by its number.",
-    "report": "Write RUN, or run B against run A, as one HTML file that opens without a network.",
-    "convert": "Convert the eval set or the run of IN to OUT; `-` is the stream.",
-    "adopt": "Adopt a project of another tool: import its results, show what changes in tests, CI, dependencies.",
-    "validate": "Show format, cases, trials, unused keys and errors of each FILE.",
-    "mode": "List, merge, check, export and import the kinds of failure that people found in trials.",
-    "trash": "List, restore or remove deleted eval sets, cases, chats and runs.",
-    "store": "Copy the runs, labels and chats of a workspace into another database.",
-    "completion": "Print the completion script of SHELL.",
-}
-"""The first sentence of the help of each command, so that a list of commands imports none of them."""
 
 SPELLED_BY_OSMOSIS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("eval-rubric",): ("rubric",),
@@ -95,8 +110,7 @@ class _Evaldesk(LazyGroup):
 
 @click.group(
     cls=_Evaldesk,
-    commands_by_name=COMMANDS,
-    words=WORDS,
+    table=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": dashed},
 )
 @click.version_option(__version__, prog_name="evaldesk", message="%(prog)s %(version)s")
@@ -124,30 +138,20 @@ def main() -> None:
     try:
         others = [each for each in arguments if each != DEBUG]
         code = cli(others, prog_name="evaldesk", standalone_mode=False, obj=is_debug)
-        _end(code if isinstance(code, int) else 0)
+        end_process(code if isinstance(code, int) else 0)
     except SystemExit as ended:
         if not isinstance(ended.code, int):
             raise
-        _end(ended.code)
+        end_process(ended.code)
     except (click.Abort, KeyboardInterrupt):
         click.echo("Stopped.", err=True)
-        _end(EXIT_INTERRUPTED)
+        end_process(EXIT_INTERRUPTED)
     except Exception as error:
         if is_debug:
             raise
         message, code = _in_words(error)
         click.echo(f"evaldesk: {_shown(message)}", err=True)
-        _end(code)
-
-
-def _end(code: int) -> NoReturn:
-    """End the process. Without a head node the threads of Ray would hold it up for minutes: they are not waited for."""
-    if "ray" in sys.modules:
-        with suppress(OSError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
-    sys.exit(code)
+        end_process(code)
 
 
 def respelled(args: list[str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -42,22 +42,19 @@ def _process_once(
     process(value, state)
 
 
+class LazyCommand(NamedTuple):
+    """A command as `module:attr`, and the first sentence of its help; empty for one that no list shows."""
+
+    target: str
+    words: str
+
+
 class LazyGroup(click.Group):
-    """`commands_by_name` gives each command as `module:attr`; `words` the start of its help.
+    """Its `table` has the commands by their names: a list of them imports none."""
 
-    A list of commands that has the words imports none of them.
-    """
-
-    def __init__(
-        self,
-        *arguments: Any,
-        commands_by_name: Mapping[str, str] | None = None,
-        words: Mapping[str, str] | None = None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, *arguments: Any, table: Mapping[str, LazyCommand] | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._targets = commands_by_name or {}
-        self._words = words or {}
+        self._table = table or {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does it; the name alone is a question, and the help is the answer."""
@@ -68,33 +65,26 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in order."""
-        return sorted(self._targets)
+        return sorted(self._table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, imported now."""
-        if cmd_name not in self._targets:
+        if cmd_name not in self._table:
             return None
         with gc_paused():
-            command = import_target(self._targets[cmd_name])
+            command = import_target(self._table[cmd_name].target)
         return refusing_repeats(command) if isinstance(command, click.Command) else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands with their words, in the order of the table."""
-        rows = [(name, words) for name in self._targets if (words := self._help(ctx, name))]
+        rows = [(name, command.words) for name, command in self._table.items() if command.words]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
-
-    def _help(self, ctx: click.Context, name: str) -> str:
-        """The first sentence of the command's help; empty for a hidden one."""
-        if name in self._words:
-            return self._words[name]
-        command = self.get_command(ctx, name)
-        return command.get_short_help_str(200) if command and not command.hidden else ""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does it, but an unknown name is answered with the nearest known one."""
-        if args and not args[0].startswith("-") and args[0] not in self._targets:
-            raise click.UsageError(str(NotFoundError.among("command", args[0], self._targets)), ctx)
+        if args and not args[0].startswith("-") and args[0] not in self._table:
+            raise click.UsageError(str(NotFoundError.among("command", args[0], self._table)), ctx)
         return super().resolve_command(ctx, args)

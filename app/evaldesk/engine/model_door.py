@@ -22,18 +22,11 @@ from pathlib import Path
 
 from evaldesk.agents.remote.providers import HOP_BY_HOP, MAX_BODY, PIECE, PROVIDERS, TIMEOUT_S, opened_answer
 from evaldesk.llm.apis import api_of
+from evaldesk.secrets import KEYS
 
 SOCKET = "models"
 KEY = "kept-by-evaldesk"
 """Stands in a container where a key would."""
-KEYS: Mapping[str, tuple[str, ...]] = {
-    "openai": ("OPENAI_API_KEY",),
-    "anthropic": ("ANTHROPIC_API_KEY",),
-    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-}
-"""The variables of the keys of each provider."""
-
-
 _ASKED = ("/embeddings", ":countTokens", "/count_tokens", ":embedContent", ":batchEmbedContents")
 """Ends of other paths at which models are asked; files and batches of a provider stay shut."""
 
@@ -48,7 +41,7 @@ def is_open(method: str, path: str) -> bool:
 
 def variables(given: Mapping[str, str], own: tuple[str, ...]) -> dict[str, str]:
     """A word for each key that `given` has and the container does not get itself."""
-    names = (name for provider in KEYS.values() for name in provider)
+    names = (name for provider in PROVIDERS for name in KEYS[provider])
     return {name: KEY for name in names if given.get(name) and name not in own}
 
 
@@ -79,7 +72,7 @@ def door_for(given: Mapping[str, str]) -> Door:
     """The door to the models of this environment."""
     names = [
         *(each for found in PROVIDERS.values() for each in found.variables),
-        *(k for ks in KEYS.values() for k in ks),
+        *(name for provider in PROVIDERS for name in KEYS[provider]),
     ]
     kept = {name: given[name] for name in names if given.get(name)}
     key = frozenset(kept.items())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +18,6 @@ from evaldesk.toml_text import parse_toml
 
 BASE = "llm"
 
-_KNOWN = frozenset(
-    {
-        "model",
-        "api_key",
-        "api_key_env",
-        "base_url",
-        "temperature",
-        "top_p",
-        "max_output_tokens",
-        "num_retries",
-        "timeout",
-        "custom_llm_provider",
-        "seed",
-    }
-)
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -82,6 +67,10 @@ class LlmProfile:
         from dataclasses import replace
 
         return replace(self, **dict(update or {}))
+
+
+_KNOWN = {each.name for each in fields(LlmProfile)} - {"name", "extra"} | {"api_key_env"}
+"""The keys of a group that are not sent along as they are."""
 
 
 def read_profile(path: Path, name: str, environment: Mapping[str, str]) -> LlmProfile:

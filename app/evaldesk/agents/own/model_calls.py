@@ -10,7 +10,7 @@ from evaldesk.errors import ModelError
 from evaldesk.llm import PATIENT, ModelCall, ModelReply, complete, pace_of
 from evaldesk.model import JsonObject, Session
 
-_OPTIONS = ("temperature", "top_p", "max_tokens", "reasoning_effort", "seed")
+_OPTIONS = ("temperature", "top_p", "max_tokens", "reasoning_effort")
 _NOT_SENT = frozenset(
     {"model", "messages", "stream", "stream_options", "tools", "api_key", "api_base", "base_url", "n"}
 )
@@ -32,18 +32,12 @@ def model_call(
     if not model:
         sentence = "this agent has no model of its own; name one with --model, or choose one in the form"
         raise ModelError(sentence, kind="no_model", is_fatal=True)
-    known: dict[str, Any] = {
-        "temperature": asked.temperature,
-        "top_p": asked.top_p,
-        "max_tokens": asked.max_tokens,
-        "reasoning_effort": asked.reasoning_effort,
-        "seed": session.seed,
-    }
-    known |= {name: options[name] for name in _OPTIONS if options.get(name) is not None}
+    known: dict[str, Any] = {name: getattr(asked, name) for name in _OPTIONS} | {"seed": session.seed}
+    known |= {name: options[name] for name in known if options.get(name) is not None}
     others = {
         name: value
         for name, value in options.items()
-        if name not in _OPTIONS and name not in _NOT_SENT and value is not None
+        if name not in known and name not in _NOT_SENT and value is not None
     }
     return ModelCall(
         model,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import get_args
 
 import click
 
@@ -16,13 +17,12 @@ from evaldesk.wording.printable import printable
 from evaldesk.wording.words import passed_words
 
 COLUMNS = ("Run", "Name", "Status", "Conclusion", "Passed", "Errored", "Done", "Agent", "Eval set", "Submitted", "By")
-STATUSES = ("pending", "running", "stopping", "stopped", "finished", "failed")
 
 
 @click.command(name="list")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Most runs to list.")
 @click.option("--all", "is_all", is_flag=True, help="List every run.")
-@click.option("--status", type=click.Choice(STATUSES), help="Only runs with this status.")
+@click.option("--status", type=click.Choice(get_args(RunStatus)), help="Only runs with this status.")
 @click.option("--model", help="Only runs of this model.")
 @click.option("--dataset", "--evalset", "evalset_id", metavar="NAME", help="Only runs of this eval set or data set.")
 @click.option("--rollout", "--agent", "agent_id", metavar="NAME", help="Only runs of this agent.")

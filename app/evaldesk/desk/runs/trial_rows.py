@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar
 
 from evaldesk.model import Case, RunConfig, Score, TrialResult
 
 Cell: TypeAlias = str | int | float | bool | None
 
-TRIAL_COLUMNS = (
-    "run_id",
-    "evalset_id",
-    "case_id",
-    "trial_index",
-    "verdict",
-    "status",
-    "stop_reason",
-    "attempt",
-    "duration_ms",
-    "tokens",
-    "cost",
-    "n_replayed",
-    "capture",
-    "error_kind",
-    "error_message",
-    "answer",
-)
+_OF_TRIAL: Mapping[str, Callable[[Case, TrialResult, RunConfig], Cell]] = {
+    "run_id": lambda _, trial, __: trial.run_id,
+    "evalset_id": lambda _, __, config: config.evalset_id,
+    "case_id": lambda case, *_: case.id,
+    "trial_index": lambda _, trial, __: trial.trial_index,
+    "verdict": lambda _, trial, __: trial.verdict,
+    "status": lambda _, trial, __: trial.status,
+    "stop_reason": lambda _, trial, __: trial.stop_reason,
+    "attempt": lambda _, trial, __: trial.attempt,
+    "duration_ms": lambda _, trial, __: trial.duration_ms,
+    "tokens": lambda _, trial, __: trial.tokens,
+    "cost": lambda _, trial, __: trial.cost,
+    "n_replayed": lambda _, trial, __: sum(usage.is_replayed for usage in trial.usages),
+    "capture": lambda _, trial, __: ",".join(trial.transcript.captures) or None,
+    "error_kind": lambda _, trial, __: trial.error.kind if trial.error else None,
+    "error_message": lambda _, trial, __: trial.error.message if trial.error else None,
+    "answer": lambda _, trial, __: trial.transcript.turns[-1].answer if trial.transcript.turns else None,
+}
+_OF_SCORE: Mapping[str, Callable[[Score], Cell]] = {
+    "turn": lambda score: None if score.turn is None else score.turn + 1,
+    "metric": lambda score: score.metric,
+    "value": lambda score: score.value,
+    "threshold": lambda score: score.threshold,
+    "passed": lambda score: score.passed,
+    "reason": lambda score: score.reason,
+    "error": lambda score: score.error.message if score.error else None,
+}
+_KEY = ("run_id", "evalset_id", "case_id", "trial_index")
+TRIAL_COLUMNS, SCORE_COLUMNS = tuple(_OF_TRIAL), (*_KEY, *_OF_SCORE)
 
 
 def trial_row(case: Case, trial: TrialResult, config: RunConfig) -> dict[str, Cell]:
@@ -34,59 +46,15 @@ def trial_row(case: Case, trial: TrialResult, config: RunConfig) -> dict[str, Ce
     `n_replayed` counts the model calls that a recording answered: such a trial is no repeat of its own.
     `capture` are the ways by which calls and tokens became known, None where that was not noted.
     """
-    turns = trial.transcript.turns
     values = {score.metric: score.value for score in trial.scores if score.turn is None}
-    row: dict[str, Cell] = {
-        "run_id": trial.run_id,
-        "evalset_id": config.evalset_id,
-        "case_id": case.id,
-        "trial_index": trial.trial_index,
-        "verdict": trial.verdict,
-        "status": trial.status,
-        "stop_reason": trial.stop_reason,
-        "attempt": trial.attempt,
-        "duration_ms": trial.duration_ms,
-        "tokens": trial.tokens,
-        "cost": trial.cost,
-        "n_replayed": sum(usage.is_replayed for usage in trial.usages),
-        "capture": ",".join(trial.transcript.captures) or None,
-        "error_kind": trial.error.kind if trial.error else None,
-        "error_message": trial.error.message if trial.error else None,
-        "answer": turns[-1].answer if turns else None,
-    }
+    row = {name: cell_of(case, trial, config) for name, cell_of in _OF_TRIAL.items()}
     return row | {criterion.metric: values.get(criterion.metric) for criterion in config.criteria}
-
-
-SCORE_COLUMNS = (
-    "run_id",
-    "evalset_id",
-    "case_id",
-    "trial_index",
-    "turn",
-    "metric",
-    "value",
-    "threshold",
-    "passed",
-    "reason",
-    "error",
-)
 
 
 def score_row(case: Case, trial: TrialResult, score: Score, config: RunConfig) -> dict[str, Cell]:
     """One score: `SCORE_COLUMNS`; `turn` counts from 1 and is None for the score of the whole trial."""
-    return {
-        "run_id": trial.run_id,
-        "evalset_id": config.evalset_id,
-        "case_id": case.id,
-        "trial_index": trial.trial_index,
-        "turn": None if score.turn is None else score.turn + 1,
-        "metric": score.metric,
-        "value": score.value,
-        "threshold": score.threshold,
-        "passed": score.passed,
-        "reason": score.reason,
-        "error": score.error.message if score.error else None,
-    }
+    key = {name: _OF_TRIAL[name](case, trial, config) for name in _KEY}
+    return key | {name: cell_of(score) for name, cell_of in _OF_SCORE.items()}
 
 
 T = TypeVar("T")

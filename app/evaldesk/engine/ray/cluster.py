@@ -18,6 +18,7 @@ from evaldesk.engine.ray.code import write_code
 from evaldesk.engine.ray.executor import HostLostError
 from evaldesk.engine.ray.host import Answer, Host, HostFacts, HostSetup, Work
 from evaldesk.errors import EvaldeskError
+from evaldesk.process_setup import NOT_WAITED_FOR
 from evaldesk.wire import from_json, to_json
 
 T = TypeVar("T")
@@ -67,6 +68,7 @@ class RayCluster:
 
         with suppress(TimeoutError):
             await asyncio.wait_for(in_thread(ray.shutdown), CLOSE_S)
+            NOT_WAITED_FOR.discard("ray")
 
     def _connect(self) -> None:
         os.environ.setdefault(RECONNECT, str(RECONNECT_S))
@@ -83,6 +85,7 @@ class RayCluster:
                 write_code(Path(self.setup.root), Path(folder, "code.zip"))
                 runtime = {"working_dir": str(Path(folder, "code.zip"))}
             logging.getLogger("ray").setLevel(logging.ERROR)  # it warns that it is not in the main thread
+            NOT_WAITED_FOR.add("ray")
             try:
                 ray.init(
                     address=self.address,

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import groupby
 from math import comb
@@ -36,7 +36,6 @@ CASES_AT_ONCE = 1_000
 KINDS_KEPT = 4 * MAX_KINDS
 """More kinds than are drawn, since a run of many trials has some only on its way."""
 _MOMENTS = tuple((power - by, by) for power in range(1, 5) for by in range(power + 1) if power > 1 or by == 0)
-_METRIC_COLUMNS = ("n", "n_passed", "total", "total_squares", "low", "high")
 
 
 def worst_of(outcome: Sequence[ColumnElement[Any]], scored: ColumnElement[Any]) -> ColumnElement[Any]:
@@ -344,7 +343,7 @@ def _add_outcome(dialect: str) -> Any:
 
 _C, _M = RUN_CASE.c, CASE_METRIC.c
 _CASE_COLUMNS: list[Column[Any]] = [_C.case_index, *(_C[name] for name in OUTCOME)]
-_COLUMNS_OF_METRIC: list[Column[Any]] = [_M.metric, _M.case_index, *(_M[name] for name in _METRIC_COLUMNS)]
+_COLUMNS_OF_METRIC: list[Column[Any]] = [_M.metric, _M.case_index, *(_M[each.name] for each in fields(CaseTotals))]
 _IN_LIST: ColumnElement[Any] = bindparam("cases", expanding=True)
 _FIRST: ColumnElement[Any] = bindparam("first")
 _LAST: ColumnElement[Any] = bindparam("last")
