@@ -145,9 +145,9 @@ def test_a_running_turn_is_shown_can_be_stopped_and_is_kept(chat: Any) -> None:
     assert "still answering" in second.text
     assert "And now?" in second.text
     assert stopped.status_code == 204
-    assert "You stopped this turn" in stream
+    assert "This turn was stopped" in stream
     assert stream.endswith("event: done\ndata: done\n\n")
-    assert "You stopped this turn" in chat.client.get(session).text
+    assert "This turn was stopped" in chat.client.get(session).text
 
 
 def test_while_a_turn_runs_its_session_is_neither_edited_nor_deleted(chat: Any) -> None:

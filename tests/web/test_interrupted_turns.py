@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
+from httpx2 import Response
 from tests.web.conftest import STREAM, ChatDesk, ScriptedHost
 
 from evaldesk.desk.process_owner import current_owner
-from evaldesk.model import Event, TurnRecord
+from evaldesk.model import Event, TurnRecord, Waiting
 from evaldesk.model.stored import OpenTurn
+from evaldesk.settings import Settings
 
 HERE = current_owner().split(" ")[1]
 
@@ -197,6 +200,98 @@ def test_a_conversation_that_another_process_simulates_is_followed_to_its_next_t
     added = [part.partition("</div>")[0] for part in stream.split('hx-swap-oob="beforeend:#turns">')[1:]]
     assert [[n for n in (1, 2) if f'id="turn-{n}"' in part] for part in added if part] == [[1], [2]]
     assert "answer to two" in stream
+
+
+def news(chat: ChatDesk, session: str, page: str) -> Response:
+    """The answer to what the script of a session's page asks every two seconds, with what that page knows."""
+    known = re.findall(r'<input type="hidden" name="(after|seen)" value="([^"]*)">', page)
+    answer: Response = chat.client.get(f"{session}/news", params=dict(known))
+    return answer
+
+
+def begin_elsewhere(chat: ChatDesk, session: str, index: int, resumed: TurnRecord | None = None) -> str:
+    owner = f"mark{index} 999999999 {HERE} 1"
+    turn = OpenTurn(index, owner, "Roll a die", "", "person", datetime(2026, 11, 23, tzinfo=UTC))
+    chat.desk.store.sessions.begin_turn(session.rpartition("/")[2], turn, resumed=resumed)
+    return owner
+
+
+def end_elsewhere(chat: ChatDesk, session: str, owner: str, text: str = "A 6") -> None:
+    record = TurnRecord("Roll a die", (Event("agent_message", text=text),), {}, {})
+    chat.desk.store.sessions.append_turn(session.rpartition("/")[2], record, owner=owner)
+
+
+@pytest.fixture
+def shared(chat: ChatDesk, monkeypatch: pytest.MonkeyPatch) -> ChatDesk:
+    """A desk whose database others have, too, and whose other processes are all at work."""
+    monkeypatch.setattr(Settings, "is_shared", True)
+    monkeypatch.setattr("evaldesk.desk.chat.running_turn.is_at_work", lambda *_, **__: True)
+    return chat
+
+
+def test_a_page_on_which_nothing_runs_streams_what_another_desk_begins(shared: ChatDesk) -> None:
+    session = shared.new_session()
+    shared.say(session)
+    page = shared.client.get(session).text
+
+    before = news(shared, session, page)
+    owner = begin_elsewhere(shared, session, 1)
+    begun = news(shared, session, page)
+    live = shared.client.get(session).text
+    end_elsewhere(shared, session, owner)
+    ended = news(shared, session, page)
+
+    assert f'hx-get="{session}/news"' in page
+    assert (before.status_code, before.text) == (200, "")
+    assert f'hx-sse:connect="{session}/events?after=1"' in begun.text
+    assert begun.text.count('id="turn-2"') == 1
+    assert 'name="after"' not in live  # it has the stream
+    assert shared.client.get(f"{session}/news").text == ""
+    assert "hx-sse:connect" not in ended.text
+    assert "A 6" in ended.text
+    assert news(shared, session, ended.text).text == ""
+
+
+def test_turns_that_a_page_shows_already_are_replaced(shared: ChatDesk) -> None:
+    session = shared.new_session()
+    page = shared.client.get(session).text
+    for index in range(2):
+        end_elsewhere(shared, session, begin_elsewhere(shared, session, index), f"answer {index}")
+
+    stream = shared.client.get(f"{session}/events?after=0", headers=STREAM).text
+    asked = news(shared, session, page).text
+
+    for text in (stream, asked):
+        for number in (1, 2):
+            gone = text.index(f'hx-swap-oob="delete:#turns > #turn-{number}"')
+            assert gone < text.index(f'<li id="turn-{number}"')
+
+
+def test_a_turn_that_another_desk_decided_about_is_followed_to_its_end(shared: ChatDesk, host: ScriptedHost) -> None:
+    session = shared.new_session()
+    session_id, sessions = session.rpartition("/")[2], shared.desk.store.sessions
+    asks = Event("waiting", waiting=Waiting("c1", "refund"))
+    waited = TurnRecord("Refund it", (asks,), {}, {}, 1.0, "awaiting_approval")
+    sessions.append_turn(session_id, waited)
+    page = shared.client.get(session).text
+
+    owner = begin_elsewhere(shared, session, 0, waited)
+    begun = news(shared, session, page).text
+    end_elsewhere(shared, session, owner, "Refunded")
+    ended = news(shared, session, page).text
+
+    assert 'hx-swap-oob="delete:#turns > #turn-1"' in begun
+    assert f'hx-sse:connect="{session}/events?after=0"' in begun
+    assert 'hx-swap-oob="delete:#turns > #turn-1"' in ended
+    assert "Refunded" in ended
+
+
+def test_only_a_shared_database_is_asked_for_news(chat: ChatDesk) -> None:
+    session = chat.new_session()
+
+    assert "/news" not in chat.client.get(session).text
+    assert chat.client.get("/sessions/nothing/news", params={"seen": "1"}).status_code == 404
+    assert chat.client.post(f"{session}/news").status_code == 405
 
 
 def test_a_restarted_desk_finds_the_turn(open_chat: Callable[..., ChatDesk]) -> None:

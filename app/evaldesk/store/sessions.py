@@ -50,6 +50,15 @@ class SessionStore:
         with self._database.reading() as connection:
             return _stored(connection, session_id)
 
+    def changed_at(self, session_id: str) -> datetime:
+        """When a turn of the session began or ended last, or its state was set."""
+        found = select(SESSION.c.updated_at).where(SESSION.c.id == session_id, SESSION.c.deleted_at.is_(None))
+        with self._database.reading() as connection:
+            changed: datetime | None = connection.execute(found).scalar()
+        if changed is None:
+            raise _not_found(session_id)
+        return changed
+
     def list(self, *, before: str = "", limit: int = 50) -> builtins.list[SessionSummary]:
         """Sessions, the last one used first; `before` is the id of the last one of the page before.
 

@@ -84,6 +84,10 @@ class SessionDesk:
         """A session with its turns; an open turn that nobody plays is the last of them. Raises NotFoundError."""
         return _with_left_turn(self._store.sessions.get(session_id))
 
+    def changed_at(self, session_id: str) -> datetime:
+        """When a turn of the session began or ended last, or its state was set. Raises NotFoundError."""
+        return self._store.sessions.changed_at(session_id)
+
     def rename(self, session_id: str, title: str) -> None:
         """Give a session another title. Raises UsageError for a blank one."""
         if not _clean(title):

@@ -174,6 +174,7 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
         "session": session,
         "sessions": sessions,
         "me": desk.me,
+        "is_shared": desk.settings.is_shared,
         "older": sessions[-1].id if len(sessions) == PAGE_SIZE else "",
         "agent": agent,
         "agent_name": agent.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from mimetypes import guess_type
 
 from markupsafe import escape
@@ -19,7 +19,7 @@ from evaldesk.errors import ConflictError, NotFoundError, UsageError, WorkspaceE
 from evaldesk.model import Decision
 from evaldesk.model.media import MAX_MEDIA_COUNT, Media, media_of, sniffed_type
 from evaldesk.model.stored import OpenTurn
-from evaldesk.pages.conversation import live_view, open_view, turn_views
+from evaldesk.pages.conversation import TurnView, live_view, open_view, turn_views
 from evaldesk.pages.typed import typed_value
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.live import Message, event_stream, has_room
@@ -107,6 +107,24 @@ async def events(request: Request) -> Response:
     desk = desk_of(request)
     after = _shown(request.query_params.get("after", ""), len(desk.sessions.get(session_id).turns))
     return event_stream(request, _messages(request, desk.sessions.running(session_id), after=after))
+
+
+async def news(request: Request) -> Response:
+    """What another desk did with the session since the page of it was drawn, with a stream of the turn that goes on.
+
+    The page says how many turns it shows and when the session was `seen`; empty where nothing is new.
+    """
+    desk, session_id, asked = desk_of(request), request.path_params["session_id"], request.query_params
+    changed = await asyncio.to_thread(desk.sessions.changed_at, session_id)
+    if asked.get("seen", "") in ("", changed.isoformat()):
+        return HTMLResponse("")
+    view = session_view(request, await asyncio.to_thread(desk.sessions.get, session_id))
+    n_turns = len(view["turns"])
+    after = _shown(asked.get("after", ""), n_turns)
+    if view["live"]:
+        begun = _out_of_band("innerHTML", "stream", fragment(request, TEMPLATE, "stream", **view))
+        return HTMLResponse(_added(request, view["turns"][after:]) + _removed(n_turns + 1) + begun)
+    return HTMLResponse(_ended(request, max(after - 1, 0)))  # the last one may have gone on after a decision
 
 
 async def cancel(request: Request) -> Response:
@@ -198,7 +216,6 @@ def _ended(request: Request, after: int) -> str:
     answer = "" if last is None else "waits for a decision" if last.waiting else last.answer[:MAX_ANNOUNCED]
     title = escape(session.title or "New session")
     swaps = [
-        ("beforeend", "turns", "".join(turn_macros(request).turn(turn) for turn in fresh)),
         ("innerHTML", "live", ""),
         ("innerMorph", "session-list", fragment(request, TEMPLATE, "session_list", **view)),
         ("innerHTML", "title", title),
@@ -211,7 +228,17 @@ def _ended(request: Request, after: int) -> str:
         ("innerHTML", "announcement", escape(f"{name}: {answer or 'no answer'}") if fresh else ""),
     ]
     document_title = f"<title>{title}, chat · Evaldesk</title>"
-    return document_title + "".join(_out_of_band(*swap) for swap in swaps)
+    return document_title + _added(request, fresh) + "".join(_out_of_band(*swap) for swap in swaps)
+
+
+def _added(request: Request, turns: Sequence[TurnView]) -> str:
+    """Turns at the end of those that the page shows; one that it has is replaced."""
+    gone = "".join(_removed(turn.number) for turn in turns)
+    return gone + _out_of_band("beforeend", "turns", "".join(turn_macros(request).turn(turn) for turn in turns))
+
+
+def _removed(number: int) -> str:
+    return _out_of_band("delete", f"turns > #turn-{number}", "")
 
 
 def _refusal(request: Request, error: Exception, message: str) -> Response:
@@ -253,5 +280,6 @@ routes = [
     Route("/sessions/{session_id}/decisions", decide, methods=["POST"]),
     Route("/sessions/{session_id}/interrupted-turn", send_again, methods=["POST"]),
     Route("/sessions/{session_id}/events", events),
+    Route("/sessions/{session_id}/news", news),
     Route("/sessions/{session_id}/cancellation", cancel, methods=["POST"]),
 ]
