@@ -21,12 +21,13 @@ from typing import cast
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import ImmutableMultiDict
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -50,7 +51,7 @@ from evaldesk.registry import import_target
 from evaldesk.settings import Settings
 from evaldesk.web.guard import Guard, GuardSettings, guard_settings
 from evaldesk.web.live import closing_of
-from evaldesk.web.render import environment, page
+from evaldesk.web.render import desk_of, environment, page
 
 GRACE_S = 3
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last when its terminal is closed
@@ -392,8 +393,11 @@ def _http_error(request: Request, error: Exception) -> Response:
     return _error_page(request, status, title, text, headers)
 
 
-def _evaldesk_error(request: Request, error: Exception) -> Response:
+async def _evaldesk_error(request: Request, error: Exception) -> Response:
     if isinstance(error, NotFoundError):
+        evalsets, set_id = desk_of(request).evalsets, request.path_params.get("set_id", "")
+        if set_id := await run_in_threadpool(evalsets.renamed, set_id):
+            return RedirectResponse(_with_set(request, set_id), 307)  # with the form that was sent
         text = str(error)
         return _error_page(request, 404, "Nothing is at this address", text[:1].upper() + text[1:])
     if isinstance(error, ConflictError):
@@ -405,6 +409,12 @@ def _evaldesk_error(request: Request, error: Exception) -> Response:
     if isinstance(error, TrustError):
         return _error_page(request, 403, "This folder is not trusted", str(error))
     return _error_page(request, 422, "This cannot be done", str(error))
+
+
+def _with_set(request: Request, set_id: str) -> str:
+    """The address of the request, of another eval set."""
+    rest = request.url.path.removeprefix(f"/evalsets/{request.path_params['set_id']}")
+    return f"/evalsets/{set_id}{rest}" + (f"?{request.url.query}" if request.url.query else "")
 
 
 def _unexpected_error(request: Request, error: Exception) -> Response:

@@ -139,6 +139,45 @@ def test_a_deleted_set_comes_back_by_undo(pages: Pages, calc: str) -> None:
     assert pages.post(f"/evalsets/trash/{token}/restoration").status_code == 404
 
 
+def test_a_form_of_a_set_that_was_renamed_meanwhile_goes_to_the_renamed_one(pages: Pages, calc: str) -> None:
+    address, seen = f"/evalsets/{calc}/settings", {"called": "calc", "seen": ""}
+    typed = {"description": "Mine", **seen}
+    pages.post(address, {"name": "sums", "description": "", **seen})
+
+    followed = pages.post(f"{address}?from=form", {"name": "calc", **typed})
+    there = followed.headers["location"].removesuffix("?from=form")
+    described = pages.post(there, {"name": "calc", **typed})
+    renamed = pages.post(there, {"name": "totals", **typed})
+    again = pages.post(there, {"name": "totals", **typed, "called": "sums", "seen": "Mine"})
+    twice = pages.get(address)
+
+    assert followed.status_code == 307
+    assert there.endswith("/settings")
+    assert described.status_code == 303  # the name that the form only showed is no wish to rename it back
+    assert renamed.status_code == 409
+    assert "Somebody renamed it meanwhile: now it is sums." in renamed.text
+    assert 'name="called" value="sums"' in renamed.text
+    assert "Mine</textarea>" in renamed.text
+    assert again.status_code == 303
+    assert twice.headers["location"] == again.headers["location"].removesuffix("?note=changed") + "/settings"
+    assert pages.stored("totals.evalset.json")["description"] == "Mine"
+
+
+def test_an_address_of_a_set_that_is_there_again_or_gone_is_not_followed(pages: Pages, calc: str) -> None:
+    there = pages.post(f"/evalsets/{calc}/settings", {"name": "sums", "description": ""}).headers["location"]
+    sums = there.split("?")[0]
+    followed = pages.get(f"/evalsets/{calc}/cases/none")
+    pages.post("/evalsets", {"name": "calc"})
+
+    back = pages.get(f"/evalsets/{calc}/cases/none")
+    (pages.folder / "calc.evalset.json").unlink()
+    pages.post(f"{sums}/trash", {})
+    gone = pages.get(f"/evalsets/{calc}")
+
+    assert (followed.status_code, followed.headers["location"]) == (307, f"{sums}/cases/none")
+    assert (back.status_code, gone.status_code) == (404, 404)
+
+
 @pytest.mark.parametrize("token", ["x", "..%2f..%2fetc", "%3Cscript%3E"])
 def test_a_token_that_undoes_nothing_shows_no_note(pages: Pages, token: str) -> None:
     text = pages.get(f"/evalsets?trashed={token}").text

@@ -30,6 +30,14 @@ from evaldesk.wire import json_scrubber
 MAX_CACHED = 32
 
 
+class NameChangedError(ConflictError):
+    """Somebody else gave the set the name `stored` meanwhile."""
+
+    def __init__(self, stored: str) -> None:
+        super().__init__(f"Somebody renamed it meanwhile: now it is {stored}. Save again to give it your name.")
+        self.stored = stored
+
+
 class DescriptionChangedError(ConflictError):
     """Somebody else wrote the description `stored` meanwhile."""
 
@@ -85,6 +93,7 @@ class EvalSetDesk:
         self._store = store
         self._environment = settings.environment
         self._cached: dict[str, tuple[str, EvalSet]] = {}
+        self._renamed: dict[str, str] = {}
         self._lock = Lock()
         self.cases = CaseDesk(self._files, self.evalset, self._trash)
 
@@ -169,13 +178,20 @@ class EvalSetDesk:
         with ready as prepared:
             yield prepared
 
-    def change(self, evalset_id: str, name: str, description: str, seen: str | None = None) -> str:
+    def change(
+        self, evalset_id: str, name: str, description: str, seen: str | None = None, called: str | None = None
+    ) -> str:
         """Rename and describe; gives the id under which the set is found from now on.
 
-        `seen` is the description that the person saw. Raises UsageError, SetNameTakenError, DescriptionChangedError
-        when somebody else wrote another one, and ConflictError when the file changes at this very moment.
+        `seen` is the description that the person saw, `called` the name. Raises UsageError, SetNameTakenError,
+        DescriptionChangedError and NameChangedError when somebody else wrote another one, and ConflictError when the
+        file changes at this very moment.
         """
-        is_renamed = name != self.file(evalset_id).name
+        now = self.file(evalset_id).name
+        if called is not None and called not in (now, name) and now != name:
+            raise NameChangedError(now)
+        name = now if name == called else name
+        is_renamed = name != now
         if is_renamed:
             self.check_new_name(name, but=evalset_id)
         evalset, version = self._files.read(evalset_id)
@@ -257,7 +273,17 @@ class EvalSetDesk:
     def _rename(self, evalset_id: str, name: str) -> str:
         renamed = self._files.rename(evalset_id, name)
         self._store.move_evalset(evalset_id, renamed, self.file(renamed).path)
+        self._renamed[evalset_id] = renamed
         return renamed
+
+    def renamed(self, evalset_id: str) -> str:
+        """The id that a set has since this desk renamed it; empty where it did not, or the set is gone or is back."""
+        there = {each.id for each in self.list()} if evalset_id in self._renamed else set()
+        seen: set[str] = set()
+        while evalset_id not in there and evalset_id not in seen:
+            seen.add(evalset_id)
+            evalset_id = self._renamed.get(evalset_id, evalset_id)
+        return evalset_id if seen and evalset_id in there else ""
 
     def _named(self, name: str) -> EvalSetFile | None:
         return next((each for each in self.list() if each.name.casefold() == name.casefold()), None)

@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from evaldesk.desk.evalsets.cases import case_with_key
-from evaldesk.desk.evalsets.evalsets import DescriptionChangedError, SetNameTakenError
+from evaldesk.desk.evalsets.evalsets import DescriptionChangedError, NameChangedError, SetNameTakenError
 from evaldesk.desk.evalsets.exporting import export_forms, media_type
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.pages.typed import Problems
@@ -123,7 +123,7 @@ async def settings(request: Request) -> Response:
     file = await run_in_threadpool(desk.evalsets.file, set_id)
     evalset, _, _ = await run_in_threadpool(desk.evalsets.read, set_id)
     description = evalset.description or ""
-    values: dict[str, Any] = {"name": file.name, "description": description, "seen": description}
+    values: dict[str, Any] = {"name": file.name, "called": file.name, "description": description, "seen": description}
     return page(request, "evalsets/settings.html", file=file, problems=Problems(), **values)
 
 
@@ -135,9 +135,11 @@ async def change_settings(request: Request) -> Response:
     form = await read_form(request)
     name, description = text_of(form, "name").strip(), text_of(form, "description").strip()
     seen = text_of(form, "seen").replace("\r\n", "\n") if "seen" in form else None
+    called = text_of(form, "called") if "called" in form else None
+    change = partial(desk.evalsets.change, set_id, name, description.replace("\r\n", "\n"), seen, called)
     problems = Problems()
     try:
-        new_id = await run_in_threadpool(desk.evalsets.change, set_id, name, description.replace("\r\n", "\n"), seen)
+        new_id = await run_in_threadpool(change)
     except NotFoundError:
         raise
     except (UsageError, ConflictError) as error:
@@ -145,9 +147,11 @@ async def change_settings(request: Request) -> Response:
             seen = error.stored
             problems.add("description", "Description", str(error))
         else:
+            called = error.stored if isinstance(error, NameChangedError) else called
             problems.add("name", "Name", _about_name(error))
-        values: dict[str, Any] = {"name": name, "description": description, "seen": seen, "problems": problems}
-        return page(request, "evalsets/settings.html", status=refused_status(error), file=file, **values)
+        values: dict[str, Any] = {"name": name, "called": called, "description": description, "seen": seen}
+        status = refused_status(error)
+        return page(request, "evalsets/settings.html", status=status, file=file, problems=problems, **values)
     return _go(f"/evalsets/{new_id}?note=changed")
 
 
