@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+from evaldesk.agents.local_server import LocalServer
 from evaldesk.agents.own.model_calls import ask, model_call, reply_message, reply_usage
 from evaldesk.agents.remote.message_events import MessageEvents
 from evaldesk.errors import EvaldeskError
@@ -24,10 +24,6 @@ from evaldesk.llm.apis import OWN_ADDRESSES
 from evaldesk.model import Event, Session
 
 MAX_BODY = 32 * 1024 * 1024
-
-_lock = threading.Lock()
-_server: ThreadingHTTPServer | None = None
-_bridges: dict[str, Bridge] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,24 +58,14 @@ class Bridge:
 @asynccontextmanager
 async def opened_bridge(session: Session, events: MessageEvents) -> AsyncIterator[Bridge]:
     """An endpoint for as long as the turn lasts."""
-    host, port = _address()
-    bridge = Bridge(f"http://{host}:{port}/v1", secrets.token_urlsafe(16), session, events, asyncio.get_running_loop())
+    address = _SERVER.address
+    OWN_ADDRESSES.add(address.removeprefix("http://"))
+    bridge = Bridge(f"{address}/v1", secrets.token_urlsafe(16), session, events, asyncio.get_running_loop())
     _bridges[bridge.key] = bridge
     try:
         yield bridge
     finally:
         del _bridges[bridge.key]
-
-
-def _address() -> tuple[str, int]:
-    global _server  # noqa: PLW0603 - one for the process
-    with _lock:
-        if _server is None:
-            _server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-            _server.daemon_threads = True
-            threading.Thread(target=_server.serve_forever, name="evaldesk-bridge", daemon=True).start()
-            OWN_ADDRESSES.add(f"127.0.0.1:{_server.server_address[1]}")
-        return "127.0.0.1", _server.server_address[1]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -115,6 +101,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
+
+
+_SERVER = LocalServer("evaldesk-bridge", _Handler)
+_bridges: dict[str, Bridge] = {}
 
 
 def _error(message: str, kind: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from evaldesk.agents.adk.models import EFFORT, is_litellm, model_name
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.finding import FACTORY
 from evaldesk.agents.own.instruction import placeholders
-from evaldesk.agents.tools.frameworks import awaiting, gone, pause, paused
+from evaldesk.agents.tools.frameworks import awaiting, gone, never_answered, pause, paused
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.errors import AgentError
@@ -25,7 +25,6 @@ from evaldesk.llm import missing_keys, model_error
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
-    ErrorRecord,
     Event,
     JsonObject,
     JsonValue,
@@ -137,13 +136,13 @@ class AdkAgent:
         except Exception as error:
             for event in witness.inner():
                 yield event
-            reached = _bound_reached(error, options)
+            is_bound = type(error).__name__ == "LlmCallsLimitExceededError"
             refused = witness.answers.failure or model_error(error, witness.model)
             if refused:
                 raise refused from error
-            if reached is None:
+            if not is_bound:
                 raise
-            yield reached
+            yield never_answered(session, error)
         finally:
             await conversation.keep(session)
         if witness.waiting:
@@ -186,13 +185,6 @@ async def _events_of(happening: Any, conversation: Any, witness: Any, session: S
         raise witness.answers.failure
     if failed:
         yield failed
-
-
-def _bound_reached(error: Exception, options: ModelOptions) -> Event | None:
-    if type(error).__name__ != "LlmCallsLimitExceededError":
-        return None
-    kind = "max_turns" if options.max_turns else "max_iterations"
-    return Event("error", error=ErrorRecord(kind, f"the agent never answered: {error}"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,13 @@ from evaldesk.agents.langgraph.interrupts import (
 )
 from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable, user_message
 from evaldesk.agents.shared_loop import SendEvent, events_sent
-from evaldesk.agents.tools.frameworks import awaiting, pause, paused, tool_result, watched
+from evaldesk.agents.tools.frameworks import awaiting, in_our_words, never_answered, pause, paused, tool_result, watched
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import AgentError
-from evaldesk.llm import model_error, price
+from evaldesk.llm import price
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
-    ErrorRecord,
     Event,
     JsonObject,
     JsonValue,
@@ -257,23 +256,16 @@ class GraphAgent:
         modes = ["updates", "values", *(["messages"] if session.is_streaming else [])]
         config = self._config(session)
         try:
-            async for mode, found in self.graph.astream(given, config, stream_mode=modes):
-                if mode == "updates":
-                    await sender.updates(found)
-                elif mode == "values":
-                    sender.values(found)
-                else:
-                    await sender.piece(*found)
+            with in_our_words(calls, session.model or self.ref.id, but=GraphRecursionError):
+                async for mode, found in self.graph.astream(given, config, stream_mode=modes):
+                    if mode == "updates":
+                        await sender.updates(found)
+                    elif mode == "values":
+                        sender.values(found)
+                    else:
+                        await sender.piece(*found)
         except GraphRecursionError as error:
-            kind = "max_turns" if session.model_options.max_turns else "max_iterations"
-            sentence = str(error).partition("\n")[0]
-            await send(Event("error", error=ErrorRecord(kind, f"the agent never answered: {sentence}")))
-        except Exception as error:
-            calls.check()
-            refused = model_error(error, session.model or self.ref.id)
-            if refused:
-                raise refused from error
-            raise
+            await send(never_answered(session, str(error).partition("\n")[0]))
         calls.check()
         session.memory[MEMORY] = _LastTurn(len(session.turns) + 1, _fields(plain(session.state)))
         if sender.interrupts is not None:

@@ -12,17 +12,25 @@ from types import new_class
 from typing import Any, cast
 
 from evaldesk.agents.agent import is_from
-from evaldesk.agents.dependencies import Dependencies, dependencies_of, hint_of, note_state, state_of
+from evaldesk.agents.dependencies import Dependencies, dependencies_of, note_state, state_of
 from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable, user_message
 from evaldesk.agents.shared_loop import SendEvent, events_sent
-from evaldesk.agents.tools.frameworks import awaiting, gone, pause, paused, tool_result, watched
+from evaldesk.agents.tools.frameworks import (
+    awaiting,
+    gone,
+    in_our_words,
+    never_answered,
+    pause,
+    paused,
+    tool_result,
+    watched,
+)
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import AgentError, ModelError
-from evaldesk.llm import PATIENT, missing_keys, model_error, price
+from evaldesk.llm import PATIENT, missing_keys, price
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
-    ErrorRecord,
     Event,
     JsonValue,
     ModelOptions,
@@ -103,26 +111,19 @@ class OpenAIAgent:
             "hooks": hooks_of(send),
             "run_config": RunConfig(tracing_disabled=True, **model),
         }
+        named = session.model or model_name(starting) or "openai"
         try:
-            if session.is_streaming:
-                result = Runner.run_streamed(**options)
-                async for event in result.stream_events():
-                    if getattr(getattr(event, "data", None), "type", "") == "response.output_text.delta":
-                        await send(Event("agent_message", text=event.data.delta, is_partial=True))
-            else:
-                result = await Runner.run(**options)
+            with in_our_words(calls, named, but=MaxTurnsExceeded, deps=deps):
+                if session.is_streaming:
+                    result = Runner.run_streamed(**options)
+                    async for event in result.stream_events():
+                        if getattr(getattr(event, "data", None), "type", "") == "response.output_text.delta":
+                            await send(Event("agent_message", text=event.data.delta, is_partial=True))
+                else:
+                    result = await Runner.run(**options)
         except MaxTurnsExceeded as error:
-            kind = "max_turns" if session.model_options.max_turns else "max_iterations"
-            await send(Event("error", error=ErrorRecord(kind, f"the agent never answered: {error}")))
+            await send(never_answered(session, error))
             return
-        except Exception as error:
-            calls.check()
-            refused = model_error(error, session.model or model_name(starting) or "openai")
-            if refused:
-                raise refused from error
-            if hint := hint_of(error, deps):
-                raise hint from error
-            raise
         await self.dependencies.keep(session, deps)
         calls.check()
         interruptions = getattr(result, "interruptions", ())  # older versions have no approvals

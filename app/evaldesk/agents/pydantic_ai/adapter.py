@@ -12,18 +12,26 @@ from functools import cache, partial
 from typing import Any
 
 from evaldesk.agents.agent import is_from
-from evaldesk.agents.dependencies import Dependencies, dependencies_of, hint_of, note_state, state_of
+from evaldesk.agents.dependencies import Dependencies, dependencies_of, note_state, state_of
 from evaldesk.agents.remote.message_events import events_of_message, left_out
 from evaldesk.agents.shared_loop import SendEvent, events_sent
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES
-from evaldesk.agents.tools.frameworks import awaiting, gone, pause, paused, tool_result, watched
+from evaldesk.agents.tools.frameworks import (
+    awaiting,
+    gone,
+    in_our_words,
+    never_answered,
+    pause,
+    paused,
+    tool_result,
+    watched,
+)
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError
 from evaldesk.errors import FormatError, ModelError
-from evaldesk.llm import PATIENT, missing_keys, model_error, price
+from evaldesk.llm import PATIENT, missing_keys, price
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
-    ErrorRecord,
     Event,
     JsonValue,
     ModelOptions,
@@ -104,23 +112,15 @@ class PydanticAgent:
         if asked.max_turns:
             options["usage_limits"] = UsageLimits(request_limit=asked.max_turns)
         try:
-            options |= model_of(session.model, asked, self.found.model, own=_model_name(self.found))
-            with with_watched_tools(self.found):
-                async with self.found.iter(**options) as run:
-                    async for node in run:
-                        await sender.node(node, run.ctx if session.is_streaming else None)
+            with in_our_words(calls, model or "the model", but=UsageLimitExceeded, deps=deps):
+                options |= model_of(session.model, asked, self.found.model, own=_model_name(self.found))
+                with with_watched_tools(self.found):
+                    async with self.found.iter(**options) as run:
+                        async for node in run:
+                            await sender.node(node, run.ctx if session.is_streaming else None)
         except UsageLimitExceeded as error:
-            kind = "max_turns" if asked.max_turns else "max_iterations"
-            await send(Event("error", error=ErrorRecord(kind, f"the agent never answered: {error}")))
+            await send(never_answered(session, error))
             return
-        except Exception as error:
-            calls.check()
-            refused = model_error(error, model or "the model")
-            if refused:
-                raise refused from error
-            if hint := hint_of(error, deps):
-                raise hint from error
-            raise
         await self.dependencies.keep(session, deps)
         calls.check()
         if isinstance(run.result.output, DeferredToolRequests):

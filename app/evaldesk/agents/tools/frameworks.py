@@ -6,15 +6,18 @@ The turn sets up the context; the wrapper around each tool, made once, asks for 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from evaldesk.agents.dependencies import hint_of
 from evaldesk.agents.shared_loop import SendEvent
 from evaldesk.agents.tools.doubles import double_of
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError, in_time
 from evaldesk.errors import AgentError, NoDoubleError
+from evaldesk.llm.failures import model_error
 from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, Session, Waiting
 from evaldesk.model.transcript import AWAITING
 
@@ -51,6 +54,30 @@ def awaiting(waiting: Iterable[Waiting]) -> list[Event]:
     named = ", ".join(dict.fromkeys(each.tool for each in asked)) or "the agent"
     ending = ErrorRecord(AWAITING, f"waiting for a decision of a person: {named}")
     return [*(Event("waiting", waiting=each) for each in asked), Event("error", error=ending)]
+
+
+def never_answered(session: Session, why: object) -> Event:
+    """The event that ends a turn at a bound of its model calls: that of the run, else that of the framework."""
+    kind = "max_turns" if session.model_options.max_turns else "max_iterations"
+    return Event("error", error=ErrorRecord(kind, f"the agent never answered: {why}"))
+
+
+@contextmanager
+def in_our_words(calls: ToolCalls, model: str, *, but: type[Exception], deps: Any = None) -> Iterator[None]:
+    """A refusal of the provider as ModelError, a missing object of the agent as AgentError; other errors as they are.
+
+    Ends the trial with the failure of a tool, where there was one. An error of the kind `but` passes untouched.
+    """
+    try:
+        yield
+    except but:
+        raise
+    except Exception as error:
+        calls.check()
+        told = model_error(error, model) or hint_of(error, deps)
+        if told:
+            raise told from error
+        raise
 
 
 MEMORY = "waits"
