@@ -367,6 +367,8 @@ class OpenTurn:
 
     def _untold(self, told: Sequence[Usage]) -> list[Event]:
         """The usages of calls that were seen and that nobody told."""
+        if not (self._seen or self._n_asking):
+            return []
         read = [(at_ms, tool, priced(self._read(at_ms, call))) for at_ms, tool, call in self._seen if call]
         news = untold_of([usage for *_, usage in read], told, max(len(told) - self._n_whole, 0))
         missed = [(at_ms, tool, UNKNOWN) for at_ms, tool, call in self._seen if call is None]
