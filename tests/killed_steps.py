@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import current_thread
 
@@ -30,3 +30,28 @@ class KilledSteps(FaultyDisk):
     def _step(self, *_: object) -> None:
         if current_thread().name != KEEPER:  # a kill ends its process; here it would go on without its thread
             self.call("sql", int)
+
+
+def kill_at_each_statement(engine: Engine, step: Callable[[], object], after_kill: Callable[[], None]) -> int:
+    """Kill `step` at its first SQL statement, then at its second, until it ends; gives how often it was called."""
+    n_statements = n_calls = 0
+
+    def kill(*_: object) -> None:
+        nonlocal n_statements
+        n_statements += 1
+        if n_statements == n_calls:
+            raise KeyboardInterrupt
+
+    event.listen(engine, "before_cursor_execute", kill)
+    try:
+        while n_calls < 100:
+            n_statements, n_calls = 0, n_calls + 1
+            try:
+                step()
+            except KeyboardInterrupt:
+                after_kill()
+            else:
+                break
+    finally:
+        event.remove(engine, "before_cursor_execute", kill)
+    return n_calls

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event, select
+from sqlalchemy import select
+from tests.killed_steps import kill_at_each_statement
 from tests.store.conftest import select_rows
 
 from evaldesk.errors import ConflictError, NotFoundError
@@ -56,28 +57,15 @@ def test_a_verdict_that_comes_after_its_label_is_killed_with_the_totals(store: S
     run = plan(n_cases=2, n=1)
     store.labels.put(run, (0, 0), None, "jo", "passed", "")
     before = _kept(store)
-    n_statements = at = 0
 
-    def kill(*_: object) -> None:
-        nonlocal n_statements
-        n_statements += 1
-        if n_statements == at:
-            raise KeyboardInterrupt
+    def after_kill() -> None:
+        assert _kept(store) == before == _counted(store)
 
-    engine = store._database._writer
-    event.listen(engine, "before_cursor_execute", kill)
-    try:
-        while at < 100:
-            n_statements, at = 0, at + 1
-            try:
-                store.runs.record([end(run, 0, 0, "failed")])
-            except KeyboardInterrupt:
-                assert _kept(store) == before == _counted(store)
-            else:
-                break
-    finally:
-        event.remove(engine, "before_cursor_execute", kill)
+    n_calls = kill_at_each_statement(
+        store._database._writer, lambda: store.runs.record([end(run, 0, 0, "failed")]), after_kill
+    )
 
+    assert n_calls > 3
     assert _kept(store) == _counted(store) == Counter({(run, "jo", "passed", True): 1})
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 import pytest
-from sqlalchemy import event, select, update
+from sqlalchemy import select, update
+from tests.killed_steps import kill_at_each_statement
 from tests.store.conftest import select_rows
 
 from evaldesk.model import TrialResult, Verdict
@@ -52,30 +53,13 @@ def test_a_step_that_is_killed_at_any_statement_changes_nothing(store: Store, pl
     store.runs.record([end(run, 0, 0, "passed", values={"match": 0.1}), end(run, 1, 0, "errored")])
     results = [end(run, case, 1, "failed", values={"match": 0.3}) for case in range(3)]
     before = _kept(store, run)
-    n_statements = 0
-    at = 0
 
-    def kill(*_: object) -> None:
-        nonlocal n_statements
-        n_statements += 1
-        if n_statements == at:
-            raise KeyboardInterrupt
+    def after_kill() -> None:
+        assert _kept(store, run) == before == _counted(store, run)
 
-    engine = store._database._writer
-    event.listen(engine, "before_cursor_execute", kill)
-    try:
-        while at < 100:
-            n_statements, at = 0, at + 1
-            try:
-                store.runs.record(results)
-            except KeyboardInterrupt:
-                assert _kept(store, run) == before == _counted(store, run)
-            else:
-                break
-    finally:
-        event.remove(engine, "before_cursor_execute", kill)
+    n_calls = kill_at_each_statement(store._database._writer, lambda: store.runs.record(results), after_kill)
 
-    assert at > 8
+    assert n_calls > 8
     assert _kept(store, run) == _counted(store, run) != before
 
 
