@@ -46,7 +46,7 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, way: str, yes:
     """
     from evaldesk.desk.runs.accepting import StagedFile, one_of, save, stage
     from evaldesk.desk.trash import open_desk
-    from evaldesk.web.render import plural
+    from evaldesk.model.conclusion import counted
 
     name, case_id, trial = _parts(wanted)
     with open_desk(open_home(workspace)) as desk:
@@ -61,12 +61,12 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, way: str, yes:
         file = StagedFile(desk, staged)
         _show(staged.file_name, file.before, file.after(keys))
         _show_effects(staged, keys)
-        what = f"{plural(n_changes, 'change')} in {plural(n_cases, 'case')}"
+        what = f"{counted(n_changes, 'change')} in {counted(n_cases, 'case')}"
         if not yes and not _is_confirmed(f"Write {what} to {staged.file_name}?"):
             click.echo("Nothing was written.")
             return
         save(desk, staged, keys)
-        more = f" {plural(staged.n_more, 'case')} more failed: accept again." if staged.n_more else ""
+        more = f" {counted(staged.n_more, 'case')} more failed: accept again." if staged.n_more else ""
         click.echo(f"Wrote {what} to {staged.file_name}.{more}")
 
 

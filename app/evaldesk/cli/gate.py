@@ -30,6 +30,7 @@ from evaldesk.desk.runs.gate_chances import (
 from evaldesk.errors import UsageError
 from evaldesk.gate_options import GATES_BY_NAME, check_confirm, flag_of
 from evaldesk.model import Gates
+from evaldesk.model.conclusion import counted
 from evaldesk.pages.gate_figures import BEST, MORE
 from evaldesk.wording.words import chance_words, off_words, trials_each, trials_words
 
@@ -133,7 +134,7 @@ def _as_json(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateChan
 
 def _show(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateChance, ...]]) -> None:
     first = next(iter(subjects.values()))
-    cases = "1 case" if first.n_cases == 1 else f"{first.n_cases:,} cases"
+    cases = counted(first.n_cases, "case")
     trials = "1 trial" if first.n == first.n_most == 1 else f"{trials_each(first.n, first.n_most)} trials"
     share = "every trial" if first.pass_threshold == 1 else f"at least {first.pass_threshold:g} of its trials"
     click.echo(f"{cases}, {trials} each. A case passes when it passes {share}.")

@@ -15,6 +15,7 @@ from evaldesk.cli.files.exchange_files import open_home, write_bytes
 from evaldesk.cli.lazy import refusing_repeats
 from evaldesk.cli.runs.shared import json_option, workspace_option
 from evaldesk.errors import UsageError
+from evaldesk.model.conclusion import counted
 
 if TYPE_CHECKING:
     from evaldesk.desk.desk import Desk
@@ -140,8 +141,8 @@ def import_file(file: str, by: str | None, workspace: str | None) -> None:
     with _desk(workspace) as desk:
         author = by if by is not None else desk.failures.default_author()
         found = import_modes(desk, Path(file).read_bytes(), file, author)
-    kinds = "1 new kind" if found.n_modes == 1 else f"{found.n_modes:,} new kinds"
-    findings = "1 new finding" if found.n_findings == 1 else f"{found.n_findings:,} new findings"
+    kinds = counted(found.n_modes, "new kind")
+    findings = counted(found.n_findings, "new finding")
     click.echo(f"Imported {kinds} of failure and {findings}.")
     if found.n_elsewhere:
         trials = "1 finding is" if found.n_elsewhere == 1 else f"{found.n_elsewhere:,} findings are"

@@ -11,6 +11,7 @@ import click
 
 from evaldesk.cli.lazy import refusing_repeats
 from evaldesk.cli.runs.shared import json_option
+from evaldesk.model.conclusion import counted
 
 if TYPE_CHECKING:
     from evaldesk.desk.store_copies import TableCopy
@@ -61,7 +62,7 @@ def _show(tables: Sequence[TableCopy], source: str, target: str) -> None:
     for each in filled:
         click.echo(f"  {each.name.ljust(width)}  {each.n_rows:>11,}  {each.digest[:16]}")
     n_rows = sum(each.n_rows for each in tables)
-    rows = "1 row" if n_rows == 1 else f"{n_rows:,} rows"
+    rows = counted(n_rows, "row")
     click.echo(f"{rows} of {in_one_line(source)} are the same in {in_one_line(target)}, by count and SHA-256.")
     if "://" in target:
         click.echo(f'Let the workspace use it, in evaldesk.toml:\n\n[store]\nurl = "{in_one_line(target)}"')

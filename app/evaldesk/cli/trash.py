@@ -15,6 +15,7 @@ from evaldesk.cli.files.exchange_files import open_home
 from evaldesk.cli.lazy import refusing_repeats
 from evaldesk.cli.runs.shared import json_option, workspace_option
 from evaldesk.errors import UsageError
+from evaldesk.model.conclusion import counted
 
 if TYPE_CHECKING:
     from evaldesk.desk.desk import Desk
@@ -102,7 +103,7 @@ def empty(yes: bool, workspace: str | None) -> None:
     with _desk(workspace) as desk:
         shown = kept.trash_items(desk)
         n = len(shown)
-        items = "1 item" if n == 1 else f"{n:,} items"
+        items = counted(n, "item")
         if n and not yes:
             click.confirm(f"Remove {items} for good?", abort=True)
         # An empty trash, too: a kill may have left rows of what was removed.

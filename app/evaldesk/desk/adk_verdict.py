@@ -15,6 +15,7 @@ from evaldesk.desk.other_tools import READ_OTHERWISE, as_adk_reads
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.metrics import score_trial
 from evaldesk.model import Case, Criterion, Score, TrialResult
+from evaldesk.model.conclusion import counted
 
 ROUND = ".4g"
 
@@ -32,11 +33,11 @@ class PooledScore:
 
     def sentence(self, n_runs: int) -> str:
         """The metric's value and status in words."""
-        runs = "1 run" if n_runs == 1 else f"{n_runs} runs"
+        runs = counted(n_runs, "run")
         if self.mean is None:
             return f"{self.metric} could not judge any turn of {runs}; its threshold {self.threshold:g} was not checked"
         word = "reaches" if self.is_passed else "does not reach"
-        turns = "1 turn" if self.n_turns == 1 else f"{self.n_turns} turns"
+        turns = counted(self.n_turns, "turn")
         return f"{self.metric}: the mean {self.mean:{ROUND}} over {turns} of {runs} {word} {self.threshold:g}"
 
 

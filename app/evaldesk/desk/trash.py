@@ -12,6 +12,7 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.stored_runs import evalset_name
 from evaldesk.desk.trust import check_store
 from evaldesk.errors import NotFoundError, WorkspaceError
+from evaldesk.model.conclusion import counted
 from evaldesk.settings import Settings
 from evaldesk.store.database import FreedSpace
 from evaldesk.store.evalsets.trash import InTrash, list_trash
@@ -61,7 +62,7 @@ def trash_items(desk: Desk) -> Sequence[TrashItem]:
     runs = desk.store.runs.deleted()
     sizes = desk.store.runs.sizes([run.id for run, _ in runs])
     for run, at in runs:
-        trials = "1 trial" if run.n_trials == 1 else f"{run.n_trials:,} trials"
+        trials = counted(run.n_trials, "trial")
         name = f"{run.id}: {run.config.agent.id} on {evalset_name(run.config)}, {trials}"
         found.append(TrashItem(f"run-{run.id}", RUN, name, at, sizes[run.id], kept_until=at + DELETED_RUNS_KEPT))
     return sorted(found, key=lambda item: (item.deleted_at, item.id), reverse=True)

@@ -11,6 +11,7 @@ from evaldesk.diff.agreed_steps import agreed_alignment, pair_of
 from evaldesk.diff.text_diff import Segment, TextDiff, diff_json, diff_text
 from evaldesk.matching import Op, json_equal
 from evaldesk.model import Event, Expected, JsonObject, JsonValue, Score, ToolCall, TurnRecord
+from evaldesk.model.conclusion import counted
 from evaldesk.model.json_text import json_line
 
 
@@ -87,7 +88,7 @@ class TurnDiff:
         if not self.is_played:
             return "never played"
         n = self.n_actual_calls
-        calls = "no calls" if not n else "1 call" if n == 1 else f"{n} calls"
+        calls = "no calls" if not n else counted(n, "call")
         if not self.is_asserted:
             return f"{calls}, not asserted"
         words = (("~", "differs", "differ"), ("-", "missing", "missing"), ("+", "extra", "extra"), ("moved",) * 3)

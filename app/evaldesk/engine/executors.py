@@ -19,6 +19,7 @@ from evaldesk.engine.launch import container_client
 from evaldesk.engine.worker.attempt import Pause
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import RunConfig, TrialResult, TrialSpec
+from evaldesk.model.conclusion import counted
 from evaldesk.model.run import ExecutorConfig, Place
 from evaldesk.registry import Registry
 from evaldesk.run_options import BY_NAME
@@ -251,7 +252,7 @@ class _Driver:
                 if ended is None and self._executor.is_cancelled:
                     return  # it was closed
                 if ended is None:
-                    trials = "1 trial" if n_under_way == 1 else f"{n_under_way} trials"
+                    trials = counted(n_under_way, "trial")
                     raise EvaldeskError(f"the executor ended while {trials} had no result")
                 self._ended.append(ended)
                 n_under_way -= 1

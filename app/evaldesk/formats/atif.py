@@ -13,8 +13,8 @@ from typing import Any
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Holding, Imported
-from evaldesk.formats.import_words import counted
 from evaldesk.model import ErrorRecord, EvalSet, Event, ToolCall, TrialResult, Usage
+from evaldesk.model.conclusion import counted
 from evaldesk.model.json_text import json_or_text
 from evaldesk.reading.fields import read_documents
 from evaldesk.reading.json_lines import write_lines

@@ -15,8 +15,8 @@ from typing import Any
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported, ReadOnly
-from evaldesk.formats.import_words import counted
 from evaldesk.model import Case, EvalSet, Expected, SessionInit, ToolCall, Turn
+from evaldesk.model.conclusion import counted
 from evaldesk.reading.json_lines import read_lines
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek

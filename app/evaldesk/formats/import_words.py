@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from evaldesk.formats.exchange import Imported
 from evaldesk.model import VERDICTS, Case, JsonObject
+from evaldesk.model.conclusion import counted
 from evaldesk.model.evalset import repeated_ids
 from evaldesk.reading.shape import shown_extra
 from evaldesk.transcripts.recorded import LargeResults, RecordedRun
@@ -28,11 +29,6 @@ def with_words(imported: Imported, seen: Seen | None = None) -> Imported:
     understood = (*of_set, *of_runs, *imported.understood, *imported.warnings)
     kept = (*seen.kept(evalset.extra if evalset else {}), *imported.kept)
     return replace(imported, understood=understood, kept=kept)
-
-
-def counted(n: int, word: str) -> str:
-    """`1 case`, `2 cases`."""
-    return f"{n:,} {word}" + ("" if n == 1 else "s")
 
 
 class Seen:

@@ -13,7 +13,6 @@ from typing import Any
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported, ReadOnly
-from evaldesk.formats.import_words import counted
 from evaldesk.model import (
     Case,
     Criterion,
@@ -27,6 +26,7 @@ from evaldesk.model import (
     TurnRecord,
     Usage,
 )
+from evaldesk.model.conclusion import counted
 from evaldesk.model.json_text import json_or_text
 from evaldesk.reading.fields import read_documents
 from evaldesk.reading.json_lines import Line

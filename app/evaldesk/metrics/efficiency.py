@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from evaldesk.metrics.metric import MetricInfo, mean
-from evaldesk.metrics.responses.answers import counted, part_of
+from evaldesk.metrics.responses.answers import part_of
 from evaldesk.model import Case, Score, Transcript, TurnRecord, Usage
+from evaldesk.model.conclusion import counted
 
 
 def _info(name: str, title: str, summary: str) -> MetricInfo:

@@ -14,9 +14,9 @@ from typing import ClassVar
 from evaldesk.matching import json_key
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
-from evaldesk.metrics.responses.answers import counted
 from evaldesk.metrics.tools.options import SCOPES, Scope
 from evaldesk.model import Case, JsonObject, Score, ToolCall, Transcript, TurnRecord
+from evaldesk.model.conclusion import counted
 
 NOT_PLAYED = "No turn was played."
 

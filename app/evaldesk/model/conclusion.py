@@ -115,6 +115,18 @@ EVIDENCE_GATES = frozenset({"--max-error-rate", "--max-unscored-rate", "--min-sc
 """Gates that ask whether there is enough to judge. One that fails leaves the run undecided."""
 
 
+def counted(n: float, noun: str) -> str:
+    """`1 case`, `2,000 cases`, `2.5 tool calls`, `3 rows of trials`."""
+    number = f"{n:,}" if isinstance(n, int) else f"{n:,.0f}" if n == int(n) else f"{n:,.1f}"
+    return f"{number} {noun if n == 1 else plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """`cases`, `rows of trials`."""
+    thing, of, rest = noun.partition(" of ")
+    return f"{thing}s{of}{rest}"
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Planned trials by how they ended: `planned` is the sum of the four verdicts and `unplayed`.

@@ -12,7 +12,7 @@ from evaldesk.desk.failures import TypedFinding
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import EvaldeskError
-from evaldesk.model.conclusion import Answer, Interval
+from evaldesk.model.conclusion import Answer, Interval, counted
 from evaldesk.model.failures import TRIALS, Mode, ProposedGroup, ReadTrials
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.pages.samples import Sample, drawing_orders, samples
@@ -255,7 +255,7 @@ def _share_of(sampled: Mapping[str, Sample]) -> str:
 
 
 def _seen_sentence(seen: Saturation) -> str:
-    return f"{_counted(seen.n_modes, 'kind')} of failure" if seen.n_modes else "No kind of failure named yet"
+    return f"{counted(seen.n_modes, 'kind')} of failure" if seen.n_modes else "No kind of failure named yet"
 
 
 def _unseen_words(seen: Saturation) -> str:
@@ -270,7 +270,7 @@ def _unseen_words(seen: Saturation) -> str:
 def _why(seen: Saturation) -> str:
     if not seen.n_modes:
         return ""
-    once = f"{_counted(seen.n_once, 'kind')} seen once and {seen.n_twice:,} twice"
+    once = f"{counted(seen.n_once, 'kind')} seen once and {seen.n_twice:,} twice"
     words = f"Coverage {share_words(seen.coverage)}: the kinds named so far cause about that share of failures. {once}"
     estimate = f"; Chao's estimator gives at least {seen.unseen:.1f} kinds not seen yet, a lower bound. "
     if seen.expected_new:
@@ -339,7 +339,7 @@ def _agreements(modes: Mapping[int, Mode], reading: ReadTrials) -> list[ReaderAg
 
 def _agreement_words(counts: Counter[tuple[bool, bool]], n_pairs: int) -> str:
     found = agreement(counts | {(False, False): n_pairs - counts.total()})
-    return f"agree on {found.n_agreed:,} of {_counted(found.n, 'trial')}; {kappa_words(found)}"
+    return f"agree on {found.n_agreed:,} of {counted(found.n, 'trial')}; {kappa_words(found)}"
 
 
 def _changes(store: Store, before: int, after: int, modes: Mapping[int, Mode]) -> tuple[str, list[ChangeRow]]:
@@ -348,7 +348,7 @@ def _changes(store: Store, before: int, after: int, modes: Mapping[int, Mode]) -
     for run_id, (draw, reading) in zip((before, after), sides, strict=True):
         n_unread = len(set(draw.strata["f"]) - reading.read)
         if n_unread:
-            return f"Read the {_counted(n_unread, 'failed trial')} of run {run_id} that nobody read yet.", []
+            return f"Read the {counted(n_unread, 'failed trial')} of run {run_id} that nobody read yet.", []
     shares = [_shares(draw, reading) for draw, reading in sides]
     cases = sorted(set(shares[0]) & set(shares[1]))
     if not cases:
@@ -361,9 +361,9 @@ def _changes(store: Store, before: int, after: int, modes: Mapping[int, Mode]) -
     rows = []
     for mode_id, change in mode_changes(differences).items():
         counts = [sum(side[case].trials[int(mode_id)] for case in cases) for side in shares]
-        moved = f"less in {change.n_less:,} and more in {change.n_more:,} of {_counted(change.n_cases, 'case')}"
+        moved = f"less in {change.n_less:,} and more in {change.n_more:,} of {counted(change.n_cases, 'case')}"
         if change.n_less and not counts[1]:
-            moved = f"gone in {change.n_less:,} of {_counted(change.n_less, 'case')}"
+            moved = f"gone in {change.n_less:,} of {counted(change.n_less, 'case')}"
         kinds = f" after {len(differences):,} kinds" if len(differences) > 1 else ""
         by = f"{points_words(change.difference)} {'less' if change.difference < 0 else 'more'} over all cases"
         words = f"{moved}; {by} ({p_words(change.p_holm)}{kinds})"
@@ -423,9 +423,5 @@ def mode_gate(desk: Desk, run_id: int, name: str, most: float) -> ModeGate:
     share = found.share * weight if found else 0.0
     could = Interval(found.interval.low * weight, found.interval.high * weight) if found else Interval(0.0, 0.0)
     doubt = f"; 95 % CI {interval_words(could)}" if could.high > could.low else ""
-    words = f"{mode.name}: {share_words(share)} of {_counted(n_scored, 'scored trial')}{doubt}; {allowed}"
+    words = f"{mode.name}: {share_words(share)} of {counted(n_scored, 'scored trial')}{doubt}; {allowed}"
     return ModeGate("held" if share <= most else "failed", words)
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.evalsets import own_evalsets
+from evaldesk.model.conclusion import counted
 from evaldesk.model.failures import Mode
 from evaldesk.model.stored import EvalSetFile, RunSummary, SessionSummary
 from evaldesk.pages.agents import errored_words
@@ -143,7 +144,7 @@ def _first_steps(
 
 
 def _turns(session: SessionSummary) -> str:
-    return "1 turn" if session.n_turns == 1 else f"{session.n_turns} turns"
+    return counted(session.n_turns, "turn")
 
 
 def _of_modes(store: Store) -> list[Step]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.imports.importing import Staged
-from evaldesk.formats.import_words import counted
 from evaldesk.model import VERDICTS, Case, JsonObject, Verdict
+from evaldesk.model.conclusion import counted
 from evaldesk.model.evalset import repeats_words
 from evaldesk.model.stored import ImportSummary
 from evaldesk.transcripts.recorded import RecordedRun

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from evaldesk.model.conclusion import counted
 from evaldesk.statistics.intervals import CurvePoint
 
 WIDTH, HEIGHT = 440, 272
@@ -72,7 +73,7 @@ def _curve(
             continue
         x, y = place(point.k), _height(found)
         lines[-1].append(f"{x:g},{y:g}")
-        cases = "1 case" if point.n_cases == 1 else f"{point.n_cases:,} cases"
+        cases = counted(point.n_cases, "case")
         marks.append(Mark(x, y, f"k {point.k}: {found:.2f}, {meaning}, {cases}"))
     step = math.ceil(len(marks) / MAX_MARKS) or 1
     return Curve(series, [" ".join(line) for line in lines if len(line) > 1], marks[::step])

@@ -13,6 +13,7 @@ from typing import Any
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
 from evaldesk.model import Conclusion
+from evaldesk.model.conclusion import counted
 from evaldesk.model.run import LIVE, Place
 from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, MetricRow, RunSummary, TrialKey
 from evaldesk.model.transcript import MAX_NUMBER
@@ -454,7 +455,7 @@ def _why_nothing(summary: RunSummary) -> str:
         return "Verdicts appear here when trials finish."
     parts = [f"{summary.counts.errored:,} errored" if summary.counts.errored else ""]
     parts.append(f"{summary.counts.unscored:,} unscored" if summary.counts.unscored else "")
-    trials = "1 trial" if summary.n_done == 1 else f"{summary.n_done:,} trials"
+    trials = counted(summary.n_done, "trial")
     return f"{trials}: {', '.join(filter(None, parts))}."
 
 

@@ -54,6 +54,7 @@ from evaldesk.durable_files import (
 from evaldesk.errors import EvaldeskError, WorkspaceError
 from evaldesk.model import Case, ErrorRecord, Event, Prompts, RunConfig, Score, TrialResult, TurnRecord
 from evaldesk.model.comparison import Baseline
+from evaldesk.model.conclusion import counted, plural
 from evaldesk.paths import is_read_only
 from evaldesk.reading.sqlite_pages import Row, SqlitePages, Tree, Value
 from evaldesk.store.database import Clock, execute_many, utc_now
@@ -291,7 +292,7 @@ class _Recovery:
         self._replace_transcripts()
         self._close_gaps()
         self._count_again()
-        lost = [f"the options of {_counted(self._n_bare_runs, 'run')}"] if self._n_bare_runs else []
+        lost = [f"the options of {counted(self._n_bare_runs, 'run')}"] if self._n_bare_runs else []
         return _sentences(n_kept, self._n_lost(n_kept), self._n_broken, self._pages.n_lost_log_pages, lost)
 
     def _copy_tables(self, trees: Sequence[Tree]) -> None:
@@ -533,26 +534,17 @@ class _Recovery:
 def _sentences(
     n_kept: Mapping[str, int], n_lost: Counter[str], n_broken: Counter[str], n_log_pages: int, also_lost: Sequence[str]
 ) -> str:
-    kept = [_counted(n_kept[name], noun) for name, noun in _NOUNS.items() if n_kept[name]]
-    lost = [_counted(n, _NOUNS.get(name, f"row of {name}")) for name, n in n_lost.items()]
+    kept = [counted(n_kept[name], noun) for name, noun in _NOUNS.items() if n_kept[name]]
+    lost = [counted(n, _NOUNS.get(name, f"row of {name}")) for name, n in n_lost.items()]
     lost += [
-        f"perhaps some {_plural(_NOUNS.get(name, f'row of {name}'))}"
+        f"perhaps some {plural(_NOUNS.get(name, f'row of {name}'))}"
         for name in +n_broken
         if name not in n_lost and name not in _COUNTED
     ]
     lost += also_lost
     if n_log_pages:
-        lost.append(f"the last changes ({_counted(n_log_pages, 'page')} of the log)")
+        lost.append(f"the last changes ({counted(n_log_pages, 'page')} of the log)")
     return f"Recovered: {', '.join(kept) or 'nothing'}. Lost: {', '.join(lost) or 'nothing'}."
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n:,} {noun if n == 1 else _plural(noun)}"
-
-
-def _plural(noun: str) -> str:
-    first, of, rest = noun.partition(" of ")
-    return f"{first}s{of}{rest}"
 
 
 def _stored_columns(table: Table) -> Sequence[Column[Any]]:

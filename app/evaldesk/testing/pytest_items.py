@@ -23,6 +23,7 @@ from evaldesk.errors import AgentError, EvaldeskError, UsageError
 from evaldesk.gate_options import GATES_BY_NAME, gates_of
 from evaldesk.model import AgentRef, Case, Conclusion, EvalSet, Gates
 from evaldesk.model.comparison import Baseline, RunChange
+from evaldesk.model.conclusion import counted
 from evaldesk.paths import interpreter_path
 from evaldesk.run_options import Asked, RunOption, offered
 from evaldesk.settings import read_settings
@@ -126,7 +127,7 @@ class EvalSetCollecting:
         """Raise UsageError where a case has fewer trials than must be scored: no case could pass."""
         least = self.gates.min_scored or 0
         if least > self.n:
-            trials = "1 trial" if self.n == 1 else f"{self.n} trials"
+            trials = counted(self.n, "trial")
             raise UsageError(
                 f"--evaldesk-min-scored {least} can never hold: each case has {trials}; "
                 f"say --evaldesk-min-scored {self.n} or less, or --evaldesk-n {least}"

@@ -24,6 +24,7 @@ from starlette.responses import HTMLResponse, Response
 from evaldesk import paths
 from evaldesk.errors import ConflictError
 from evaldesk.model import AskedBy
+from evaldesk.model.conclusion import counted
 from evaldesk.model.json_text import json_line
 from evaldesk.model.transcript import MAX_NUMBER
 from evaldesk.pages.media import result_line, result_media
@@ -218,14 +219,9 @@ def count(number: int) -> str:
     return f"{number:,}" if number < 10_000 else f"{number / 1000:,.1f}k"
 
 
-def plural(number: int, noun: str) -> str:
-    """`1 case`, `2 cases`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def cases_words(file: EvalSetFile) -> str:
     """`1 case`, `2 cases`; of a file that is being read, that it is."""
-    return "being read" if file.is_reading else plural(file.n_cases, "case")
+    return "being read" if file.is_reading else counted(file.n_cases, "case")
 
 
 def rate_label(rate: float, low: float, high: float) -> str:
@@ -279,7 +275,7 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "as_line": json_line,
     "result_line": result_line,
     "result_media": result_media,
-    "plural": plural,
+    "plural": counted,
     "cases_words": cases_words,
     "work_words": work_words,
     "speaker": speaker,

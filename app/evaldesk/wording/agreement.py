@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from evaldesk.model.conclusion import counted
 from evaldesk.statistics.agreement import Agreement, JudgeSkill
 from evaldesk.wording.words import CI, counted_words
 
@@ -58,7 +59,7 @@ def enough_sentence(skill: JudgeSkill) -> str:
     missing = []
     if skill.n < ENOUGH_LABELS:
         more = ENOUGH_LABELS - skill.n
-        missing.append("1 more label" if more == 1 else f"{more} more labels")
+        missing.append(counted(more, "more label"))
     if skill.n_bad < ENOUGH_FAILURES:
         missing.append(f"{ENOUGH_FAILURES - skill.n_bad} more of failures")
     if not missing:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from evaldesk.model.comparison import Comparison, RunChange
+from evaldesk.model.conclusion import counted
 from evaldesk.wording.words import CI, FEW_CASES, counted_words, named_words, number_words
 
 
@@ -43,7 +44,7 @@ def comparison_sentence(comparison: Comparison | None, unit: Unit | None = None)
 
 def basis_words(comparison: Comparison) -> str:
     """`12 cases, p 0.027`; without p where the test alone says more than test and interval together."""
-    cases = _cases(comparison.n_cases)
+    cases = counted(comparison.n_cases, "case")
     is_alone = comparison.p < 0.05 and not comparison.is_distinguishable
     return cases if is_alone else f"{cases}, {p_words(comparison.p)}"
 
@@ -81,7 +82,7 @@ def change_sentence(change: RunChange) -> str:
     mean = f"{POINTS.amount(rates.difference)} {POINTS.way(rates.difference)} in the mean" if moved else "the same mean"
     if change.way == "mixed":
         found = [f"{word} in {n:,}" for word, n in (("better", change.n_up), ("worse", change.n_down)) if n]
-        return f"Mixed: {', '.join(found)} of {_cases(rates.n_cases)}; {mean}"
+        return f"Mixed: {', '.join(found)} of {counted(rates.n_cases, 'case')}; {mean}"
     n = change.n_up or change.n_down
     sentence = f"{change.way.capitalize()} in {counted_words(n, rates.n_cases, 'case')}"
     return f"{sentence}; {mean}, other cases may differ"
@@ -102,7 +103,7 @@ def next_words(n_more: int | None) -> str:
     """What would tell, for a difference that chance could explain: so many more cases."""
     if n_more is None:
         return ""
-    more = "1 more case" if n_more == 1 else f"{n_more:,} more cases"
+    more = counted(n_more, "more case")
     return f"If the difference is real, about {more} like these would show it."
 
 
@@ -112,7 +113,7 @@ def difference_why(comparison: Comparison) -> str:
 
 
 def _how_found(comparison: Comparison) -> str:
-    cases = _cases(comparison.n_cases)
+    cases = counted(comparison.n_cases, "case")
     parts = [f"Each of {cases} is compared with itself, and the answer is the mean of the differences."]
     if comparison.interval is not None:
         parts.append("The interval is Student's t over the cases.")
@@ -168,8 +169,8 @@ def gap_sentence(n_cases: int, n_trials: int, gap: float | None) -> str:
     """`Smallest detectable difference: about 26 points, with 20 cases × 5 trials`; `gap` as `smallest_gap`."""
     if gap is None:
         return "Smallest detectable difference: none without cases and trials"
-    cases = _cases(n_cases)
-    trials = "1 trial" if n_trials == 1 else f"{n_trials:,} trials"
+    cases = counted(n_cases, "case")
+    trials = counted(n_trials, "trial")
     if gap > 1:
         return f"Smallest detectable difference: none with {cases} × {trials}; add cases"
     about = "at best" if n_cases < FEW_CASES else "about"
@@ -186,10 +187,6 @@ def p_words(p: float) -> str:
     if p < 0.001:
         return "p < 0.001"
     return f"p {p:.2f}" if p >= 0.1 else f"p {p:.3f}"
-
-
-def _cases(n: int) -> str:
-    return "1 case" if n == 1 else f"{n:,} cases"
 
 
 def _its(n: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from evaldesk.model import TrialResult
+from evaldesk.model.conclusion import counted
 from evaldesk.model.run import Place, PlaceKind
 
 NOUNS: Mapping[PlaceKind, str] = {"process": "worker", "container": "container", "host": "worker"}
@@ -22,7 +23,7 @@ def work_words(place: Place) -> str:
     """As `place_words`, beside the state."""
     if place.state != "up":
         return place.note or "–"
-    words = f"{_counted(place.n_workers, NOUNS[place.kind])}, {_counted(place.n_under_way, 'trial')} under way"
+    words = f"{counted(place.n_workers, NOUNS[place.kind])}, {counted(place.n_under_way, 'trial')} under way"
     return f"{words}; {place.note}" if place.note else words
 
 
@@ -31,8 +32,8 @@ def places_words(places: Sequence[Place]) -> str:
     if not places:
         return ""
     up = [place for place in places if place.state == "up"]
-    hosts = f"{_counted(len(up), 'host')}, " if any(place.kind == "host" for place in places) else ""
-    return f"{hosts}{_counted(sum(place.n_workers for place in up), NOUNS[places[0].kind])}"
+    hosts = f"{counted(len(up), 'host')}, " if any(place.kind == "host" for place in places) else ""
+    return f"{hosts}{counted(sum(place.n_workers for place in up), NOUNS[places[0].kind])}"
 
 
 def is_telling(places: Sequence[Place]) -> bool:
@@ -55,7 +56,3 @@ def losses_sentence(result: TrialResult) -> str:
     first = result.attempt - len(result.losses)
     lost = (f"Attempt {number} was lost: {why}" for number, why in enumerate(result.losses, first))
     return f"{'. '.join(lost)}. Its model calls {PAID}."
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"

@@ -11,7 +11,7 @@ from math import floor, isclose, log10
 
 from evaldesk.metrics import is_higher_better, known_metric
 from evaldesk.model import Conclusion, Counts, RunConfig
-from evaldesk.model.conclusion import Interval
+from evaldesk.model.conclusion import Interval, counted
 from evaldesk.model.transcript import MAX_NUMBER
 from evaldesk.run_options import EVEN, budget_of, budget_words
 from evaldesk.statistics.histogram import Bin
@@ -353,8 +353,8 @@ def budget_sentence(
     """
     is_money = budget_of(budget)[1]
     about = f"{budget_words(budget)} is about " if is_money else ""
-    trials = "1 trial" if n_trials == 1 else f"{n_trials:,} trials"
-    cases = "1 case" if n_cases == 1 else f"{n_cases:,} cases"
+    trials = counted(n_trials, "trial")
+    cases = counted(n_cases, "case")
     runs = _runs_named(run_ids)
     why = _spread_why(allocate, runs) + (f", by the costs of {runs}" if is_money else "")
     return f"{about}{trials} for {cases}, {trials_each(n_least, n_most)} each: {why}."

@@ -25,6 +25,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers, planned_n
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import Conclusion, Gates
 from evaldesk.model.comparison import Baseline
+from evaldesk.model.conclusion import counted
 from evaldesk.run_options import OWN
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.words import conclusion_words, needs_words, spread_sentence, trials_each
@@ -232,7 +233,7 @@ def _unjudged(found: Unjudged) -> dict[str, Any]:
 
 def _show_check(facts: dict[str, Any]) -> None:
     n_cases = facts["n_cases"]
-    cases = "1 case" if n_cases == 1 else f"{n_cases:,} cases"
+    cases = counted(n_cases, "case")
     each = trials_each(facts["n_least"], facts["n_most"])
     trials = f"{cases} x {each} = {facts['n_trials']:,} trials"
     model = facts["model"] or "a model of its own, or none"

@@ -19,6 +19,7 @@ from evaldesk.cli.trust import answered, trust_option
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.trust import Trust
 from evaldesk.errors import ConflictError, UsageError
+from evaldesk.model.conclusion import counted
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.settings import Settings
@@ -138,7 +139,7 @@ def remove(names: tuple[str, ...], yes: bool, workspace: str | None) -> None:
         runs = {run.id: run for run in map(stored.named, names)}
     n = sum(run.n_done for run in runs.values())
     listed = ", ".join(map(str, runs))
-    trials = "1 trial" if n == 1 else f"{n:,} trials"
+    trials = counted(n, "trial")
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(f"rm moves {trials} to the trash; without a terminal add --yes")

@@ -10,6 +10,7 @@ from evaldesk.desk.runs.plan import MAX_TRIALS, RunPlan
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.model import Case
+from evaldesk.model.conclusion import counted
 from evaldesk.model.stored import CaseOutcome, RunSummary
 from evaldesk.run_options import BY_NAME, EVEN, USD, budget_of
 from evaldesk.statistics.allocation import allocated, variance_of
@@ -160,7 +161,7 @@ def _costs(budget: Budget, cases: Sequence[_Earlier], run_ids: Sequence[int]) ->
 def _check_reach(budget: Budget, costs: Sequence[float], run_ids: Sequence[int]) -> None:
     """Raise UsageError for a budget below the fewest trials of each case, or above the most."""
     n_cases, in_all = len(costs), sum(costs)
-    cases = "1 case" if n_cases == 1 else f"{n_cases:,} cases"
+    cases = counted(n_cases, "case")
     if budget.least * in_all > budget.amount + ROUNDING:
         need = f"{cases} with {trials_each_words(budget.least, budget.least)} each need"
         by = f" by the costs of run {run_ids[0]}" if budget.is_money else ""

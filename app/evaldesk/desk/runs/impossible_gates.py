@@ -9,6 +9,7 @@ from evaldesk.errors import UsageError
 from evaldesk.gate_options import GATES_BY_NAME, flag_of
 from evaldesk.model import Gates
 from evaldesk.model.comparison import PlayedCase
+from evaldesk.model.conclusion import counted
 from evaldesk.run_options import BY_NAME, RunOption
 from evaldesk.statistics.exact_tests import fisher_drop
 from evaldesk.statistics.gate_chances import ALPHA, trials_to_tell
@@ -47,8 +48,8 @@ def check_gates(gates: Gates, plans: Sequence[RunPlan], called: Callable[[RunOpt
 
 
 def _planned(n_cases: int, n_trials: int) -> str:
-    cases = "1 case" if n_cases == 1 else f"{n_cases:,} cases"
-    trials = "1 trial" if n_trials == 1 else f"{n_trials:,} trials"
+    cases = counted(n_cases, "case")
+    trials = counted(n_trials, "trial")
     return f"the run has {cases} and {trials}"
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported, ReadOnly
-from evaldesk.formats.import_words import counted
 from evaldesk.model import (
     Case,
     Criterion,
@@ -26,6 +25,7 @@ from evaldesk.model import (
     TurnRecord,
     Usage,
 )
+from evaldesk.model.conclusion import counted
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json

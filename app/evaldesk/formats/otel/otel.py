@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Holding, Imported, ReadOnly
-from evaldesk.formats.import_words import counted
 from evaldesk.formats.otel.writing import trace_parts
 from evaldesk.model import EvalSet
+from evaldesk.model.conclusion import counted
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.transcripts.otel.span_messages import model_of

@@ -18,10 +18,10 @@ from typing import Any, BinaryIO
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import MAX_ROW, Holding, Imported, ReadOnly
-from evaldesk.formats.import_words import counted
 from evaldesk.formats.large_runs import TrialRowsOnDisk
 from evaldesk.formats.tau.tau_bench import REWARD, read_trial_row, reward_value
 from evaldesk.model import Case, Criterion, ErrorRecord, EvalSet, JsonObject, Score, SessionInit, TrialResult, Usage
+from evaldesk.model.conclusion import counted
 from evaldesk.reading.fields import read_rubrics, read_tags
 from evaldesk.reading.json_stream import StreamedList
 from evaldesk.reading.json_text import to_text

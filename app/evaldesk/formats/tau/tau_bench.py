@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from evaldesk.formats.exchange import Imported, ReadOnly
-from evaldesk.formats.import_words import counted
 from evaldesk.model import Case, Criterion, ErrorRecord, EvalSet, Score, SessionInit, TrialResult
+from evaldesk.model.conclusion import counted
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Place, parse_json

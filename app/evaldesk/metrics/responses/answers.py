@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from evaldesk.metrics.metric import NOT_PLAYED, Judgement, whole_score
 from evaldesk.model import Case, Score, Transcript, TurnRecord
+from evaldesk.model.conclusion import counted
 
 Turns: TypeAlias = Literal["each", "last"]
 
@@ -31,12 +32,6 @@ def score_answers(
     if not scores:
         return [Score(metric, reason="No turn was played.")]
     return [*scores, whole_score(metric, scores)]
-
-
-def counted(count: float, noun: str) -> str:
-    """`1 tool call`, `2.5 tool calls`."""
-    text = f"{count:,.0f}" if count == int(count) else f"{count:,.1f}"
-    return f"{text} {noun}{'' if count == 1 else 's'}"
 
 
 def part_of(n: int, n_all: int, noun: str, one: str, many: str) -> str:

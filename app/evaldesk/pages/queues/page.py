@@ -11,13 +11,14 @@ from evaldesk.desk.failures import TypedFinding
 from evaldesk.diff.divergence import Divergence
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, TrialResult
+from evaldesk.model.conclusion import counted
 from evaldesk.model.failures import Finding, Mode
 from evaldesk.model.json_text import json_line
 from evaldesk.model.queues import Queue, QueueItem, QueueProgress
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.accepting import offers_changes
 from evaldesk.pages.queues.result import QueueResult, queue_result
-from evaldesk.pages.queues.words import DECIDED, SAID, counted, queue_title, queue_words, runs_of, trial_name
+from evaldesk.pages.queues.words import DECIDED, SAID, queue_title, queue_words, runs_of, trial_name
 from evaldesk.pages.trial import ScoreLine, divergence_of, score_lines
 from evaldesk.pages.trial_turns import EVENTS_ROOM, MAX_SAID, PAGE_ROOM, Room, TurnPanel, turn_panels, turn_part
 from evaldesk.store.queues import moment_id

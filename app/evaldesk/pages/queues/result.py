@@ -10,10 +10,11 @@ from statistics import median
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.rescoring import played_run_id
+from evaldesk.model.conclusion import counted
 from evaldesk.model.failures import Mode, trial_number
 from evaldesk.model.queues import VERDICT_KINDS, Queue, QueueItem, QueueKind
 from evaldesk.model.stored import RunSummary
-from evaldesk.pages.queues.words import DECIDED, SAID, counted
+from evaldesk.pages.queues.words import DECIDED, SAID
 from evaldesk.pages.samples import drawing_orders, samples
 from evaldesk.statistics.agreement import agreement
 from evaldesk.statistics.failure_modes import prevalence

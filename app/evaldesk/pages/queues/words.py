@@ -47,8 +47,3 @@ def queue_words(queue: Queue) -> str:
 def trial_name(item: QueueItem) -> str:
     """`norway_with_children, trial 2`."""
     return f"{item.case_id}, trial {item.key[1] + 1}"
-
-
-def counted(n: int, noun: str) -> str:
-    """`1 trial`, `2 trials`."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

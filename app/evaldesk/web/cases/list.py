@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from evaldesk.desk.evalsets.cases import keys_of
 from evaldesk.model import Case
+from evaldesk.model.conclusion import counted
 from evaldesk.model.evalset import CaseGroup, LargeCases, case_pieces, groups_of
 from evaldesk.model.stored import LastVerdicts
-from evaldesk.web.render import plural
 
 PAGE = 200
 MAX_TAGS = 12
@@ -137,8 +137,8 @@ def expected_calls(case: Case) -> tuple[str, str]:
     n_calls = sum(len(calls) for calls in stated)
     words = str(n_calls) if n_calls else "no tool may be called"
     if n_open and not n_calls:
-        words = f"none in {plural(len(stated), 'turn')}"
-    return words, f"+ {plural(n_open, 'turn')} not asserted" if n_open else ""
+        words = f"none in {counted(len(stated), 'turn')}"
+    return words, f"+ {counted(n_open, 'turn')} not asserted" if n_open else ""
 
 
 def _line(key: str, case: Case, last_verdicts: Mapping[str, LastVerdicts]) -> CaseLine:

@@ -24,6 +24,7 @@ from evaldesk.desk.evalsets.evalsets import SetNameTakenError
 from evaldesk.desk.evalsets.names import free_name, slug
 from evaldesk.errors import LossError, UsageError
 from evaldesk.model import Case
+from evaldesk.model.conclusion import counted
 from evaldesk.model.stored import AddedCase, EvalSetFile
 from evaldesk.pages.case_text import case_text
 from evaldesk.pages.large_state import LargeState, large_state
@@ -32,7 +33,7 @@ from evaldesk.secrets import scrubber
 from evaldesk.web.cases.checks import case_from
 from evaldesk.web.cases.drafts import CaseDraft, apply_op, draft_of, fits_form, read_draft
 from evaldesk.web.forms import SHOW_TOP, leave, read_form, text_of
-from evaldesk.web.render import desk_of, page, plural
+from evaldesk.web.render import desk_of, page
 from evaldesk.web.routes.new_run import GONE, run_case
 
 EDITOR = "editor"
@@ -112,8 +113,8 @@ class Adding:
     def calls_in_words(self) -> str:
         """`2, none in 1 turn, 1 turn not asserted`."""
         parts = [str(self.n_calls)] if self.n_calls else []
-        parts += [f"none in {plural(self.n_without_calls, 'turn')}"] if self.n_without_calls else []
-        parts += [f"{plural(self.n_unasserted, 'turn')} not asserted"] if self.n_unasserted else []
+        parts += [f"none in {counted(self.n_without_calls, 'turn')}"] if self.n_without_calls else []
+        parts += [f"{counted(self.n_unasserted, 'turn')} not asserted"] if self.n_unasserted else []
         return ", ".join(parts) or "0"
 
     @property
