@@ -169,9 +169,10 @@ def test_the_judge_of_a_kind_is_a_criteria_file_and_is_held_against_the_findings
     file = tmp_path / "criteria.json"
     file.write_text(run(home, "judge", "wrong date", "--criteria").stdout)
     criteria = tuple(load_criteria_file(file).criteria)
-    assert criteria == (Criterion("failure_mode/wrong-date", 1.0, {"failure": "wrong date"}),)
 
     with Store.open(Settings(home, (home,)).database) as store:
+        key = store.failures.modes()[0].key
+        assert criteria == (Criterion("failure_mode/wrong-date", 1.0, {"failure": "wrong date", "kind": key}),)
         config = replace(store.runs.summary(1).config, criteria=criteria, source_run_id=1)
         run_id = store.runs.create(config, list(store.runs.cases(1)))
         scores = [(Score(criteria[0].metric, float(at > 0)),) for at in range(10)]

@@ -14,7 +14,7 @@ import pytest
 from tests.desk.stored_desk import desk_on
 from tests.postgresql_server import ENGINES, place_of
 
-from evaldesk.desk.failures import FailureDesk, TypedFinding, TypedMode, checked_anchor
+from evaldesk.desk.failures import FailureDesk, TypedFinding, TypedMode, checked_anchor, mode_judged
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.metrics import check_criteria
 from evaldesk.model import (
@@ -508,7 +508,8 @@ def test_a_judge_takes_the_place_of_the_earlier_one_of_its_kind(store: Store, de
     usual = Criterion("response_match_score", 0.8)
 
     criteria = desk.judged_by(late, [usual])
-    texts = {"failure": "too late!", "definition": "{mark} <b>late</b>", "example_yes": "Friday"}
+    key = mode(store, "too late!").key
+    texts = {"failure": "too late!", "definition": "{mark} <b>late</b>", "example_yes": "Friday", "kind": key}
     assert criteria == (usual, Criterion("failure_mode/too-late", 1.0, texts))
     assert desk.judged_by(late, criteria) == criteria
     both = desk.judged_by(nameless, desk.judged_by(same_label, criteria))
@@ -516,3 +517,38 @@ def test_a_judge_takes_the_place_of_the_earlier_one_of_its_kind(store: Store, de
     check_criteria(both)
     with pytest.raises(NotFoundError, match="no kind of failure 99"):
         desk.judged_by(99, criteria)
+
+
+def test_a_judge_stays_that_of_its_kind_when_it_is_renamed_merged_split_or_retired(
+    store: Store, desk: FailureDesk
+) -> None:
+    late, dear = (desk.create(TypedMode(name), "Ana") for name in ("late", "dear"))
+    (judge,) = desk.judged_by(late, ())
+    run = played(store, 2)
+    ids = [desk.add(run, (case, 0), TypedFinding("Ana", "why", str(late)), SAID) for case in range(2)]
+
+    def judged(criterion: Criterion = judge) -> int | None:
+        found = mode_judged(criterion, desk.modes())
+        return found.id if found else None
+
+    assert (judged(), judged(Criterion("late", 1.0)), judged(Criterion("failure_mode", 1.0))) == (late, None, None)
+    desk.edit(late, TypedMode("too late"), "Ana")
+    again = desk.create(TypedMode("late"), "Ana")
+    assert judged() == late
+    desk.split(late, ids[:1], TypedMode("much too late"), "Ana")
+    assert judged() == late
+    desk.merge(late, dear, "Ana")
+    assert judged() == dear
+    desk.undo("Ana")
+    desk.retire(late, "Ana")
+    assert judged() == late
+    foreign = replace(judge, options={"failure": " LATE", "kind": "0123456789abcdef"})
+    assert (judged(foreign), judged(replace(judge, options={"failure": "Dear"}))) == (again, dear)
+
+
+def test_modes_that_were_merged_in_a_ring_still_have_a_judge(store: Store, desk: FailureDesk) -> None:
+    first, second = (desk.create(TypedMode(name), "Ana") for name in ("first", "second"))
+    (judge,) = desk.judged_by(first, ())
+    modes = [replace(mode, merged_into=second if mode.id == first else first) for mode in desk.modes()]
+
+    assert mode_judged(judge, modes) in modes

@@ -68,6 +68,8 @@ def _reply(question: _Question, user: str) -> dict[str, Any]:
         }
     if '"rubrics"' in system:
         return {"rubrics": [_rubric(question, line) for line in question.text("RUBRICS").splitlines() if line]}
+    if '"kinds"' in system:
+        return {"kinds": _kinds(question)}
     if '"sentences"' in system:
         return {"sentences": [_sentence(question, line) for line in question.text("SENTENCES").splitlines() if line]}
     if '"rating"' in system:
@@ -88,6 +90,18 @@ def _rubric(question: _Question, line: str) -> dict[str, Any]:
     share = _covered(text, question.text("ANSWER", "TOOL CALLS", "CONVERSATION"))
     verdict = "yes" if question.says(share >= ENOUGH) else "no"
     return {"id": name, "rationale": _reasoning(share, "rubric"), "verdict": verdict}
+
+
+def _kinds(question: _Question) -> list[dict[str, Any]]:
+    """Trials whose agent refuses at its end, and the others; the agent's last line is the quote, but in a slip."""
+    kinds: dict[str, list[dict[str, str]]] = {"gives up": [], "wrong answer": []}
+    for name, text in question.sections.items():
+        lines = [line.removeprefix("Agent: ") for line in text.splitlines() if line.startswith("Agent: ")]
+        if name.startswith("TRIAL ") and lines:
+            shown = {"trial": name.removeprefix("TRIAL "), "quote": SLIPPED if question.is_slip else lines[-1]}
+            kinds["gives up" if _REFUSING.search(lines[-1]) else "wrong answer"].append(shown)
+    what = f"{LABEL} it looked for words of failure."
+    return [{"name": name, "definition": what, "trials": trials} for name, trials in kinds.items() if trials]
 
 
 def _sentence(question: _Question, line: str) -> dict[str, Any]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from evaldesk.desk.failures import FailureDesk
     from evaldesk.desk.imports.importing import ImportDesk
     from evaldesk.desk.labels import LabelDesk, Person
+    from evaldesk.desk.model_proposals import ModelProposalDesk
     from evaldesk.desk.queues import QueueDesk
     from evaldesk.desk.runs.plan import RunOptions, RunPlan
     from evaldesk.desk.runs.runs import RunDesk
@@ -152,6 +153,13 @@ class Desk:
     def media(self, digest: str) -> bytes | None:
         """The bytes of an image, a sound or a file that a run or a session holds; None where none does."""
         return self.store.media.content(digest)
+
+    @cached_property
+    def model_proposals(self) -> ModelProposalDesk:
+        """The kinds of failure that a model proposes."""
+        from evaldesk.desk.model_proposals import ModelProposalDesk
+
+        return ModelProposalDesk(self.settings, self.store, self.host)
 
     @cached_property
     def failures(self) -> FailureDesk:

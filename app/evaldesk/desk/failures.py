@@ -14,7 +14,7 @@ from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.diff.signature import Signature, error_signature, failure_signature
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.metrics import is_label
-from evaldesk.model import Case, Criterion, Event, Transcript
+from evaldesk.model import Case, Criterion, Event, Transcript, TrialResult
 from evaldesk.model.failures import Anchor, Finding, FindingDraft, Mode, UndoneStep
 from evaldesk.model.json_text import json_line
 from evaldesk.model.stored import TrialKey
@@ -176,10 +176,11 @@ class FailureDesk:
 
     def judged_by(self, mode_id: int, criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
         """The criteria with a judge of a mode as it is worded now, in place of an earlier one. Raises NotFoundError."""
-        mode = next((each for each in self._failures.modes() if each.id == mode_id), None)
+        modes = self._failures.modes()
+        mode = next((each for each in modes if each.id == mode_id), None)
         if mode is None:
             raise NotFoundError(f"there is no kind of failure {mode_id}")
-        others = [each for each in criteria if not is_judge_of(each, mode)]
+        others = [each for each in criteria if mode_judged(each, modes) != mode]
         return (*others, judge_criterion(mode, {each.metric for each in others}))
 
     def mode_named(self, name: str) -> Mode:
@@ -241,13 +242,27 @@ def judge_criterion(mode: Mode, taken: Collection[str] = ()) -> Criterion:
     name = f"{JUDGE}/{label}"
     if not is_label(label) or name in taken:
         name = f"{JUDGE}/kind-{mode.id}"
-    return Criterion(name, 1.0, {key: text for key, text in _judged_texts(mode).items() if text})
+    texts = {key: text for key, text in _judged_texts(mode).items() if text}
+    return Criterion(name, 1.0, {**texts, "kind": mode.key})
 
 
-def is_judge_of(criterion: Criterion, mode: Mode) -> bool:
-    """Whether the criterion judges the mode of this name, however that was worded then."""
-    is_judge = criterion.metric.partition("/")[0] == JUDGE
-    return is_judge and folded_name(str(criterion.options.get("failure", ""))) == folded_name(mode.name)
+def mode_judged(criterion: Criterion, modes: Sequence[Mode]) -> Mode | None:
+    """The mode that a criterion judges: the one it was made of, or that took this over; else the one of its name.
+
+    A criteria file of another workspace has only the name to go by.
+    """
+    if criterion.metric.partition("/")[0] != JUDGE:
+        return None
+    by_id = {mode.id: mode for mode in modes}
+    found = next((mode for mode in modes if mode.key == criterion.options.get("kind")), None)
+    for _ in modes:
+        if found and found.merged_into is not None:
+            found = by_id.get(found.merged_into)
+    if found:
+        return found
+    name = folded_name(str(criterion.options.get("failure", "")))
+    named = [mode for mode in modes if folded_name(mode.name) == name]
+    return next((mode for mode in named if mode.is_active), None) or next(iter(named), None)
 
 
 def is_worded_as(criterion: Criterion, mode: Mode) -> bool:
@@ -285,16 +300,33 @@ def checked_anchor(typed: TypedFinding, transcript: Transcript) -> Anchor:
     return _cited(turn, event, record.events[event], quote) or Anchor(turn, event)
 
 
+def literal_anchor(result: TrialResult, quote: str) -> Anchor | None:
+    """The first place at which a trial has a quote letter by letter; None where it has it nowhere."""
+    if not quote:
+        return None
+    for turn, record in enumerate(result.transcript.turns):
+        for at, event in enumerate(record.events):
+            if any(quote in text for text in (event.text, _value_text(event))):
+                return _cited(turn, at, event, quote[:MAX_QUOTE])
+        if quote in record.query:
+            return Anchor(turn, quote=quote[:MAX_QUOTE])
+    is_of_error = result.error is not None and quote in result.error.message
+    return Anchor(quote=quote[:MAX_QUOTE]) if is_of_error else None
+
+
 def _cited(turn: int, at: int, event: Event, quote: str) -> Anchor | None:
     """Where a quote stands in an event; in the arguments or the result of a call it has no characters of its own."""
     if span := _span(event.text, quote):
         return Anchor(turn, at, *span, event.text[slice(*span)][:MAX_QUOTE])
-    value = event.result if event.kind == "tool_result" else event.call.args if event.call else None
-    if value is None:
-        return None
-    text = value if isinstance(value, str) else json_line(value)
+    text = _value_text(event)
     span = _span(text, quote)
     return Anchor(turn, at, quote=text[slice(*span)][:MAX_QUOTE]) if span else None
+
+
+def _value_text(event: Event) -> str:
+    """The arguments or the result of a call as text; empty for any other event."""
+    value = event.result if event.kind == "tool_result" else event.call.args if event.call else None
+    return "" if value is None else value if isinstance(value, str) else json_line(value)
 
 
 def _span(text: str, quote: str) -> tuple[int, int] | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from evaldesk.diff.conversation_diff import turn_diffs
@@ -32,10 +32,15 @@ _OPS = {"-": "missing", "+": "not expected", "moved": "in another place", "~": "
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """`key` is equal for trials that fail alike; `words` say the same to a person."""
+    """`key` is equal for trials that fail alike; `words` say the same to a person.
+
+    `tool` and `turn`, which counts from 1, are where the trial first differs; empty and 0 where it has no such place.
+    """
 
     key: str
     words: str
+    tool: str = ""
+    turn: int = 0
 
 
 def failure_signature(case: Case, transcript: Transcript, scores: Sequence[Score]) -> Signature | None:
@@ -45,13 +50,13 @@ def failure_signature(case: Case, transcript: Transcript, scores: Sequence[Score
     if found is None:
         return Signature(f"{failed}|score", f"{failed} failed") if failed else None
     if found.kind == "calls":
-        return _of_call(failed, _first_row(case, transcript, scores, found))
+        return replace(_of_call(failed, _first_row(case, transcript, scores, found)), turn=found.turn)
     words = {
         "not_played": "a turn was never played",
         "score": f"{found.name} failed on a turn",
         "final_state": f"the final state of {found.name} differs",
     }
-    return Signature("|".join((failed, found.kind, found.name)), words[found.kind])
+    return Signature("|".join((failed, found.kind, found.name)), words[found.kind], turn=found.turn)
 
 
 def error_signature(error: ErrorRecord) -> Signature:
@@ -78,7 +83,7 @@ def _of_call(failed: str, row: CallRow) -> Signature:
         elif differences := sorted(_differences(dict(row.expected.args), dict(row.actual.args))):
             places = [f"{at} {how}" for at, how in differences]
             words = f"{name}: {', '.join(f'{_place(at)} {_WORDS.get(how, how)}' for at, how in differences)}"
-    return Signature("|".join((failed, "calls", row.op or "", name, *places)), words)
+    return Signature("|".join((failed, "calls", row.op or "", name, *places)), words, name)
 
 
 def _place(pointer: str) -> str:

@@ -268,16 +268,16 @@ def spend(usage: Usage) -> None:
         usages.append(replace(usage, role="judge"))
 
 
-_JUDGED: ContextVar[tuple[str, int]] = ContextVar("evaldesk_judged", default=("", 0))
+_JUDGED: ContextVar[tuple[str, int | None]] = ContextVar("evaldesk_judged", default=("", None))
 
 
-def judged_here() -> tuple[str, int]:
-    """The criterion that is scored here, and the index of the turn that its judge looks at, 0 for a whole trial."""
+def judged_here() -> tuple[str, int | None]:
+    """The criterion that is scored here, and the index of the turn that its judge looks at, None for a whole trial."""
     return _JUDGED.get()
 
 
 @contextmanager
-def judging(criterion: str = "", turn: int = 0) -> Iterator[None]:
+def judging(criterion: str = "", turn: int | None = None) -> Iterator[None]:
     """Say for which criterion, else the one around, and which turn the judges inside are asked."""
     token = _JUDGED.set((criterion or _JUDGED.get()[0], turn))
     try:

@@ -85,6 +85,11 @@ class Mode:
         return hashlib.sha256(texts.encode("utf-8", "replace")).hexdigest()[:16]
 
     @property
+    def key(self) -> str:
+        """Names the mode in judges that are made of it, whatever it is called; no other workspace has the same key."""
+        return hashlib.sha256(f"{self.id} {self.created_at.timestamp()}".encode()).hexdigest()[:16]
+
+    @property
     def is_active(self) -> bool:
         """Whether findings can still be given to it."""
         return self.retired_at is None and self.merged_into is None
@@ -178,6 +183,7 @@ class ProposedGroup:
     note: str
     mode_id: int | None
     findings: Sequence[tuple[int, int]]
+    source: FindingSource = "signature"
 
 
 @dataclass(frozen=True, slots=True)

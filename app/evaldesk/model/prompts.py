@@ -17,7 +17,8 @@ class Prompt:
 
     Its messages are the first `n_kept` of the earlier call `base`, and after them those at `messages`. `turn` counts
     from 0; `at_ms` is when the answer was there, from the start of the turn. That of a simulated user comes before it.
-    A judge's is of the turn that it looks at, its time from the start of the grading, and names its `criterion`.
+    A judge's is of the turn that it looks at, of one after the last for the whole trial; its time is from the start of
+    the grading, and it names its `criterion`.
     """
 
     turn: int

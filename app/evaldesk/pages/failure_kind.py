@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.failures import TypedFinding, TypedMode, is_judge_of, is_worded_as
+from evaldesk.desk.failures import TypedFinding, TypedMode, is_worded_as, mode_judged
 from evaldesk.desk.runs.rescoring import played_run_id
+from evaldesk.diff.signature import Signature
 from evaldesk.errors import EvaldeskError
-from evaldesk.model import Criterion
+from evaldesk.model import Criterion, TrialResult
 from evaldesk.model.failures import Finding, Mode
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.pages.failures import N_RUNS, Draw, KindRow, kind_row
@@ -21,6 +22,8 @@ from evaldesk.wording.agreement import found_sentence, kappa_words, next_labels_
 from evaldesk.wording.noise import corrected_sentence
 
 N_JUDGED, N_SEARCHED = 5, 100
+N_FINDINGS, N_COUNTED, N_SHARES = 50, 100, 5
+NO_CALL = "no call, only the text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +100,24 @@ class TypedChange:
 class ModePage:
     """All that the page of a mode shows. `merged_into` is the mode that took it over.
 
+    `agents` are models and versions, each with how many of its trials show the mode, and how many were read.
+
     `typed` are the texts as they were typed where they could not be stored, else those of the mode.
     """
 
     mode: Mode
     runs: Sequence[RunRow]
+    runs_left: int
     findings: Sequence[CitedFinding]
+    n_findings: int
+    has_older: bool
+    is_newest: bool
     n_trials: int
     others: Sequence[Mode]
     merged_into: Mode | None
     newest_runs: Sequence[RunSummary]
     judges: Sequence[Calibration]
+    agents: Sequence[tuple[str, Sequence[tuple[str, int, int]]]]
     author: str
     typed: TypedMode
     split_name: str
@@ -127,9 +137,18 @@ class ModePage:
 
 
 def read_mode(
-    desk: Desk, mode_id: int, typed: TypedChange | None = None, error: EvaldeskError | None = None
+    desk: Desk,
+    mode_id: int,
+    typed: TypedChange | None = None,
+    error: EvaldeskError | None = None,
+    *,
+    before: int | None = None,
+    runs_before: int | None = None,
 ) -> ModePage | None:
-    """The page of a mode, with a change that was not stored as it was typed; None where there is no such mode."""
+    """The page of a mode, with a change that was not stored as it was typed; None where there is no such mode.
+
+    Its findings are those older than the finding `before`, its runs those before the run `runs_before`.
+    """
     store = desk.store
     modes = {mode.id: mode for mode in store.failures.modes()}
     mode = modes.get(mode_id)
@@ -137,16 +156,24 @@ def read_mode(
         return None
     found = store.failures.trials_by_run(mode_id)
     newest = store.runs.list(limit=N_RUNS)
-    shown = sorted(set(found) | set(store.failures.read_runs()[:N_RUNS]), reverse=True)[:N_RUNS]
+    all_runs = sorted({*found, *store.failures.read_runs()}, reverse=True)
+    older = [run_id for run_id in all_runs if runs_before is None or run_id < runs_before]
+    runs = [_run_row(store, mode, run_id) for run_id in older[:N_RUNS]]
+    findings = store.failures.of_mode(mode_id, limit=N_FINDINGS + 1, before=before)
     return ModePage(
         mode=mode,
-        runs=[_run_row(store, mode, run_id) for run_id in shown],
-        findings=cited(store, store.failures.of_mode(mode_id)),
+        runs=runs,
+        runs_left=len(older) - len(runs),
+        findings=cited(store, findings[:N_FINDINGS]),
+        n_findings=store.failures.n_of_mode(mode_id),
+        has_older=len(findings) > N_FINDINGS,
+        is_newest=before is None,
         n_trials=sum(found.values()),
         others=[each for each in modes.values() if each.is_active and each.id != mode_id],
         merged_into=modes.get(mode.merged_into) if mode.merged_into is not None else None,
         newest_runs=newest,
         judges=calibrations(desk, mode),
+        agents=_agents(runs),
         author=(typed and typed.author) or desk.failures.default_author(),
         typed=typed.texts if typed and typed.op == "edit" else _texts(mode),
         split_name=typed.texts.name if typed and typed.op == "split" else "",
@@ -172,10 +199,25 @@ def _run_row(store: Store, mode: Mode, run_id: int) -> RunRow:
     )
 
 
+def _agents(runs: Sequence[RunRow]) -> list[tuple[str, list[tuple[str, int, int]]]]:
+    """The runs by model and by version of the agent, where they differ in it."""
+    parts = []
+    for title, names in (
+        ("Model", [each.run.config.model or each.run.config.agent_model or "not known" for each in runs]),
+        ("Agent version", [each.run.config.agent_version[:12] or "not known" for each in runs]),
+    ):
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for name, each in zip(names, runs, strict=True):
+            counts[name].update(n=each.n, n_read=each.n_read)
+        if len(counts) > 1:
+            parts.append((title, [(name, n["n"], n["n_read"]) for name, n in counts.items()]))
+    return parts
+
+
 def calibrations(desk: Desk, mode: Mode) -> list[Calibration]:
     """The judges of a mode in the newest runs that have one."""
-    runs = desk.store.runs.list(limit=N_SEARCHED)
-    judged = [(run, each) for run in runs for each in run.config.criteria if is_judge_of(each, mode)]
+    runs, modes = desk.store.runs.list(limit=N_SEARCHED), desk.store.failures.modes()
+    judged = [(run, each) for run in runs for each in run.config.criteria if mode_judged(each, modes) == mode]
     return [_calibration(desk.store, mode, run, criterion) for run, criterion in judged[:N_JUDGED]]
 
 
@@ -199,6 +241,65 @@ def _calibration(store: Store, mode: Mode, run: RunSummary, criterion: Criterion
         share=corrected_sentence(rate.of_failures if rate else None) if is_known else "",
         next_labels=next_labels_sentence(missing, HALF_WIDTH, "read"),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The newest findings of a mode in a run, counted by what they are of; `n` of `n_all` were counted."""
+
+    run_id: int
+    n: int
+    n_all: int
+    parts: Sequence[tuple[str, Sequence[tuple[str, int]]]]
+
+
+def read_where(desk: Desk, mode_id: int) -> Where | None:
+    """Where the findings of the newest run with the mode are; None without any.
+
+    A finding of which no place was marked is at the first difference of its trial.
+    """
+    store = desk.store
+    found = store.failures.trials_by_run(mode_id)
+    if not found:
+        return None
+    run_id = max(found)
+    findings = store.failures.of_mode(mode_id, run_id, N_COUNTED + 1)
+    n_all = len(findings) if len(findings) <= N_COUNTED else store.failures.n_of_mode(mode_id, run_id)
+    findings = findings[:N_COUNTED]
+    keys = sorted({(each.case_index, each.trial_index) for each in findings})
+    results, signatures = store.runs.trials(run_id, keys), desk.failures.signatures(run_id, keys)
+    cases = {case: store.runs.case(run_id, case) for case in {case for case, _ in keys}}
+    counts: dict[str, Counter[str]] = {name: Counter() for name in ("Tool", "Turn", "Tag", "Case")}
+    for each in findings:
+        key = each.case_index, each.trial_index
+        tool, turn = _place_of(each, results.get(key), signatures.get(key))
+        counts["Tool"][tool] += 1
+        counts["Turn"][turn] += 1
+        counts["Tag"].update(cases[each.case_index].tags)
+        counts["Case"][cases[each.case_index].id] += 1
+    parts = [(name, _most(counted, name)) for name, counted in counts.items() if counted]
+    return Where(run_id, len(findings), n_all, parts)
+
+
+def _place_of(finding: Finding, result: TrialResult | None, signature: Signature | None) -> tuple[str, str]:
+    """The tool and the turn of a finding, in words."""
+    anchor, turns = finding.anchor, result.transcript.turns if result else ()
+    if anchor.turn is None:
+        tool = signature.tool if signature else ""
+        return tool or NO_CALL, f"turn {signature.turn}" if signature and signature.turn else "no turn marked"
+    events = turns[anchor.turn].events if anchor.turn < len(turns) else ()
+    event = events[anchor.event] if anchor.event is not None and anchor.event < len(events) else None
+    return event.call.name if event and event.call else NO_CALL, f"turn {anchor.turn + 1}"
+
+
+def _most(counted: Counter[str], name: str) -> list[tuple[str, int]]:
+    """The most frequent ones, and how many findings are of others; turns in their order."""
+    shown = sorted(counted.items(), key=lambda each: (-each[1], each[0]))[:N_SHARES]
+    if name == "Turn":
+        shown.sort(key=lambda each: (len(each[0]), each[0]))
+    n_others = len(counted) - len(shown)
+    rest = [(f"{n_others:,} other{'s' if n_others > 1 else ''}", counted.total() - sum(n for _, n in shown))]
+    return [*shown, *(rest if n_others else ())]
 
 
 def cited(store: Store, findings: Sequence[Finding]) -> list[CitedFinding]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.failures import TypedFinding
+from evaldesk.desk.failures import MAX_MODE_NAME, TypedFinding
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import EvaldeskError
@@ -32,6 +32,7 @@ from evaldesk.wording.comparison import p_words, points_words
 from evaldesk.wording.words import interval_words, share_words
 
 N_RUNS = 20
+N_PROPOSALS, N_QUOTES = 20, 3
 N_KEYS = 9
 N_POINTS = 40
 CURVE_WIDTH, CURVE_HEIGHT = 400, 120
@@ -83,13 +84,22 @@ class ChangeRow:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Trials that fail alike; `name` is the kind they are proposed to, empty where they need a new one."""
+    """Trials that fail alike; `name` is the kind they are proposed to, empty where they need a new one.
+
+    `href` is the address of the first of them. A model's has `quotes`, the first ones with the address of their trial.
+    """
 
     words: str
     name: str
     findings: Sequence[int]
     href: str
-    """The address of the first of them."""
+    is_of_model: bool = False
+    quotes: Sequence[tuple[str, str]] = ()
+
+    @property
+    def new_name(self) -> str:
+        """The name to propose for a kind of its own."""
+        return (self.words.partition(": ")[0] if self.is_of_model else self.words)[:MAX_MODE_NAME]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +125,9 @@ class FailureRoom:
     curve: CurvePoints | None
     agreements: Sequence[ReaderAgreement]
     proposals: Sequence[Proposal]
+    first_proposal: int
+    n_proposals: int
+    models: Sequence[str]
     next_proposal: Proposal | None
     next_trial: TrialPage | None
     next_key: TrialKey | None
@@ -124,6 +137,12 @@ class FailureRoom:
     against_problem: str
     changes: Sequence[ChangeRow]
 
+    @property
+    def next_proposals(self) -> int:
+        """The place of the first proposal of the next page; 0 where there is none."""
+        following = self.first_proposal + len(self.proposals)
+        return following if following < self.n_proposals else 0
+
 
 def read_failures(
     desk: Desk,
@@ -131,8 +150,12 @@ def read_failures(
     before_id: int | None = None,
     typed: TypedFinding | None = None,
     error: EvaldeskError | None = None,
+    first: int = 0,
 ) -> FailureRoom | None:
-    """The failure room of a run, of the newest one with failures without `run_id`; None where there is none."""
+    """The failure room of a run, of the newest one with failures without `run_id`; None where there is none.
+
+    Its proposals are shown from the one at `first` on.
+    """
     store = desk.store
     runs = [run for run in store.runs.list(limit=N_RUNS) if run.counts.failed or run.counts.errored]
     if run_id is None:
@@ -148,6 +171,8 @@ def read_failures(
     times = [len(trials & failed) for trials in by_mode.values()]
     seen = saturation(times, len(read & failed))
     proposed = store.failures.proposed(run_id)
+    proposals = _proposals(proposed, run_id, modes, lambda trial: trial not in read)
+    first = first if 0 < first < len(proposals) else 0
     before = store.runs.summary(played_run_id(store.runs, before_id)) if before_id is not None else None
     if before and before.id == run_id:
         before = None
@@ -171,7 +196,10 @@ def read_failures(
         why=_why(seen),
         curve=_curve(times, seen),
         agreements=_agreements(modes, reading),
-        proposals=_proposals(proposed, run_id, modes, lambda trial: trial not in read),
+        proposals=_with_quotes(store, proposals[first : first + N_PROPOSALS]),
+        first_proposal=first,
+        n_proposals=len(proposals),
+        models=desk.model_proposals.models,
         next_proposal=next(iter(_proposals(proposed, run_id, modes, lambda trial: trial == following)), None),
         next_trial=read_trial(store.runs, run_id, next_key) if next_key else None,
         next_key=next_key,
@@ -295,22 +323,40 @@ def _curve(times: Sequence[int], seen: Saturation) -> CurvePoints | None:
 def _proposals(
     groups: Sequence[ProposedGroup], run_id: int, modes: Mapping[int, Mode], is_wanted: Callable[[int], bool]
 ) -> list[Proposal]:
-    """The proposals for the wanted trials by signature, the most frequent first."""
+    """The proposals for the wanted trials, the most frequent first."""
     kept = [(each, [found for found in each.findings if is_wanted(found[1])]) for each in groups]
     found = sorted((group for group in kept if group[1]), key=lambda group: (-len(group[1]), *_facts(group[0])))
     named = {mode.id: mode.name for mode in modes.values() if mode.is_active}
     return [
-        Proposal(each.note, named.get(each.mode_id or 0, ""), [finding for finding, _ in trials], _href(run_id, trials))
+        Proposal(
+            each.note,
+            named.get(each.mode_id or 0, ""),
+            [finding for finding, _ in trials],
+            _href(run_id, trials[0][1]),
+            each.source == "model",
+            [("", _href(run_id, number)) for _, number in trials[:N_QUOTES]] if each.source == "model" else (),
+        )
         for each, trials in found
     ]
+
+
+def _with_quotes(store: Store, proposals: Sequence[Proposal]) -> list[Proposal]:
+    """The proposals of a page, those of a model with what they quote."""
+    ids = [finding for each in proposals for finding in each.findings[: len(each.quotes)]]
+    quotes = store.failures.quotes(ids) if ids else {}
+    found = []
+    for each in proposals:
+        pairs = zip(each.findings, each.quotes, strict=False)
+        found.append(replace(each, quotes=[(quotes.get(finding, ""), href) for finding, (_, href) in pairs]))
+    return found
 
 
 def _facts(group: ProposedGroup) -> tuple[str, str]:
     return group.signature, group.note
 
 
-def _href(run_id: int, trials: Sequence[tuple[int, int]]) -> str:
-    case_index, trial_index = divmod(trials[0][1], TRIALS)
+def _href(run_id: int, number: int) -> str:
+    case_index, trial_index = divmod(number, TRIALS)
     return f"/runs/{run_id}/cases/{case_index}/trials/{trial_index}"
 
 

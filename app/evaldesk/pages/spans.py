@@ -98,7 +98,7 @@ def _judges_span(
         start_ms = max(end_ms - call.duration_ms, began_ms)
         turn = min(call.turn, max(n_turns - 1, 0))
         span = Span(f"{JUDGES}.{at}", "judge", call.criterion or call.model, start_ms, end_ms, turn, prompt=at)
-        span.note = "failed" if at in failed else f"turn {turn + 1}" if n_turns > 1 else ""
+        span.note = "failed" if at in failed else f"turn {turn + 1}" if call.turn < n_turns and n_turns > 1 else ""
         if same := left.get((call.model, call.tokens_in, call.tokens_out)):
             span.usage = same.popleft()
         judges.inside.append(span)

@@ -255,9 +255,8 @@ def _chosen(spans: Sequence[Span], prompts: Prompts | None, chosen: str) -> Span
 def _judge(spans: Sequence[Span], criterion: str, turn: str) -> Span:
     """The first call of a criterion's judges; one without a prompt where none was kept."""
     calls = [span for _, span in _walk(spans) if span.kind == "judge" and span.name == criterion]
-    of_turn = (span for span in calls if not turn or str(span.turn + 1) == turn)
-    found = next(of_turn, None)
-    return found or Span(JUDGES, "judge", criterion[:200], 0.0, 0.0, 0)
+    of_turn = [span for span in calls if str(span.turn + 1) == turn]
+    return next(iter(of_turn or calls), None) or Span(JUDGES, "judge", criterion[:200], 0.0, 0.0, 0)
 
 
 def _rows(spans: Sequence[Span], total: float, chosen: Span | None) -> list[SpanRow]:

@@ -270,7 +270,7 @@ def _line(score: Score, *, is_explained: bool) -> ScoreLine:
         why="" if is_explained and score.value is not None else score.reason,
         trace=score.error.trace if score.error else "",
         criterion=score.metric,
-        judge=judge_panel(score.details),
+        judge=None if is_explained else judge_panel(score.details),
     )
 
 

@@ -95,11 +95,11 @@ class FailureStore:
         """
         with self._database.writing() as connection:
             step = self._step(connection, author)
-            if new_mode:
-                mode_id = self._named_mode(connection, step, new_mode)
             rows = connection.execute(select(FINDING).where(FINDING.c.id.in_(finding_ids))).all()
             if len(rows) < len(set(finding_ids)):
                 raise NotFoundError("a proposal is not there any more; load the page again")
+            if new_mode:
+                mode_id = self._named_mode(connection, step, new_mode, _proposed_definition(rows, new_mode))
             if any(row.status != "proposed" for row in rows):
                 raise ConflictError("a proposal was accepted or rejected meanwhile; load the page again")
             if mode_id is not None:
@@ -287,10 +287,18 @@ class FailureStore:
         place = at(FINDING, place_of(FindingDraft(run_id, *key)))
         return self._findings([*place, FINDING.c.status != "rejected"], newest_first=False)
 
-    def of_mode(self, mode_id: int, run_id: int | None = None, limit: int = 50) -> Sequence[Finding]:
-        """The counted findings of a mode, newest first, of one run or of all."""
-        of_run = [] if run_id is None else [FINDING.c.run_id == run_id]
-        return self._findings([FINDING.c.mode_id == mode_id, FINDING.c.status == "counted", *of_run], limit)
+    def of_mode(
+        self, mode_id: int, run_id: int | None = None, limit: int = 50, before: int | None = None
+    ) -> Sequence[Finding]:
+        """The counted findings of a mode, newest first, of one run or of all, older than the finding `before`."""
+        older = [] if before is None else [FINDING.c.id < before]
+        return self._findings([*_of_mode(mode_id, run_id), *older], limit)
+
+    def n_of_mode(self, mode_id: int, run_id: int | None = None) -> int:
+        """How many counted findings have the mode, in one run or in all."""
+        rows = select(func.count()).select_from(FINDING).join(RUN, _OF_RUN)
+        with self._database.reading() as connection:
+            return int(connection.scalar(rows.where(*_of_mode(mode_id, run_id))) or 0)
 
     def list(self, run_id: int | None = None, *, status: FindingStatus = "counted") -> Sequence[Finding]:
         """All findings of a run, or of the workspace, with one status, oldest first."""
@@ -391,13 +399,27 @@ class FailureStore:
         """The proposals for a run that wait for a person, those that are alike together."""
         f = FINDING.c
         pairs = func.aggregate_strings(cast(f.id, String) + "," + cast(_number(f), String), ",")
-        rows = select(f.signature, f.note, f.mode_id, pairs).join(RUN, _OF_RUN)
-        rows = rows.where(f.run_id == run_id, f.status == "proposed").group_by(f.signature, f.note, f.mode_id)
+        facts = (f.signature, f.note, f.mode_id, f.source)
+        rows = select(*facts, pairs).join(RUN, _OF_RUN)
+        rows = rows.where(f.run_id == run_id, f.status == "proposed").group_by(*facts)
         with self._database.reading() as connection:
             return [
-                ProposedGroup(signature, note, mode_id, _in_pairs(listed(text)))
-                for signature, note, mode_id, text in connection.execute(rows)
+                ProposedGroup(signature, note, mode_id, _in_pairs(listed(text)), source)
+                for signature, note, mode_id, source, text in connection.execute(rows)
             ]
+
+    def quotes(self, finding_ids: Sequence[int]) -> Mapping[int, str]:
+        """The marked texts of some findings."""
+        rows = select(FINDING.c.id, FINDING.c.quote).join(RUN, _OF_RUN).where(FINDING.c.id.in_(finding_ids))
+        with self._database.reading() as connection:
+            return {row.id: row.quote for row in connection.execute(rows)}
+
+    def asked_of_model(self, run_id: int) -> frozenset[int]:
+        """The trials of a run, as their numbers, of which a model proposed something, whatever became of it."""
+        f = FINDING.c
+        rows = select(_number(f)).join(RUN, _OF_RUN).where(f.run_id == run_id, f.source == "model").distinct()
+        with self._database.reading() as connection:
+            return frozenset(connection.scalars(rows))
 
     def _findings(
         self, conditions: Sequence[Any], limit: int | None = None, *, newest_first: bool = True
@@ -448,9 +470,9 @@ class FailureStore:
         step.made(MODE, {"id": mode_id})
         return mode_id
 
-    def _named_mode(self, connection: Connection, step: Step, name: str) -> int:
+    def _named_mode(self, connection: Connection, step: Step, name: str, definition: str = "") -> int:
         named: int | None = connection.scalar(select(MODE.c.id).where(*in_use(name)))
-        return named or self._create_mode(connection, step, name=name)
+        return named or self._create_mode(connection, step, name=name, definition=definition)
 
     def _assign(self, connection: Connection, step: Step, finding_ids: Sequence[int], mode_id: int | None) -> None:
         rows = connection.execute(select(FINDING).where(FINDING.c.id.in_(finding_ids))).all()
@@ -472,6 +494,20 @@ class FailureStore:
         row = mode_row(connection, mode_id)
         if row.fixed_in is not None and row.reopened_in is None and run_id >= row.fixed_in:
             step.change(MODE, {"id": mode_id}, {"reopened_in": run_id})
+
+
+def _of_mode(mode_id: int, run_id: int | None) -> list[Any]:
+    of_run = [] if run_id is None else [FINDING.c.run_id == run_id]
+    return [FINDING.c.mode_id == mode_id, FINDING.c.status == "counted", *of_run]
+
+
+def _proposed_definition(rows: Sequence[Any], name: str) -> str:
+    """The definition that a model proposed with this name; empty for another name, and where no model proposed."""
+    for row in rows:
+        proposed, _, definition = row.note.partition(": ")
+        if row.source == "model" and folded_name(proposed) == folded_name(name):
+            return str(definition)
+    return ""
 
 
 def _number(columns: Any) -> ColumnElement[int]:

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
 import pytest
 from tests.metrics.judging import scripted
+
+from evaldesk.demo_model import judge
+from evaldesk.desk.failures import TypedFinding
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    Event,
+    RunConfig,
+    ToolCall,
+    Transcript,
+    TrialResult,
+    Turn,
+    TurnRecord,
+    TurnSpec,
+)
+from evaldesk.model.failures import FindingDraft
+from evaldesk.pages.failure_kind import NO_CALL, read_mode, read_where
 
 SAID = {"labeller": "Ana", "note": "It <b>invents</b> a price.", "new-mode": "invents <i>prices</i>"}
 
@@ -292,3 +311,123 @@ def test_a_judge_of_a_kind_that_is_not_there_is_refused(pages: Any, mode: str, s
     pages.finish(n="1")
 
     assert pages.get(f"/runs/1/scorings/new?mode={mode}").status_code == status
+
+
+def test_findings_of_a_kind_are_counted_by_tool_turn_tag_and_case(pages: Any) -> None:
+    store, say = pages.desk.store, "<b>say</b>"
+    call = Event("tool_call", call=ToolCall(say, {"to": "Rome"}))
+    turns = tuple(TurnRecord("q", (call, Event("agent_message", text="Done."))) for _ in range(2))
+    cases = [Case(f"c{at}", (Turn("q"), Turn("q")), tags=("<i>trip</i>",) if at else ()) for at in range(7)]
+    run_id = store.runs.create(RunConfig(AgentRef("dice", "dice"), "trips"), cases)
+    store.runs.record(
+        [TrialResult(run_id, at, 0, "finished", "failed", transcript=Transcript(turns)) for at in range(7)]
+    )
+    for at in range(7):
+        anchor = {"turn": str(at % 2), "event": "0" if at < 3 else "1"} if at < 6 else {}
+        pages.desk.failures.add(
+            run_id, (at, 0), TypedFinding("Ana", "late", new_mode="late", **anchor), Transcript(turns)
+        )
+
+    where = read_where(pages.desk, 1)
+    page = pages.get("/failures/1/where")
+
+    assert where
+    assert dict(where.parts) == {
+        "Tool": [(NO_CALL, 4), (say, 3)],
+        "Turn": [("turn 1", 3), ("turn 2", 3), ("no turn marked", 1)],
+        "Tag": [("<i>trip</i>", 6)],
+        "Case": [*((f"c{at}", 1) for at in range(5)), ("2 others", 2)],
+    }
+    assert "&lt;b&gt;say&lt;/b&gt;" in page.text
+    assert "<i>trip" not in page.text
+    assert 'hx-get="/failures/1/where"' in pages.get("/failures/1").text
+    assert pages.get("/failures/99/where").status_code == 404
+
+
+def test_a_kind_is_told_by_model_and_version_where_its_runs_differ_in_them(pages: Any) -> None:
+    runs, said = pages.desk.store.runs, Transcript((TurnRecord("q", ()),))
+    for model, n in (("small<b>", 1), ("big", 2)):
+        run_id = runs.create(RunConfig(AgentRef("dice", "dice"), "trips", model=model, n=2), [Case("c", (Turn("q"),))])
+        runs.record([TrialResult(run_id, 0, at, "finished", "failed", transcript=said) for at in range(2)])
+        pages.desk.failures.clear(run_id, (0, 1), "Ben")
+        for at in range(n):
+            pages.desk.failures.add(run_id, (0, at), TypedFinding("Ana", "late", new_mode="late"), said)
+
+    found = read_mode(pages.desk, 1)
+
+    assert found
+    assert found.agents == [("Model", [("big", 2, 2), ("small<b>", 1, 2)])]
+    assert "small&lt;b&gt;" in pages.get("/failures/1").text
+
+
+class JudgeHost:
+    """Plays turns by the scripted judge, as the worker of a desk does."""
+
+    async def play_turn(self, spec: TurnSpec) -> AsyncIterator[TurnRecord]:
+        model = json.loads(spec.agent.declared)["model"]
+        text = judge.reply([{"content": spec.message}], seed=0, share=float("mistakes" in model))
+        yield TurnRecord("", (Event("agent_message", text=text),))
+
+
+def test_a_model_is_asked_for_kinds_of_failure_and_a_person_decides(open_runs: Any) -> None:
+    pages = open_runs(judges=("demo/judge", "demo/judge?mistakes=1"))
+    pages.desk.model_proposals._host = JudgeHost()
+    run = int(pages.finish(n="1").rpartition("/")[2])
+    room = pages.get(f"/failures?run={run}").text
+    assert "<option>demo/judge</option>" in room
+
+    refused = pages.post("/failures/proposals", run=str(run), op="ask", model="demo/judge?mistakes=1")
+    asked = pages.post("/failures/proposals", run=str(run), op="ask", model="demo/judge")
+
+    assert "proposed 0 kinds for 0 trials. 2 quotes refused: not in the trial letter by letter." in refused.text
+    assert re.search(r"<b>demo/judge</b> read 2 trials and proposed 1 kind for 1 trial\. 1 quote refused", asked.text)
+    proposal = re.search(
+        r'name="finding" value="([\d,]+)".*?name="new-mode"[^>]* value="([^"]*)"', asked.text, re.DOTALL
+    )
+    assert proposal
+    assert "proposed by a model" in asked.text
+    assert pages.desk.failures.modes() == []
+    accept = {"finding": proposal[1], "new-mode": proposal[2], "labeller": "Ana"}
+    assert pages.post("/failures/proposals", run=str(run), op="accept", **accept).status_code == 303
+    (mode,) = pages.desk.failures.modes()
+    assert (mode.name, pages.desk.failures.trials_by_run(mode.id)) == (proposal[2], {run: len(proposal[1].split(","))})
+    assert "it looked for words of failure" in mode.definition
+    nobody = pages.post("/failures/proposals", run=str(run), op="ask", model="openai/gpt@http://evil.invalid")
+    assert (nobody.status_code, "is not among the models of the settings" in nobody.text) == (422, True)
+
+
+def test_without_a_model_in_the_settings_none_is_offered(open_runs: Any) -> None:
+    pages = open_runs(models=(), judges=())
+    run = pages.finish(n="1").rpartition("/")[2]
+
+    assert "Ask a model" not in pages.get(f"/failures?run={run}").text
+
+
+def test_lists_that_are_cut_lead_to_the_rest(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaldesk.pages.failure_kind.N_FINDINGS", 2)
+    monkeypatch.setattr("evaldesk.pages.failure_kind.N_RUNS", 1)
+    monkeypatch.setattr("evaldesk.pages.failures.N_PROPOSALS", 2)
+    store, said = pages.desk.store, Transcript((TurnRecord("q", ()),))
+    cases = [Case(f"c{at}", (Turn("q"),)) for at in range(9)]
+    runs = [store.runs.create(RunConfig(AgentRef("dice", "dice"), "trips"), cases) for _ in range(2)]
+    for run in runs:
+        store.runs.record([TrialResult(run, at, 0, "finished", "failed", transcript=said) for at in range(9)])
+        for at in range(2):
+            pages.desk.failures.add(run, (at, 0), TypedFinding("Ana", f"note {run}.{at}", new_mode="late"), said)
+    alike = [FindingDraft(runs[1], 3 + at, 0, f"words {at}", signature=str(at)) for at in range(5)]
+    store.failures.propose(alike, "signature")
+
+    def seen(start: str, link: str, pattern: str) -> list[list[str]]:
+        found, href = [], start
+        while href:
+            page = pages.get(href).text
+            found.append(re.findall(pattern, page))
+            following = re.search(rf'<a href="([^"]*)">{link}</a>', page)
+            href = following[1].replace("&amp;", "&") if following else ""
+        return found
+
+    assert seen("/failures/1", "Older findings", r"note (\d\.\d)") == [["2.1", "2.0"], ["1.1", "1.0"]]
+    assert seen("/failures/1", "1 older run", r'<a href="/failures\?run=(\d)">Run') == [["2"], ["1"]]
+    proposals = seen(f"/failures?run={runs[1]}", "next", r"</b>: (words \d)")
+    assert proposals == [["words 0", "words 1"], ["words 2", "words 3"], ["words 4"]]
+    assert "1 to 2 of 5 proposals" in pages.get(f"/failures?run={runs[1]}&from=99").text

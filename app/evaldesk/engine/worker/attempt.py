@@ -303,7 +303,7 @@ async def grade(
     timeouts = _timeouts(criteria, limits)
     prompts = PromptWriter() if keeps_prompts and timeouts else None
     try:
-        with _keeping_calls(prompts) if prompts else nullcontext():
+        with _keeping_calls(prompts, len(result.transcript.turns)) if prompts else nullcontext():
             grading = await grade_trial(result.transcript, case, criteria, timeouts=timeouts, strict=strict)
     except asyncio.CancelledError:
         raise
@@ -317,7 +317,7 @@ async def grade(
 
 
 @contextmanager
-def _keeping_calls(prompts: PromptWriter) -> Iterator[None]:
+def _keeping_calls(prompts: PromptWriter, n_turns: int) -> Iterator[None]:
     """Keep the model calls that are made inside, each with the criterion and the turn that it is for."""
     from evaldesk.engine.worker.prompts import CallsAside
     from evaldesk.metrics.scoring import judged_here
@@ -326,7 +326,7 @@ def _keeping_calls(prompts: PromptWriter) -> Iterator[None]:
 
     def place() -> CallPlace:
         criterion, turn = judged_here()
-        return CallPlace(turn, round((time.perf_counter() - began_s) * 1000, 3), criterion)
+        return CallPlace(n_turns if turn is None else turn, round((time.perf_counter() - began_s) * 1000, 3), criterion)
 
     token = PLAYED_TURN.set(CallsAside("judge", prompts, place))
     try:

@@ -43,6 +43,9 @@ class FailureMode(JudgeMetric):
     example_yes: str = option("", "long_text", "Example that counts", "A case of it.")
     example_no: str = option("", "long_text", "Example that does not", "A case that is easily taken for it.")
 
+    kind: str = ""
+    """The key of the kind in the workspace that made the judge; it is not shown to the judge."""
+
     info: ClassVar[MetricInfo] = MetricInfo(
         "failure_mode",
         "Kind of failure, judged",

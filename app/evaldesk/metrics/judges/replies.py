@@ -109,6 +109,27 @@ class Points(msgspec.Struct, frozen=True):
     reasoning: str = ""
 
 
+class Shown(msgspec.Struct, frozen=True):
+    """A trial of a kind of failure, and the passage that shows it."""
+
+    trial: str
+    quote: str
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A kind of failure that is proposed, with its trials."""
+
+    name: str
+    definition: str = ""
+    trials: tuple[Shown, ...] = ()
+
+
+class Kinds(msgspec.Struct, frozen=True):
+    """All kinds of failure that are proposed."""
+
+    kinds: tuple[Kind, ...]
+
+
 SCHEMAS = {
     Validity: '{"reasoning": "<why, step by step>", "is_the_agent_response_valid": "valid" or "invalid"}',
     Verdict: '{"reasoning": "<why, step by step>", "verdict": "yes" or "no"}',
@@ -119,6 +140,10 @@ SCHEMAS = {
         '"unsupported", "contradictory", "disputed" or "not_applicable"}, ...]}'
     ),
     Rating: '{"reasoning": "<why, step by step>", "rating": 1, 2, 3, 4 or 5}',
+    Kinds: (
+        '{"kinds": [{"name": "<name of the kind>", "definition": "<when a trial shows it>", "trials": [{"trial": '
+        '"<letter of the trial>", "quote": "<passage that shows it>"}, ...]}, ...]}'
+    ),
     Points: '{"reasoning": "<why, step by step>", "score": <number>}',
 }
 """The form of each reply type for a judge, reasons before verdicts."""

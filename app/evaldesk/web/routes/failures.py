@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 from urllib.parse import urlencode
 
 from starlette.datastructures import FormData
@@ -12,8 +13,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.desk.failures import FailureDesk, TypedFinding, TypedMode, checked_id
+from evaldesk.desk.model_proposals import ModelProposals
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, UsageError
-from evaldesk.pages.failure_kind import TypedChange, read_mode
+from evaldesk.pages.failure_kind import TypedChange, read_mode, read_where
 from evaldesk.pages.failures import read_failures
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.render import desk_of, number, page, refused_status, target_of
@@ -33,10 +35,11 @@ async def _room(
     *,
     undone: str = "",
     new_kind: TypedMode | None = None,
+    asked: ModelProposals | None = None,
 ) -> Response:
     """The room; with what could not be stored as it was typed, or what was taken back."""
-    before = _id(request.query_params.get("before", ""))
-    room = await asyncio.to_thread(read_failures, desk_of(request), run_id, before, typed, error)
+    before, first = (_id(request.query_params.get(name, "")) for name in ("before", "from"))
+    room = await asyncio.to_thread(read_failures, desk_of(request), run_id, before, typed, error, first or 0)
     modes = await asyncio.to_thread(desk_of(request).failures.modes)
     return page(
         request,
@@ -47,6 +50,7 @@ async def _room(
         modes=modes,
         undone=undone,
         new_kind=new_kind,
+        asked=asked,
     )
 
 
@@ -72,9 +76,20 @@ async def undo(request: Request) -> Response:
 
 
 async def propose(request: Request) -> Response:
-    """POST /failures/proposals: `op` is propose for the trials of `run`, accept or reject for those in `finding`."""
+    """POST /failures/proposals: `op` is propose for the trials of `run`, accept or reject for those in `finding`.
+
+    With `ask` it is the `model` that proposes, one of the settings.
+    """
     form = await read_form(request)
     run_id, failures = checked_id(text_of(form, "run"), "run"), desk_of(request).failures
+    if text_of(form, "op") == "ask":
+        try:
+            asked = await desk_of(request).model_proposals.propose(run_id, text_of(form, "model"))
+        except NotFoundError:
+            raise
+        except EvaldeskError as error:
+            return await _room(request, run_id, None, error)
+        return await _room(request, run_id, asked=asked)
     if text_of(form, "op") == "propose":
         await asyncio.to_thread(failures.propose, run_id)
     else:
@@ -103,17 +118,29 @@ async def create(request: Request) -> Response:
 
 
 async def show_mode(request: Request) -> Response:
-    """GET /failures/{mode_id}: one kind of failure."""
+    """GET /failures/{mode_id}: one kind of failure, with findings older than `before` and runs before `runs`."""
     return await _mode(request, request.path_params["mode_id"])
 
 
 async def _mode(
     request: Request, mode_id: int, typed: TypedChange | None = None, error: EvaldeskError | None = None
 ) -> Response:
-    found = await asyncio.to_thread(read_mode, desk_of(request), mode_id, typed, error)
+    before, runs = (_id(request.query_params.get(name, "")) for name in ("before", "runs"))
+    read = partial(read_mode, desk_of(request), mode_id, typed, error, before=before, runs_before=runs)
+    found = await asyncio.to_thread(read)
     if found is None:
         raise NotFoundError(f"there is no kind of failure {mode_id}")
     return page(request, "failures/mode.html", status=refused_status(error), kind=found)
+
+
+async def show_where(request: Request) -> Response:
+    """GET /failures/{mode_id}/where: its findings by tool, turn, tag and case, for which trials are read."""
+    mode_id: int = request.path_params["mode_id"]
+    desk = desk_of(request)
+    if all(mode.id != mode_id for mode in await asyncio.to_thread(desk.failures.modes)):
+        raise NotFoundError(f"there is no kind of failure {mode_id}")
+    found = await asyncio.to_thread(read_where, desk, mode_id)
+    return page(request, "failures/where.html", where=found, mode_id=mode_id)
 
 
 async def change_mode(request: Request) -> Response:
@@ -198,6 +225,7 @@ routes = [
     Route("/failures/proposals", propose, methods=["POST"]),
     Route("/failures/undo", undo, methods=["POST"]),
     Route(MODE, show_mode, methods=["GET"]),
+    Route(f"{MODE}/where", show_where, methods=["GET"]),
     Route(MODE, change_mode, methods=["POST"]),
     Route(TRIAL + "/findings", put, methods=["POST"]),
 ]
