@@ -1,19 +1,24 @@
-"""The expectations of a case for its whole conversation, as text: a line for each required text and rubric."""
+"""Expectations of a case as text: a line for each required text, each rubric and each value that it also accepts."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from evaldesk.errors import UsageError
-from evaldesk.matching import Origins, with_moved
+from evaldesk.errors import FormatError, UsageError
+from evaldesk.matching import Origins, read_allowances, with_moved
+from evaldesk.matching.allowed import KEY
 from evaldesk.metrics import case_outputs, rubric_line
 from evaldesk.model import Case, JsonObject
 from evaldesk.model.json_text import json_line
 from evaldesk.pages.typed import Problems
+from evaldesk.reading.strict_json import parse_json
 
 OUTPUTS = ("required_outputs", "outputs")
 """The keys of a case under which its required texts stand, ours first; the other is tau-bench's."""
+ACCEPTED = "accepted"
 MAX_LINES = 100
+MAX_ACCEPTED = 20_000
+"""Characters of accepted values that the form shows; more are edited as raw JSON."""
 
 
 def outputs_text(case: Case) -> str:
@@ -26,19 +31,56 @@ def rubrics_text(case: Case) -> str:
     return "\n".join(_line(raw, number) for number, raw in enumerate(case.rubrics, 1))
 
 
-def with_whole(
-    before: Case, case: Case, origins: Origins, typed: tuple[str | None, str | None], problems: Problems
-) -> Case:
-    """The case with the typed outputs and rubrics, None where the form has no such field.
+def accepted_keys(case: Case) -> tuple[str, ...]:
+    """The key of what the case also accepts, where the form shows it."""
+    return () if accepted_text(case) is None else (KEY,)
 
-    Unchanged parts stay as in the file. What the case accepts goes with the turns and calls, by their places `before`.
+
+def accepted_text(case: Case) -> str | None:
+    """What the case also accepts, an entry a line as JSON; None where the form cannot hold it."""
+    found = case.extra.get(KEY, [])
+    if not isinstance(found, list):
+        return None
+    text = "\n".join(map(json_line, found))
+    return text if len(text) <= MAX_ACCEPTED and len(found) <= MAX_LINES else None
+
+
+def with_whole(
+    before: Case,
+    case: Case,
+    origins: Origins,
+    typed: tuple[str | None, str | None],
+    problems: Problems,
+    accepted: str | None = None,
+) -> Case:
+    """The case with the typed outputs, rubrics and accepted values, None where the form has no such field.
+
+    Unchanged parts stay as in the file. What the case accepts goes with the turns and calls, by their places `before`;
+    once it was changed, its lines name turns and calls as they stand now.
     """
     (outputs, rubrics), case = typed, with_moved(before, case, origins)
+    if accepted is not None and _lines(accepted) != _lines(accepted_text(before) or ""):
+        case = _with_accepted(case, _checked(accepted, ACCEPTED, "Also accepted", problems), problems)
     if outputs is not None and _lines(outputs) != _lines(outputs_text(case)):
         case = _with_outputs(case, _checked(outputs, "outputs", "Required texts", problems))
     if rubrics is not None and _lines(rubrics) != _lines(rubrics_text(case)):
         case = replace(case, rubrics=_rubrics(case, _checked(rubrics, "rubrics", "Rubrics", problems), problems))
     return case
+
+
+def _with_accepted(case: Case, lines: list[str], problems: Problems) -> Case:
+    extra = {key: value for key, value in case.extra.items() if key != KEY}
+    try:
+        entries = [
+            parse_json(line.encode("utf-8", "surrogatepass"), source=f"line {at}").value
+            for at, line in enumerate(lines, 1)
+        ]
+        changed = replace(case, extra={**extra, KEY: entries} if entries else extra)
+        read_allowances(changed)
+    except (FormatError, UsageError) as error:
+        problems.add(ACCEPTED, "Also accepted", f"{error}")
+        return case
+    return changed
 
 
 def _with_outputs(case: Case, texts: list[str]) -> Case:

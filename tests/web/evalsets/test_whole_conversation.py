@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from evaldesk.metrics import missing_reasons, score_trial
 from evaldesk.model import Case, Criterion, Event, Expected, ToolCall, Transcript, Turn, TurnRecord
-from evaldesk.pages.case_whole import outputs_text, rubrics_text, with_whole
+from evaldesk.pages.case_whole import accepted_text, outputs_text, rubrics_text, with_whole
 from evaldesk.pages.typed import Problems
 from evaldesk.web.cases.checks import case_from
 from evaldesk.web.cases.drafts import draft_of
@@ -123,3 +125,75 @@ def test_what_a_case_accepts_goes_with_its_turns_and_calls_in_the_form() -> None
 
     assert not problems
     assert now.extra["also_accepted"] == [{"turn": 1, "tool": "roll", "call": 1, "argument": "n", "ignore": True}]
+
+
+BOOKS = (ToolCall("book", {"city": "Rome"}), ToolCall("book", {"city": "Bari"}))
+TWICE = Case("c", (Turn("q", Expected(BOOKS)),), extra={"also_accepted": [{"turn": 1, "answer": "yes"}]})
+OF_ONE = '{"turn": 1, "tool": "book", "argument": "city", "any_of": ["Lyon", "</textarea>"], "call": 1}'
+
+
+def test_accepted_values_are_typed_with_the_call_that_they_are_for(pages: Any, calc: str) -> None:
+    address = str(pages.case_address(calc, CASE))
+    fields = pages.fields(address)
+    assert fields["accepted"] == ""
+    tool = pages.stored()["eval_cases"][0]["conversation"][0]["intermediate_data"]["tool_uses"][0]["name"]
+    line = json.dumps({"turn": 1, "tool": tool, "argument": "<b>", "ignore": True, "call": 1})
+
+    assert pages.post(address, fields | {"accepted": f"\r\n{line}\r\n"}).status_code == 303
+
+    assert pages.stored()["eval_cases"][0]["also_accepted"] == [json.loads(line)]
+    page = pages.get(address).text
+    assert "&lt;b&gt;" in page
+    assert pages.fields(address)["accepted"] == line
+    assert pages.post(address, pages.fields(address) | {"accepted": ""}).status_code == 303
+    assert "also_accepted" not in pages.stored()["eval_cases"][0]
+
+
+def test_accepted_values_hold_for_the_call_that_they_name() -> None:
+    problems = Problems()
+    case = with_whole(TWICE, TWICE, [(0, [0, 1])], (None, None), problems, OF_ONE)
+
+    assert len(problems) == 0
+    played = [[ToolCall("book", {"city": city}) for city in cities] for cities in (("Rome", "Lyon"), ("Lyon", "Bari"))]
+    records = [TurnRecord("q", tuple(Event("tool_call", call=call) for call in calls)) for calls in played]
+    scores = [score_trial(Transcript((each,)), case, [Criterion("tool_trajectory_avg_score", 1.0)]) for each in records]
+    assert [found[0].value for found in scores] == [1.0, 0.0]
+
+
+def test_accepted_values_that_nobody_changed_go_with_their_turn() -> None:
+    two = replace(TWICE, turns=(Turn("first"), *TWICE.turns), extra={"also_accepted": [{"turn": 2, "answer": "yes"}]})
+    after = replace(two, turns=two.turns[1:])
+    text = accepted_text(two)
+
+    case = with_whole(two, after, [(1, [0, 1])], (None, None), Problems(), text)
+
+    assert case.extra == {"also_accepted": [{"turn": 1, "answer": "yes"}]}
+
+
+@pytest.mark.parametrize(
+    ("typed", "why"),
+    [
+        ("{", "line 1"),
+        ("[]", "also_accepted[0]"),
+        ('{"turn": 1, "answer": "a"}\n{"turn": 2, "answer": "b"}', "also_accepted[1]"),
+        (OF_ONE.replace('"call": 1', '"call": -1'), "call"),
+        ("\n".join([OF_ONE] * 101), "At most 100 lines"),
+        ("[" * 10_000, "line 1"),
+    ],
+)
+def test_accepted_values_that_cannot_be_read_come_back_beside_their_field(typed: str, why: str) -> None:
+    problems = Problems()
+
+    case = with_whole(TWICE, TWICE, [(0, [0, 1])], (None, None), problems, typed)
+
+    assert why in (problems.get("accepted") or "")
+    assert typed.startswith(OF_ONE) or case == TWICE
+
+
+def test_accepted_values_that_the_form_cannot_hold_stay_as_they_are() -> None:
+    odd_ones: tuple[Any, ...] = ("x", {"turn": 1}, [{"turn": 1, "answer": "x" * 30_000}], [{"turn": 1}] * 101)
+    for odd in odd_ones:
+        case = replace(TWICE, extra={"also_accepted": odd})
+
+        assert accepted_text(case) is None
+        assert case_from(draft_of(case), case)[0] == case

@@ -22,7 +22,7 @@ from evaldesk.model.decisions import ANY, ScriptedDecision, scripted_decisions
 from evaldesk.model.evalset import DECISIONS
 from evaldesk.model.json_text import json_line
 from evaldesk.model.media import MAX_MEDIA_COUNT
-from evaldesk.pages.case_whole import outputs_text, rubrics_text
+from evaldesk.pages.case_whole import accepted_text, outputs_text, rubrics_text
 from evaldesk.pages.large_state import HEAD, Held, held_value, typed_limit
 from evaldesk.web.forms import MAX_FIELDS, text_of
 from evaldesk.web.guard import MAX_BODY
@@ -110,8 +110,8 @@ class TurnDraft:
 class CaseDraft:
     """One case; `initial` and `final` are JSON text, unless they are held; `tags` are separated by commas.
 
-    `outputs` and `rubrics` have one a line; None where the form has no such field. `decisions` hold in every turn;
-    without `shows_decisions` those of the case are not in the form.
+    `outputs`, `rubrics` and `accepted` have one a line; None where the form has no such field. `decisions` hold in
+    every turn; without `shows_decisions` those of the case are not in the form.
     """
 
     PARTS: ClassVar[dict[str, tuple[str, type]]] = {
@@ -128,6 +128,7 @@ class CaseDraft:
     final_held: Held | None = None
     outputs: str | None = None
     rubrics: str | None = None
+    accepted: str | None = None
     turns: list[TurnDraft] = field(default_factory=list)
     decisions: list[DecisionDraft] = field(default_factory=list)
     shows_decisions: bool = False
@@ -153,6 +154,7 @@ def draft_of(case: Case) -> CaseDraft:
         final_held=final_held,
         outputs=outputs_text(case),
         rubrics=rubrics_text(case),
+        accepted=accepted_text(case),
         turns=[
             _turn_draft(turn, index, limit, _decision_drafts(scripted or (), index))
             for index, turn in enumerate(case.turns)
@@ -250,6 +252,7 @@ def read_draft(form: FormData) -> CaseDraft:
         final_held=_read_held(form, "final"),
         outputs=text_of(form, "outputs") if "outputs" in form else None,
         rubrics=text_of(form, "rubrics") if "rubrics" in form else None,
+        accepted=text_of(form, "accepted") if "accepted" in form else None,
         turns=[_read_turn(form, prefix) for prefix in _prefixes(form, "turn", "query", MAX_TURNS)],
         decisions=[_read_decision(form, name) for name in _prefixes(form, "decision", "tool")],
         shows_decisions="decisions" in form,

@@ -9,7 +9,7 @@ from evaldesk.desk.evalsets.cases import CaseNameTakenError, FoundCase
 from evaldesk.model.evalset import DECISIONS
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.pages.case_text import DiffLine, kept_keys
-from evaldesk.pages.case_whole import OUTPUTS
+from evaldesk.pages.case_whole import OUTPUTS, accepted_keys
 from evaldesk.pages.large_state import LargeState, large_state
 from evaldesk.pages.typed import Problems
 from evaldesk.web.cases.drafts import CaseDraft, shown_decisions
@@ -52,8 +52,9 @@ class Editor:
         """The keys of this case in the file that the form does not show."""
         if not self.found:
             return []
-        shown = (*OUTPUTS, DECISIONS) if shown_decisions(self.found.case) is not None else OUTPUTS
-        return kept_keys(self.found.case, shown)
+        case = self.found.case
+        decisions = (DECISIONS,) if shown_decisions(case) is not None else ()
+        return kept_keys(case, (*OUTPUTS, *decisions, *accepted_keys(case)))
 
     @property
     def tools(self) -> list[str]:
