@@ -1,4 +1,4 @@
-"""A `docker` for machines without a daemon: `run` and `kill`, with namespaces of the kernel in the place of containers.
+"""A `docker` for machines without a daemon: `run`, `exec` and `kill`, with namespaces in the place of containers.
 
 A container has its own processes, its own mounts and, with `--network none`, no network. Its image is a folder whose
 `bin` is first on PATH. Nothing else of docker is here: bounds of memory and CPU are read and not held.
@@ -50,20 +50,20 @@ def need_namespaces() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    for flag in ("--interactive", "--rm", "--init", "--read-only"):
+    for flag in ("--interactive", "--rm", "--init"):
         parser.add_argument(flag, action="store_true", required=True)
+    parser.add_argument("--read-only", action="store_true")
     for flag in (
         "--name",
         "--cpus",
         "--memory",
         "--memory-swap",
         "--pids-limit",
-        "--user",
         "--workdir",
         "--entrypoint",
     ):
         parser.add_argument(flag, required=True)
-    for flag in ("--network", "--userns"):
+    for flag in ("--network", "--user", "--userns"):
         parser.add_argument(flag)
     for flag in ("--cap-drop", "--security-opt", "--mount", "--tmpfs", "--env"):
         parser.add_argument(flag, action="append", default=[])
@@ -78,11 +78,7 @@ def _run(place: Path, words: list[str]) -> int:
     if not image.is_dir():
         sys.stderr.write(f"Unable to find image '{asked.image}' locally\n")
         return NO_DAEMON
-    environment = {"PATH": "/opt/image/bin:/usr/bin:/bin"}
-    for each in asked.env:
-        name, has_value, value = each.partition("=")
-        if has_value or name in os.environ:
-            environment[name] = value if has_value else os.environ[name]
+    environment = {"PATH": "/opt/image/bin:/usr/bin:/bin", **_variables(asked.env)}
     plan = {
         "mounts": [dict(part.partition("=")[::2] for part in each.split(",")) for each in asked.mount],
         "tmpfs": [each.partition(":")[0] for each in asked.tmpfs],
@@ -95,12 +91,42 @@ def _run(place: Path, words: list[str]) -> int:
     inside = [sys.executable, "-S", "-E", __file__, "inside", json.dumps(plan)]
     started = subprocess.Popen([UNSHARE, *flags, *inside], start_new_session=True)
     running = place / "running" / asked.name
-    running.write_text(str(started.pid))
+    running.write_text(json.dumps({"pid": started.pid, "environment": environment, "workdir": asked.workdir}))
     for number in PASSED_ON:
         signal.signal(number, lambda got, _: _to_container(started.pid, got))
     code = started.wait()
     running.unlink()
     return code if code >= 0 else 128 - code
+
+
+def _variables(asked: list[str]) -> dict[str, str]:
+    found = {}
+    for each in asked:
+        name, has_value, value = each.partition("=")
+        if has_value or name in os.environ:
+            found[name] = value if has_value else os.environ[name]
+    return found
+
+
+def _exec(place: Path, words: list[str]) -> int:
+    """A command in a running container, which leads a session of its own, as one of runc does."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--interactive", action="store_true")
+    parser.add_argument("--env", action="append", default=[])
+    parser.add_argument("name")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    asked = parser.parse_args(words)
+    try:
+        running = json.loads((place / "running" / asked.name).read_text())
+    except OSError:
+        sys.stderr.write(f"no such container: {asked.name}\n")
+        return 1
+    [first] = Path(f"/proc/{running['pid']}/task/{running['pid']}/children").read_text().split()
+    inside = ["/usr/bin/nsenter", "-t", first, "-m", "-p", "-n", "-r", f"--wd=/proc/{first}/root{running['workdir']}"]
+    given = sys.stdin if asked.interactive else subprocess.DEVNULL
+    environment = {**running["environment"], **_variables(asked.env)}
+    command = [*inside, "/usr/bin/setsid", "-w", *asked.command]
+    return subprocess.run(command, env=environment, stdin=given, check=False).returncode
 
 
 def _to_container(unshare: int, number: int) -> None:
@@ -123,6 +149,8 @@ def _inside(plan: dict[str, Any]) -> int:
             target.touch()
         _mount("--bind", each["source"], str(target))
         _mount("-o", "remount,ro,bind", str(target))
+    if not Path(plan["workdir"]).exists():
+        _change_root(Path("/mnt"), plan["workdir"])
     for folder in plan["tmpfs"]:
         Path(folder).mkdir(parents=True, exist_ok=True)
         _mount("-t", "tmpfs", "tmpfs", folder)
@@ -142,6 +170,22 @@ def _inside(plan: dict[str, Any]) -> int:
     return code if code >= 0 else 128 - code
 
 
+def _change_root(root: Path, workdir: str) -> None:
+    """A root of its own that can be written, with the folders of this one and an empty /tmp."""
+    folders = [each for each in Path("/").iterdir() if each != root]
+    _mount("-t", "tmpfs", "tmpfs", str(root))
+    for each in folders:
+        target = root / each.name
+        if each.is_symlink():
+            target.symlink_to(each.readlink())
+        elif each.is_dir():
+            target.mkdir()
+            if each.name != "tmp":
+                _mount("--rbind", str(each), str(target))
+    os.chroot(root)
+    Path(workdir).mkdir(parents=True)
+
+
 def _raise_loopback() -> None:
     """A container without a network has a loopback; a namespace of the kernel has it off."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
@@ -156,7 +200,7 @@ def _mount(*words: str) -> None:
 
 def _kill(place: Path, name: str) -> int:
     try:
-        os.kill(int((place / "running" / name).read_text()), signal.SIGKILL)
+        os.kill(json.loads((place / "running" / name).read_text())["pid"], signal.SIGKILL)
     except (OSError, ValueError):
         sys.stderr.write(f"no such container: {name}\n")
         return 1
@@ -171,7 +215,9 @@ def main() -> int:
     place = Path(os.environ[PLACE])
     with (place / "log").open("a") as log:
         log.write(json.dumps(sys.argv[1:]) + "\n")
-    return _kill(place, sys.argv[2]) if sys.argv[1] == "kill" else _run(place, sys.argv[2:])
+    if sys.argv[1] == "kill":
+        return _kill(place, sys.argv[2])
+    return (_exec if sys.argv[1] == "exec" else _run)(place, sys.argv[2:])
 
 
 if __name__ == "__main__":

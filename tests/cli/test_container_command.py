@@ -111,6 +111,124 @@ def test_evaluate_and_pytest_play_in_the_image_that_they_name(shop: Path) -> Non
         evaluate(lambda message: message, shop / "where.evalset.json", image="shop:7")
 
 
+SCRIPT = """
+import sys
+import pandas as pd
+from evaluation.utils.shared import EvalOutput, run_evaluation
+from openhands.core.config import OpenHandsConfig, SandboxConfig
+from openhands.core.main import create_runtime
+from openhands.events.action import CmdRunAction
+
+def process_instance(instance, metadata, reset_logger=True):
+    sandbox = SandboxConfig(base_container_image=instance.instance_id + ":7")
+    runtime = create_runtime(OpenHandsConfig(sandbox=sandbox))
+    said = runtime.run_action(CmdRunAction("python3 -c 'import sys; print(sys.prefix)'")).content.strip()
+    return EvalOutput(instance_id=instance.instance_id, test_result={"success": said != sys.prefix, "said": said})
+
+if __name__ == "__main__":
+    run_evaluation(pd.read_json("rows.jsonl", lines=True), None, "out/output.jsonl", 1, process_instance)
+"""
+PLAIN = """
+import subprocess
+
+def process_instance(instance, metadata):
+    said = subprocess.check_output(["python3", "-c", "import sys; print(sys.prefix)"], text=True).strip()
+    return {"instance_id": instance.instance_id, "test_result": {"success": said == "/opt/image"}}
+"""
+
+
+@pytest.fixture
+def bench(shop: Path) -> Path:
+    """A project with the script of a benchmark, one that is a plain function, and the row of one instance."""
+    (shop / "run_infer.py").write_text(SCRIPT)
+    (shop / "bench.py").write_text(PLAIN)
+    (shop / "rows.jsonl").write_text('{"instance_id": "shop"}\n')
+    return shop
+
+
+def _played_in(home: Path) -> tuple[str, str]:
+    """Where the first run was played, and what its trial says of it."""
+    with Store.open(home / ".evaldesk" / "evaldesk.db", must_exist=True) as store:
+        [fact] = [fact for fact in all_facts(store.runs.summary(1)) if fact.name == "Played in"]
+        result = store.runs.trial(1, 0, 0)
+    return fact.text, " ".join(event.text for turn in result.transcript.turns for event in turn.events)
+
+
+def test_the_commands_of_a_script_run_in_the_image_of_each_instance(bench: Path, command: Command) -> None:
+    done = command("benchmark", "--image", "instance", "run_infer.py")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    [output] = (bench / "out").rglob("output.jsonl")
+    assert json.loads(output.read_text())["test_result"]["said"] == "/opt/image"
+    place, said = _played_in(bench)
+    bounds = "no network, 1 CPU, 2,048 MiB, 512 processes"
+    assert f"commands of the benchmark in a container of the image of each instance: {bounds}" in place
+    assert f"commands run in a container of shop:7: {bounds}" in said
+    assert "the script runs as you, its commands in a container" in said
+    assert not list((bench.parent / "docker" / "running").iterdir())
+
+
+def test_the_image_of_a_workspace_is_that_of_the_commands_of_a_script(bench: Path, command: Command) -> None:
+    (bench / "evaldesk.toml").write_text('image = "shop:7"\n[container]\npids = 64\nnetwork = "model-only"\n')
+    (bench / "metadata.json").write_text('{"agent_class": "CodeActAgent", "eval_output_dir": "out"}')
+    words = ("--benchmark", "run_infer:process_instance", "-d", "rows.jsonl", "--eval-metadata", "metadata.json")
+
+    done = command("eval", *words)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "in a container of shop:7: no network, 1 CPU, 2,048 MiB, 64 processes" in _played_in(bench)[0]
+
+
+@pytest.mark.parametrize("words", [("--image", "shop:7"), ("--environment", "box"), ()])
+def test_a_function_is_played_in_its_image_with_its_commands(
+    bench: Path, command: Command, words: tuple[str, ...]
+) -> None:
+    table = '[environments.box]\nimage = "shop:7"\n'
+    (bench / "evaldesk.toml").write_text(table if words else 'image = "shop:7"\n')
+
+    done = command("eval", "--benchmark", "bench:process_instance", "-d", "rows.jsonl", *words)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert _played_in(bench)[0].startswith("a container of shop:7")
+
+
+@pytest.mark.parametrize(
+    ("words", "table", "problem"),
+    [
+        (("benchmark", "--image", "instance", "run_infer.py"), "", "neither docker nor podman is on PATH"),
+        (("benchmark", "--image", "--privileged", "run_infer.py"), "", "'--privileged' is not the name of an image"),
+        (("eval", "--benchmark", "bench:process_instance", "-d", "rows.jsonl", "--image", "shop:7"), "", "neither"),
+        (("eval", "--benchmark", "bench:process_instance", "-d", "rows.jsonl"), 'image = "shop:7"\n', "neither docker"),
+        (
+            ("eval", "bench", "where.evalset.json"),
+            '[agents.bench]\ntarget = "bench:process_instance"\nkind = "benchmark"\ncommand_image = "instance"\n',
+            "neither docker nor podman",
+        ),
+        (
+            ("eval", "bench", "where.evalset.json"),
+            '[agents.bench]\ntarget = "shop"\ncommand_image = "shop:7"\n',
+            'command_image is for kind = "benchmark"',
+        ),
+        (
+            ("eval", "bench", "where.evalset.json"),
+            '[agents.bench]\ntarget = "bench:process_instance"\nkind = "benchmark"\nimage = "a"\ncommand_image = "b"\n',
+            "leave command_image out",
+        ),
+    ],
+)
+def test_an_image_for_commands_that_cannot_be_is_refused_before_the_start(
+    bench: Path, command: Command, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], table: str, problem: str
+) -> None:
+    (bench / "evaldesk.toml").write_text(table)
+    monkeypatch.setenv("PATH", str(bench))
+
+    done = command(*words)
+
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert problem in done.stderr
+    assert not (bench / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [

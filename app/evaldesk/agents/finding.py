@@ -261,8 +261,12 @@ def played_on(
 
     Samples, agents at an address or a command and those that `evaldesk.toml` makes of a model stay on ours. An agent
     with an image, its own or that of `container`, which is given to all agents, is played in such a container instead.
+    A benchmark that has an image for its commands alone stays out of it, and they get its bounds.
     """
-    image = ref.container.image if ref.container else container.image if container and not ref.python else ""
+    if ref.commands:
+        ref = replace(ref, commands=commands_in(ref.commands.image, container or ref.commands))
+    is_given = container and not ref.python and not ref.commands
+    image = ref.container.image if ref.container else container.image if container and is_given else ""
     if image and is_imported(ref):
         return replace(ref, python="", container=replace(container or Container(), image=image))
     named = ref.python or python
@@ -272,6 +276,11 @@ def played_on(
     if not found or _is_our_own(found) or (not named and _needs_litellm(ref) and not _has(found, "litellm")):
         return replace(ref, python="")
     return replace(ref, python=found)
+
+
+def commands_in(image: str, bounds: Container) -> Container:
+    """A container for commands. They ask no models: the script does, outside of it."""
+    return replace(bounds, image=image, network="none" if bounds.network == "model-only" else bounds.network)
 
 
 def project_python(folder: Path, environment: Mapping[str, str] = os.environ) -> str:

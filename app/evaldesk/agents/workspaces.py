@@ -12,13 +12,13 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from evaldesk.agents.group_guard import end_group, kill_group, watch
 from evaldesk.errors import UsageError
-from evaldesk.model.run import IMAGE_VARIABLE
+from evaldesk.model.run import IMAGE_VARIABLE, Container
 
 MAX_OUTPUT = 30_000
 MAX_DIFF = 200_000
@@ -28,8 +28,10 @@ MAX_FILE = 200_000
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "SYSTEMROOT", "VIRTUAL_ENV")
 
 
-def isolation() -> str:
+def isolation(commands: Container | None = None) -> str:
     """How commands of a workspace are kept apart from this machine, in words."""
+    if commands:
+        return f"the script runs as you, its commands in {commands.words}"
     image = os.environ.get(IMAGE_VARIABLE)
     return f"runs in a container of {image}" if image else "runs as you, without isolation"
 
@@ -45,10 +47,11 @@ class CommandResult:
 
 @dataclass(slots=True)
 class Workspace:
-    """The folder of one trial."""
+    """The folder of one trial; `at_end` ends what is no process of this machine, as a container."""
 
     path: Path
     env: dict[str, str]
+    at_end: list[Callable[[], None]] = field(default_factory=list, repr=False)
     _groups: set[int] = field(default_factory=set, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _before: dict[str, str | None] = field(default_factory=dict, repr=False)
@@ -114,6 +117,8 @@ class Workspace:
             groups = tuple(self._groups)
         for group in groups:
             kill_group(group)
+        while self.at_end:
+            self.at_end.pop()()
 
     def close(self) -> None:
         """End every command and remove the folder."""

@@ -18,10 +18,17 @@ from evaldesk.errors import UsageError
     show_default=True,
     help="The key of test_result that says 1 or 0. Options of ours stand before SCRIPT.",
 )
+@click.option(
+    "--image",
+    metavar="NAME",
+    help="Run its commands in containers of this image; `instance`: of the `base_container_image` of each instance.",
+)
 @click.option("--shims", "is_shims", is_flag=True, help="Print a folder for PYTHONPATH, for plain `python SCRIPT`.")
 @click.argument("script", metavar="SCRIPT", required=False, type=click.Path(path_type=Path))
 @click.argument("arguments", metavar="[ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
-def benchmark(score_key: str, is_shims: bool, script: Path | None, arguments: tuple[str, ...]) -> None:
+def benchmark(
+    score_key: str, image: str | None, is_shims: bool, script: Path | None, arguments: tuple[str, ...]
+) -> None:
     """Run the SCRIPT of an OpenHands benchmark, such as run_infer.py, unchanged.
 
     The imports `openhands` and `evaluation.utils.shared` find stand-ins where OpenHands is not installed.
@@ -29,6 +36,7 @@ def benchmark(score_key: str, is_shims: bool, script: Path | None, arguments: tu
 
     \b
     evaldesk benchmark --score-key resolved run_infer.py -l eval_gpt -i 30 --eval-n-limit 10 --eval-num-workers 4
+    evaldesk benchmark --image instance run_infer.py -l eval_gpt -i 30
     PYTHONPATH="$(evaldesk benchmark --shims)" python run_infer.py -l eval_gpt -i 30
     """
     if is_shims:
@@ -36,4 +44,4 @@ def benchmark(score_key: str, is_shims: bool, script: Path | None, arguments: tu
         return
     if script is None:
         raise UsageError("name the script of the benchmark, such as evaldesk benchmark run_infer.py -l eval_gpt")
-    run_script(script, arguments, score_key)
+    run_script(script, arguments, score_key, image)

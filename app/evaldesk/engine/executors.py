@@ -14,8 +14,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
 
+from evaldesk.agents.containers import container_client
 from evaldesk.engine.frames import GradeSpec
-from evaldesk.engine.launch import container_client
 from evaldesk.engine.worker.attempt import Pause
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import RunConfig, TrialResult, TrialSpec
@@ -137,13 +137,15 @@ def place_of(executor: ExecutorConfig) -> str:
 
 
 def check_place(config: RunConfig) -> None:
-    """Raise UsageError for an agent with an image where no container can be started, or would record.
+    """Raise UsageError for an agent or commands with an image where no container can be started, or would record.
 
     So does an isolation that needs an image, and bounds of a trial that has no process of its own.
     """
     container = config.agent.container
     check_isolation(config)
     check_executor(config)
+    if config.agent.commands is not None:
+        container_client(config.agent.commands, os.environ)
     if container is None:
         return
     if config.recording.mode != "off":

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from evaldesk.agents.containers import PULL_TIMEOUT_S, bounded, container_client, is_podman
 from evaldesk.agents.finding import is_imported, played_on
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.llm.price_list import VARIABLE as PRICE_LIST
@@ -27,11 +27,10 @@ PACKAGE = Path(__file__).resolve().parents[1]
 BOOT = str(Path(__file__).resolve().with_name("boot.py"))
 OF_OUR_PYTHON = ("PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
 """Variables that lead an interpreter to the packages of another one."""
-CLIENTS = ("docker", "podman")
 INSIDE = "/opt/evaldesk"
 """The folder of a container in which our package and the agent's root are found."""
 SCRATCH = "/tmp"  # noqa: S108 - of the container
-START_TIMEOUT_S, PULL_TIMEOUT_S = 60.0, 600.0
+START_TIMEOUT_S = 60.0
 NO_PARENT = 0
 """In the place of the parent's process id, for a worker that cannot see it."""
 
@@ -152,12 +151,8 @@ class ContainerLauncher:
             places[door_for(given).folder] = f"{INSIDE}/door"
             own |= variables(given, self.container.variables)
         command = (
-            *(client, "run", "--interactive", "--rm", "--init", "--name", name),
-            *(() if self.container.network == "open" else ("--network", "none")),
-            *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only"),
-            *("--cpus", f"{self.container.cpus:g}", "--memory", f"{self.container.memory}m"),
-            *("--memory-swap", f"{self.container.memory}m", "--pids-limit", str(self.container.pids)),
-            *("--user", f"{os.getuid()}:{os.getgid()}", *(("--userns", "keep-id") if _is_podman(client) else ())),
+            *(*bounded(client, self.container, name), "--read-only"),
+            *("--user", f"{os.getuid()}:{os.getgid()}", *(("--userns", "keep-id") if is_podman(client) else ())),
             *(part for place, inside in places.items() if place for part in ("--mount", _mount(place, inside))),
             *(part for each in (SCRATCH, self.root) if each for part in ("--tmpfs", f"{each}:rw,exec,mode=1777")),
             *(part for each, value in own.items() for part in ("--env", f"{each}={value}")),
@@ -176,22 +171,6 @@ def launcher_of(agent: AgentRef) -> Launcher:
     if agent.container:
         return ContainerLauncher(agent.container, agent.root)
     return ProcessLauncher(agent.python) if agent.python else OWN
-
-
-def container_client(container: Container, environment: Mapping[str, str]) -> str:
-    """The path of docker, or of podman. Raises UsageError where there is neither."""
-    found = (shutil.which(client, path=environment.get("PATH")) for client in CLIENTS)
-    client = next(filter(None, found), None)
-    if client is None:
-        raise UsageError(
-            f"image = {container.image!r}: neither docker nor podman is on PATH; install one, or leave image out",
-            field="image",
-        )
-    return client
-
-
-def _is_podman(client: str) -> bool:
-    return Path(client).name == "podman"
 
 
 def _mount(source: str, target: str) -> str:
@@ -225,14 +204,14 @@ def placed(
     if image:
         if not is_imported(ref):
             raise UsageError(f"{ref.id} is not imported, so it has no container; leave image out", field="image")
-        ref = replace(ref, python="", container=checked_container(Container(image)))
+        ref = replace(ref, python="", container=checked_container(Container(image)), commands=None)
     if not python:
         found = played_on(ref, settings.python, settings.container)
-        if found.container:
-            container_client(found.container, os.environ)
+        for container in filter(None, (found.container, found.commands)):
+            container_client(container, os.environ)
         return found
     named = interpreter_path(os.fspath(python), Path.cwd())
-    found = played_on(replace(ref, python=named, container=None))
+    found = played_on(replace(ref, python=named, container=None), container=replace(settings.container, image=""))
     if not found.python and named != OURS and not is_imported(ref):
         raise UsageError(f"{ref.id} is not imported, so it has no interpreter; leave python out", field="python")
     return found
@@ -252,8 +231,8 @@ def in_environment(ref: AgentRef, settings: Settings, name: str) -> AgentRef:
     try:
         if found.container:
             container_client(found.container, os.environ)
-            return replace(ref, python="", container=found.container)
+            return replace(ref, python="", container=found.container, commands=None)
         python = interpreter_path(found.python, settings.workspace)
     except UsageError as error:
         raise UsageError(f"environment {name}: {error}", field="environment") from error
-    return played_on(replace(ref, python=python, container=None))
+    return played_on(replace(ref, python=python, container=None), container=replace(settings.container, image=""))

@@ -46,6 +46,8 @@ def default_criteria(cases: Sequence[Case], *, strict: bool = False) -> tuple[Cr
 Network: TypeAlias = Literal["none", "model-only", "open"]
 IMAGE_VARIABLE = "EVALDESK_IMAGE"
 """Names its image to a player in a container."""
+EACH_IMAGE = "instance"
+"""In the place of an image for commands: the one that the benchmark names for each instance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Container:
     @property
     def words(self) -> str:
         """`a container of shop:7`."""
-        return f"a container of {self.image}"
+        return f"a container of {'the image of each instance' if self.image == EACH_IMAGE else self.image}"
 
     @property
     def sentence(self) -> str:
@@ -106,9 +108,11 @@ class AgentRef:
     look at the object. `declared` is the agent's table of `evaldesk.toml` as JSON text; an agent that is made of its
     table alone has no target. `part` names an agent inside the tree of the one that is found, by its own name or its
     name in the module; empty is the agent itself. `python` is the interpreter that it is played on; empty is
-    Evaldesk's own. `container` is where it is played; None is a process of this machine. `isolation` is that of its
-    trials where a run asks for none; empty is that of the workspace. `make_deps` and `read_state` name functions that
-    make an object of the session state for the agent and read it back, as `module:function`; empty are those beside it.
+    Evaldesk's own. `container` is where it is played; None is a process of this machine. `commands` is the container of
+    the commands that a benchmark's script runs, where the script itself is played on this machine. `isolation` is that
+    of its trials where a run asks for none; empty is that of the workspace. `make_deps` and `read_state` name functions
+    that make an object of the session state for the agent and read it back, as `module:function`; empty are those
+    beside it.
     """
 
     id: str
@@ -120,6 +124,7 @@ class AgentRef:
     part: str = ""
     python: str = ""
     container: Container | None = None
+    commands: Container | None = None
     isolation: str = ""
     make_deps: str = ""
     read_state: str = ""

@@ -54,7 +54,7 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
     return (
         Fact("Agent", config.agent.id, "" if is_imported(config) else "/agents", config.agent.target),
         Fact("Agent files", "", "", config.agent_version),
-        Fact("Played in", played_in(config), is_compared=config.agent.container is not None),
+        Fact("Played in", played_in(config), is_compared=bool(config.agent.container or config.agent.commands)),
         Fact("Interpreter", config.interpreter.versions, "", config.interpreter.path),
         Fact("Model", "", "", _model(config)),
         Fact("Answers", recording_sentence(config), is_compared=False),
@@ -108,7 +108,8 @@ def played_in(config: RunConfig) -> str:
         return ""
     if kind and kind.target == "command":
         return "a process of the command for each trial, on this machine"
-    return f"processes of {where}{each or ', which trials share'}"
+    commands = f"; commands of the benchmark in {agent.commands.sentence}" if agent.commands else ""
+    return f"processes of {where}{each or ', which trials share'}{commands}"
 
 
 def run_fingerprint(config: RunConfig) -> str:
@@ -123,6 +124,7 @@ def run_fingerprint(config: RunConfig) -> str:
     played_on = config.interpreter  # without its path; of runs before there was one nothing is known
     whole: list[object] = [agent, evalset, config.criteria, option_values(config, measured)]
     whole += [ref.container] if ref.container else []
+    whole += [["commands", ref.commands]] if ref.commands else []
     whole += [[played_on.version, played_on.packages, played_on.digest]] if played_on.version else []
     return hashlib.sha256(to_json(whole)).hexdigest()[:12]
 

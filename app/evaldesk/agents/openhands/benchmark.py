@@ -68,7 +68,7 @@ class BenchmarkAgent(ModelCaller):
         return AgentDescription(
             name=self.ref.id,
             kind=KIND,
-            description=f"{summary} ({isolation()})".strip(),
+            description=f"{summary} ({isolation(self.ref.commands)})".strip(),
             model=self.options.llm or None,
             tells_cost=self.options.tells_cost,
         )
@@ -115,7 +115,7 @@ class BenchmarkAgent(ModelCaller):
         finally:
             process.close()
             changed, diff = workspace.changes()
-            text = f"{len(changed)} files changed in the workspace ({isolation()})"
+            text = f"{len(changed)} files changed in the workspace ({isolation(self.ref.commands)})"
             send(Event("log", author="workspace", text=text, result=plain({"changed": changed, "diff": diff})))
 
     def _task(self, session: Session, workspace: Workspace, instance: JsonObject) -> Task:
@@ -128,6 +128,7 @@ class BenchmarkAgent(ModelCaller):
             instance=instance,
             folder=str(workspace.path),
             command_env=workspace.env,
+            commands=self.ref.commands,
             model=session.model,
             model_options=session.model_options,
             seed=session.seed,

@@ -71,7 +71,7 @@ def _done(task: Task, report: Callable[..., None], tasks: BinaryIO) -> dict[str,
         if OPENHANDS.name in sys.modules:
             from evaldesk.agents.openhands.kit.trial import InstanceTrial, begin
 
-            begin(InstanceTrial(workspace, profile_of(task), log, task.seed))
+            begin(InstanceTrial(workspace, profile_of(task), log, task.seed, task.commands))
         _hook(module, SETUPS[:n_hooks], workspace, instance)
         report(ready=True)
         tasks.readline()  # the parent has seen the existing files

@@ -15,11 +15,13 @@ from typing import Any
 from evaldesk.agents.openhands.llm_profiles import LlmProfile, read_profile
 from evaldesk.agents.workspaces import Workspace
 from evaldesk.codec import msgspec
-from evaldesk.model import JsonObject, ModelOptions
+from evaldesk.model import Container, JsonObject, ModelOptions
 
 DEFAULT_MAX_ITERATIONS = 30
 KEY_VARIABLE = "EVALDESK_INSTANCE_API_KEY"
 """The key of a model that is in no file, for the process of an instance alone."""
+COMMAND_IMAGE = "EVALDESK_COMMAND_IMAGE"
+"""The image for the commands of the runs that a script starts."""
 SCORE_KEY = "EVALDESK_SCORE_KEY"
 """The key of a test result that decides the verdict, for the runs that a script starts."""
 
@@ -96,7 +98,8 @@ class Task:
     """One instance of a run, as the process that works on it is told: plain values, and no key among them.
 
     `target` is imported with `root` first on `path`, which is the parent's `sys.path`; `folder` is the workspace and
-    `command_env` the environment of its commands.
+    `command_env` the environment of its commands. `commands` is the container of the commands of a runtime, where they
+    have one.
     """
 
     target: str
@@ -106,6 +109,7 @@ class Task:
     instance: JsonObject
     folder: str
     command_env: dict[str, str]
+    commands: Container | None = None
     model: str | None = None
     model_options: ModelOptions = field(default_factory=ModelOptions)
     seed: int | None = None

@@ -94,10 +94,13 @@ def _declared(name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
     if "target" in table:
         python = _python(place, table.pop("python", ""), workspace)
         container = _container(place, table.pop("image", None), python)
+        commands = _commands(place, table, container)
         isolation = _isolation(place, table.pop("isolation", ""))
         functions = {name: _function(place, name, table.pop(name, "")) for name in ("make_deps", "read_state")}
         ref = _target(place, table, workspace)
-        return replace(ref, id=name, python=python, container=container, isolation=isolation, **functions)
+        return replace(
+            ref, id=name, python=python, container=container, commands=commands, isolation=isolation, **functions
+        )
     for key in ("python", "image", "isolation", "make_deps", "read_state"):
         if key in table:
             raise UsageError(f"{place}: {key} is for an agent with a target, which is imported")
@@ -117,12 +120,22 @@ def _python(place: str, value: object, workspace: Path) -> str:
         raise UsageError(f"{place}: {error}") from error
 
 
-def _container(place: str, image: object, python: str) -> Container | None:
+def _commands(place: str, table: dict[str, Any], container: Container | None) -> Container | None:
+    """The container of the commands of a benchmark, as `command_image` names it."""
+    found = _container(place, table.pop("command_image", None), "", "command_image")
+    if found and table.get("kind") != "benchmark":
+        raise UsageError(f'{place}: command_image is for kind = "benchmark"; image plays the whole agent')
+    if found and container:
+        raise UsageError(f"{place}: image plays the whole agent, its commands, too; leave command_image out")
+    return found
+
+
+def _container(place: str, image: object, python: str, key: str = "image") -> Container | None:
     """The image alone; its bounds are those of all containers of the workspace."""
     if image is None:
         return None
     if not isinstance(image, str):
-        raise UsageError(f"{place}: image is the name of an image, not {image!r}")
+        raise UsageError(f"{place}: {key} is the name of an image, not {image!r}")
     if python:
         raise UsageError(f"{place}: python is an interpreter of this machine, and image has its own; leave one out")
     try:

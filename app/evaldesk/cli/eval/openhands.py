@@ -17,6 +17,7 @@ from evaldesk.desk.runs.benchmark_output import (
     masked_profile,
     metadata_of,
     output_folder,
+    placed_benchmark,
     read_instances,
 )
 from evaldesk.errors import NotFoundError, UsageError
@@ -35,8 +36,6 @@ def eval_openhands(request: EvalRequest) -> int:
         raise UsageError("the benchmark is named by --benchmark and the instances by -d; leave the rest out")
     if request.python:
         raise UsageError("--python: the stand-ins of a benchmark run on Evaldesk's own interpreter; leave it out")
-    if request.image or request.value("environment"):
-        raise UsageError("--image and --environment: the stand-ins of a benchmark are of this machine; leave it out")
     path = Path(request.dataset)
     evalset = read_instances(path)
     chosen = _chosen(evalset, request)
@@ -58,7 +57,14 @@ def eval_openhands(request: EvalRequest) -> int:
             f"{len(chosen) - len(todo):,} of {len(chosen):,} instances are done; continuing with the rest.", err=True
         )
     agent = benchmark_agent(
-        str(request.benchmark),
+        placed_benchmark(
+            str(request.benchmark),
+            request.settings(),
+            request.image,
+            request.value("environment"),
+            request.command_image,
+            is_script=bool(given),
+        ),
         folder,
         metadata,
         llm=request.llm_config or "",

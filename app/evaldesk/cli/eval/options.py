@@ -244,6 +244,11 @@ def openhands_options(command: Command) -> Command:
         "As an OpenHands benchmark",
         command,
         click.option("--benchmark", metavar="MODULE:FUNCTION", help="The function `process_instance`."),
+        click.option(
+            "--command-image",
+            metavar="NAME",
+            help="Run the commands of its runtime in a container of this image; `instance`: the one that it names.",
+        ),
         click.option("--llm-config", "-l", metavar="NAME", help="The group of config.toml."),
         click.option("--config-file", metavar="FILE", default="config.toml", help="The file of --llm-config."),
         click.option("--max-iterations", "-i", type=click.IntRange(1), metavar="N", help="Model calls in an instance."),

@@ -51,6 +51,7 @@ class EvalRequest:
     baseline_model: str | None = None
     baseline_base_url: str | None = None
     benchmark: str | None = None
+    command_image: str | None = None
     llm_config: str | None = None
     config_file: str = "config.toml"
     max_iterations: int | None = None

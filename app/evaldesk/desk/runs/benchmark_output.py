@@ -11,16 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from evaldesk.agents import agent_ref
+from evaldesk.agents.containers import container_client
+from evaldesk.agents.finding import commands_in
+from evaldesk.agents.openhands.benchmark import KIND, declared_options
 from evaldesk.desk.runs.file_places import git_head
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.durable_files import append_file, make_folder, replace_file
+from evaldesk.engine.launch import placed
 from evaldesk.errors import UsageError
 from evaldesk.formats.openhands.writing import row_of
 from evaldesk.model import AgentRef, Case, EvalSet, TrialResult, Turn
+from evaldesk.model.run import checked_container
 from evaldesk.model.stored import RunSummary
 from evaldesk.model.transcript import artefact_text, reported_values
 from evaldesk.paths import did_you_mean
 from evaldesk.reading.json_lines import read_lines
+from evaldesk.settings import Settings
 from evaldesk.transcripts.openhands_rows import FORM, test_result
 from evaldesk.transcripts.recorded import RecordedRun
 from evaldesk.wire import plain
@@ -152,8 +158,38 @@ def masked_profile(config_file: Path, name: str) -> dict[str, Any]:
     return shown | {name: value for name, value in profile.extra.items() if "key" not in name.lower()}
 
 
-def benchmark_agent(
+def placed_benchmark(
     spec: str,
+    settings: Settings,
+    image: str | None,
+    environment: str | None,
+    command_image: str | None,
+    *,
+    is_script: bool,
+) -> AgentRef:
+    """The function `spec` of a benchmark, in the image or environment that is named, or with one for its commands.
+
+    The image of the workspace is that of the function, or of the commands of a script. Raises UsageError.
+    """
+    ref = replace(agent_ref(spec), kind=KIND)
+    if image or environment:
+        if command_image:
+            raise UsageError("an image plays the whole benchmark, its commands, too; leave --command-image out")
+        found = placed(ref, settings, None, image, environment)
+        if found.python:
+            raise UsageError("--environment: the stand-ins of a benchmark run on Evaldesk's own interpreter")
+        return found
+    own = settings.container.image
+    named = command_image or (own if is_script else "")
+    if named:
+        found = replace(ref, commands=checked_container(commands_in(named, settings.container)))
+        container_client(found.commands or settings.container, os.environ)
+        return found
+    return placed(ref, settings, None, own) if own else ref
+
+
+def benchmark_agent(
+    ref: AgentRef,
     folder: Path,
     metadata: Mapping[str, Any],
     *,
@@ -162,12 +198,10 @@ def benchmark_agent(
     note: str,
     given: Mapping[str, Any],
 ) -> AgentRef:
-    """The function `spec` of a benchmark as an agent that writes under `folder`; `given` is its script's metadata.
+    """The function of a benchmark as an agent that writes under `folder`; `given` is its script's metadata.
 
     Raises UsageError.
     """
-    from evaldesk.agents.openhands.benchmark import KIND, declared_options
-
     named = {
         "llm": llm,
         "config_file": str(config_file.resolve()),
@@ -177,7 +211,7 @@ def benchmark_agent(
         "output_folder": str(folder),
         **({"metadata": dict(given)} if given else {}),
     }
-    return replace(agent_ref(spec), kind=KIND, declared=declared_options(**named))
+    return replace(ref, declared=declared_options(**named))
 
 
 def read_instances(path: Path) -> EvalSet:

@@ -15,17 +15,20 @@ SHIMS = Path(standins.__file__).parent / "openhands/shims"
 """A folder for PYTHONPATH, with which `python SCRIPT` finds the stand-ins where OpenHands is not installed."""
 
 
-def run_script(path: Path, arguments: Sequence[str], score_key: str) -> None:
+def run_script(path: Path, arguments: Sequence[str], score_key: str, image: str | None) -> None:
     """Run the script as `python path arguments` does; `score_key` of a test result decides the verdict.
 
-    Raises UsageError when there is no such file, and the exceptions of the script.
+    The commands of its runtimes run in containers of `image`, where one is named. Raises UsageError when there is no
+    such file, and the exceptions of the script.
     """
-    from evaldesk.agents.openhands.metadata import SCORE_KEY
+    from evaldesk.agents.openhands.metadata import COMMAND_IMAGE, SCORE_KEY
 
     if not path.is_file():
         raise UsageError(f"{path} is not a file; name the script of the benchmark, such as run_infer.py")
     standins.install(standins.EVALUATION, standins.OPENHANDS)
     os.environ[SCORE_KEY] = score_key
+    if image:
+        os.environ[COMMAND_IMAGE] = image
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.resolve().parent))
     runpy.run_path(str(path), run_name="__main__")

@@ -109,7 +109,7 @@ class NoOpCondenserConfig(CondenserConfig):
 
 
 class SandboxConfig(_Config):
-    """The options of a sandbox. Of them `timeout` has an effect here, in seconds; there is no container."""
+    """The options of a sandbox. `timeout` has an effect, in seconds, and the image where commands have containers."""
 
     base_container_image: str | None = None
     runtime_container_image: str | None = None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaldesk.agents.openhands.kit.shared import FINISHED_FILE, EvalMetadata
-from evaldesk.agents.openhands.metadata import KEY_VARIABLE, SCORE_KEY
+from evaldesk.agents.openhands.metadata import COMMAND_IMAGE, KEY_VARIABLE, SCORE_KEY
 from evaldesk.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def launch(
         command = [sys.executable, "-P", "-m", "evaldesk", "eval", "--benchmark", target, "-d", str(rows)]
         command += ["--eval-num-workers", str(max(1, num_workers))]
         command += ["--score-key", os.environ.get(SCORE_KEY, "success")]
+        if image := os.environ.get(COMMAND_IMAGE):
+            command += ["--command-image", image]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)])}
         if timeout_s:
             command += ["--timeout", str(timeout_s)]

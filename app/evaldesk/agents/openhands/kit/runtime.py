@@ -1,7 +1,7 @@
-"""A runtime whose commands run in the workspace of the trial: as you, without isolation.
+"""A runtime whose commands run in a container, or as you, without isolation, in the workspace of the trial.
 
-`/workspace`, the folder of OpenHands' containers, stands for the workspace in commands and paths. The folder and the
-exported variables of the shell last from one command to the next.
+There `/workspace`, the folder of OpenHands' containers, stands for the workspace in commands and paths. The folder and
+the exported variables of the shell last from one command to the next.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evaldesk.agents.containers import CommandContainer
 from evaldesk.agents.openhands.kit.config import OpenHandsConfig
 from evaldesk.agents.openhands.kit.events import (
     Action,
@@ -35,8 +37,11 @@ from evaldesk.agents.openhands.kit.events import (
     NullObservation,
     Observation,
 )
-from evaldesk.agents.openhands.kit.trial import current
+from evaldesk.agents.openhands.kit.trial import InstanceTrial, current
+from evaldesk.agents.workspaces import CommandResult, Workspace
 from evaldesk.errors import UsageError
+from evaldesk.model import Container
+from evaldesk.model.run import EACH_IMAGE, checked_container
 
 __all__ = ["Runtime"]
 
@@ -44,9 +49,11 @@ SANDBOX_FOLDER = "/workspace"
 _IN_SANDBOX = re.compile(r"(?<![\w./-])/workspace(?=$|[/\s\"'`;:,)&|<>])")
 _SCRIPT = """\
 . {state} >/dev/null 2>&1
+cd -- "$(cat {state}-folder 2>/dev/null || pwd)"
 {command}
 __code=$?
-{{ export -p; printf 'cd %q\\n' "$PWD"; }} >{state} 2>/dev/null
+export -p >{state} 2>/dev/null
+pwd >{state}-folder 2>/dev/null
 exit $__code
 """
 
@@ -60,7 +67,8 @@ class Runtime:
         self.sid = "default"
         self.workspace = trial.workspace
         self.log_of_trial = trial.log
-        self._state = Path(tempfile.mkdtemp(prefix="evaldesk-shell-"), "state")
+        self._kept = Path(tempfile.mkdtemp(prefix="evaldesk-shell-"))
+        self._place = _opened(self.config, trial) if trial.commands else Folder(trial.workspace, self._kept)
         self._env: dict[str, str] = dict(self.config.sandbox.runtime_startup_env_vars)
 
     async def connect(self) -> None:
@@ -69,7 +77,8 @@ class Runtime:
     def close(self) -> None:
         """End the commands that still run."""
         self.workspace.kill()
-        shutil.rmtree(self._state.parent, ignore_errors=True)
+        self._place.close()
+        shutil.rmtree(self._kept, ignore_errors=True)
 
     @property
     def workspace_root(self) -> Path:
@@ -96,38 +105,32 @@ class Runtime:
     run = run_action
 
     def copy_to(self, host_src: str, sandbox_dest: str, recursive: bool = False) -> None:
-        """Copy a file or a folder into the workspace. Raises UsageError for a place outside of it."""
-        target = self._path(sandbox_dest)
-        if Path(host_src).is_dir():
-            shutil.copytree(host_src, target / Path(host_src).name, dirs_exist_ok=True)
-            return
-        target = target / Path(host_src).name if target.is_dir() or sandbox_dest.endswith("/") else target
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(host_src, target)
+        """Copy a file or a folder into the workspace. Raises UsageError for a place outside of it, OSError."""
+        source = Path(host_src)
+        if source.is_dir() or sandbox_dest.endswith("/") or self._place.is_folder(sandbox_dest):
+            self._place.copy_in(source, sandbox_dest)
+        else:
+            self._place.copy_file(source, sandbox_dest)
 
     def copy_from(self, path: str) -> Path:
-        """The file in the workspace, or a zip archive of the folder. Raises UsageError for a place outside of it."""
-        found = self._path(path)
-        if found.is_dir():
-            return Path(shutil.make_archive(str(self._state.parent / found.name), "zip", found))
-        return found
+        """The file, or a zip archive of the folder. Raises UsageError for a place outside of the workspace, OSError."""
+        return self._place.copy_out(path, self._kept)
 
     def list_files(self, path: str | None = None) -> list[str]:
-        """The names in a folder of the workspace; folders end in a slash."""
-        folder = self._path(path or SANDBOX_FOLDER)
-        return sorted(f"{each.name}/" if each.is_dir() else each.name for each in folder.iterdir())
+        """The names in a folder of the workspace; folders end in a slash. Raises OSError."""
+        return self._place.names(path or SANDBOX_FOLDER)
 
     def read(self, action: FileReadAction) -> Observation:
         """The text of a file."""
         try:
-            return FileReadObservation(self._path(action.path).read_text("utf-8"), path=action.path)
+            return FileReadObservation(self._place.read(action.path), path=action.path)
         except (OSError, UnicodeDecodeError, UsageError) as error:
             return ErrorObservation(f"{action.path} cannot be read: {error}")
 
     def write(self, action: FileWriteAction) -> Observation:
         """Write a file."""
         try:
-            self._write(action.path, action.content)
+            self._place.write(action.path, action.content)
         except (OSError, UsageError) as error:
             return ErrorObservation(f"{action.path} cannot be written: {error}")
         return FileWriteObservation("", path=action.path)
@@ -159,38 +162,20 @@ class Runtime:
         return AgentThinkObservation("Your thought has been logged.")
 
     def _shell(self, command: str, timeout: float | None, cwd: str | None) -> tuple[str, int, bool]:
-        root = str(self.workspace.path)
-        text = _IN_SANDBOX.sub(lambda _: root, command)
+        text = self._place.command(command)
         if cwd:
-            text = f"cd {shlex.quote(str(self._path(cwd)))} && {text}"
-        script = _SCRIPT.format(state=shlex.quote(str(self._state)), command=text)
-        shell = shutil.which("bash") or "/bin/sh"
-        limit = float(timeout or self.config.sandbox.timeout)
-        ended = self.workspace.run([shell, "-c", script], timeout_s=limit, env=self._env)
-        return ended.output.replace(root, SANDBOX_FOLDER), ended.exit_code, ended.is_timeout
-
-    def _path(self, name: str) -> Path:
-        """The place in the workspace that a name means. Raises UsageError for one outside of it."""
-        root = self.workspace.path.resolve()
-        inside = name.removeprefix(SANDBOX_FOLDER).lstrip("/") if name.startswith(SANDBOX_FOLDER) else name
-        found = (root / inside).resolve()
-        if not found.is_relative_to(root):
-            raise UsageError(f"{name} lies outside of the workspace")
-        return found
-
-    def _write(self, name: str, text: str) -> None:
-        path = self._path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
+            text = f"cd {shlex.quote(self._place.inside(cwd))} && {text}"
+        script = _SCRIPT.format(state=shlex.quote(self._place.state), command=text)
+        ended = self._place.run(script, float(timeout or self.config.sandbox.timeout), self._env)
+        return ended.output, ended.exit_code, ended.is_timeout
 
     def _edited(self, action: FileEditAction) -> str:
-        path = self._path(action.path)
         if action.command == "create":
-            self._write(action.path, action.file_text or "")
+            self._place.write(action.path, action.file_text or "")
             return f"File created successfully at: {action.path}"
-        if action.command == "view" and path.is_dir():
+        if action.command == "view" and self._place.is_folder(action.path):
             return "\n".join(self.list_files(action.path))
-        text = path.read_text("utf-8")
+        text = self._place.read(action.path)
         if action.command == "view":
             return "".join(f"{number:6}\t{line}" for number, line in enumerate(text.splitlines(True), 1))
         if action.command == "str_replace":
@@ -207,8 +192,89 @@ class Runtime:
             text = "".join(lines)
         else:
             raise UsageError(f"there is no command {action.command!r}; there are view, create, str_replace and insert")
-        self._write(action.path, text)
+        self._place.write(action.path, text)
         return f"The file {action.path} has been edited."
+
+
+class Folder:
+    """The workspace of the trial as the place of commands and files: they are yours."""
+
+    def __init__(self, workspace: Workspace, kept: Path) -> None:
+        self._workspace = workspace
+        self._root = str(workspace.path)
+        self.state = str(kept / "state")
+
+    def close(self) -> None:
+        """Nothing: the folder is that of the trial."""
+
+    def command(self, text: str) -> str:
+        """The command with the folder's own name in it."""
+        return _IN_SANDBOX.sub(lambda _: self._root, text)
+
+    def run(self, script: str, timeout_s: float, variables: Mapping[str, str]) -> CommandResult:
+        """Run a script of the shell in the folder."""
+        shell = shutil.which("bash") or "/bin/sh"
+        ended = self._workspace.run([shell, "-c", script], timeout_s=timeout_s, env=variables)
+        return replace(ended, output=ended.output.replace(self._root, SANDBOX_FOLDER))
+
+    def inside(self, name: str) -> str:
+        """The path in the workspace that a name means. Raises UsageError for one outside of it."""
+        root = self._workspace.path.resolve()
+        inside = name.removeprefix(SANDBOX_FOLDER).lstrip("/") if name.startswith(SANDBOX_FOLDER) else name
+        found = (root / inside).resolve()
+        if not found.is_relative_to(root):
+            raise UsageError(f"{name} lies outside of the workspace")
+        return str(found)
+
+    def read(self, name: str) -> str:
+        """The text of a file. Raises OSError, UnicodeDecodeError."""
+        return Path(self.inside(name)).read_text("utf-8")
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file. Raises OSError."""
+        self._made(name).write_text(text, "utf-8")
+
+    def is_folder(self, name: str) -> bool:
+        """Whether a folder is there."""
+        return Path(self.inside(name)).is_dir()
+
+    def names(self, name: str) -> list[str]:
+        """The names in a folder; folders end in a slash. Raises OSError."""
+        return sorted(f"{each.name}/" if each.is_dir() else each.name for each in Path(self.inside(name)).iterdir())
+
+    def copy_in(self, source: Path, folder: str) -> None:
+        """Copy a file or a folder into a folder. Raises OSError."""
+        target = self._made(f"{folder}/{source.name}")
+        if source.is_dir():
+            shutil.copytree(source, target, dirs_exist_ok=True)
+        else:
+            shutil.copy(source, target)
+
+    def copy_file(self, source: Path, name: str) -> None:
+        """Copy a file to that name. Raises OSError."""
+        shutil.copy(source, self._made(name))
+
+    def copy_out(self, name: str, folder: Path) -> Path:
+        """The file itself, or a zip archive of the folder in `folder`. Raises OSError."""
+        found = Path(self.inside(name))
+        return Path(shutil.make_archive(str(folder / found.name), "zip", found)) if found.is_dir() else found
+
+    def _made(self, name: str) -> Path:
+        """The path of a file to be, whose folder is made."""
+        path = Path(self.inside(name))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+
+def _opened(config: OpenHandsConfig, trial: InstanceTrial) -> CommandContainer:
+    """A container with the image that the run names, or the benchmark itself. Raises UsageError, AgentError."""
+    asked = trial.commands or Container()
+    image = asked.image if asked.image != EACH_IMAGE else config.sandbox.base_container_image
+    if not image:
+        raise UsageError("the benchmark names no image: set sandbox.base_container_image of its configuration")
+    found = checked_container(replace(asked, image=image))
+    trial.log(f"commands run in {found.sentence}")
+    return CommandContainer(found, trial.workspace)
 
 
 _DONE: dict[type[Action], Callable[[Runtime, Any], Observation]] = {

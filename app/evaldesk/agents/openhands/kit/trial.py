@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from evaldesk.agents.openhands.llm_profiles import LlmProfile
 from evaldesk.agents.workspaces import Workspace
 from evaldesk.errors import AgentError
+from evaldesk.model import Container
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceTrial:
-    """The workspace of the trial, the model of its run, the log of the trial, and its seed."""
+    """The workspace of the trial, the model of its run, the log of the trial, its seed, and where its commands run."""
 
     workspace: Workspace
     profile: LlmProfile | None
     log: Callable[[str], None]
     seed: int | None = None
+    commands: Container | None = None
 
 
 _current: list[InstanceTrial] = []

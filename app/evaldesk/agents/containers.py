@@ -1,0 +1,235 @@
+"""Containers by docker or podman: the client, their bounds, and one for the commands of a trial.
+
+The commands of a benchmark's script run as those of OpenHands do: the script is a process of this machine, and the
+container is its sandbox. It has a root of its own that can be written, and nothing of this machine. The end of its
+standard input ends it, so it ends with the process that started it. (docs/decisions/216)
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import posixpath
+import secrets
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import threading
+import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from evaldesk.agents.group_guard import end_group, watch
+from evaldesk.agents.workspaces import CommandResult, Workspace
+from evaldesk.errors import AgentError, UsageError
+from evaldesk.model import Container
+
+CLIENTS = ("docker", "podman")
+PULL_TIMEOUT_S, FILE_TIMEOUT_S = 600.0, 120.0
+MAX_COPY = 512 * 2**20
+"""Bytes that are copied out of a container at once."""
+HOME = "/workspace"
+_WRITE = 'mkdir -p -- "$(dirname -- "$1")" && cat >"$1"'
+_PROCESS = "/tmp/.evaldesk-process"  # noqa: S108 - of the container
+_UP = "command -v bash || echo /bin/sh; exec cat >/dev/null 2>&1"
+"""The first process of a container: it names the shell, and lives as long as its standard input."""
+
+
+def container_client(container: Container, environment: Mapping[str, str]) -> str:
+    """The path of docker, or of podman. Raises UsageError where there is neither."""
+    found = (shutil.which(client, path=environment.get("PATH")) for client in CLIENTS)
+    client = next(filter(None, found), None)
+    if client is None:
+        raise UsageError(
+            f"image = {container.image!r}: neither docker nor podman is on PATH; install one, or leave image out",
+            field="image",
+        )
+    return client
+
+
+def is_podman(client: str) -> bool:
+    """Whether the client is podman, whose containers have other users."""
+    return Path(client).name == "podman"
+
+
+def bounded(client: str, container: Container, name: str) -> tuple[str, ...]:
+    """`docker run` with the bounds of the container, up to what is particular to its use."""
+    return (
+        *(client, "run", "--interactive", "--rm", "--init", "--name", name),
+        *(() if container.network == "open" else ("--network", "none")),
+        *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
+        *("--cpus", f"{container.cpus:g}", "--memory", f"{container.memory}m"),
+        *("--memory-swap", f"{container.memory}m", "--pids-limit", str(container.pids)),
+    )
+
+
+class CommandContainer:
+    """A container in which commands of one trial run, and whose files they share."""
+
+    def __init__(self, container: Container, workspace: Workspace) -> None:
+        self.container = container
+        self._workspace = workspace
+        self._client = container_client(container, os.environ)
+        self._name = f"evaldesk-{os.getpid()}-{secrets.token_hex(4)}"
+        self._of_client = {name: value for name, value in os.environ.items() if not name.startswith("EVALDESK_")}
+        self._process, self._shell = self._started()
+        workspace.at_end.append(self._end)
+        if any(workspace.path.iterdir()):
+            self._unpack(workspace.path, ".", HOME)
+
+    def _started(self) -> tuple[subprocess.Popen[bytes], str]:
+        command = (
+            *bounded(self._client, self.container, self._name),
+            *(part for name in self.container.variables if name in os.environ for part in ("--env", name)),
+            *("--workdir", HOME, "--entrypoint", "/bin/sh", self.container.image, "-c", _UP),
+        )
+        process = subprocess.Popen(
+            command,
+            env=self._of_client,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        watch(process.pid)
+        timer = threading.Timer(PULL_TIMEOUT_S, process.kill)
+        timer.start()
+        assert process.stdout  # noqa: S101 - it was asked for
+        shell = process.stdout.readline(1_000).decode("utf-8", "replace").strip()
+        timer.cancel()
+        if not shell:
+            _, said = process.communicate()
+            end_group(process.pid)
+            last = said.decode("utf-8", "replace").strip()[-500:]
+            raise AgentError(f"{self.container.words} for the commands did not start" + (f": {last}" if last else ""))
+        return process, shell
+
+    @property
+    def state(self) -> str:
+        """The file in which the shell keeps its variables."""
+        return "/tmp/.evaldesk-shell"  # noqa: S108 - of the container
+
+    def command(self, text: str) -> str:
+        """The command as it is."""
+        return text
+
+    def run(self, script: str, timeout_s: float, variables: Mapping[str, str]) -> CommandResult:
+        """Run a script of the shell here. At its time limit it is killed, with what it started."""
+        names = (part for name in variables for part in ("--env", name))
+        command = (self._client, "exec", *names, self._name, self._shell, "-c", f"echo $$ >{_PROCESS}\n{script}")
+        ended = self._workspace.run(command, timeout_s=timeout_s, env={**self._of_client, **variables})
+        if ended.is_timeout:
+            with suppress(OSError):  # it has ended meanwhile
+                self._exec(f"kill -s KILL -- -$(cat {_PROCESS})")
+        return ended
+
+    def inside(self, name: str) -> str:
+        """The path that a name means: a relative one is seen from the workspace."""
+        return posixpath.normpath(posixpath.join(HOME, name))
+
+    def read(self, name: str) -> str:
+        """The text of a file. Raises OSError, UnicodeDecodeError."""
+        return self._exec('cat -- "$1"', self.inside(name)).decode("utf-8")
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file. Raises OSError."""
+        with tempfile.TemporaryFile() as given:
+            given.write(text.encode())
+            given.seek(0)
+            self._exec(_WRITE, self.inside(name), given=given)
+
+    def is_folder(self, name: str) -> bool:
+        """Whether a folder is there."""
+        return self._exec('if test -d "$1"; then echo yes; fi', self.inside(name)) != b""
+
+    def names(self, name: str) -> list[str]:
+        """The names in a folder; folders end in a slash. Raises OSError."""
+        return sorted(self._exec('ls -1Ap -- "$1"', self.inside(name)).decode("utf-8", "replace").splitlines())
+
+    def copy_in(self, source: Path, folder: str) -> None:
+        """Copy a file or a folder into a folder. Raises OSError."""
+        self._unpack(source, source.name, self.inside(folder))
+
+    def copy_file(self, source: Path, name: str) -> None:
+        """Copy a file to that name. Raises OSError."""
+        with source.open("rb") as given:
+            self._exec(_WRITE, self.inside(name), given=given)
+
+    def copy_out(self, name: str, folder: Path) -> Path:
+        """The file, or a zip archive of the files of the folder, in `folder`. Raises OSError."""
+        place = self.inside(name)
+        last = posixpath.basename(place) or "root"
+        if not self.is_folder(name):
+            found = folder / last
+            found.write_bytes(self._exec('cat -- "$1"', place))
+            return found
+        found = folder / f"{last}.zip"
+        packed = io.BytesIO(self._exec('tar -cf - -C "$1" .', place))
+        with tarfile.open(fileobj=packed) as archive, zipfile.ZipFile(found, "w", zipfile.ZIP_DEFLATED) as into:
+            for member in archive:
+                content = archive.extractfile(member) if member.isreg() else None
+                if content is not None:
+                    into.writestr(posixpath.normpath(member.name), content.read())
+        return found
+
+    def _unpack(self, source: Path, name: str, folder: str) -> None:
+        with tempfile.TemporaryFile() as packed:
+            with tarfile.open(fileobj=packed, mode="w") as archive:
+                archive.add(source, name, filter=_of_its_user)
+            packed.seek(0)
+            self._exec('mkdir -p -- "$1" && tar -xof - -C "$1"', folder, given=packed)
+
+    def _exec(self, script: str, *words: str, given: IO[bytes] | None = None) -> bytes:
+        """The output of a short script, whose words are its parameters. Raises OSError for one that fails."""
+        command = (self._client, "exec", *(("--interactive",) if given else ()), self._name, "/bin/sh", "-c", script)
+        with tempfile.TemporaryFile() as errors:
+            done = subprocess.Popen(
+                (*command, "sh", *words),
+                env=self._of_client,
+                stdin=given or subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
+            timer = threading.Timer(FILE_TIMEOUT_S, done.kill)
+            timer.start()
+            assert done.stdout  # noqa: S101 - it was asked for
+            with done.stdout as stream:
+                output = stream.read(MAX_COPY + 1)
+            if len(output) > MAX_COPY:
+                done.kill()
+            code = done.wait()
+            timer.cancel()
+            errors.seek(0)
+            said = errors.read(500).decode("utf-8", "replace").strip()
+        if len(output) > MAX_COPY:
+            raise OSError(f"more than {MAX_COPY // 2**20} MiB")
+        if code:
+            raise OSError(said or f"the container gave exit code {code}")
+        return output
+
+    def close(self) -> None:
+        """End the container with all that runs in it; the end of its trial does so, too."""
+        if self._end in self._workspace.at_end:
+            self._workspace.at_end.remove(self._end)
+            self._end()
+
+    def _end(self) -> None:
+        with suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(
+                (self._client, "kill", self._name),
+                env=self._of_client,
+                capture_output=True,
+                check=False,
+                timeout=FILE_TIMEOUT_S,
+            )
+        end_group(self._process.pid)
+        self._process.communicate()
+
+
+def _of_its_user(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """The file without its owner here."""
+    return member.replace(uid=0, gid=0, uname="", gname="", deep=False)
