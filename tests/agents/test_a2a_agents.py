@@ -17,6 +17,7 @@ from tests.real_environments import python_with
 from evaldesk.agents import Agent, load_agent
 from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.engine.worker.player import play_trial, play_turn
+from evaldesk.engine.worker.work import _kept_paused
 from evaldesk.errors import AgentError
 from evaldesk.model import (
     AgentRef,
@@ -299,11 +300,65 @@ async def test_an_authorized_task_goes_on_after_an_approval(
         decided=((stored.waiting[0], Decision("approve")),),
     )  # fmt: skip
 
-    assert stored.waiting[0].choices == ("approve",)
+    assert stored.waiting[0].choices == ("approve", "deny")
     assert "Authenticate where the agent asks for it, then approve" in str(stored.waiting[0].question)
     assert (turn.stop_reason, turn.answer) == ("answered", "Bought.")
     assert [event.text for event in turn.events if event.kind == "agent_message"] == ["Sign in at the shop.", "Bought."]
     assert asked_for(server) == [("Buy.", None, None), ("continue", "t1", "ctx")]
+
+
+CANCELLED = "the task was cancelled: the server has it as canceled"
+REFUSED = "the task was not cancelled: {address}/rpc refused: -32002: Task cannot be canceled"
+
+
+@pytest.mark.parametrize("is_refused", [False, True], ids=["cancelled", "refused"])
+@pytest.mark.parametrize("state", ["auth-required", "input-required"])
+async def test_a_denial_cancels_the_task_and_the_conversation_goes_on(
+    server: Server, version: str, result: Any, state: str, is_refused: bool
+) -> None:
+    bye = OLD["message"]("Nothing bought.")  # type: ignore[operator]
+    ended = OLD["task"]("canceled")  # type: ignore[operator]
+    ended["status"]["message"] = bye
+    refusal = {"error": {"code": -32002, "message": "Task cannot be canceled"}}
+    server.speaks(version, is_streaming=True).answers += [
+        [result("task", "submitted"), result("status", state)],
+        refusal if is_refused else {"result": ended if version == "0.3" else renamed(ended)},
+        [result("message", "Yes?")],
+    ]
+    scripted: dict[str, JsonValue] = {"turn": 1, "tool": state, "decision": "deny", "reason": "Too much."}
+
+    found = await scripted_trial(server, scripted, "Buy.", "Hello?")
+
+    first, second = found.transcript.turns
+    assert (found.status, found.stop_reason, first.error) == ("finished", "answered", None)
+    assert (first.answer, second.answer) == ("" if is_refused else "Nothing bought.", "Yes?")
+    assert [event.text for event in first.events if event.kind == "log"] == [
+        REFUSED.format(address=server.address) if is_refused else CANCELLED
+    ]
+    assert [event.kind for event in first.events if event.waiting] == ["waiting", "decision"]
+    cancelled = server.asked[1]
+    assert cancelled["method"] == ("tasks/cancel" if version == "0.3" else "CancelTask")
+    assert cancelled["params"] == {"id": "t1", "metadata": {"reason": "Too much."}}
+    assert server.asked[2]["params"]["message"].get("taskId") is None
+
+
+async def test_a_question_is_answered_in_its_task_after_the_process_of_the_agent_has_ended(
+    server: Server, version: str, result: Any, played: Any
+) -> None:
+    server.speaks(version, is_streaming=True).answers += [
+        [result("task", "submitted"), result("status", "input-required")],
+        [result("status", "working"), result("artifact", "A four."), result("status", "completed")],
+    ]
+    session = Session("s")
+    asked = await played(agent_at(server.address), session, "Roll.")
+    stored = from_json(to_json(replace(asked, paused=_kept_paused(session, asked))), TurnRecord)
+    later = Session("s", turns=[stored])
+
+    turn = await played(agent_at(server.address), later, "6")
+
+    assert asked_for(server) == [("Roll.", None, None), ("6", "t1", "ctx")]
+    assert said(turn) == [("agent_message", "A four.")]
+    assert _kept_paused(later, turn) is None
 
 
 @pytest.mark.parametrize("state", ["failed", "rejected", "canceled", "auth-required"])

@@ -30,7 +30,7 @@ from evaldesk.agents.tools.frameworks import awaiting, gone, pause, paused
 from evaldesk.errors import AgentError
 from evaldesk.llm.retry_events import captured
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, ToolCall, Usage, Waiting
-from evaldesk.model.decisions import ANSWER, Decided
+from evaldesk.model.decisions import ANSWER, APPROVAL, Decided
 from evaldesk.model.json_text import json_line
 from evaldesk.model.media import Media, split
 from evaldesk.model.transcript import MAX_NUMBER
@@ -48,7 +48,10 @@ _OPEN = frozenset({"submitted", "working", "unspecified", "unknown"})
 _FAILED = frozenset({"failed", "rejected", "canceled"})
 _INPUT, _AUTH = "input-required", "auth-required"
 _CONTINUE = "continue"
-_TO_AUTHORIZE = f"Authenticate where the agent asks for it, then approve: {_CONTINUE!r} is sent to the same task."
+_TO_AUTHORIZE = (
+    f"Authenticate where the agent asks for it, then approve: {_CONTINUE!r} is sent to the same task. "
+    "Deny cancels the task."
+)
 _CALL = "function_call"
 _METHODS = {
     "send": ("message/send", "SendMessage"),
@@ -84,6 +87,14 @@ class _Conversation:
     task_id: str = ""
     seen: set[str] = field(default_factory=set)
 
+    def restore(self, known: Any) -> bool:
+        """Take the ids that a turn kept which waits, as JSON, and say whether it has any."""
+        if not isinstance(known, dict):
+            return False
+        self.context_id, self.task_id = str(known["context"]), str(known["task"])
+        self.seen.update(known["seen"])
+        return True
+
 
 @dataclass(slots=True)
 class A2aAgent:
@@ -102,7 +113,7 @@ class A2aAgent:
         """Send the message and yield the events of its answer or of its task. Raises AgentError."""
         kept = session.memory.get(_MEMORY)
         talk = kept if isinstance(kept, _Conversation) else _Conversation()
-        if kept is None and session.turns:
+        if kept is None and session.turns and not talk.restore(session.turns[-1].paused):
             remark = "the server was not there before: it does not remember the earlier turns"
             yield Event("log", author=self.ref.id, text=remark)
         session.memory[_MEMORY] = talk
@@ -114,13 +125,15 @@ class A2aAgent:
         known: Any = paused(session) or session.paused
         kept = session.memory.get(_MEMORY)
         talk = kept if isinstance(kept, _Conversation) else _Conversation()
-        if isinstance(known, dict):
-            talk.context_id, talk.task_id = known["context"], known["task"]
-            talk.seen.update(known["seen"])
+        talk.restore(known)
         if not talk.task_id:
             raise gone()
         session.memory[_MEMORY] = talk
         for _, decision in decided:
+            if decision.decision == "deny":
+                async for event in self._cancelled(session, talk, decision.reason):
+                    yield event
+                continue
             answer = _CONTINUE if decision.decision == "approve" else decision.answer
             text = answer if isinstance(answer, str) else json_line(answer)
             async for event in self._sent(session, talk, text, ()):
@@ -149,13 +162,36 @@ class A2aAgent:
                 except asyncio.CancelledError:
                     await line.give_up(heard)
                     raise
-            if heard.state == _AUTH:
+            if heard.state in (_AUTH, _INPUT):
                 waited = {"context": talk.context_id, "task": talk.task_id, "seen": sorted(talk.seen)}
                 pause(session, waited, lambda: plain(waited))
             for event in heard.rest():
                 yield event
         except httpx.HTTPError as error:
             raise AgentError(f"{card.url}: {type(error).__name__}: {error}") from error
+
+    async def _cancelled(self, session: Session, talk: _Conversation, reason: str) -> AsyncIterator[Event]:
+        """Cancel the task that waits, and tell what the server made of it. Raises AgentError where it is not there."""
+        import httpx
+
+        card = await asyncio.to_thread(self._known)
+        heard, task_id, talk.task_id = _Heard(card, talk, session.is_streaming), talk.task_id, ""
+        headers = headers_from(self.headers_env, self.ref.id)
+        headers |= {"a2a-version": "1.0"} if card.is_new else {}
+        told = {"metadata": {"reason": reason}} if reason else {}
+        try:
+            async with http_client(card.url, headers) as client:
+                results = _Line(client, card)._results("cancel", {"id": task_id, **told})
+                found = [event async for task in results for event in heard.events(_as_task(task))]
+            outcome = f"the task was cancelled: the server has it as {heard.state or 'unknown'}"
+        except httpx.HTTPError as error:
+            raise AgentError(f"{card.url}: {type(error).__name__}: {error}") from error
+        except AgentError as error:
+            found, outcome = [], f"the task was not cancelled: {error}"
+        talk.task_id = ""
+        for event in (*found, *heard.artifacts()):
+            yield event
+        yield Event("log", author=self.ref.id, text=outcome)
 
     def _known(self) -> _Card:
         if self._card is None:
@@ -266,7 +302,7 @@ class _Line:
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 1.5, _MOST_POLL_S)
             async for result in self._results("get", {"id": heard.talk.task_id}):
-                yield {"task": result} if "task" not in result else result
+                yield _as_task(result)
 
     async def give_up(self, heard: _Heard) -> None:
         """Cancel the task of a turn that was stopped."""
@@ -349,20 +385,24 @@ class _Heard:
         if usage and kind != "task":
             yield Event("usage", usage=usage)
 
-    def rest(self) -> Iterator[Event]:
-        """The artifacts, and why the task did not end well. Raises AgentError where there was nothing at all."""
+    def artifacts(self) -> Iterator[Event]:
+        """The texts of the artifacts."""
         for pieces in self._artifacts.values():
             if text := "".join(pieces).strip():
                 yield Event("agent_message", author=self.card.name, text=text)
+
+    def rest(self) -> Iterator[Event]:
+        """The artifacts, and why the task did not end well. Raises AgentError where there was nothing at all."""
+        yield from self.artifacts()
         if not self.state:
             raise AgentError(f"{self.card.url} ended its answer without a message or a task")
         task_id = self.talk.task_id
         if self.state != _INPUT:
             self.talk.task_id = ""
         if self.state == _AUTH:
-            yield from awaiting([Waiting(task_id, _AUTH, choices=("approve",), question=_TO_AUTHORIZE)])
+            yield from awaiting([Waiting(task_id, _AUTH, choices=APPROVAL, question=_TO_AUTHORIZE)])
         elif self.state == _INPUT and task_id:
-            yield Event("waiting", waiting=Waiting(task_id, _INPUT, choices=ANSWER, takes_message=True))
+            yield Event("waiting", waiting=Waiting(task_id, _INPUT, choices=(*ANSWER, "deny"), takes_message=True))
         elif self.state in _FAILED:
             yield Event("error", error=ErrorRecord("a2a_task", f"the task of the agent ended {self.state}"))
 
@@ -432,6 +472,11 @@ def _named(result: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     kinds = {"status-update": "statusUpdate", "artifact-update": "artifactUpdate"}
     kind = str(result.get("kind"))
     return kinds.get(kind, kind), result
+
+
+def _as_task(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The result of a request for a task, named as those of a message are."""
+    return result if "task" in result else {"task": result}
 
 
 def _list(raw: Any) -> list[Mapping[str, Any]]:

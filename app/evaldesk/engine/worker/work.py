@@ -64,7 +64,7 @@ from evaldesk.model import (
     TrialSpec,
     TurnRecord,
 )
-from evaldesk.model.transcript import AWAITING
+from evaldesk.model.transcript import AWAITING, waiting_of
 from evaldesk.process_setup import ProcessWatch, freeze
 from evaldesk.secrets import StreamScrubber, known_values
 from evaldesk.wire import plain, to_json
@@ -402,8 +402,11 @@ MAX_PAUSED = 4 * 1024 * 1024
 
 
 def _kept_paused(session: Session, record: TurnRecord) -> JsonValue:
-    """What is stored of a turn that waits, for another process; None where there is nothing, or too much."""
-    if record.stop_reason != AWAITING or session.paused is None:
+    """What is stored of a turn that waits, for another process; None where there is nothing, or too much.
+
+    A turn whose question the next message answers waits, too.
+    """
+    if session.paused is None or not (record.stop_reason == AWAITING or waiting_of(record.events)):
         return None
     found = plain(session.paused)
     return found if found == session.paused and len(to_json(found)) <= MAX_PAUSED else None
