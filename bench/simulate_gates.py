@@ -62,6 +62,11 @@ RULES = (
         5,
         Gates(min_pass_rate=0.82, stop_when_decided="exact"),
     ),
+    Rule(
+        "--n 12 --min-pass-rate 0.84 --undecided neutral",
+        12,
+        Gates(min_pass_rate=0.84, undecided="neutral"),
+    ),
     Rule("--n 30 --min-pass-rate 0.83", 30, Gates(min_pass_rate=0.83)),
     Rule(
         "--n 30 --min-pass-rate 0.83 --stop-when-decided likely",
@@ -142,8 +147,8 @@ def table(n_builds: int = N_BUILDS) -> Iterator[str]:
 
 def main() -> None:
     """Write the table into the page."""
-    page = PAGE.read_text("utf-8")
     lines = "".join(table())
+    page = PAGE.read_text("utf-8")
     PAGE.write_text(re.sub(f"(?s){FIRST}.*?{LAST}", lambda _: f"{FIRST}{lines}{LAST}", page), "utf-8")
 
 

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from evaldesk.cli import cli
 from evaldesk.desk.runs.gate_chances import ASSUMED_RATES, DROPS
+from evaldesk.model.conclusion import STOP_RULES, UNDECIDED
 
 AGENT = "def root_agent(message):\n    return message\n"
 SET = {
@@ -223,3 +224,58 @@ def test_a_gate_that_misses_a_worse_agent_says_what_helps() -> None:
     said = explain("--cases 2 --rate 0.9 --pass-at 1=0.5").output
 
     assert "To find such an agent more often, add cases or play more trials of each." in said
+
+
+def test_a_number_too_close_to_its_bar_counts_as_is_asked() -> None:
+    asked = "--cases 20 --rate 0.9 --n 5 --min-pass-rate 0.9"
+
+    found = {each: json.loads(explain(f"{asked} --undecided {each} --json").output) for each in UNDECIDED}
+    said = explain(f"{asked} --undecided neutral").output
+
+    neutral, (gate,) = found["neutral"], found["neutral"]["by_rate"]["0.9"]
+    assert neutral["false_alarm"] + neutral["holds"] + neutral["neutral"] == pytest.approx(1)
+    assert found["pass"]["false_alarm"] == pytest.approx(neutral["false_alarm"])
+    assert found["fail"]["holds"] == pytest.approx(neutral["holds"])
+    assert found["fail"]["neutral"] == found["pass"]["neutral"] == 0
+    assert gate["name"] == "--min-pass-rate 0.9 --undecided neutral"
+    assert gate["neutral_when_worse"]["0.15"] == pytest.approx(0.056, abs=1e-3)
+    assert gate["proposal"]["options"] == "--n 12 --min-pass-rate 0.84 --undecided neutral"
+    assert "this gate fails 1.2 % of builds and is too close to tell in 94.7 %." in said
+    assert "15 points worse less than 0.1 % of builds, and is too close to tell in 5.6 %" in said
+
+
+def test_a_gate_that_is_mostly_too_close_to_tell_says_what_helps() -> None:
+    said = explain("--cases 4 --rate 0.9 --n 5 --min-pass-rate 0.9 --undecided neutral").output
+
+    assert "It is too close to tell in most builds: add cases, play more trials of each, or lower its bar." in said
+
+
+@pytest.mark.parametrize("rule", STOP_RULES)
+def test_a_stop_says_after_how_many_trials_it_comes(rule: str) -> None:
+    said = explain(f"--cases 20 --rate 0.9 --n 30 --min-pass-rate 0.83 --stop-when-decided {rule}").output
+    likely = explain(f"--cases 20 --rate 0.9 --n 5 --margin 0.05 --stop-when-decided {rule}").output
+
+    assert "It stops after about " in said
+    assert ("At most one likely stop in 20 is wrong." in likely) == (rule == "likely")
+
+
+def test_a_stored_run_gives_its_gates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "echo.evalset.json").write_text(json.dumps(SET))
+    monkeypatch.chdir(tmp_path)
+    CliRunner().invoke(cli, ["eval", ".", "echo.evalset.json", "--n", "2", "--min-pass-rate", "0.9"])
+    confirm = ["--baseline", "1", "--regression-rule", "confirm", "--confirm", "2/3"]
+    CliRunner().invoke(cli, ["eval", ".", "echo.evalset.json", "--n", "2", *confirm])
+    CliRunner().invoke(cli, ["eval", ".", "echo.evalset.json", "--n", "2"])
+
+    def gates(arguments: str) -> list[str]:
+        (found,) = json.loads(explain(f"{arguments} --json").output)["by_rate"].values()
+        return [gate["name"] for gate in found]
+
+    assert gates("--from 1") == ["--min-pass-rate 0.9"]
+    assert gates("--from 1 --undecided neutral") == ["--min-pass-rate 0.9 --undecided neutral"]
+    assert gates("--from 1 --max-regressions 1") == ["--max-regressions 1"]
+    assert gates("--from 2") == ["--max-regressions 0 --regression-rule confirm --confirm 2/3"]
+    assert gates("--from 2 --confirm 1/2") == ["--max-regressions 0 --regression-rule confirm --confirm 1/2"]
+    assert gates("--from 2 --regression-rule any") == ["--max-regressions 0"]
+    assert gates("--from 3") == ["every trial must pass"]

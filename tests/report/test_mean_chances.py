@@ -1,7 +1,9 @@
-"""How often a mean over cases reaches its bar, and a difference its margin: against enumeration and simulation."""
+"""How often a mean over cases reaches its bar, a difference its margin, and both are too close: against enumeration
+and simulation."""
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import product
 from math import prod, sqrt
 
@@ -10,7 +12,8 @@ import pytest
 
 from evaldesk.statistics.comparison import compare_scores
 from evaldesk.statistics.gate_chances import binomial
-from evaldesk.statistics.mean_chances import mean_difference, rate_holds
+from evaldesk.statistics.intervals import case_rate_interval, point_at, rate_interval
+from evaldesk.statistics.mean_chances import mean_curve, mean_difference, mean_rate, rate_holds
 
 PAIRS = {
     "one case": ((0.9, 0.6, 3, 1),),
@@ -46,7 +49,7 @@ def test_a_margin_fails_as_often_as_all_outcomes_say(
 
     chances = mean_difference(pairs)
 
-    assert chances.fails(margin) == pytest.approx(total, abs=1e-11)
+    assert chances.below(-margin - 1e-9) == pytest.approx(total, abs=1e-11)
     assert chances.error == 0
 
 
@@ -91,7 +94,9 @@ def test_the_margin_of_very_different_trials_is_off_by_no_more_than_is_told() ->
     assert 0 < found.error < 0.02
     for margin in (0.0, 0.02, 0.05):
         seen = float((differences.mean(axis=1) + half < -margin - 1e-9).mean())
-        assert found.fails(margin) == pytest.approx(seen, abs=found.error + 4 * sqrt(seen * (1 - seen) / n_builds))
+        assert found.below(-margin - 1e-9) == pytest.approx(
+            seen, abs=found.error + 4 * sqrt(seen * (1 - seen) / n_builds)
+        )
 
 
 def test_a_coarser_lattice_gives_almost_the_same_chances() -> None:
@@ -104,4 +109,77 @@ def test_a_coarser_lattice_gives_almost_the_same_chances() -> None:
         spread = sqrt((0.09 + 0.85 * 0.15) / n / 200)
         z = (0.05 - 1.97 * spread) / spread
         normal = float(0.5 * (1 + np.tanh(z * (0.7978845608 + 0.0356774081 * z * z))))
-        assert found.fails(0.0) == pytest.approx(normal, abs=0.02)
+        assert found.below(-1e-9) == pytest.approx(normal, abs=0.02)
+
+
+@pytest.mark.parametrize("bar", [0.3, 0.5, 0.75, 0.9])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ((0.9, 5, 4),),
+        ((0.9, 2, 2), (0.4, 3, 1)),
+        ((0.9, 1, 5), (0.2, 1, 1)),
+        ((0.7, 6, 1),),
+        ((1.0, 3, 2), (0.5, 3, 2)),
+        ((0.0, 3, 2), (0.5, 3, 1)),
+    ],
+    ids=["alike", "different trials", "one trial", "one case", "sure to pass", "sure to fail"],
+)
+def test_a_bar_lies_inside_the_interval_of_a_rate_as_often_as_all_outcomes_say(
+    kinds: tuple[tuple[float, int, int], ...], bar: float
+) -> None:
+    cases = [(p, n) for p, n, times in kinds for _ in range(times)]
+    interval_of = rate_interval if len({n for _, n in cases}) == 1 else case_rate_interval
+    below, above, none = 0.0, 0.0, 0.0
+    for passed in product(*(range(n + 1) for _, n in cases)):
+        chance = prod(binomial(n, p, c) for (p, n), c in zip(cases, passed, strict=True))
+        interval = interval_of([(n, c, 1) for (_, n), c in zip(cases, passed, strict=True)])
+        assert interval
+        below += chance * (interval.high < bar)
+        above += chance * (interval.low >= bar)
+        none += chance * (interval.low < bar <= interval.high and not any(passed))
+
+    found = mean_rate(kinds)
+
+    assert found.below(bar) == pytest.approx(below, abs=1e-11)
+    assert found.above(bar) == pytest.approx(above, abs=1e-11)
+    assert found.none_around(bar) == pytest.approx(none, abs=1e-11)
+    assert found.error < 1e-12
+
+
+def test_the_interval_of_the_rate_of_very_different_trials_is_off_by_no_more_than_is_told() -> None:
+    kinds = tuple((now, n, times) for _, now, n, times in MANY)
+    n_builds, chance = 20_000, np.random.default_rng(7)
+    rates = np.concatenate([chance.binomial(n, p, (n_builds, times)) / n for p, n, times in kinds], axis=1)
+    half = 1.9842169515 * rates.std(axis=1, ddof=1) / 10
+
+    found = mean_rate(kinds)
+
+    assert 0 < found.error < 0.02
+    for bar in (0.65, 0.7, 0.75):
+        for seen, told in (
+            (float((rates.mean(axis=1) + half < bar).mean()), found.below(bar)),
+            (float((rates.mean(axis=1) - half >= bar).mean()), found.above(bar)),
+        ):
+            assert told == pytest.approx(seen, abs=found.error + 4 * sqrt(seen * (1 - seen) / n_builds))
+
+
+@pytest.mark.parametrize(
+    ("p", "n", "n_cases", "k", "is_hat", "bar"),
+    [(0.75, 5, 20, 3, True, 0.5), (0.9, 5, 8, 3, True, 0.8), (0.65, 3, 40, 2, False, 0.9), (0.8, 4, 3, 2, True, 0.6)],
+)
+def test_the_interval_of_drawn_cases_is_near_enough_to_what_is_told(
+    p: float, n: int, n_cases: int, k: int, is_hat: bool, bar: float
+) -> None:
+    n_builds, chance = 120, np.random.default_rng(8)
+    seen = Counter[str]()
+    for passed in chance.binomial(n, p, (n_builds, n_cases)).tolist():
+        point = point_at([(n, c, times) for c, times in sorted(Counter(passed).items())], k)
+        interval = point.hat_interval if is_hat else point.at_interval
+        assert interval
+        seen["below" if interval.high < bar else "above" if interval.low >= bar else "inside"] += 1
+
+    found = mean_curve(((p, n, n_cases),), k, is_hat=is_hat)
+
+    for share, told in ((seen["below"] / n_builds, found.below(bar)), (seen["above"] / n_builds, found.above(bar))):
+        assert told == pytest.approx(share, abs=found.error + 3 * sqrt(share * (1 - share) / n_builds))

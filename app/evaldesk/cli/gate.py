@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, cast
 
 import click
@@ -14,9 +14,7 @@ from evaldesk.cli.lazy import refusing_repeats
 from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
 from evaldesk.desk.runs.gate_chances import (
     ASSUMED_RATES,
-    DROPS,
     EXPLAINED,
-    FOUND,
     SOUGHT,
     TOLERATED,
     GateChance,
@@ -28,10 +26,10 @@ from evaldesk.desk.runs.gate_chances import (
     played_subject,
 )
 from evaldesk.errors import UsageError
-from evaldesk.gate_options import GATES_BY_NAME, check_confirm, flag_of
+from evaldesk.gate_options import GATES_BY_NAME, AskedGates, check_confirm, flag_of
 from evaldesk.model import Gates
 from evaldesk.model.conclusion import counted
-from evaldesk.pages.gate_figures import BEST, MORE
+from evaldesk.pages.gate_figures import BEST, CLOSE, MAY_ERR, MORE, passes_words, played_words
 from evaldesk.wording.words import chance_words, off_words, trials_each, trials_words
 
 
@@ -41,7 +39,7 @@ def gate() -> None:
 
     \b
     evaldesk gate explain --cases 20 --rate 0.9 --n 5 --max-regressions 0
-    evaldesk gate explain --from 12 --min-pass-rate 0.9
+    evaldesk gate explain --from 12
     """
 
 
@@ -52,7 +50,7 @@ def _explained_gates(command: Command) -> Command:
 
 
 @gate.command()
-@click.option("--from", "run", metavar="RUN", help="Take cases, trials and pass rates from this run.")
+@click.option("--from", "run", metavar="RUN", help="Take cases, trials, pass rates and gates from this run.")
 @click.option("--cases", "n_cases", type=click.IntRange(1, 100_000), metavar="N", help="Number of cases.")
 @click.option("--rate", type=RATE, metavar="R", help="Pass rate of each case; default: 0.99, 0.95, 0.9 and 0.8.")
 @click.option("--n", "-n", type=click.IntRange(1, 1000), metavar="N", help="Trials per case; default 1.")
@@ -72,21 +70,21 @@ def explain(
 ) -> None:
     """Show how often a gate fails although nothing changed, and how often a worse agent passes it.
 
-    Nothing is played. Without a gate, the gate is that every trial must pass.
+    Nothing is played. Without a gate, the gates are those of the run, or that every trial must pass.
 
     \b
     evaldesk gate explain --cases 20 --rate 0.9 --n 5 --max-regressions 0
+    evaldesk gate explain --from 12
     evaldesk gate explain --from 12 --min-pass-rate 0.9
     """
-    asked = asked_gates(given)
-    check_confirm(asked, flag_of)
-    gates = Gates(**cast("Any", asked))
+    asked, of_run = asked_gates(given), Gates()
     if run is not None:
         if n_cases is not None or rate is not None:
             raise UsageError("--from takes cases and rates from the run; leave --cases and --rate out")
         with stored_runs(workspace) as runs:
             stored = runs.named(run)
             subject = played_subject(runs, stored, [n] * stored.n_cases if n else None, pass_threshold)
+        of_run = stored.config.gates
         subjects: dict[str, Subject] = {f"run {stored.id}": subject}
     elif n_cases is None:
         raise UsageError("name a run by --from, or the number of cases by --cases")
@@ -94,6 +92,7 @@ def explain(
         threshold = 1.0 if pass_threshold is None else pass_threshold
         rates = ASSUMED_RATES if rate is None else (rate,)
         subjects = {f"{each:g}": assumed_subject(each, [n or 1] * n_cases, threshold) for each in rates}
+    gates = _explained(of_run, asked)
     check_explained(gates, next(iter(subjects.values())), flag_of)
     found = {name: gate_chances(gates, subject) for name, subject in subjects.items()}
     if is_json:
@@ -105,6 +104,13 @@ def explain(
 refusing_repeats(explain)
 
 
+def _explained(of_run: Gates, asked: AskedGates) -> Gates:
+    """The gates that are asked for, or those of the run with what is asked for beside them, such as a rule."""
+    of_run = Gates() if Gates(**cast("Any", asked)).asks_for_verdicts else of_run
+    check_confirm({"regression_rule": of_run.regression_rule, **asked}, flag_of)
+    return replace(of_run, **cast("Any", asked))
+
+
 def _as_json(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateChance, ...]]) -> dict[str, Any]:
     """One object a rate under `by_rate`; with one gate and one rate also its two numbers on top."""
     first = next(iter(subjects.values()))
@@ -113,9 +119,12 @@ def _as_json(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateChan
             {
                 "name": each.name,
                 "holds": each.holds,
+                "neutral": each.neutral,
                 "false_alarm": each.false_alarm,
-                "holds_when_worse": {f"{drop:g}": chance for drop, chance in each.slips},
+                "holds_when_worse": {f"{drop:g}": answers.holds for drop, answers in each.worse},
+                "neutral_when_worse": {f"{drop:g}": answers.neutral for drop, answers in each.worse},
                 "more_trials": each.n_more,
+                "stops_after": each.n_played,
                 "error": each.error,
                 "proposal": asdict(each.proposal) if each.proposal else None,
                 "is_proposed": each.is_proposed,
@@ -126,7 +135,9 @@ def _as_json(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateChan
         for name, chances in found.items()
     }
     only = [each for chances in found.values() for each in chances]
-    top = {"false_alarm": only[0].false_alarm, "holds": only[0].holds} if len(only) == 1 else {}
+    top: dict[str, Any] = {}
+    if len(only) == 1:
+        top = {"false_alarm": only[0].false_alarm, "holds": only[0].holds, "neutral": only[0].neutral}
     most = {} if first.n == first.n_most else {"n_most": first.n_most, "trials": first.n_trials}
     shape = {"cases": first.n_cases, "n": first.n, **most, "pass_threshold": first.pass_threshold}
     return {**top, **shape, "by_rate": objects}
@@ -142,6 +153,8 @@ def _show(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateChance,
         click.echo(f"\n{_origin(name)}")
         for each in chances:
             _show_gate(each)
+        if not chances:
+            click.echo("  This run has no gate about verdicts; name one, such as --min-pass-rate 0.9.")
 
 
 def _origin(name: str) -> str:
@@ -152,19 +165,23 @@ def _show_gate(chance: GateChance) -> None:
     if chance.false_alarm is None:
         click.echo(f"  {chance.name}: not computed; there are too many possible values")
         return
-    words = f"  {chance.name}: if nothing changes, this gate fails {chance_words(chance.false_alarm)} of builds."
+    words = f"  {chance.name}: if nothing changes, this gate fails {chance_words(chance.false_alarm)} of builds"
+    words += f" and is too close to tell in {chance_words(chance.neutral)}." if chance.neutral else "."
     click.echo(click.style(words, fg="red") if chance.false_alarm > TOLERATED else words)
-    slips = dict(chance.slips)
-    worse = ", ".join(f"{100 * drop:.0f} points worse {chance_words(slips[drop])}" for drop in DROPS if drop in slips)
-    click.echo(f"    A worse agent passes it: {worse} of builds.")
+    worse = [f"{100 * drop:.0f} points worse {passes_words(answers)}" for drop, answers in chance.worse]
+    click.echo(f"    A worse agent passes it: {'; '.join(worse)}.")
+    if chance.n_played:
+        click.echo(f"    {played_words(*chance.n_played)}")
+    if chance.may_err:
+        click.echo(f"    {MAY_ERR}")
     if chance.hint:
         click.echo(f"    {chance.hint}.")
     if chance.better:
         click.echo(f"    {_proposal_words(chance.better)}")
     if chance.is_proposed:
         click.echo(f"    {BEST}")
-    elif slips.get(SOUGHT, 0.0) > 1 - FOUND and not chance.better:
-        click.echo(f"    {MORE}")
+    elif not chance.better and (chance.is_vague or chance.is_blind):
+        click.echo(f"    {CLOSE if chance.is_vague else MORE}")
     if off := off_words(chance.error):
         click.echo(f"    {off}")
     if chance.n_more:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
+from evaldesk.desk.runs.deciding import DECIDED_LIKELY
 from evaldesk.desk.runs.gate_chances import (
     MOST_PREVIEWED,
     GateChance,
@@ -97,9 +98,11 @@ class GateRow:
     @property
     def advice(self) -> str:
         """What to do."""
-        if not self.flag and self.figures and self.figures.is_blind:
+        if not self.flag and self.figures and (self.figures.is_vague or self.figures.is_blind):
+            is_vague = self.figures.is_vague
+            fault = "It is too close to tell in most builds" if is_vague else "It misses many agents that are worse"
             better = "take one of the better gates, or play more trials" if self.figures.better else "play more trials"
-            return f"It misses many agents that are worse: {better}."
+            return f"{fault}: {better}."
         return ADVICE[self.flag] or "Nothing to do."
 
 
@@ -166,6 +169,9 @@ def _alone(gates: Gates, found: GateOutcome) -> Gates | None:
         asked["undecided"] = gates.undecided
     if option.name == "max_regressions":
         asked |= {"regression_rule": gates.regression_rule, "confirm": gates.confirm}
+    is_only = not replace(gates, **{option.name: option.default}).asks_for_verdicts
+    if gates.stop_when_decided == "likely" and is_only and option.name in DECIDED_LIKELY:
+        asked["stop_when_decided"] = gates.stop_when_decided
     alone = Gates(**asked)
     return alone if asked_of(alone) else None
 

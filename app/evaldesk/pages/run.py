@@ -52,6 +52,7 @@ from evaldesk.wording.words import (
     rate_of_counts,
     share_range,
     short_title,
+    stopped_words,
     trials_each_words,
     undefined_words,
 )
@@ -238,7 +239,7 @@ def read_run(
         all_href=query.href(run_id, only=None, after=None),
         more_href=more,
         progress=progress(summary, n_running, pause),
-        reason=reason_note(summary, trouble),
+        reason=reason_note(summary, trouble, conclusion),
         answer=answer(summary, found_reliability),
         errors_sentence=errors_sentence(
             summary.counts.passed, summary.counts.scored, summary.counts.errored, summary.config.errors_are_failures
@@ -432,8 +433,11 @@ def answer(summary: RunSummary, found: Reliability) -> Answer:
     return Answer(rate_of_counts(summary.counts), found.doubt, found.detail, found.why)
 
 
-def reason_note(summary: RunSummary, trouble: str) -> tuple[str, str, str]:
-    """Kind of note, its title and its text; empty when there is nothing to say."""
+def reason_note(summary: RunSummary, trouble: str, conclusion: Conclusion | None) -> tuple[str, str, str]:
+    """Kind of note, its title and its text; empty when there is nothing to say.
+
+    The conclusion says why a run that did not pass was decided, and the note does not say it again.
+    """
     if trouble:
         return "errored", "Results not stored yet", trouble
     if not summary.reason:
@@ -446,7 +450,9 @@ def reason_note(summary: RunSummary, trouble: str) -> tuple[str, str, str]:
     if summary.stop:
         can = "could not" if summary.stop.rule == "exact" else "are not likely to"
         left = f"The trials that are left {can} change the answer; play them for narrower intervals."
-        return "plain", "Decided", f"{summary.reason} {left}"
+        is_told = conclusion is not None and bool(conclusion.reasons)
+        why = f"{stopped_words(summary.stop, summary.n_trials)}." if is_told else summary.reason
+        return "plain", "Decided", f"{why} {left}"
     return "plain", "Note", summary.reason
 
 

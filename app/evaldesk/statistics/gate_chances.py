@@ -6,6 +6,7 @@ Cases are independent; a trial of a case passes with the chance of its case. (re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, comb, exp, fsum, lgamma, log, log1p
 from typing import TypeAlias
@@ -21,6 +22,29 @@ _TAIL = 1e-20
 _EXACT_UP_TO = 1000
 _MAX_VALUES = 200_000
 _MOST_LIKELY_DROPS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """How often a gate holds, and how often it fails; in all other builds it is neutral: too close to tell.
+
+    `error` is how far a chance can be off, which is 0 unless there are too many values to add up.
+    """
+
+    holds: float
+    fails: float
+    error: float = 0.0
+
+    @classmethod
+    def that_hold(cls, chance: float, error: float = 0.0) -> Answers:
+        """Those of a gate that is never neutral."""
+        return cls(chance, max(0.0, 1.0 - chance), error)
+
+    @property
+    def neutral(self) -> float:
+        """How often it is neutral; what is left by rounding is none."""
+        left = 1.0 - self.holds - self.fails
+        return left if left > ROUNDING else 0.0
 
 
 def needed_passes(n: int, share: float) -> int:

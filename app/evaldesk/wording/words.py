@@ -11,7 +11,7 @@ from math import floor, isclose, log10
 
 from evaldesk.metrics import is_higher_better, known_metric
 from evaldesk.model import Conclusion, Counts, RunConfig
-from evaldesk.model.conclusion import Interval, counted
+from evaldesk.model.conclusion import Interval, Stop, counted
 from evaldesk.model.transcript import MAX_NUMBER
 from evaldesk.run_options import EVEN, budget_of, budget_words
 from evaldesk.statistics.histogram import Bin
@@ -178,6 +178,11 @@ def space_words(n_given_back: int, n_kept: int) -> str:
 def counted_words(n: int, n_all: int, noun: str) -> str:
     """`1 of 3 cases`, `1 of 1 case`."""
     return f"{n:,} of {n_all:,} {noun}{'' if n_all == 1 else 's'}"
+
+
+def stopped_words(stop: Stop, n_planned: int) -> str:
+    """`Stopped when decided, after 58 of 200 trials`."""
+    return f"Stopped when decided, after {counted_words(stop.n_trials, n_planned, 'trial')}"
 
 
 def interval_words(interval: Interval) -> str:

@@ -11,6 +11,7 @@ import pytest
 from evaldesk.desk.runs.gate_chances import assumed_subject, gate_chances
 from evaldesk.gate_options import GATE_OPTIONS
 from evaldesk.model import Gates
+from evaldesk.model.conclusion import Undecided
 from evaldesk.run_options import RunOption, has_door
 from evaldesk.wording.words import chance_words
 
@@ -113,7 +114,9 @@ def test_it_says_how_often_a_gate_fails_though_nothing_changed(pages: Any, typed
     (chance,) = gate_chances(gates, assumed_subject(0.9, [5] * 4, 1.0))
     assert chance.false_alarm is not None
     assert f"If nothing changes, it fails {chance_words(chance.false_alarm)} of builds." in page
-    assert f"An agent that is 15 points worse passes in {chance_words(dict(chance.slips)[0.15])} of builds." in page
+    assert (
+        f"An agent that is 15 points worse passes in {chance_words(dict(chance.worse)[0.15].holds)} of builds." in page
+    )
     assert "the sentences above assume a pass rate of 90 % in every case" in page
 
 
@@ -193,12 +196,42 @@ def test_a_decided_run_says_why_once_and_lists_its_gates(pages: Any) -> None:
     assert "Gates Least pass rate 0.95; most unscored trials 1; stop when decided exact" in page
     assert "any more.." not in page
     assert "Pass rate: pass rate" not in page
+    assert page.count("pass rate cannot reach 0.95 any more") == 1
+    assert re.search(r"Stopped when decided, after \d+ of 20 trials\. The trials that are left could not", page)
+
+
+def test_a_decided_run_that_passed_says_why_once(pages: Any) -> None:
+    run_id = played(pages, n="5", min_pass_rate="0.01", stop_when_decided="exact", max_unscored_rate="1")
+
+    page = shown(pages.get(f"/runs/{run_id}").text)
+
+    assert page.count("pass rate stays at least 0.01") == 1
 
 
 @pytest.mark.parametrize(("undecided", "is_red"), [("fail", True), ("neutral", False), ("pass", False)])
-def test_a_gate_of_which_the_number_is_not_all_says_so(pages: Any, undecided: str, is_red: bool) -> None:
+def test_the_chances_are_of_what_a_number_too_close_to_its_bar_counts_as(
+    pages: Any, undecided: Undecided, is_red: bool
+) -> None:
     answer = pages.post("/runs/new", **pages.form(n="5", min_pass_rate="0.9", undecided=undecided)).text
+    page = shown(answer)
 
-    words = f"its number alone fails 32 % of builds; a number too close to the bar counts as {undecided}."
-    assert words in shown(answer)
-    assert bool(re.search(r'class="note" data-kind="failed">.{0,200}its number alone', answer, re.S)) == is_red
+    (chance,) = gate_chances(Gates(min_pass_rate=0.9, undecided=undecided), assumed_subject(0.9, [5] * 4, 1.0))
+    assert chance.false_alarm is not None
+    alarm = f"If nothing changes, it fails {chance_words(chance.false_alarm)} of builds"
+    close = f" and is too close to tell in {chance_words(chance.neutral)}."
+    assert alarm + (close if undecided == "neutral" else ".") in page
+    assert ("Too close to tell" in page) == (undecided == "neutral")
+    assert bool(re.search(r'class="note" data-kind="failed">.{0,200}If nothing changes', answer, re.S)) == is_red
+
+
+def test_a_stop_says_after_how_many_trials_it_comes(pages: Any) -> None:
+    typed = pages.form(n="5", min_pass_rate="0.5", stop_when_decided="likely")
+
+    one = shown(pages.post("/runs/new", **typed).text)
+    two = shown(pages.post("/runs/new", **typed, min_case_pass_rate="0.2").text)
+
+    assert re.search(
+        r"It stops after about \d+ trials if nothing changes, and after about \d+ trials with an agent", one
+    )
+    assert "At most one likely stop in 20 is wrong." in two
+    assert "At most one likely stop in 20 is wrong." not in one

@@ -160,3 +160,29 @@ def test_a_gate_that_misses_worse_agents_says_what_to_do(pages: Any) -> None:
     assert row.figures.is_blind
     assert row.advice == "It misses many agents that are worse: take one of the better gates, or play more trials."
     assert row.advice in pages.get("/gates").text
+
+
+def test_a_gate_that_is_too_close_to_tell_never_cries_wolf(pages: Any) -> None:
+    for letters in ("ppppppppff", "pppppppppf", "ppppppppff", "pppppppppf"):
+        played(pages, letters, Gates(min_pass_rate=0.9, undecided="neutral"))
+
+    (row,) = read_gates(pages.desk.runs.stored).rows
+
+    assert row.figures is not None
+    assert not row.figures.is_frequent
+    assert row.alarm == "0 %"
+    assert row.figures.alarm == "If nothing changes, it fails 0 % of builds and is too close to tell in 100 %."
+    assert row.advice == "It is too close to tell in most builds: play more trials."
+    assert "Nothing to do" not in pages.get("/gates").text
+
+
+def test_a_gate_with_a_likely_stop_has_the_chances_of_such_a_run(pages: Any) -> None:
+    played(pages, "pppppppppf", Gates(min_pass_rate=0.5, stop_when_decided="likely"))
+    played(pages, "pppppppppf", Gates(min_pass_rate=0.5, min_case_pass_rate=0.1, stop_when_decided="likely"))
+
+    found = {row.options: row.figures for row in read_gates(pages.desk.runs.stored).rows}
+
+    alone = found["--n 1 --min-pass-rate 0.5 --stop-when-decided likely"]
+    assert alone
+    assert any("It stops after about" in note for note in alone.notes)
+    assert "--n 1 --min-pass-rate 0.5" in found

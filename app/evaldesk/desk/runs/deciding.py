@@ -27,6 +27,8 @@ from evaldesk.store import RunStore
 from evaldesk.wording.words import counted_words, named_words, passed_sentence
 
 LOOKED_AT_EACH = 200
+DECIDED_LIKELY = ("min_pass_rate", "min_case_pass_rate", "margin")
+"""The gates that `likely` decides by what is beyond doubt; it decides the others as `exact` does."""
 GROWTH = 1.02
 """Of a run with one trial a case each of the first cases is looked after, later ones 2 % apart."""
 
@@ -77,7 +79,7 @@ class Decider:
         self._dropped = dropped
         self._rates_before = rates_before or {}
         self._order = range(n_cases) if order is None else order
-        self._looks = list(range(1, self._n)) if self._n > 1 else _looks(n_cases)
+        self._looks = looks_of(self._n, n_cases)
         self._in_blocks = cache(lambda n_blocks: sum(min(n, n_blocks) for n in n_each))
         self._n_looked = 0
         self._first: list[str] = []
@@ -421,8 +423,10 @@ class _Seen:
         return RunNumbers(counts, tuple(rows), cost=spent.cost, n_unpriced=spent.n_unpriced, equal_counts=tuple(equal))
 
 
-def _looks(n_cases: int) -> list[int]:
-    """The numbers of cases after which a run with one trial a case is looked at."""
+def looks_of(n: int, n_cases: int) -> list[int]:
+    """The numbers of blocks after which a run with at most `n` trials a case is looked at."""
+    if n > 1:
+        return list(range(1, n))
     looks = list(range(1, min(n_cases, LOOKED_AT_EACH + 1)))
     while looks and (following := ceil(looks[-1] * GROWTH)) < n_cases and looks[-1] >= LOOKED_AT_EACH:
         looks.append(following)

@@ -37,7 +37,7 @@ from evaldesk.run_options import KEEP, OWN
 from evaldesk.store import RunStore, Store
 from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.run_store import is_imported
-from evaldesk.wording.words import cost_words, counted_words
+from evaldesk.wording.words import cost_words, stopped_words
 
 if TYPE_CHECKING:
     from evaldesk.desk.runs.deciding import Decider
@@ -365,9 +365,7 @@ class TrialQueue:
 def decided_sentence(stop: Stop, n_planned: int) -> str:
     """`Stopped when decided, after 58 of 200 trials: pass rate cannot reach 0.9 any more.`"""
     why = next((each for each in stop.answers if each.answer == "failed"), stop.answers[0]).sentence
-    return (
-        f"Stopped when decided, after {counted_words(stop.n_trials, n_planned, 'trial')}: {re.split('[:;] ', why)[0]}."
-    )
+    return f"{stopped_words(stop, n_planned)}: {re.split('[:;] ', why)[0]}."
 
 
 def trial_spec(

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
+from typing import TypeAlias
 
-from evaldesk.desk.runs.gates import ALL_PASSED, OF_A_RATE
+from evaldesk.desk.runs.deciding import looks_of
+from evaldesk.desk.runs.gates import ALL_PASSED
 from evaldesk.desk.runs.impossible_gates import baseline_of
 from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.gate_options import GATES_BY_NAME, title_of
 from evaldesk.model import Gates
-from evaldesk.model.conclusion import CONFIRM, Undecided
+from evaldesk.model.conclusion import CONFIRM, StopRule, Undecided
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import BY_NAME, RunOption
 from evaldesk.statistics.gate_chances import (
     ROUNDING,
+    Answers,
     Kinds,
     chance_of_at_least,
     curve_holds,
@@ -30,7 +34,8 @@ from evaldesk.statistics.gate_chances import (
     still_regressed,
     trials_to_tell,
 )
-from evaldesk.statistics.mean_chances import MeanDifference, mean_difference, rate_holds
+from evaldesk.statistics.mean_chances import MeanChances, mean_curve, mean_difference, mean_rate, rate_holds
+from evaldesk.statistics.stop_chances import Stopped, stopped_rate
 
 TOLERATED = 0.05
 """Above this share of false alarms a build loses its readers' trust."""
@@ -53,8 +58,10 @@ EXPLAINED = (
     "margin",
     "regression_rule",
     "confirm",
+    "undecided",
+    "stop_when_decided",
 )
-"""The gates about verdicts, whose chances can be computed before a run."""
+"""The gates about verdicts, whose chances can be computed before a run, and what changes their answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +91,11 @@ class Subject:
     def n_most(self) -> int:
         """The most trials of a case."""
         return max(n for _, n, _ in self.kinds)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all cases have as many trials."""
+        return self.n == self.n_most
 
     @property
     def n_trials(self) -> int:
@@ -118,7 +130,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The options of a gate that rarely fails by chance and finds an agent that is worse by SOUGHT.
+    """The options of a gate that rarely fails by chance, mostly holds then, and finds an agent that is worse by SOUGHT.
 
     `false_alarm` and `finds` are its chances to fail, `n_trials` the mean number of trials of a build.
     """
@@ -131,31 +143,60 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class GateChance:
-    """How one gate behaves. `holds` is its chance to hold for an unchanged agent, None where it is not known.
+    """How one gate behaves. `answers` are those for an unchanged agent, None where they are not known.
 
-    `slips` are (drop of the pass rate, chance to hold all the same). `hint` names a gate that is stricter than it
-    looks; `repairs` are other settings with few false alarms. `n_more` is the mean number of trials that it plays
-    beyond those of the run. `error` is how far a chance can be off, which is 0 unless there are too many values to add
-    up. `proposal` is None where no setting of the kind finds a worse agent; it may be the gate
-    itself, which `options` tells. With `counts_as` the chances are those of its number alone, and a number too close to
-    the bar counts as this says.
+    `worse` are (drop of the pass rate, answers). `hint` names a gate that is stricter than it looks; `repairs` are
+    other settings with few false alarms. `n_more` is the mean number of trials that it plays beyond those of the run.
+    `proposal` is None where no setting of the kind finds a worse agent; it may be the gate itself, which `options`
+    tells. `n_played` are the mean trials of a run that stops when it is decided, with an unchanged agent and with one
+    that is worse by SOUGHT. With `may_err` a likely stop can change the answers, in one of 20 stops at most.
     """
 
     name: str
     options: str
-    holds: float | None
-    slips: tuple[tuple[float, float], ...] = ()
+    answers: Answers | None
+    worse: tuple[tuple[float, Answers], ...] = ()
     hint: str = ""
     repairs: tuple[Repair, ...] = ()
     n_more: float = 0.0
     proposal: Proposal | None = None
-    error: float = 0.0
-    counts_as: Undecided | None = None
+    n_played: tuple[float, float] | None = None
+    may_err: bool = False
+
+    @property
+    def holds(self) -> float | None:
+        """The chance to hold for an unchanged agent."""
+        return self.answers.holds if self.answers else None
 
     @property
     def false_alarm(self) -> float | None:
         """The chance to fail although nothing changed."""
-        return None if self.holds is None else max(0.0, 1.0 - self.holds)
+        return self.answers.fails if self.answers else None
+
+    @property
+    def neutral(self) -> float:
+        """The chance to be too close to tell although nothing changed."""
+        return self.answers.neutral if self.answers else 0.0
+
+    @property
+    def error(self) -> float:
+        """How far a chance can be off."""
+        return max((each.error for each in (self.answers, *(found for _, found in self.worse)) if each), default=0.0)
+
+    @property
+    def sought(self) -> Answers | None:
+        """The answers for an agent that is worse by SOUGHT."""
+        return dict(self.worse).get(SOUGHT)
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether it fails for an agent that is worse by SOUGHT less often than one that is sought should."""
+        return self.sought is not None and self.sought.fails < FOUND
+
+    @property
+    def is_vague(self) -> bool:
+        """Whether it is more often too close to tell than not, although nothing changed."""
+        return self.neutral > 0.5
 
     @property
     def is_proposed(self) -> bool:
@@ -173,26 +214,31 @@ class GatePreview:
     """How the gates of a run that is not begun behave.
 
     `run_id` is the run whose pass rates `chances` are computed from; None is USUAL_RATE in each case. `assumed`
-    has, for each rate of ASSUMED_RATES in every case, the chance of each gate to hold.
+    has, for each rate of ASSUMED_RATES in every case, the answers of each gate.
     """
 
     chances: tuple[GateChance, ...]
-    assumed: tuple[tuple[float, tuple[float | None, ...]], ...]
+    assumed: tuple[tuple[float, tuple[Answers | None, ...]], ...]
     run_id: int | None
+
+
+Answering: TypeAlias = Callable[[Subject, Subject], Answers | None]
+"""The answers of a gate for these cases now, against those before."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Gate:
-    """A gate and its chance to hold. The first of `milder` with few false alarms is a repair, and so is `other`."""
+    """A gate and its answers. The first of `milder` with few false alarms is a repair, and so is `other`."""
 
     name: str
-    holds: Callable[[Subject, Subject], float | None]
+    answers: Answering
     hint: str = ""
-    milder: Callable[[Subject], Iterator[tuple[str, float | None]]] | None = None
+    milder: Callable[[Subject], Iterator[tuple[str, Answers | None]]] | None = None
     other: Repair | None = None
     n_more: float = 0.0
     propose: Callable[[Subject], Proposal | None] = lambda _: None
-    error: Callable[[Subject, Subject], float] = lambda *_: 0.0
+    n_played: Callable[[Subject], float] | None = None
+    may_err: bool = False
 
 
 def assumed_subject(rate: float, n_each: Iterable[int], pass_threshold: float) -> Subject:
@@ -273,10 +319,7 @@ def false_alarms(gates: Gates, plans: Sequence[RunPlan]) -> tuple[float, float] 
 
 def gate_chances(gates: Gates, subject: Subject) -> tuple[GateChance, ...]:
     """How each gate about verdicts behaves, in the order of a conclusion."""
-    found = (_chance(gate, subject) for gate in _gates(gates, subject))
-    return tuple(
-        replace(each, counts_as=gates.undecided) if each.name.partition(" ")[0] in OF_A_RATE else each for each in found
-    )
+    return tuple(_chance(gate, subject) for gate in _gates(gates, subject))
 
 
 def preview_gates(
@@ -296,7 +339,7 @@ def preview_gates(
     if last is not None and last.n_cases == len(n_each) and last.n_scored:
         subject, run_id = played_subject(runs, last, n_each, pass_threshold), last.id
     assumed = [
-        (rate, tuple(gate.holds(now, now) for gate in _gates(gates, now)))
+        (rate, tuple(gate.answers(now, now) for gate in _gates(gates, now)))
         for rate in ASSUMED_RATES
         for now in [assumed_subject(rate, n_each, pass_threshold)]
     ]
@@ -304,83 +347,137 @@ def preview_gates(
 
 
 def _chance(gate: _Gate, subject: Subject) -> GateChance:
-    holds = gate.holds(subject, subject)
-    worse = [(drop, subject.dropped(drop)) for drop in DROPS]
-    slips = [(drop, gate.holds(subject, now)) for drop, now in worse]
-    error = max(gate.error(subject, now) for now in (subject, *(now for _, now in worse)))
-    known = tuple((drop, chance) for drop, chance in slips if chance is not None)
+    answers = gate.answers(subject, subject)
+    found = [(drop, gate.answers(subject, subject.dropped(drop))) for drop in DROPS]
     repairs: tuple[Repair, ...] = ()
-    if holds is not None and 1 - holds > TOLERATED:
+    if answers is not None and answers.fails > TOLERATED:
         milder = gate.milder(subject) if gate.milder else ()
-        good = (Repair(name, max(0.0, 1 - chance)) for name, chance in milder if chance is not None)
+        good = (Repair(name, each.fails) for name, each in milder if each is not None)
         first = next((repair for repair in good if repair.false_alarm <= TOLERATED), None)
         other = gate.other if gate.other and gate.other.false_alarm <= TOLERATED else None
         repairs = tuple(repair for repair in (other, first) if repair)
-    is_even = subject.n == subject.n_most
-    proposal, options = gate.propose(subject), f"--n {subject.n} {gate.name}" if is_even else gate.name
-    return GateChance(gate.name, options, holds, known, gate.hint, repairs, gate.n_more, proposal, error)
+    played = [gate.n_played(now) for now in (subject, subject.dropped(SOUGHT))] if gate.n_played else ()
+    return GateChance(
+        name=gate.name,
+        options=f"--n {subject.n} {gate.name}" if subject.is_even else gate.name,
+        answers=answers,
+        worse=tuple((drop, each) for drop, each in found if each is not None),
+        hint=gate.hint,
+        repairs=repairs,
+        n_more=gate.n_more,
+        proposal=gate.propose(subject),
+        n_played=(played[0], played[1]) if played else None,
+        may_err=gate.may_err,
+    )
 
 
 def _gates(gates: Gates, subject: Subject) -> Iterator[_Gate]:
-    n, n_trials = (subject.n, subject.n_trials) if subject.n == subject.n_most else (0, 0)
-    if not gates.asks_for_verdicts:
-        yield _Gate(ALL_PASSED, lambda _, now: every_case_holds(now.kinds, 1.0), milder=_milder_rates)
-    if gates.min_pass_rate is not None:
-        least = gates.min_pass_rate
+    n, n_trials = (subject.n, subject.n_trials) if subject.is_even else (0, 0)
+    undecided, may_err = gates.undecided, gates.stop_when_decided == "likely"
+    if gates.all_must_pass and not gates.asks_for_verdicts:
         yield _Gate(
-            f"--min-pass-rate {least:g}",
-            lambda _, now: _rate_holds(now, least),
-            _all_needed(n_trials, least, "trials", "every trial must pass"),
-            _milder_rates,
-            propose=proposed_pass_rate,
-            error=lambda _, now: _rate_error(now, least),
+            ALL_PASSED,
+            lambda _, now: Answers.that_hold(every_case_holds(now.kinds, 1.0)),
+            milder=lambda now: _milder_rates(now, 1.0, undecided),
         )
+    if gates.min_pass_rate is not None:
+        yield _rate_gate(gates, gates.min_pass_rate, n_trials)
     if gates.min_case_pass_rate is not None:
         share = gates.min_case_pass_rate
         yield _Gate(
             f"--min-case-pass-rate {share:g}",
-            lambda _, now: every_case_holds(now.kinds, share),
+            lambda _, now: Answers.that_hold(every_case_holds(now.kinds, share)),
             _all_needed(n, share, "trials of a case", "every trial must pass"),
             lambda now: (
-                (f"--min-case-pass-rate {each:g}", every_case_holds(now.kinds, each)) for each in _lower(share)
+                (f"--min-case-pass-rate {each:g}", Answers.that_hold(every_case_holds(now.kinds, each)))
+                for each in _lower(share)
             ),
+            may_err=may_err,
         )
     for k, least in gates.pass_at:
-        yield _curve("--pass-at", k, least, is_hat=False)
+        yield _curve("--pass-at", k, least, undecided, is_hat=False)
     for k, least in gates.pass_hat:
-        yield _curve("--pass-hat", k, least, is_hat=True)
+        yield _curve("--pass-hat", k, least, undecided, is_hat=True)
     if gates.max_regressions is not None:
         yield _regression_gate(gates, subject)
     if gates.margin is not None:
-        yield _margin_gate(gates.margin)
+        yield _margin_gate(gates.margin, undecided, may_err=may_err)
 
 
-def _rate_holds(subject: Subject, least: float) -> float:
-    low, high = rate_holds(subject.kinds, least)
-    return (low + high) / 2
+def _named(name: str, undecided: Undecided | None) -> str:
+    """The gate with what it answers when its number is too close to the bar."""
+    return f"{name} --undecided {undecided}" if undecided else name
 
 
-def _rate_error(subject: Subject, least: float) -> float:
-    low, high = rate_holds(subject.kinds, least)
-    return (high - low) / 2
+def _rate_gate(gates: Gates, least: float, n_trials: int) -> _Gate:
+    undecided = gates.undecided
+    rule = gates.stop_when_decided if replace(gates, min_pass_rate=None).asks_for_verdicts is False else None
 
+    def answers(_: Subject, now: Subject) -> Answers:
+        stopped = _stopped(now, least, rule) if undecided is None and rule == "likely" else None
+        return stopped.answers if stopped else _rate_answers(now, least, undecided)
 
-def _margin_gate(margin: float) -> _Gate:
+    def n_played(now: Subject) -> float:
+        stopped = _stopped(now, least, rule)
+        return stopped.n_trials if stopped else now.n_trials
+
+    is_known = bool(n_trials) and undecided is None and rule is not None
     return _Gate(
-        f"--margin {margin:g}",
-        lambda before, now: 1 - _difference(before, now).fails(margin),
-        milder=lambda now: (
-            (f"--margin {step / 20:g}", 1 - _difference(now, now).fails(step / 20))
-            for step in range(int(margin * 20 + ROUNDING) + 1, 21)
-        ),
-        propose=lambda now: proposed_margin(now, margin),
-        error=lambda before, now: _difference(before, now).error,
+        _named(f"--min-pass-rate {least:g}", undecided),
+        answers,
+        _all_needed(n_trials, least, "trials", "every trial must pass"),
+        lambda now: _milder_rates(now, least, undecided),
+        propose=lambda now: proposed_pass_rate(now, undecided),
+        n_played=n_played if is_known else None,
+        may_err=gates.stop_when_decided == "likely" and not is_known,
     )
 
 
-def _difference(before: Subject, now: Subject) -> MeanDifference:
+def _stopped(now: Subject, least: float, rule: StopRule | None) -> Stopped | None:
+    """The run that stops when this one gate is decided; None for different numbers of trials."""
+    if rule is None or not now.is_even:
+        return None
+    looks = tuple(looks_of(now.n, now.n_cases))
+    return stopped_rate(tuple(now.kinds), least, looks, is_likely=rule == "likely")
+
+
+def _rate_answers(subject: Subject, least: float, undecided: Undecided | None) -> Answers:
+    if undecided and 0 < least < 1:
+        return _counted(mean_rate(tuple(subject.kinds)), least, undecided)
+    low, high = rate_holds(subject.kinds, least)
+    return Answers.that_hold((low + high) / 2, (high - low) / 2)
+
+
+def _counted(found: MeanChances, bar: float, undecided: Undecided, none_beside: float = 1.0) -> Answers:
+    """The answers of a number, where one too close to its bar counts as this.
+
+    Where nothing passed it never counts as passed; `none_beside` is the chance that nothing passed beside the number.
+    """
+    holds, fails = found.above(bar), found.below(bar)
+    if undecided == "neutral":
+        return Answers(holds, fails, found.error)
+    if undecided == "fail":
+        return Answers.that_hold(holds, found.error)
+    return Answers.that_hold(1 - fails - found.none_around(bar) * none_beside, found.error)
+
+
+def _margin_gate(margin: float, undecided: Undecided | None, *, may_err: bool) -> _Gate:
+    return _Gate(
+        _named(f"--margin {margin:g}", undecided),
+        lambda before, now: _margin_answers(before, now, margin, undecided),
+        milder=lambda now: (
+            (_named(f"--margin {step / 20:g}", undecided), _margin_answers(now, now, step / 20, undecided))
+            for step in range(int(margin * 20 + ROUNDING) + 1, 21)
+        ),
+        propose=lambda now: proposed_margin(now, margin, undecided),
+        may_err=may_err,
+    )
+
+
+def _margin_answers(before: Subject, now: Subject, margin: float, undecided: Undecided | None) -> Answers:
     pairs = zip(before.kinds, now.kinds, strict=True)
-    return mean_difference(tuple((p, worse, n, n_cases) for (p, n, n_cases), (worse, *_) in pairs))
+    found = mean_difference(tuple((p, worse, n, n_cases) for (p, n, n_cases), (worse, *_) in pairs))
+    return _counted(found, -margin - ROUNDING, undecided or "pass", none_beside=0.0)
 
 
 def _regression_gate(gates: Gates, subject: Subject) -> _Gate:
@@ -390,32 +487,38 @@ def _regression_gate(gates: Gates, subject: Subject) -> _Gate:
     confirming = _confirming(allowed, *gates.confirm, subject)
     if gates.regression_rule == "confirm":
         return confirming
-    alarm = 1 - (confirming.holds(subject, subject) or 0.0)
+    confirmed = confirming.answers(subject, subject)
     return _Gate(
         f"--max-regressions {allowed}",
-        lambda before, now: 1 - more_than(allowed, _regressions(before, now)),
+        lambda before, now: Answers.that_hold(1 - more_than(allowed, _regressions(before, now))),
         milder=lambda now: (
-            (f"--max-regressions {each}", 1 - more_than(each, _regressions(now, now)))
+            (f"--max-regressions {each}", Answers.that_hold(1 - more_than(each, _regressions(now, now))))
             for each in range(allowed + 1, now.n_cases + 1)
         ),
-        other=Repair(confirming.name, alarm, confirming.n_more),
+        other=Repair(confirming.name, confirmed.fails, confirming.n_more) if confirmed else None,
         propose=lambda now: proposed_confirming(now, allowed),
     )
 
 
 def _confirming(allowed: int, needed: int, n: int, subject: Subject) -> _Gate:
     """The gate that plays `n` trials more of each case that seems to have regressed; `needed` of them must pass."""
-
-    def holds(before: Subject, now: Subject) -> float:
-        seeming = zip(_regressions(before, now), now.kinds, strict=True)
-        return 1 - more_than(
-            allowed, [(still_regressed(chance, p, needed, n), n_cases) for (chance, n_cases), (p, *_) in seeming]
-        )
-
     words = f"--max-regressions {allowed} --regression-rule confirm"
     words += "" if (needed, n) == CONFIRM else f" --confirm {needed}/{n}"
     n_more = n * sum(chance * n_cases for chance, n_cases in _regressions(subject, subject))
-    return _Gate(words, holds, n_more=n_more, propose=lambda now: proposed_confirming(now, allowed))
+    return _Gate(
+        words,
+        lambda before, now: Answers.that_hold(1 - _confirmed(before, now, allowed, needed, n)),
+        n_more=n_more,
+        propose=lambda now: proposed_confirming(now, allowed),
+    )
+
+
+def _confirmed(before: Subject, now: Subject, allowed: int, needed: int, n: int) -> float:
+    """The chance that more cases than are allowed seem to have regressed, and still do so after fresh trials."""
+    seeming = zip(_regressions(before, now), now.kinds, strict=True)
+    return more_than(
+        allowed, [(still_regressed(chance, p, needed, n), n_cases) for (chance, n_cases), (p, *_) in seeming]
+    )
 
 
 def proposed_confirming(subject: Subject, allowed: int) -> Proposal | None:
@@ -434,70 +537,89 @@ def proposed_confirming(subject: Subject, allowed: int) -> Proposal | None:
 def _confirmations(now: Subject, worse: Subject, allowed: int, fresh: int, n_trials: float) -> list[Proposal]:
     """The strictest confirmation by so many fresh trials that has few false alarms, where it finds a worse agent."""
     for needed in range(fresh, 0, -1):
-        gate = _confirming(allowed, needed, fresh, now)
-        false_alarm = 1 - (gate.holds(now, now) or 0.0)
+        false_alarm = _confirmed(now, now, allowed, needed, fresh)
         if false_alarm <= TOLERATED:
-            finds = 1 - (gate.holds(now, worse) or 0.0)
+            finds = _confirmed(now, worse, allowed, needed, fresh)
             options = f"--n {now.n} --max-regressions {allowed} --regression-rule confirm --confirm {needed}/{fresh}"
             return [Proposal(options, false_alarm, finds, n_trials)] if finds >= FOUND else []
     return []
 
 
-def proposed_pass_rate(subject: Subject) -> Proposal | None:
+def proposed_pass_rate(subject: Subject, undecided: Undecided | None) -> Proposal | None:
     """The fewest trials with which a bar on the pass rate finds an agent that is worse by SOUGHT."""
-    for n in range(1, MOST_PROPOSED_N + 1):
-        now, n_trials = subject.played(n), n * subject.n_cases
-        worse = now.dropped(SOUGHT)
-        for percent in range(99, 0, -1):
-            false_alarm = 1 - _rate_holds(now, percent / 100)
-            if false_alarm <= TOLERATED:
-                finds = 1 - _rate_holds(worse, percent / 100)
-                if finds >= FOUND:
-                    return Proposal(f"--n {n} --min-pass-rate {percent / 100:g}", false_alarm, finds, n_trials)
-                break
+    played = (subject.played(n) for n in range(1, MOST_PROPOSED_N + 1))
+    return next((found for now in played if (found := _proposed_bar(now, undecided))), None)
+
+
+def _proposed_bar(now: Subject, undecided: Undecided | None) -> Proposal | None:
+    """The highest bar that tells an agent that is worse by SOUGHT."""
+    worse = now.dropped(SOUGHT)
+    for percent in range(99, 0, -1):
+        same = _rate_answers(now, percent / 100, undecided)
+        if same.fails > TOLERATED:
+            continue
+        found = _rate_answers(worse, percent / 100, undecided)
+        if found.fails < FOUND:
+            return None
+        if same.holds >= FOUND:
+            options = _named(f"--n {now.n} --min-pass-rate {percent / 100:g}", undecided)
+            return Proposal(options, same.fails, found.fails, now.n_trials)
     return None
 
 
-def proposed_margin(subject: Subject, margin: float) -> Proposal | None:
+def proposed_margin(subject: Subject, margin: float, undecided: Undecided | None) -> Proposal | None:
     """The fewest trials with which the interval of the difference tells a worse agent."""
 
-    def finds(n: int) -> float:
+    def tells(n: int) -> tuple[Answers, Answers]:
         now = subject.played(n)
-        return _difference(now, now.dropped(SOUGHT)).fails(margin)
+        same, worse = (_margin_answers(now, each, margin, undecided) for each in (now, now.dropped(SOUGHT)))
+        return same, worse
 
     low, high = 1, MOST_PROPOSED_N
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if finds(middle) >= FOUND else (middle + 1, high)
-    now = subject.played(low)
-    false_alarm, found = _difference(now, now).fails(margin), finds(low)
-    if false_alarm > TOLERATED or found < FOUND:
+        same, worse = tells(middle)
+        low, high = (low, middle) if min(same.holds, worse.fails) >= FOUND else (middle + 1, high)
+    same, worse = tells(low)
+    if same.fails > TOLERATED or min(same.holds, worse.fails) < FOUND:
         return None
-    return Proposal(f"--n {low} --margin {margin:g}", false_alarm, found, low * subject.n_cases)
+    options = _named(f"--n {low} --margin {margin:g}", undecided)
+    return Proposal(options, same.fails, worse.fails, low * subject.n_cases)
 
 
 def _likely(allowed: int) -> _Gate:
-    def holds(before: Subject, now: Subject) -> float | None:
+    def answers(before: Subject, now: Subject) -> Answers | None:
         pairs = zip(before.kinds, now.kinds, strict=True)
         drops = likely_drops([(p, worse, n, n_cases) for (p, n, n_cases), (worse, *_) in pairs], allowed)
-        return None if drops is None else 1 - drops
+        return None if drops is None else Answers.that_hold(1 - drops)
 
-    return _Gate(f"--max-regressions {allowed} --regression-rule likely", holds)
+    return _Gate(f"--max-regressions {allowed} --regression-rule likely", answers)
 
 
-def _curve(option: str, k: int, least: float, *, is_hat: bool) -> _Gate:
+def _curve(option: str, k: int, least: float, undecided: Undecided | None, *, is_hat: bool) -> _Gate:
     return _Gate(
-        f"{option} {k}={least:g}",
-        lambda _, now: curve_holds(now.kinds, k, least, is_hat=is_hat),
+        _named(f"{option} {k}={least:g}", undecided),
+        lambda _, now: _curve_answers(now, k, least, undecided, is_hat=is_hat),
         milder=lambda now: (
-            (f"{option} {k}={each:g}", curve_holds(now.kinds, k, each, is_hat=is_hat)) for each in _lower(least)
+            (_named(f"{option} {k}={each:g}", undecided), _curve_answers(now, k, each, undecided, is_hat=is_hat))
+            for each in _lower(least)
         ),
     )
 
 
-def _milder_rates(subject: Subject) -> Iterator[tuple[str, float]]:
-    for least in _lower(1.0):
-        yield f"--min-pass-rate {least:g}", _rate_holds(subject, least)
+def _curve_answers(
+    subject: Subject, k: int, least: float, undecided: Undecided | None, *, is_hat: bool
+) -> Answers | None:
+    if undecided and 0 < least < 1:
+        none_beside = prod((1 - p) ** ((n - subject.n) * n_cases) for p, n, n_cases in subject.kinds)
+        return _counted(mean_curve(tuple(subject.kinds), k, is_hat=is_hat), least, undecided, none_beside)
+    holds = curve_holds(subject.kinds, k, least, is_hat=is_hat)
+    return None if holds is None else Answers.that_hold(holds)
+
+
+def _milder_rates(subject: Subject, below: float, undecided: Undecided | None) -> Iterator[tuple[str, Answers]]:
+    for least in _lower(below):
+        yield _named(f"--min-pass-rate {least:g}", undecided), _rate_answers(subject, least, undecided)
 
 
 def _lower(least: float) -> Iterator[float]:

@@ -195,7 +195,10 @@ def _reasons(outcome: Outcome, run: RunNumbers, found: Sequence[GateOutcome]) ->
     if outcome == "passed":
         return
     counts = run.counts
-    yield from (ending.reason for ending in run.endings if ending.reason)
+    for ending in run.endings:
+        is_told = ending.stop is not None and bool(ending.stop.answers)  # by the gate that was decided
+        if ending.reason and not is_told:
+            yield ending.reason
     if counts.unplayed and outcome != "failed" and not run.stop:
         were = "was" if counts.unplayed == 1 else "were"
         yield f"{counted_words(counts.unplayed, counts.planned, 'trial')} {were} not played"

@@ -1,0 +1,133 @@
+"""How often a gate holds, fails and is too close to tell: against the conclusion of every outcome of small runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import permutations, product
+from math import prod
+
+import pytest
+
+from evaldesk.desk.runs.deciding import Decider, Spent
+from evaldesk.desk.runs.gate_chances import Subject, gate_chances
+from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers, conclude
+from evaldesk.model import AgentRef, Counts, Gates, RunConfig
+from evaldesk.model.comparison import PlayedCase
+from evaldesk.model.conclusion import STOP_RULES, UNDECIDED, Conclusion, StopRule, Undecided
+from evaldesk.model.evalset import CaseKey
+from evaldesk.statistics.case_comparison import compare_cases
+
+GATES = {
+    "rate": Gates(min_pass_rate=0.7),
+    "low rate": Gates(min_pass_rate=0.15),
+    "every trial": Gates(min_pass_rate=1.0),
+    "pass@1": Gates(pass_at=((1, 0.6),)),
+    "pass^1": Gates(pass_hat=((1, 0.8),)),
+    "each case": Gates(min_case_pass_rate=0.5),
+    "margin": Gates(margin=0.2),
+}
+SUBJECTS = {
+    "alike": [(0.8, 2, 3)],
+    "one trial": [(0.9, 1, 4), (0.3, 1, 1)],
+    "one case": [(0.7, 4, 1)],
+    "different trials": [(0.2, 1, 2), (0.6, 2, 1)],
+}
+
+
+def cases_of(kinds: list[tuple[float, int, int]]) -> list[tuple[float, int]]:
+    return [(p, n) for p, n, times in kinds for _ in range(times)]
+
+
+def numbers_of(cases: list[PlayedCase]) -> RunNumbers:
+    """What a run of these cases is judged by."""
+    counts = [Counts(len(case.verdicts), case.verdicts.count("p"), case.verdicts.count("f")) for case in cases]
+    found = RunNumbers.of_cases(CaseNumbers(case.key.case_id, each) for case, each in zip(cases, counts, strict=True))
+    n_least = min(len(case.verdicts) for case in cases)
+    equal = tuple((n_least, case.verdicts[:n_least].count("p"), 1) for case in cases)
+    return replace(found, equal_counts=equal)
+
+
+def all_outcomes(kinds: list[tuple[float, int, int]]) -> list[tuple[list[PlayedCase], float]]:
+    """Every run of these cases, trial by trial, and its chance: the curve looks at the first trials of each."""
+    cases, found = cases_of(kinds), []
+    for letters in product(*(product("pf", repeat=n) for _, n in cases)):
+        run = [PlayedCase(CaseKey("set", f"case_{at}", 0, "d"), "".join(own)) for at, own in enumerate(letters)]
+        chance = prod(
+            p ** own.count("p") * (1 - p) ** own.count("f") for (p, _), own in zip(cases, letters, strict=True)
+        )
+        found.append((run, chance))
+    return found
+
+
+def concluded(gates: Gates, before: list[PlayedCase], after: list[PlayedCase]) -> Conclusion:
+    change = compare_cases("baseline", before, after) if gates.compares else None
+    return conclude(gates, numbers_of(after), change)
+
+
+@pytest.mark.parametrize("undecided", [None, *UNDECIDED])
+@pytest.mark.parametrize("kinds", SUBJECTS.values(), ids=SUBJECTS)
+@pytest.mark.parametrize("gates", GATES.values(), ids=GATES)
+def test_a_gate_gives_each_answer_as_often_as_all_outcomes_do(
+    gates: Gates, kinds: list[tuple[float, int, int]], undecided: Undecided | None
+) -> None:
+    gates = replace(gates, undecided=undecided)
+    runs = all_outcomes(kinds)
+    total = Counter[str]()
+    for after, chance in runs:
+        for before, its_chance in runs if gates.compares else [(after, 1.0)]:
+            total[concluded(gates, before, after).outcome] += chance * its_chance  # type: ignore[assignment]
+
+    (found,) = gate_chances(gates, Subject(kinds))
+
+    assert found.answers
+    assert found.answers.holds == pytest.approx(total["passed"], abs=1e-9)
+    assert found.answers.fails == pytest.approx(total["failed"], abs=1e-9)
+    assert found.answers.neutral == pytest.approx(total["neutral"], abs=1e-8)
+
+
+@pytest.mark.parametrize("rule", STOP_RULES)
+@pytest.mark.parametrize(
+    ("kinds", "least"),
+    [
+        ([(0.8, 3, 2), (0.4, 3, 1)], 0.7),
+        ([(0.9, 4, 2)], 0.5),
+        ([(0.9, 1, 2), (0.3, 1, 2)], 0.5),
+        ([(0.5, 1, 1)], 0.5),
+        ([(0.3, 8, 1)], 0.95),
+    ],
+)
+def test_a_run_that_stops_answers_and_plays_on_as_often_as_all_outcomes_do(
+    kinds: list[tuple[float, int, int]], least: float, rule: StopRule
+) -> None:
+    gates = Gates(min_pass_rate=least, stop_when_decided=rule)
+    total, n_trials, (n, n_cases) = Counter[str](), 0.0, (kinds[0][1], len(cases_of(kinds)))
+    orders = list(permutations(range(n_cases))) if n == 1 else [tuple(range(n_cases))]
+    for (after, chance), order in product(all_outcomes(kinds), orders):
+        config = RunConfig(AgentRef("agent", "agent"), "set", "", "", criteria=(), n=n, gates=gates)
+        decider = Decider(config, [n] * n_cases, rule, names=list, order=order)
+        letters = [case.verdicts for case in after]
+        stop = decider.look(lambda at, letters=letters: [letters[case] for case in at] if at else letters, Spent())
+        answer = stop.answers[0].answer if stop else concluded(gates, [], after).gates[0].answer
+        total[answer] += chance / len(orders)  # type: ignore[assignment]
+        n_trials += (stop.n_trials if stop else n * n_cases) * chance / len(orders)
+
+    (found,) = gate_chances(gates, Subject(kinds))
+
+    assert found.answers
+    assert found.answers.holds == pytest.approx(total["held"], abs=1e-9)
+    assert found.answers.fails == pytest.approx(total["failed"], abs=1e-9)
+    assert found.n_played
+    assert found.n_played[0] == pytest.approx(n_trials, abs=1e-9)
+    assert not found.may_err
+
+
+def test_a_likely_stop_that_is_not_computed_is_told() -> None:
+    subject, margin = Subject([(0.9, 3, 4)]), Gates(margin=0.1, stop_when_decided="likely")
+    both = replace(margin, min_pass_rate=0.5)
+
+    found = [each.may_err for gates in (margin, both) for each in gate_chances(gates, subject)]
+    exact = gate_chances(replace(both, stop_when_decided="exact"), subject)
+
+    assert found == [True, True, True]
+    assert not any(each.may_err or each.n_played for each in exact)
