@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import permutations, product
 from math import prod
 
@@ -60,6 +62,10 @@ def all_outcomes(kinds: list[tuple[float, int, int]]) -> list[tuple[list[PlayedC
     return found
 
 
+def letters_of(letters: Sequence[str], cases: Sequence[int] | None) -> list[str]:
+    return [letters[case] for case in (range(len(letters)) if cases is None else cases)]
+
+
 def concluded(gates: Gates, before: list[PlayedCase], after: list[PlayedCase]) -> Conclusion:
     change = compare_cases("baseline", before, after) if gates.compares else None
     return conclude(gates, numbers_of(after), change)
@@ -107,7 +113,7 @@ def test_a_run_that_stops_answers_and_plays_on_as_often_as_all_outcomes_do(
         config = RunConfig(AgentRef("agent", "agent"), "set", "", "", criteria=(), n=n, gates=gates)
         decider = Decider(config, [n] * n_cases, rule, names=list, order=order)
         letters = [case.verdicts for case in after]
-        stop = decider.look(lambda at, letters=letters: [letters[case] for case in at] if at else letters, Spent())
+        stop = decider.look(partial(letters_of, letters), Spent())
         answer = stop.answers[0].answer if stop else concluded(gates, [], after).gates[0].answer
         total[answer] += chance / len(orders)  # type: ignore[assignment]
         n_trials += (stop.n_trials if stop else n * n_cases) * chance / len(orders)
