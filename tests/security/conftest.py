@@ -177,7 +177,7 @@ class Fort:
             "/queues/1?reader=sam",
             f"{run}/acceptance?queue=1",
             *(
-                f"/queues/1?reader={quote(text)}"
+                f"/queues/2?reader={quote(text)}"
                 for text in self.texts
                 if 0 < len(text.strip()) <= 80 and text.isprintable()
             ),
@@ -306,7 +306,7 @@ def keep_image(store: Store, session_id: str, names: tuple[str, ...]) -> None:
 
 
 def fill_queue(fort: Fort) -> None:
-    """A review queue of two trials, which one reader has read with every text as a note."""
+    """A review queue of two trials, which one reader has read with every text as a note, and one of a short trial."""
     strata = [QueueStratum(fort.run, kind, 2, 2) for kind in VERDICT_KINDS.values()]
     drafts = [QueueDraft(fort.run, (0, index), fort.run, "failed") for index in range(2)]
     fort.desk.store.queues.create(strata, drafts, fort.texts[0], is_blind=True)
@@ -314,6 +314,10 @@ def fill_queue(fort: Fort) -> None:
         seen = fort.desk.store.queues.items(1, "sam")[index % 2].label
         given = GivenLabel(index % 2 + 1, moment_id(seen.labelled_at) if seen else 0)
         fort.desk.store.queues.give(1, [given], "sam", "passed", text, is_blind=True)
+    short = fort.run - len(fort.texts)
+    fort.desk.store.runs.record([trial_of(short, 0, fort.texts[:1])])
+    strata = [QueueStratum(short, "failed", 1, 1)]
+    fort.desk.store.queues.create(strata, [QueueDraft(short, (0, 0), short, "failed")], fort.texts[0], is_blind=True)
 
 
 def fill(fort: Fort) -> None:
