@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -29,6 +30,15 @@ def test_a_value_with_iterators_in_it_is_written_as_one_with_lists(
     parts = text_parts({**whole, "deep": [{"in": [{"items": iter(items)}]}], "rows": rows}, "a file")
 
     assert b"".join(parts) == to_text(whole, {}, "a file")
+
+
+@given(
+    _VALUES | st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["  ", " ", "    ", "\t", " \t", None])
+)
+def test_a_file_is_laid_out_as_python_lays_out_json(value: Any, indent: str | None) -> None:
+    expected = json.dumps([value, {"a": value}], ensure_ascii=False, indent=indent)
+
+    assert to_text([value, {"a": value}], {"indent": indent}, "a file").decode() == expected
 
 
 def test_a_value_that_json_cannot_hold_is_named_by_its_place() -> None:
