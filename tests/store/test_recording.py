@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from sqlalchemy import Engine, event, select
+from sqlalchemy import Engine, event, select, update
 from tests.store.conftest import select_rows
 
 from evaldesk.errors import NotFoundError, WorkspaceError
@@ -34,6 +34,17 @@ def test_a_recorded_trial_reads_as_it_was(store: Store, plan: Plan, end: End) ->
     store.runs.record([result])
 
     assert store.runs.trial(run, 1, 0) == result
+
+
+def test_a_copied_trial_is_that_of_its_own_place(store: Store, plan: Plan, end: End) -> None:
+    run = plan(n=2)
+    store.runs.record([end(run, 0, 0, "passed")])
+    with store._database.writing() as connection:
+        connection.execute(update(TRANSCRIPT).where(TRANSCRIPT.c.run_id == run).values(trial_index=1))
+
+    (copied,) = store.runs.trials(run, [(0, 1)]).values()
+
+    assert (copied.run_id, copied.case_index, copied.trial_index) == (run, 0, 1)
 
 
 def test_a_trial_that_was_not_played_is_not_found(store: Store, plan: Plan) -> None:

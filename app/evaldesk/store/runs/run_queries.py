@@ -210,7 +210,8 @@ def _with_images(connection: Connection, result: TrialResult) -> TrialResult:
 def _trial(run_id: int, key: TrialKey, row: Any) -> TrialResult:
     """The stored trial; one with a number that an early version took and that cannot be has that as its error."""
     try:
-        return unpack(row.codec, row.data, TrialResult)
+        found = unpack(row.codec, row.data, TrialResult)
+        return replace(found, run_id=run_id, case_index=key[0], trial_index=key[1])  # where it is counts
     except ValidationError as error:
         record = ErrorRecord("unreadable", f"The stored trial cannot be read: {error}")
         return TrialResult(run_id, *key, "errored", "errored", stop_reason="error", error=record)
