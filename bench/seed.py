@@ -31,6 +31,7 @@ from evaldesk.store.runs.recording import add_totals, recount
 from evaldesk.store.tables import METADATA
 from evaldesk.store.tables.runs import RUN, RUN_CASE, TO_DO
 
+COPIED_AT_ONCE = 100
 OTHER_CASES = 1000
 OTHER_N = 10
 COPIED = (
@@ -77,16 +78,20 @@ def play(store: Store, chance: random.Random, n_cases: int, n: int, *, has_words
 
 
 def copy_run(store: Store, run_id: int, n: int) -> None:
-    """Copy a run with all its rows under the next ids, on either engine."""
-    for _ in range(n):
+    """Copy a run with all its rows under the next ids, on either engine; nobody else may make runs meanwhile."""
+    for first in range(0, n, COPIED_AT_ONCE):
         with store._database.writing() as connection:
             columns = _columns("run", but="id")
             made = f"INSERT INTO run ({columns}) SELECT {columns} FROM run WHERE id = :run RETURNING id"  # noqa: S608
-            copy = connection.execute(text(made), {"run": run_id}).scalar_one()
+            n_now = min(COPIED_AT_ONCE, n - first)
+            ids = [connection.execute(text(made), {"run": run_id}).scalar_one() for _ in range(n_now)]
+            assert ids == list(range(ids[0], ids[0] + n_now))
             for table in COPIED:
                 columns = _columns(table, but="run_id")
-                rows = f"SELECT {int(copy)}, {columns} FROM {table} WHERE run_id = :run"  # noqa: S608
-                connection.execute(text(f"INSERT INTO {table} (run_id, {columns}) {rows}"), {"run": run_id})
+                rows = f"SELECT copy.id, {_columns(table, but='run_id', of='held')} FROM {table} AS held"  # noqa: S608
+                rows += " CROSS JOIN run AS copy WHERE held.run_id = :run AND copy.id BETWEEN :first AND :last"
+                span = {"run": run_id, "first": ids[0], "last": ids[-1]}
+                connection.execute(text(f"INSERT INTO {table} (run_id, {columns}) {rows} ORDER BY copy.id"), span)
 
 
 def multiply(store: Store, run_id: int, times: int) -> None:
@@ -109,8 +114,9 @@ def multiply(store: Store, run_id: int, times: int) -> None:
             pass
 
 
-def _columns(table: str, *, but: str) -> str:
-    return ", ".join(f'"{column.name}"' for column in METADATA.tables[table].columns if column.name != but)
+def _columns(table: str, *, but: str, of: str = "") -> str:
+    start = f"{of}." if of else ""
+    return ", ".join(f'{start}"{column.name}"' for column in METADATA.tables[table].columns if column.name != but)
 
 
 def _results(chance: random.Random, run_id: int, n_cases: int, n: int, n_texts: int) -> Iterator[TrialResult]:
