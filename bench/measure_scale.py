@@ -61,18 +61,18 @@ def alone(name: str) -> str:
     return f"driver and {name} alone, {N_ALONE:,} trials"
 
 
-def measure(folder: Path) -> list[Row]:
+def measure(folder: Path) -> Iterator[Row]:
     """The driver on its stores, then one machine beside a cluster of two nodes."""
-    rows = _alone("SQLite", folder / "evaldesk.db", folder, 0.25)
-    rows += _pages("SQLite", None, folder)
+    yield from _alone("SQLite", folder / "evaldesk.db", folder, 0.25)
+    yield from _pages("SQLite", None, folder)
     named = os.environ.get(STORE_VARIABLE)
     try:
         with nullcontext(database_url(named, STORE_VARIABLE)) if named else running_server() as url:
-            rows += _alone("PostgreSQL", url, folder, 0.40)
-            rows += _pages("PostgreSQL", url, folder)
+            yield from _alone("PostgreSQL", url, folder, 0.40)
+            yield from _pages("PostgreSQL", url, folder)
     except pytest.skip.Exception as reason:
         print(f"  PostgreSQL is not measured: {reason}")
-    return [*rows, *_on_hosts(folder)]
+    yield from _on_hosts(folder)
 
 
 class Instant:

@@ -21,7 +21,7 @@ from evaldesk.engine.ray import host as host_module
 from evaldesk.engine.ray.cluster import RayCluster, connect_words, lost_words
 from evaldesk.engine.ray.executor import HostsExecutor, checked
 from evaldesk.engine.ray.host import Answer, Host, HostSetup, environment_of_workers, moved, own_versions, work_of
-from evaldesk.errors import UsageError
+from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import AgentRef, Criterion, TrialResult, TrialSpec
 from evaldesk.wire import from_json, to_json
 
@@ -433,3 +433,17 @@ async def test_a_process_waits_for_ray_at_its_end_unless_it_is_connected(
     await cluster.close()
 
     assert (while_connected, marks) == ({"ray"}, {"ray"} if is_stuck else set())
+
+
+async def test_a_head_that_takes_a_connection_and_says_nothing_is_named_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **_: sleep(0.2), shutdown=lambda: None)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(cluster_module, "CONNECT_S", 0.01)
+    monkeypatch.setattr(cluster_module, "NOT_WAITED_FOR", set())
+    for name in ("check_reachable", "_keep_off_the_output"):
+        monkeypatch.setattr(cluster_module, name, lambda *_: None)
+
+    with pytest.raises(EvaldeskError, match=r"^Ray at 127\.0\.0\.1:6379 did not answer within 0\.01 s$"):
+        await RayCluster("127.0.0.1:6379", 1.0, HostSetup("", 1, 1)).connect()

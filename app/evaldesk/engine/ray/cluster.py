@@ -29,7 +29,7 @@ RECONNECT_S = 600
 MAX_SAID = 300
 CALLS_AT_ONCE = 64
 """All but the latest call of a host end at once."""
-REACH_S, CLOSE_S = 5.0, 10.0
+REACH_S, CONNECT_S, CLOSE_S = 5.0, 120.0, 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,10 @@ class RayCluster:
 
     async def connect(self) -> None:
         """Connect, and give the agent's files to the cluster. Raises EvaldeskError."""
-        await in_thread(self._connect)
+        try:
+            await asyncio.wait_for(in_thread(self._connect), CONNECT_S)
+        except TimeoutError:
+            raise EvaldeskError(f"Ray at {self.address} did not answer within {CONNECT_S:g} s") from None
 
     async def open_host(self) -> ActorHost:
         """A new actor; it waits for a node with room. Raises HostLostError."""

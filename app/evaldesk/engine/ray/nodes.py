@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from evaldesk.engine.ray.host import HostFacts, HostSetup, own_versions
 from evaldesk.errors import EvaldeskError
 from evaldesk.wire import from_json, to_json
 
-ASK_S = 30.0
+ASK_S, LOOK_S = 30.0, 60.0
 GIB = 1024**3
 
 
@@ -44,7 +45,9 @@ async def look_at(address: str) -> tuple[str, Sequence[Node]]:
     except ImportError as error:  # Ray is there in part
         raise EvaldeskError(f"no cluster: {error}") from error
     try:
-        return await in_thread(_look)
+        return await asyncio.wait_for(in_thread(_look), LOOK_S)
+    except TimeoutError:
+        raise EvaldeskError(f"Ray at {address} did not answer within {LOOK_S:g} s") from None
     finally:
         await cluster.close()
 
