@@ -5,7 +5,7 @@ Each is the set of values that no bet could refute with odds of 20 to 1: wider t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import exp, inf, lgamma, log, log1p, sqrt
 
 from evaldesk.model.conclusion import Interval
@@ -74,12 +74,19 @@ class DifferenceSeen:
     end is not below that.
     """
 
-    def __init__(self, margin: float, alpha: float = ALPHA) -> None:
+    def __init__(self, margin: float, alpha: float = ALPHA, differences: Iterable[float] = ()) -> None:
         self.is_better = self.is_worse = False
         self.is_not_worse = margin >= 1
         self._needed, self._stakes = log(2 / alpha), _Stakes(alpha)
         self._means = ((1 + margin) / 2, (1 + margin) / 2, (1 - margin) / 2)
         self._capitals = [0.0, 0.0, 0.0]
+        for difference in differences:
+            self.add(difference)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether any of them tells."""
+        return self.is_better or self.is_worse or self.is_not_worse
 
     def add(self, difference: float) -> None:
         """See one more difference."""

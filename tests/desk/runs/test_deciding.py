@@ -622,3 +622,48 @@ async def test_a_live_run_that_somebody_stops_keeps_the_interval_that_holds_at_a
     assert "anytime-valid" in found.doubt
     assert found.detail == "The interval holds although trials are left to play."
     assert stored.numbers(stopped).interval == stored.interval(stopped) == stored.result(run_id).interval == wide
+
+
+@pytest.mark.parametrize(
+    "gates",
+    [
+        Gates(min_pass_rate=0.6, stop_when_decided="likely"),
+        Gates(min_case_pass_rate=0.2, stop_when_decided="likely"),
+        Gates(margin=0.1, baseline="run 3", stop_when_decided="likely"),
+        Gates(min_pass_rate=0.6, stop_when_decided="exact"),
+    ],
+    ids=["rate", "each case", "margin", "exact"],
+)
+def test_a_look_after_every_trial_answers_as_one_that_reads_every_case(gates: Gates) -> None:
+    n_stopped = 0
+    for seed in range(10):
+        chance = Random(seed)
+        n, n_cases, rate = 6, 30, [0.02, 0.6, 0.98][seed % 3]
+        options: dict[str, Any] = {"rates_before": dict.fromkeys(range(n_cases), 0.5)} if gates.margin else {}
+        whole = ["".join("p" if chance.random() < rate else "f" for _ in range(n)) for _ in range(n_cases)]
+        order = sorted(range(n * n_cases), key=lambda at: at + chance.choice([0, 0, 0, 35]))  # some are late
+        played = [["."] * n for _ in range(n_cases)]
+        found = decider(gates, n, n_cases, **options)
+        for n_done, at in enumerate(order, 1):
+            played[at % n_cases][at // n_cases] = whole[at % n_cases][at // n_cases]
+            strips = ["".join(letters) for letters in played]
+            if not found.may_look(n_done):
+                continue
+            stop = found.look(reader(strips), Spent())
+            again = decider(gates, n, n_cases, **options).look(reader(strips), Spent())
+            assert stop == again, (seed, strips)
+            if stop:
+                n_stopped += 1
+                break
+
+    assert n_stopped > 2
+
+
+def test_a_case_that_keeps_others_waiting_is_the_only_one_that_is_read_again() -> None:
+    found, read = decider(Gates(min_pass_rate=0.9, stop_when_decided="likely"), 9, 300), list[int]()
+    strips = [".pppppppp", *["p" * 9] * 299]
+
+    for _ in range(50):
+        assert found.look(reader(strips, read), Spent()) is None
+
+    assert read == [*range(300), *[0] * 49]

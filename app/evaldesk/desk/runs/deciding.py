@@ -82,6 +82,8 @@ class Decider:
         self._looks = looks_of(self._n, n_cases)
         self._in_blocks = cache(lambda n_blocks: sum(min(n, n_blocks) for n in n_each))
         self._n_looked = 0
+        self._strips = [TO_PLAY * n for n in n_each] if self._n > 1 else []
+        self._behind: list[int] | None = None
         self._first: list[str] = []
         self._of_first: Counter[str] = Counter()
         self._differences: list[float] = []
@@ -91,8 +93,13 @@ class Decider:
 
     def may_look(self, n_done: int) -> bool:
         """Whether so many trials may be enough for another look."""
-        following = next((look for look in self._looks if look > self._n_looked), None)
+        following = self._following
         return following is not None and n_done >= (self._in_blocks(following) if self._n > 1 else following)
+
+    @property
+    def _following(self) -> int | None:
+        """The number of blocks of the next look; None after the last."""
+        return next((look for look in self._looks if look > self._n_looked), None)
 
     def look(self, read: ReadStrips, spent: Spent) -> Stop | None:
         """The first whole block after which the gates are decided, among those that were not looked at yet.
@@ -101,14 +108,22 @@ class Decider:
         """
         if self._n == 1:
             return self._look_by_case(read, spent)
-        strips = read(None)
-        n_whole = min((strip.index(TO_PLAY) for strip in strips if TO_PLAY in strip), default=self._n)
-        for n_blocks in (look for look in self._looks if self._n_looked < look <= n_whole):
-            self._n_looked = n_blocks
-            letters = [(strip[:n_blocks], n) for strip, n in zip(strips, self._n_each, strict=True)]
+        while (n_blocks := self._following) is not None and self._read_block(n_blocks, read):
+            self._n_looked, self._behind = n_blocks, None
+            letters = [(strip[:n_blocks], n) for strip, n in zip(self._strips, self._n_each, strict=True)]
             if stop := self._decide(self._seen(partial(tuple, letters), Counter(letters), n_blocks, spent)):
                 return stop
         return None
+
+    def _read_block(self, n_blocks: int, read: ReadStrips) -> bool:
+        """Whether so many blocks are whole; reads the cases that were behind, and no other, at each look."""
+        behind = range(self._n_cases) if self._behind is None else self._behind
+        behind = [case for case in behind if TO_PLAY in self._strips[case][:n_blocks]]
+        if behind:
+            for case, strip in zip(behind, read(None if len(behind) == self._n_cases else behind), strict=True):
+                self._strips[case] = strip
+        self._behind = [case for case in behind if TO_PLAY in self._strips[case][:n_blocks]]
+        return not self._behind
 
     def look_in(self, runs: RunStore, run_id: int) -> Stop | None:
         """The same of the trials that are stored."""
@@ -275,8 +290,10 @@ class Decider:
         differences = self._differences if self._n == 1 else self._differences_of(seen)
         if not differences:
             return GateOutcome(name, "undecided", "")
-        told = self._told
-        if self._n == 1 and most and not (told.is_better or told.is_worse or told.is_not_worse):
+        # Looked at after each block, and each time over all cases: every look has its share of the doubt.
+        alpha = ALPHA if self._n == 1 else ALPHA / len(self._looks)
+        told = self._told if self._n == 1 else DifferenceSeen(most, alpha, differences)
+        if (self._n > 1 or most) and not told.is_told:
             return GateOutcome(name, "undecided", "")
         against = f"than in {self._gates.baseline or 'the baseline'}"
         if self._n == 1 and not most:
@@ -285,8 +302,7 @@ class Decider:
             words = f"{wins:,} cases are better and {losses:,} worse {against}; {seen.left}"
             answer: Answer = ("held" if wins > losses else "failed") if is_told else "undecided"
             return GateOutcome(name, answer, f"{'better' if wins > losses else 'worse'}: {words}")
-        # Looked at after each block, and each time over all cases: every look has its share of the doubt.
-        found = difference_interval(differences, ALPHA if self._n == 1 else ALPHA / len(self._looks))
+        found = difference_interval(differences, alpha)
         points = f"{100 * found.low:+.0f} to {100 * found.high:+.0f} points {against}; {seen.left}"
         if found.high < -most:
             return GateOutcome(name, "failed", f"pass rate is likely worse: {points}")
@@ -336,9 +352,9 @@ class Decider:
             return GateOutcome(name, "held", words)
         share = ALPHA / self._n_cases
         lost = {kind: seen.case_interval(kind, share).high < least for kind in seen.kinds}
-        cases = [case for case, kind in enumerate(seen.letters) if lost[kind]]
-        if not cases:
+        if not any(lost.values()):
             return GateOutcome(name, "undecided", "")
+        cases = [case for case, kind in enumerate(seen.letters) if lost[kind]]
         words = f"{counted_words(len(cases), self._n_cases, 'case')} {'is' if len(cases) == 1 else 'are'} likely below "
         return GateOutcome(name, "failed", f"{words}{least:g}: {self._named(cases)}; {seen.left}")
 
