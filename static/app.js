@@ -19,6 +19,7 @@
    data-says-stored      a form that says this there once the server has taken it; every form that is posted says there
                          that it was not stored, also when the desk does not answer: the page stays as it is then
    data-dirty-guard      a form whose unsaved edits ask before the page is left; its buttons named "op" save nothing
+   data-uploads="ID"     a form whose large files are sent with a bar, in the element of that id, whose button ends it
    data-enter            a textarea in which Enter sends its form (Shift+Enter: new line); it grows with its text
    data-attach           the label of a file field: it says what was chosen; a file that is pasted into its form is added
    data-follow           a box that stays scrolled to its end while its content grows, unless one scrolls up
@@ -1050,9 +1051,44 @@ async function send(form, submitter) {
     if (form.matches("[data-dirty-guard]")) dirty.add(form);
     return toast(UNANSWERED, "failed");
   }
+  if (form.matches("[data-uploads]") && sizeOf(form) > MIB) return upload(form);
   sent.add(form);
   form.requestSubmit(submitter?.isConnected ? submitter : undefined);
   sent.delete(form); // a field that is not valid any more stopped it
+}
+/* The answer to a file is the next page, or this one with what was wrong: then its main part takes the place of ours. */
+const MIB = 2 ** 20;
+const sizeOf = (form) => $$("input[type=file]", form).flatMap((field) => [...field.files]).reduce((sum, file) => sum + file.size, 0);
+function upload(form) {
+  const box = document.getElementById(form.dataset.uploads);
+  const actions = form.querySelector(".actions");
+  const request = new XMLHttpRequest();
+  const end = (words) => {
+    box.hidden = true;
+    actions.hidden = false;
+    form.ariaBusy = null;
+    if (words) toast(words, "failed");
+  };
+  request.upload.addEventListener("progress", ({ loaded, total }) => {
+    Object.assign(box.querySelector("progress"), { max: total, value: loaded });
+    box.querySelector("[role=status]").textContent = loaded < total ? `${Math.floor(loaded / MIB).toLocaleString("en")} of ${Math.ceil(total / MIB).toLocaleString("en")} MiB are uploaded.` : "The file is uploaded. It is looked at now.";
+  });
+  request.addEventListener("load", () => {
+    const main = request.response?.querySelector("main");
+    if (request.status === 200 && request.responseURL !== form.action) return location.assign(request.responseURL);
+    end(main ? REFUSED : `Not stored: the desk answered ${request.status}.`);
+    if (main) document.querySelector("main").replaceWith(document.adoptNode(main));
+  });
+  request.addEventListener("error", () => end(UNANSWERED));
+  request.addEventListener("abort", () => end(""));
+  box.querySelector("button").onclick = () => request.abort();
+  window.addEventListener("pagehide", () => request.abort());
+  request.responseType = "document";
+  request.open("POST", form.action);
+  form.ariaBusy = "true";
+  box.hidden = false;
+  actions.hidden = true;
+  request.send(new FormData(form));
 }
 function keepPosted(words) {
   try {

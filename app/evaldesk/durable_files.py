@@ -73,6 +73,25 @@ class PreparedFile:
                 _remove(self.path)
 
 
+class GrowingFile(PreparedFile):
+    """A new file beside `path` whose bytes come one after the other; it is not in place before `create`."""
+
+    def __init__(self, path: Path, temporary: Path, handle: int) -> None:
+        super().__init__(path, temporary)
+        self._handle = handle
+
+    def write(self, data: bytes) -> None:
+        """Add bytes. Raises DiskError."""
+        with _in_words(self.path):
+            _write_all(self._handle, data)
+
+    def create(self) -> None:
+        """Put the bytes in place, down to the disk. Raises ConflictError when `path` exists, and DiskError."""
+        with _in_words(self.path):
+            os.fsync(self._handle)
+        super().create()
+
+
 Content: TypeAlias = bytes | Iterable[bytes]
 """The bytes of a file, all at once or one part after the other."""
 
@@ -85,7 +104,16 @@ def prepared_file(path: Path, data: Content, *, mode: int | None = None) -> Iter
     """
     with ExitStack() as stack:
         with _in_words(path):
-            file = PreparedFile(path, stack.enter_context(_temporary(path, data, mode)))
+            file = PreparedFile(path, stack.enter_context(_temporary(path, data, mode))[0])
+        yield file
+
+
+@contextmanager
+def growing_file(path: Path, *, mode: int | None = None) -> Iterator[GrowingFile]:
+    """A file that is written in parts and then put in place; it is gone afterwards if it is not. Raises DiskError."""
+    with ExitStack() as stack:
+        with _in_words(path):
+            file = GrowingFile(path, *stack.enter_context(_temporary(path, b"", mode)))
         yield file
 
 
@@ -224,8 +252,8 @@ def _in_words(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _temporary(path: Path, data: Content, mode: int | None) -> Iterator[Path]:
-    """A file beside `path` that holds `data` down to the disk; it is gone afterwards unless it was renamed."""
+def _temporary(path: Path, data: Content, mode: int | None) -> Iterator[tuple[Path, int]]:
+    """A file beside `path`, open, that holds `data` down to the disk; it is gone afterwards unless it was renamed."""
     remove_leftovers(path.parent)
     handle, temporary = _open_temporary(path)
     try:
@@ -234,7 +262,7 @@ def _temporary(path: Path, data: Content, mode: int | None) -> Iterator[Path]:
             if mode is not None:
                 os.fchmod(handle, mode)
             os.fsync(handle)
-            yield temporary
+            yield temporary, handle
         finally:
             with suppress(OSError):
                 os.unlink(temporary)

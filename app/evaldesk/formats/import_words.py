@@ -11,7 +11,7 @@ from evaldesk.model import VERDICTS, Case, JsonObject
 from evaldesk.model.conclusion import counted
 from evaldesk.model.evalset import repeated_ids
 from evaldesk.reading.shape import shown_extra
-from evaldesk.transcripts.recorded import LargeResults, RecordedRun
+from evaldesk.transcripts.recorded import RecordedRun, verdict_counts
 
 MAX_KEYS = 12
 
@@ -91,10 +91,7 @@ class Seen:
 
 
 def _of_run(run: RecordedRun) -> Iterator[str]:
-    results = run.results
-    verdicts = Counter[str](result.verdict for result in (() if isinstance(results, LargeResults) else results))
-    if isinstance(results, LargeResults):
-        verdicts.update(results.verdicts)
+    verdicts = verdict_counts(run.results)
     counts = ", ".join(f"{verdicts[each]} {each}" for each in VERDICTS if verdicts[each])
     shape = f"{counted(len(run.results), 'trial')} of {counted(len(run.cases), 'case')}"
     yield f"A run of {run.agent or 'an unnamed agent'}: {shape}; {counts}."

@@ -1,6 +1,7 @@
 """Reads one file in a process of its own, `python -m evaldesk.formats.process`, which can be ended or forgotten.
 
-On its input a line with a Request, then the bytes of the file; on its output one Answer. Nothing else is said.
+On its input a line with a Request, then the bytes of the file unless the request has its path; on its output one
+Answer. Nothing else is said.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
@@ -22,6 +24,7 @@ NICENESS = 5
 SMALL = 512 * 1024
 """Up to so many bytes are read at once: a process costs as much as a MiB does."""
 TIMEOUT_S = 120.0
+TIMEOUT_LARGE_S = 1_200.0
 PACKED = (b"PK", b"PAR1")
 """How archives and Parquet begin: a small one may hold much."""
 COMMAND = (sys.executable, "-P", "-m", "evaldesk.formats.process")
@@ -31,12 +34,20 @@ def read_upload(data: bytes, source: str, outcome: str = "") -> Imported:
     """The contents of an uploaded file. Raises FormatError, also for one that takes too long or too much."""
     if len(data) <= SMALL and not data.startswith(PACKED):
         return read_file(data, source, outcome=outcome)
-    request = to_json(Request(source, outcome)) + b"\n" + data
+    return _read_apart(to_json(Request(source, outcome)) + b"\n" + data, source, TIMEOUT_S)
+
+
+def read_large_upload(path: Path, source: str, outcome: str = "") -> Imported:
+    """As `read_upload`, of a file that only the other process has in memory."""
+    return _read_apart(to_json(Request(source, outcome, str(path))), source, TIMEOUT_LARGE_S)
+
+
+def _read_apart(request: bytes, source: str, timeout_s: float) -> Imported:
     try:
-        done = subprocess.run(COMMAND, input=request, capture_output=True, timeout=TIMEOUT_S, check=False)
+        done = subprocess.run(COMMAND, input=request, capture_output=True, timeout=timeout_s, check=False)
         answer = from_json(done.stdout, Answer)
     except subprocess.TimeoutExpired:
-        raise _too_much(source, f"it was not read within {TIMEOUT_S:g} s") from None
+        raise _too_much(source, f"it was not read within {timeout_s:g} s") from None
     except msgspec.MsgspecError:
         raise _too_much(source, "reading it broke off") from None
     if answer.imported is None:
@@ -49,10 +60,11 @@ def _too_much(source: str, what: str) -> FormatError:
 
 
 class Request(msgspec.Struct, frozen=True):
-    """The name of the file, and the key by which its trials passed; empty for the usual one."""
+    """The name of the file, the key by which its trials passed, or none for the usual one, and where a large one is."""
 
     source: str
     outcome: str = ""
+    path: str = ""
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -88,7 +100,8 @@ def main(source: BinaryIO, target: BinaryIO) -> None:
     """Answer the one request."""
     os.nice(NICENESS)
     request = from_json(source.readline(), Request)
-    target.write(to_json(answer_to(request, source.read())))
+    data = Path(request.path).read_bytes() if request.path else source.read()
+    target.write(to_json(answer_to(request, data)))
     target.flush()
 
 

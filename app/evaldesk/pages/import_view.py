@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaldesk.desk.imports.importing import Staged
+from evaldesk.desk.imports.importing import Reading, Staged
 from evaldesk.model import VERDICTS, Case, JsonObject, Verdict
 from evaldesk.model.conclusion import counted
 from evaldesk.model.evalset import repeats_words
 from evaldesk.model.stored import ImportSummary
-from evaldesk.transcripts.recorded import RecordedRun
+from evaldesk.transcripts.recorded import RecordedRun, verdict_counts
 
 MAX_CASES = 50
 MAX_SENTENCES = 40
 MAX_QUERY = 160
 MAX_OUTCOMES = 100
+MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _case_line(case: Case) -> CaseLine:
 
 
 def _run_line(run: RecordedRun) -> RunLine:
-    verdicts = Counter(result.verdict for result in run.results)
+    verdicts = verdict_counts(run.results)
     return RunLine(
         name=run.name,
         agent=run.agent,
@@ -136,6 +136,7 @@ class RecordView:
     n_total: int
     is_live: bool
     links: Sequence[tuple[str, str]] = ()
+    bar: str = "Cases and trials stored"
 
 
 def record_view(record: ImportSummary, n_before: int = 0) -> RecordView:
@@ -154,6 +155,16 @@ def record_view(record: ImportSummary, n_before: int = 0) -> RecordView:
         is_live=is_live,
         links=_record_links(record) if not is_live else (),
     )
+
+
+def reading_view(reading: Reading) -> RecordView:
+    """A large upload that is being read, or that cannot be."""
+    badge, word = _STATES["failed"] if reading.problem else ("running", "reading")
+    n, n_total = reading.n_read // MIB, max(reading.n_bytes // MIB, 1)
+    sentence = f"{n:,} of {n_total:,} MiB are read. A preview follows; nothing is stored before you confirm."
+    if reading.problem:
+        sentence = f"{reading.problem.rstrip('.')}. Nothing of this file is stored."
+    return RecordView(0, reading.source, badge, word, sentence, n, n_total, not reading.problem, bar="MiB read")
 
 
 _STATES = {

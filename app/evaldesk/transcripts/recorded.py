@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -139,6 +140,11 @@ class LargeResults(ReadItems[TrialResult]):
     """The trials of a run that are not in memory, counted by their verdicts."""
 
     verdicts: Mapping[str, int]
+
+
+def verdict_counts(results: Sequence[TrialResult]) -> Counter[str]:
+    """How many of the trials have each verdict."""
+    return Counter(results.verdicts if isinstance(results, LargeResults) else [each.verdict for each in results])
 
 
 BAD_NUMBER = "bad_number"

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
 
 from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from evaldesk.desk.imports.uploads import ArrivingFile
 from evaldesk.errors import FormatError, UsageError
 from evaldesk.web.guard import MAX_BODY
 from evaldesk.web.render import target_of
 
 MAX_FIELDS = 50_000
+MAX_TEXT = 64 * 1024
+"""Bytes of a text that comes with uploaded files."""
 MAX_FILES = 2
 """A file, or the trials of a run and its metadata."""
 
@@ -25,12 +33,58 @@ SHOW_TOP = {"HX-Reswap": "innerHTML show:top"}
 
 async def read_form(request: Request, max_files: int = MAX_FILES) -> FormData:
     """The posted fields; the guard bounds their size. Raises UsageError when there are more than MAX_FIELDS."""
-    if _OTHER_CHARSET.search(request.headers.get("content-type", "")):
-        raise UsageError("this form is not written in UTF-8, which is all that is read")
+    _check_charset(request)
     form = await request.form(max_files=max_files, max_fields=MAX_FIELDS, max_part_size=MAX_BODY)
     if len(form.multi_items()) > MAX_FIELDS:
         raise UsageError(f"the form has more than {MAX_FIELDS:,} fields; edit the case as raw JSON instead")
     return form
+
+
+def _check_charset(request: Request) -> None:
+    if _OTHER_CHARSET.search(request.headers.get("content-type", "")):
+        raise UsageError("this form is not written in UTF-8, which is all that is read")
+
+
+@asynccontextmanager
+async def arrived_files(request: Request, new: Callable[[str], ArrivingFile]) -> AsyncIterator[Sequence[ArrivingFile]]:
+    """The posted files, each written part by part to one that `new` makes for its name; they are closed afterwards."""
+    _check_charset(request)
+    found: list[ArrivingFile] = []
+
+    def begin(name: str) -> ArrivingFile:
+        found.append(new(name))
+        return found[-1]
+
+    try:
+        if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+            await _FileParser(request, begin).parse()
+        yield [file for file in found if file.name]
+    except MultiPartException as error:
+        raise HTTPException(400, detail=error.message) from error
+    finally:
+        for file in found:
+            file.close()
+
+
+class _FileParser(MultiPartParser):
+    """Reads a form of files: the bytes of each go where `begin` says, and not into a temporary file."""
+
+    def __init__(self, request: Request, begin: Callable[[str], ArrivingFile]) -> None:
+        stream = cast("Any", request.stream())
+        super().__init__(request.headers, stream, max_files=MAX_FILES, max_fields=10, max_part_size=MAX_TEXT)
+        self._begin = begin
+
+    def on_header_value(self, data: bytes, start: int, end: int) -> None:
+        super().on_header_value(data, start, end)
+        if len(self._current_partial_header_value) > MAX_TEXT:
+            raise MultiPartException("The head of a part is too long.")
+
+    def on_headers_finished(self) -> None:
+        super().on_headers_finished()
+        upload = self._current_part.file
+        if upload is not None:
+            upload.file.close()
+            upload.file = cast("Any", self._begin(upload.filename or ""))
 
 
 def text_of(form: FormData, name: str, default: str = "") -> str:

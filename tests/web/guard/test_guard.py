@@ -184,6 +184,25 @@ def test_a_body_without_a_length_is_counted_while_it_streams(client: TestClient,
     assert changes.seen == []
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "kind", "status"),
+    [
+        ("POST", "/imports", "multipart/form-data; boundary=x", 200),
+        ("POST", "/imports", "application/x-www-form-urlencoded", 413),
+        ("POST", "/imports", "", 413),
+        ("POST", "/imports/x", "multipart/form-data; boundary=x", 413),
+        ("POST", "//imports", "multipart/form-data; boundary=x", 413),
+        ("GET", "/imports", "multipart/form-data; boundary=x", 413),
+    ],
+)
+def test_only_the_page_of_imports_takes_more_and_only_as_files(
+    client: TestClient, method: str, path: str, kind: str, status: int
+) -> None:
+    headers = {**COOKIE, "Content-Length": str(MAX_BODY + 1), "Content-Type": kind}
+
+    assert client.request(method, path, headers=headers, content=b"").status_code == status
+
+
 def test_a_very_long_address_is_refused(client: TestClient) -> None:
     assert client.get("/" + "a" * 9000, headers=COOKIE).status_code == 414
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evaldesk.desk.criteria.criteria import holds_criteria, read_criteria, read_user
 from evaldesk.desk.evalsets.masking import masked_file
-from evaldesk.desk.imports.streamed import Watch, read_streamed
+from evaldesk.desk.imports.streamed import MAX_FILE, Watch, read_streamed
 from evaldesk.desk.named_agents import declared_agents
 from evaldesk.desk.runs.file import is_run_file, read_run_file
 from evaldesk.errors import DiskError, UsageError
@@ -24,7 +24,6 @@ from evaldesk.settings import CONFIG_NAME, read_settings
 from evaldesk.transcripts.recorded import RecordedRun, as_trials
 from evaldesk.wording.words import needs_words
 
-MAX_FILE = 512 * 1024 * 1024
 RUN_FILES = ("output.jsonl", "metadata.json")
 """The contents of the folder of an OpenHands run, the trials first."""
 

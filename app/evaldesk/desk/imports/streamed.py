@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -25,6 +26,8 @@ from evaldesk.store.evalsets.large import MAX_SET, is_whole
 from evaldesk.store.evalsets.set_writer import SetWriter
 from evaldesk.transcripts.recorded import file_stem
 
+MAX_FILE = 512 * 1024 * 1024
+"""Bytes of a file that is read whole."""
 HEAD = 64 * 1024
 """So much of a file shows its format."""
 HEAD_OF_OBJECT = 1024 * 1024
@@ -41,27 +44,35 @@ Watch: TypeAlias = Callable[[int, int], None]
 
 
 def read_streamed(
-    path: Path, format_name: str | None = None, outcome: str = "", watch: Watch | None = None, tail: bytes = b""
+    path: Path,
+    format_name: str | None = None,
+    outcome: str = "",
+    watch: Watch | None = None,
+    tail: bytes = b"",
+    source: str = "",
 ) -> Imported | None:
     """The contents of a large file; None where the file is to be read whole, also for the fault that it names then.
 
-    `tail` are lines after those of the file. Raises FormatError for a fault of a file that is too large for that, and
-    OSError.
+    `tail` are lines after those of the file, `source` is its name where that is not its path. Raises FormatError for a
+    fault of a file that is too large for that, and OSError.
     """
     with path.open("rb") as file:
         n_bytes = path.stat().st_size
         if not path.is_file() or is_whole(n_bytes):
             return None
-        name = format_name or _recognised(file, path)
+        source = source or str(path)
+        name = format_name or _recognised(file, source)
         file.seek(0)
         found = load_format(name) if name else None
+        told = _Told(file, n_bytes, watch or (lambda _, __: None), tail)
         if name and isinstance(found, LargeRunFormat) and (not outcome or isinstance(found, OutcomeFormat)):
-            return _runs(found, _Told(file, n_bytes, watch or (lambda _, __: None), tail), path, outcome)
+            return _runs(found, told, source, outcome)
         if name not in (*ROWS, "adk") or n_bytes > MAX_SET or outcome:
             return None
         try:
             with TemporaryDirectory(prefix="evaldesk-") as folder:
-                return (_adk if name == "adk" else _rows)(file, path, Path(os.path.realpath(folder)), name)
+                home, opened = Path(os.path.realpath(folder)), cast("BinaryIO", told)
+                return _adk(opened, path, source, home) if name == "adk" else _rows(opened, source, home, name)
         except (NotStreamedError, UnicodeDecodeError):
             return None
         except FormatError:
@@ -70,15 +81,15 @@ def read_streamed(
             return None
 
 
-def _recognised(file: BinaryIO, path: Path) -> str | None:
+def _recognised(file: BinaryIO, source: str) -> str | None:
     head = file.read(HEAD)
     if not head.lstrip(_BLANK).startswith(b"{"):
-        return recognised(head[: head.rfind(b"\n") + 1], str(path))
+        return recognised(head[: head.rfind(b"\n") + 1], source)
     if b'"eval_cases"' in head or b'"evalCases"' in head:
         return "adk"
-    found = recognised(head[: head.rfind(b"\n") + 1], str(path))
+    found = recognised(head[: head.rfind(b"\n") + 1], source)
     try:
-        return found or recognised(_completed(head + file.read(HEAD_OF_OBJECT)), str(path))
+        return found or recognised(_completed(head + file.read(HEAD_OF_OBJECT)), source)
     finally:
         peek.cache_clear()
 
@@ -98,8 +109,8 @@ def _completed(head: bytes) -> bytes:
     return head[:cut] + closing
 
 
-def _runs(found: LargeRunFormat, file: _Told, path: Path, outcome: str) -> Imported | None:
-    source, file.n_readings = str(path), found.n_readings
+def _runs(found: LargeRunFormat, file: _Told, source: str, outcome: str) -> Imported | None:
+    file.n_readings = found.n_readings
     try:
         return with_words(found.read_large(cast("BinaryIO", file), source=source, outcome=outcome))
     except NotStreamedError:
@@ -110,7 +121,7 @@ def _runs(found: LargeRunFormat, file: _Told, path: Path, outcome: str) -> Impor
         raise error if error.source else FormatError(error.reason, source=source, path=error.path) from error
 
 
-class _Told:
+class _Told(io.BufferedIOBase):
     """An open file that tells how much of it was read, and that has some lines more."""
 
     def __init__(self, file: BinaryIO, n_bytes: int, watch: Watch, tail: bytes) -> None:
@@ -121,17 +132,23 @@ class _Told:
         self.n_bytes = n_bytes
         self.n_readings = 1
 
-    def read(self, n: int) -> bytes:
-        return self._tell(self._file.read(n))
+    def readable(self) -> bool:
+        return True
 
-    def readline(self, n: int) -> bytes:
-        return self._tell(self._file.readline(n))
+    def read(self, n: int | None = -1, /) -> bytes:
+        return self._tell(self._file.read(-1 if n is None else n))
 
-    def seek(self, offset: int) -> None:
-        self._file.seek(offset)
+    read1 = read
+
+    def readline(self, n: int | None = -1, /) -> bytes:
+        return self._tell(self._file.readline(-1 if n is None else n))
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        self._file.seek(offset, whence)
         if self._n_read > self.n_bytes // 2 and self._n_before < (self.n_readings - 1) * self.n_bytes:
             self._n_before += self.n_bytes
         self._n_read = 0
+        return offset
 
     def __iter__(self) -> Iterator[bytes]:
         for line in self._file:
@@ -144,20 +161,20 @@ class _Told:
         return data
 
 
-def _adk(file: BinaryIO, path: Path, folder: Path, name: str) -> Imported:
-    seen, stream = Seen(), AdkStream(file, str(path))
+def _adk(file: BinaryIO, path: Path, source: str, folder: Path) -> Imported:
+    seen, stream = Seen(), AdkStream(file, source)
     with new_index(folder) as index:
         for item, case in stream:
             seen.add(case)
             index.add(item, case)
         facts = index.finish(stream.evalset, stream.digest[:32])
     cases = IndexedCases(Path(os.path.realpath(path)), index_path(folder, facts.version))
-    return with_words(Imported(name, cases.evalset), seen)
+    return with_words(Imported("adk", cases.evalset), seen)
 
 
-def _rows(file: BinaryIO, path: Path, folder: Path, name: str) -> Imported:
+def _rows(file: BinaryIO, source: str, folder: Path, name: str) -> Imported:
     """The rows as cases of a set of ADK, which is written beside them. Raises FormatError for one that is not exact."""
-    seen, reader = Seen(), open_rows(name, file, str(path))
+    seen, reader = Seen(), open_rows(name, file, source)
 
     def cases() -> Iterator[Case]:
         for case, _ in reader:
@@ -165,9 +182,9 @@ def _rows(file: BinaryIO, path: Path, folder: Path, name: str) -> Imported:
             yield case
 
     with new_index(folder) as index:
-        writer = SetWriter(EvalSet(file_stem(str(path))), str(path), index, cases=cases())
+        writer = SetWriter(EvalSet(file_stem(source)), source, index, cases=cases())
         replace_file(folder / _NAME, writer)
     found = IndexedCases(folder / _NAME, index_path(folder, writer.version))
     if found.repeated_ids():
-        raise FormatError("a case_id is there twice", source=str(path))
+        raise FormatError("a case_id is there twice", source=source)
     return with_words(reader.imported(name, found.evalset), seen)

@@ -8,8 +8,7 @@ from itertools import chain
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import UploadFile
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -19,10 +18,10 @@ from evaldesk.desk.evalsets.exporting import export_run, media_type, run_formats
 from evaldesk.desk.imports.importing import N_AT_ONCE, AlreadyImportedError, ImportDesk, Staged, TakenIn, file_titles
 from evaldesk.desk.imports.uploads import MAX_WAITING, Upload
 from evaldesk.errors import ConflictError, DiskError, EvaldeskError, FormatError, NotFoundError, UsageError
-from evaldesk.pages.import_view import RecordView, import_view, record_view
+from evaldesk.pages.import_view import RecordView, import_view, reading_view, record_view
 from evaldesk.pages.typed import Problems
-from evaldesk.web.forms import read_form, text_of
-from evaldesk.web.render import desk_of, number, page
+from evaldesk.web.forms import arrived_files, leave, read_form, text_of
+from evaldesk.web.render import desk_of, number, page, target_of
 from evaldesk.web.report import report_answer, run_report
 
 MAX_SHOWN = 20
@@ -36,31 +35,35 @@ async def new(request: Request) -> Response:
 
 
 async def create(request: Request) -> Response:
-    """POST /imports: the file is read and waits for a yes; one that no format knows comes back with the reason."""
-    form = await read_form(request)
-    uploads = [upload for upload in form.getlist("file") if isinstance(upload, UploadFile) and upload.filename]
-    problems = Problems()
-    if not uploads:
-        problems.add("file", "File", "Choose a file first.")
-        return await _form(request, problems, status=422)
+    """POST /imports: the file waits for a yes; one that no format knows comes back with the reason.
+
+    A large file goes to the disk as it comes, and its page says how much of it is read.
+    """
+    imports, problems = desk_of(request).imports, Problems()
     try:
-        parts = [await _read(upload) for upload in uploads]
-        staged = await run_in_threadpool(desk_of(request).imports.stage_parts, parts)
+        await run_in_threadpool(imports.check_upload, int(request.headers.get("content-length", "0")))
+        async with arrived_files(request, imports.arriving) as files:
+            if files:
+                return _go(f"/imports/{await run_in_threadpool(imports.stage_arrived, files)}")
+        problems.add("file", "File", "Choose a file first.")
+    except ClientDisconnect:
+        return Response(status_code=400)  # nobody reads it: the upload was cancelled
     except (FormatError, UsageError) as error:
         problems.add("file", "File", str(error))
-        return await _form(request, problems, status=422)
-    return _go(f"/imports/{staged.token}")
-
-
-async def _read(upload: UploadFile) -> tuple[str, bytes]:
-    name = (upload.filename or "").replace("\\", "/").rsplit("/", 1)[-1][:200]
-    data = await upload.read()
-    await upload.close()
-    return name, data
+    except DiskError as error:
+        problems.add("file", "File", str(error))
+        return await _form(request, problems, status=507)
+    return await _form(request, problems, status=422)
 
 
 async def show(request: Request) -> Response:
-    """GET /imports/{import_id}: the understood, the kept and the refused parts of the file."""
+    """GET /imports/{import_id}: the understood, the kept and the refused parts of the file, once it is read."""
+    imports, token = desk_of(request).imports, request.path_params["import_id"]
+    reading = await run_in_threadpool(imports.reading, token)
+    if reading is not None:
+        return _progress(request, reading_view(reading), f"/imports/{token}", READING)
+    if target_of(request) == "progress":
+        return leave(request, f"/imports/{token}", "progress")
     staged = await _staged(request)
     return _preview(request, staged, staged.name, Problems())
 
@@ -87,7 +90,10 @@ async def confirm(request: Request) -> Response:
     problems = Problems()
     try:
         outcome = text_of(form, "outcome", staged.imported.outcome)
-        staged = await run_in_threadpool(imports.stage_by, staged.token, outcome)
+        chosen = await run_in_threadpool(imports.stage_by, staged.token, outcome)
+        if chosen is None:
+            return _go(f"/imports/{staged.token}")
+        staged = chosen
         if choice == "both":
             name = await run_in_threadpool(sets.free_name, name)
         started = await run_in_threadpool(
@@ -98,6 +104,7 @@ async def confirm(request: Request) -> Response:
             replaces=choice == "replace",
             renames=text_of(form, "renames") == "on",
             again=text_of(form, "again") == "on" or choice in ("both", "replace"),
+            digests=staged.digests,
         )
         if started.id is not None and started.n_total > N_AT_ONCE:
             imports.start(started, staged.token)
@@ -158,13 +165,17 @@ async def download_report(request: Request) -> Response:
 
 async def record(request: Request) -> Response:
     """GET /imports/records/{record_id}: how far an import is, or its result."""
-    return page(
-        request,
-        "imports/record.html",
-        block="progress",
-        address=request.url.path,
-        view=await run_in_threadpool(_record, desk_of(request).imports, request.path_params["record_id"]),
-    )
+    view = await run_in_threadpool(_record, desk_of(request).imports, request.path_params["record_id"])
+    return _progress(request, view, request.url.path, STORING if view.is_live else None)
+
+
+READING = ("deletion", "Discard", "Upload discarded.")
+STORING = ("cancellation", "Cancel import", "Import cancelled.")
+"""The address below that of the page which ends the work, the words of its button, and those once it is done."""
+
+
+def _progress(request: Request, view: RecordView, address: str, end: tuple[str, str, str] | None) -> Response:
+    return page(request, "imports/record.html", block="progress", address=address, view=view, end=end)
 
 
 async def cancel(request: Request) -> Response:
