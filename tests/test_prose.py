@@ -39,6 +39,27 @@ def test_texts_of_the_code_negate_as_people_do() -> None:
     assert [found for found in texts if re.search(REFUSED_TEXTS, found[1])] == []
 
 
+def test_pages_name_things_by_nouns() -> None:
+    """No "what the case expects" where the field says "expectations"; questions and two set phrases are left."""
+    allowed = r"(?:went wrong|changed since|counts)\b"
+    shown = {str(path): _shown(path) for path in sorted((ROOT / "templates").rglob("*.html"))}
+
+    found = {
+        name: re.findall(rf"\b(?:what(?! {allowed})|whatever|whoever)\b.{{0,40}}", text) for name, text in shown.items()
+    }
+
+    assert len(shown) > 50
+    assert {name: phrases for name, phrases in found.items() if phrases} == {}
+
+
+def _shown(path: Path) -> str:
+    """The texts of a template, in lower case, with the texts in its expressions."""
+    text = re.sub(r"\{#.*?#\}", "", path.read_text("utf-8"), flags=re.DOTALL)
+    text = re.sub(r"\{[{%].*?[}%]\}", lambda part: " ".join(re.findall(r'"([^"]*)"', part[0])), text, flags=re.DOTALL)
+    attributes = re.findall(r' (?:title|placeholder|aria-label)="([^"]*)"', text)
+    return " ".join([re.sub(r"<[^>]*>", " ", text), *attributes]).lower()
+
+
 def _texts(tree: ast.AST) -> Iterator[str]:
     """The texts of a module without its docstrings."""
     for node in ast.walk(tree):

@@ -80,7 +80,7 @@ def test_no_trial_is_sent_where_the_machines_cannot_be_looked_at(
     code, said = doctor(tmp_path, "here", monkeypatch)
 
     assert code == 1
-    assert re.search(r"bad +executor here +(no way there|nothing came back within 120 s)", said)
+    assert re.search(r"bad +executor here +(no way there|no answer within 120 s)", said)
     assert "trial on here" not in said
 
 

@@ -196,7 +196,7 @@ async def test_a_decision_is_refused_where_something_else_is_asked_by_now(tmp_pa
 
     with pytest.raises(ConflictError, match="does not wait for that decision any more"):
         await desk.decide(session_id, "9-1", APPROVE)
-    with pytest.raises(UsageError, match="Decide about everything that waits"):
+    with pytest.raises(UsageError, match="Decide every waiting call"):
         await desk.decide(session_id, asked_of(WAITED), [])
     await decided(desk, session_id, *APPROVE)
     with pytest.raises(ConflictError, match="does not wait for that decision any more"):

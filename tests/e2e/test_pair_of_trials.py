@@ -74,7 +74,7 @@ def test_a_trial_leads_to_its_pair_and_back_by_one_key(someone: Visitor) -> None
 
     page.keyboard.press("s")
     page.wait_for_url("**/pair?with=1.0.1")
-    expect(page.locator(".lede")).to_contain_text("They part in turn 3")
+    expect(page.locator(".lede")).to_contain_text("First difference in turn 3")
     page.keyboard.press("s")
     page.wait_for_url("**/runs/1/cases/0/trials/0")
 

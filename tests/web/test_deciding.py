@@ -91,7 +91,7 @@ def test_two_things_are_decided_together(chat: ChatDesk, waits: Any) -> None:
 
     assert hidden["choice-1"] == "answer"
     assert half.status_code == 422
-    assert "Decide about everything that waits" in half.text
+    assert "Decide every waiting call" in half.text
     assert whole.status_code == 303
     assert [spec.decisions for spec in chat.host.specs] == [(Decision("deny"), Decision("answer", answer=5))]
 

@@ -44,7 +44,7 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "gate": LazyCommand("evaldesk.cli.gate:gate", "Compute how often the gates of a run fail or hold."),
     "accept": LazyCommand(
         "evaldesk.cli.accept:accept",
-        "Accept what trials of RUN did as what their cases expect, after a look at the changes.",
+        "Accept actual results of RUN as the expectations of their cases, after a preview.",
     ),
     "metrics": LazyCommand("evaldesk.cli.metrics:metrics", "List the metrics, or show one with its options."),
     "rubric": LazyCommand("evaldesk.cli.rubric:rubric", "Grade the conversations of a JSONL file by a rubric."),

@@ -28,12 +28,12 @@ COLOURS = {"+": "green", "-": "red", "@": "cyan"}
     type=click.Choice(tuple(WAYS)),
     default="replace",
     show_default=True,
-    help="Write it in the place of what is expected, accept it as well or within a tolerance, or ignore it.",
+    help="Replace the expectation, accept the value as well or within a tolerance, or ignore it.",
 )
 @click.option("--yes", "-y", is_flag=True, help="Write the file without a question.")
 @workspace_option
 def accept(wanted: str, parts: tuple[str, ...], turn: int | None, way: str, yes: bool, workspace: str | None) -> None:
-    """Accept what trials of RUN did as what their cases expect, after a look at the changes.
+    """Accept actual results of RUN as the expectations of their cases, after a preview.
 
     Without CASE it is every case that failed, without TRIAL the first trial of each that failed. The run keeps its
     verdicts; how its trials would be judged now is shown.

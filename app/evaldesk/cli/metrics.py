@@ -51,7 +51,7 @@ def _show_one(row: dict[str, Any]) -> None:
     threshold = "none" if row["default_threshold"] is None else f"{row['default_threshold']:g}"
     facts = {"Range": range_words(row), "Threshold": threshold, "Needs": row["needs"] or "nothing of the case"}
     if row["has_judge"]:
-        facts["Judge"] = "a model judges, and costs"
+        facts["Judge"] = "a model; its calls have a cost"
     for label, text in facts.items():
         click.echo(f"  {label + ':':11}{text}")
     if not row["options"]:

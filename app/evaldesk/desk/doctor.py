@@ -254,7 +254,7 @@ async def _played(host: AgentHost, agent: FoundAgent, settings: Settings) -> Fin
         record = item if isinstance(item, TurnRecord) else record
     about = f"turn {agent.id}"
     if record is None or record.error:
-        return Finding(about, "bad", record.error.message if record and record.error else "nothing came back")
+        return Finding(about, "bad", record.error.message if record and record.error else "no answer")
     calls = ", ".join(call.name for call in record.tool_calls)
     facts = [
         f"asked {MESSAGE!r}, it said {shortened(record.answer, MAX_SAID)}" if record.answer else "it said nothing",
@@ -292,7 +292,7 @@ async def play_on(settings: Settings, name: str) -> list[Finding]:
             async with asyncio.timeout(PLAY_S):
                 found += _machines(where, *await kind.look(config))
         except (EvaldeskError, TimeoutError) as error:
-            return [*found, Finding(where, "bad", str(error) or f"nothing came back within {PLAY_S:g} s")]
+            return [*found, Finding(where, "bad", str(error) or f"no answer within {PLAY_S:g} s")]
     executor = open_executor(config, lambda each: LocalExecutor(1, each.concurrency), os.environ)
     case = Case("doctor", (Turn(MESSAGE),))
     try:
@@ -303,7 +303,7 @@ async def play_on(settings: Settings, name: str) -> list[Finding]:
         found.append(_answered(f"trial on {name}", result, executor.end_reason))
     except TimeoutError:
         notes = [f"{place.name}: {place_words(place)}" for place in executor.places]
-        found.append(Finding(where, "bad", f"nothing came back within {PLAY_S:g} s; {'; '.join(notes)}"))
+        found.append(Finding(where, "bad", f"no answer within {PLAY_S:g} s; {'; '.join(notes)}"))
     except EvaldeskError as error:
         found.append(Finding(where, "bad", str(error)))
     finally:

@@ -290,9 +290,9 @@ def _unseen_words(seen: Saturation) -> str:
     if not seen.n_modes:
         return ""
     if seen.coverage < ENOUGH_COVERAGE:
-        return "most kinds are far from seen"
+        return "most kinds are probably not seen yet"
     more = round(seen.unseen)
-    return f"about {more} more probably unseen" if more else "probably no other"
+    return f"about {more} more probably not seen yet" if more else "probably no other"
 
 
 def _why(seen: Saturation) -> str:

@@ -130,13 +130,13 @@ def _first_steps(
         ),
         FirstStep(
             "Run it 5 times",
-            f"{lines[0].passed} passed" if lines else "It goes on in the background",
+            f"{lines[0].passed} passed" if lines else "It continues in the background",
             to_run.address if to_run else "",
             bool(lines),
         ),
         FirstStep(
             "Open a red square",
-            "Expected beside actual, and where they part",
+            "Expected and actual, with the first divergence",
             failure[0].address if failure else "",
             mark="failure",
         ),

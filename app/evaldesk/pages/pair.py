@@ -84,7 +84,7 @@ class Pair:
         if row := next((row for row in first.calls if row.op != "="), None):
             call = row.expected or row.actual
             what = f"calls, first at {call.name}" if call else "calls"
-        return f"They part in turn {first.number}: other {what}."
+        return f"First difference in turn {first.number}: different {what}."
 
 
 def pair_href(a: tuple[int, TrialKey], b: tuple[int, TrialKey], *, is_all: bool = False) -> str:

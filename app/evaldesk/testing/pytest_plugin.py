@@ -37,7 +37,7 @@ OPTIONS = (
         "A case regressed when its verdict flipped (any), or when fresh trials confirm it (confirm).",
     ),
     ("confirm", "", "M/R", "With confirm: M of R fresh trials must pass; default 3/5."),
-    ("undecided", "", "ANSWER", "A pass rate too close to its bar counts as pass, fail or neutral (skipped)."),
+    ("undecided", "", "ANSWER", "A pass rate too close to its threshold counts as pass, fail or neutral (skipped)."),
     ("config", "", "FILE", "The criteria; the test_config.json or eval_config.json beside each eval set unless given."),
 )
 DEFAULTS = {"seed": "0"}

@@ -384,7 +384,7 @@ def _http_error(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     sentences = {
         404: ("Nothing is at this address", "It may have been deleted or renamed. Look for it in the lists above."),
-        405: ("This address does not take that request", "Go back and use the form again."),
+        405: ("This request does not fit its address", "Go back and use the form again."),
         413: ("This is too large", "At most 10 MiB can be sent at once."),
         503: ("Too much at once", "Close a few windows of Evaldesk and try again in a moment."),
     }
@@ -403,7 +403,7 @@ async def _evaldesk_error(request: Request, error: Exception) -> Response:
     if isinstance(error, ConflictError):
         return _error_page(request, 409, "It changed meanwhile", str(error))
     if isinstance(error, DiskError):
-        return _error_page(request, 507, "The disk did not take this", str(error))
+        return _error_page(request, 507, "This could not be written to the disk", str(error))
     if isinstance(error, DamagedDatabaseError):
         return _error_page(request, 500, "The database is damaged", str(error))
     if isinstance(error, TrustError):

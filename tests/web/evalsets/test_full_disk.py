@@ -41,7 +41,7 @@ def test_a_page_tells_a_disk_that_takes_nothing_as_a_sentence(
 
     assert answer.status_code == 507
     assert said in answer.text
-    assert "The disk did not take this" in answer.text
+    assert "This could not be written to the disk" in answer.text
     assert "Traceback" not in answer.text
     assert "defect" not in answer.text
     assert _files(pages.folder) == before

@@ -83,9 +83,9 @@ def test_a_gate_that_cannot_be_stands_beside_its_field(pages: Any, option: RunOp
 @pytest.mark.parametrize(
     ("typed", "field", "words"),
     [
-        ({"max_regressions": "0"}, "baseline", "Most regressed cases needs Compared with run"),
+        ({"max_regressions": "0"}, "baseline", "Maximum regressed cases needs Compared with run"),
         ({"pass_hat": "8=0.5", "n": "5"}, "pass_hat", "asks for 8 trials of each case; say Trials per case 8 or more"),
-        ({"min_scored": "999"}, "min_scored", "Fewest scored trials 999 can never hold"),
+        ({"min_scored": "999"}, "min_scored", "Minimum scored trials 999 can never hold"),
         ({"confirm": "3/5"}, "confirm", "which plays the fresh trials"),
         ({"baseline": "77"}, "baseline", "77"),
         ({"baseline": "../../etc/passwd"}, "baseline", "choose a run by its number"),
@@ -155,7 +155,7 @@ def test_a_limit_of_cost_is_refused_where_the_price_is_not_known(pages: Any) -> 
     answer = pages.post("/runs", **pages.form(max_cost="2.5"))
 
     assert answer.status_code == 422
-    assert "Most cost, US dollars: " in shown(answer.text)
+    assert "Maximum cost, US dollars: " in shown(answer.text)
     assert 'id="max_cost-error"' in answer.text
 
 
@@ -194,7 +194,7 @@ def test_a_decided_run_says_why_once_and_lists_its_gates(pages: Any) -> None:
 
     page = shown(pages.get(f"/runs/{run_id}").text)
 
-    assert "Gates Least pass rate 0.95; " in page
+    assert "Gates Minimum pass rate 0.95; " in page
     assert "; stop when decided exact" in page
     assert "any more.." not in page
     assert "Pass rate: pass rate" not in page

@@ -53,7 +53,7 @@ def test_the_sentence_says_where_they_part_and_equal_turns_fold(pages: Any) -> N
 
     page = pages.get(f"/runs/{run_id}/cases/0/trials/0/pair").text
 
-    assert "They part in turn 2: other calls, first at book." in page
+    assert "First difference in turn 2: different calls, first at book." in page
     first, second = re.split(r'<article class="turn"', page)[1:]
     assert "the same, 1 call" in first
     assert "<table" not in first

@@ -65,7 +65,7 @@ def test_a_run_without_a_failed_trial_has_no_such_section(pages: RunPages) -> No
     run = pages.finish(cases="selected", case="greets")
 
     assert 'id="broke"' not in pages.get(run).text
-    assert "No call, answer or state" in pages.get(f"{run}/divergences").text
+    assert "No failed trial diverges in a call" in pages.get(f"{run}/divergences").text
 
 
 def test_a_run_that_is_not_there_is_not_found(pages: RunPages) -> None:

@@ -190,7 +190,7 @@ def test_without_a_ticked_run_nothing_is_deleted(pages: RunPages, address: str, 
     answer = pages.client.post(address, data=data)
 
     assert answer.status_code == 422
-    assert "tick the runs" in answer.text
+    assert "select the runs" in answer.text
     assert pages.get("/runs/1").status_code == 200
 
 

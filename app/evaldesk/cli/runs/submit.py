@@ -42,7 +42,7 @@ SHARE = 10
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--yes", "-y", is_flag=True, help="Do not ask; an omitted limit means all rows.")
 @click.option("--sample", is_flag=True, help="Where the limit is omitted, run a seeded 10 % of the rows.")
-@click.option("--name", help="What the run is called; the name of the file and the time unless given.")
+@click.option("--name", help="Name of the run; default: name of the file and the time.")
 @click.option("--secrets-file", metavar="FILE|-", help="NAME=value lines; - reads them from standard input.")
 @json_option
 @workspace_option

@@ -166,7 +166,7 @@ class SessionDesk:
         if waited is None or not waited.waiting or asked != asked_of(waited):
             raise ConflictError("This turn does not wait for that decision any more. Reload the page.")
         if len(decisions) != len(waited.waiting):
-            raise UsageError("Decide about everything that waits.")
+            raise UsageError("Decide every waiting call.")
         for waiting, decision in zip(waited.waiting, decisions, strict=True):
             if not fits(decision, waiting):
                 raise UsageError(f"{waiting.tool} cannot be decided by {decision.decision}.")

@@ -437,7 +437,7 @@ def fatal_sentence(result: TrialResult) -> str:
     error = _fatal_error(result)
     if error is None:
         return ""
-    words = FATAL_WORDS.get(error.kind, "The model refused for good")
+    words = FATAL_WORDS.get(error.kind, "The model refuses every call")
     lines = error.message.strip().splitlines()
     return f"{words}, so no more trials were started: {lines[0] if lines else error.kind}"[:500]
 

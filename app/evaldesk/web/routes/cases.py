@@ -164,7 +164,7 @@ async def trash_many(request: Request) -> Response:
     """POST /evalsets/{set_id}/trash/cases: the ticked cases, by id."""
     keys = [case_key(case_id) for case_id in (await read_form(request)).getlist("case") if isinstance(case_id, str)]
     if not keys:
-        raise UsageError("tick the cases to delete first")
+        raise UsageError("select the cases to delete first")
     token = await run_in_threadpool(desk_of(request).evalsets.cases.delete, _set_id(request), keys)
     return _go(f"/evalsets/{_set_id(request)}?case_trashed={token}")
 

@@ -222,7 +222,7 @@ async def _ticked(request: Request) -> list[int]:
     """The runs of a posted form. Raises UsageError when there are none."""
     run_ids = _numbers((await read_form(request)).getlist("run"))
     if not run_ids:
-        raise UsageError("tick the runs to delete first")
+        raise UsageError("select the runs to delete first")
     return run_ids
 
 

@@ -88,7 +88,7 @@ def _decision(form: FormData, index: int) -> Decision:
         return Decision("deny", reason=text_of(form, f"reason-{index}").strip()[:MAX_REASON])
     if choice == "approve":
         return Decision("approve")
-    raise UsageError("Decide about everything that waits: approve, deny or answer.")
+    raise UsageError("Decide every waiting call: approve, deny or answer.")
 
 
 async def send_again(request: Request) -> Response:
