@@ -304,7 +304,7 @@ def _stop_words(interval: Interval | None, earlier: RunSummary | None, summary: 
         return "The interval holds although trials are left to play."
     least = summary.config.gates.min_pass_rate
     if least is not None:
-        return f"{stop_sentence(interval, least)}. Reference: the least pass rate of this run."
+        return f"{stop_sentence(interval, least)}. Reference: the minimum pass rate of this run."
     if earlier is None or earlier.counts.rate is None:
         return "Valid while the run continues."
     return f"{stop_sentence(interval, earlier.counts.rate)}. Reference: pass rate of run {earlier.id}."

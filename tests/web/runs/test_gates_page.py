@@ -79,7 +79,7 @@ def test_a_gate_that_often_fails_for_nothing_needs_a_look(pages: Any) -> None:
 
     text = pages.get("/gates").text
 
-    assert "1 of 1 gate needs a look" in text
+    assert "1 of 1 gate needs attention" in text
     assert "<b>Often fails although nothing changed.</b> Take one of the better gates, or play more trials." in text
 
 
@@ -123,7 +123,7 @@ def test_the_page_says_what_to_know_and_what_is_better(pages: Any) -> None:
     text = pages.get("/gates").text
     shown = " ".join(html.unescape(re.sub("<[^>]+>", " ", text)).split())
 
-    assert "1 of 1 gate needs a look" in shown
+    assert "1 of 1 gate needs attention" in shown
     assert "Answers differently for the same agent." in shown
     assert "--n 1 --min-pass-rate 0.9" in shown
     assert re.search(r"An agent that is 15 points worse passes in [\d.]+ % of builds", shown)
