@@ -19,6 +19,7 @@ from evaldesk.engine import AgentHost
 from evaldesk.model.evalset import case_key
 from evaldesk.settings import Settings
 from evaldesk.store import Store
+from evaldesk.store.evalsets.case_index import build_index
 from evaldesk.web.guard import guard_settings
 from evaldesk.web.server import create_app
 
@@ -114,7 +115,8 @@ def fields_of(text: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def pages(tmp_path: Path) -> Iterator[Pages]:
+def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pages]:
+    monkeypatch.setattr("evaldesk.store.evalsets.large.indexed_facts", build_index)  # here, without another process
     folder = tmp_path / "evalsets"
     folder.mkdir()
     settings = Settings(workspace=tmp_path, roots=(tmp_path,), environment={"MODEL_API_KEY": "very-secret-value"})

@@ -10,13 +10,13 @@ import pytest
 
 Pages = Any
 
-LARGE = {"notes": "n" * 3_000_000, "log": ["e" * 100] * 20_000, "rolls": []}
+LARGE = {"notes": "n" * 500_000, "log": ["e" * 100] * 2_000, "rolls": []}
 USED = {"name": "store", "args": {"text": "t" * 200_000, "times": 2}}
 
 
 @pytest.fixture
 def large(pages: Pages) -> str:
-    """The editor of a case with 5 MB of state, an argument of 200 kB, and a final state of 3 MB."""
+    """The editor of a case with 700 kB of state, an argument of 200 kB, and a final state of 500 kB."""
     said = {"user_content": {"parts": [{"text": "Keep it"}]}, "intermediate_data": {"tool_uses": [USED]}}
     case = {
         "eval_id": "large",
