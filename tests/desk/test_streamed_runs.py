@@ -104,6 +104,8 @@ def shuffled(name: str, data: bytes, chance: random.Random) -> bytes:
     if suffix_of(name) == ".jsonl":
         return b"\n".join(mixed(data.splitlines())) + b"\n"
     whole = json.loads(data)
+    if isinstance(whole, list):
+        return json.dumps(mixed(whole)).encode()
     for key in ("eval_case_results", "rows", "runs", "simulations", "samples"):
         if isinstance(whole.get(key), list) and whole[key]:
             whole[key] = mixed(whole[key])

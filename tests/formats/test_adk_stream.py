@@ -17,7 +17,8 @@ from evaldesk.errors import FormatError
 from evaldesk.formats import read_evalset, write_evalset
 from evaldesk.formats.adk.evalset import AdkStream
 from evaldesk.model import EvalSet
-from evaldesk.reading.json_stream import NotStreamedError
+from evaldesk.reading.json_stream import NotStreamedError, StreamedList
+from evaldesk.reading.strict_json import parse_json
 
 CHUNKS = (1, 3, 64, 1 << 20)
 CASE = {"eval_id": "ä🎲", "conversation": [{"user_content": {"parts": [{"text": "Würfle \u2028 🎲"}]}}], "tags": ["t"]}
@@ -133,6 +134,36 @@ def test_a_fault_is_named_alike(name: str, chunk: int) -> None:
 
     assert found == whole(data)
     assert name == "last_without_turns" or isinstance(found, tuple)
+
+
+LIST = '\ufeff[\n {"a": "ä", "n": [1, 2]},\n {"b": null},\n 3\n]\n'
+FAULTS_OF_LIST = [
+    *(LIST[:cut] for cut in range(2, len(LIST) - 2)),
+    LIST + "x",
+    LIST + "[]",
+    LIST.replace("3\n]", "3,\n]"),
+    LIST.replace("},\n {", "}\n {"),
+    LIST.replace("},\n {", "},,\n {"),
+    LIST.replace("null", "nil"),
+    LIST.replace("null", "[" * 63 + "]" * 63),
+    LIST.replace('"b"', '"\\ud800"'),
+    LIST.replace('"n"', '"a"'),
+    LIST.replace("3\n]", "3\n}"),
+]
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1_000])
+def test_a_file_that_is_a_list_is_read_item_by_item_and_refused_alike(chunk: int) -> None:
+    items = list(StreamedList(io.BytesIO(LIST.encode()), "a.json", chunk=chunk))
+
+    assert [item.value for item in items] == [{"a": "ä", "n": [1, 2]}, {"b": None}, 3]
+    assert [item.within for item in items] == [(0,), (1,), (2,)]
+    for text in FAULTS_OF_LIST:
+        with pytest.raises(FormatError) as whole:
+            parse_json(text.encode(), source="a.json")
+        with pytest.raises(FormatError) as streamed:
+            list(StreamedList(io.BytesIO(text.encode()), "a.json", chunk=chunk))
+        assert str(streamed.value) == str(whole.value)
 
 
 def test_a_file_deeper_than_python_goes_is_refused_too() -> None:

@@ -1,4 +1,4 @@
-"""A JSON object whose one long list is read item by item: as strictly as a whole file, with the same errors.
+"""A long JSON list, or an object with one, read item by item: as strictly as a whole file, with the same errors.
 
 Only one item is in memory at a time. An error names the line and the path in the file, as that of a whole reader does.
 """
@@ -76,6 +76,7 @@ class Shell(Document):
 class StreamedList:
     """The items under the key that `is_key` knows, in one pass over a file; then `shell` and `digest` are known.
 
+    Without `is_key` the file is the list.
     Raises FormatError for the first fault, and NotStreamedError.
     """
 
@@ -83,7 +84,7 @@ class StreamedList:
         self,
         file: BinaryIO,
         source: str,
-        is_key: Callable[[str], bool],
+        is_key: Callable[[str], bool] | None = None,
         *,
         chunk: int = CHUNK,
         max_item: int = MAX_BYTES,
@@ -102,6 +103,17 @@ class StreamedList:
 
     def __iter__(self) -> Iterator[Item]:
         text = self._text
+        if self._is_key is None:
+            if text.next_sign() != "[":
+                raise NotStreamedError
+            yield from self._items(())
+            if text.next_sign():
+                raise text.fault("[]")
+        else:
+            yield from self._listed(self._is_key)
+
+    def _listed(self, is_key: Callable[[str], bool]) -> Iterator[Item]:
+        text = self._text
         if text.next_sign() != "{":
             raise NotStreamedError
         place = text.place()
@@ -114,9 +126,9 @@ class StreamedList:
                 text.comma("}", '{"":0')
             key = self._key(values)
             places[key] = text.place()
-            if list_key is None and self._is_key(key) and text.next_sign() == "[":
+            if list_key is None and is_key(key) and text.next_sign() == "[":
                 list_key = key
-                yield from self._items(key)
+                yield from self._items((key,))
                 values[key] = []
             else:
                 values[key] = text.value('{"":', 1, (key,))[0]
@@ -142,7 +154,7 @@ class StreamedList:
         text.next_sign()
         return key
 
-    def _items(self, key: str) -> Iterator[Item]:
+    def _items(self, within: JsonPath) -> Iterator[Item]:
         text, index = self._text, 0
         text.step()
         begin = text.offset
@@ -151,8 +163,8 @@ class StreamedList:
                 text.comma("]", "[0")
                 text.next_sign()
             place, start = text.place(), text.offset
-            value, raw, length = text.value("[0," if index else "[", 2, (key, index))
-            yield Item(value, raw, self._source, (key, index), start, length, *place)
+            value, raw, length = text.value("[0," if index else "[", len(within) + 1, (*within, index))
+            yield Item(value, raw, self._source, (*within, index), start, length, *place)
             index += 1
         self.span = begin, text.offset
         text.step()

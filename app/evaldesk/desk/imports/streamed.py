@@ -83,7 +83,7 @@ def read_streamed(
 
 def _recognised(file: BinaryIO, source: str) -> str | None:
     head = file.read(HEAD)
-    if not head.lstrip(_BLANK).startswith(b"{"):
+    if not head.lstrip(_BLANK).startswith((b"{", b"[")):
         return recognised(head[: head.rfind(b"\n") + 1], source)
     if b'"eval_cases"' in head or b'"evalCases"' in head:
         return "adk"

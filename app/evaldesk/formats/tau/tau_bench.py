@@ -5,23 +5,27 @@ A list of `{task_id, trial, reward, info: {task, reward_info, ...}, traj: [messa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, BinaryIO
 
-from evaldesk.formats.exchange import Imported, ReadOnly
+from evaldesk.formats.exchange import MAX_ROW, Imported, ReadOnly
+from evaldesk.formats.large_runs import TrialRowsOnDisk
 from evaldesk.model import Case, Criterion, ErrorRecord, EvalSet, Score, SessionInit, TrialResult
 from evaldesk.model.conclusion import counted
+from evaldesk.reading.json_stream import StreamedList
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Place, parse_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_mapping, read_optional_text, wanted
 from evaldesk.transcripts.chat_messages import read_chat
 from evaldesk.transcripts.messages import Message, turns_of
-from evaldesk.transcripts.recorded import RecordedRun, file_stem, recorded_score, recorded_trial, trial_places
+from evaldesk.transcripts.recorded import RecordedRun, TrialRows, file_stem, recorded_score, recorded_trial
 
 REWARD = Criterion("reward", 1.0)
 _ALMOST = 1e-6
 """tau-bench calls a trial a success when its reward is this near to 1."""
+_PLANNED = 2**40
+"""The weight of a case with its task: more than the number of any row."""
 
 
 class TauBench(ReadOnly):
@@ -29,6 +33,7 @@ class TauBench(ReadOnly):
 
     title = "tau-bench results"
     suffixes = (".json",)
+    n_readings = 1
     instead = "write an eval set as tau2"
 
     @staticmethod
@@ -42,8 +47,15 @@ class TauBench(ReadOnly):
     def read(data: bytes, *, source: str) -> Imported:
         """One run with a case for each task. Raises FormatError."""
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
-        rows = read_list(Place(document), document.value, read_trial_row)
-        return _imported(Place(document), rows, file_stem(source))
+        rows = read_list(Place(document), document.value, lambda at, raw: (at, read_trial_row(at, raw)))
+        return _imported(rows, file_stem(source), TrialRows())
+
+    @staticmethod
+    def read_large(file: BinaryIO, *, source: str, outcome: str) -> Imported:
+        """As `read`, a run at a time."""
+        items = StreamedList(file, source, max_item=MAX_ROW)
+        rows = ((Place(item), read_trial_row(Place(item), item.value)) for item in items)
+        return _imported(rows, file_stem(source), TrialRowsOnDisk())
 
 
 def reward_value(place: Place, raw: Any) -> float | None:
@@ -78,34 +90,33 @@ def read_trial_row(place: Place, raw: Any) -> dict[str, Any]:
     return row
 
 
-def _imported(place: Place, rows: Sequence[dict[str, Any]], name: str) -> Imported:
+def _imported(rows: Iterable[tuple[Place, dict[str, Any]]], name: str, trials: TrialRows) -> Imported:
     notes = Notes()
-    places = trial_places([(str(row["task_id"]), row.get("trial")) for row in rows])
-    cases = _cases(place, rows, notes)
-    results: list[TrialResult] = []
-    for index, (row, trial) in enumerate(zip(rows, places, strict=True)):
-        if trial is None:
-            notes.refuse("a second run of the same trial of a task", place.at(index))
-        else:
-            results.append(_result(place.at(index), row, trial, notes))
-    run = RecordedRun(name, name, cases, tuple(results), (REWARD,))
-    understood, kept = _understood(run), _kept(cases)
-    return Imported("tau-bench", EvalSet(name, cases=cases), (run,), understood, kept, notes.sentences)
-
-
-def _cases(place: Place, rows: Sequence[dict[str, Any]], notes: Notes) -> tuple[Case, ...]:
-    """A case for each task, in the order of first appearance; a trial that broke may lack its task."""
-    found: dict[str, Case] = {}
-    for index, row in enumerate(rows):
+    planned: set[str] = set()
+    n_errored = 0
+    for number, (at, row) in enumerate(rows):
         key = str(row["task_id"])
-        if key not in found or not (found[key].scenario or {}).get("conversation_plan"):
-            found[key] = _case(place.at(index), row, notes)
-    return tuple(found.values())
+        place = trials.place(key)
+        if key not in planned:  # a trial that broke may lack its task
+            case = _case(at, row, notes)
+            has_plan = bool((case.scenario or {}).get("conversation_plan"))
+            trials.offer(place, case, _PLANNED if has_plan else number)
+            planned |= {key} if has_plan else set()
+        result = _result(at, row, notes)
+        if trials.add(place, result, row.get("trial")):
+            n_errored += result.status == "errored"
+        else:
+            notes.refuse("a second run of the same trial of a task", at)
+    found, results = trials.finished()
+    cases = tuple(found)
+    run = RecordedRun(name, name, cases, results, (REWARD,))
+    return Imported(
+        "tau-bench", EvalSet(name, cases=cases), (run,), _understood(n_errored), _kept(cases), notes.sentences
+    )
 
 
-def _understood(run: RecordedRun) -> tuple[str, ...]:
+def _understood(n_errored: int) -> tuple[str, ...]:
     rule = "A trial passes when its reward is 1."
-    n_errored = sum(result.status == "errored" for result in run.results)
     if not n_errored:
         return (rule,)
     return rule, f"{counted(n_errored, 'trial')} ended in an error; tau-bench itself counts them as failures."
@@ -125,13 +136,13 @@ def _case(place: Place, row: dict[str, Any], notes: Notes) -> Case:
     return scenario_case(str(row["task_id"]), plan, user_id, notes.unknown(at, task, ("instruction", "user_id")))
 
 
-def _result(place: Place, row: dict[str, Any], trial: tuple[int, int], notes: Notes) -> TrialResult:
+def _result(place: Place, row: dict[str, Any], notes: Notes) -> TrialResult:
     info = _info(place, row)
     messages = read_chat(place.at("traj"), row.get("traj", ABSENT), notes)
     error = _error(info)
     scores = () if error else (_score(place, row, info),)
     return recorded_trial(
-        trial,
+        (0, 0),
         turns_of(messages, error),
         scores=scores,
         criteria=(REWARD,),
