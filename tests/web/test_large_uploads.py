@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -228,6 +229,23 @@ def test_a_large_upload_waits_over_a_restart(visitor: Visitor) -> None:
     assert later.reading(token) is None
     assert len(later.staged(token).imported.runs[0].results) == 60
     later.close()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder", "nothing"])
+def test_what_is_no_file_in_the_place_of_a_large_upload_is_not_read(visitor: Visitor, kind: str) -> None:
+    address = visitor.look_into(ROWS, "output.jsonl")
+    path = visitor.desk.settings.state_folder / "uploads" / f"{address.rpartition('/')[2]}.bytes"
+    secret = visitor.folder.parent / "secret.jsonl"
+    path.rename(secret)
+    if kind == "link":
+        path.symlink_to(secret)
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+
+    assert visitor.client.get(address).status_code == 404
+    assert "output.jsonl</a>" not in visitor.text("/imports")
 
 
 def test_an_upload_that_is_broken_off_leaves_nothing(visitor: Visitor) -> None:

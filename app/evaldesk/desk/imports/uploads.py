@@ -19,7 +19,7 @@ from evaldesk.durable_files import GrowingFile, create_file, growing_file, remov
 from evaldesk.errors import DiskError, FormatError, NotFoundError, UsageError
 from evaldesk.paths import make_private_folder
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES
-from evaldesk.store.regular_file import read_regular
+from evaldesk.store.regular_file import check_regular, read_regular
 from evaldesk.wire import from_json, to_json
 
 MAX_WAITING = 50
@@ -170,8 +170,8 @@ class Uploads:
         if not label.is_apart:
             return None
         try:
-            return label, self._apart(token), self._apart(token).stat().st_size
-        except OSError:
+            return label, self._apart(token), _size_apart(self._apart(token))
+        except (OSError, FormatError):
             raise _not_here() from None
 
     def change(self, token: str, label: Label, data: bytes = b"") -> None:
@@ -219,10 +219,16 @@ def _shown(path: Path) -> Upload | None:
     try:
         first = read_regular(path, MAX_LABEL).partition(b"\n")[0]
         label, stat = from_json(first, Label), path.stat()
-        size = path.with_suffix(_APART).stat().st_size if label.is_apart else stat.st_size - len(first) - 1
+        size = _size_apart(path.with_suffix(_APART)) if label.is_apart else stat.st_size - len(first) - 1
         return Upload(path.stem, label.source, size, datetime.fromtimestamp(stat.st_mtime, UTC))
     except (OSError, FormatError, msgspec.MsgspecError):
         return None
+
+
+def _size_apart(path: Path) -> int:
+    """The bytes of a large upload; a folder that came with a repository may have a link or a pipe in their place."""
+    check_regular(path)
+    return path.stat().st_size
 
 
 def _too_many() -> UsageError:
