@@ -152,14 +152,16 @@ def _pids() -> list[int]:
 
 def descendants(pid: int) -> list[int]:
     """The processes below that one, from the top."""
-    found = []
+    return [each for child in children(pid) for each in (child, *descendants(child))]
+
+
+def children(pid: int) -> list[int]:
+    """The processes that this one is the parent of."""
     try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            for child in map(int, _read(f"/proc/{pid}/task/{thread}/children").split()):
-                found += [child, *descendants(child)]
+        threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
-        pass
-    return found
+        return []
+    return [child for thread in threads for child in map(int, _read(f"/proc/{pid}/task/{thread}/children").split())]
 
 
 def bound_memory(mib: int) -> None:

@@ -35,7 +35,7 @@ class OneWorker:
     def __init__(self, *callbacks: Callable[..., None]) -> None:
         self.sent: list[object] = []
 
-    async def start(self, environment: Mapping[str, str], purpose: str, launcher: object) -> None:
+    async def start(self, environment: Mapping[str, str], purpose: str, launcher: object, *, zygote: object) -> None:
         OneWorker.n_starts += 1
         if 1 < OneWorker.n_starts < MANY:
             raise WorkerStartError("no process can be made", "")
@@ -54,6 +54,7 @@ async def test_a_machine_without_room_for_more_workers_is_not_asked_without_end(
     monkeypatch.setattr(executors, "WorkerProcess", OneWorker)
     executor = LocalExecutor(n_workers=2, concurrency=4)
     await executor.submit(TrialSpec(1, 0, 0, Case("c"), AGENT))
+    await asyncio.sleep(0)  # another might come at once, for which the first player would be forked
     await asyncio.wait(executor._players._tasks)
 
     for index in range(1, 4):

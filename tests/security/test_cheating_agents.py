@@ -224,9 +224,9 @@ def write(tmp_path: Path) -> Callable[[str], AgentRef]:
     return write_agent
 
 
-@pytest.fixture
-async def executor() -> AsyncIterator[LocalExecutor]:
-    opened = LocalExecutor(1, 2)
+@pytest.fixture(params=["shared", "forked"])
+async def executor(request: pytest.FixtureRequest) -> AsyncIterator[LocalExecutor]:
+    opened = LocalExecutor(1, 2, is_shared=request.param == "shared")
     yield opened
     await opened.close()
 

@@ -22,6 +22,7 @@ from evaldesk.model import (
     JsonObject,
     JsonValue,
     Limits,
+    ModelOptions,
     Transcript,
     TrialResult,
     TrialSpec,
@@ -87,6 +88,15 @@ class Describe(msgspec.Struct, frozen=True, tag="describe"):
     agent: AgentRef
     warm: bool = False
     models: tuple[str, ...] = ()
+
+
+class Fork(msgspec.Struct, frozen=True, tag="fork"):
+    """Import an agent with the packages of its turns, and be forked for other players; answered by Forks."""
+
+    key: int
+    agent: AgentRef
+    model: str | None = None
+    model_options: ModelOptions | None = None
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
@@ -156,8 +166,19 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     is_tainted: bool = False
 
 
-ToWorker: TypeAlias = Play | Grade | Talk | Describe | Stop
-FromWorker: TypeAlias = Ready | Beat | Ended | Happened | TurnEnded | Described | Failed
+class Forks(msgspec.Struct, frozen=True, tag="forks"):
+    """The worker is a zygote from now on; with a `reason` why it cannot be one, it is a player as before.
+
+    A tainted one lost the thread to which the agent is bound, and is to be replaced.
+    """
+
+    key: int
+    reason: str = ""
+    is_tainted: bool = False
+
+
+ToWorker: TypeAlias = Play | Grade | Talk | Describe | Fork | Stop
+FromWorker: TypeAlias = Ready | Beat | Ended | Happened | TurnEnded | Described | Failed | Forks
 
 _to_worker = msgspec.json.Decoder(ToWorker)
 _from_worker = msgspec.json.Decoder(FromWorker)

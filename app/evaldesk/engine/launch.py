@@ -59,6 +59,10 @@ class Launcher(Protocol):
     def kind(self) -> PlaceKind:
         """What a worker runs in."""
 
+    @property
+    def can_fork(self) -> bool:
+        """Whether a worker may be forked for others."""
+
     def place(self, machine: str) -> str:
         """The place of the workers on that machine, in words."""
 
@@ -77,6 +81,7 @@ class ProcessLauncher:
     python: str = ""
     start_timeout_s: float = START_TIMEOUT_S
     kind: PlaceKind = "process"
+    can_fork: bool = sys.platform == "linux"
 
     def place(self, machine: str) -> str:
         """The machine; with the interpreter, where it is not ours."""
@@ -123,6 +128,7 @@ class ContainerLauncher:
     root: str
     start_timeout_s: float = field(default=PULL_TIMEOUT_S)
     kind: PlaceKind = "container"
+    can_fork: bool = False
 
     def place(self, machine: str) -> str:
         """The machine with the image."""

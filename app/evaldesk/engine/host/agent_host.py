@@ -280,7 +280,7 @@ class HostedAgent:
 
     async def start(self, environment: Mapping[str, str], launcher: Launcher) -> None:
         """Start the worker. Raises WorkerStartError."""
-        await self.worker.start(environment, launcher=launcher)
+        await self.worker.start(environment, launcher=launcher, can_fork=launcher.can_fork)
 
     async def ask(self, frame: Describe | Talk, timeout_s: float) -> AsyncGenerator[Item, None]:
         """The answers to `frame` as they come; the last is no Happened. Leaving early stops the work."""

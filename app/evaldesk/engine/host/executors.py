@@ -12,10 +12,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Literal
 
 from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import (
     Ended,
+    Fork,
     Grade,
     GradeSpec,
     Play,
@@ -31,11 +33,13 @@ from evaldesk.engine.frames import (
     unplayed,
 )
 from evaldesk.engine.host.process import Answer, Death, Purpose, WarmPool, WorkerProcess, WorkerStartError
+from evaldesk.engine.host.zygote import Zygote
 from evaldesk.engine.launch import OWN, Launcher
 from evaldesk.engine.worker.attempt import Pause, active, grading_timeout_s
 from evaldesk.errors import UsageError
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec, TrialStatus, trial_verdict
 from evaldesk.model.run import Place
+from evaldesk.process_setup import end_marked
 
 CANCEL_GRACE_S = 4.0
 GRADED_AT_ONCE = 8
@@ -88,6 +92,16 @@ class LocalExecutor:
     def worker_pids(self) -> list[int]:
         """Process ids of the players and graders that are up."""
         return [*self._players.pids, *self._graders.pids]
+
+    @property
+    def zygote_pid(self) -> int:
+        """Process id of the player that is forked for the others; 0 where there is none."""
+        return self._players.zygote_pid
+
+    @property
+    def unforked(self) -> str:
+        """Why the players are no forks, in words; empty where they are, or where that was not tried."""
+        return self._players.unforked
 
     @property
     def pauses(self) -> tuple[Pause, ...]:
@@ -208,6 +222,8 @@ class WorkerSet:
     way, each of them is tried again alone, so that only the one that killed it suffers. It is the same when one of them
     changed settings that all of them share, such as the working folder. A worker that is not shared has one trial and
     ends after it.
+
+    Players are forks of one that imported the agent, where that is safe; else `unforked` says why they are not.
     """
 
     def __init__(
@@ -233,11 +249,18 @@ class WorkerSet:
         self._purpose = purpose
         self._launcher = launcher
         self._is_shared = is_shared
+        self.unforked = ""
+        self._zygote: Zygote | None = None
+        self._zygote_worker: WorkerProcess | None = None
+        self._forking: Literal["untried", "asked", "settled"] = "settled"
         self._slots = [_Slot() for _ in range(max(1, min(n_workers, concurrency)))]
         self._n_threads = math.ceil(concurrency / len(self._slots))
         self._n_before_next = min(n_before_next, self._n_threads)
         self._waiting: deque[TrialSpec | GradeSpec] = deque()
         self._suspects: deque[TrialSpec | GradeSpec] = deque()
+        is_warm = warm_pool is not None and warm_pool.has_idle
+        if purpose == "player" and launcher.can_fork and not (is_shared and (len(self._slots) == 1 or is_warm)):
+            self._forking = "untried"
         for slot, worker in zip(self._slots, [worker for worker in ready if worker.is_up], strict=False):
             slot.worker = worker
             worker.hand_over(partial(self._on_answer, slot), partial(self._on_death, slot))
@@ -250,6 +273,11 @@ class WorkerSet:
     def pids(self) -> list[int]:
         """Process ids of the workers that are up."""
         return [slot.worker.pid for slot in self._slots if slot.worker and not slot.is_starting]
+
+    @property
+    def zygote_pid(self) -> int:
+        """Process id of the player that is forked for the others; 0 where there is none."""
+        return self._zygote_worker.pid if self._zygote_worker else 0
 
     @property
     def pauses(self) -> list[Pause]:
@@ -272,6 +300,9 @@ class WorkerSet:
     def submit(self, spec: TrialSpec | GradeSpec) -> None:
         """Take a trial; it waits for a worker."""
         self._waiting.append(spec)
+        if self._is_shared and self._forking == "untried":
+            self._forking = "asked"
+            asyncio.get_running_loop().call_soon(self._choose)  # when all are there that come at once
         self._pump()
 
     def stop(self) -> None:
@@ -296,6 +327,10 @@ class WorkerSet:
         await asyncio.gather(*(worker.close() for worker in workers))
         if self._tasks:
             await asyncio.wait(self._tasks)
+        if self._zygote and self._zygote_worker:
+            self._zygote.close()
+            await self._zygote_worker.close()
+            end_marked(self._zygote.mark)
         for slot in self._slots:
             self._lose(slot, None)
         self._pump()
@@ -304,6 +339,8 @@ class WorkerSet:
         """Hand out waiting trials, as far as there is room; start workers where that helps."""
         if self.is_cancelled or self._broken:
             self._give_back_waiting()
+            return
+        if self._is_shared and self._forking == "asked":
             return
         while self._waiting or self._suspects:
             slot = self._best_slot()
@@ -342,31 +379,58 @@ class WorkerSet:
             slot.is_alone = False
             self._give_back(spec, unplayed(spec, "errored", failure(error, "engine")))
 
+    def _choose(self) -> None:
+        """Let the first player be forked for the others, unless there is work for one alone."""
+        first = next((slot for slot in self._slots if slot.worker), self._slots[0])
+        if self.is_cancelled or len(self._waiting) < 2:
+            self._forking = "settled"
+            self._pump()
+        else:
+            first.is_starting = True
+            self._do(self._start(first, first.worker or self._new_worker(first), self._waiting[0]))
+
+    def _new_worker(self, slot: _Slot) -> WorkerProcess:
+        slot.worker = WorkerProcess(partial(self._on_answer, slot), partial(self._on_death, slot))
+        return slot.worker
+
     def _start_one(self) -> bool:
         """Fill an empty slot, if that helps; True when its worker is ready at once."""
+        if self._forking == "asked":
+            return False
         n_starting = sum(slot.is_starting for slot in self._slots)
         empty = next((slot for slot in self._slots if not slot.worker), None)
         n_waiting = math.ceil((len(self._waiting) + len(self._suspects)) / self._n_before_next)
         if empty is None or n_starting >= n_waiting:
             return False
         empty.is_tainted = False
-        callbacks = partial(self._on_answer, empty), partial(self._on_death, empty)
-        empty.worker = self._warm_pool.take(*callbacks) if self._warm_pool else None
+        if self._warm_pool and not self._zygote:
+            empty.worker = self._warm_pool.take(partial(self._on_answer, empty), partial(self._on_death, empty))
         if empty.worker is not None:
             return True
         if self._n_failed_starts >= MAX_FAILED_STARTS and self.pids:
             return False  # those that are up do the work: nothing is won by trying without end
-        empty.worker, empty.is_starting = WorkerProcess(*callbacks), True
-        self._do(self._start(empty, empty.worker))
+        spec = None
+        if self._forking == "untried":
+            self._forking, spec = "asked", (*self._suspects, *self._waiting)[0]
+        empty.is_starting = True
+        self._do(self._start(empty, self._new_worker(empty), spec))
         return False
 
-    async def _start(self, slot: _Slot, worker: WorkerProcess) -> None:
+    async def _start(self, slot: _Slot, worker: WorkerProcess, spec: TrialSpec | GradeSpec | None) -> None:
+        """Bring up the worker of a slot; with a `spec`, make it a zygote for its agent, where it can be one."""
+        zygote = self._zygote if self._zygote and self._zygote.is_up else None
         try:
-            await worker.start(self._environment, self._purpose, self._launcher)
+            if isinstance(spec, TrialSpec):
+                await self._try_to_fork(slot, worker, spec)
+            else:
+                await worker.start(self._environment, self._purpose, self._launcher, zygote=zygote)
             self._n_failed_starts = 0
         except WorkerStartError as error:
             slot.worker = None
-            self._n_failed_starts += 1
+            if zygote:
+                zygote.close()  # the next one is spawned
+            else:
+                self._n_failed_starts += 1
             if self._n_failed_starts >= MAX_FAILED_STARTS and not self.pids:
                 self._broken = ErrorRecord("worker_start", str(error), error.output)
         except Exception as error:  # of our own code, which would fail again
@@ -374,9 +438,25 @@ class WorkerSet:
             self._broken = failure(error, "worker_start")
             await worker.close()
         slot.is_starting = False
+        if spec is not None:
+            self._forking = "settled"
         if self.is_cancelled:
             await worker.close()
         self._pump()
+
+    async def _try_to_fork(self, slot: _Slot, worker: WorkerProcess, spec: TrialSpec) -> None:
+        """Make the worker of a slot a zygote for the agent of that trial; one that cannot be forked stays a player."""
+        if not worker.is_up:
+            purpose: Purpose = self._purpose if self._is_shared else "zygote"
+            await worker.start(self._environment, purpose, self._launcher, can_fork=True)
+        fork = Fork(secrets.randbelow(2**53), spec.agent, spec.model, spec.model_options)
+        found = await worker.make_zygote(fork)
+        if isinstance(found, str):
+            self.unforked = found
+            slot.worker = worker if worker.is_up else None
+        else:
+            self._zygote, self._zygote_worker, slot.worker = found, worker, None
+            worker.hand_over(lambda _: None, lambda _: found.close())
 
     def _on_answer(self, slot: _Slot, frame: Answer) -> None:
         spec = slot.jobs.pop(frame.key, None) if isinstance(frame, Ended) else None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
+import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +18,8 @@ from evaldesk.engine.frames import (
     Described,
     Ended,
     Failed,
+    Fork,
+    Forks,
     FromWorker,
     Happened,
     Lines,
@@ -24,8 +28,9 @@ from evaldesk.engine.frames import (
     TurnEnded,
     frame_from_worker,
 )
-from evaldesk.engine.launch import OWN, Launcher
-from evaldesk.engine.worker.attempt import Pause, Tail
+from evaldesk.engine.host.zygote import UNSEEN, Zygote, ZygoteError
+from evaldesk.engine.launch import OWN, Launch, Launcher
+from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S, Pause, Tail
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.process_setup import descendants, end_marked, hide_memory
 from evaldesk.wire import to_json
@@ -42,9 +47,10 @@ KILLED = 128 + signal.SIGKILL
 """The exit code of docker and podman for a container that was killed."""
 MAX_REASON = 500
 
-Purpose: TypeAlias = Literal["player", "grader", "grader_with_litellm"]
+Purpose: TypeAlias = Literal["player", "zygote", "grader", "grader_with_litellm"]
 """The purpose of a worker decides its imports before it is ready: a player has none of its own, a grader has ROUGE and,
-where judges will be asked, LiteLLM. One that is warm may become either."""
+where judges will be asked, LiteLLM. One that is warm may become either. A zygote is a player that watches more closely
+what an import does, and is slower for it."""
 Answer: TypeAlias = Ended | Happened | TurnEnded | Described | Failed
 
 
@@ -81,6 +87,8 @@ class WorkerProcess:
         self._on_answer = on_answer
         self._on_death = on_death
         self._loop = asyncio.get_running_loop()
+        self._control: socket.socket | None = None
+        self._forks: asyncio.Future[Forks] | None = None
         self._transport: asyncio.SubprocessTransport | None = None
         self._name = "the worker process"
         self._lines = Lines()
@@ -121,17 +129,28 @@ class WorkerProcess:
         self._on_death = on_death
 
     async def start(
-        self, environment: Mapping[str, str], purpose: Purpose = "player", launcher: Launcher = OWN
+        self,
+        environment: Mapping[str, str],
+        purpose: Purpose = "player",
+        launcher: Launcher = OWN,
+        *,
+        can_fork: bool = False,
+        zygote: Zygote | None = None,
     ) -> None:
-        """Spawn the process and wait until it is ready. Raises WorkerStartError with its output."""
+        """Spawn the process, or fork it, and wait until it is ready. Raises WorkerStartError with its output.
+
+        One that `can_fork` may be made a zygote.
+        """
         self._name = launcher.words
         hide_memory()
         try:
-            launch = launcher.launch(environment, purpose)
-            self._end, self._mark, self._environment = launch.end, launch.mark, launch.environment
-            await self._loop.subprocess_exec(
-                lambda: _Pipes(self), *launch.command, env=launch.environment, start_new_session=True
-            )
+            if zygote:
+                self._mark = secrets.token_hex(16)
+                await zygote.fork(self._mark, _Pipes(self))
+            else:
+                await self._spawn(launcher.launch(environment, purpose), can_fork=can_fork)
+        except ZygoteError as error:
+            raise WorkerStartError(f"{self._name} cannot be forked: {error}", "") from error
         except (
             OSError,
             RuntimeError,
@@ -153,6 +172,51 @@ class WorkerProcess:
         await self.close()
         message = death.message if death else f"{self._name} was not ready within {launcher.start_timeout_s:g} s"
         raise WorkerStartError(message, self._output.text())
+
+    async def _spawn(self, launch: Launch, *, can_fork: bool) -> None:
+        self._end, self._mark, self._environment = launch.end, launch.mark, launch.environment
+        command, theirs = launch.command, None
+        if can_fork:
+            self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._control.setblocking(False)
+            command = (*command, str(theirs.fileno()))
+        try:
+            await self._loop.subprocess_exec(
+                lambda: _Pipes(self),
+                *command,
+                env=launch.environment,
+                start_new_session=True,
+                pass_fds=(theirs.fileno(),) if theirs else (),
+            )
+        except BaseException:
+            if self._control:
+                self._control.close()
+            raise
+        finally:
+            if theirs:
+                theirs.close()
+
+    async def make_zygote(self, frame: Fork) -> Zygote | str:
+        """Let the worker import an agent and be forked from now on; else why it is not, in words.
+
+        One that is no zygote has work like any other, unless it is gone: then `is_up` is false.
+        """
+        if self._control is None:
+            return "it was not started for that"
+        self._forks = self._loop.create_future()
+        self.send(frame, LOAD_TIMEOUT_S)
+        await asyncio.wait((self._forks, self._death), return_when=asyncio.FIRST_COMPLETED)
+        if not self._forks.done():
+            return "it ended"
+        answer = self._forks.result()
+        if answer.is_tainted:
+            await self.close()
+        if answer.reason:
+            return answer.reason
+        if self._tick_timer:
+            self._tick_timer.cancel()  # a zygote has no beat
+        (control, self._control), (mark, self._mark) = (self._control, None), (self._mark, "")
+        return Zygote(self.pid, control, mark)
 
     def send(self, frame: ToWorker, timeout_s: float | None = None) -> None:
         """Send a frame; one with a timeout is expected to be answered by then."""
@@ -233,6 +297,10 @@ class WorkerProcess:
         elif isinstance(frame, Ready):
             if not self._ready.done():
                 self._ready.set_result(None)
+        elif isinstance(frame, Forks):
+            self._deadlines.pop(frame.key, None)
+            if self._forks and not self._forks.done():
+                self._forks.set_result(frame)
         else:
             if not isinstance(frame, Happened):
                 self._deadlines.pop(frame.key, None)
@@ -276,6 +344,8 @@ class WorkerProcess:
             self._tick_timer.cancel()
         assert self._transport is not None  # noqa: S101 - only a started process is buried
         self._transport.close()
+        if self._control:
+            self._control.close()
         if self._end and self._returncode != 0:
             self._ending = self._loop.create_task(_run(self._end, self._environment))
         death = Death(self._exit_message(), self._output.text(), self._death_kind())
@@ -294,6 +364,8 @@ class WorkerProcess:
         if self._death_kind() == "out_of_memory":
             return f"{self._name} was killed, as one is that needs more than its memory"
         code = self._returncode or 0
+        if code == UNSEEN:
+            return f"{self._name} ended, and nobody saw how"
         if code >= 0:
             return f"{self._name} ended with exit code {code}"
         with suppress(ValueError):
@@ -345,6 +417,11 @@ class WarmPool:
         self._idle: list[WorkerProcess] = []
         self._filling: asyncio.Task[None] | None = None
         self._purpose: Purpose = "grader"
+
+    @property
+    def has_idle(self) -> bool:
+        """Whether a worker is ready."""
+        return bool(self._idle)
 
     def fill(self, purpose: Purpose) -> None:
         """Start the missing workers, in the background."""

@@ -1,6 +1,7 @@
-"""The worker process: `python -m evaldesk.engine.worker.main PARENT_PID PURPOSE`; it ends with its parent.
+"""The worker process: `python -m evaldesk.engine.worker.main PARENT_PID PURPOSE [CONTROL]`; it ends with its parent.
 
-A worker in a container cannot see its parent, and has the number 0 for it: the end of its input is the end of both.
+A worker in a container cannot see its parent, and has the number 0 for it: the end of its input is the end of both. It
+is the same in a fork of a worker (see `zygote`). CONTROL is the file descriptor by which a worker is asked to fork.
 
 Its main loop only moves frames and watches deadlines; the attempts are in trial threads.
 """
@@ -16,6 +17,7 @@ import resource
 import signal
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,9 +27,23 @@ from typing import Any, BinaryIO, Literal, TypeAlias, cast
 from weakref import WeakSet
 
 from evaldesk.engine.failures import place_of
-from evaldesk.engine.frames import Beat, Describe, FromWorker, Grade, Lines, Play, Ready, Stop, Talk, frame_to_worker
+from evaldesk.engine.frames import (
+    Beat,
+    Describe,
+    Fork,
+    FromWorker,
+    Grade,
+    Lines,
+    Play,
+    Ready,
+    Stop,
+    Talk,
+    frame_to_worker,
+)
+from evaldesk.engine.worker import player
 from evaldesk.engine.worker.attempt import STDERR, Attempt, active, capture_output
-from evaldesk.engine.worker.work import DescribeWork, GradeWork, TrialWork, TurnWork, Work
+from evaldesk.engine.worker.work import DescribeWork, ForkWork, GradeWork, TrialWork, TurnWork, Work
+from evaldesk.engine.worker.zygote import LoopRef, Pipes, Zygote
 from evaldesk.llm.direct import use_loop
 from evaldesk.process_setup import (
     ProcessWatch,
@@ -56,6 +72,7 @@ class TrialThread:
         self._tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._loop.set_task_factory(self._made)
         self._task: asyncio.Task[object] | None = None
+        self._is_ended = False
         self._thread = threading.Thread(target=self._run, name=f"trial-{next(_numbers)}", daemon=True)
         self._thread.start()
 
@@ -77,14 +94,28 @@ class TrialThread:
         """Where the thread stands at this moment, as a stack."""
         return place_of(self._thread)
 
+    def end(self) -> LoopRef:
+        """End the thread and close its loop, which is gone then but for holders that are not ours."""
+        self._is_ended = True
+        if self.is_usable:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(GRACE_S)
+        self._loop.set_task_factory(None)
+        found = weakref.ref(self._loop)
+        del self._loop
+        return found
+
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         use_loop(self._loop)
-        while not self._loop.is_closed():
+        while not (self._loop.is_closed() or self._is_ended):
             try:
                 self._loop.run_forever()
             except (SystemExit, KeyboardInterrupt):
                 continue  # of a task: asyncio lets these two through, and the loop can go on
+        if self._is_ended:
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            self._loop.close()
 
     def _begin(self, work: Coroutine[Any, Any, object], on_done: Done) -> None:
         self._task = self._loop.create_task(work)
@@ -109,6 +140,7 @@ class TrialThread:
 
 
 BEAT_S = 0.5
+DRAIN_S = 0.01
 TICK_S = 0.1
 GRACE_S = 1.0
 
@@ -127,9 +159,10 @@ class _Job:
 
 
 class Worker:
-    """The jobs of this process, by key, and the trial threads that are free."""
+    """The jobs of this process, by key, and the trial threads that are free. `forking` has the key once it is asked."""
 
     def __init__(self, channel: Channel) -> None:
+        self.forking: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._channel = channel
         self._loop = asyncio.get_running_loop()
         self._jobs: dict[int, _Job] = {}
@@ -156,7 +189,12 @@ class Worker:
         left = tuple((key, job.attempt.seconds_left) for key, job in self._jobs.items())
         return Beat(left, active(job.attempt.pause for job in self._jobs.values()))
 
-    def _begin(self, frame: Play | Grade | Talk | Describe) -> None:
+    def end_threads(self) -> list[LoopRef]:
+        """End the trial threads, of which none has work; their loops."""
+        threads, self._free = self._free, []
+        return [thread.end() for thread in threads]
+
+    def _begin(self, frame: Play | Grade | Talk | Describe | Fork) -> None:
         work = self._work(frame)
         try:
             if isinstance(frame, Play) and frame.spec.limits.memory_mib:
@@ -171,14 +209,14 @@ class Worker:
             self._is_ticking = True
             self._loop.call_later(TICK_S, self._tick)
 
-    def _work(self, frame: Play | Grade | Talk | Describe) -> Work:
+    def _work(self, frame: Play | Grade | Talk | Describe | Fork) -> Work:
         if isinstance(frame, Play):
             return TrialWork(frame, self._watch)
         if isinstance(frame, Grade):
             return GradeWork(frame)
         if isinstance(frame, Talk):
             return TurnWork(frame, self._channel.send)
-        return DescribeWork(frame)
+        return ForkWork(frame) if isinstance(frame, Fork) else DescribeWork(frame)
 
     def _trial_thread(self) -> TrialThread:
         while self._free:
@@ -197,6 +235,9 @@ class Worker:
         if job is None:
             return  # given up before; the trial thread is not used again
         self._free.append(job.trial_thread)
+        if isinstance(job.work, ForkWork) and job.work.is_done:
+            self.forking.set_result(key)
+            return
         self._answer(job.work, lambda: frame if frame is not None else job.work.broken(error))
 
     def _answer(self, work: Work, frame: Callable[[], bytes]) -> None:
@@ -226,24 +267,30 @@ class Worker:
             self._loop.call_later(TICK_S, self._tick)
 
 
-async def _serve(parent_pid: int, purpose: str) -> None:
-    frames_in, frames_out = take_over_pipes()
-    guard_process(parent_pid)
-    capture_output()
+async def _serve(pipes: Pipes, purpose: str) -> tuple[int, Worker]:
+    """Serve the parent; returns when this process is asked to fork."""
+    frames_in, frames_out = pipes
     channel = await open_channel(frames_out)
     with gc_paused():
         _prepare(purpose)
         freeze()
     worker = Worker(channel)
-    await read_frames(frames_in, worker.receive, end_with_group)
+    reader = await read_frames(frames_in, worker.receive, end_with_group)
     channel.send(Ready(os.getpid()))
     worker.beat()
-    await asyncio.Event().wait()
+    key = await worker.forking
+    reader.pause_reading()
+    await channel.drain()
+    _kept.append((reader, channel))  # a transport that is collected closes its pipe
+    return key, worker
+
+
+_kept: list[object] = []
 
 
 def _prepare(purpose: str) -> None:
     """Import the packages of the work before the first job: see `process.Purpose`."""
-    if purpose != "player":
+    if purpose not in PLAYERS:
         from evaldesk.metrics import preload
 
         preload()
@@ -255,8 +302,30 @@ def _prepare(purpose: str) -> None:
 
 def main() -> None:
     """Serve the parent until it is gone. A player cannot read the memory of others, nor anyone that of a grader."""
-    (give_up_tracing if sys.argv[2] == "player" else hide_memory)()
-    asyncio.run(_serve(int(sys.argv[1]), sys.argv[2]))
+    parent_pid, purpose, *control = sys.argv[1:]
+    (give_up_tracing if purpose in PLAYERS else hide_memory)()
+    pipes = take_over_pipes()
+    guard_process(int(parent_pid))
+    with suppress(OSError):
+        os.nice(NICENESS)
+    capture_output()
+    zygote = None
+    if control:
+        zygote = Zygote(int(control[0]), sees_files=purpose == "zygote")
+        player.watch_import = zygote.watch.of
+    while True:
+        key, worker = asyncio.run(_serve(pipes, purpose))
+        faulthandler.cancel_dump_traceback_later()  # it has a thread
+        found = zygote and zygote.serve(pipes, key, worker.end_threads())
+        if not found:
+            end_with_group()
+            return
+        pipes = found
+        guard_process(NO_PARENT)
+
+
+PLAYERS = ("player", "zygote")
+NO_PARENT = 0
 
 
 class Channel:
@@ -280,6 +349,11 @@ class Channel:
             is_first = len(self._waiting) == 1
         if is_first:
             self._loop.call_soon_threadsafe(self._flush)
+
+    async def drain(self) -> None:
+        """Wait until all is written."""
+        while self._waiting or self._transport.get_write_buffer_size():
+            await asyncio.sleep(DRAIN_S)
 
     def _flush(self) -> None:
         with self._lock:
@@ -338,9 +412,12 @@ async def open_channel(pipe: BinaryIO) -> Channel:
     return Channel(loop, transport)
 
 
-async def read_frames(pipe: BinaryIO, receive: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+async def read_frames(
+    pipe: BinaryIO, receive: Callable[[bytes], None], on_end: Callable[[], None]
+) -> asyncio.ReadTransport:
     """Give every line of `pipe` to `receive` from now on, and call `on_end` when the other side is gone."""
-    await asyncio.get_running_loop().connect_read_pipe(lambda: _Reader(receive, on_end), pipe)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: _Reader(receive, on_end), pipe)
+    return transport
 
 
 STUCK_S = 45.0
@@ -366,8 +443,6 @@ def guard_process(parent_pid: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     allow_open_files()
     adopt_orphans()
-    with suppress(OSError):
-        os.nice(NICENESS)
     if parent_pid:
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -13,7 +13,7 @@ import platform
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from copy import deepcopy
 from dataclasses import replace
 from importlib.util import find_spec
@@ -375,6 +375,8 @@ _lock = Lock()
 _model_lock = Lock()
 _ready: set[tuple[AgentRef, str | None, str | None]] = set()
 _loaded: dict[AgentRef, Agent | BaseException] = {}
+watch_import: Callable[[AgentRef], AbstractContextManager[object]] = nullcontext
+"""Entered while an agent is imported: by the watch of a process that may be forked."""
 
 
 def load(ref: AgentRef) -> Agent:
@@ -387,7 +389,7 @@ def load(ref: AgentRef) -> Agent:
             found = _loaded.get(ref)
             if found is None:
                 try:
-                    with gc_paused():
+                    with gc_paused(), watch_import(ref):
                         found = load_agent(ref)
                 except BaseException as error:
                     found = error

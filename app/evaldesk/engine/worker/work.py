@@ -21,6 +21,8 @@ from evaldesk.engine.frames import (
     Described,
     Ended,
     Failed,
+    Fork,
+    Forks,
     FromWorker,
     Grade,
     GradeSpec,
@@ -410,6 +412,37 @@ def _kept_paused(session: Session, record: TurnRecord) -> JsonValue:
         return None
     found = plain(session.paused)
     return found if found == session.paused and len(to_json(found)) <= MAX_PAUSED else None
+
+
+class ForkWork:
+    """Imports an agent with the packages of its turns, for a process that is to be forked. `is_done` says that it has.
+
+    An import that fails does so again in each player, where its trial says it.
+    """
+
+    def __init__(self, frame: Fork) -> None:
+        self._frame = frame
+        self.is_done = False
+        self.attempt = Attempt()
+
+    async def run(self) -> bytes:
+        """Import."""
+        CURRENT_LOG.set(self.attempt.log)
+        self.attempt.begin("load", LOAD_TIMEOUT_S)
+        try:
+            load_ready(self._frame.agent, self._frame.model, self._frame.model_options)
+        except BaseException as error:
+            return self.broken(error)
+        self.is_done = True
+        return b""
+
+    def given_up(self, place: str) -> bytes:
+        """An agent whose import does not end."""
+        return to_json(Forks(self._frame.key, "its import does not end", is_tainted=True))
+
+    def broken(self, error: BaseException | None) -> bytes:
+        """An agent that cannot be imported."""
+        return to_json(Forks(self._frame.key, "its import fails"))
 
 
 class DescribeWork:

@@ -1,0 +1,182 @@
+"""A worker that is forked for other workers, as their parent sees it (see `engine/worker/zygote.py`)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from contextlib import suppress
+from functools import partial
+from typing import Any, BinaryIO
+
+from evaldesk.errors import EvaldeskError
+from evaldesk.process_setup import children
+
+FORK_TIMEOUT_S = 20.0
+STATUS_S = 1.0
+MAX_MESSAGE = 4096
+UNSEEN = -999
+"""The exit code of a fork whose end nobody saw, since its zygote was gone."""
+
+
+class ZygoteError(EvaldeskError):
+    """A zygote makes no fork any more."""
+
+
+class Zygote:
+    """The process `pid`, which forks when asked through `control`. What it says is checked: agents run in it, too.
+
+    Its `mark` is that of its forks as well: the kernel shows the environment with which a program began.
+    """
+
+    def __init__(self, pid: int, control: socket.socket, mark: str) -> None:
+        self.mark = mark
+        self._pid = pid
+        self._control = control
+        self._loop = asyncio.get_running_loop()
+        self._asked: asyncio.Future[int] | None = None
+        self._lock = asyncio.Lock()
+        self._forks: dict[int, ForkedTransport] = {}
+        self.is_up = True
+        self._loop.add_reader(control, self._read)
+
+    async def fork(self, mark: str, protocol: asyncio.SubprocessProtocol) -> None:
+        """A new process for that protocol, with `mark` in its environment. Raises ZygoteError, OSError."""
+        async with self._lock:
+            if not self.is_up:
+                raise ZygoteError("the zygote is gone")
+            (frames_in, to_child), (from_child, frames_out), (output, its_output) = (os.pipe() for _ in range(3))
+            theirs, ours = (frames_in, frames_out, its_output), (to_child, from_child, output)
+            self._asked = self._loop.create_future()
+            try:
+                socket.send_fds(self._control, [mark.encode()], theirs)
+                pid = await asyncio.wait_for(self._asked, FORK_TIMEOUT_S)
+                transport = self._forks[pid] = ForkedTransport(pid, self._forks, protocol)
+            except BaseException as error:
+                for fd in ours:
+                    os.close(fd)
+                if isinstance(error, TimeoutError):
+                    raise ZygoteError("the zygote does not answer") from error
+                raise
+            finally:
+                self._asked = None
+                for fd in theirs:
+                    os.close(fd)
+            await transport.connect(
+                os.fdopen(to_child, "wb", 0), os.fdopen(from_child, "rb", 0), os.fdopen(output, "rb", 0)
+            )
+
+    def close(self) -> None:
+        """Ask for no more forks; those that are up stay."""
+        if self.is_up:
+            self.is_up = False
+            self._loop.remove_reader(self._control)
+            self._control.close()
+            self._answer(ZygoteError("the zygote is gone"))
+
+    def _read(self) -> None:
+        try:
+            data = self._control.recv(MAX_MESSAGE)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return
+        with suppress(ValueError, TypeError):  # no message of ours: it is not acted on
+            self._act(*json.loads(data))
+
+    def _act(self, kind: str, *facts: Any) -> None:
+        if kind == "forked" and self._asked:
+            is_its = facts[0] in children(self._pid) and facts[0] not in self._forks
+            self._answer(facts[0] if is_its else ZygoteError("the zygote named a process that is not its own"))
+        elif kind == "failed":
+            self._answer(ZygoteError(str(facts[0])))
+        elif kind == "ended" and (fork := self._forks.get(facts[0])):
+            fork.ended(os.waitstatus_to_exitcode(facts[1]))
+
+    def _answer(self, found: int | ZygoteError) -> None:
+        if self._asked and not self._asked.done():
+            self._asked.set_exception(found) if isinstance(found, ZygoteError) else self._asked.set_result(found)
+
+
+class ForkedTransport(asyncio.SubprocessTransport):
+    """A process that is a child of its zygote: its pipes, its end and, where the zygote says it, its exit code."""
+
+    def __init__(self, pid: int, known: dict[int, ForkedTransport], protocol: asyncio.SubprocessProtocol) -> None:
+        super().__init__()
+        self._pid = pid
+        self._known = known
+        self._protocol = protocol
+        self._loop = asyncio.get_running_loop()
+        self._returncode: int | None = None
+        self._status = UNSEEN
+        self._pipes: dict[int, asyncio.BaseTransport] = {}
+        self._process = -1
+
+    async def connect(self, to_child: BinaryIO, from_child: BinaryIO, output: BinaryIO) -> None:
+        """Connect the protocol, and watch the process from now on."""
+        self._pipes[0], _ = await self._loop.connect_write_pipe(asyncio.BaseProtocol, to_child)
+        self._protocol.connection_made(self)
+        for number, pipe in ((1, from_child), (2, output)):
+            self._pipes[number], _ = await self._loop.connect_read_pipe(partial(_ReadEnd, self._protocol, number), pipe)
+        try:
+            self._process = os.pidfd_open(self._pid)
+        except ProcessLookupError:
+            self._gone()
+            return
+        self._loop.add_reader(self._process, self._gone)
+
+    def get_pid(self) -> int:
+        """The process id, which is that of its group."""
+        return self._pid
+
+    def get_returncode(self) -> int | None:
+        """None while it runs; the negative number of a signal; UNSEEN."""
+        return self._returncode
+
+    def get_pipe_transport(self, fd: int) -> asyncio.BaseTransport | None:
+        """The pipe that the process has as that file descriptor."""
+        return self._pipes.get(fd)
+
+    def close(self) -> None:
+        """Close the pipes."""
+        for pipe in self._pipes.values():
+            pipe.close()
+
+    def ended(self, status: int) -> None:
+        """The zygote says how it ended."""
+        self._status = status
+        if self._process == -1:
+            self._end()
+
+    def _gone(self) -> None:
+        """The process is gone; its exit code is on its way, where the zygote is up."""
+        if self._process != -1:
+            self._loop.remove_reader(self._process)
+            os.close(self._process)
+            self._process = -1
+        if self._status != UNSEEN:
+            self._end()
+        else:
+            self._loop.call_later(STATUS_S, self._end)
+
+    def _end(self) -> None:
+        if self._returncode is None:
+            self._returncode = self._status
+            self._known.pop(self._pid, None)
+            self._protocol.process_exited()
+
+
+class _ReadEnd(asyncio.Protocol):
+    def __init__(self, protocol: asyncio.SubprocessProtocol, number: int) -> None:
+        self._protocol = protocol
+        self._number = number
+
+    def data_received(self, data: bytes) -> None:
+        self._protocol.pipe_data_received(self._number, data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._protocol.pipe_connection_lost(self._number, error)

@@ -1,0 +1,263 @@
+"""A player that has imported an agent and is forked for the other players of a run, where that is safe.
+
+It is safe only while the kernel says that one thread runs and that nothing is open that two processes must not share,
+and where the import left nothing behind that each process should have of its own. Else it stays a player, and the
+others import the agent themselves (docs/decisions/222-a-zygote-for-players.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import random
+import select
+import signal
+import socket
+import sys
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, TypeAlias
+
+from evaldesk.engine.failures import shortened
+from evaldesk.engine.frames import Forks
+from evaldesk.engine.worker.attempt import STDERR
+from evaldesk.model import AgentRef
+from evaldesk.process_setup import WORKER_VARIABLE, children, descendants, freeze
+from evaldesk.wire import to_json
+
+Pipes: TypeAlias = tuple[BinaryIO, BinaryIO]
+LoopRef: TypeAlias = "weakref.ref[asyncio.AbstractEventLoop]"
+
+MAX_REQUEST, MAX_PATH = 256, 100
+N_LOOKS, LOOK_S = 20, 0.005
+OWN_RANDOMNESS = ("numpy.random", "torch")
+"""Modules with random numbers of their own, which all forks would draw alike."""
+_LIB = os.path.dirname(os.__file__) + os.sep
+_OF_IMPORTS = ("<frozen importlib._bootstrap_external>", "<frozen importlib._bootstrap>")
+_PACKAGES = ("site-packages", "dist-packages")
+_OF_FILES = frozenset(
+    {"open", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.truncate", "shutil.rmtree"}
+)
+_OF_OTHERS = {
+    "os.fork": "starts a process",
+    "os.forkpty": "starts a process",
+    "os.posix_spawn": "starts a process",
+    "os.system": "starts a process",
+    "socket.connect": "opens a connection",
+    "sqlite3.connect": "opens a database",
+    "subprocess.Popen": "starts a process",
+}
+
+
+class ImportWatch:
+    """Sees what an agent does while it is imported that each player has to do for itself. `found` says it, in words.
+
+    With `sees_files` this is also what it does to files, processes and connections: by an audit hook, which cannot be
+    taken away again and slows down all that follows, so only where a process plays a single trial.
+    """
+
+    def __init__(self, *, sees_files: bool) -> None:
+        self.found = ""
+        self.is_seeded = False
+        self._roots: tuple[str, ...] = ()
+        if sees_files:
+            sys.addaudithook(self._audited)
+
+    @contextmanager
+    def of(self, ref: AgentRef) -> Iterator[None]:
+        """Watch the block, in which the agent is imported."""
+        kept = os.urandom, random._urandom, random.seed  # type: ignore[attr-defined]
+        self._roots = tuple(os.path.join(os.path.abspath(each), "") for each in {ref.root, ref.folder} if each)
+        os.urandom = random._urandom = self._drawing(os.urandom)  # type: ignore[attr-defined]
+        random.seed = self._seeding(random.seed)
+        try:
+            yield
+        finally:
+            os.urandom, random._urandom, random.seed = kept  # type: ignore[attr-defined]
+            self._roots = ()
+
+    def _drawing(self, draw: Callable[[int], bytes]) -> Callable[[int], bytes]:
+        def urandom(size: int) -> bytes:
+            if self._is_of_agent():
+                self.found = "it draws a random name or key while it is imported"
+            return draw(size)
+
+        return urandom
+
+    def _seeding(self, seed: Callable[..., None]) -> Callable[..., None]:
+        def seeded(a: Any = None, version: int = 2) -> None:
+            self.is_seeded |= a is not None
+            seed(a, version)
+
+        return seeded
+
+    def _is_of_agent(self) -> bool:
+        """Whether the nearest caller outside of the standard library is a file of the agent."""
+        frame = sys._getframe(2)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            is_package = any(f"{os.sep}{each}{os.sep}" in file for each in _PACKAGES)
+            if is_package or not file.startswith((_LIB, "<")):
+                return not is_package and os.path.abspath(file).startswith(self._roots)
+            frame = frame.f_back  # type: ignore[assignment]
+        return False
+
+    def _audited(self, event: str, args: tuple[Any, ...]) -> None:
+        if not self._roots or not (event in _OF_OTHERS or (event in _OF_FILES and _is_change(event, args))):
+            return
+        if event in _OF_OTHERS:
+            self.found = f"it {_OF_OTHERS[event]} while it is imported"
+        elif sys._getframe(1).f_code.co_filename not in _OF_IMPORTS:  # which write what they compile
+            self.found = f"it changes files while it is imported: {shortened(str(args[0]), MAX_PATH)}"
+
+
+def _is_change(event: str, args: tuple[Any, ...]) -> bool:
+    flags = args[2] if event == "open" else os.O_WRONLY
+    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR)) and args[0] != os.devnull
+
+
+class Zygote:
+    """This process as the one that is forked. Requests come by `control`; each is the mark of a player, with its pipes.
+
+    What it says there is one JSON list a message: `["forked", pid]`, `["failed", reason]`, `["ended", pid, status]`.
+    """
+
+    def __init__(self, control: int, *, sees_files: bool) -> None:
+        self._control = socket.socket(fileno=control)
+        self.watch = ImportWatch(sees_files=sees_files)
+        self._players: dict[int, int] = {}
+
+    def serve(self, pipes: Pipes, key: int, loops: Sequence[LoopRef]) -> Pipes | None:
+        """Answer the frame of that key and be forked from then on; returns in each fork alone, with its own pipes.
+
+        `loops` were closed before. Where this process cannot be forked it returns at once and stays a player. None when
+        the parent is gone.
+        """
+        bound = _bound_to_thread(loops)
+        reason = bound or self._reason(pipes)
+        os.set_blocking(pipes[1].fileno(), True)
+        pipes[1].write(to_json(Forks(key, reason, is_tainted=bool(bound))) + b"\n")
+        return pipes if reason else self._fork_when_asked(pipes)
+
+    def _reason(self, pipes: Pipes) -> str:
+        """Why this process cannot be forked, in words; empty where it can."""
+        if self.watch.found:
+            return self.watch.found
+        if not _is_single_threaded():
+            return "it keeps a thread running"
+        if getattr(sys.modules.get("tempfile"), "_name_sequence", None) is not None:
+            return "it makes a temporary file while it is imported"
+        for name in OWN_RANDOMNESS:
+            if name in sys.modules:
+                return f"it imports {name}, which has random numbers of its own"
+        if _open_files() - {0, 1, STDERR, self._control.fileno(), *(pipe.fileno() for pipe in pipes)}:
+            return "it keeps a file or a connection open"
+        with open("/proc/self/maps", "rb") as maps:
+            if any(line.split(maxsplit=2)[1] == b"rw-s" for line in maps):
+                return "it has memory that forks would share"
+        return "" if hasattr(os, "pidfd_open") else "this Python cannot watch processes"
+
+    def _fork_when_asked(self, pipes: Pipes) -> Pipes | None:
+        freeze()
+        state = random.getstate() if self.watch.is_seeded else None
+        poll = select.poll()
+        for fd in (self._control.fileno(), pipes[0].fileno()):
+            poll.register(fd, select.POLLIN)
+        while True:
+            for fd, _ in poll.poll():
+                if fd in self._players:
+                    poll.unregister(fd)
+                    self._ended(fd)
+                elif fd == pipes[0].fileno():
+                    if not os.read(fd, MAX_REQUEST):
+                        return None
+                else:
+                    mark, fds, _, _ = socket.recv_fds(self._control, MAX_REQUEST, 3)
+                    if not mark:
+                        return None
+                    pid = self._forked()
+                    if pid == 0:
+                        return self._became_player(mark.decode(), fds, pipes, state)
+                    for each in fds:
+                        os.close(each)
+                    if pid:
+                        player = os.pidfd_open(pid)
+                        self._players[player] = pid
+                        poll.register(player, select.POLLIN)
+
+    def _forked(self) -> int | None:
+        """Fork, and tell so; None where there is no process to be had."""
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self._say("failed", str(error))
+            return None
+        if pid:
+            self._say("forked", pid)
+        return pid
+
+    def _ended(self, player: int) -> None:
+        """Tell how a player ended, and end what it left behind, which is a child of this process now."""
+        os.close(player)
+        pid = self._players.pop(player)
+        _, status = os.waitpid(pid, 0)
+        for orphan in set(children(os.getpid())) - set(self._players.values()):
+            for each in (orphan, *descendants(orphan)):
+                with suppress(ProcessLookupError):
+                    os.kill(each, signal.SIGKILL)
+            os.waitpid(orphan, 0)
+        self._say("ended", pid, status)
+
+    def _became_player(self, mark: str, fds: list[int], pipes: Pipes, state: Any) -> Pipes:
+        """Let go of all that is the zygote's."""
+        os.setsid()
+        self._control.close()
+        for pipe in pipes:
+            pipe.close()
+        for player in self._players:
+            os.close(player)
+        self._players.clear()
+        frames_in, frames_out, output = fds
+        for fd in (1, STDERR):
+            os.dup2(output, fd)
+        os.close(output)
+        os.environ[WORKER_VARIABLE] = mark
+        if state:
+            random.setstate(state)
+        return os.fdopen(frames_in, "rb", buffering=0), os.fdopen(frames_out, "wb", buffering=0)
+
+    def _say(self, *message: object) -> None:
+        with suppress(OSError):  # the parent is gone, which is seen at the next look
+            self._control.send(json.dumps(message).encode())
+
+
+def _bound_to_thread(loops: Sequence[LoopRef]) -> str:
+    """Why what was imported works in the thread alone that imported it; empty where it is not bound to it.
+
+    A client belongs to the loop in which it was made, and a connection of SQLite to the thread.
+    """
+    if any(loop() for loop in loops):
+        gc.collect()
+    if any(loop() for loop in loops):
+        return "it keeps the event loop in which it was imported"
+    connection = getattr(sys.modules.get("_sqlite3"), "Connection", None)
+    is_open = connection is not None and any(isinstance(each, connection) for each in gc.get_objects())
+    return "it keeps a database open" if is_open else ""
+
+
+def _is_single_threaded() -> bool:
+    """Whether the kernel says so; a thread that was joined may need a moment to be gone there, too."""
+    for _ in range(N_LOOKS):
+        if len(os.listdir("/proc/self/task")) == 1:
+            return True
+        time.sleep(LOOK_S)
+    return False
+
+
+def _open_files() -> set[int]:
+    """The file descriptors of this process, without that of the listing."""
+    return {int(name) for name in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{name}")}
