@@ -1,6 +1,7 @@
 """What a process of ours sets of itself: when garbage is collected, how many files it may hold open, how it ends.
 
-And what the code in it changed of what all of it shares, and which processes it left behind.
+And what the code in it changed of what all of it shares, which processes it left behind, and whether an import did
+what each process has to do for itself.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import random
 import re
 import resource
 import signal
@@ -300,3 +302,88 @@ def _umask() -> int:
     except OSError:
         return -1
     return int(found[1], 8) if found else -1
+
+
+MAX_PATH = 100
+_LIB = os.path.dirname(os.__file__) + os.sep
+_OF_IMPORTS = ("<frozen importlib._bootstrap_external>", "<frozen importlib._bootstrap>")
+_PACKAGES = ("site-packages", "dist-packages")
+_OF_FILES = frozenset(
+    {"open", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.truncate", "shutil.rmtree"}
+)
+_OF_OTHERS = {
+    "os.fork": "starts a process",
+    "os.forkpty": "starts a process",
+    "os.posix_spawn": "starts a process",
+    "os.system": "starts a process",
+    "socket.connect": "opens a connection",
+    "sqlite3.connect": "opens a database",
+    "subprocess.Popen": "starts a process",
+}
+
+
+class ImportWatch:
+    """Sees what an agent does while it is imported that each player has to do for itself. `found` says it, in words.
+
+    With `sees_files` this is also what it does to files, processes and connections: by an audit hook, which cannot be
+    taken away again and slows down all that follows, so only where a process plays a single trial.
+    """
+
+    def __init__(self, *, sees_files: bool) -> None:
+        self.found = ""
+        self.is_seeded = False
+        self._roots: tuple[str, ...] = ()
+        if sees_files:
+            sys.addaudithook(self._audited)
+
+    @contextmanager
+    def of(self, *folders: str) -> Iterator[None]:
+        """Watch the block, in which an agent is imported whose own files are in these folders."""
+        kept = os.urandom, random._urandom, random.seed  # type: ignore[attr-defined]
+        self._roots = tuple(os.path.join(os.path.abspath(each), "") for each in folders if each)
+        os.urandom = random._urandom = self._drawing(os.urandom)  # type: ignore[attr-defined]
+        random.seed = self._seeding(random.seed)
+        try:
+            yield
+        finally:
+            os.urandom, random._urandom, random.seed = kept  # type: ignore[attr-defined]
+            self._roots = ()
+
+    def _drawing(self, draw: Callable[[int], bytes]) -> Callable[[int], bytes]:
+        def urandom(size: int) -> bytes:
+            if self._is_of_agent():
+                self.found = "it draws a random name or key while it is imported"
+            return draw(size)
+
+        return urandom
+
+    def _seeding(self, seed: Callable[..., None]) -> Callable[..., None]:
+        def seeded(a: Any = None, version: int = 2) -> None:
+            self.is_seeded |= a is not None
+            seed(a, version)
+
+        return seeded
+
+    def _is_of_agent(self) -> bool:
+        """Whether the nearest caller outside of the standard library is a file of the agent."""
+        frame = sys._getframe(2)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            is_package = any(f"{os.sep}{each}{os.sep}" in file for each in _PACKAGES)
+            if is_package or not file.startswith((_LIB, "<")):
+                return not is_package and os.path.abspath(file).startswith(self._roots)
+            frame = frame.f_back  # type: ignore[assignment]
+        return False
+
+    def _audited(self, event: str, args: tuple[Any, ...]) -> None:
+        if not self._roots or not (event in _OF_OTHERS or (event in _OF_FILES and _is_change(event, args))):
+            return
+        if event in _OF_OTHERS:
+            self.found = f"it {_OF_OTHERS[event]} while it is imported"
+        elif sys._getframe(1).f_code.co_filename not in _OF_IMPORTS:  # which write what they compile
+            self.found = f"it changes files while it is imported: {str(args[0])[:MAX_PATH]}"
+
+
+def _is_change(event: str, args: tuple[Any, ...]) -> bool:
+    flags = args[2] if event == "open" else os.O_WRONLY
+    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR)) and args[0] != os.devnull

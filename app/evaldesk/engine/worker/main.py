@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from threading import Lock
-from typing import Any, BinaryIO, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, cast
 from weakref import WeakSet
 
 from evaldesk.engine.failures import place_of
@@ -43,9 +43,9 @@ from evaldesk.engine.frames import (
 from evaldesk.engine.worker import player
 from evaldesk.engine.worker.attempt import STDERR, Attempt, active, capture_output
 from evaldesk.engine.worker.work import DescribeWork, ForkWork, GradeWork, TrialWork, TurnWork, Work
-from evaldesk.engine.worker.zygote import LoopRef, Pipes, Zygote
 from evaldesk.llm.direct import use_loop
 from evaldesk.process_setup import (
+    ImportWatch,
     ProcessWatch,
     adopt_orphans,
     allow_open_files,
@@ -58,6 +58,9 @@ from evaldesk.process_setup import (
 )
 from evaldesk.secrets import known_values
 from evaldesk.wire import json_scrubber_of, to_json
+
+if TYPE_CHECKING:
+    from evaldesk.engine.worker.zygote import LoopRef, Pipes
 
 Done: TypeAlias = Callable[[asyncio.Task[object]], None]
 
@@ -309,13 +312,17 @@ def main() -> None:
     with suppress(OSError):
         os.nice(NICENESS)
     capture_output()
+    watch = ImportWatch(sees_files=purpose == "zygote") if control else None
+    if watch:
+        player.watch_import = lambda ref: watch.of(ref.root, ref.folder)
     zygote = None
-    if control:
-        zygote = Zygote(int(control[0]), sees_files=purpose == "zygote")
-        player.watch_import = zygote.watch.of
     while True:
         key, worker = asyncio.run(_serve(pipes, purpose))
         faulthandler.cancel_dump_traceback_later()  # it has a thread
+        if watch and zygote is None:
+            from evaldesk.engine.worker.zygote import Zygote  # most players are never asked
+
+            zygote = Zygote(int(control[0]), watch)
         found = zygote and zygote.serve(pipes, key, worker.end_threads())
         if not found:
             end_with_group()

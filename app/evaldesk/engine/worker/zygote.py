@@ -18,106 +18,22 @@ import socket
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, BinaryIO, TypeAlias
 
-from evaldesk.engine.failures import shortened
 from evaldesk.engine.frames import Forks
 from evaldesk.engine.worker.attempt import STDERR
-from evaldesk.model import AgentRef
-from evaldesk.process_setup import WORKER_VARIABLE, children, descendants, freeze
+from evaldesk.process_setup import WORKER_VARIABLE, ImportWatch, children, descendants, freeze
 from evaldesk.wire import to_json
 
 Pipes: TypeAlias = tuple[BinaryIO, BinaryIO]
 LoopRef: TypeAlias = "weakref.ref[asyncio.AbstractEventLoop]"
 
-MAX_REQUEST, MAX_PATH = 256, 100
+MAX_REQUEST = 256
 N_LOOKS, LOOK_S = 20, 0.005
 OWN_RANDOMNESS = ("numpy.random", "torch")
 """Modules with random numbers of their own, which all forks would draw alike."""
-_LIB = os.path.dirname(os.__file__) + os.sep
-_OF_IMPORTS = ("<frozen importlib._bootstrap_external>", "<frozen importlib._bootstrap>")
-_PACKAGES = ("site-packages", "dist-packages")
-_OF_FILES = frozenset(
-    {"open", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.truncate", "shutil.rmtree"}
-)
-_OF_OTHERS = {
-    "os.fork": "starts a process",
-    "os.forkpty": "starts a process",
-    "os.posix_spawn": "starts a process",
-    "os.system": "starts a process",
-    "socket.connect": "opens a connection",
-    "sqlite3.connect": "opens a database",
-    "subprocess.Popen": "starts a process",
-}
-
-
-class ImportWatch:
-    """Sees what an agent does while it is imported that each player has to do for itself. `found` says it, in words.
-
-    With `sees_files` this is also what it does to files, processes and connections: by an audit hook, which cannot be
-    taken away again and slows down all that follows, so only where a process plays a single trial.
-    """
-
-    def __init__(self, *, sees_files: bool) -> None:
-        self.found = ""
-        self.is_seeded = False
-        self._roots: tuple[str, ...] = ()
-        if sees_files:
-            sys.addaudithook(self._audited)
-
-    @contextmanager
-    def of(self, ref: AgentRef) -> Iterator[None]:
-        """Watch the block, in which the agent is imported."""
-        kept = os.urandom, random._urandom, random.seed  # type: ignore[attr-defined]
-        self._roots = tuple(os.path.join(os.path.abspath(each), "") for each in {ref.root, ref.folder} if each)
-        os.urandom = random._urandom = self._drawing(os.urandom)  # type: ignore[attr-defined]
-        random.seed = self._seeding(random.seed)
-        try:
-            yield
-        finally:
-            os.urandom, random._urandom, random.seed = kept  # type: ignore[attr-defined]
-            self._roots = ()
-
-    def _drawing(self, draw: Callable[[int], bytes]) -> Callable[[int], bytes]:
-        def urandom(size: int) -> bytes:
-            if self._is_of_agent():
-                self.found = "it draws a random name or key while it is imported"
-            return draw(size)
-
-        return urandom
-
-    def _seeding(self, seed: Callable[..., None]) -> Callable[..., None]:
-        def seeded(a: Any = None, version: int = 2) -> None:
-            self.is_seeded |= a is not None
-            seed(a, version)
-
-        return seeded
-
-    def _is_of_agent(self) -> bool:
-        """Whether the nearest caller outside of the standard library is a file of the agent."""
-        frame = sys._getframe(2)
-        while frame is not None:
-            file = frame.f_code.co_filename
-            is_package = any(f"{os.sep}{each}{os.sep}" in file for each in _PACKAGES)
-            if is_package or not file.startswith((_LIB, "<")):
-                return not is_package and os.path.abspath(file).startswith(self._roots)
-            frame = frame.f_back  # type: ignore[assignment]
-        return False
-
-    def _audited(self, event: str, args: tuple[Any, ...]) -> None:
-        if not self._roots or not (event in _OF_OTHERS or (event in _OF_FILES and _is_change(event, args))):
-            return
-        if event in _OF_OTHERS:
-            self.found = f"it {_OF_OTHERS[event]} while it is imported"
-        elif sys._getframe(1).f_code.co_filename not in _OF_IMPORTS:  # which write what they compile
-            self.found = f"it changes files while it is imported: {shortened(str(args[0]), MAX_PATH)}"
-
-
-def _is_change(event: str, args: tuple[Any, ...]) -> bool:
-    flags = args[2] if event == "open" else os.O_WRONLY
-    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR)) and args[0] != os.devnull
 
 
 class Zygote:
@@ -126,9 +42,9 @@ class Zygote:
     What it says there is one JSON list a message: `["forked", pid]`, `["failed", reason]`, `["ended", pid, status]`.
     """
 
-    def __init__(self, control: int, *, sees_files: bool) -> None:
+    def __init__(self, control: int, watch: ImportWatch) -> None:
         self._control = socket.socket(fileno=control)
-        self.watch = ImportWatch(sees_files=sees_files)
+        self._watch = watch
         self._players: dict[int, int] = {}
 
     def serve(self, pipes: Pipes, key: int, loops: Sequence[LoopRef]) -> Pipes | None:
@@ -145,8 +61,8 @@ class Zygote:
 
     def _reason(self, pipes: Pipes) -> str:
         """Why this process cannot be forked, in words; empty where it can."""
-        if self.watch.found:
-            return self.watch.found
+        if self._watch.found:
+            return self._watch.found
         if not _is_single_threaded():
             return "it keeps a thread running"
         if getattr(sys.modules.get("tempfile"), "_name_sequence", None) is not None:
@@ -163,7 +79,7 @@ class Zygote:
 
     def _fork_when_asked(self, pipes: Pipes) -> Pipes | None:
         freeze()
-        state = random.getstate() if self.watch.is_seeded else None
+        state = random.getstate() if self._watch.is_seeded else None
         poll = select.poll()
         for fd in (self._control.fileno(), pipes[0].fileno()):
             poll.register(fd, select.POLLIN)
