@@ -16,7 +16,7 @@ BEST = "Of the settings that rarely fail by chance and find a worse agent, this 
 """Beside a gate that would be proposed."""
 MORE = "To find such an agent more often, add cases or play more trials of each."
 """Beside a gate that misses a worse agent, and has no better setting."""
-CLOSE = "It is too close to tell in most builds: add cases, play more trials of each, or lower its threshold."
+CLOSE = "It is too close to tell in most builds: add cases, play more trials of each, or ask for less."
 """Beside a gate that is more often neutral than not though nothing changed."""
 MAY_ERR = "These figures are for a run that plays every trial. At most one likely stop in 20 is wrong."
 """Beside a gate that a likely stop can answer, and whose chances with such a stop are not computed."""

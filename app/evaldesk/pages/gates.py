@@ -24,7 +24,7 @@ from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates
 from evaldesk.model.conclusion import has_too_many_errors
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
-from evaldesk.pages.gate_figures import GateFigures, figures_of
+from evaldesk.pages.gate_figures import CLOSE, GateFigures, figures_of
 from evaldesk.pages.run_facts import run_fingerprint
 from evaldesk.store import RunStore
 from evaldesk.wording.words import chance_words
@@ -33,11 +33,12 @@ N_RUNS = 50
 FEWEST = 5
 """Answers from which on one may say "never"."""
 GateState: TypeAlias = Answer | Literal["errored"]
-GateFlag: TypeAlias = Literal["flips", "never-held", "often-fails", "never-failed", ""]
+GateFlag: TypeAlias = Literal["flips", "never-held", "often-fails", "too-close", "never-failed", ""]
 FLAGS: dict[GateFlag, str] = {
     "flips": "Answers differently for the same agent",
     "never-held": "Never held",
     "often-fails": "Often fails although nothing changed",
+    "too-close": "Mostly too close to tell",
     "never-failed": "Never failed",
     "": "",
 }
@@ -46,6 +47,7 @@ ADVICE: dict[GateFlag, str] = {
     "take a gate that fails less by chance.",
     "never-held": "A gate that nothing passes is soon ignored: lower its threshold, or mend the agent and keep it.",
     "often-fails": "Take one of the better gates, or play more trials.",
+    "too-close": "Add cases, play more trials of each, or ask for less.",
     "never-failed": "It may ask for too little: see whether a worse agent passes it.",
     "": "",
 }
@@ -98,12 +100,15 @@ class GateRow:
     @property
     def advice(self) -> str:
         """What to do."""
-        if not self.flag and self.figures and (self.figures.is_vague or self.figures.is_blind):
-            is_vague = self.figures.is_vague
-            fault = "It is too close to tell in most builds" if is_vague else "It misses many agents that are worse"
+        if not self.flag and self.figures and self.figures.is_blind:
             better = "take one of the better gates, or play more trials" if self.figures.better else "play more trials"
-            return f"{fault}: {better}."
+            return f"It misses many agents that are worse: {better}."
         return ADVICE[self.flag] or "Nothing to do."
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What its figures say beside that."""
+        return [note for note in self.figures.notes if note != CLOSE] if self.figures else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +215,8 @@ def _row(
     if chance is None or chance.false_alarm is None:
         return row
     figures = figures_of(chance)
-    flag: GateFlag = row.flag or ("often-fails" if figures.is_frequent else "")
+    is_vague = figures.is_vague and row.flag in ("", "never-failed")
+    flag: GateFlag = "too-close" if is_vague else row.flag or ("often-fails" if figures.is_frequent else "")
     return replace(row, alarm=chance_words(chance.false_alarm), figures=figures, flag=flag)
 
 
