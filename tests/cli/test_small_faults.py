@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import evaldesk
 from evaldesk import paths
+from evaldesk.cli.eval.command import evaluate
+from evaldesk.cli.eval.options import OPENHANDS, OSMOSIS, SECTIONS
 from evaldesk.errors import FormatError, UsageError
 from evaldesk.reading.strict_json import parse_json
 
@@ -168,6 +171,36 @@ def test_validate_reads_run_files_and_says_which_toml_it_reads(place: Place) -> 
     assert "Invalid eval config" in place.run("validate", "bad.toml").stderr
     refused = place.run("validate", "other.toml")
     assert refused.exit_code == 2
-    assert "evaldesk.toml and the run files of `evaldesk run submit` are validated" in refused.stderr
+    assert "other.toml is neither evaldesk.toml nor a run file of `evaldesk run submit`" in refused.stderr
     as_json = json.loads(place.run("validate", "good.toml", "--json").output)
     assert as_json[0]["format"] == "run-file"
+
+
+FORMS = {"": ["agent", "set"], OSMOSIS: ["-m", "agent:a", "-d", "set"], OPENHANDS: ["--benchmark", "b:f", "-d", "set"]}
+FOREIGN = [
+    (form, option)
+    for form in FORMS
+    for option in evaluate.params
+    if isinstance(option, click.Option)
+    and option.expose_value
+    and SECTIONS.get(str(option.name)) in {OSMOSIS, OPENHANDS} - {form}
+    and option.name not in {"module", "dataset", "benchmark"}
+]
+
+
+@pytest.mark.parametrize(
+    ("form", "option"), FOREIGN, ids=[f"{option.opts[0]} {form or 'as adk eval'}" for form, option in FOREIGN]
+)
+def test_an_option_of_another_tool_is_refused_by_name(place: Place, form: str, option: click.Option) -> None:
+    refused = place.run("eval", *FORMS[form], option.opts[0], "3")
+
+    assert f"{option.opts[0]} needs " in str(refused.exception)
+    assert isinstance(refused.exception, UsageError)
+
+
+def test_criteria_are_named_in_one_way(place: Place) -> None:
+    command = ["eval", "-m", "agent:a", "-d", place.evalset("one", {"hello": "hello"})]
+
+    refused = place.run(*command, "--eval-fn", "rewards:good", "--criterion", "response_match_score=1")
+
+    assert "--eval-fn and --criterion: name the criteria by one of them" in str(refused.exception)

@@ -32,15 +32,17 @@ def evalset(place: Place, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path(path)
 
 
-@pytest.mark.parametrize("door", ["file", "eval-fn"])
+@pytest.mark.parametrize("door", ["file", "criterion", "eval-fn"])
 def test_on_the_command_line(place: Place, evalset: Path, door: str) -> None:
-    named = (
-        ("--config-file-path", evalset.parent / "test_config.json")
-        if door == "file"
-        else ("--eval-fn", "rewards_wrong:wrong")
-    )
+    (evalset.parent / "elsewhere.json").write_text((evalset.parent / "test_config.json").read_text())
+    (evalset.parent / "test_config.json").unlink()  # it would be taken for a criteria file that nobody named
+    command: dict[str, tuple[object, ...]] = {
+        "file": (place.agent, evalset, "--config-file-path", evalset.parent / "elsewhere.json"),
+        "criterion": (place.agent, evalset, "--criterion", "rewards_wrong:wrong=0.5"),
+        "eval-fn": ("-m", place.agent, "-d", evalset, "--eval-fn", "rewards_wrong:wrong"),
+    }
 
-    result = place.run("eval", place.agent, evalset, *named)
+    result = place.run("eval", *command[door])
 
     assert isinstance(result.exception, EvaldeskError)
     words, code = _in_words(result.exception)

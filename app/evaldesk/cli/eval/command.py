@@ -7,8 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from evaldesk.cli.eval.options import (
+    OPENHANDS,
+    OSMOSIS,
+    SECTIONS,
     Sectioned,
     asked_gates,
     asked_options,
@@ -19,6 +23,7 @@ from evaldesk.cli.eval.options import (
     output_options,
     run_options,
 )
+from evaldesk.errors import UsageError
 
 if TYPE_CHECKING:
     from evaldesk.cli.eval.request import EvalRequest
@@ -62,11 +67,42 @@ def _form(given: dict[str, Any]) -> Callable[[EvalRequest], int]:
     if given["benchmark"]:
         from evaldesk.cli.eval.openhands import eval_openhands
 
+        _refuse_others(OPENHANDS)
         return eval_openhands
     if given["module"] or given["dataset"]:
         from evaldesk.cli.eval.osmosis import eval_osmosis
 
+        _refuse_others(OSMOSIS)
         return eval_osmosis
     from evaldesk.cli.eval.adk import eval_adk
 
+    _refuse_others("")
     return eval_adk
+
+
+_NEEDED = {
+    OSMOSIS: "needs -m and -d, as in `osmosis eval`",
+    OPENHANDS: "needs --benchmark, as a benchmark of OpenHands",
+}
+_INSTEAD = {
+    "eval_fns": "name the function by --criterion MODULE:FUNCTION=T",
+    "api_key": "name the variable with the key by --api-key-env",
+}
+_NAMING = ("module", "dataset", "benchmark")
+"""Options that say which tool the command is spelled as."""
+
+
+def _refuse_others(section: str) -> None:
+    """Raise UsageError for an option of another tool than the command is spelled as, which would have no effect."""
+    ctx = click.get_current_context()
+    for param in ctx.command.params:
+        other = SECTIONS.get(str(param.name), "")
+        if other in _NEEDED and other != section and param.name not in _NAMING and _is_given(ctx, param):
+            raise UsageError(
+                f"{param.opts[0]} {_NEEDED[other]}; add these, or {_INSTEAD.get(str(param.name), 'leave it out')}"
+            )
+
+
+def _is_given(ctx: click.Context, param: click.Parameter) -> bool:
+    """Whether the option stands on the command line."""
+    return ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE

@@ -28,6 +28,7 @@ class Finite(click.FloatRange):
 
 RATE = Finite(0, 1)
 SECTIONS: dict[str, str] = {}
+OSMOSIS, OPENHANDS = "As `osmosis eval`", "As an OpenHands benchmark"
 """The section of the help in which each option stands, by the name of its parameter."""
 
 
@@ -201,7 +202,7 @@ def output_options(command: Command) -> Command:
 def osmosis_options(command: Command) -> Command:
     """The form of Osmosis."""
     return _apply(
-        "As `osmosis eval`",
+        OSMOSIS,
         command,
         click.option("--module", "-m", metavar="MODULE:ATTR", help="The agent loop."),
         click.option("--dataset", "-d", metavar="FILE", help="The data: .jsonl .json .parquet .csv."),
@@ -241,7 +242,7 @@ def _done_otherwise(name: str, words: str) -> Callable[[Command], Command]:
 def openhands_options(command: Command) -> Command:
     """The form of OpenHands."""
     return _apply(
-        "As an OpenHands benchmark",
+        OPENHANDS,
         command,
         click.option("--benchmark", metavar="MODULE:FUNCTION", help="The function `process_instance`."),
         click.option(

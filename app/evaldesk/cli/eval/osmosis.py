@@ -87,6 +87,14 @@ def _criteria(request: EvalRequest) -> tuple[Criterion, ...]:
     """The functions, each found from the current folder; else the criteria file; else the reward of a grader."""
     threshold = request.value("pass_threshold")
     here = str(Path.cwd())
+    sources = {
+        "--eval-fn": request.eval_fns,
+        "--criterion": request.criteria,
+        "--config-file-path": request.config_file_path,
+    }
+    given = [flag for flag, value in sources.items() if value]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]}: name the criteria by one of them")
     if request.eval_fns:
         found = [function_criterion(name, threshold) for name in request.eval_fns]
         return tuple(replace(each, options={**each.options, "root": here}) for each in found)

@@ -194,8 +194,8 @@ def _examined_toml(path: Path) -> Examined:
         return Examined("settings", "settings of a workspace", _settings_sentences(path))
     if not is_run_file(path):
         raise UsageError(
-            f"{path}: of TOML, {CONFIG_NAME} and the run files of `evaldesk run submit` are validated, which have the "
-            "sections experiment and evaluation; this is neither"
+            f"{path} is neither {CONFIG_NAME} nor a run file of `evaldesk run submit`, which has the sections "
+            "experiment and evaluation"
         )
     asked = read_run_file(path)
     understood = [
