@@ -27,6 +27,8 @@ from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.cli.runs.change import follow_run
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.benchmark_output import InstanceOutput, metadata_of
+from evaldesk.desk.runs.deciding import decider_of
+from evaldesk.desk.runs.driver import decided_sentence
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.runs.stored_runs import StoredRuns, plan_confirming
@@ -299,22 +301,8 @@ def test_every_writer_shows_the_same_conclusion(
             outcome = found.value["outcome"]
             at = (ended, status, outcome)
             is_passed, is_neutral = outcome == "passed", outcome == "neutral"
-            result = StoredRuns(store.runs).result(run.id)
             assert not is_neutral or gate.endswith("neutral"), at
-            assert EXIT_CODES[outcome] == found.code, at
-            assert found.value["is_held"] == is_passed, at
-            assert bool(found.value["reasons"]) != is_passed, at
-            assert f"## {TITLES[outcome]}" in found.markdown, at
-            assert ([found.junit.get(key) for key in ("failures", "errors")] == ["0", "0"]) == (
-                is_passed or is_neutral
-            ), at
-            assert (found.junit.find("testsuite/testcase[@name='conclusion']/skipped") is not None) == is_neutral, at
-            last = next(line for line in reversed(found.text.splitlines()) if not line.startswith("::"))
-            assert last.startswith(outcome.capitalize()) != is_passed, at
-            assert ("::error" in found.text) != (is_passed or is_neutral), at
-            neutral_gates = [each for each in result.conclusion.gates if each.is_neutral]
-            assert ("::notice" in found.text) == bool(neutral_gates), at
-            assert neutral_gates or not is_neutral, at
+            assert_written_alike(store, run, found, at)
             if is_passed:
                 passed, _, errored, unscored, unplayed = ended
                 assert passed or gate in (OPENHANDS, CONFIRMED_PASSES), at
@@ -327,6 +315,25 @@ def test_every_writer_shows_the_same_conclusion(
                 assert osmosis_outcome(store, run, found, tmp_path) == outcome, at
                 report = run_report(StoredRuns(store.runs), run.id, {}).data.decode()
                 assert f'<p id="conclusion"><b>{outcome.capitalize()}.</b>' in report, at
+
+
+def assert_written_alike(store: Store, run: RunSummary, found: Told, at: object) -> None:
+    """The exit code, the terminal, JSON, JUnit, Markdown and the annotations of a command."""
+    outcome = found.value["outcome"]
+    is_passed, is_neutral = outcome == "passed", outcome == "neutral"
+    result = StoredRuns(store.runs).result(run.id)
+    assert EXIT_CODES[outcome] == found.code, at
+    assert found.value["is_held"] == is_passed, at
+    assert bool(found.value["reasons"]) != is_passed, at
+    assert f"## {TITLES[outcome]}" in found.markdown, at
+    assert ([found.junit.get(key) for key in ("failures", "errors")] == ["0", "0"]) == (is_passed or is_neutral), at
+    assert (found.junit.find("testsuite/testcase[@name='conclusion']/skipped") is not None) == is_neutral, at
+    last = next(line for line in reversed(found.text.splitlines()) if not line.startswith("::"))
+    assert last.startswith(outcome.capitalize()) != is_passed, at
+    assert ("::error" in found.text) != (is_passed or is_neutral), at
+    neutral_gates = [each for each in result.conclusion.gates if each.is_neutral]
+    assert ("::notice" in found.text) == bool(neutral_gates), at
+    assert neutral_gates or not is_neutral, at
 
 
 def assert_pages_agree(store: Store, run: RunSummary, outcome: str) -> None:
@@ -674,3 +681,62 @@ def test_where_nothing_was_scored_no_writer_says_0_of_0(store: Store, tmp_path: 
         assert not any("0 of 0" in each for each in written), written
         assert all(found.value["reasons"])
         assert not any(reason.endswith(": ") for reason in found.value["reasons"])
+
+
+SEVERAL: dict[str, dict[str, Any]] = {
+    "neutral": {"min_pass_rate": 0.6, "min_case_pass_rate": 0.3, "undecided": "neutral"},
+    "exact": {"pass_hat": ((2, 0.9),), "min_scored": 4, "max_unscored_rate": 1.0, "stop_when_decided": "exact"},
+    "exact, every trial": {"max_error_rate": 0.5, "max_unscored_rate": 0.5, "stop_when_decided": "exact"},
+    "likely": {"min_pass_rate": 0.05, "max_error_rate": 0.5, "undecided": "fail", "stop_when_decided": "likely"},
+    "against a baseline": {**COMPARED, "margin": 0.1, "min_pass_rate": 0.5, "undecided": "neutral"},
+    "against a baseline, exact": {**COMPARED, "min_case_pass_rate": 0.5, "stop_when_decided": "exact"},
+}
+"""Requests with several gates at once, also of runs that stop when they are decided."""
+
+
+def stored_in_blocks(
+    store: Store, strips: tuple[str, str], gates: Gates, n_left: int, baseline: Baseline
+) -> RunSummary:
+    """A run of two cases, played block by block until it is decided or so many trials are left."""
+    config = RunConfig(AGENT, "set", n=len(strips[0]), gates=gates)
+    cases = [CASE, replace(CASE, id="b")]
+    run_id = store.runs.create(config, cases, baseline=baseline if gates.compares else None)
+    decider = decider_of(store.runs, run_id, gates.stop_when_decided) if gates.stop_when_decided else None
+    trials_in_order = [(case, index) for index in range(config.n) for case in range(2)]
+    for case, index in trials_in_order[: len(trials_in_order) - n_left]:
+        ended = cast("Ended", tuple(int(strips[case][index] == letter) for letter in "pfeu."))
+        store.runs.record([replace(each, case_index=case) for each in trials(run_id, ended, first=index)])
+        if decider and (stop := decider.look_in(store.runs, run_id)):
+            reason = decided_sentence(stop, 2 * config.n)
+            assert store.runs.end(run_id, "finished", reason, lease=store.runs.summary(run_id).lease, stop=stop)
+            return store.runs.summary(run_id)
+    store.runs.set_status(run_id, "stopped" if n_left else "finished")
+    return store.runs.summary(run_id)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_every_writer_shows_the_same_conclusion_of_several_gates_and_of_a_decided_run(
+    name: str,
+    store: Store,
+    baseline: Baseline,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(ASKED, name, SEVERAL[name])
+    n_stopped = 0
+    for strips, n_left in product((("ppppp", "ppfpp"), ("fffff", "ppppp"), ("pfeup", "uuppp")), (0, 3)):
+        run = stored_in_blocks(store, strips, requested(5, SEVERAL[name]).gates, n_left, baseline)
+        n_stopped += run.stop is not None
+
+        found = told(store, run, tmp_path, name, baseline)
+
+        outcome, at = found.value["outcome"], (strips, n_left, found.value["reasons"])
+        assert_written_alike(store, run, found, at)
+        assert_pages_agree(store, run, outcome)
+        assert_following_agrees(store, run, found.code, capsys)
+        report = run_report(StoredRuns(store.runs), run.id, {}).data.decode()
+        assert f'<p id="conclusion"><b>{outcome.capitalize()}.</b>' in report, at
+        reasons = found.value["reasons"]
+        assert len(set(reasons)) == len(reasons), at
+    assert bool(n_stopped) == ("stop_when_decided" in SEVERAL[name])
