@@ -249,10 +249,11 @@ class StoredRuns:
 
     def rows(self, run_id: int) -> Iterator[CaseRow]:
         """The line of every case, in the order of the file."""
-        after = ""
-        while rows := self._store.case_rows(run_id, sort="file", after=after, limit=ROWS_AT_ONCE):
+        rows, after = None, ""
+        while rows is None or len(rows) == ROWS_AT_ONCE:  # a page that is not full is the last
+            rows = self._store.case_rows(run_id, sort="file", after=after, limit=ROWS_AT_ONCE)
             yield from rows
-            after = rows[-1].cursor
+            after = rows[-1].cursor if rows else ""
 
     def case_ids(self, run_id: int) -> list[str]:
         """The ids of the cases of a run, in the order of the file."""

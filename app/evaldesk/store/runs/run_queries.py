@@ -690,11 +690,14 @@ def _order(sort: CaseSort, errors_are_failures: bool) -> list[ColumnElement[Any]
     return [*orders[sort], _C.case_index]
 
 
+_MEANS = select(CASE_METRIC.c.case_index, CASE_METRIC.c.metric, CASE_METRIC.c.total / CASE_METRIC.c.n).where(
+    CASE_METRIC.c.run_id == bindparam("run_id"), CASE_METRIC.c.case_index.in_(bindparam("cases", expanding=True))
+)
+
+
 def _means(connection: Connection, run_id: int, case_indexes: Sequence[int]) -> Mapping[int, dict[str, float]]:
-    held = CASE_METRIC.c
-    rows = select(held.case_index, held.metric, held.total / held.n).where(held.run_id == run_id)
     means: dict[int, dict[str, float]] = defaultdict(dict)
-    for index, metric, mean in connection.execute(rows.where(held.case_index.in_(case_indexes))):
+    for index, metric, mean in connection.execute(_MEANS, {"run_id": run_id, "cases": case_indexes}):
         means[index][metric] = mean
     return means
 
