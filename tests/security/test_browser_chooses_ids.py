@@ -184,7 +184,9 @@ FIELDS = {
     *("op", "version", "raw", "form", "then", "new-set", "step", "another", "outcome", "outputs", "rubrics"),
     *("change", "trial", "until", "queue", "preset", "preset-name", "enter"),
     # What was shown when a form was filled, which is only compared; decisions of a case, as texts; a number or money.
-    *("seen", "decisions", "budget"),
+    *("seen", "called", "decisions", "budget"),
+    # What a case also accepts: JSON values for its own calls and answers.
+    "accepted",
     # A name of evaldesk.toml, and shares of faults of one table.
     *("environment", "faults"),
     # Findings: texts that are shown escaped, and numbers of findings, modes and turns.
