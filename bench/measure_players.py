@@ -16,7 +16,7 @@ import httpx
 
 from bench.fake_model import fake_model
 from bench.framework_agents import N_WARM, PLAIN_NAME, installed, write_agents
-from bench.processor import cpu_s
+from bench.processor import cpu_s, pss_mib_of
 from bench.row import Row, rounded
 from evaldesk.agents.remote.model_gateway import ModelGateway
 from evaldesk.engine import LocalExecutor, drive
@@ -30,6 +30,7 @@ GATEWAY = "model gateway, over a straight call: processor"
 WARM_EVALUATOR = "warm call of AgentEvaluator: processor"
 N_TRIALS, N_PLAIN, N_CALLS, N_EVALUATIONS = 150, 1000, 1000, 5
 N_ALTERNATED = 3
+N_AT_ONCE, HELD_MS = 8, 1000
 PLAIN = "async def root_agent(message):\n    return message\n"
 REWARD = (Criterion("response_match_score", 0.8),)
 
@@ -42,6 +43,10 @@ def measure(folder: Path) -> Iterator[Row]:
         for name in installed():
             yield from _over_its_loop(folder, name)
         yield asyncio.run(_gateway(address))
+    with fake_model(HELD_MS) as address:
+        write_agents(folder, address)
+        for name in installed():
+            yield from asyncio.run(_at_once(folder, name))
     yield from _players(folder)
     yield _warm_evaluator(folder)
 
@@ -60,6 +65,26 @@ def _over_its_loop(folder: Path, name: str) -> list[Row]:
         Row(f"{name}, 1 model call: its bare loop: processor", rounded(bare), "ms/turn"),
         Row(f"{name}, {OVER_LOOP}", rounded(over), "ms/trial", 2),
         Row(f"{name}, {TIMES_LOOP}", rounded(times), "times", None if name == PLAIN_NAME else 1.3),
+    ]
+
+
+async def _at_once(folder: Path, name: str) -> list[Row]:
+    """N_AT_ONCE players, each with a trial at the same time: all from their start, and the memory of one."""
+    ref = AgentRef(name, f"of_{name}:root_agent", root=str(folder), folder=str(folder))
+    specs = [TrialSpec(1, i, 0, Case("c", (Turn("hi"),)), ref, (), Limits(60)) for i in range(N_AT_ONCE)]
+    before = cpu_s()
+    executor = LocalExecutor(N_AT_ONCE, N_AT_ONCE)
+    try:
+        results = [result async for result in drive(specs, executor, N_AT_ONCE)]
+        pss = [pss_mib_of(pid) for pid in executor.worker_pids]
+        how = "forked" if executor.zygote_pid else f"not forked ({executor.unforked or 'not tried'})"
+    finally:
+        await executor.close()
+    assert all(result.status == "finished" for result in results), results[0].error
+    what = f"{name}, {len(pss)} players at once, {how}"
+    return [
+        Row(f"{what}: processor with their start", rounded(cpu_s() - before), "s"),
+        Row(f"{what}: memory of each, shared pages in proportion", rounded(statistics.mean(pss)), "MiB"),
     ]
 
 

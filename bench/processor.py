@@ -34,6 +34,12 @@ def peak_mib_of(pid: int) -> float:
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(b"VmHWM")), 0.0)
 
 
+def pss_mib_of(pid: int) -> float:
+    """The memory of a process in MiB, of pages that it shares its share; 0 where Linux does not say."""
+    lines = read(pid, "smaps_rollup").splitlines()
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(b"Pss:")), 0.0)
+
+
 def read(pid: int, name: str) -> bytes:
     """A file of the process, empty where it is gone."""
     try:
