@@ -12,7 +12,7 @@ from math import prod
 import pytest
 
 from evaldesk.desk.runs.deciding import Decider, Spent
-from evaldesk.desk.runs.gate_chances import Subject, gate_chances
+from evaldesk.desk.runs.gate_chances import Subject, drawn_subject, gate_chances
 from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers, conclude
 from evaldesk.model import AgentRef, Counts, Gates, RunConfig
 from evaldesk.model.comparison import PlayedCase
@@ -137,3 +137,10 @@ def test_a_likely_stop_that_is_not_computed_is_told() -> None:
 
     assert found == [True, True, True]
     assert not any(each.may_err or each.n_played for each in exact)
+
+
+def test_cases_with_the_same_trials_are_one_kind() -> None:
+    subject = drawn_subject([(4, 3, 2, 1), (4, 4, 2, 1), (0, 0, 2, 1), (4, 3, 2, 2)], 1.0)
+
+    assert subject.kinds == [(0.75, 2, 3), (1.0, 2, 1)]
+    assert subject.drawn == ((4, 3), (4, 4))

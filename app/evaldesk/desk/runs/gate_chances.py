@@ -268,9 +268,12 @@ def played_subject(
 
 def drawn_subject(cases: Iterable[tuple[int, int, int, int]], pass_threshold: float) -> Subject:
     """Cases by their scored and passed trials, those to play, and how many such cases; unscored ones are left out."""
-    rows = [case for case in cases if case[0]]
-    kinds = [(passed / scored, n, times) for scored, passed, n, times in rows]
-    return Subject(kinds, pass_threshold, tuple((scored, passed) for scored, passed, *_ in rows))
+    rows = Counter[tuple[int, int, int]]()
+    for scored, passed, n, times in cases:
+        if scored:
+            rows[scored, passed, n] += times
+    kinds = [(passed / scored, n, times) for (scored, passed, n), times in rows.items()]
+    return Subject(kinds, pass_threshold, tuple((scored, passed) for scored, passed, _ in rows))
 
 
 def check_explained(gates: Gates, subject: Subject, called: Callable[[RunOption], str]) -> None:
