@@ -97,7 +97,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Look for garbage neither while thousands of tests are collected nor, later, among them."""
+    """Look for garbage neither while thousands of tests are collected nor, later, among them.
+
+    So no test calls `gc.unfreeze`: each full collection after it takes a second.
+    """
     gc.disable()
     try:
         return (yield)

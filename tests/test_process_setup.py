@@ -16,7 +16,6 @@ from evaldesk.process_setup import end_process, freeze, gc_paused
 def awake() -> Iterator[None]:
     gc.enable()
     yield
-    gc.unfreeze()
     gc.enable()
 
 

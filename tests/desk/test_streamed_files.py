@@ -151,7 +151,6 @@ def peak_of(action: Callable[[], object]) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-        gc.unfreeze()
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv"])
