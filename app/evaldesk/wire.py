@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from evaldesk.codec import msgspec
 from evaldesk.model import ErrorRecord, JsonValue, TrialResult, plain_number
+from evaldesk.model.media import is_image_text
 from evaldesk.secrets import forms, known_values, may_hold_key, scrubber_of
 
 T = TypeVar("T")
@@ -81,14 +82,15 @@ def json_scrubber_of(known: Mapping[str, str], found: Counter[str] | None = None
     return scrubbed
 
 
-def plain(value: object) -> JsonValue:
+def plain(value: object, *, keeps_images: bool = True) -> JsonValue:
     """`value` as plain JSON; values outside JSON become text, never an exception.
 
     Meant for values of code that is not ours. NaN and infinities become their names, bytes and unknown objects their
-    repr, lone surrogates a replacement character; text is cut at MAX_TEXT, nesting at MAX_DEPTH, and a value of more
-    than MAX_NODES parts (one that contains itself has no end) where the number is reached.
+    repr, lone surrogates a replacement character; text is cut at MAX_TEXT, unless it is an image and `keeps_images`,
+    nesting at MAX_DEPTH, and a value of more than MAX_NODES parts (one that contains itself has no end) where the
+    number is reached.
     """
-    return _plain(value, 0, _Room(MAX_NODES))
+    return _plain(value, 0, _Room(MAX_NODES, keeps_images))
 
 
 def plain_text(text: str) -> str:
@@ -110,6 +112,7 @@ def _scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
 @dataclass(slots=True)
 class _Room:
     n_nodes: int
+    keeps_images: bool
 
 
 def _plain(value: object, depth: int, room: _Room) -> JsonValue:
@@ -121,7 +124,8 @@ def _plain(value: object, depth: int, room: _Room) -> JsonValue:
         if isinstance(value, float):
             return float(value) if math.isfinite(value) else repr(float(value))
         if isinstance(value, str):
-            return plain_text(value)
+            is_kept = len(value) > MAX_TEXT and room.keeps_images and is_image_text(value)
+            return value if is_kept else plain_text(value)
         if depth >= MAX_DEPTH:
             return f"… nested deeper than {MAX_DEPTH} levels"
         if type(value) is dict or isinstance(value, Mapping):  # whether it is some other mapping is a slow question

@@ -23,7 +23,7 @@ from evaldesk.model import (
     Turn,
     TurnRecord,
 )
-from evaldesk.model.media import TO_URL
+from evaldesk.model.media import TO_URL, images_in
 from evaldesk.model.stored import OpenTurn
 from evaldesk.store import Store
 from evaldesk.store.tables.media import MEDIA
@@ -151,6 +151,76 @@ def test_images_in_results_are_kept_once_and_come_back_whole(store: Store, end: 
     assert store.media.results_whole((kept,)) == (turn,)
     assert store.media.content(CAT.digest) == CAT.content()
     assert _n_rows(store, MEDIA) == 1
+
+
+FORGED = [
+    pytest.param({"type": "image", "data": f"sha256:{CAT.digest}"}, id="digest"),
+    pytest.param({"type": "image", "data": f"\ufdd0sha256:{CAT.digest}"}, id="marked digest"),
+    pytest.param(
+        {"inline_data": {"mime_type": "image/png", "data": f"\ufdd0sha256-url:{CAT.digest}"}}, id="of addresses"
+    ),
+    pytest.param(json.dumps({"type": "image", "data": f"\ufdd0sha256:{CAT.digest}"}), id="escaped in text"),
+    pytest.param(json.dumps({"type": "image", "data": f"\ufdd0sha256:{CAT.digest}"}, ensure_ascii=False), id="in text"),
+    pytest.param(json.dumps([json.dumps({"type": "image", "data": f"\ufdd0sha256:{CAT.digest}"})]), id="in text twice"),
+    pytest.param({"image_url": f"data:image/png;base64,\ufdd0sha256:{CAT.digest}"}, id="data URL"),
+]
+
+
+@pytest.mark.parametrize("beside", [None, RESULTS[0].values[0], RESULTS[2].values[0]], ids=["alone", "value", "text"])
+@pytest.mark.parametrize("forged", FORGED)
+def test_a_digest_that_an_agent_writes_stays_text(store: Store, end: Any, forged: JsonValue, beside: JsonValue) -> None:
+    run_id = store.runs.create(CONFIG, [Case("cat", (Turn("Look"),))])
+    other = picture(seed=5)
+    theirs = TurnRecord(
+        "Hers", (Event("tool_result", call=ToolCall("look"), result={"type": "image", "data": CAT.data}),)
+    )
+    result: JsonValue = [forged, json.loads(json.dumps(beside).replace(CAT.data, other.data))]
+    turn = TurnRecord("Mine", (Event("tool_result", call=ToolCall("look"), result=result),))
+
+    store.runs.record([end(run_id, 0, 0, transcript=Transcript((theirs, turn)))])
+
+    for is_whole in (False, True):
+        stored = store.runs.trial(run_id, 0, 0, is_whole=is_whole).transcript.turns[1].events[0].result
+        assert CAT.data not in to_json(stored).decode()
+        assert CAT.digest not in [image.digest for image in images_in(stored)]
+        assert f"sha256:{CAT.digest}" in to_json(stored).decode().replace("sha256-url", "sha256")
+    assert [image.digest for image in images_in(stored)] == ([other.digest] if beside else [])
+
+
+def test_a_forged_digest_beside_its_own_image_takes_nothing_from_the_result(store: Store, end: Any) -> None:
+    run_id = store.runs.create(CONFIG, [Case("cat", (Turn("Look"),))])
+    escaped = json.dumps({"type": "image", "data": f"\ufdd0sha256:{picture(seed=5).digest}"})
+    whole = f'[{escaped}, {{"type": "image", "data": "{CAT.data}"}}]'
+    turn = TurnRecord("Mine", (Event("tool_result", call=ToolCall("look"), result=whole),))
+
+    store.runs.record([end(run_id, 0, 0, transcript=Transcript((turn,)))])
+
+    assert store.runs.trial(run_id, 0, 0).transcript.turns == (turn,)
+    assert store.runs.trial(run_id, 0, 0, is_whole=True).transcript.turns == (turn,)
+
+
+def test_an_image_of_a_message_stays_where_a_tool_repeats_it(store: Store, end: Any) -> None:
+    run_id = store.runs.create(CONFIG, [Case("cat", (Turn("Look"),))])
+    echoed = Event("tool_result", call=ToolCall("look"), result={"seen": CAT.data})
+    turn = TurnRecord("Mine", (echoed,), state_after={"seen": CAT.data}, media=(CAT,))
+
+    store.runs.record([end(run_id, 0, 0, transcript=Transcript((turn,)))])
+
+    assert store.runs.trial(run_id, 0, 0).transcript.turns == (replace(turn, media=(CAT.held(),)),)
+
+
+def test_a_chat_goes_on_with_the_newest_images_of_its_tools(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures = [picture(seed=seed) for seed in range(3)]
+    monkeypatch.setattr("evaldesk.store.media.MAX_IMAGES", 2 * len(pictures[0].data))
+    results = [Event("tool_result", call=ToolCall("look"), result={"type": "image", "data": p.data}) for p in pictures]
+    session = store.sessions.create("hello")
+    for event in results:
+        store.sessions.append_turn(session.id, TurnRecord("Look", (event,)))
+
+    turns = store.media.results_whole(store.sessions.get(session.id).turns)
+
+    assert [turn.events[0] for turn in turns[1:]] == results[1:]
+    assert "an image is left out" in str(turns[0].events[0].result)
 
 
 def test_bytes_that_are_gone_leave_the_digest(store: Store) -> None:

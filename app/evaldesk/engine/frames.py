@@ -6,6 +6,7 @@ which dataclasses cannot carry; the values inside them are those of `evaldesk.mo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -32,8 +33,9 @@ from evaldesk.model import (
     trial_verdict,
 )
 from evaldesk.model.evalset import user_side
+from evaldesk.model.media import MAX_IMAGES, without_image_texts
 from evaldesk.model.options import Recording
-from evaldesk.model.transcript import check_result
+from evaldesk.model.transcript import check_result, image_length
 from evaldesk.wire import to_json
 
 MAX_FRAME = 64 * 1024 * 1024
@@ -333,6 +335,20 @@ def _key(trial: TrialSpec | TrialResult) -> tuple[int, int, int, int]:
 
 def _words(key: tuple[int, int, int, int]) -> str:
     return "run {}, case {}, trial {}, attempt {}".format(*key)
+
+
+def with_images(turns: Sequence[TurnRecord]) -> tuple[tuple[TurnRecord, ...], int]:
+    """The turns with the first MAX_IMAGES characters of images that results have, and the number of these."""
+    found, n = [], 0
+    for turn in turns:
+        events = list(turn.events)
+        for at, event in enumerate(events):
+            length = image_length(event)
+            if n + length > MAX_IMAGES:
+                events[at], length = replace(event, result=without_image_texts(event.result)), 0
+            n += length
+        found.append(replace(turn, events=tuple(events)))
+    return tuple(found), n
 
 
 def cut(record: TurnRecord, limit: int) -> TurnRecord:

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from evaldesk.errors import UsageError
 
@@ -20,9 +20,15 @@ HELD = "sha256:"
 """The start of `data` where the bytes are in the store; no base64 has a colon."""
 HELD_URL = "sha256-url:"
 """The same for base64 with the letters of addresses."""
+MARK = "\ufdd0"
+"""Stands before HELD in results of tools: the store alone writes it, so no text of an agent is taken for an image."""
 MAX_MEDIA = 20 * 1024 * 1024
 """Bytes of one image, sound or file."""
 MAX_MEDIA_COUNT = 50
+MAX_IMAGE_TEXT = 12_000_000
+"""Characters of a text with an image in a result of a tool: base64 of 9 MB."""
+MAX_IMAGES = 24 * 1024 * 1024
+"""Characters of base64 of all images that results of tools in a turn, or in a trial, bring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +127,7 @@ SHOWN_TYPES = frozenset({*_SHOWN, *_RIFF.values()})
 _DATA = ("data", "base64", "bytes")
 _TYPE = ("mimeType", "mime_type", "media_type", "mediaType")
 _MAX_VALUES = 10_000
-_HELD = re.compile(r"sha256(?:-url)?:([0-9a-f]{64})")
+_HELD = re.compile(rf"{MARK}sha256(?:-url)?:([0-9a-f]{{64}})")
 
 
 def images_in(value: object) -> list[Media]:
@@ -131,28 +137,56 @@ def images_in(value: object) -> list[Media]:
     OpenAI (data URLs). The bytes tell the type: what no browser shows safely, as an SVG, is none.
     """
     found: list[Media] = []
-    room, rest, n_seen = MAX_MEDIA, [value], 0
+    room, n_seen = MAX_MEDIA, 0
+    rest: list[tuple[object, bool]] = [(value, True)]
     while rest and len(found) < MAX_MEDIA_COUNT and n_seen < _MAX_VALUES:
         n_seen += 1
-        item = rest.pop()
+        item, may_be_held = rest.pop()
         image = None
         if isinstance(item, str):
             if item.startswith("data:image/"):
                 head, _, data = item.partition(";base64,")
                 image = _image(data, head.removeprefix("data:"), room)
-            elif item.lstrip()[:1] in ("{", "[") and "image" in item:
-                rest.append(_parsed(item))
+            elif _is_json(item):
+                rest.append((_parsed(item), may_be_held and MARK in item))  # an escaped mark is none of the store's
         elif isinstance(item, Mapping):
             declared = next((item[key] for key in _TYPE if isinstance(item.get(key), str)), item.get("type"))
             data = next((item[key] for key in _DATA if isinstance(item.get(key), str)), "")
             image = _image(data, str(declared), room) if str(declared).startswith("image") else None
-            rest.extend(reversed([*item.values()]))
+            rest.extend((each, may_be_held) for each in reversed([*item.values()]))
         elif isinstance(item, list):
-            rest.extend(reversed(item))
-        if image:
+            rest.extend((each, may_be_held) for each in reversed(item))
+        if image and (may_be_held or not image.is_held):
             found.append(image)
             room -= len(image.data)
     return found
+
+
+def is_image_text(text: str) -> bool:
+    """Whether a text of a result is an image as base64, a data URL of one, or JSON with one, of bounded length."""
+    if len(text) > MAX_IMAGE_TEXT:
+        return False
+    if _is_json(text):
+        return bool(images_in(text))
+    data = text.partition(";base64,")[2] if text.startswith("data:image/") else text
+    return _image(data, "", MAX_MEDIA) is not None
+
+
+def without_image_texts(value: Any) -> Any:
+    """The result with words in the place of its images, and of JSON as text that holds one."""
+    if isinstance(value, str):
+        is_image = _HELD.search(value) is not None or (len(value) > len(_LEFT_OUT) and is_image_text(value))
+        return _LEFT_OUT if is_image else value
+    if isinstance(value, Mapping):
+        return {key: without_image_texts(item) for key, item in value.items()}
+    return [without_image_texts(item) for item in value] if isinstance(value, list) else value
+
+
+_LEFT_OUT = f"[an image is left out: a turn keeps {MAX_IMAGES // 2**20} MiB of images as base64]"
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip()[:1] in ("{", "[") and "image" in text
 
 
 def _image(data: str, declared: str, room: int) -> Media | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeGuard, get_args
 from evaldesk.errors import BadNumberError
 from evaldesk.model.decisions import Decision, Waiting
 from evaldesk.model.evalset import JsonObject, JsonValue, ToolCall
-from evaldesk.model.media import Media
+from evaldesk.model.media import Media, images_in
 from evaldesk.model.options import Limits, ModelOptions
 
 if TYPE_CHECKING:
@@ -252,6 +252,13 @@ def waiting_of(events: Iterable[Event]) -> tuple[Waiting, ...]:
         elif event.waiting and event.kind == "decision":
             found.pop(event.waiting.id, None)
     return tuple(found.values())
+
+
+def image_length(event: Event) -> int:
+    """Characters of the images in a result of a tool."""
+    if event.kind != "tool_result":
+        return 0
+    return sum(len(item.data) for item in images_in(event.result))
 
 
 def broken_turn(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from evaldesk.model import JsonValue
 from evaldesk.model.json_text import json_line
-from evaldesk.model.media import HELD, HELD_URL, SHOWN_TYPES, TO_URL, Media, MediaKind, images_in, sniffed_type
+from evaldesk.model.media import HELD, HELD_URL, MARK, SHOWN_TYPES, TO_URL, Media, MediaKind, images_in, sniffed_type
 from evaldesk.wording.words import size_words
 
 MAX_INLINE = 100_000
@@ -55,7 +55,10 @@ def without_images(text: str, result: JsonValue) -> str:
     """The result as text, in the place of base64 `42 kB image/png`, or the beginning of the digest of stored bytes."""
     for item in images_in(result):
         if item.is_held:
-            written, words = (item.data, f"{HELD_URL}{item.digest}"), f"{item.mime_type} {HELD}{item.digest[:12]}"
+            written, words = (
+                (f"{MARK}{item.data}", f"{MARK}{HELD_URL}{item.digest}"),
+                f"{item.mime_type} {HELD}{item.digest[:12]}",
+            )
         else:
             written, words = (item.data, item.data.translate(TO_URL)), f"{_size(item)} {item.mime_type}"
         for data in written:

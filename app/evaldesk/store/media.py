@@ -16,8 +16,18 @@ from typing import TypeAlias
 
 from sqlalchemy import Connection, Table, delete, insert, select
 
-from evaldesk.model import TurnRecord
-from evaldesk.model.media import HELD, HELD_URL, TO_URL, Media, images_in, media_of
+from evaldesk.model import JsonValue, TurnRecord
+from evaldesk.model.media import (
+    HELD,
+    HELD_URL,
+    MARK,
+    MAX_IMAGES,
+    TO_URL,
+    Media,
+    images_in,
+    media_of,
+    without_image_texts,
+)
 from evaldesk.store.database import Database
 from evaldesk.store.tables.columns import upsert
 from evaldesk.store.tables.media import MEDIA, RUN_MEDIA, SESSION_MEDIA
@@ -30,6 +40,7 @@ Found: TypeAlias = Mapping[str, bytes]
 """Bytes by their digest."""
 
 _PLACES = re.compile(rb"sha256(-url)?:([0-9a-f]{64})")
+_IN_RESULTS = re.compile(MARK.encode() + _PLACES.pattern)
 
 
 class MediaStore:
@@ -49,9 +60,9 @@ class MediaStore:
             return tuple(_whole(connection, item) for item in media)
 
     def results_whole(self, turns: tuple[TurnRecord, ...]) -> tuple[TurnRecord, ...]:
-        """The turns with the images of their tools' results again."""
+        """The turns with the images of their tools' results again, MAX_IMAGES of them, the newest first."""
         with self._database.reading() as connection:
-            return results_whole(connection, turns)
+            return results_whole(connection, turns, MAX_IMAGES)
 
 
 def sweep(connection: Connection) -> None:
@@ -60,17 +71,18 @@ def sweep(connection: Connection) -> None:
     connection.execute(delete(MEDIA).where(MEDIA.c.digest.not_in(used)))
 
 
-def taken_out(data: bytes, media: Iterable[Media]) -> bytes:
-    """The JSON of a value with the digests of its media in the place of their bytes."""
+def taken_out(data: bytes, media: Iterable[Media], mark: str = "") -> bytes:
+    """The JSON of a value with the digests of its media in the place of their bytes, each after `mark`."""
     for item in _apart(media):
-        data = data.replace(item.data.encode(), f"{HELD}{item.digest}".encode())
-        data = data.replace(item.data.translate(TO_URL).encode(), f"{HELD_URL}{item.digest}".encode())
+        data = data.replace(item.data.encode(), f"{mark}{HELD}{item.digest}".encode())
+        data = data.replace(item.data.translate(TO_URL).encode(), f"{mark}{HELD_URL}{item.digest}".encode())
     return data
 
 
 def put_back(connection: Connection, data: bytes, only: Collection[str] | None = None) -> bytes:
-    """The JSON as it was before `taken_out`, of these digests `only`. A digest whose bytes are gone stays."""
-    found = {match[2].decode() for match in _PLACES.finditer(data)}
+    """The JSON as it was before `taken_out`; of a result these digests `only`. A digest whose bytes are gone stays."""
+    places = _PLACES if only is None else _IN_RESULTS
+    found = {match[2].decode() for match in places.finditer(data)}
     found = found if only is None else found & {*only}
     if not found:
         return data
@@ -83,21 +95,57 @@ def put_back(connection: Connection, data: bytes, only: Collection[str] | None =
             return match[0]
         return (text.translate(TO_URL) if match[1] else text).encode()
 
-    return _PLACES.sub(written, data)
+    return places.sub(written, data)
 
 
-def results_apart(turns: tuple[TurnRecord, ...]) -> tuple[TurnRecord, ...]:
-    """The turns with the digests of images in the place of their bytes in results of tools, and nowhere else."""
-    return _with_results(turns, lambda images: bool(bytes_of(images)), taken_out)
+def turns_apart(turns: tuple[TurnRecord, ...]) -> tuple[TurnRecord, ...]:
+    """The turns with digests in the place of the bytes of their media and of images in results of tools."""
+    return tuple(_with_media(turn) for turn in _with_results(turns, _result_apart))
 
 
-def results_whole(connection: Connection, turns: tuple[TurnRecord, ...]) -> tuple[TurnRecord, ...]:
-    """The turns as they were before `results_apart`."""
+def _with_media(turn: TurnRecord) -> TurnRecord:
+    if not turn.all_media:
+        return turn
 
-    def whole(data: bytes, images: list[Media]) -> bytes:
-        return put_back(connection, data, {item.digest for item in images if item.is_held})
+    def apart(media: tuple[Media, ...]) -> tuple[Media, ...]:
+        return tuple(item.held() if len(item.data) >= MIN_LENGTH else item for item in media)
 
-    return _with_results(turns, lambda images: any(item.is_held for item in images), whole)
+    events = tuple(replace(event, media=apart(event.media)) if event.media else event for event in turn.events)
+    return replace(turn, media=apart(turn.media), events=events)
+
+
+def _result_apart(result: JsonValue, images: list[Media]) -> JsonValue:
+    """The result with marked digests; whole, where another text in it would then be read as an image."""
+    if not any(item.is_held or len(item.data) >= MIN_LENGTH for item in images):
+        return result
+    data = to_json(result).replace(MARK.encode(), b"")
+    clean: JsonValue = json.loads(data)
+    images = images_in(clean)
+    wanted = {item.digest for item in _apart(images)}
+    found: JsonValue = json.loads(taken_out(data, images, MARK))
+    return found if {item.digest for item in images_in(found) if item.is_held} == wanted else clean
+
+
+def results_whole(
+    connection: Connection, turns: tuple[TurnRecord, ...], most: int | None = None
+) -> tuple[TurnRecord, ...]:
+    """The turns with the images of results again; with `most` characters of them, words stand for those before."""
+    room = most
+
+    def whole(result: JsonValue, images: list[Media]) -> JsonValue:
+        nonlocal room
+        held = {item.digest for item in images if item.is_held}
+        if not held:
+            return result
+        data = to_json(result)
+        found = put_back(connection, data, held) if room is None or room >= 0 else data
+        room = None if room is None else room - (len(found) - len(data))
+        is_whole = room is None or (room >= 0 and found is not data)
+        wanted: JsonValue = json.loads(found) if is_whole else without_image_texts(result)
+        return wanted
+
+    found = [_with_results((turn,), whole)[0] for turn in reversed(turns)]
+    return tuple(reversed(found))
 
 
 def result_images(turns: Iterable[TurnRecord]) -> Iterator[Media]:
@@ -112,17 +160,15 @@ def result_images(turns: Iterable[TurnRecord]) -> Iterator[Media]:
 
 
 def _with_results(
-    turns: tuple[TurnRecord, ...],
-    is_changed: Callable[[list[Media]], bool],
-    changed: Callable[[bytes, list[Media]], bytes],
+    turns: tuple[TurnRecord, ...], changed: Callable[[JsonValue, list[Media]], JsonValue]
 ) -> tuple[TurnRecord, ...]:
     found = []
     for turn in turns:
         events = list(turn.events)
         for at, event in enumerate(events):
             images = images_in(event.result) if event.kind == "tool_result" else []
-            if images and is_changed(images):
-                events[at] = replace(event, result=json.loads(changed(to_json(event.result), images)))
+            if images and (result := changed(event.result, images)) is not event.result:
+                events[at] = replace(event, result=result)
         found.append(
             turn
             if all(new is old for new, old in zip(events, turn.events, strict=True))

@@ -16,7 +16,7 @@ from evaldesk.model import Event, JsonObject, TurnRecord
 from evaldesk.model.media import Media
 from evaldesk.model.stored import AddedCase, OpenTurn, SessionSummary, StoredSession
 from evaldesk.store.database import NOBODY, Database, Starter
-from evaldesk.store.media import bytes_of, keep, result_images, results_apart, sweep, taken_out
+from evaldesk.store.media import bytes_of, keep, result_images, sweep, turns_apart
 from evaldesk.store.runs.planning import NEW_LEASE
 from evaldesk.store.runs.recording import Values
 from evaldesk.store.tables.columns import DatabaseSeconds, pack, pack_json, unpack_all, upsert
@@ -287,8 +287,7 @@ def _turn(connection: Connection, session_id: str, index: int) -> TurnRecord | N
 
 def _put_turn(connection: Connection, session: Row[Any], turn: TurnRecord, index: int) -> None:
     """Add the turn, or put it in the place of the last one, with which it went on."""
-    (apart,) = results_apart((turn,))
-    codec, data = pack_json(taken_out(to_json(apart), turn.all_media))
+    codec, data = pack_json(to_json(turns_apart((turn,))[0]))
     place = (SESSION_TURN.c.session_id == session.id) & (SESSION_TURN.c.turn_index == index)
     connection.execute(delete(SESSION_TURN).where(place))
     row = {"session_id": session.id, "turn_index": index, "codec": codec, "data": data}

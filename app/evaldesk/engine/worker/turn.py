@@ -45,9 +45,9 @@ from evaldesk.model import (
     Waiting,
 )
 from evaldesk.model.decisions import ANY, Decided
-from evaldesk.model.media import MAX_MEDIA_COUNT, Media, base64_text
+from evaldesk.model.media import MAX_IMAGES, MAX_MEDIA_COUNT, Media, base64_text, without_image_texts
 from evaldesk.model.prompts import FAILED
-from evaldesk.model.transcript import broken_turn, checked_amount, is_artefact, waiting_of
+from evaldesk.model.transcript import broken_turn, checked_amount, image_length, is_artefact, waiting_of
 from evaldesk.transcripts.model_exchanges import sent_of
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 from evaldesk.wire import plain, plain_text, to_json
@@ -83,6 +83,7 @@ class OpenTurn:
         self._index = len(session.turns)
         self._events: list[Event] = []
         self._n_bytes = 0
+        self._n_image_bytes = 0
         self._n_partial = 0
         self._again: deque[RetryWait] = deque()
         self._cached: deque[bool] = deque()
@@ -442,13 +443,20 @@ class OpenTurn:
         return round((self._clock() - self._started) * 1000, 3)
 
     def _keep(self, event: Event) -> None:
+        n_bytes = 0 if event.is_partial else len(to_json(event))
+        if n_bytes > MAX_RAW and (n_images := image_length(event)):
+            if self._n_image_bytes + n_images > MAX_IMAGES:
+                event, n_images = replace(event, result=without_image_texts(event.result)), n_bytes
+            else:
+                self._n_image_bytes += n_images
+            n_bytes -= n_images
         if self._show:
             self._show(event)
         if event.is_partial:
             self._n_partial += 1
             self._n_bytes += len(event.text)
             return
-        self._n_bytes += len(to_json(event))
+        self._n_bytes += n_bytes
         self._events.append(event)
 
     def _note_state(self) -> None:
@@ -465,10 +473,10 @@ class OpenTurn:
         try:
             state_json = to_json(state)
         except (TypeError, ValueError, RecursionError):
-            state_json = to_json(plain(state))
+            state_json = to_json(plain(state, keeps_images=False))
         if state_json == self._state_json:
             return False
-        copied = plain(state)
+        copied = plain(state, keeps_images=False)
         if not isinstance(copied, dict):
             raise AgentError("session.state cannot be read")
         is_changed = bool(self._state_json) and bool(changes(self._state, copied))

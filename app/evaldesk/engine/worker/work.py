@@ -38,6 +38,7 @@ from evaldesk.engine.frames import (
     player_spec,
     sent_to_grader,
     unplayed,
+    with_images,
 )
 from evaldesk.engine.worker.attempt import (
     CURRENT_LOG,
@@ -261,9 +262,15 @@ def _ended(
     if len(frame) > MAX_RESULT and result.prompts:
         result = replace(result, prompts=None)
         frame = to_json(Ended(key, result, is_tainted, changed, began_changed))
+    most = MAX_RESULT
+    if len(frame) > most:
+        kept, n_images = with_images(result.transcript.turns)
+        result, most = replace(result, transcript=Transcript(kept)), MAX_RESULT + n_images
+        frame = to_json(Ended(key, result, is_tainted, changed, began_changed))
     for limit in (10_000, 500):
-        if len(frame) <= MAX_RESULT:
+        if len(frame) <= most:
             return frame
+        most = MAX_RESULT
         turns = tuple(cut(turn, limit) for turn in result.transcript.turns)
         frame = to_json(Ended(key, replace(result, transcript=Transcript(turns)), is_tainted, changed, began_changed))
     if len(frame) <= MAX_RESULT:
@@ -395,7 +402,7 @@ class TurnWork:
             record = replace(record, events=(*record.events, event))
         record = without_env_secrets(record)
         frame = to_json(TurnEnded(self._frame.key, record, is_tainted))
-        if len(frame) > MAX_RESULT:
+        if len(frame) > MAX_RESULT + with_images((record,))[1]:
             frame = to_json(TurnEnded(self._frame.key, cut(record, 1_000), is_tainted))
         return frame
 

@@ -512,10 +512,9 @@ def unstorable(result: TrialResult, reason: str) -> Storable:
 def transcript_row(result: TrialResult) -> Values:
     """The whole result as a row, without its prompts, which have one of their own."""
     bare = replace(result, prompts=None) if result.prompts else result
-    apart = media.results_apart(bare.transcript.turns)
+    apart = media.turns_apart(bare.transcript.turns)
     bare = replace(bare, transcript=replace(bare.transcript, turns=apart))
-    data, found = to_json(bare), bare.transcript.media
-    codec, data = pack_json(media.taken_out(data, found) if found else data)
+    codec, data = pack_json(to_json(bare))
     return trial_key(result) | {"attempt": result.attempt, "codec": codec, "data": data}
 
 
