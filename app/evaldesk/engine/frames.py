@@ -46,7 +46,8 @@ class GradeSpec(msgspec.Struct, frozen=True):
     """A trial that was played and is to be scored; of its run's `limits` that of judges holds.
 
     `is_first`: nobody scored it before. Judges are asked through the `recording`, where there is one. With
-    `keeps_prompts` it is kept how they were asked.
+    `keeps_prompts` it is kept how they were asked. `sources` are the files of the user's functions, by their SHA-256,
+    as they were before the first trial.
     """
 
     result: TrialResult
@@ -57,6 +58,7 @@ class GradeSpec(msgspec.Struct, frozen=True):
     recording: Recording = Recording()
     is_first: bool = False
     keeps_prompts: bool = False
+    sources: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Play(msgspec.Struct, frozen=True, tag="play"):
@@ -127,7 +129,8 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """A trial's result. A tainted worker holds a trial thread that does not come back, and is to be replaced.
 
     `changed` are the settings of the whole process that are not what they were before its first trial, in words;
-    `began_changed` says that they were so when this trial began.
+    `began_changed` says that they were so when this trial began. `sources` are files as in GradeSpec, of a grader
+    that was asked for them.
     """
 
     key: int
@@ -135,6 +138,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     is_tainted: bool = False
     changed: tuple[str, ...] = ()
     began_changed: bool = False
+    sources: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Happened(msgspec.Struct, frozen=True, tag="happened"):
@@ -239,7 +243,7 @@ def sent_to_grader(spec: GradeSpec) -> GradeSpec:
     )
 
 
-def grade_spec(spec: TrialSpec, played: TrialResult) -> GradeSpec:
+def grade_spec(spec: TrialSpec, played: TrialResult, sources: dict[str, str] | None = None) -> GradeSpec:
     """The trial that was just played, for the grader."""
     return GradeSpec(
         played,
@@ -250,6 +254,7 @@ def grade_spec(spec: TrialSpec, played: TrialResult) -> GradeSpec:
         spec.recording,
         is_first=True,
         keeps_prompts=spec.keeps_prompts,
+        sources=sources or {},
     )
 
 

@@ -176,7 +176,7 @@ class LocalExecutor:
         elif not spec.criteria:
             self._give_back(replace(result, verdict=trial_verdict((), (), result.error)))
         else:
-            self._graders.submit(grade_spec(spec, result))
+            self._graders.submit(grade_spec(spec, result, self._graders.sources))
 
     def _graded(self, spec: TrialSpec | GradeSpec, result: TrialResult) -> None:
         if self._check is not None and spec is self._check[0]:
@@ -265,6 +265,7 @@ class WorkerSet:
             slot.worker = worker
             worker.hand_over(partial(self._on_answer, slot), partial(self._on_death, slot))
         self._tasks: set[asyncio.Task[None]] = set()
+        self.sources: dict[str, str] = {}
         self._n_failed_starts = 0
         self._broken: ErrorRecord | None = None
         self._last_loss = ""
@@ -462,6 +463,8 @@ class WorkerSet:
         spec = slot.jobs.pop(frame.key, None) if isinstance(frame, Ended) else None
         if spec is None or not isinstance(frame, Ended):
             return
+        if frame.sources:
+            self.sources = frame.sources
         if frame.changed and (slot.jobs or frame.began_changed):
             self._play_again(slot, spec)
             return

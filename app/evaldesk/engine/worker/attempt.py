@@ -14,7 +14,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -335,17 +335,20 @@ def _keeping_calls(prompts: PromptWriter, n_turns: int) -> Iterator[None]:
         PLAYED_TURN.reset(token)
 
 
-def load_functions(criteria: Sequence[Criterion]) -> None:
+def load_functions(criteria: Sequence[Criterion], sources: Mapping[str, str] | None = None) -> dict[str, str]:
     """Import the user's functions that `criteria` name, with something to import where osmosis_ai is not installed.
 
-    Raises MetricError for a function with a wrong signature, and exceptions of an import.
+    Gives their files by SHA-256; those of `sources` must be as they were before the first trial. Raises MetricError
+    for a function with a wrong signature, and exceptions of an import.
     """
     from evaldesk.agents.standins import OSMOSIS, install
     from evaldesk.metrics import is_function, load_function_of
 
+    found: dict[str, str] = {}
     for criterion in filter(is_function, criteria):
         install(OSMOSIS)
-        load_function_of(criterion)
+        found |= load_function_of(criterion, sources)
+    return found
 
 
 def grading_timeout_s(criteria: Sequence[Criterion], limits: Limits | None = None) -> float:

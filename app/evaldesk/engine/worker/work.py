@@ -108,7 +108,7 @@ async def run_graded(spec: GradeSpec, attempt: Attempt) -> TrialResult:
     attempt.begin("grade", grading_timeout_s(spec.criteria, spec.limits))
     if spec.is_first:
         try:
-            load_functions(spec.criteria)
+            load_functions(spec.criteria, spec.sources)
         except BaseException as error:
             return unplayed(spec, "errored", failure(error, "metric_import"))
     try:
@@ -221,8 +221,11 @@ class GradeWork:
 
     async def run(self) -> bytes:
         """Grade, encode."""
-        result = await run_graded(self._frame.spec, self.attempt)
-        return _ended(self._frame.key, replace(result, transcript=Transcript()))
+        spec = self._frame.spec
+        result = await run_graded(spec, self.attempt)
+        is_asked = spec.result.status == "cancelled" and not result.error
+        sources = load_functions(spec.criteria) if is_asked else {}
+        return _ended(self._frame.key, replace(result, transcript=Transcript()), sources=sources)
 
     def given_up(self, place: str) -> bytes:
         """The trial as it was, without scores."""
@@ -250,12 +253,13 @@ def _ended(
     is_tainted: bool = False,
     changed: tuple[str, ...] = (),
     began_changed: bool = False,
+    sources: dict[str, str] | None = None,
 ) -> bytes:
     """The frame of a result, cut where it is too big, and values of user metrics made plain."""
     with suppress(Exception):  # a value that cannot be written yet is made plain below
         result = without_env_secrets(result)
     try:
-        frame = to_json(Ended(key, result, is_tainted, changed, began_changed))
+        frame = to_json(Ended(key, result, is_tainted, changed, began_changed, sources or {}))
     except Exception:
         result = without_env_secrets(replace(result, scores=tuple(_plain_score(score) for score in result.scores)))
         frame = to_json(Ended(key, result, is_tainted, changed, began_changed))

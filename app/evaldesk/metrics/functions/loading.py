@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+)
+from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, TypeAlias
 
@@ -31,22 +41,71 @@ PASSED: Mapping[Mode, tuple[str, ...]] = {
 }
 """The parameters that a function of each kind is called with, by keyword."""
 _lock = Lock()
+_as_source: set[str] = set()
 _loaded: dict[tuple[str, str], Function | BaseException] = {}
 
 
-def load_function(target: str, root: str) -> Function:
+def load_function(target: str, root: str, sources: Mapping[str, str] | None = None) -> Function:
     """The function that `target`, a `module:attr`, names, imported once with `root` first on `sys.path`.
 
-    Raises MetricError naming its fault, and the exception of its import again each time.
+    `sources` are files by their SHA-256, as `read_sources` gave them: a process that imports the function later
+    imports the same. Raises MetricError naming its fault, and the exception of its import again each time.
     """
     key = (target, root)
     with _lock:
         if key not in _loaded:
+            _check(sources or {})
             _loaded[key] = _import(target, root)
     found = _loaded[key]
     if isinstance(found, BaseException):
         raise found
     return found
+
+
+def read_sources(root: str) -> dict[str, str]:
+    """The files below `root` that this process imported, by their SHA-256; none where there is no root."""
+    if not root:
+        return {}
+    files = {file for module in [*sys.modules.values()] if _is_of(file := getattr(module, "__file__", None), root)}
+    return {str(file): _digest(str(file)) for file in files}
+
+
+def _check(sources: Mapping[str, str]) -> None:
+    for file, digest in sources.items():
+        if _digest(file) != digest:
+            raise MetricError(f"{Path(file).name} was changed while the run was played, so it does not grade a trial")
+
+
+def _digest(file: str) -> str:
+    try:
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _is_of(file: object, root: str) -> bool:
+    return isinstance(file, str) and file.startswith(root.rstrip(os.sep) + os.sep) and "site-packages" not in file
+
+
+class _SourceLoader(SourceFileLoader):
+    """Imports what the source says: beside it an agent may have put another compiled form."""
+
+    def path_stats(self, path: Any) -> Any:
+        """Nothing by which a compiled form would be taken."""
+        raise OSError(f"{path}: compiled forms are not read")
+
+
+def _read_as_source(root: str) -> None:
+    """Import modules below `root` from their sources from now on."""
+
+    def finder(path: str) -> FileFinder:
+        if path.rstrip(os.sep) != root.rstrip(os.sep) and not _is_of(path, root):
+            raise ImportError(f"{path} is not below {root}")
+        return FileFinder(path, (ExtensionFileLoader, EXTENSION_SUFFIXES), (_SourceLoader, SOURCE_SUFFIXES))
+
+    sys.path_hooks.insert(0, finder)
+    for place in [place for place in sys.path_importer_cache if place == root or _is_of(place, root)]:
+        del sys.path_importer_cache[place]
 
 
 def mode_of(function: Function) -> Mode:
@@ -80,6 +139,9 @@ def _import(target: str, root: str) -> Function | BaseException:
             f"Invalid eval function path {target!r}. Expected format: 'module:function' (e.g., "
             "'rewards:compute_reward')"
         )
+    if root and root not in _as_source:
+        _as_source.add(root)
+        _read_as_source(root)
     if root and root not in sys.path:
         sys.path.insert(0, root)
     importlib.invalidate_caches()
