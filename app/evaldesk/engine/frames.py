@@ -234,16 +234,17 @@ def played_again(spec: TrialSpec, why: str) -> TrialSpec:
     return replace(spec, attempt=spec.attempt + 1, losses=(*spec.losses, why[:MAX_LOSS]))
 
 
-def sent_to_grader(spec: GradeSpec) -> GradeSpec:
-    """The part of the trial that its grader gets: how its models were asked is not scored."""
-    return (
-        spec
-        if spec.result.prompts is None
-        else msgspec.structs.replace(spec, result=replace(spec.result, prompts=None))
-    )
+def sent_to_grader(spec: GradeSpec, sources: dict[str, str] | None = None) -> GradeSpec:
+    """The part of the trial that its grader gets: how its models were asked is not scored.
+
+    `sources` are told to a grader that does not know them.
+    """
+    if spec.result.prompts is None and not sources:
+        return spec
+    return msgspec.structs.replace(spec, result=replace(spec.result, prompts=None), sources=sources or {})
 
 
-def grade_spec(spec: TrialSpec, played: TrialResult, sources: dict[str, str] | None = None) -> GradeSpec:
+def grade_spec(spec: TrialSpec, played: TrialResult) -> GradeSpec:
     """The trial that was just played, for the grader."""
     return GradeSpec(
         played,
@@ -254,7 +255,6 @@ def grade_spec(spec: TrialSpec, played: TrialResult, sources: dict[str, str] | N
         spec.recording,
         is_first=True,
         keeps_prompts=spec.keeps_prompts,
-        sources=sources or {},
     )
 
 

@@ -176,7 +176,7 @@ class LocalExecutor:
         elif not spec.criteria:
             self._give_back(replace(result, verdict=trial_verdict((), (), result.error)))
         else:
-            self._graders.submit(grade_spec(spec, result, self._graders.sources))
+            self._graders.submit(grade_spec(spec, result))
 
     def _graded(self, spec: TrialSpec | GradeSpec, result: TrialResult) -> None:
         if self._check is not None and spec is self._check[0]:
@@ -206,13 +206,17 @@ MAX_CHANGES = 1_000
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    """A place for one worker. `is_alone` while it has a trial that may have killed the worker before it."""
+    """A place for one worker. `is_alone` while it has a trial that may have killed the worker before it.
+
+    `told` is the grader that knows the sources of the user's functions, and these.
+    """
 
     worker: WorkerProcess | None = None
     jobs: dict[int, TrialSpec | GradeSpec] = field(default_factory=dict)
     is_starting: bool = False
     is_alone: bool = False
     is_tainted: bool = False
+    told: tuple[WorkerProcess | None, Mapping[str, str]] = (None, {})
 
 
 class WorkerSet:
@@ -371,7 +375,10 @@ class WorkerSet:
             raise AssertionError("only a slot with a worker is given work")
         try:
             if isinstance(spec, GradeSpec):
-                slot.worker.send(Grade(key, sent_to_grader(spec)), grading_timeout_s(spec.criteria, spec.limits))
+                is_told = slot.told[0] is slot.worker and slot.told[1] is self.sources
+                slot.told = slot.worker, self.sources
+                frame = Grade(key, sent_to_grader(spec, {} if is_told else self.sources))
+                slot.worker.send(frame, grading_timeout_s(spec.criteria, spec.limits))
             else:
                 slot.worker.max_processes = spec.limits.processes
                 slot.worker.send(Play(key, player_spec(spec)), spec.limits.trial_timeout_s)

@@ -42,6 +42,8 @@ PASSED: Mapping[Mode, tuple[str, ...]] = {
 """The parameters that a function of each kind is called with, by keyword."""
 _lock = Lock()
 _as_source: set[str] = set()
+_read: dict[str, str] = {}
+_expected: dict[str, str] = {}
 _loaded: dict[tuple[str, str], Function | BaseException] = {}
 
 
@@ -53,9 +55,14 @@ def load_function(target: str, root: str, sources: Mapping[str, str] | None = No
     """
     key = (target, root)
     with _lock:
+        if sources:
+            _expected.clear()
+            _expected.update(sources)
         if key not in _loaded:
-            _check(sources or {})
-            _loaded[key] = _import(target, root)
+            found = _import(target, root)
+            if isinstance(found, ChangedSourceError):  # it may be as it was, at the next trial
+                raise found
+            _loaded[key] = found
     found = _loaded[key]
     if isinstance(found, BaseException):
         raise found
@@ -63,24 +70,12 @@ def load_function(target: str, root: str, sources: Mapping[str, str] | None = No
 
 
 def read_sources(root: str) -> dict[str, str]:
-    """The files below `root` that this process imported, by their SHA-256; none where there is no root."""
-    if not root:
-        return {}
-    files = {file for module in [*sys.modules.values()] if _is_of(file := getattr(module, "__file__", None), root)}
-    return {str(file): _digest(str(file)) for file in files}
+    """The files below `root` that this process imported, by the SHA-256 of what was read."""
+    return {file: digest for file, digest in _read.items() if _is_of(file, root)} if root else {}
 
 
-def _check(sources: Mapping[str, str]) -> None:
-    for file, digest in sources.items():
-        if _digest(file) != digest:
-            raise MetricError(f"{Path(file).name} was changed while the run was played, so it does not grade a trial")
-
-
-def _digest(file: str) -> str:
-    try:
-        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    except OSError:
-        return ""
+class ChangedSourceError(MetricError):
+    """A file of the user's functions is not what it was before the first trial."""
 
 
 def _is_of(file: object, root: str) -> bool:
@@ -88,7 +83,18 @@ def _is_of(file: object, root: str) -> bool:
 
 
 class _SourceLoader(SourceFileLoader):
-    """Imports what the source says: beside it an agent may have put another compiled form."""
+    """Imports what the source says, and said before the first trial: an agent may have changed it since."""
+
+    def get_data(self, path: str) -> bytes:
+        """The source. Raises ChangedSourceError."""
+        data = super().get_data(path)
+        digest = hashlib.sha256(data).hexdigest()
+        if _expected.get(path, digest) != digest:
+            raise ChangedSourceError(
+                f"{Path(path).name} was changed while the run was played, so it does not grade a trial"
+            )
+        _read[path] = digest
+        return data
 
     def path_stats(self, path: Any) -> Any:
         """Nothing by which a compiled form would be taken."""
