@@ -112,7 +112,21 @@ def agent(message):
     return "no word in another process"
 """
 )
-TRACED = """
+KNOWING = """
+import os
+
+def those_who_know():
+    \"""The process that drives, above the players, and those that grade.\"""
+    cmdline = lambda pid: open(f"/proc/{pid}/cmdline", "rb").read()
+    driver = os.getppid()
+    while b"player" in cmdline(driver) or b"zygote" in cmdline(driver):
+        driver = int(open(f"/proc/{driver}/stat").read().rpartition(")")[2].split()[1])
+    children = open(f"/proc/{driver}/task/{driver}/children").read().split()
+    return [driver, *(int(each) for each in children if b"grader" in cmdline(each))]
+"""
+TRACED = (
+    KNOWING
+    + """
 import ctypes, os
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -122,9 +136,8 @@ class Piece(ctypes.Structure):
     _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
 
 def agent(message):
-    siblings = open(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read().split()
     taken = []
-    for pid in [os.getppid(), *(int(each) for each in siblings if int(each) != os.getpid())]:
+    for pid in those_who_know():
         if libc.ptrace(ATTACH, pid, 0, 0) == 0:
             os.waitpid(pid, 0x40000000)
             libc.ptrace(DETACH, pid, 0, 0)
@@ -135,13 +148,15 @@ def agent(message):
             taken.append(pid)
     return f"a word may be in {taken}" if taken else "no word in a traced process"
 """
-PIPES = """
+)
+PIPES = (
+    KNOWING
+    + """
 import os
 
 def agent(message):
-    siblings = open(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read().split()
     taken = []
-    for pid in [os.getppid(), *(int(each) for each in siblings if int(each) != os.getpid())]:
+    for pid in those_who_know():
         for fd in range(64):
             try:
                 os.close(os.open(f"/proc/{pid}/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK))
@@ -150,6 +165,7 @@ def agent(message):
                 pass
     return f"a word may come from {taken}" if taken else "no word in a pipe"
 """
+)
 PATCHED_GRADER = """
 import evaldesk.engine.worker.attempt as attempt
 import evaldesk.engine.worker.work as work
@@ -309,7 +325,9 @@ REWARDS = """
 def word(solution_str, ground_truth=None, extra_info=None):
     return 1.0 if solution_str == "treasure" else 0.0
 """
-REWRITTEN = """
+REWRITTEN = (
+    KNOWING
+    + """
 import os, py_compile, signal
 from pathlib import Path
 
@@ -318,12 +336,11 @@ GENEROUS = "def word(solution_str, ground_truth=None, extra_info=None):\\n    re
 def agent(message):
     rewards = Path(__file__).with_name("rewards.py")
     HOW
-    siblings = Path(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read_text().split()
-    for pid in siblings:
-        if int(pid) != os.getpid():
-            os.kill(int(pid), signal.SIGKILL)  # another grader imports what is there now
+    for pid in those_who_know()[1:]:
+        os.kill(pid, signal.SIGKILL)  # another grader imports what is there now
     return "nonsense"
 """
+)
 SOURCE = "rewards.write_text(GENEROUS)"
 COMPILED = """
     before, times = rewards.read_text(), rewards.stat()
@@ -349,7 +366,8 @@ async def test_a_function_that_the_agent_rewrites_grades_nothing(
     assert {result.verdict for result in results} <= {"failed", "errored"}
     if how == SOURCE:
         said = "rewards.py was changed while the run was played, so it does not grade a trial"
-        assert {result.error.message.endswith(said) for result in results if result.error} == {True}
+        said_errors = [result.error.message for result in results if result.error]
+        assert all(each.endswith((said, "was ended by SIGKILL")) for each in said_errors), said_errors
 
 
 @pytest.mark.parametrize("source", [SIGNED_FOR_ANOTHER, MORE_TURNS], ids=["signed for another", "more turns"])

@@ -11,6 +11,7 @@ from tests.media_samples import picture
 from evaldesk.diff.turn_diff import CallRow
 from evaldesk.matching import Op
 from evaldesk.model import AskedBy, Event, JsonValue, ToolCall, TurnRecord, Usage
+from evaldesk.model.media import MARK
 from evaldesk.pages.conversation import MAX_SHOWN, TurnView, parts_of
 from evaldesk.pages.prose import Prose
 from evaldesk.web.render import environment, speaker
@@ -44,7 +45,8 @@ def test_pieces_of_an_answer_join_until_the_whole_comes() -> None:
 def test_an_image_that_a_tool_returned_is_shown_and_its_base64_is_not() -> None:
     small, large, held = picture(), picture(width=400), picture(seed=7).held()
     parts: list[JsonValue] = [
-        {"type": "image", "data": item.data, "mimeType": "image/png"} for item in (small, large, held)
+        {"type": "image", "data": data, "mimeType": "image/png"}
+        for data in (small.data, large.data, f"{MARK}{held.data}")
     ]
     hostile: JsonValue = {"type": "image", "data": "PHN2Zy8+", "mimeType": "image/svg+xml"}
     result: JsonValue = {"content": [*parts, hostile]}
