@@ -105,7 +105,12 @@ def test_every_command_is_under_test() -> None:
     assert set(ARGUMENTS) <= {name for name, _ in calls()} == set(commands(cli))
 
 
-@pytest.mark.parametrize(("name", "arguments"), calls(), ids=str)
+def marked(name: str, arguments: tuple[str, ...]) -> Any:
+    """The call; a desk that serves is a journey."""
+    return pytest.param(name, arguments, marks=[pytest.mark.server] if name in ("ui", "open") else [])
+
+
+@pytest.mark.parametrize(("name", "arguments"), [marked(*call) for call in calls()], ids=str)
 def test_nothing_of_a_cloned_repository_runs(
     name: str, arguments: tuple[str, ...], clone: Path, run_command: Commands
 ) -> None:
