@@ -145,7 +145,7 @@ GATE_OPTIONS: tuple[RunOption, ...] = (
         title="Maximum pass rate drop",
         words="margin",
         help="Maximum drop of the pass rate against the baseline, as a share; "
-        "fails when the drop is significantly larger.",
+        "fails when the drop is larger and could not be chance.",
         high=1,
         flags=("--margin",),
         metavar="R",

@@ -157,7 +157,7 @@ def test_a_second_model_is_compared_row_by_row(place: Place, rows: Path) -> None
 
     result = _eval(place, rows, *options)
 
-    assert re.search(r"against the baseline: .*(No difference|not significant)", result.output)
+    assert re.search(r"against the baseline: .*(No difference|could be chance)", result.output)
     found = json.loads((place.folder / "results.json").read_text())
     assert (found["config"]["model"], found["config"]["baseline_model"]) == ("big/model", "small/model")
     assert [each["model_tag"] for each in found["model_summaries"]] == ["primary", "baseline"]

@@ -74,7 +74,7 @@ def test_the_summary_names_regressions_first_and_escapes_what_files_say(
     assert lines[:2] == ["<!-- evaldesk -->", "## ❌ Evaluation did not pass"]
     assert lines[3:6] == ["**Regressed against run 1:**", "", lines[5]]
     assert lines[5].startswith("- `case_2` turn 1: response\\_match\\_score")
-    assert "Against run 1: 0 fixed, 1 broken. Pass rate: 50 points worse, not significant" in text
+    assert "Against run 1: 0 fixed, 1 broken. Pass rate: 50 points worse, could be chance" in text
     assert "**1 of 2 passed; too few trials for a rate**" in text
     assert "<b>" not in text
 

@@ -58,18 +58,18 @@ def changed(n_fixed: int, n_broken: int, n_lost: int = 0, n_same: int = 4) -> Ru
         (compared(0.012, 0.003, 0.021, 0.0001, 1200), "Better by 1 point; 95 % CI 0.3–2.1. 1,200 cases, p < 0.001"),
         (
             compared(0.03, -0.04, 0.1, 0.4),
-            "3 points better, not significant; 95 % CI 4 worse to 10 better. 12 cases, p 0.40",
+            "3 points better, could be chance; 95 % CI 4 worse to 10 better. 12 cases, p 0.40",
         ),
         (
             compared(-0.03, -0.06, 0.001, 0.058),
-            "3 points worse, not significant; 95 % CI 6 worse to 0.1 better. 12 cases, p 0.058",
+            "3 points worse, could be chance; 95 % CI 6 worse to 0.1 better. 12 cases, p 0.058",
         ),
         (
             compared(0.59, 0.1, 1.08, 0.125, 6),
-            "59 points better, not significant: too few cases changed. 6 cases, p 0.12",
+            "59 points better, could be chance: too few cases changed. 6 cases, p 0.12",
         ),
         (compare_scores({}, {"a": 1.0}), "No case has a score in both runs"),
-        (compare_scores({"a": 0.5}, {"a": 0.6}), "10 points better, not significant. 1 case, p 1.00"),
+        (compare_scores({"a": 0.5}, {"a": 0.6}), "10 points better, could be chance. 1 case, p 1.00"),
         (
             compare_scores({"a": 0.5, "b": 0.1}, {"a": 0.5, "b": 0.1}),
             "No difference in the mean. 2 cases, p 1.00",

@@ -33,7 +33,7 @@ class Unit:
 
 
 def comparison_sentence(comparison: Comparison | None, unit: Unit | None = None) -> str:
-    """`Better by 17 points; 95 % CI 5–29. 12 cases, p 0.027`, or `3 points better, not significant; …`.
+    """`Better by 17 points; 95 % CI 5–29. 12 cases, p 0.027`, or `3 points better, could be chance; …`.
 
     In points, 1 % of a rate or of a 0-to-1 score, unless the difference has another unit.
     """
@@ -60,7 +60,7 @@ def difference_words(comparison: Comparison, unit: Unit | None = None) -> str:
         near, far = unit.say(*sorted((abs(interval.low), abs(interval.high))))
         return f"{by}; {CI} {near}–{far}"
     is_moved = abs(difference) > 1e-9
-    apart = f"{unit.amount(difference)} {unit.way(difference)}, not significant"
+    apart = f"{unit.amount(difference)} {unit.way(difference)}, could be chance"
     apart = apart if is_moved else "No difference in the mean"
     if interval is None:
         return apart
@@ -119,7 +119,7 @@ def _how_found(comparison: Comparison) -> str:
         parts.append("The interval is Student's t over the cases.")
     by = {"sign flip": "an exact test that flips the signs of the differences", "t": "Student's t test"}
     parts.append(f"p is the chance of so large a mean if nothing changed, by {by[comparison.test]}.")
-    parts.append("It is significant where p is below 0.05 and the interval leaves out 0.")
+    parts.append("It could be chance unless p is below 0.05 and the interval leaves out 0.")
     return " ".join(parts)
 
 

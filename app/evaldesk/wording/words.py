@@ -117,9 +117,9 @@ def doubt_cell(n_scored: int, interval: Interval | None) -> str:
 
 
 def live_doubt_words(n_scored: int, interval: Interval | None) -> str:
-    """`95 % CI 71–98 %, anytime-valid`: an interval that holds at every moment of a run."""
+    """`95 % CI 71–98 %, valid at any stop`: an interval that holds at every moment of a run."""
     doubt = doubt_words(n_scored, interval)
-    return f"{doubt}, anytime-valid" if doubt.startswith(CI) else doubt
+    return f"{doubt}, valid at any stop" if doubt.startswith(CI) else doubt
 
 
 def rate_words(rate: float, interval: Interval) -> str:

@@ -618,8 +618,8 @@ async def test_a_live_run_that_somebody_stops_keeps_the_interval_that_holds_at_a
     found, stored = read_run(desk.stored, run_id, RunQuery()).reliability, StoredRuns(desk.stored)
     wide = anytime_interval(stopped.n_passed, stopped.n_scored)
     assert stopped.status == "stopped"
-    assert "anytime-valid" in live.doubt
-    assert "anytime-valid" in found.doubt
+    assert "valid at any stop" in live.doubt
+    assert "valid at any stop" in found.doubt
     assert found.detail == "The interval holds although trials are left to play."
     assert stored.numbers(stopped).interval == stored.interval(stopped) == stored.result(run_id).interval == wide
 
