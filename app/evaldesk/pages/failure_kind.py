@@ -23,7 +23,7 @@ from evaldesk.wording.noise import corrected_sentence
 
 N_JUDGED, N_SEARCHED = 5, 100
 N_FINDINGS, N_COUNTED, N_SHARES = 50, 100, 5
-NO_CALL = "no call, only the text"
+NO_CALL, NO_PLACE = "no call, only the text", "no place marked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +267,8 @@ def read_where(desk: Desk, mode_id: int) -> Where | None:
     n_all = len(findings) if len(findings) <= N_COUNTED else store.failures.n_of_mode(mode_id, run_id)
     findings = findings[:N_COUNTED]
     keys = sorted({(each.case_index, each.trial_index) for each in findings})
-    results, signatures = store.runs.trials(run_id, keys), desk.failures.signatures(run_id, keys)
+    unmarked = sorted({(each.case_index, each.trial_index) for each in findings if each.anchor.turn is None})
+    results, signatures = store.runs.trials(run_id, keys), desk.failures.signatures(run_id, unmarked)
     cases = {case: store.runs.case(run_id, case) for case in {case for case, _ in keys}}
     counts: dict[str, Counter[str]] = {name: Counter() for name in ("Tool", "Turn", "Tag", "Case")}
     for each in findings:
@@ -286,7 +287,7 @@ def _place_of(finding: Finding, result: TrialResult | None, signature: Signature
     anchor, turns = finding.anchor, result.transcript.turns if result else ()
     if anchor.turn is None:
         tool = signature.tool if signature else ""
-        return tool or NO_CALL, f"turn {signature.turn}" if signature and signature.turn else "no turn marked"
+        return tool or NO_PLACE, f"turn {signature.turn}" if signature and signature.turn else NO_PLACE
     events = turns[anchor.turn].events if anchor.turn < len(turns) else ()
     event = events[anchor.event] if anchor.event is not None and anchor.event < len(events) else None
     return event.call.name if event and event.call else NO_CALL, f"turn {anchor.turn + 1}"

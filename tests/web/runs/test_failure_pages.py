@@ -26,7 +26,7 @@ from evaldesk.model import (
     TurnSpec,
 )
 from evaldesk.model.failures import FindingDraft
-from evaldesk.pages.failure_kind import NO_CALL, read_mode, read_where
+from evaldesk.pages.failure_kind import NO_CALL, NO_PLACE, read_mode, read_where
 
 SAID = {"labeller": "Ana", "note": "It <b>invents</b> a price.", "new-mode": "invents <i>prices</i>"}
 
@@ -333,14 +333,16 @@ def test_findings_of_a_kind_are_counted_by_tool_turn_tag_and_case(pages: Any) ->
 
     assert where
     assert dict(where.parts) == {
-        "Tool": [(NO_CALL, 4), (say, 3)],
-        "Turn": [("turn 1", 3), ("turn 2", 3), ("no turn marked", 1)],
+        "Tool": [(NO_CALL, 3), (say, 3), (NO_PLACE, 1)],
+        "Turn": [("turn 1", 3), ("turn 2", 3), (NO_PLACE, 1)],
         "Tag": [("<i>trip</i>", 6)],
         "Case": [*((f"c{at}", 1) for at in range(5)), ("2 others", 2)],
     }
     assert "&lt;b&gt;say&lt;/b&gt;" in page.text
     assert "<i>trip" not in page.text
     assert 'hx-get="/failures/1/where"' in pages.get("/failures/1").text
+    part = pages.client.get("/failures/1/where", headers={"HX-Target": "section#where"}).text
+    assert part.strip().startswith('<section class="panel" id="where"')
     assert pages.get("/failures/99/where").status_code == 404
 
 

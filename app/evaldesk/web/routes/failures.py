@@ -140,7 +140,7 @@ async def show_where(request: Request) -> Response:
     if all(mode.id != mode_id for mode in await asyncio.to_thread(desk.failures.modes)):
         raise NotFoundError(f"there is no kind of failure {mode_id}")
     found = await asyncio.to_thread(read_where, desk, mode_id)
-    return page(request, "failures/where.html", where=found, mode_id=mode_id)
+    return page(request, "failures/where.html", block="where", where=found, mode_id=mode_id)
 
 
 async def change_mode(request: Request) -> Response:
