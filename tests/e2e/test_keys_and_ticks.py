@@ -385,3 +385,28 @@ def test_marked_text_is_where_the_finding_is(someone: Visitor, trials: str) -> N
 
     expect(page.locator("#findings mark")).to_have_text("indented")
     expect(page.locator("#findings").get_by_role("link", name="turn 1")).to_be_visible()
+
+
+@pytest.mark.parametrize("has_scripts", [True, False], ids=["scripts", "no scripts"])
+def test_enter_in_the_name_of_a_preset_never_starts_a_run(resident: Visitor, visit: Visit, has_scripts: bool) -> None:
+    visitor = visit(has_scripts=has_scripts)
+    page, form = visitor.page, f"/runs/new?agent=wrong&evalset={resident.evalset('wrong')}"
+
+    def runs() -> set[str]:
+        return set(re.findall(r'href="(/runs/\d+)"', page.context.request.get(f"{resident.desk.address}/runs").text()))
+
+    before = runs()
+    visitor.goto(form)
+    page.locator("#presets > summary").click()
+
+    page.locator("#preset-name").fill("nightly")
+    page.locator("#preset-name").press("Enter")
+
+    if has_scripts:
+        expect(page.get_by_text("Preset stored.")).to_be_visible()
+        visitor.goto(form)
+        expect(page.locator("#preset option", has_text="nightly")).to_have_count(1)
+    else:
+        page.wait_for_load_state()
+        visitor.goto(form)
+    assert runs() == before
