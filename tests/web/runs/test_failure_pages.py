@@ -333,7 +333,7 @@ def test_findings_of_a_kind_are_counted_by_tool_turn_tag_and_case(pages: Any) ->
 
     assert where
     assert dict(where.parts) == {
-        "Tool": [(NO_CALL, 3), (say, 3), (NO_PLACE, 1)],
+        "Tool": [(say, 3), (NO_CALL, 3), (NO_PLACE, 1)],
         "Turn": [("turn 1", 3), ("turn 2", 3), (NO_PLACE, 1)],
         "Tag": [("<i>trip</i>", 6)],
         "Case": [*((f"c{at}", 1) for at in range(5)), ("2 others", 2)],
