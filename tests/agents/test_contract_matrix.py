@@ -7,15 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agents import adk_source, langgraph_source, openai_agents_source, pydantic_ai_source, test_dependencies
+from tests.agents import (
+    adk_source,
+    langgraph_source,
+    openai_agents_source,
+    pydantic_ai_source,
+    test_dependencies,
+    test_media,
+)
 from tests.agents.endpoint import Endpoint
 from tests.agents.installed import skip_without
 from tests.agents.osmosis_example import SERVER, forget_package
 from tests.agents.test_awaiting_approval import ADK, GRAPH, OPENAI, PYDANTIC
 from tests.agents.test_resumed_approvals import decided
 from tests.agents.test_uncounted import NESTED
+from tests.media_samples import picture
 
 from evaldesk.model import Decision, ModelOptions, Session, TurnRecord
+from evaldesk.model.media import Media
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what the packages warn of is not ours
 
@@ -74,6 +83,12 @@ INSIDE = {
     "OpenAI Agents": "OpenAI as_tool",
     "LangGraph": "a graph inside a tool",
     "pydantic-ai": "pydantic-ai delegation",
+}
+LOOKING = {
+    "google-adk": test_media.ADK,
+    "OpenAI Agents": test_media.OPENAI,
+    "LangGraph": test_media.GRAPH,
+    "pydantic-ai": test_media.PYDANTIC,
 }
 CONTEXTS = {
     "OpenAI Agents": test_dependencies.SOURCES["agents"],
@@ -138,11 +153,33 @@ async def _inside(framework: str, loaded: Any, played: Any, endpoint: Endpoint) 
     return "its calls are counted"
 
 
-async def _osmosis(loaded: Any, played: Any, endpoint: Endpoint, *, is_streaming: bool = False) -> TurnRecord:
+async def _image(framework: str, loaded: Any, played: Any, endpoint: Endpoint) -> str:
+    image = picture()
+    if framework == "Osmosis":
+        await _osmosis(loaded, played, endpoint, media=(image,))
+    elif framework == "Python":
+        source = "def root_agent(message, media):\n    return media[0].data\n"
+        turn = await played(loaded(source), Session("s", media=(image,)), "What is it?")
+        assert turn.answer == image.data
+        return "its bytes arrive"
+    else:
+        endpoint.says("a cat")
+        source = LOOKING[framework].replace("{address}", endpoint.address)
+        turn = await played(loaded(source), Session("s", media=(image,)), "What is it?")
+        assert (turn.answer, turn.error) == ("a cat", None)
+    (said,) = (each["content"] for each in endpoint.asked[0]["messages"] if each["role"] == "user")
+    urls = [part["image_url"]["url"] for part in said if part["type"] == "image_url"]
+    assert urls == [f"data:image/png;base64,{image.data}"]
+    return "its bytes arrive"
+
+
+async def _osmosis(
+    loaded: Any, played: Any, endpoint: Endpoint, *, is_streaming: bool = False, media: tuple[Media, ...] = ()
+) -> TurnRecord:
     forget_package()
     endpoint.says("", ("c1", "add", '{"a": 25, "b": 17}')).says("#### 42")
     options = ModelOptions(endpoint.address)
-    session = Session("s", model="small", model_options=options, is_streaming=is_streaming)
+    session = Session("s", model="small", model_options=options, is_streaming=is_streaming, media=media)
     turn: TurnRecord = await played(loaded(SERVER, "agent_loop"), session, "25 + 17?")
     assert (turn.error, len(turn.usages)) == (None, 2)
     return turn
@@ -169,6 +206,7 @@ SHAPES = {
     "a tool": (_tool, "call, result and answer", EVERY),
     "state that a tool changes": (_state, "before and after", NOT_OSMOSIS),
     "a context that is a dataclass": (_context, "made and read back", tuple(CONTEXTS)),
+    "a message with an image": (_image, "its bytes arrive", EVERY),
     "a streamed answer": (_stream, "the same events", EVERY),
     "a tool that needs an approval": (_waits, "`awaiting_approval`", NOT_OSMOSIS),
     "a resumed approval": (_resumed, "result and answer", NOT_OSMOSIS),
