@@ -171,6 +171,16 @@ def test_an_address_takes_packed_spans_and_refuses_others_in_words() -> None:
     assert post(b"", content_type=PROTOBUF)[0] == 404
 
 
+def test_spans_that_name_the_trace_of_another_turn_belong_to_the_address_they_were_sent_to() -> None:
+    (own, other), turn, victim = (SpanEndpoint(), SpanEndpoint()), TurnSpans(lambda: 0.0), TurnSpans(lambda: 0.0)
+    signed = [{**each, "traceId": f"{victim.trace_id:032x}"} for each in [*INNER, *AROUND]]
+
+    with own.listening(turn), other.listening(victim):
+        own.take(json.dumps(request_of(signed)).encode(), JSON)
+
+    assert (len(turn.events()), victim.events()) == (5, ())
+
+
 def test_spans_as_protocol_buffers_are_those_in_json() -> None:
     values = {
         "a": {"doubleValue": 0.5},

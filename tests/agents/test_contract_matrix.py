@@ -84,12 +84,7 @@ INSIDE = {
     "LangGraph": "a graph inside a tool",
     "pydantic-ai": "pydantic-ai delegation",
 }
-LOOKING = {
-    "google-adk": test_media.ADK,
-    "OpenAI Agents": test_media.OPENAI,
-    "LangGraph": test_media.GRAPH,
-    "pydantic-ai": test_media.PYDANTIC,
-}
+LOOKING = dict(zip(FRAMEWORKS, ("adk", "openai_agents", "langgraph", "pydantic_ai"), strict=True))
 CONTEXTS = {
     "OpenAI Agents": test_dependencies.SOURCES["agents"],
     "pydantic-ai": test_dependencies.SOURCES["pydantic_ai"],
@@ -164,7 +159,7 @@ async def _image(framework: str, loaded: Any, played: Any, endpoint: Endpoint) -
         return "its bytes arrive"
     else:
         endpoint.says("a cat")
-        source = LOOKING[framework].replace("{address}", endpoint.address)
+        source = test_media.FRAMEWORKS[LOOKING[framework]][1].replace("{address}", endpoint.address)
         turn = await played(loaded(source), Session("s", media=(image,)), "What is it?")
         assert (turn.answer, turn.error) == ("a cat", None)
     (said,) = (each["content"] for each in endpoint.asked[0]["messages"] if each["role"] == "user")

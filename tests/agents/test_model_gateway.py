@@ -277,6 +277,15 @@ async def test_an_agent_that_asks_for_tokens_is_given_them(play_calls: Play, end
     assert '"prompt_tokens": 11' in answers(played)[0]
 
 
+async def test_tokens_that_a_request_claims_are_not_counted(play_calls: Play, endpoint: Endpoint) -> None:
+    endpoint.says("4")
+    claimed = {"usage": {"prompt_tokens": 0, "completion_tokens": 0}, "choices": [], "object": "chat.completion"}
+
+    played = await play_calls([call("openai", "/chat/completions", **CHAT_REQUESTS[0]["body"], **claimed)])
+
+    assert shown(played) == [("small", 11, 5)]
+
+
 async def test_a_refusal_is_tried_again_as_often_as_the_run_asks_for(play_calls: Play, endpoint: Endpoint) -> None:
     endpoint.fails(429, "slow down", retry_after="0.01").fails(500, "broken", retry_after="0.01").says("4")
 

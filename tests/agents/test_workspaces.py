@@ -73,3 +73,19 @@ def test_a_command_does_not_outlive_a_process_that_was_killed(tmp_path: Path) ->
     assert select.select([child], [], [], 20)[0], "the command still runs"
     os.close(child)
     parent.stdout.close()
+
+
+def test_links_of_an_agent_show_nothing_of_the_files_they_lead_to(tmp_path: Path) -> None:
+    (tmp_path / "criteria.json").write_text("the expected word")
+    workspace = open_workspace({})
+    workspace.remember()
+
+    (workspace.path / "file.json").symlink_to(tmp_path / "criteria.json")
+    (workspace.path / "folder").symlink_to(tmp_path)
+    names, diff = workspace.changes()
+    with pytest.raises(UsageError, match="outside of the workspace"):
+        workspace.write("folder/criteria.json", "another word")
+    workspace.close()
+
+    assert (names, diff) == ([], "")
+    assert (tmp_path / "criteria.json").read_text() == "the expected word"

@@ -40,7 +40,7 @@ class OneWorker:
         if 1 < OneWorker.n_starts < MANY:
             raise WorkerStartError("no process can be made", "")
 
-    def send(self, frame: object, timeout_s: float | None = None) -> None:
+    def send(self, frame: object, timeout_s: float | None = None, most_s: float = 0.0) -> None:
         self.sent.append(frame)
 
     async def close(self) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import json
 import os
 import signal
+import socket
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from tests.agents.contract_examples import EXAMPLES
 from tests.agents.installed import skip_without
 
 from evaldesk.engine import LocalExecutor
+from evaldesk.engine.host import zygote as host
 from evaldesk.model import AgentRef, Limits, TrialResult, TrialSpec
 from evaldesk.process_setup import children
 
@@ -65,6 +68,51 @@ async def test_forks_of_each_kind_of_agent_play_as_any_player_does(
     assert said < {"got 6", "I rolled a 6 sided die, and got 6."}
     calls = {tuple(call.name for turn in result.transcript.turns for call in turn.tool_calls) for result in results}
     assert calls == {("roll_die", "roll_die")}
+
+
+@pytest.fixture
+def control() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    with ours, its:
+        yield ours, its
+
+
+Control = tuple[socket.socket, socket.socket]
+
+
+@pytest.mark.parametrize("pid", [-1, 0, 1, True, 4711.0, "4711", [4711], None])
+async def test_a_zygote_can_name_no_process_but_its_children(
+    pid: object, control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "children", lambda _: [4711])
+    zygote = host.Zygote(4710, control[0], "mark")
+    fork = asyncio.create_task(zygote.fork("of a fork", asyncio.SubprocessProtocol()))
+    await asyncio.sleep(0)
+
+    control[1].send(json.dumps(["forked", pid]).encode())
+
+    with pytest.raises(host.ZygoteError, match="not its own"):
+        await fork
+    zygote.close()
+
+
+async def test_what_is_no_word_of_a_zygote_is_not_acted_on(control: Control) -> None:
+    broken: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: broken.append(context))
+    zygote = host.Zygote(4710, control[0], "mark")
+    zygote._forks[4711] = fork = host.ForkedTransport(4711, zygote._forks, asyncio.SubprocessProtocol())
+
+    for word in (b"[" * 4_000, b"{}", b"7", b"\xff", b"[]", b'["failed"]', b'["ended", 4711]', b'["ended", [1], 0]'):
+        control[1].send(word)
+    for status in (2**70, -1, "0", None):
+        control[1].send(json.dumps(["ended", 4711, status]).encode())
+    control[1].close()
+    while zygote.is_up:
+        await asyncio.sleep(0)
+
+    assert broken == []
+    assert fork.get_returncode() is None
 
 
 OWN = """

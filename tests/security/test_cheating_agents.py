@@ -10,6 +10,7 @@ import pytest
 
 from evaldesk.agents.agent import AGENTS
 from evaldesk.engine import LocalExecutor, drive
+from evaldesk.engine.host import executors, process
 from evaldesk.model import AgentRef, Case, Criterion, Expected, Limits, TrialResult, TrialSpec, Turn
 from evaldesk.model.evalset import user_side
 
@@ -258,6 +259,80 @@ main.Channel.send_raw = twice
 def agent(message):
     return "nonsense"
 """
+AT_EXIT = """
+import atexit, os, stat
+import evaldesk.engine.worker.main as main
+
+real, sent = main.Channel.send_raw, []
+
+def noted(channel, frame):
+    real(channel, frame)
+    sent.append(frame.replace(b'"nonsense"', b'"treasure-' + b'Q7XZ41KP"'))
+
+def again():
+    for fd in range(3, 64):
+        try:
+            if stat.S_ISFIFO(os.fstat(fd).st_mode):
+                os.write(fd, b"\\n".join((*sent, b"")))
+        except OSError:
+            pass
+
+main.Channel.send_raw = noted
+atexit.register(again)
+
+def agent(message):
+    return "nonsense"
+"""
+SPEAKS_AS_ZYGOTE = """
+import ctypes, json, os, socket, stat
+
+GET_FD = 438
+
+def agent(message):
+    libc, zygote = ctypes.CDLL(None), os.getppid()
+    if b"zygote" not in open(f"/proc/{zygote}/cmdline", "rb").read():
+        return "nonsense"
+    words = [["forked", 1], ["forked", float(os.getpid())], ["ended", os.getpid(), 0], ["ended", os.getpid()], [], 7]
+    for fd in range(64):
+        taken = libc.syscall(GET_FD, os.pidfd_open(zygote), fd, 0)
+        if taken >= 0 and stat.S_ISSOCK(os.fstat(taken).st_mode):
+            for each in words:
+                os.write(taken, json.dumps(each).encode())
+    frame = b'{"type":"ended","key":1,"result":{"case_index":1,"verdict":"passed"}}' + b"\\n"
+    for pid in open(f"/proc/{zygote}/task/{zygote}/children").read().split():
+        for fd in range(64) if int(pid) != os.getpid() else ():
+            try:
+                pipe = os.open(f"/proc/{pid}/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK)
+            except OSError:
+                continue
+            if stat.S_ISFIFO(os.fstat(pipe).st_mode):
+                os.write(pipe, frame)
+    return "nonsense"
+"""
+CLOCK_TURNED_BACK = """
+import time
+from evaldesk.engine.worker.attempt import Attempt
+
+Attempt.seconds_left = property(lambda attempt: 1e9)
+
+def agent(message):
+    time.sleep(60)
+    return "treasure-" + "Q7XZ41KP"
+"""
+ALWAYS_DISTURBED = """
+import evaldesk.engine.worker.work as work
+from msgspec.structs import replace
+
+real = work.to_json
+
+def disturbed(frame):
+    return real(replace(frame, changed=("all",), began_changed=True) if hasattr(frame, "result") else frame)
+
+work.to_json = disturbed
+
+def agent(message):
+    return "nonsense"
+"""
 LATE = """
 import time
 
@@ -307,8 +382,8 @@ async def test_what_is_expected_is_nowhere_in_the_process_of_the_agent(
 
 @pytest.mark.parametrize(
     "source",
-    [PATCHED_GRADER, FORGED_VERDICT, GUESSED_FRAMES, TWICE],
-    ids=["patched grader", "forged verdict", "guessed frames", "answered twice"],
+    [PATCHED_GRADER, FORGED_VERDICT, GUESSED_FRAMES, TWICE, AT_EXIT, SPEAKS_AS_ZYGOTE],
+    ids=["patched grader", "forged verdict", "guessed frames", "answered twice", "at exit", "speaks as zygote"],
 )
 async def test_nonsense_fails_whatever_the_agent_does_to_its_own_process(
     source: str, write: Callable[[str], AgentRef], executor: LocalExecutor
@@ -350,9 +425,16 @@ COMPILED = """
     rewards.write_text(before)
     os.utime(rewards, ns=(times.st_atime_ns, times.st_mtime_ns))
 """
+LINKED = """
+    rewards.with_name("generous.py").write_text(GENEROUS)
+    rewards.unlink(missing_ok=True)
+    rewards.symlink_to("generous.py")
+"""
 
 
-@pytest.mark.parametrize("how", [SOURCE, COMPILED.strip()], ids=["source", "compiled"])
+@pytest.mark.parametrize(
+    "how", [SOURCE, COMPILED.strip(), LINKED.strip()], ids=["source", "compiled", "linked to another file"]
+)
 async def test_a_function_that_the_agent_rewrites_grades_nothing(
     how: str, write: Callable[[str], AgentRef], executor: LocalExecutor
 ) -> None:
@@ -364,7 +446,7 @@ async def test_a_function_that_the_agent_rewrites_grades_nothing(
     results = [result async for result in drive(specs, executor, 2)]
 
     assert {result.verdict for result in results} <= {"failed", "errored"}
-    if how == SOURCE:
+    if how != COMPILED.strip():
         said = "rewards.py was changed while the run was played, so it does not grade a trial"
         said_errors = [result.error.message for result in results if result.error]
         assert all(each.endswith((said, "was ended by SIGKILL")) for each in said_errors), said_errors
@@ -388,6 +470,29 @@ async def test_an_answer_that_comes_late_does_not_count(
 
     assert (result.status, result.scores) == ("timed_out", ())
     assert result.verdict != "passed"
+
+
+@pytest.mark.parametrize("executor", ["shared"], indirect=True)
+async def test_an_agent_that_turns_its_clock_back_is_ended(
+    write: Callable[[str], AgentRef], executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executors, "LOAD_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(process, "LONG_OVERDUE_S", 0.1)
+
+    (result,) = await played(executor, write(CLOCK_TURNED_BACK), timeout_s=0.5)
+
+    assert (result.status, result.scores) == ("timed_out", ())
+
+
+@pytest.mark.parametrize("executor", ["shared"], indirect=True)
+async def test_a_player_that_always_says_it_was_disturbed_is_not_believed_for_ever(
+    write: Callable[[str], AgentRef], executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executors, "MAX_LOSSES", 1)
+
+    (result,) = await played(executor, write(ALWAYS_DISTURBED))
+
+    assert (result.verdict, result.attempt, len(result.losses)) == ("failed", 2, 1)
 
 
 async def test_an_honest_agent_that_knows_the_word_passes(

@@ -77,7 +77,8 @@ PLAIN = (
     *("No protection from flooding", "They can use up", "A program on another port"),
     *("It can then get in", "Do not open pages", "Scrubbing knows", "Files for machines", "LiteLLM and the clients"),
     *("pyarrow reads Parquet", "A file with false sizes", "An agent that looks for the file", "Trials that are played"),
-    *("What only the agent knows", "A function of yours that stands"),
+    *("What only the agent knows", "A function of yours that stands", "Commands and forked players are"),
+    *("All of them are the same agent", "An agent that stops the clock"),
 )
 """The beginnings of the sentences that promise nothing: they introduce, advise, or say what is not kept out."""
 

@@ -35,7 +35,7 @@ from evaldesk.engine.frames import (
 from evaldesk.engine.host.process import Answer, Death, Purpose, WarmPool, WorkerProcess, WorkerStartError
 from evaldesk.engine.host.zygote import Zygote
 from evaldesk.engine.launch import OWN, Launcher
-from evaldesk.engine.worker.attempt import Pause, active, grading_timeout_s
+from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S, Pause, active, grading_timeout_s
 from evaldesk.errors import UsageError
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec, TrialStatus, trial_verdict
 from evaldesk.model.run import Place
@@ -202,6 +202,7 @@ class LocalExecutor:
 
 MAX_FAILED_STARTS = 3
 MAX_CHANGES = 1_000
+MAX_LOSSES = 5
 
 
 @dataclass(slots=True, eq=False)
@@ -381,7 +382,7 @@ class WorkerSet:
                 slot.worker.send(frame, grading_timeout_s(spec.criteria, spec.limits))
             else:
                 slot.worker.max_processes = spec.limits.processes
-                slot.worker.send(Play(key, player_spec(spec)), spec.limits.trial_timeout_s)
+                slot.worker.send(Play(key, player_spec(spec)), spec.limits.trial_timeout_s, _most_s(spec))
         except Exception as error:  # no frame says it: no worker would ever answer
             del slot.jobs[key]
             slot.is_alone = False
@@ -472,7 +473,7 @@ class WorkerSet:
             return
         if frame.sources:
             self.sources = frame.sources
-        if frame.changed and (slot.jobs or frame.began_changed):
+        if frame.changed and (slot.jobs or frame.began_changed) and _may_be_played_again(spec):
             self._play_again(slot, spec)
             return
         slot.is_tainted |= frame.is_tainted or bool(frame.changed) or not self._is_shared
@@ -544,6 +545,17 @@ def _named(result: TrialResult, changed: Sequence[str]) -> TrialResult:
         return result
     sentence = f"This trial changed {'; '.join(changed)}"[:MAX_CHANGES]
     return replace(result, logs=f"{result.logs}\n{sentence}. Its player was retired.\n".lstrip("\n"))
+
+
+def _most_s(spec: TrialSpec) -> float:
+    """How long its player may take; without end where calls wait for our own limits, which a player alone knows."""
+    is_paced = any(options.rpm or options.tpm for options in (spec.model_options, spec.user.options))
+    return math.inf if is_paced else LOAD_TIMEOUT_S + spec.limits.trial_timeout_s
+
+
+def _may_be_played_again(spec: TrialSpec | GradeSpec) -> bool:
+    """Whether a player is believed once more that the process was changed beside the trial, or before it."""
+    return isinstance(spec, GradeSpec) or len(spec.losses) < MAX_LOSSES
 
 
 def _again(spec: TrialSpec | GradeSpec, why: str) -> TrialSpec | GradeSpec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import secrets
 import signal
@@ -98,6 +99,7 @@ class WorkerProcess:
         self.pauses: tuple[Pause, ...] = ()
         self.max_processes: int | None = None
         self._deadlines: dict[int, float] = {}
+        self._last: dict[int, float] = {}
         self._waiting: list[bytes] = []
         self._silent_s = 0.0
         self._reason = ""
@@ -218,11 +220,16 @@ class WorkerProcess:
         (control, self._control), (mark, self._mark) = (self._control, None), (self._mark, "")
         return Zygote(self.pid, control, mark)
 
-    def send(self, frame: ToWorker, timeout_s: float | None = None) -> None:
-        """Send a frame; one with a timeout is expected to be answered by then."""
+    def send(self, frame: ToWorker, timeout_s: float | None = None, most_s: float = math.inf) -> None:
+        """Send a frame; one with a timeout is expected to be answered by then.
+
+        The worker says how much later it may be, as it is with an import, but never later than `most_s`: an agent can
+        turn back the clock of its own process.
+        """
         line = to_json(frame)
         if timeout_s is not None:
             self._deadlines[frame.key] = self._loop.time() + timeout_s
+            self._last[frame.key] = self._loop.time() + most_s
         self._waiting.append(line)
         if len(self._waiting) == 1:
             self._loop.call_soon(self._flush)
@@ -293,18 +300,24 @@ class WorkerProcess:
         if isinstance(frame, Beat):
             now = self._loop.time()
             self.pauses = frame.pauses
-            self._deadlines.update({key: now + left for key, left in frame.left if key in self._deadlines})
+            self._deadlines.update(
+                {key: min(now + left, self._last[key]) for key, left in frame.left if key in self._deadlines}
+            )
         elif isinstance(frame, Ready):
             if not self._ready.done():
                 self._ready.set_result(None)
         elif isinstance(frame, Forks):
-            self._deadlines.pop(frame.key, None)
+            self._answered(frame.key)
             if self._forks and not self._forks.done():
                 self._forks.set_result(frame)
         else:
             if not isinstance(frame, Happened):
-                self._deadlines.pop(frame.key, None)
+                self._answered(frame.key)
             self._on_answer(frame)
+
+    def _answered(self, key: int) -> None:
+        self._deadlines.pop(key, None)
+        self._last.pop(key, None)
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []

@@ -85,13 +85,14 @@ class Zygote:
         if not data:
             self.close()
             return
-        with suppress(ValueError, TypeError):  # no message of ours: it is not acted on
-            self._act(*json.loads(data))
+        with suppress(ValueError, TypeError, IndexError, OverflowError, RecursionError):
+            self._act(*json.loads(data))  # what is no message of ours is not acted on
 
     def _act(self, kind: str, *facts: Any) -> None:
         if kind == "forked" and self._asked:
-            is_its = facts[0] in children(self._pid) and facts[0] not in self._forks
-            self._answer(facts[0] if is_its else ZygoteError("the zygote named a process that is not its own"))
+            pid = facts[0] if type(facts[0]) is int else 0
+            is_its = pid in children(self._pid) and pid not in self._forks
+            self._answer(pid if is_its else ZygoteError("the zygote named a process that is not its own"))
         elif kind == "failed":
             self._answer(ZygoteError(str(facts[0])))
         elif kind == "ended" and (fork := self._forks.get(facts[0])):
