@@ -213,6 +213,29 @@ def test_a_writer_that_waits_too_long_is_told_so(
     assert plan() == 1
 
 
+def test_a_writer_that_stands_still_lets_the_others_write(
+    place: DatabaseUrl, plan: Plan, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = plan()
+    monkeypatch.setattr(postgresql_module, "STILL_S", 1)
+    second = Database(PostgresqlServer(place))
+
+    def stand_still() -> None:
+        with second.writing() as connection:
+            connection.execute(text("UPDATE run SET note = 'half'"))
+            assert plan() == run + 1  # it waits until the server has ended the other
+            connection.execute(text("UPDATE run SET note = 'late'"))
+
+    with pytest.raises(WorkspaceError, match=r"this process stood still for \d+ s while it wrote"):
+        stand_still()
+
+    assert store.runs.summary(run).note == ""
+    with second.writing() as connection:
+        connection.execute(text("UPDATE run SET note = 'again'"))
+    second.close()
+    assert store.runs.summary(run).note == "again"
+
+
 def test_a_reader_sees_one_state_while_another_writes(store: Store, plan: Plan, clock: Clock) -> None:
     run = plan()
     with store._database.reading() as connection:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from evaldesk.store.search import WordIndex
 
 LOCK_TIMEOUT_S = 30
+STILL_S = 20
+"""A process that stands still while it writes keeps all others from it for no longer: less than they wait."""
 CONNECT_TIMEOUT_S = 30
 WRITERS = 7_305_801_401_226_811_233
 """The key of the lock that a writing transaction holds, which is of this database alone; any number of ours."""
@@ -28,6 +30,7 @@ WRITERS = 7_305_801_401_226_811_233
 _REFUSALS = {
     "08": "the connection was lost",
     "25006": "the server takes no writes",
+    "25P03": f"this process stood still for {STILL_S} s while it wrote, and another one had its turn",
     "40": "another transaction was in the way",
     "53": "the server has no room for it",
     "55P03": f"another process has been writing for {LOCK_TIMEOUT_S} s; try again later",
@@ -57,7 +60,7 @@ class PostgresqlServer:
 
     def writing_engine(self) -> Engine:
         """One connection whose transactions wait for those of all other processes."""
-        engine = _engine(self._url, 1)
+        engine = _engine(self._url, 1, still=f" -c idle_in_transaction_session_timeout={STILL_S}s")
 
         @event.listens_for(engine, "begin")
         def wait_for_turn(connection: Connection) -> None:
@@ -204,11 +207,11 @@ def _disposed(engine: Engine) -> Iterator[None]:
         engine.dispose()
 
 
-def _engine(url: DatabaseUrl, pool_size: int, set_up: Any = None) -> Engine:
+def _engine(url: DatabaseUrl, pool_size: int, set_up: Any = None, still: str = "") -> Engine:
     arguments = {
         "application_name": "evaldesk",
         "connect_timeout": str(CONNECT_TIMEOUT_S),
-        "options": f"-c lock_timeout={LOCK_TIMEOUT_S}s -c client_encoding=UTF8",
+        "options": f"-c lock_timeout={LOCK_TIMEOUT_S}s -c client_encoding=UTF8{still}",
         **dict(url.options),
     }
     address = URL.create(
