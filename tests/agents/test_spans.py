@@ -240,6 +240,40 @@ async def root_agent(message):
     assert [[usage.tokens_in for usage in turn.usages] for turn in turns] == [[n] for n in range(1, 6)]
 
 
+@pytest.mark.parametrize(("session", "counted"), [("the same", [500]), ("another", [])])
+@pytest.mark.parametrize("is_own_trace", [False, True])
+async def test_what_a_turn_left_running_counts_in_its_own_session_alone(
+    session: str, counted: list[int], is_own_trace: bool, loaded: Any, played: Any
+) -> None:
+    source = f"""
+import contextvars, threading
+from opentelemetry import context
+
+go, done = threading.Event(), threading.Event()
+
+def late():
+    go.wait()
+    if {is_own_trace}:
+        context.attach(context.Context())
+    model([text("user", "x")], [text("assistant", "y")], 500, 0)
+    done.set()
+
+def root_agent(message):
+    if message == "first":
+        threading.Thread(target=contextvars.copy_context().run, args=(late,)).start()
+    else:
+        go.set()
+        done.wait()
+    return "ok"
+"""
+    agent, first = loaded(HEAD + source), Session("the same")
+    await played(agent, first, "first")
+
+    turn = await played(agent, first if session == "the same" else Session(session), "second")
+
+    assert [usage.tokens_in for usage in turn.usages] == counted
+
+
 async def test_a_framework_without_a_provider_of_its_own_is_seen(loaded: Any, played: Any) -> None:
     source = HEAD.replace("tracer = provider.get_tracer", "tracer = trace.get_tracer")
     agent = loaded(source + "\ndef root_agent(message):\n    return run(message)\n")

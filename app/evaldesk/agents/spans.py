@@ -29,6 +29,7 @@ from evaldesk.transcripts.otel.trace_turns import events_of_turn, sent_calls
 
 MAX_SPANS = 20_000
 MAX_BYTES = 32 * 1024 * 1024
+MAX_OVER = 10_000
 
 SDK = "opentelemetry.sdk.trace"
 _MARK = "_gives_spans"
@@ -37,9 +38,10 @@ _GROUP = "openinference_instrumentor"
 
 @dataclass(eq=False)
 class TurnSpans:
-    """The spans of one turn, in its own time: `now_ms` counts from its start."""
+    """The spans of one turn of a session, in its own time: `now_ms` counts from its start."""
 
     now_ms: Callable[[], float]
+    session_id: str = ""
     trace_id: int = field(default_factory=lambda: int.from_bytes(secrets.token_bytes(16), "big") or 1)
     _spans: list[Span] = field(default_factory=list)
     _n_bytes: int = 0
@@ -68,6 +70,7 @@ class TurnSpans:
     def end(self) -> None:
         """Take no more: the turn is over."""
         for trace_id in [trace_id for trace_id, turn in [*_taking.items()] if turn is self]:
+            _note_over(trace_id, self)
             _taking.pop(trace_id, None)
 
     def events(self) -> tuple[Event, ...]:
@@ -100,6 +103,14 @@ INSTRUMENTS = tuple(metadata.entry_points(group=_GROUP)) if find_spec("openinfer
 
 _current: ContextVar[TurnSpans | None] = ContextVar("current_spans", default=None)
 _taking: WeakValueDictionary[int, TurnSpans] = WeakValueDictionary()
+_over: dict[int, str] = {}
+"""The sessions of traces whose turns have ended; what an agent left running may still write into them."""
+
+
+def _note_over(trace_id: int, turn: TurnSpans) -> None:
+    if len(_over) >= MAX_OVER:
+        _over.clear()
+    _over[trace_id] = turn.session_id
 
 
 def take_spans() -> None:
@@ -148,13 +159,16 @@ class _Processor:
         trace_id = span.context.trace_id
         if turn is not None and turn.trace_id in _taking:
             _taking.setdefault(trace_id, turn)
+        elif turn is not None:
+            _note_over(trace_id, turn)
 
     def _on_ending(self, span: Any) -> None:
         """Nothing."""
 
     def on_end(self, span: Any) -> None:
         """Give the span to its turn."""
-        turn = _taking.get(span.context.trace_id) or _only_turn()
+        trace_id = span.context.trace_id
+        turn = _taking.get(trace_id) or _only_turn(_over.get(trace_id))
         if turn is not None:
             with suppress(Exception):  # of whatever shape; the agent goes on
                 turn.add(_read(span))
@@ -167,10 +181,14 @@ class _Processor:
         return True
 
 
-def _only_turn() -> TurnSpans | None:
-    """The one turn to which a span from a thread that does not know its turn can belong."""
+def _only_turn(session_id: str | None) -> TurnSpans | None:
+    """The one turn to which a span can belong that comes late, or from a thread that does not know its turn.
+
+    One that comes late, from an earlier turn of that session, belongs to no other session.
+    """
     turns = {*_taking.values()}
-    return turns.pop() if len(turns) == 1 else None
+    turn = turns.pop() if len(turns) == 1 else None
+    return turn if turn is None or session_id in (None, turn.session_id) else None
 
 
 def _read(span: Any) -> Span:

@@ -233,7 +233,7 @@ class OpenTurn:
 
     def opened_spans(self) -> TurnSpans:
         """The spans of this turn, which are taken from now on."""
-        self._spans = self._spans or TurnSpans(self._now_ms)
+        self._spans = self._spans or TurnSpans(self._now_ms, self._session.id)
         return self._spans
 
     def missed_call(self) -> None:
