@@ -10,7 +10,8 @@ import pytest
 
 from evaldesk.agents.agent import AGENTS
 from evaldesk.engine import LocalExecutor, drive
-from evaldesk.engine.host import executors, process
+from evaldesk.engine.host import agent_host, executors, process
+from evaldesk.errors import AgentError
 from evaldesk.model import AgentRef, Case, Criterion, Expected, Limits, TrialResult, TrialSpec, Turn
 from evaldesk.model.evalset import user_side
 
@@ -314,6 +315,7 @@ import time
 from evaldesk.engine.worker.attempt import Attempt
 
 Attempt.seconds_left = property(lambda attempt: 1e9)
+AT_ONCE
 
 def agent(message):
     time.sleep(60)
@@ -472,16 +474,34 @@ async def test_an_answer_that_comes_late_does_not_count(
     assert result.verdict != "passed"
 
 
-@pytest.mark.parametrize("executor", ["shared"], indirect=True)
+@pytest.mark.parametrize(
+    ("executor", "at_once"),
+    [("shared", ""), ("forked", "time.sleep(60)")],
+    indirect=["executor"],
+    ids=["turn", "import"],
+)
 async def test_an_agent_that_turns_its_clock_back_is_ended(
-    write: Callable[[str], AgentRef], executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
+    at_once: str, write: Callable[[str], AgentRef], executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executors, "LOAD_TIMEOUT_S", 1.0)
+    for module in (executors, process):
+        monkeypatch.setattr(module, "LOAD_TIMEOUT_S", 1.0)
     monkeypatch.setattr(process, "LONG_OVERDUE_S", 0.1)
 
-    (result,) = await played(executor, write(CLOCK_TURNED_BACK), timeout_s=0.5)
+    (result,) = await played(executor, write(CLOCK_TURNED_BACK.replace("AT_ONCE", at_once)), timeout_s=0.5)
 
     assert (result.status, result.scores) == ("timed_out", ())
+
+
+async def test_an_agent_that_is_imported_without_end_describes_nothing(
+    write: Callable[[str], AgentRef], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_host, "LOAD_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(process, "LONG_OVERDUE_S", 0.1)
+    host = agent_host.AgentHost()
+
+    with pytest.raises(AgentError, match="was ended"):
+        await host.describe(write(CLOCK_TURNED_BACK.replace("AT_ONCE", "time.sleep(60)")))
+    await host.close()
 
 
 @pytest.mark.parametrize("executor", ["shared"], indirect=True)

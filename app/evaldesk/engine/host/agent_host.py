@@ -10,6 +10,7 @@ import ast
 import asyncio
 import hashlib
 import itertools
+import math
 import os
 import sys
 from collections import deque
@@ -287,7 +288,7 @@ class HostedAgent:
         queue = self._questions[frame.key] = asyncio.Queue()
         item: Item | None = None
         try:
-            self.worker.send(frame, timeout_s)
+            self.worker.send(frame, timeout_s, timeout_s if isinstance(frame, Describe) else math.inf)
             while item is None or isinstance(item, Happened):
                 item = await queue.get()
                 yield item

@@ -206,7 +206,7 @@ class WorkerProcess:
         if self._control is None:
             return "it was not started for that"
         self._forks = self._loop.create_future()
-        self.send(frame, LOAD_TIMEOUT_S)
+        self.send(frame, LOAD_TIMEOUT_S, LOAD_TIMEOUT_S)
         await asyncio.wait((self._forks, self._death), return_when=asyncio.FIRST_COMPLETED)
         if not self._forks.done():
             return "it ended"
