@@ -70,6 +70,27 @@ async def test_forks_of_each_kind_of_agent_play_as_any_player_does(
     assert calls == {("roll_die", "roll_die")}
 
 
+async def test_a_fork_that_cannot_be_made_costs_no_other(
+    write_agent: Write, trial: Make, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, asked = host.Zygote.fork, []
+
+    async def fork(zygote: host.Zygote, mark: str, protocol: asyncio.SubprocessProtocol) -> None:
+        asked.append(mark)
+        if len(asked) == 2:
+            raise host.ZygoteError("no process is to be had")
+        await made(zygote, mark, protocol)
+
+    monkeypatch.setattr(host.Zygote, "fork", fork)
+    slow = "import asyncio\nasync def agent(message):\n    await asyncio.sleep(1)\n    return 'ok'\n"
+    ref = write_agent(slow, "slow")
+
+    results, _ = await played([trial(ref, at) for at in range(2)], play)
+
+    assert [answer(result) for result in results] == ["ok", "ok"]
+    assert len(asked) == 2
+
+
 @pytest.fixture
 def control() -> Iterator[tuple[socket.socket, socket.socket]]:
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

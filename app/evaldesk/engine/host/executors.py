@@ -437,7 +437,7 @@ class WorkerSet:
         except WorkerStartError as error:
             slot.worker = None
             if zygote:
-                zygote.close()  # the next one is spawned
+                zygote.retire()  # the next one is spawned
             else:
                 self._n_failed_starts += 1
             if self._n_failed_starts >= MAX_FAILED_STARTS and not self.pids:

@@ -67,13 +67,17 @@ class Zygote:
                 os.fdopen(to_child, "wb", 0), os.fdopen(from_child, "rb", 0), os.fdopen(output, "rb", 0)
             )
 
+    def retire(self) -> None:
+        """Ask for no more forks; those that are up stay, and it still says how they end."""
+        self.is_up = False
+        self._answer(ZygoteError("the zygote is gone"))
+
     def close(self) -> None:
-        """Ask for no more forks; those that are up stay."""
-        if self.is_up:
-            self.is_up = False
+        """Let it end, and its forks with it."""
+        self.retire()
+        if self._control.fileno() != -1:
             self._loop.remove_reader(self._control)
             self._control.close()
-            self._answer(ZygoteError("the zygote is gone"))
 
     def _read(self) -> None:
         try:
