@@ -145,7 +145,7 @@ async def test_a_call_that_is_both_spanned_and_seen_is_kept_once(endpoint: Endpo
     assert sent(prompts) == [[{"role": "user", "content": "hi"}]]
 
 
-async def test_a_chat_keeps_none(endpoint: Endpoint, loaded: Any) -> None:
+async def test_a_turn_that_is_not_told_to_keep_any_keeps_none(endpoint: Endpoint, loaded: Any) -> None:
     endpoint.says("hello")
     attempt = Attempt()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from tests.postgresql_server import ENGINES, place_of
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.chat.sessions import SessionDesk, parse_state, propose_title
 from evaldesk.errors import ConflictError, FormatError, NotFoundError
-from evaldesk.model import AgentDescription, AgentRef, Event, TurnRecord, TurnSpec
+from evaldesk.model import AgentDescription, AgentRef, Event, JsonValue, Prompt, Prompts, TurnRecord, TurnSpec
+from evaldesk.model.stored import OpenTurn
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 
@@ -28,6 +30,8 @@ class Player:
         self.may_go_on = asyncio.Event()
         self.raises: Exception | None = None
         self.gives_record = True
+        self.prompts: Prompts | None = None
+        self.specs: list[TurnSpec] = []
 
     async def describe(self, ref: AgentRef) -> AgentDescription:
         return AgentDescription(name=ref.id, kind="llm")
@@ -38,11 +42,14 @@ class Player:
     async def stop_turn(self, session_id: str) -> None:
         self.may_go_on.set()
 
-    async def play_turn(self, spec: TurnSpec) -> AsyncIterator[Event | TurnRecord]:
+    async def play_turn(self, spec: TurnSpec) -> AsyncIterator[Event | TurnRecord | Prompts]:
+        self.specs.append(spec)
         yield HELLO
         await self.may_go_on.wait()
         if self.raises:
             raise self.raises
+        if self.prompts:
+            yield self.prompts
         if self.gives_record:
             yield TurnRecord(spec.message, (HELLO,), spec.state, {**spec.state, "n": len(spec.turns)}, 10.0)
 
@@ -216,3 +223,69 @@ async def test_a_state_that_is_not_json_is_refused_with_its_place(text: str, lin
         parse_state(text)
 
     assert (caught.value.line, caught.value.column) == (line, column)
+
+
+def asked(text: str, turn: int = 0) -> Prompts:
+    parts: tuple[JsonValue, ...] = ({"role": "user", "content": text}, {"role": "assistant", "content": "yes"})
+    return Prompts(parts, (Prompt(turn, 5.0, 5.0, "small", 11, 5, messages=(0,), answer=1),))
+
+
+async def test_how_the_models_of_a_chat_were_asked_is_kept_turn_by_turn(
+    desk: SessionDesk, player: Player, store: Store
+) -> None:
+    session = desk.create("dice")
+    player.may_go_on.set()
+    for at, text in enumerate(("first", "second")):
+        player.prompts = asked(text, at)
+        async for _ in (await desk.start_turn(session.id, text)).follow():
+            pass
+
+    kept = store.sessions.prompts(session.id)
+
+    assert kept
+    assert [(call.turn, kept.messages(at)) for at, call in enumerate(kept.calls)] == [
+        (0, ({"role": "user", "content": "first"},)),
+        (1, ({"role": "user", "content": "second"},)),
+    ]
+    assert [spec.keeps_prompts for spec in player.specs] == [True, True]
+    assert not hasattr(store.sessions.get(session.id).turns[0], "prompts")
+    store.sessions.delete(session.id)
+    store.sessions.remove_deleted(datetime.now(UTC) + timedelta(days=1))
+    assert store.sessions.prompts(session.id) is None
+
+
+async def test_prompts_of_a_chat_are_without_secrets_and_kept_only_where_the_workspace_keeps_any(
+    tmp_path: Path, store: Store, player: Player
+) -> None:
+    (tmp_path / "dice").mkdir()
+    (tmp_path / "dice" / "agent.py").write_text("root_agent = None\n")
+    secret = "sk-very-secret-value-123"
+    settings = Settings(tmp_path, (tmp_path,), environment={"OPENAI_API_KEY": secret}, prompts="off")
+    desk = SessionDesk(store, AgentDesk(settings, player), player)
+    session = desk.create("dice")
+    player.prompts = asked(f"the key is {secret}")
+    player.may_go_on.set()
+
+    async for _ in (await desk.start_turn(session.id, "Hi")).follow():
+        pass
+
+    assert player.specs[0].keeps_prompts is False
+    assert "the key is" in str(store.sessions.prompts(session.id))
+    assert secret not in str(store.sessions.prompts(session.id))
+
+
+def test_prompts_of_a_turn_that_goes_on_follow_those_before(store: Store) -> None:
+    session = store.sessions.create("dice")
+    waited = TurnRecord("Hi", stop_reason="awaiting_approval")
+    store.sessions.append_turn(session.id, waited, prompts=asked("before"))
+    goes_on = OpenTurn(0, "me", "Hi", "", "person", datetime.now(UTC))
+    store.sessions.begin_turn(session.id, goes_on, resumed=waited)
+
+    store.sessions.append_turn(session.id, TurnRecord("Hi"), owner="me", prompts=asked("after"))
+
+    kept = store.sessions.prompts(session.id)
+    assert kept
+    assert [message["content"] for at in range(2) for message in kept.messages(at) if isinstance(message, dict)] == [
+        "before",
+        "after",
+    ]

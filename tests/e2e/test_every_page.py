@@ -117,6 +117,7 @@ PAGES = {
     "chat-events": "{chat}#events",
     "chat-timing": "{chat}#timing",
     "chat-sessions": "{chat}#sessions",
+    "chat-timeline": "{chat}/timeline",
     "chat-empty": "{chat-empty}",
     "chat-broken": "{chat-broken}",
     "chat-raises": "{chat-raises}",

@@ -144,7 +144,7 @@ async def test_a_turn_can_be_stopped_and_the_session_goes_on(host: AgentHost, wr
         async for item in host.play_turn(turn(agent, message)):
             if isinstance(item, TurnRecord):
                 record = item
-            elif item.kind == "agent_message":
+            elif isinstance(item, Event) and item.kind == "agent_message":
                 await host.stop_turn("s1")
     _, after = await played(host, turn(agent, "hi"))
 

@@ -22,7 +22,7 @@ from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 from tests.media_samples import picture
 from tests.security import hostile_clone
-from tests.security.hostile_events import HostileHost, case_of, events_of, trial_of
+from tests.security.hostile_events import HostileHost, case_of, events_of, prompts_of, trial_of
 
 from evaldesk.desk.desk import Desk
 from evaldesk.engine import AgentHost
@@ -336,7 +336,8 @@ def fill(fort: Fort) -> None:
     fort.session = desk.store.sessions.create(agent.id, texts[0], state).id
     for text in texts:
         record = TurnRecord(text, tuple(events_of(text)), state, state | {text: [text]}, 10.0, "error")
-        desk.store.sessions.append_turn(fort.session, record)
+        asked = prompts_of(texts) if text == texts[0] else None
+        desk.store.sessions.append_turn(fort.session, record, prompts=asked)
     fort.state_key = next(iter(desk.store.sessions.get(fort.session).state))
     for case, text in zip(reversed(evalset.cases), (*texts, texts[0]), strict=True):
         config = RunConfig(agent=agent, evalset_id=fort.evalset, evalset_path=str(path), n=2, note=text, model=text)

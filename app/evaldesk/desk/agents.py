@@ -18,6 +18,7 @@ from evaldesk.engine.launch import in_environment
 from evaldesk.errors import AgentError, EvaldeskError, NotFoundError, UsageError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord
 from evaldesk.model.media import MediaKind
+from evaldesk.run_options import KEEP
 from evaldesk.settings import Settings
 from evaldesk.wire import value_scrubber
 
@@ -86,6 +87,7 @@ class AgentDesk:
         self.models = settings.models
         self.model_options = settings.model_options
         self.limits = settings.limits
+        self.keeps_prompts = settings.prompts == KEEP
         self.environment = settings.environment
         self._settings = settings
         self._host = host

@@ -24,6 +24,7 @@ from evaldesk.model import (
     JsonValue,
     Limits,
     ModelOptions,
+    Prompts,
     Transcript,
     TrialResult,
     TrialSpec,
@@ -149,11 +150,12 @@ class Happened(msgspec.Struct, frozen=True, tag="happened"):
 
 
 class TurnEnded(msgspec.Struct, frozen=True, tag="turn_ended"):
-    """The whole turn."""
+    """The whole turn, and how its models were asked."""
 
     key: int
     record: TurnRecord
     is_tainted: bool = False
+    prompts: Prompts | None = None
 
 
 class Described(msgspec.Struct, frozen=True, tag="described"):

@@ -237,6 +237,7 @@ class TurnSpec:
     resumed: TurnRecord | None = None
     decisions: tuple[Decision, ...] = ()
     media: tuple[Media, ...] = ()
+    keeps_prompts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from evaldesk.model.options import Limits, ModelOptions
 
 if TYPE_CHECKING:
     from evaldesk.model.conclusion import Score
-    from evaldesk.model.prompts import Prompt
+    from evaldesk.model.prompts import Prompts
     from evaldesk.model.run import TrialResult
 
 
@@ -445,15 +445,16 @@ def check_result(result: TrialResult) -> None:
         check_turn(turn)
     for score in result.scores:
         _check_score(score)
-    for call in result.prompts.calls if result.prompts else ():
-        _check_prompt(call)
+    check_prompts(result.prompts)
 
 
-def _check_prompt(call: Prompt) -> None:
-    for name in ("turn", "tokens_in", "tokens_out"):
-        checked_count(f"prompt.{name}", getattr(call, name))
-    for name in ("at_ms", "duration_ms"):
-        checked_amount(f"prompt.{name}", getattr(call, name))
+def check_prompts(prompts: Prompts | None) -> None:
+    """Raise BadNumberError for a number of a call that cannot be."""
+    for call in prompts.calls if prompts else ():
+        for name in ("turn", "tokens_in", "tokens_out"):
+            checked_count(f"prompt.{name}", getattr(call, name))
+        for name in ("at_ms", "duration_ms"):
+            checked_amount(f"prompt.{name}", getattr(call, name))
 
 
 def _totals(result: TrialResult) -> Iterator[tuple[str, float]]:

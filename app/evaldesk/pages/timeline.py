@@ -1,15 +1,17 @@
-"""The time line of a trial: its spans as rows of a waterfall, and the one that is looked at with what was sent."""
+"""The time line of a trial or a chat: its spans as rows of a waterfall, and the chosen one with what was sent."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor, log10
 
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import NotFoundError
-from evaldesk.model import JsonValue, Prompts, TrialResult, Usage
-from evaldesk.model.stored import RunSummary, TrialKey
+from evaldesk.model import JsonValue, Prompts, Transcript, TrialResult, Usage
+from evaldesk.model.stored import TrialKey
 from evaldesk.pages.json_tree import Node, Trees
 from evaldesk.pages.large_state import ValuePart, text_part
 from evaldesk.pages.prompt_messages import Piece, PromptDrawing, PromptMessage
@@ -122,11 +124,11 @@ class Beyond:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """All that the page shows; `strip` is the whole trial in one line."""
+    """All that the page shows of a trial or a chat; `strip` is the whole of it in one line, `trail` leads to it."""
 
-    summary: RunSummary
-    case_id: str
-    key: TrialKey
+    title: str
+    trail: Sequence[tuple[str, str]]
+    href: str
     status: str
     total_ms: float
     rows: Sequence[SpanRow]
@@ -144,11 +146,6 @@ class Timeline:
     def has_times(self) -> bool:
         """Whether any time was recorded."""
         return self.total_ms > 0
-
-    @property
-    def href(self) -> str:
-        """The address of the trial."""
-        return f"/runs/{self.summary.id}/cases/{self.key[0]}/trials/{self.key[1]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,17 +176,43 @@ def read_timeline(
     prompts = read_prompts(runs, run_id, key, result)
     spans = spans_of(result.transcript, prompts, [usage for usage in result.usages if usage.role == "judge"])
     view = _judge(spans, *judge) if judge[0] else _chosen(spans, prompts, chosen)
+    title, href = f"{row.case_id}, trial {key[1] + 1}", f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}"
+    trail = (("Runs", "/runs"), (run_title(summary), f"/runs/{run_id}"), (title, href))
+    lacks = _LACKS if summary.config.prompts == KEEP else _OFF
+    seen = _view(view, prompts, part, lacks) if view else None
+    return _timeline(title, trail, href, result.verdict, spans, view, seen)
+
+
+def read_chat_timeline(desk: Desk, session_id: str, chosen: str = "", part: str = "") -> Timeline:
+    """The time line of a chat, as that of a trial. Raises NotFoundError."""
+    session, prompts = desk.sessions.get(session_id), desk.store.sessions.prompts(session_id)
+    spans = spans_of(Transcript(tuple(session.turns)), prompts)
+    view = _chosen(spans, prompts, chosen)
+    title, href = session.title or "New session", f"/sessions/{session_id}"
+    seen = replace(_view(view, prompts, part, _LACKS), anchor=f"turn-{view.turn + 1}") if view else None
+    return _timeline(title, (("Chat", "/sessions"), (title, href)), href, "", spans, view, seen)
+
+
+def _timeline(
+    title: str,
+    trail: Sequence[tuple[str, str]],
+    href: str,
+    status: str,
+    spans: Sequence[Span],
+    chosen: Span | None,
+    view: SpanView | None,
+) -> Timeline:
     total = _total(spans)
-    rows = _rows(spans, total, view)
-    at = next((at for at, row in enumerate(rows) if row.span is view), 0)
+    rows = _rows(spans, total, chosen)
+    at = next((at for at, row in enumerate(rows) if row.span is chosen), 0)
     first = max(0, min(at - MAX_ROWS // 2, len(rows) - MAX_ROWS))
     rest = rows[first + MAX_ROWS :]
     usages = [usage for span in spans for usage in span.usages]
     return Timeline(
-        summary=summary,
-        case_id=row.case_id,
-        key=key,
-        status=result.verdict,
+        title=title,
+        trail=trail,
+        href=href,
+        status=status,
         total_ms=total,
         rows=rows[first : first + MAX_ROWS],
         ticks=_ticks(total),
@@ -197,7 +220,7 @@ def read_timeline(
         counts=_counts(spans),
         tokens=sum(usage.tokens_in + usage.tokens_out for usage in usages),
         cost=_cost(usages),
-        view=_view(view, prompts, part, _LACKS if summary.config.prompts == KEEP else _OFF) if view else None,
+        view=view,
         earlier=Beyond(first, rows[first - 1].span.id) if first else None,
         later=Beyond(len(rest), rest[0].span.id) if rest else None,
         kinds=[*dict.fromkeys(span.kind for _, span in _walk(spans) if span.kind != "turn")],
@@ -220,9 +243,18 @@ def read_prompts(runs: RunStore, run_id: int, key: TrialKey, result: TrialResult
 
 def raw_call(runs: RunStore, run_id: int, key: TrialKey, at: int, start: int) -> ValuePart:
     """A part of a call as JSON, all of it. Raises NotFoundError where there is none."""
-    prompts = read_prompts(runs, run_id, key, runs.trial(run_id, *key))
+    return _raw_call(read_prompts(runs, run_id, key, runs.trial(run_id, *key)), at, start)
+
+
+def raw_chat_call(desk: Desk, session_id: str, at: int, start: int) -> ValuePart:
+    """The same for a call of a chat."""
+    desk.sessions.get(session_id)
+    return _raw_call(desk.store.sessions.prompts(session_id), at, start)
+
+
+def _raw_call(prompts: Prompts | None, at: int, start: int) -> ValuePart:
     if prompts is None or at >= len(prompts.calls):
-        raise NotFoundError(f"trial {key[1] + 1} has no model call {at + 1} that was recorded")
+        raise NotFoundError(f"no model call {at + 1} was recorded here")
     call = prompts.calls[at]
     whole: dict[str, JsonValue] = {
         "messages": [*prompts.messages(at)],

@@ -106,6 +106,7 @@ _PACKED: dict[str, Any] = {
     "transcript": TrialResult,
     "trial_prompts": Prompts,
     "session_turn": TurnRecord,
+    "turn_prompts": Prompts,
     "open_turn_events": tuple[Event, ...],
 }
 _NOUNS = {
@@ -121,6 +122,7 @@ _NOUNS = {
     "reading": "reading",
     "session": "chat",
     "session_turn": "chat turn",
+    "turn_prompts": "list of prompts of a chat turn",
     "open_turn": "unfinished chat turn",
     "import_record": "import",
 }

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, delete, func, insert, select, tuple_, update
 
 from evaldesk.errors import ConflictError, NotFoundError
-from evaldesk.model import Event, JsonObject, TurnRecord
+from evaldesk.model import Event, JsonObject, Prompts, TurnRecord
 from evaldesk.model.media import Media
 from evaldesk.model.stored import AddedCase, OpenTurn, SessionSummary, StoredSession
 from evaldesk.store.database import NOBODY, Database, Starter
@@ -21,7 +21,14 @@ from evaldesk.store.runs.planning import NEW_LEASE
 from evaldesk.store.runs.recording import Values
 from evaldesk.store.tables.columns import DatabaseSeconds, pack, pack_json, unpack_all, upsert
 from evaldesk.store.tables.media import SESSION_MEDIA
-from evaldesk.store.tables.sessions import OPEN_TURN, OPEN_TURN_EVENTS, SESSION, SESSION_CASE, SESSION_TURN
+from evaldesk.store.tables.sessions import (
+    OPEN_TURN,
+    OPEN_TURN_EVENTS,
+    SESSION,
+    SESSION_CASE,
+    SESSION_TURN,
+    TURN_PROMPTS,
+)
 from evaldesk.wire import from_json, to_json
 
 
@@ -108,7 +115,7 @@ class SessionStore:
         is_old = SESSION.c.deleted_at <= until
         gone = select(SESSION.c.id).where(is_old)
         with self._database.writing() as connection:
-            for table in (OPEN_TURN_EVENTS, OPEN_TURN, SESSION_TURN, SESSION_CASE, SESSION_MEDIA):
+            for table in (OPEN_TURN_EVENTS, OPEN_TURN, TURN_PROMPTS, SESSION_TURN, SESSION_CASE, SESSION_MEDIA):
                 connection.execute(delete(table).where(table.c.session_id.in_(gone)))
             connection.execute(delete(SESSION).where(is_old))
             sweep(connection)
@@ -183,11 +190,19 @@ class SessionStore:
             _check_owner(connection, session_id, owner)
             connection.execute(insert(OPEN_TURN_EVENTS), place | {"codec": codec, "data": data})
 
-    def append_turn(self, session_id: str, turn: TurnRecord, *, title: str = "", owner: str = "") -> int:
+    def append_turn(
+        self,
+        session_id: str,
+        turn: TurnRecord,
+        *,
+        title: str = "",
+        owner: str = "",
+        prompts: Prompts | None = None,
+    ) -> int:
         """Add a turn, which also sets the state to the one it ended with; return its index.
 
-        `title` is for a session that has none by then. It takes the place of the open turn of `owner`; raises
-        ConflictError when that one is gone.
+        `title` is for a session that has none by then. `prompts` join those of a turn that went on. It takes the place
+        of the open turn of `owner`; raises ConflictError when that one is gone.
         """
         state, found = to_json(turn.state_after).decode(), bytes_of((*turn.all_media, *result_images([turn])))
         with self._database.writing() as connection:
@@ -198,10 +213,22 @@ class SessionStore:
                 index = min(index, _open_index(connection, session_id) or 0)
                 _close_turn(connection, session_id)
             _put_turn(connection, session, turn, index)
+            if prompts:
+                _put_prompts(connection, session_id, index, prompts)
             keep(connection, {"session_id": session_id}, found, self._clock)
             end = {"state": state, "title": session.title or title, "updated_at": self._clock()}
             _change(connection, session_id, end)
         return index
+
+    def prompts(self, session_id: str) -> Prompts | None:
+        """How the models of all turns were asked; None where nothing of it was kept."""
+        rows = select(_P.codec, _P.data).where(_P.session_id == session_id).order_by(_P.turn_index)
+        with self._database.reading() as connection:
+            found = unpack_all([(row.codec, row.data) for row in connection.execute(rows)], Prompts)
+        whole: Prompts | None = None
+        for each in found:
+            whole = each.after(whole)
+        return whole
 
     def set_state(self, session_id: str, state: JsonObject) -> None:
         """Replace the state; before the first turn this is also the state the session starts from."""
@@ -243,6 +270,7 @@ class SessionStore:
             connection.execute(statement.on_conflict_do_update(index_elements=key, set_=again), case)
 
 
+_P = TURN_PROMPTS.c
 _TURN_COLUMNS = ("turn_index", "owner", "message", "model", "asked_by", "started_at")
 _PLACE = tuple_(SESSION.c.updated_at, SESSION.c.id)
 
@@ -294,6 +322,15 @@ def _put_turn(connection: Connection, session: Row[Any], turn: TurnRecord, index
     connection.execute(insert(SESSION_TURN), row)
     end = {"n_turns": max(session.n_turns, index + 1), "ended_in_error": turn.error is not None}
     _change(connection, session.id, end)
+
+
+def _put_prompts(connection: Connection, session_id: str, index: int, prompts: Prompts) -> None:
+    place = (_P.session_id == session_id) & (_P.turn_index == index)
+    before = connection.execute(select(_P.codec, _P.data).where(place)).first()
+    connection.execute(delete(TURN_PROMPTS).where(place))
+    codec, data = pack(prompts.after(unpack_all([(before.codec, before.data)], Prompts)[0] if before else None))
+    row = {"session_id": session_id, "turn_index": index, "codec": codec, "data": data}
+    connection.execute(insert(TURN_PROMPTS), row)
 
 
 def _open_turns() -> Select[Any]:

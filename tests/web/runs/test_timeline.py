@@ -364,3 +364,23 @@ def test_no_message_is_of_a_shape_that_cannot_be_shown(value: Any) -> None:
     assert isinstance(PromptDrawing().messages(value), tuple)
     assert isinstance(PromptDrawing().tools(value), tuple)
     assert isinstance(PromptDrawing().settings(value), tuple)
+
+
+def test_a_chat_has_a_time_line_with_its_prompts(pages: Any) -> None:
+    sessions = pages.desk.store.sessions
+    chat = sessions.create("dice", f"About {HOSTILE}")
+    sessions.append_turn(chat.id, FIRST, prompts=asked(10, 20, 30))
+
+    page = pages.get(f"/sessions/{chat.id}/timeline").text
+    tool = pages.get(f"/sessions/{chat.id}/timeline?span=1.3").text
+    raw = pages.get(f"/sessions/{chat.id}/calls/1").text
+
+    assert "answer 0" in page
+    assert "Time line of About &lt;/p&gt;&lt;script&gt;" in page
+    assert "<script>alert(1)" not in page + tool + raw
+    assert f'href="/sessions/{chat.id}#turn-1"' in tool
+    assert "answer 1" in raw
+    for address in ("calls/3", "timeline?span=9.9"):
+        assert pages.get(f"/sessions/{chat.id}/{address}").status_code == 404
+    assert pages.get("/sessions/nobody/timeline").status_code == 404
+    assert pages.get("/sessions/nobody/calls/0").status_code == 404

@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from evaldesk.desk.agents import AgentDesk, FoundAgent, error_record
 from evaldesk.desk.chat.running_turn import RunningTurn, TurnJournal, is_turn_played, owning_turn
 from evaldesk.errors import ConflictError, FormatError, UsageError, WorkspaceError
-from evaldesk.model import AskedBy, Case, Decision, ErrorRecord, Event, JsonObject, TurnRecord, TurnSpec
+from evaldesk.model import AskedBy, Case, Decision, ErrorRecord, Event, JsonObject, Prompts, TurnRecord, TurnSpec
 from evaldesk.model.decisions import fits
 from evaldesk.model.media import MAX_MEDIA_COUNT, Media, with_names
 from evaldesk.model.stored import OpenTurn, SessionSummary, StoredSession
@@ -40,8 +40,8 @@ Begin: TypeAlias = Callable[[str], None]
 class TurnPlayer(Protocol):
     """The part of a worker that a session desk uses."""
 
-    def play_turn(self, spec: TurnSpec) -> AsyncIterator[Event | TurnRecord]:
-        """The events of the turn as they happen, then its record."""
+    def play_turn(self, spec: TurnSpec) -> AsyncIterator[Event | TurnRecord | Prompts]:
+        """The events of the turn as they happen, then how its models were asked, if that is known, and its record."""
 
     async def stop_turn(self, session_id: str) -> None:
         """Make the running turn of that session end soon, as cancelled."""
@@ -228,6 +228,7 @@ class SessionDesk:
             limits=self._agents.limits,
             timeout_s=self._agents.limits.turn_timeout_s or TURN_TIMEOUT_S,
             media=whole,
+            keeps_prompts=self._agents.keeps_prompts,
             resumed=waited,
             decisions=tuple(decisions),
         )
@@ -276,11 +277,11 @@ class SessionDesk:
                 journal = TurnJournal(sessions, turn, owner)
                 keeping = asyncio.create_task(self._keep(turn.session_id, owner))
                 try:
-                    played = await self._record(turn, spec, journal)
+                    played, prompts = await self._record(turn, spec, journal)
                 finally:
                     keeping.cancel()
                 record = replace(played, asked_by=turn.asked_by, media=turn.media)
-                await asyncio.to_thread(sessions.append_turn, turn.session_id, record, owner=owner)
+                await asyncio.to_thread(sessions.append_turn, turn.session_id, record, owner=owner, prompts=prompts)
             except Exception as error:  # the listeners of the turn get the error; the session goes on
                 if not begun.done():
                     begun.set_exception(error)
@@ -308,25 +309,30 @@ class SessionDesk:
             if is_over:
                 await self._host.stop_turn(session_id)
 
-    async def _record(self, turn: RunningTurn, spec: TurnSpec, journal: TurnJournal) -> TurnRecord:
+    async def _record(
+        self, turn: RunningTurn, spec: TurnSpec, journal: TurnJournal
+    ) -> tuple[TurnRecord, Prompts | None]:
         """Play the turn to its end; there is always a record of it."""
-        record = None
+        record: TurnRecord | None = None
+        prompts: Prompts | None = None
         scrubbed = value_scrubber(self._environment)
         writing = asyncio.create_task(journal.write())
         try:
             async for item in self._host.play_turn(spec):
                 if isinstance(item, TurnRecord):
                     record = scrubbed(item)
+                elif isinstance(item, Prompts):
+                    prompts = scrubbed(item)
                 else:
                     journal.take(scrubbed(item))
         except asyncio.CancelledError:
-            return turn.broken_off(None, journal.unseen)
+            return turn.broken_off(None, journal.unseen), prompts
         except Exception as error:  # the user's agent is not ours: any exception becomes a value
-            return turn.broken_off(scrubbed(error_record(error)), journal.unseen)
+            return turn.broken_off(scrubbed(error_record(error)), journal.unseen), prompts
         finally:
             writing.cancel()
         ended = ErrorRecord("worker", "the agent's process ended before the turn did")
-        return record or turn.broken_off(ended, journal.unseen)
+        return record or turn.broken_off(ended, journal.unseen), prompts
 
     def _check_media(self, agent: FoundAgent, media: Sequence[Media]) -> None:
         refused = next((item for item in media if item.kind not in agent.takes), None)

@@ -28,8 +28,18 @@ from evaldesk.engine.host.process import Answer, Death, WorkerProcess, WorkerSta
 from evaldesk.engine.launch import Launcher, launcher_of
 from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S
 from evaldesk.errors import AgentError, BadNumberError, ConflictError
-from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, RunConfig, StopReason, TurnRecord, TurnSpec
-from evaldesk.model.transcript import broken_turn, check_event, check_turn
+from evaldesk.model import (
+    AgentDescription,
+    AgentRef,
+    ErrorRecord,
+    Event,
+    Prompts,
+    RunConfig,
+    StopReason,
+    TurnRecord,
+    TurnSpec,
+)
+from evaldesk.model.transcript import broken_turn, check_event, check_prompts, check_turn
 
 MAX_WORKERS = 4
 
@@ -100,8 +110,8 @@ class AgentHost:
         del self._hosted[ref]
         return agent.worker
 
-    async def play_turn(self, spec: TurnSpec) -> AsyncGenerator[Event | TurnRecord, None]:
-        """The events of the turn as they happen, partial ones too, and its TurnRecord at the end.
+    async def play_turn(self, spec: TurnSpec) -> AsyncGenerator[Event | TurnRecord | Prompts, None]:
+        """The events of the turn as they happen, partial ones too; at its end its Prompts, if any, and its TurnRecord.
 
         A failure of the agent is an error event and in the record. Leaving early stops the turn. Raises ConflictError
         when a turn of this session is under way.
@@ -153,7 +163,7 @@ class AgentHost:
             raise AgentError(answer.message, trace=answer.output)
         raise AgentError(f"the worker answered with {type(answer).__name__}")
 
-    async def _play(self, spec: TurnSpec, turn: _Turn) -> AsyncGenerator[Event | TurnRecord, None]:
+    async def _play(self, spec: TurnSpec, turn: _Turn) -> AsyncGenerator[Event | TurnRecord | Prompts, None]:
         events: list[Event] = []
         error: ErrorRecord | None = None
         try:
@@ -167,6 +177,9 @@ class AgentHost:
                             yield event
                     elif isinstance(answer, TurnEnded):
                         check_turn(answer.record)
+                        check_prompts(answer.prompts)
+                        if answer.prompts:
+                            yield answer.prompts.of_judges(is_wanted=False)
                         yield answer.record
                     elif isinstance(answer, Death):
                         error = ErrorRecord(answer.kind, answer.message, answer.output)

@@ -70,6 +70,7 @@ from evaldesk.model import (
 from evaldesk.model.transcript import AWAITING, waiting_of
 from evaldesk.process_setup import ProcessWatch, freeze
 from evaldesk.secrets import StreamScrubber, known_values
+from evaldesk.transcripts.prompt_writer import PromptWriter
 from evaldesk.wire import plain, to_json
 
 
@@ -318,6 +319,7 @@ class TurnWork:
         except BaseException as error:
             return self._failed(failure(error, "agent_import"))
         self.attempt.begin("play", spec.timeout_s)
+        self.attempt.prompts = PromptWriter() if spec.keeps_prompts else None
         waiting = spec.resumed.waiting if spec.resumed else ()
         record = await play_turn(
             agent,
@@ -405,7 +407,9 @@ class TurnWork:
             self._show(event)
             record = replace(record, events=(*record.events, event))
         record = without_env_secrets(record)
-        frame = to_json(TurnEnded(self._frame.key, record, is_tainted))
+        prompts = self.attempt.prompts.prompts() if self.attempt.prompts else None
+        asked = without_env_secrets(prompts) if prompts else None
+        frame = to_json(TurnEnded(self._frame.key, record, is_tainted, asked))
         if len(frame) > MAX_RESULT + with_images((record,))[1]:
             frame = to_json(TurnEnded(self._frame.key, cut(record, 1_000), is_tainted))
         return frame

@@ -41,6 +41,18 @@ class SessionTurn(Row, table=True):
     data: bytes = Field(sa_type=LargeBinary)
 
 
+class TurnPrompts(Row, table=True):
+    """How the models of a turn were asked, as Prompts; apart, because only its time line reads it."""
+
+    __tablename__ = "turn_prompts"
+    __table_args__ = (cascade(["session_id"], "session", ["id"]),)
+
+    session_id: str = Field(primary_key=True)
+    turn_index: int = Field(primary_key=True)
+    codec: int
+    data: bytes = Field(sa_type=LargeBinary)
+
+
 class OpenTurn(Row, table=True):
     """The turn of a session that is being played, or that a dead process left; `owner` names who plays it.
 
@@ -88,6 +100,7 @@ class SessionCase(Row, table=True):
 
 SESSION = Row.metadata.tables["session"]
 SESSION_TURN = Row.metadata.tables["session_turn"]
+TURN_PROMPTS = Row.metadata.tables["turn_prompts"]
 OPEN_TURN = Row.metadata.tables["open_turn"]
 OPEN_TURN_EVENTS = Row.metadata.tables["open_turn_events"]
 SESSION_CASE = Row.metadata.tables["session_case"]

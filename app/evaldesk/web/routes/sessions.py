@@ -17,9 +17,10 @@ from evaldesk.model import AgentRef, ErrorRecord
 from evaldesk.model.stored import StoredSession
 from evaldesk.pages.conversation import changes_of, deciding, gist, live_view, open_view, turn_views
 from evaldesk.pages.large_state import MAX_TYPED, large_state, value_part
+from evaldesk.pages.timeline import raw_chat_call, read_chat_timeline
 from evaldesk.pages.typed import error_sentence
 from evaldesk.web.forms import attachment, file_text_of, read_form, text_of
-from evaldesk.web.render import desk_of, page
+from evaldesk.web.render import desk_of, number, page
 from evaldesk.web.timing import bars, timings, total_cost
 from evaldesk.wording.json_layout import laid_out
 
@@ -133,9 +134,7 @@ async def download_state(request: Request) -> Response:
 async def show_value(request: Request) -> Response:
     """One value of the state, part by part: `key`, and `from` the character that the part begins with."""
     session = await run_in_threadpool(desk_of(request).sessions.get, request.path_params["session_id"])
-    text = request.query_params.get("from", "")
-    start = int(text) if text.isdecimal() and len(text) < 12 else 0
-    part = await run_in_threadpool(value_part, session.state, request.query_params.get("key", ""), start)
+    part = await run_in_threadpool(value_part, session.state, request.query_params.get("key", ""), _start(request))
     address = f"/sessions/{session.id}"
     return page(
         request,
@@ -225,11 +224,43 @@ def _new_page(request: Request, agent: FoundAgent, *, status: int = 200, **shown
     return page(request, "sessions/new.html", status=status, agents=agents, agent=agent, **shown)
 
 
+def _start(request: Request) -> int:
+    """Where a part begins; all from 0, also where the address names no place."""
+    text = request.query_params.get("from", "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 12 else 0
+
+
+async def show_timeline(request: Request) -> Response:
+    """GET /sessions/{session_id}/timeline?span=TURN.EVENT&part=tools: the spans of a chat, and one of them."""
+    desk, query = desk_of(request), request.query_params
+    asked = request.path_params["session_id"], query.get("span", ""), query.get("part", "")
+    return page(request, "trials/timeline.html", line=await run_in_threadpool(read_chat_timeline, desk, *asked))
+
+
+async def show_call(request: Request) -> Response:
+    """GET /sessions/{session_id}/calls/{at}: a model call of a chat as JSON, from the character `from` on."""
+    session_id, at = request.path_params["session_id"], request.path_params["at"]
+    start = _start(request)
+    part = await run_in_threadpool(raw_chat_call, desk_of(request), session_id, at, start)
+    address = f"/sessions/{session_id}"
+    return page(
+        request,
+        "value.html",
+        part=part,
+        crumbs=(("Chat", "/sessions"), ("Time line", f"{address}/timeline"), ("Model call", "")),
+        from_href=f"{address}/calls/{at}?from=",
+        back_href=f"{address}/timeline",
+        back="Back to the time line",
+    )
+
+
 routes = [
     Route("/sessions", index),
     Route("/sessions", create, methods=["POST"]),
     Route("/sessions/new", new),
     Route("/sessions/{session_id}", show),
+    Route("/sessions/{session_id}/timeline", show_timeline),
+    Route(f"/sessions/{{session_id}}/calls/{number('at')}", show_call),
     Route("/sessions/{session_id}/title", rename, methods=["POST"]),
     Route("/sessions/{session_id}/deletion", delete, methods=["POST"]),
     Route("/sessions/{session_id}/restoration", restore, methods=["POST"]),

@@ -12,7 +12,6 @@ from starlette.routing import Route
 
 from evaldesk.desk.failures import TypedFinding
 from evaldesk.desk.labels import TypedLabel
-from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model.evalset import case_key
 from evaldesk.model.stored import TrialKey
@@ -131,7 +130,7 @@ async def show_timeline(request: Request) -> Response:
     stored = desk_of(request).runs.stored
     span, part, judge, turn = (query.get(name, "") for name in ("span", "part", "judge", "turn"))
     line = await asyncio.to_thread(read_timeline, stored, run_id, key, span, part, (judge, turn))
-    return page(request, "trials/timeline.html", line=line, run_title=run_title(line.summary))
+    return page(request, "trials/timeline.html", line=line)
 
 
 async def show_call(request: Request) -> Response:
