@@ -489,6 +489,7 @@ def generated(n: int) -> Imported:
 
 def test_the_memory_of_storing_does_not_grow_with_the_cases(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imports, "MAX_ROWS", 100)
+    monkeypatch.setattr(database, "STEP_S", 1e6)  # steps of one size, however long they take
     peaks = {}
     place.take_in(generated(150))  # statements are compiled once
     gc.collect()

@@ -40,6 +40,7 @@ from evaldesk.engine.frames import (
     Described,
     Ended,
     Failed,
+    Forks,
     FromWorker,
     Happened,
     Ready,
@@ -176,6 +177,7 @@ FRAMES = (
     Ended(2, TrialResult(1, 0, 0, "finished", "passed", scores=(Score("exact", 0.5, reason="near"),))),
     Described(1, AgentDescription("a", "python", "d", "i", "m", (ToolDescription("roll", "d", {"type": "object"}),))),
     Failed(1, ErrorRecord("import", "no module", "Traceback")),
+    Forks(1, "it has more than one thread"),
 )
 
 
