@@ -152,6 +152,7 @@ PAGES = {
     "trial-errored": "{trial-errored}",
     "failures": "/failures?run={id-run}&before={id-again}",
     "failures-newest": "/failures",
+    "failures-cost": "/failures/cost?run={id-run}",
     "mode": "/failures/1",
     "mode-where": "/failures/1/where",
     "queues": "/queues?run={id-run}",

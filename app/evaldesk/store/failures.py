@@ -16,6 +16,7 @@ from sqlalchemy import (
     String,
     and_,
     cast,
+    exists,
     func,
     insert,
     select,
@@ -50,7 +51,7 @@ from evaldesk.store.failure_steps import (
     undo,
 )
 from evaldesk.store.tables.failures import CODEBOOK_STEP, FINDING, MODE, READING
-from evaldesk.store.tables.runs import RUN, RUN_CASE, SCORE, VISIBLE
+from evaldesk.store.tables.runs import RUN, RUN_CASE, SCORE, TRIAL, VISIBLE
 
 _OF_RUN = (RUN.c.id == FINDING.c.run_id) & VISIBLE
 
@@ -383,6 +384,15 @@ class FailureStore:
             for author, mode_id, numbers in connection.execute(found.group_by(f.author, f.mode_id)):
                 modes[author][mode_id] = trials.of_reader(author).intersection(listed(numbers))
         return trials
+
+    def spent(self, run_id: int) -> Mapping[int, tuple[float | None, float]]:
+        """Dollars, None where they are not known, and milliseconds of the trials of a run that people read."""
+        t, r = TRIAL.c, READING.c
+        is_read = exists().where(r.run_id == t.run_id, r.case_index == t.case_index, r.trial_index == t.trial_index)
+        rows = select(_number(t), t.cost, t.duration_ms).join(RUN, (RUN.c.id == t.run_id) & VISIBLE)
+        with self._database.reading() as connection:
+            found = connection.execute(rows.where(t.run_id == run_id, is_read))
+            return {number: (cost, duration_ms) for number, cost, duration_ms in found}
 
     def judged(self, run_id: int, metric: str) -> Mapping[bool, frozenset[int]]:
         """The trials of a run that a judge of a mode called without it, and with it, as their numbers."""

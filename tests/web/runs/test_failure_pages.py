@@ -24,9 +24,11 @@ from evaldesk.model import (
     Turn,
     TurnRecord,
     TurnSpec,
+    Usage,
 )
 from evaldesk.model.failures import FindingDraft
 from evaldesk.pages.failure_kind import NO_CALL, NO_PLACE, read_mode, read_where
+from evaldesk.pages.failures import read_spent
 
 SAID = {"labeller": "Ana", "note": "It <b>invents</b> a price.", "new-mode": "invents <i>prices</i>"}
 
@@ -433,3 +435,42 @@ def test_lists_that_are_cut_lead_to_the_rest(pages: Any, monkeypatch: pytest.Mon
     proposals = seen(f"/failures?run={runs[1]}", "next", r"</b>: (words \d)")
     assert proposals == [["words 0", "words 1"], ["words 2", "words 3"], ["words 4"]]
     assert "1 to 2 of 5 proposals" in pages.get(f"/failures?run={runs[1]}&from=99").text
+
+
+def test_kinds_of_failure_are_told_by_cost_time_and_trend(pages: Any) -> None:
+    store, config = pages.desk.store, RunConfig(AgentRef("a", "a:a"), "set", n=1)
+    cases = [Case(f"c{at}", (Turn("q"),)) for at in range(4)]
+    spent = [(0.5, 2_000.0), (0.25, 1_000.0), (None, 3_000.0), (None, 4_000.0)]
+    runs = [store.runs.create(config, cases) for _ in range(2)]
+    for run_id in runs:
+        results = [
+            TrialResult(run_id, at, 0, "finished", "failed", usages=(Usage("m", cost=cost),), duration_ms=ms)
+            for at, (cost, ms) in enumerate(spent)
+        ]
+        store.runs.record(results)
+        store.runs.set_status(run_id, "finished")
+    assert pages.get("/failures/cost").status_code == 404
+    assert "Cost and trend" not in pages.get(f"/failures?run={runs[1]}").text
+    for at, kind in enumerate(("<i>slow</i>", "<i>slow</i>", "<i>slow</i>")):
+        pages.post(f"/runs/{runs[1]}/cases/{at}/trials/0/findings", labeller="Ana", note="late", **{"new-mode": kind})
+    pages.post(f"/runs/{runs[1]}/cases/3/trials/0/findings", labeller="Ana", note="who knows")
+    pages.post(f"/runs/{runs[0]}/cases/0/trials/0/findings", labeller="Ana", note="late", **{"new-mode": "<i>slow</i>"})
+    for at in range(1, 4):
+        pages.post(f"/runs/{runs[0]}/cases/{at}/trials/0/findings", labeller="Ana", op="clear")
+
+    assert f"/failures/cost?run={runs[1]}" in pages.get(f"/failures?run={runs[1]}").text
+    found = read_spent(pages.desk, runs[1])
+    text = pages.get(f"/failures/cost?run={runs[1]}").text
+
+    assert found.runs == runs
+    assert [(row.name, row.n, row.cost, row.is_bound, row.duration_ms) for row in found.rows] == [
+        ("<i>slow</i>", 3, 0.75, True, 6_000.0),
+        ("no name yet", 1, None, False, 4_000.0),
+    ]
+    assert found.rows[0].trend == [0.25, 0.75]
+    assert "at least $0.75" in text
+    assert "Share from run 1 to run 2: 25 %, 75 %" in text
+    assert "&lt;i&gt;slow&lt;/i&gt;" in text
+    assert "<i>slow" not in text
+    assert f'href="/failures?run={runs[1]}"' in pages.get("/failures/cost").text
+    assert pages.get("/failures/cost?run=99").status_code == 404

@@ -16,7 +16,7 @@ from evaldesk.desk.failures import FailureDesk, TypedFinding, TypedMode, checked
 from evaldesk.desk.model_proposals import ModelProposals
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, UsageError
 from evaldesk.pages.failure_kind import TypedChange, read_mode, read_where
-from evaldesk.pages.failures import read_failures
+from evaldesk.pages.failures import read_failures, read_spent
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.render import desk_of, number, page, refused_status, target_of
 from evaldesk.web.routes.trials import TRIAL, trial_key, trial_page
@@ -115,6 +115,13 @@ async def create(request: Request) -> Response:
     except UsageError as error:
         return await _room(request, _id(text_of(form, "run")), None, error, new_kind=typed)
     return RedirectResponse(f"/failures/{mode_id}", status_code=303)
+
+
+async def show_spent(request: Request) -> Response:
+    """GET /failures/cost?run=N: what the kinds of failure of a run cost, and how often the last runs show them."""
+    run_id = _id(request.query_params.get("run", ""))
+    found = await asyncio.to_thread(read_spent, desk_of(request), run_id)
+    return page(request, "failures/spent.html", block="spent", spent=found)
 
 
 async def show_mode(request: Request) -> Response:
@@ -224,6 +231,7 @@ routes = [
     Route("/failures", create, methods=["POST"]),
     Route("/failures/proposals", propose, methods=["POST"]),
     Route("/failures/undo", undo, methods=["POST"]),
+    Route("/failures/cost", show_spent, methods=["GET"]),
     Route(MODE, show_mode, methods=["GET"]),
     Route(f"{MODE}/where", show_where, methods=["GET"]),
     Route(MODE, change_mode, methods=["POST"]),
