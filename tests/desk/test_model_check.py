@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.media_samples import picture, report, sound
 
 from evaldesk.agents import AGENTS, AgentKind
 from evaldesk.desk.runs.model_checks import check_models, check_prices
@@ -115,6 +116,17 @@ def lack(agent: AgentDescription, case: Case = SAID, **config: Any) -> str:
     except UsageError as error:
         return f"{error.field}: {error}"
     return ""
+
+
+def test_a_case_with_media_is_refused_by_name_where_its_agent_cannot_take_them(kind: AgentKind) -> None:
+    agent = AgentDescription("shop", kind.name, model="openai/one", variables=("PATH",))
+    for item in (picture(), sound(), report()):
+        said = lack(agent, Case("seen", (Turn("hello"), Turn("look", media=(item,)))))
+
+        assert said.startswith("cases: case 'seen', turn 2 has ") == (item.kind not in AGENTS.takes(agent))
+        assert "turn 1 has" not in lack(
+            replace(agent, takes=(item.kind,)), Case("seen", (Turn("look", media=(item,)),))
+        )
 
 
 HIDDEN = {"a2a", "adk_server", "benchmark", "command", "http"}
