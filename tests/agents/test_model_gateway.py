@@ -540,7 +540,8 @@ async def test_a_fault_of_the_connection_ends_it_before_the_answer_is_whole(
     result = await play_calls([requests[0]], model_options=ModelOptions(faults=((name, 1.0),)))
 
     assert result.error is not None  # the command does not expect it
-    assert any(word in result.error.trace + result.error.message + result.logs for word in ("Remote", "Incomplete"))
+    said = result.error.trace + result.error.message + result.logs
+    assert any(word in said for word in ("Remote", "Incomplete")), said
     assert len(endpoint.asked) == n_asked
     assert sum("Injected fault" in each for each in logs(result)) == 1
 

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 KIND = "command"
 
 _MEMORY = "command"
+_LAST_WORDS_S = 2.0
+"""So long what a command that ended wrote last may take to be read."""
 _N_LINES = 200
 MAX_LINE = 10_000
 
@@ -133,7 +135,8 @@ class CommandProcess(Kept):
         )
         watch(self._process.pid)
         self._stderr: deque[str] = deque(maxlen=_N_LINES)
-        threading.Thread(target=_drain, args=(self._process, self._stderr), daemon=True).start()
+        self._draining = threading.Thread(target=_drain, args=(self._process, self._stderr), daemon=True)
+        self._draining.start()
         self._ended = weakref.finalize(self, _end, self._process)
 
     @property
@@ -204,6 +207,7 @@ class CommandProcess(Kept):
 
     def _ending(self) -> str:
         code = self._process.wait()
+        self._draining.join(_LAST_WORDS_S)  # a process that it left behind may keep stderr open
         last = "".join(list(self._stderr)[-5:]).strip()
         return f"the command ended with exit code {code} before its turn was done" + (f": {last}" if last else "")
 
