@@ -145,6 +145,7 @@ def peak_of(action: Callable[[], object]) -> int:
     """The most memory of the action; what earlier tests left does not put off the collection of its garbage."""
     gc.collect()
     gc.freeze()
+    gc.collect()  # the frozen ones count until here, and the more there are the later garbage is looked for
     tracemalloc.start()
     try:
         action()

@@ -119,7 +119,7 @@ async def test_work_for_which_no_thread_can_be_started_is_answered(
 async def test_a_trial_that_no_frame_can_say_is_errored(
     write_agent: Write, trial: Trial, play: Play_, local: LocalExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def send(worker: WorkerProcess, frame: object, timeout_s: float | None = None) -> None:
+    def send(*_: object) -> None:
         raise TypeError("no JSON says this")
 
     monkeypatch.setattr(WorkerProcess, "send", send)

@@ -79,7 +79,8 @@ def test_labels_of_before_are_counted_once(database: Path, plan: Plan, end: End,
     store.close()
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("DROP TABLE label_total")
-        connection.execute("DROP TABLE preset")  # a later revision makes it
+        for made_later in ("preset", "turn_prompts"):
+            connection.execute(f"DROP TABLE {made_later}")
         connection.execute("UPDATE alembic_version SET version_num = '0029'")
 
     with Store.open(database) as opened:
