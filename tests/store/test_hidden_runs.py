@@ -93,6 +93,7 @@ ASKED: dict[str, Asked] = {
     "failures.read_runs": lambda store, run: store.failures.read_runs(),
     "failures.readings": lambda store, run: store.failures.readings(run),
     "failures.read_trials": lambda store, run: store.failures.read_trials(run).read,
+    "failures.spent": lambda store, run: store.failures.spent(run),
     "failures.judged": lambda store, run: any(store.failures.judged(run, "tool_trajectory_avg_score").values()),
     "failures.proposed": lambda store, run: store.failures.proposed(run),
     "failures.last_step": lambda store, run: store.failures.last_step(
