@@ -23,7 +23,7 @@ from bench import (
     measure_suite,
     measure_trials,
 )
-from bench.framework_agents import PACKAGES, PLAIN_NAME
+from bench.framework_agents import PACKAGES
 from bench.row import Row
 
 
@@ -60,7 +60,7 @@ BUDGETS = (
     Budget(measure_players.GATEWAY),
     Budget(measure_players.WARM_EVALUATOR, "0 s after the first import"),
     *(Budget(f"{name}, {measure_players.OVER_LOOP}") for name in PACKAGES),
-    *(Budget(f"{name}, {measure_players.TIMES_LOOP}") for name in PACKAGES if name != PLAIN_NAME),
+    *(Budget(f"{name}, {measure_players.ADAPTER}") for name in PACKAGES),
     Budget(f"{measure_scale.alone('PostgreSQL')}: processor"),
     Budget(f"{measure_scale.ON_HOSTS}: of the driver"),
     Budget(measure_suite.SUITE),

@@ -1,6 +1,7 @@
 """Agents of each framework that ask an instant endpoint once a turn, and the bare loop of each without Evaldesk.
 
-As a program, `python -m bench.framework_agents FOLDER NAME N` prints the milliseconds of processor of one bare turn.
+As a program, `python -m bench.framework_agents FOLDER NAME N` prints the milliseconds of processor of one bare turn;
+with `adapter` behind it, those of the same turn by our adapter, in a process whose clients are watched as a player's.
 """
 
 from __future__ import annotations
@@ -16,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 N_WARM = 20
-PLAIN_NAME = "plain"
 PACKAGES: Mapping[str, str] = {
-    PLAIN_NAME: "openai",
+    "plain": "openai",
     "adk": "google.adk",
     "openai_agents": "agents",
     "langgraph": "langgraph",
@@ -105,8 +105,27 @@ async def _turn_of(name: str, agent: Any) -> Callable[[], Awaitable[object]]:
     return lambda: agent("hi")
 
 
-async def _bare_ms(name: str, n: int) -> float:
-    turn = await _turn_of(name, importlib.import_module(f"of_{name}").root_agent)
+async def _adapted(name: str, folder: str) -> Callable[[], Awaitable[object]]:
+    """One turn as the adapter plays it for a player."""
+    from evaldesk.agents.loading import load_agent
+    from evaldesk.llm.http_calls import see_requests
+    from evaldesk.llm.third_party_clients import wrap_clients
+    from evaldesk.model import AgentRef, Session
+
+    agent = load_agent(AgentRef(name, f"of_{name}:root_agent", root=folder))
+
+    async def turn() -> None:
+        see_requests()
+        wrap_clients()
+        async for _ in agent.reply(Session("s"), "hi"):
+            pass
+
+    return turn
+
+
+async def _turn_ms(folder: str, name: str, n: int, by_adapter: bool) -> float:
+    own = await _turn_of(name, importlib.import_module(f"of_{name}").root_agent)
+    turn = await _adapted(name, folder) if by_adapter else own
     for _ in range(N_WARM):
         await turn()
     before = time.process_time()
@@ -118,4 +137,4 @@ async def _bare_ms(name: str, n: int) -> float:
 if __name__ == "__main__":
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     sys.path.insert(0, sys.argv[1])
-    print(asyncio.run(_bare_ms(sys.argv[2], int(sys.argv[3]))))
+    print(asyncio.run(_turn_ms(sys.argv[1], sys.argv[2], int(sys.argv[3]), "adapter" in sys.argv[4:])))

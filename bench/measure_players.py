@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 
 from bench.fake_model import fake_model
-from bench.framework_agents import N_WARM, PLAIN_NAME, installed, write_agents
+from bench.framework_agents import N_WARM, installed, write_agents
 from bench.processor import cpu_s, pss_mib_of
 from bench.row import Row, rounded
 from evaldesk.agents.remote.model_gateway import ModelGateway
@@ -26,6 +26,7 @@ from evaldesk.testing.agent_evaluator import AgentEvaluator
 
 OVER_LOOP = "1 model call: a trial over its bare loop: processor"
 TIMES_LOOP = "1 model call: a trial by its bare loop: processor"
+ADAPTER = "1 model call: a turn of its adapter by its bare loop: processor"
 GATEWAY = "model gateway, over a straight call: processor"
 WARM_EVALUATOR = "warm call of AgentEvaluator: processor"
 N_TRIALS, N_PLAIN, N_CALLS, N_EVALUATIONS = 150, 1000, 1000, 5
@@ -52,19 +53,26 @@ def measure(folder: Path) -> Iterator[Row]:
 
 
 def _over_its_loop(folder: Path, name: str) -> list[Row]:
-    """Medians of what was measured in turn, since a processor that others use is slower for both."""
+    """Medians of what was measured in turn, since a processor that others use is slower for both.
+
+    An adapter is what stands between a framework and a player; a whole trial has its driver and its storage, too.
+    """
     command = [sys.executable, "-m", "bench.framework_agents", str(folder), name, str(N_TRIALS)]
-    pairs = []
-    for _ in range(N_ALTERNATED):
-        bare = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
-        pairs.append((bare, asyncio.run(_trial_ms(folder, f"of_{name}", N_TRIALS))))
-    bare = statistics.median(bare for bare, _ in pairs)
-    over = statistics.median(ours - bare for bare, ours in pairs)
-    times = statistics.median(ours / bare for bare, ours in pairs)
+    measured = [
+        (
+            _printed_ms(command),
+            _printed_ms([*command, "adapter"]),
+            asyncio.run(_trial_ms(folder, f"of_{name}", N_TRIALS)),
+        )
+        for _ in range(N_ALTERNATED)
+    ]
+    bare = statistics.median(bare for bare, _, _ in measured)
+    over = statistics.median(trial - bare for bare, _, trial in measured)
     return [
         Row(f"{name}, 1 model call: its bare loop: processor", rounded(bare), "ms/turn"),
+        Row(f"{name}, {ADAPTER}", rounded(statistics.median(turn / bare for bare, turn, _ in measured)), "times", 1.3),
         Row(f"{name}, {OVER_LOOP}", rounded(over), "ms/trial", 2),
-        Row(f"{name}, {TIMES_LOOP}", rounded(times), "times", None if name == PLAIN_NAME else 1.3),
+        Row(f"{name}, {TIMES_LOOP}", rounded(statistics.median(trial / bare for bare, _, trial in measured)), "times"),
     ]
 
 
@@ -86,6 +94,10 @@ async def _at_once(folder: Path, name: str) -> list[Row]:
         Row(f"{what}: processor with their start", rounded(cpu_s() - before), "s"),
         Row(f"{what}: memory of each, shared pages in proportion", rounded(statistics.mean(pss)), "MiB"),
     ]
+
+
+def _printed_ms(command: Sequence[str]) -> float:
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
 
 
 def _players(folder: Path) -> list[Row]:
