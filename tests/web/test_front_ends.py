@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import evaldesk
 
 APP = Path(evaldesk.__file__).parent
+ROOT = APP.parents[1]
 FILES = [path for folder in ("cli", "testing", "web") for path in sorted((APP / folder).rglob("*.py"))]
 
 
@@ -21,3 +23,25 @@ def test_no_front_end_reaches_for_the_store() -> None:
 
     assert FILES
     assert not found
+
+
+def test_the_style_names_only_what_a_page_or_a_script_writes() -> None:
+    style = re.sub(r"/\*.*?\*/", "", (ROOT / "static" / "app.css").read_text(), flags=re.DOTALL)
+    selectors = " ".join(re.findall(r"([^{};]*)\{", style))
+    written = "\n".join(
+        path.read_text()
+        for folder, ending in (("templates", ".html"), ("app", ".py"), ("static", "app.js"))
+        for path in sorted((ROOT / folder).rglob(f"*{ending}"))
+    )
+
+    ids = {name for name in re.findall(r"#([a-z][\w-]*)", selectors) if not re.search(rf'id="{name}"', written)}
+    names = {
+        name
+        for mark in (r"\.", r"\[")
+        for name in re.findall(rf"{mark}([a-z][\w-]*)", selectors)
+        if not re.search(rf"(?<![\w-])({name}|dataset\.{name.removeprefix('data-')})(?![\w-])", written)
+    }
+
+    assert "tabs" in selectors
+    assert ids == set()
+    assert names == set()
