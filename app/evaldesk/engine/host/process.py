@@ -46,6 +46,8 @@ EXIT_GRACE_S = 1.0
 END_TIMEOUT_S = 10.0
 KILLED = 128 + signal.SIGKILL
 """The exit code of docker and podman for a container that was killed."""
+CLIENT_FAILED = (125, 126, 127)
+"""Exit codes by which docker and podman say that the container, or the command in it, could not be started."""
 MAX_REASON = 500
 
 Purpose: TypeAlias = Literal["player", "zygote", "grader", "grader_with_litellm"]
@@ -380,7 +382,12 @@ class WorkerProcess:
         if code == UNSEEN:
             return f"{self._name} ended, and nobody saw how"
         if code >= 0:
-            return f"{self._name} ended with exit code {code}"
+            said = (
+                self._output.text().strip().partition("\n")[0][:MAX_REASON]
+                if self._end and code in CLIENT_FAILED
+                else ""
+            )
+            return f"{self._name} ended with exit code {code}" + (f": {said}" if said else "")
         with suppress(ValueError):
             return f"{self._name} was ended by {signal.Signals(-code).name}"
         return f"{self._name} was ended by signal {-code}"
