@@ -11,7 +11,7 @@ import re
 import sys
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from urllib.parse import quote, quote_plus, unquote
 
@@ -83,7 +83,23 @@ _KEYS = re.compile(r"\b[spr]k-[\w-]{20,}", re.A)
 _DIGIT = re.compile(r"\d")
 _WEB_TOKENS = re.compile(r"\beyJ[\w-]{10,}(\.[\w-]{10,}\.[\w-]{10,})?", re.A)
 
-_MARKS = (*(mark.encode() for mark in _SHAPES), b"eyJ")
+_RARE = "JzxKSB-_"
+"""Characters of the marks that are seldom in JSON: one search for each of them takes a fifth of one for each mark."""
+
+
+def _searches(marks: Iterable[str]) -> list[re.Pattern[bytes]]:
+    """What finds each of the marks by its rarest character, with its other characters around it."""
+    around: dict[str, list[str]] = {}
+    for mark in marks:
+        place = min(
+            (mark.index(each) for each in _RARE if each in mark), key=lambda at: _RARE.index(mark[at]), default=0
+        )
+        before, after = re.escape(mark[: place + 1]), re.escape(mark[place + 1 :])
+        around.setdefault(mark[place], []).append(f"(?<={before}){after}")
+    return [re.compile(f"{re.escape(rare)}(?:{'|'.join(each)})".encode()) for rare, each in around.items()]
+
+
+_MARKS = _searches((*_SHAPES, "eyJ"))
 _LONG_AFTER_K = re.compile(rb'[spr]k-[^\s"\\]{20}')
 _USERINFO_BYTES = re.compile(rb"://[^\s/:@\"'\\]{0,64}:[^\s/@\"'\\]{3,128}@")
 SHAPE = "a text like a key"
@@ -231,9 +247,8 @@ def _in_base64(raw: bytes, n_before: int) -> str:
 
 def may_hold_key(data: bytes) -> bool:
     """Whether something in JSON may look like a provider's key; in microseconds, and seldom yes for nothing."""
-    for mark in _MARKS:
-        if mark in data:
-            return True
+    if any(mark.search(data) for mark in _MARKS):
+        return True
     return (b"k-" in data and bool(_LONG_AFTER_K.search(data))) or (
         b"://" in data and b"@" in data and bool(_USERINFO_BYTES.search(data))
     )

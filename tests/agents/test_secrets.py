@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaldesk.secrets import StreamScrubber, known_values, scrub
+from evaldesk.secrets import _SHAPES, StreamScrubber, known_values, may_hold_key, scrub
 from evaldesk.wire import from_json, json_scrubber, to_json
 
 ENVIRONMENT = {
@@ -248,3 +248,16 @@ def test_random_values_under_plain_names_are_secret_and_words_are_not() -> None:
     assert sum(bool(known_values({"SETTING": value})) for value in made) >= 170
     for plain in ("a-long-name-of-some-machine-in-the-cloud-17", "gpt-4o-mini-2024-07-18-turbo-preview", "1" * 40):
         assert not known_values({"SETTING": plain})
+
+
+MARKS = [*_SHAPES, "eyJ"]
+
+
+@given(st.lists(st.one_of(st.sampled_from(MARKS), st.sampled_from("".join(MARKS)), st.just("…"))), st.data())
+def test_a_mark_of_a_key_is_found_wherever_it_stands_and_nothing_else(parts: list[str], data: st.DataObject) -> None:
+    text = "".join(parts)
+    cut = data.draw(st.integers(0, len(text)))
+    text = text[:cut] + text[cut + 1 :]  # one that lacks a character is none
+    is_other = "k-" in text or "://" in text
+
+    assert may_hold_key(text.encode()) == any(mark in text for mark in MARKS) or is_other

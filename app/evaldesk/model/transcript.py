@@ -78,7 +78,9 @@ class Usage:
 
     def __post_init__(self) -> None:
         for name in ("tokens_in", "tokens_out", "n_attempts", "tokens_cached", "tokens_reasoning"):
-            object.__setattr__(self, name, checked_count(f"usage.{name}", getattr(self, name)))
+            value = getattr(self, name)
+            if type(value) is not int or not 0 <= value <= MAX_NUMBER:  # thousands are read for a page of trials
+                object.__setattr__(self, name, checked_count(f"usage.{name}", value))
         object.__setattr__(self, "duration_ms", checked_amount("usage.duration_ms", self.duration_ms))
         if self.cost is not None:
             object.__setattr__(self, "cost", checked_amount("usage.cost", self.cost))
@@ -399,7 +401,7 @@ MAX_NUMBER = 2**53
 
 def checked_amount(name: str, value: object) -> float:
     """The number, from 0 to 2**53, of whatever type it is. Raises BadNumberError naming the field."""
-    number = value if type(value) in {int, float} else _as_number(value)
+    number = value if type(value) is float or type(value) is int else _as_number(value)
     if not isinstance(number, int | float) or not 0 <= number <= MAX_NUMBER:
         shown = value if isinstance(value, int | float) else f"{type(value).__name__} {str(value)[:40]!r}"
         raise BadNumberError(f"{name} must be a number from 0 to 2**53, got {str(shown)[:80]}")
