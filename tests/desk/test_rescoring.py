@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from tests.postgresql_server import ENGINES, place_of
 
-from evaldesk.desk.runs.rescoring import as_played
+from evaldesk.desk.runs.rescoring import SCORED_AT_ONCE, as_handed_out, as_played
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine import Executor, InlineExecutor
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
@@ -145,6 +145,28 @@ async def test_judges_have_as_long_as_the_run_gave_them(
     await over(desk, await desk.rescore(source, (Criterion("safety_v1", 0.5, {"judge_model": "demo/judge"}),)))
 
     assert given == [7.0]
+
+
+def test_many_trials_are_scored_at_once_where_nobody_is_asked() -> None:
+    played_one = RunConfig(PLAYED_HERE, "dice", concurrency=1, criteria=(EXACT,))
+    judged = (EXACT, Criterion("safety_v1", 0.5))
+    by_a_function = (Criterion("mine", 0.5, {"function": "mine:score"}),)
+
+    scored = [
+        as_handed_out(replace(played_one, source_run_id=1, criteria=criteria)).concurrency
+        for criteria in ((EXACT, ROUGE), judged, by_a_function)
+    ]
+
+    assert scored == [SCORED_AT_ONCE, 1, 1]
+    assert as_handed_out(played_one) == played_one
+
+
+async def test_a_scoring_says_how_many_were_played_at_once(desk: RunDesk, store: Store) -> None:
+    source = played(store, "four it is")
+
+    again = await over(desk, await desk.rescore(source, (ROUGE,)))
+
+    assert again.config.concurrency == store.runs.summary(source).config.concurrency < SCORED_AT_ONCE
 
 
 async def test_a_scoring_of_a_scoring_names_the_run_that_played(desk: RunDesk, store: Store) -> None:

@@ -320,5 +320,10 @@ def _ready(criterion: Criterion, settings: Settings, root: str) -> Criterion:
     return replace(criterion, options={**options, JUDGE: settings.allowed_judges[0]})
 
 
+def is_plain(criterion: Criterion) -> bool:
+    """Whether a metric of Evaldesk judges, without a model."""
+    return is_metric(criterion.metric) and not (is_function(criterion) or metric_info(criterion.metric).has_judge)
+
+
 def _listed(value: object) -> list[object]:
     return value if isinstance(value, list) else []

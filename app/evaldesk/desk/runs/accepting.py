@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from evaldesk.desk.criteria.criteria import is_plain
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.cases import case_keys
 from evaldesk.diff.acceptance import Acceptable, Way, Ways, acceptable, accepted
 from evaldesk.errors import FormatError, NotFoundError, UsageError
-from evaldesk.metrics import is_function, metric_info, score_trial
-from evaldesk.model import Case, Counts, Criterion, EvalSet, RunConfig, TrialResult
+from evaldesk.metrics import score_trial
+from evaldesk.model import Case, Counts, EvalSet, RunConfig, TrialResult
 from evaldesk.model.conclusion import VERDICTS, trial_verdict
 from evaldesk.model.stored import CaseRow, RunSummary
 
@@ -308,16 +309,11 @@ def _counts(verdicts: Sequence[str]) -> Counts:
 def _verdict(case: Case, trial: TrialResult, config: RunConfig) -> str:
     if trial.verdict == "errored" and trial.error:
         return trial.verdict
-    plain = [criterion for criterion in config.criteria if _is_plain(criterion)]
+    plain = [criterion for criterion in config.criteria if is_plain(criterion)]
     names = {criterion.metric for criterion in plain}
     kept = [score for score in trial.scores if score.metric not in names]
     scores = score_trial(trial.transcript, case, plain, strict=config.is_strict)
     return trial_verdict([*kept, *scores], config.criteria, trial.error)
-
-
-def _is_plain(criterion: Criterion) -> bool:
-    """Whether a metric of Evaldesk judges, without a model."""
-    return not is_function(criterion) and not metric_info(criterion.metric).has_judge
 
 
 def one_of(staged: Staged, parts: Sequence[str], turn: int | None, way: str) -> dict[str, dict[str, Way]]:

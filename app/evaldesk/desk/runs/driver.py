@@ -236,6 +236,8 @@ class RunDriver:
 
     async def _spec(self, trial: PendingTrial, case: Case) -> TrialSpec | GradeSpec | None:
         config = self._config
+        if self._stored is not None and self._stored.is_read(trial):
+            return self._stored.grade_spec(trial, case)
         if self._stored is not None:
             return await asyncio.to_thread(self._stored.grade_spec, trial, case)
         return trial_spec(config, self.run_id, case, trial.case_index, trial.trial_index, trial.attempt)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from evaldesk import __version__
+from evaldesk.desk.criteria.criteria import is_plain
 from evaldesk.desk.runs.plan import RunPlan, check_deciding, foreseen_plan
 from evaldesk.engine import GradeSpec
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
@@ -17,6 +18,7 @@ from evaldesk.run_options import KEEP
 from evaldesk.store import RunStore
 
 READ_AHEAD = 16
+SCORED_AT_ONCE = 64
 GRADING_FAILED = "grading_failed"
 
 
@@ -51,6 +53,16 @@ def played_run_id(runs: RunStore, run_id: int) -> int:
         return run_id
 
 
+def as_handed_out(config: RunConfig) -> RunConfig:
+    """The run as its executor has it: where neither a model nor a function of the user scores, many trials at once.
+
+    How many were played at once is said of the trials and stays in the run.
+    """
+    if config.source_run_id is None or not all(map(is_plain, config.criteria)):
+        return config
+    return replace(config, concurrency=max(config.concurrency, SCORED_AT_ONCE))
+
+
 class StoredTrials:
     """The trials of a run as a worker's input to score them for another; read a few at a time, in any order."""
 
@@ -64,6 +76,10 @@ class StoredTrials:
     def expect(self, pending: Sequence[PendingTrial]) -> None:
         """Note trials that will be asked for, in their order."""
         self._keys.extend((trial.case_index, trial.trial_index) for trial in pending)
+
+    def is_read(self, trial: PendingTrial) -> bool:
+        """Whether its scoring begins at once, without the store."""
+        return (trial.case_index, trial.trial_index) in self._read
 
     def grade_spec(self, trial: PendingTrial, case: Case) -> GradeSpec | None:
         """The trial with the run's criteria; None when it was never played. Raises NotFoundError without the source."""

@@ -23,7 +23,7 @@ from evaldesk.desk.runs.gates import Ending
 from evaldesk.desk.runs.kept_workers import SharedWorkers
 from evaldesk.desk.runs.model_checks import check_models
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, RunSubject, plan_run, recordings_folder, with_defaults
-from evaldesk.desk.runs.rescoring import plan_rescoring
+from evaldesk.desk.runs.rescoring import as_handed_out, plan_rescoring
 from evaldesk.desk.runs.stored_runs import StoredRuns, is_held
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import Executor, LocalExecutor, WarmPool
@@ -600,6 +600,7 @@ class RunPlayers:
         n_unplanned = 0 if playing.planning else await asyncio.to_thread(self._store.runs.n_unplanned, run_id)
         if n_unplanned:
             return Ending("failed", await self._cut(seen, n_unplanned))
+        config = as_handed_out(config)
         limit = config.gates.max_cost if playing.max_cost is None else playing.max_cost
         playing.driver = RunDriver(
             run_id,
