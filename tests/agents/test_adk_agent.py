@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -152,3 +156,23 @@ root_agent = LlmAgent(name="a", model=Scripted(answer=lambda word, request: said
 
     assert events[-1].error.kind == "max_turns"
     assert (len(session.turns[0].tool_calls), session.turns[0].answer) == (2, "")
+
+
+async def test_an_import_that_fails_in_each_turn_fails_as_it_does_without_us(
+    loaded: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """google-adk looks for its agents of A2A in each turn; their modules are read anew where the package is missing."""
+    remote = "google.adk.agents.remote_a2a_agent"
+    if find_spec("a2a"):
+        pytest.skip("the package that the import needs is here")
+    monkeypatch.setattr(sys, "meta_path", [each for each in sys.meta_path if type(each).__name__ != "_FailsEarly"])
+    with pytest.raises(ImportError) as natively:
+        import_module(remote)
+    loaded(ROLLER)
+
+    with pytest.raises(ImportError) as here:
+        import_module(remote)
+
+    assert (here.type, str(here.value), here.value.name) == (natively.type, str(natively.value), natively.value.name)
+    assert "remote_a2a_agent.py" in {Path(entry.path).name for entry in natively.traceback}
+    assert "remote_a2a_agent.py" not in {Path(entry.path).name for entry in here.traceback}

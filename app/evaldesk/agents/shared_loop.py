@@ -7,8 +7,10 @@ bound to the loop that first used it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import suppress
+from threading import Lock
 from typing import Any, TypeAlias
 
 from evaldesk.background_loop import BackgroundLoop
@@ -19,34 +21,99 @@ SendEvent: TypeAlias = Callable[[Event], Awaitable[None]]
 _shared = BackgroundLoop("evaldesk-frameworks")
 
 
-async def events_sent(work: Callable[[SendEvent], Coroutine[Any, Any, None]]) -> AsyncIterator[Event]:
-    """Yield the events of `work`, on the shared loop, while it runs; then raise its exception.
+class SentEvents(AsyncIterator[Event]):
+    """The events of `work`, which runs on the shared loop while somebody listens, and is cancelled when they leave.
 
-    `work` goes on after each event only when its listener asks for the next one, so that both may change the state of
-    the session. It is cancelled when the listener leaves.
+    It goes on after each event only when that was taken, so that both may change the state of the session.
     """
-    shared, own = _shared.loop, asyncio.get_running_loop()
-    queue: asyncio.Queue[tuple[Event, asyncio.Future[None]] | None] = asyncio.Queue()
 
-    async def send(event: Event) -> None:
-        is_taken = shared.create_future()
-        own.call_soon_threadsafe(queue.put_nowait, (event, is_taken))
-        await is_taken
+    def __init__(self, work: Callable[[SendEvent], Coroutine[Any, Any, None]]) -> None:
+        self._work = work
+        self._handed: AsyncGenerator[Event, None] | None = None
 
-    def end(_: object) -> None:
-        with suppress(RuntimeError):  # the trial thread's loop is closed: there is no listener
-            own.call_soon_threadsafe(queue.put_nowait, None)
+    async def hear(self, take: Callable[[Event], bool]) -> bool:
+        """Let `take` have each event, on the shared loop, until it says that this is enough; whether it did.
 
-    running = asyncio.run_coroutine_threadsafe(work(send), shared)
-    running.add_done_callback(end)
-    try:
-        while (item := await queue.get()) is not None:
-            event, is_taken = item
-            yield event
-            shared.call_soon_threadsafe(_release, is_taken)
-        await asyncio.wrap_future(running)
-    finally:
-        running.cancel()
+        Raises what `take` or the work raises. Nothing is taken after that. A listener in its own loop needs two changes
+        of threads for each event.
+        """
+        shared, own = _shared.loop, asyncio.get_running_loop()
+        over: asyncio.Future[bool] = own.create_future()
+        lock, is_left = Lock(), False
+
+        def end(is_enough: bool, error: BaseException | None = None) -> None:
+            with suppress(RuntimeError):  # the trial thread's loop is closed: there is no listener
+                own.call_soon_threadsafe(_settle, over, is_enough, error)
+
+        async def send(event: Event) -> None:
+            try:
+                with lock:
+                    is_enough = is_left or take(event)
+            except Exception as error:  # raised here, it would be for the framework
+                end(True, error)
+            else:
+                if not is_enough:
+                    return
+                end(True)
+            await shared.create_future()  # until the listener has left
+
+        running = asyncio.run_coroutine_threadsafe(self._work(send), shared)
+        running.add_done_callback(lambda done: end(False, _error_of(done)))
+        try:
+            return await over
+        finally:
+            with lock:
+                is_left = True
+            running.cancel()
+
+    async def __anext__(self) -> Event:
+        """The next event, in the loop of the listener."""
+        self._handed = self._handed or self._handed_over()
+        return await anext(self._handed)
+
+    async def aclose(self) -> None:
+        """Leave."""
+        if self._handed:
+            await self._handed.aclose()
+
+    async def _handed_over(self) -> AsyncGenerator[Event, None]:
+        shared, own = _shared.loop, asyncio.get_running_loop()
+        queue: asyncio.Queue[tuple[Event, asyncio.Future[None]] | None] = asyncio.Queue()
+
+        async def send(event: Event) -> None:
+            is_taken = shared.create_future()
+            own.call_soon_threadsafe(queue.put_nowait, (event, is_taken))
+            await is_taken
+
+        def end(_: object) -> None:
+            with suppress(RuntimeError):  # the trial thread's loop is closed: there is no listener
+                own.call_soon_threadsafe(queue.put_nowait, None)
+
+        running = asyncio.run_coroutine_threadsafe(self._work(send), shared)
+        running.add_done_callback(end)
+        try:
+            while (item := await queue.get()) is not None:
+                event, is_taken = item
+                yield event
+                shared.call_soon_threadsafe(_release, is_taken)
+            await asyncio.wrap_future(running)
+        finally:
+            running.cancel()
+
+
+def _settle(over: asyncio.Future[bool], is_enough: bool, error: BaseException | None) -> None:
+    if over.done():
+        return
+    if isinstance(error, asyncio.CancelledError):
+        over.cancel()
+    elif error:
+        over.set_exception(error)
+    else:
+        over.set_result(is_enough)
+
+
+def _error_of(done: Future[None]) -> BaseException | None:
+    return asyncio.CancelledError() if done.cancelled() else done.exception()
 
 
 def _release(is_taken: asyncio.Future[None]) -> None:

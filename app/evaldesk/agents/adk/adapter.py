@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from evaldesk.agents.adk.loading import app_of, part_of, reset_data_of, yaml_agent
+from evaldesk.agents.adk.loading import app_of, part_of, reset_data_of, spare_failed_import, yaml_agent
 from evaldesk.agents.adk.models import EFFORT, is_litellm, model_name
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.finding import FACTORY
@@ -72,6 +72,7 @@ class AdkAgent:
         from evaldesk.agents.adk.models import use_shared_loop
 
         use_shared_loop(self.app.root_agent)
+        spare_failed_import()
 
     def describe(self) -> AgentDescription:
         """The root agent with its sub-agents as a tree."""
@@ -261,13 +262,16 @@ class Conversation:
         delta = found.actions.state_delta if found.actions else None
         state.update({key: value for key, value in (delta or {}).items() if not _is_own(key)})
 
-    async def found(self, session: Session) -> Any:
+    async def found(self, session: Session, **options: Any) -> Any:
         """Its session of google-adk; None where it is gone."""
-        return await self.sessions.get_session(app_name=self.app_name, user_id=session.user_id, session_id=session.id)
+        place = {"app_name": self.app_name, "user_id": session.user_id, "session_id": session.id}
+        return await self.sessions.get_session(**place, **options)
 
     async def keep(self, session: Session) -> None:
-        """Remember where the session stands, for the next turn."""
-        found = await self.found(session)
+        """Remember where the session stands, for the next turn. Its events stay where they are: a copy takes long."""
+        from google.adk.sessions.base_session_service import GetSessionConfig
+
+        found = await self.found(session, config=GetSessionConfig(num_recent_events=0))
         if found is not None:
             session.state.clear()
             session.state.update({key: value for key, value in found.state.items() if not _is_own(key)})

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -55,6 +57,21 @@ def yaml_agent(ref: AgentRef) -> object:
     except Exception as error:
         fault = missing_package(error) or f"{type(error).__name__}: {error}"
         raise AgentError(f"{path.parent.name}/{YAML_NAME}: {fault}", trace=user_trace(error)) from error
+
+
+_REMOTE, _NEEDED = "google.adk.agents.remote_a2a_agent", "a2a"
+
+
+def spare_failed_import() -> None:
+    """Let the import that google-adk tries in each turn fail as it does, but before its modules are read and run."""
+    if _REMOTE not in sys.modules and not any(isinstance(finder, _FailsEarly) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _FailsEarly())
+
+
+class _FailsEarly(MetaPathFinder):
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        if fullname == _REMOTE and _NEEDED not in sys.modules and find_spec(_NEEDED) is None:
+            raise ModuleNotFoundError(f"No module named {_NEEDED!r}", name=_NEEDED)
 
 
 async def reset_data_of(ref: AgentRef) -> None:

@@ -17,7 +17,7 @@ from evaldesk.agents.langgraph.interrupts import (
     waiting_of,
 )
 from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable, user_message
-from evaldesk.agents.shared_loop import SendEvent, events_sent
+from evaldesk.agents.shared_loop import SendEvent, SentEvents
 from evaldesk.agents.tools.frameworks import awaiting, in_our_words, never_answered, pause, paused, tool_result, watched
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import AgentError
@@ -209,17 +209,15 @@ class GraphAgent:
             tools=tuple(_tools(self.graph)),
         )
 
-    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+    def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Run the graph to its end. Raises AgentError when its state has no messages, or no model can be chosen."""
         if MESSAGES not in self._input_names():
             raise AgentError(f"the state of {self.ref.target} has no `messages`; wrap the graph in a function")
-        async for event in events_sent(lambda send: self._begin(session, message, send)):
-            yield event
+        return SentEvents(lambda send: self._begin(session, message, send))
 
-    async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
+    def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
         """Resume the interrupts of the graph with what a person decided. Raises AgentError without a checkpointer."""
-        async for event in events_sent(lambda send: self._go_on(session, decided, send)):
-            yield event
+        return SentEvents(lambda send: self._go_on(session, decided, send))
 
     async def _begin(self, session: Session, message: str, send: SendEvent) -> None:
         sender = EventSender(send, session.state, model=session.model or "")

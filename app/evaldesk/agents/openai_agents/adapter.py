@@ -14,7 +14,7 @@ from typing import Any, cast
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.dependencies import Dependencies, dependencies_of, note_state, state_of
 from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable, user_message
-from evaldesk.agents.shared_loop import SendEvent, events_sent
+from evaldesk.agents.shared_loop import SendEvent, SentEvents
 from evaldesk.agents.tools.frameworks import (
     awaiting,
     gone,
@@ -79,15 +79,13 @@ class OpenAIAgent:
         """The agent, and those it hands over to as a tree."""
         return _described(self.found, "openai_agents", depth=0, seen=set())
 
-    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+    def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Run the agent that spoke last. Raises ModelError for a refusal of the provider."""
-        async for event in events_sent(lambda send: self._run(session, message, send)):
-            yield event
+        return SentEvents(lambda send: self._run(session, message, send))
 
-    async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
+    def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
         """Run the state in which the SDK left the turn, with its calls approved or rejected."""
-        async for event in events_sent(lambda send: self._run(session, message, send, decided)):
-            yield event
+        return SentEvents(lambda send: self._run(session, message, send, decided))
 
     async def _run(
         self, session: Session, message: str, send: SendEvent, decided: Sequence[Decided] | None = None

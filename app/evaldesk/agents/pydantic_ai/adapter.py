@@ -14,7 +14,7 @@ from typing import Any
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.dependencies import Dependencies, dependencies_of, note_state, state_of
 from evaldesk.agents.remote.message_events import events_of_message, left_out
-from evaldesk.agents.shared_loop import SendEvent, events_sent
+from evaldesk.agents.shared_loop import SendEvent, SentEvents
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES
 from evaldesk.agents.tools.frameworks import (
     awaiting,
@@ -81,15 +81,13 @@ class PydanticAgent:
             missing=missing_keys(model, os.environ) if isinstance(self.found.model, str) else (),
         )
 
-    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+    def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Run the agent. An output that is no text is its answer as JSON. Raises ModelError."""
-        async for event in events_sent(lambda send: self._run(session, message, send)):
-            yield event
+        return SentEvents(lambda send: self._run(session, message, send))
 
-    async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
+    def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
         """Go on from the messages of the turn, with the results of its deferred calls."""
-        async for event in events_sent(lambda send: self._run(session, message, send, decided)):
-            yield event
+        return SentEvents(lambda send: self._run(session, message, send, decided))
 
     async def _run(
         self, session: Session, message: str, send: SendEvent, decided: Sequence[Decided] | None = None

@@ -21,6 +21,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from evaldesk.agents.agent import AGENTS, ModelCaller, Resumable, close_kept, own_python
+from evaldesk.agents.shared_loop import SentEvents
 from evaldesk.agents.spans import OPEN_SPANS
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES, read_doubles
 from evaldesk.agents.tools.doubles import KEY as DOUBLES
@@ -220,21 +221,37 @@ async def _heard(reply: AsyncIterator[Event], turn: OpenTurn) -> StopReason:
         if asyncio.iscoroutine(reply):
             reply.close()
         raise AgentError(f"reply must be an async generator of events, got {type(reply).__name__}")
-    try:
-        async for found in reply:
-            if isinstance(found, Event) and found.error and found.error.kind in UNANSWERED:
-                if not turn.waiting:  # which says more
-                    turn.take(replace(found, kind="log", text=found.error.message, error=None))
-                return cast("StopReason", found.error.kind)
-            if turn.take(found).error:
-                return "error"
-    finally:
-        if hasattr(reply, "aclose"):
-            await reply.aclose()
+    reasons: list[StopReason] = []
+
+    def take(found: Event) -> bool:
+        if isinstance(found, Event) and found.error and found.error.kind in UNANSWERED:
+            if not turn.waiting:  # which says more
+                turn.take(replace(found, kind="log", text=found.error.message, error=None))
+            reasons.append(cast("StopReason", found.error.kind))
+        elif turn.take(found).error:
+            reasons.append("error")
+        return bool(reasons)
+
+    if isinstance(reply, SentEvents):
+        await reply.hear(take)
+    else:
+        await _taken(reply, take)
+    if reasons:
+        return reasons[0]
     missed = _missed()
     if missed:
         raise missed
     return "answered" if all(each.takes_message for each in turn.waiting) else AWAITING
+
+
+async def _taken(reply: AsyncIterator[Event], take: Callable[[Event], bool]) -> None:
+    try:
+        async for found in reply:
+            if take(found):
+                return
+    finally:
+        if hasattr(reply, "aclose"):
+            await reply.aclose()
 
 
 def _missed() -> ModelError | None:
