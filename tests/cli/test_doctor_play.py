@@ -30,6 +30,15 @@ url = "http://127.0.0.1:9/v1"
 model = "small"
 [agents.mute]
 target = "mute:agent"
+[agents.busy]
+target = "busy:agent"
+"""
+BUSY = """
+import threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+
+def agent(message):
+    return "busy"
 """
 
 
@@ -38,6 +47,7 @@ def home(tmp_path: Path) -> Path:
     (tmp_path / "works.py").write_text(COMMAND)
     (tmp_path / "exits.py").write_text("raise SystemExit(3)")
     (tmp_path / "mute.py").write_text("def agent(message):\n    return None\n")
+    (tmp_path / "busy.py").write_text(BUSY)
     return tmp_path
 
 
@@ -63,6 +73,9 @@ def test_one_turn_of_each_agent_is_played_and_told(home: Path, commands: ForkedC
         assert found[f"agent {name}"][0] == "-"
     assert before[1]["agent mute"][0] == "ok"
     assert "turn works" not in before[1]
+    if sys.platform == "linux":
+        assert found["players busy"] == ("ok", "each player imports it anew: it keeps a thread running")
+    assert "players mute" not in found
     assert code == 1
     mark, words = found["turn works"]
     assert (mark, words.rpartition(",")[0]) == ("ok", "asked 'Hello', it said \"you said Hello\", called look")

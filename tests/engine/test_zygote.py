@@ -188,7 +188,7 @@ async def test_an_agent_that_cannot_be_forked_is_imported_by_each_player(
 
     results, unforked = await played([trial(ref, index) for index in range(2)], play)
 
-    assert word in unforked
+    assert word in unforked == host.UNFORKED[ref]
     assert len({answer(result) for result in results}) == 2
 
 

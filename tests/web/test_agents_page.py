@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from evaldesk.engine.host.zygote import UNFORKED
 from evaldesk.model import AgentDescription, ToolDescription
 from evaldesk.pages.agents import signature
 
@@ -27,6 +28,16 @@ def test_an_agent_shows_its_model_tools_and_instruction(chat: Any) -> None:
     assert "Roll when asked. &lt;b&gt;Never&lt;/b&gt; guess." in page
     assert 'href="/sessions/new?agent=dice"' in page
     assert 'href="/runs/new?agent=dice"' in page
+
+
+def test_an_agent_that_was_not_forked_says_why(chat: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "<dt>Players</dt>" not in loaded(chat)
+    ref = next(agent.ref for agent in chat.desk.agents.list() if agent.id == "dice")
+    monkeypatch.setitem(UNFORKED, ref, "it keeps <b>a thread</b> running")
+
+    page = loaded(chat)
+
+    assert "<dd>each player imports it anew: it keeps &lt;b&gt;a thread&lt;/b&gt; running</dd>" in page
 
 
 def test_an_agent_that_does_not_load_shows_why_with_the_trace(chat: Any) -> None:

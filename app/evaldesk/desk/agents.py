@@ -14,6 +14,7 @@ from evaldesk.agents import AGENTS, declared_refs, find_agents, with_declared
 from evaldesk.agents.finding import played_on
 from evaldesk.desk.trust import Trust
 from evaldesk.engine.host.agent_host import agent_files, package_folders
+from evaldesk.engine.host.zygote import UNFORKED
 from evaldesk.engine.launch import in_environment
 from evaldesk.errors import AgentError, EvaldeskError, NotFoundError, UsageError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord
@@ -72,6 +73,12 @@ class FoundAgent:
     def is_demo(self) -> bool:
         """Whether the agent runs on the scripted demo model."""
         return bool(self.description and self.description.is_demo)
+
+    @property
+    def unforked(self) -> str:
+        """Why its players are not forked, as far as that was tried in this process; empty where they are."""
+        reason = UNFORKED.get(self.ref, "")
+        return reason and f"each player imports it anew: {reason}"
 
     @property
     def takes(self) -> tuple[MediaKind, ...]:

@@ -25,6 +25,8 @@ from evaldesk.desk.runs.stored_runs import is_held
 from evaldesk.desk.trust import NEXT_STEP, Trust, check_store
 from evaldesk.engine import AgentHost, LocalExecutor
 from evaldesk.engine.executors import MAX_LOCAL, Node, check_executor, kind_of, open_executor
+from evaldesk.engine.host.process import WorkerStartError
+from evaldesk.engine.launch import launcher_of
 from evaldesk.errors import EvaldeskError, ModelError
 from evaldesk.llm import ModelCall, Patience, complete, missing_keys
 from evaldesk.model import (
@@ -236,12 +238,24 @@ def look_at_agents(agents: Sequence[FoundAgent]) -> list[Finding]:
 
 
 async def play_agents(agents: Sequence[FoundAgent], trust: Trust, settings: Settings) -> list[Finding]:
-    """What came back from one turn of each agent that could be described."""
+    """What came back from one turn of each agent that could be described, and why its players are not forked."""
     host = AgentHost(check=trust.check_agent)
+    found = []
     try:
-        return [await _played(host, agent, settings) for agent in agents if agent.description and not agent.error]
+        for agent in agents:
+            if agent.description and not agent.error:
+                found += [*await _unforked(host, agent), await _played(host, agent, settings)]
     finally:
         await host.close()
+    return found
+
+
+async def _unforked(host: AgentHost, agent: FoundAgent) -> list[Finding]:
+    if not launcher_of(agent.ref).can_fork:
+        return []
+    with suppress(WorkerStartError):  # which its turn tells
+        await host.try_to_fork(agent.ref)
+    return [Finding(f"players {agent.id}", "good", agent.unforked)] if agent.unforked else []
 
 
 async def _played(host: AgentHost, agent: FoundAgent, settings: Settings) -> Finding:

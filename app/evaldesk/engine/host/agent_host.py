@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from evaldesk.agents.finding import is_imported, source_folders
-from evaldesk.engine.frames import Describe, Described, Failed, Happened, Stop, Talk, TurnEnded
+from evaldesk.engine.frames import Describe, Described, Failed, Fork, Happened, Stop, Talk, TurnEnded
 from evaldesk.engine.host.process import Answer, Death, WorkerProcess, WorkerStartError
+from evaldesk.engine.host.zygote import Zygote
 from evaldesk.engine.launch import Launcher, launcher_of
 from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S
 from evaldesk.errors import AgentError, BadNumberError, ConflictError
@@ -33,6 +34,7 @@ from evaldesk.model import (
     AgentRef,
     ErrorRecord,
     Event,
+    ModelOptions,
     Prompts,
     RunConfig,
     StopReason,
@@ -101,6 +103,20 @@ class AgentHost:
         """Start the agent's worker and import the packages of its turns. A failure is reported by the first turn."""
         with suppress(AgentError):
             await self._describe(Describe(next_key(), ref, warm=True))
+
+    async def try_to_fork(self, ref: AgentRef) -> None:
+        """Note in UNFORKED why the players of an agent are not forked, or that they are; its worker ends then.
+
+        Raises WorkerStartError.
+        """
+        agent = await self._agent(ref)
+        self._hosted.pop(ref, None)
+        try:
+            made = await agent.worker.make_zygote(Fork(next_key(), ref, None, ModelOptions()))
+            if isinstance(made, Zygote):
+                made.close()
+        finally:
+            await agent.close()
 
     def give_away(self, ref: AgentRef, version: str) -> WorkerProcess | None:
         """The agent's worker, from now on the caller's; None where none of that version of its files is idle."""

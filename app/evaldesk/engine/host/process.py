@@ -29,12 +29,12 @@ from evaldesk.engine.frames import (
     TurnEnded,
     frame_from_worker,
 )
-from evaldesk.engine.host.zygote import UNSEEN, Zygote, ZygoteError
+from evaldesk.engine.host.zygote import UNFORKED, UNSEEN, Zygote, ZygoteError
 from evaldesk.engine.launch import OWN, Launch, Launcher
 from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S, Pause, Tail
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.process_setup import descendants, end_marked, hide_memory
-from evaldesk.wire import to_json
+from evaldesk.wire import to_json, value_scrubber
 
 TICK_S = 0.5
 SILENT_AND_OVERDUE_S = 5.0
@@ -213,6 +213,7 @@ class WorkerProcess:
         if not self._forks.done():
             return "it ended"
         answer = self._forks.result()
+        UNFORKED[frame.agent] = value_scrubber(self._environment)(answer.reason[:MAX_REASON])
         if answer.is_tainted:
             await self.close()
         if answer.reason:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from evaldesk.errors import EvaldeskError
+from evaldesk.model import AgentRef
 from evaldesk.process_setup import children
 
 FORK_TIMEOUT_S = 20.0
@@ -18,6 +19,9 @@ STATUS_S = 1.0
 MAX_MESSAGE = 4096
 UNSEEN = -999
 """The exit code of a fork whose end nobody saw, since its zygote was gone."""
+
+UNFORKED: dict[AgentRef, str] = {}
+"""Why agents were not forked when that was last tried in this process, in words; empty where they were."""
 
 
 class ZygoteError(EvaldeskError):
