@@ -7,7 +7,7 @@ import random
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
-from time import sleep
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -30,6 +30,7 @@ pytestmark = pytest.mark.anyio
 Write = Callable[..., AgentRef]
 Trial = Callable[..., TrialSpec]
 Play = Callable[..., Awaitable[dict[int, TrialResult]]]
+HANGS_S = 120.0
 AGENT = AgentRef("echo", "echo:agent", "/code", "/code/echo")
 
 
@@ -47,14 +48,15 @@ async def under_way(cluster: ScriptedCluster, n: int) -> None:
 async def test_the_trials_of_a_lost_host_are_played_again_elsewhere_and_say_why(trial: Trial) -> None:
     cluster = ScriptedCluster()
     executor = HostsExecutor(cluster, 4, 2)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         for index in range(4):
             await executor.submit(trial(AGENT, index))
         await under_way(cluster, 4)
         cluster.play = finished
         lost = next(host for host in cluster.hosts if host.n_asked)
         lost.lose("its node is gone")
-        await asyncio.sleep(0.05)
+        while len(cluster.hosts) < 3 or {place.state for place in executor.places} != {"up"}:
+            await asyncio.sleep(0.001)
         for host in cluster.hosts:
             for held in [*host._held]:
                 held.set_result(finished(held.spec))  # type: ignore[attr-defined]
@@ -80,7 +82,7 @@ async def test_a_trial_that_is_lost_five_times_is_errored(trial: Trial) -> None:
     await executor.submit(trial(AGENT))
     losing = asyncio.create_task(_lose_all(cluster))
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         result = await anext(executor.results())
     losing.cancel()
     await executor.close()
@@ -107,7 +109,7 @@ async def test_hosts_with_other_versions_refuse_the_run_before_a_trial_is_spent(
     cluster.versions = versions
     executor = HostsExecutor(cluster, 4, 2)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         with pytest.raises(
             UsageError, match=r"no host will do: vm-\d( #\d)? has (Python 3.9|Evaldesk 0.0.0), and here"
         ):
@@ -130,7 +132,7 @@ async def test_a_run_without_a_host_for_a_minute_is_given_back_with_the_reason(
     cluster.no_room = "no node is left"
     for host in cluster.hosts:
         host.lose("its node is gone")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         results = executor.results()
         found = [await anext(results) for _ in range(3)]
         await executor.submit(trial(AGENT, 3))
@@ -147,7 +149,7 @@ async def test_a_cluster_where_no_host_ever_comes_ends_the_run(trial: Trial, mon
     cluster.no_room = "no node has 4 free CPUs"
     executor = HostsExecutor(cluster, 4, 2)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         await executor.submit(trial(AGENT))
         result = await anext(executor.results())
     await executor.close()
@@ -161,7 +163,7 @@ async def test_a_host_that_finds_no_room_says_what_it_waits_for(trial: Trial, mo
     cluster.is_full = True
     executor = HostsExecutor(cluster, 4, 2)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         await executor.submit(trial(AGENT))
         places = executor.places
         await executor.close()
@@ -177,7 +179,7 @@ async def test_a_cancel_while_hosts_come_up_ends_what_waits(trial: Trial) -> Non
     waiting = [asyncio.create_task(executor.submit(trial(AGENT, index))) for index in range(3)]
     await asyncio.sleep(0.02)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         await executor.cancel()
         await asyncio.gather(*waiting)
         results = executor.results()
@@ -185,6 +187,52 @@ async def test_a_cancel_while_hosts_come_up_ends_what_waits(trial: Trial) -> Non
         await executor.close()
 
     assert {result.status for result in found} == {"cancelled"}
+
+
+async def test_a_cancel_gives_back_at_once_what_no_host_was_sent(trial: Trial) -> None:
+    cluster = ScriptedCluster()
+    executor = HostsExecutor(cluster, 4, 2)
+    for index in range(3):
+        await executor.submit(trial(AGENT, index))
+
+    await executor.cancel()
+    results = executor.results()
+    found = [await anext(results) for _ in range(3)]
+    await asyncio.sleep(10 * module.GATHER_S)
+    await executor.close()
+
+    assert {result.status for result in found} == {"cancelled"}
+    assert [host.n_asked for host in cluster.hosts] == [0] * len(cluster.hosts)
+
+
+async def test_a_lost_trial_is_not_played_again_once_cancelled(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CANCEL_GRACE_S", HANGS_S)
+    cluster = ScriptedCluster()
+    executor = HostsExecutor(cluster, 1, 1)
+    async with asyncio.timeout(HANGS_S / 2):
+        await executor.submit(trial(AGENT))
+        await under_way(cluster, 1)
+        cluster.hosts[0].lose("its node is gone")
+        while executor.places[0].state != "lost":
+            await asyncio.sleep(0)
+        await executor.cancel()
+        result = await anext(executor.results())
+        await executor.close()
+
+    assert result.status == "cancelled"
+    assert sum(host.n_asked for host in cluster.hosts) == 1
+
+
+async def test_a_host_that_is_cancelled_before_its_first_trial_plays_none(trial: Trial) -> None:
+    host = Host(HostSetup("", 1, 1))
+
+    async with asyncio.timeout(HANGS_S):
+        await host.cancel()
+        found = from_json(await host.exchange(to_json([work_of(7, trial(AGENT))])), list[Answer])
+        assert host._executor is not None
+        await host._here(host._executor.close)
+
+    assert [(answer.number, answer.result and answer.result.status) for answer in found] == [(7, "cancelled")]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -204,7 +252,7 @@ async def test_however_hosts_are_lost_every_trial_has_one_result(
                 chance.choice(alive).lose("killed")
 
     losing = asyncio.create_task(lose())
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANGS_S):
         results = await play(executor, [trial(AGENT, index) for index in range(600)], 16)
     losing.cancel()
     await executor.close()
@@ -231,7 +279,7 @@ async def test_a_drive_goes_on_while_hosts_are_lost(trial: Trial) -> None:
 async def test_trials_are_sent_together(trial: Trial) -> None:
     cluster = ScriptedCluster()
     executor = HostsExecutor(cluster, 32, 2)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         for index in range(32):
             await executor.submit(trial(AGENT, index))
         await under_way(cluster, 32)
@@ -245,7 +293,7 @@ async def test_trials_that_were_not_sent_yet_have_not_been_lost(trial: Trial, mo
     monkeypatch.setattr(module, "GATHER_S", 0.1)
     cluster = ScriptedCluster(finished)
     executor = HostsExecutor(cluster, 4, 1)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         await executor.submit(trial(AGENT))
         cluster.hosts[0].lose("its node is gone")
         result = await anext(executor.results())
@@ -258,7 +306,7 @@ async def test_an_answer_that_cannot_be_read_ends_the_trials_of_its_host_in_word
     cluster = ScriptedCluster(finished)
     cluster.breaks = True
     executor = HostsExecutor(cluster, 4, 1)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         for index in range(3):
             await executor.submit(trial(AGENT, index))
         results = executor.results()
@@ -309,7 +357,7 @@ def ends_all() -> Host:
 
 async def test_a_host_answers_with_those_that_ended_and_waits_for_no_other(trial: Trial, ends_all: Host) -> None:
     reading = asyncio.create_task(ends_all._read(ends_all._opened()))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         calls = await answered(ends_all, 3, *(trial(AGENT, index) for index in (1, 2, HELD, -3)))
     reading.cancel()
 
@@ -324,7 +372,7 @@ async def test_a_host_answers_with_those_that_ended_and_waits_for_no_other(trial
 async def test_a_long_answer_is_given_in_parts(trial: Trial, ends_all: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_module, "MAX_ANSWER", 1_000)
     reading = asyncio.create_task(ends_all._read(ends_all._opened()))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         calls = await answered(ends_all, 40, *(trial(AGENT, index) for index in range(40)))
     reading.cancel()
 
@@ -334,7 +382,7 @@ async def test_a_long_answer_is_given_in_parts(trial: Trial, ends_all: Host, mon
 
 async def test_a_later_call_takes_over_waiting(trial: Trial, ends_all: Host) -> None:
     spec = to_json([work_of(HELD, trial(AGENT, HELD))])
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         earlier = asyncio.create_task(ends_all._exchange(spec))
         await asyncio.sleep(0)
         later = asyncio.create_task(ends_all._exchange(b"[]"))
@@ -418,11 +466,12 @@ async def test_a_process_waits_for_ray_at_its_end_unless_it_is_connected(
     monkeypatch: pytest.MonkeyPatch, *, is_stuck: bool
 ) -> None:
     marks: set[str] = set()
+    head_is_back = Event()
     ray = SimpleNamespace(
-        is_initialized=lambda: False, init=lambda **_: None, shutdown=lambda: sleep(0.1 if is_stuck else 0)
+        is_initialized=lambda: False, init=lambda **_: None, shutdown=head_is_back.wait if is_stuck else lambda: None
     )
     monkeypatch.setitem(sys.modules, "ray", ray)
-    monkeypatch.setattr(cluster_module, "CLOSE_S", 0.01 if is_stuck else 10.0)
+    monkeypatch.setattr(cluster_module, "CLOSE_S", 0.01 if is_stuck else HANGS_S)
     monkeypatch.setattr(cluster_module, "NOT_WAITED_FOR", marks)
     for name in ("check_reachable", "_keep_off_the_output"):
         monkeypatch.setattr(cluster_module, name, lambda *_: None)
@@ -431,6 +480,7 @@ async def test_a_process_waits_for_ray_at_its_end_unless_it_is_connected(
     await cluster.connect()
     while_connected = set(marks)
     await cluster.close()
+    head_is_back.set()
 
     assert (while_connected, marks) == ({"ray"}, {"ray"} if is_stuck else set())
 
@@ -438,7 +488,8 @@ async def test_a_process_waits_for_ray_at_its_end_unless_it_is_connected(
 async def test_a_head_that_takes_a_connection_and_says_nothing_is_named_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **_: sleep(0.2), shutdown=lambda: None)
+    is_over = Event()
+    ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **_: is_over.wait(), shutdown=lambda: None)
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setattr(cluster_module, "CONNECT_S", 0.01)
     monkeypatch.setattr(cluster_module, "NOT_WAITED_FOR", set())
@@ -447,3 +498,4 @@ async def test_a_head_that_takes_a_connection_and_says_nothing_is_named_in_time(
 
     with pytest.raises(EvaldeskError, match=r"^Ray at 127\.0\.0\.1:6379 did not answer within 0\.01 s$"):
         await RayCluster("127.0.0.1:6379", 1.0, HostSetup("", 1, 1)).connect()
+    is_over.set()

@@ -319,6 +319,9 @@ class HostsExecutor:
 
     def _pump(self) -> None:
         """Hand waiting trials to the least busy hosts that have room."""
+        if self.is_cancelled:
+            self._give_back_waiting()
+            return
         hosts = [(slot, slot.up) for slot in self._slots if slot.up]
         while self._waiting:
             slot, up = min(hosts, key=lambda each: len(each[1].jobs), default=(None, None))
@@ -339,7 +342,7 @@ class HostsExecutor:
         if up.sending is not None:
             up.sending.cancel()
         up.sending = None
-        if slot.up is up and not self._is_closed:
+        if slot.up is up and up.jobs and not self._is_closed:
             jobs, up.unsent = up.unsent, []
             up.n_calls += 1
             self._do(self._exchange(slot, up, jobs))
@@ -397,8 +400,14 @@ class HostsExecutor:
             self._pump()
 
     def _give_back_waiting(self) -> None:
+        """End as cancelled what no host was sent: a host that is told to stop says nothing of it."""
         waiting = [*self._waiting]
         self._waiting.clear()
+        for up in filter(None, (slot.up for slot in self._slots)):
+            waiting += up.unsent
+            for job in up.unsent:
+                del up.jobs[job.number]
+            up.unsent = []
         for job in waiting:
             self._give_back(job, cancelled(job.spec))
 

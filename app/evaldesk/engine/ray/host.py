@@ -223,8 +223,7 @@ class Host:
         return to_json(found)
 
     async def _cancel(self) -> None:
-        if self._executor:
-            await self._executor.cancel()
+        await self._opened().cancel()  # also before the first trial, which may be on its way
 
 
 def _spec_of(work: Work) -> TrialSpec | GradeSpec:
