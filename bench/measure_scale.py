@@ -206,7 +206,7 @@ def _measure_inside(folder: Path) -> dict[int, dict[str, tuple[float, float, flo
     ref = AgentRef("scripted", "scripted_agent:root_agent", str(root), str(root))
     both = (AT_ONCE, MANY_AT_ONCE)
     local = {at_once: asyncio.run(_timed(LocalExecutor, ref, "", at_once)) for at_once in both}
-    with local_cluster() as cluster:
+    with local_cluster(2) as cluster:
         on_ray = {at_once: asyncio.run(_timed(LocalExecutor, ref, cluster.address, at_once)) for at_once in both}
     return {at_once: {"local": local[at_once], "ray": on_ray[at_once]} for at_once in both}
 

@@ -1,4 +1,4 @@
-"""A cluster of Ray on the loopback of a network namespace: a head without CPUs, and nodes that a test may kill."""
+"""A cluster of Ray on the loopback of a network namespace: a head with a CPU, and nodes that a test may kill."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class LocalCluster:
         self._cluster = cluster
         self._nodes: list[Any] = []
 
-    def add_nodes(self, n: int, n_cpus: int = 1) -> None:
+    def add_nodes(self, n: int) -> None:
         for _ in range(n):
             node = self._cluster.add_node(
-                num_cpus=n_cpus, node_ip_address="127.0.0.1", object_store_memory=MEMORY, wait=False
+                num_cpus=1, node_ip_address="127.0.0.1", object_store_memory=MEMORY, wait=False
             )
             self._nodes.append(node)
         self._cluster.wait_for_nodes(timeout=120)
@@ -81,6 +81,7 @@ class LocalCluster:
 
     @property
     def n_nodes(self) -> int:
+        """How many nodes there are beside the head."""
         return len(self._nodes)
 
     def log_texts(self) -> Iterator[tuple[Path, bytes]]:
@@ -92,20 +93,21 @@ class LocalCluster:
 
 
 @contextmanager
-def local_cluster(n_nodes: int = 2, n_cpus: int = 1) -> Iterator[LocalCluster]:
-    """A cluster for some tests; where the machine is too busy for one, it is tried again."""
+def local_cluster(n_nodes: int = 1) -> Iterator[LocalCluster]:
+    """A head and `n_nodes` beside it, with a CPU each; where the machine is too busy for them, they are tried again."""
     os.environ.update(
         RAY_agent_register_timeout_ms="120000",
         RAY_USAGE_STATS_ENABLED="0",
         RAY_health_check_period_ms="1000",
         RAY_health_check_failure_threshold="20",
+        RAY_worker_niceness="0",  # with Ray's own 15 an actor gets a thirtieth of what a process beside it gets
     )
     Path(tempfile.gettempdir(), "ray").mkdir(exist_ok=True)  # Ray writes an address there, wherever its folder is
     folder = Path(tempfile.mkdtemp(prefix="r", dir=tempfile.gettempdir()))  # sockets have short names
     try:
         for n_left in reversed(range(N_TRIES)):
             try:
-                found = _started(folder / str(n_left), n_nodes, n_cpus)
+                found = _started(folder / str(n_left), n_nodes)
                 break
             except Exception:
                 if not n_left:
@@ -118,21 +120,22 @@ def local_cluster(n_nodes: int = 2, n_cpus: int = 1) -> Iterator[LocalCluster]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _started(folder: Path, n_nodes: int, n_cpus: int) -> LocalCluster:
+def _started(folder: Path, n_nodes: int) -> LocalCluster:
     from ray.cluster_utils import Cluster
 
     folder.mkdir()
     head = {
-        "num_cpus": 0,
+        "num_cpus": 1,
         "node_ip_address": "127.0.0.1",
         "temp_dir": str(folder),
         "include_dashboard": False,
+        "no_monitor": True,  # nothing is scaled
         "object_store_memory": MEMORY,
     }
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         found = LocalCluster(cluster, folder)
-        found.add_nodes(n_nodes, n_cpus)
+        found.add_nodes(n_nodes)
     except BaseException:
         cluster.shutdown()
         raise
