@@ -18,11 +18,12 @@ from typing import TypeAlias
 
 from bench.processor import cpu_s_of
 from bench.row import Row, rounded
-from bench.seed import seed
+from bench.seed import read, seed
 
 TOKEN = "a-token-for-the-bench"
 N_ASKED = 30
 LARGE, FORM_CASES = 200_000, 10_000
+N_FINDINGS = 10_000
 RUN_PAGE, RUNS_LIST = "run page, 1,000 x 5", "runs list"
 LARGE_RUN = f"run page, {LARGE:,} cases"
 RUN_FORM = f"run form of an eval set of {FORM_CASES:,} cases"
@@ -52,6 +53,12 @@ def measure(folder: Path) -> Iterator[Row]:
     (workspace / "large.evalset.json").write_text(json.dumps(large_set(FORM_CASES)))
     yield from _measure_at(workspace, "", ((LARGE_RUN, f"/runs/{run_id}", 25, None),))
     yield from _measure_at(workspace, "", ((RUN_FORM, "/runs/new", None, 40),), ".")
+    workspace = folder / "read"
+    (workspace / ".evaldesk").mkdir(parents=True)
+    run_id = seed(workspace / ".evaldesk" / "evaldesk.db", 1000, 25, 0)
+    kind = read(workspace / ".evaldesk" / "evaldesk.db", run_id, N_FINDINGS)
+    pages = (("failure room", f"/failures?run={run_id}", 25, None), ("kind of failure", f"/failures/{kind}", 25, None))
+    yield from _measure_at(workspace, f", {N_FINDINGS:,} findings", pages)
 
 
 def _pages_of(run_id: int) -> Sequence[_Page]:

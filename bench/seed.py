@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import text, update
+from sqlalchemy import insert, text, update
 
 from evaldesk.model import (
     AgentRef,
@@ -29,6 +30,7 @@ from evaldesk.model import (
 from evaldesk.store import Store
 from evaldesk.store.runs.recording import add_totals, recount
 from evaldesk.store.tables import METADATA
+from evaldesk.store.tables.failures import FINDING, READING
 from evaldesk.store.tables.runs import RUN, RUN_CASE, TO_DO
 
 COPIED_AT_ONCE = 100
@@ -92,6 +94,35 @@ def copy_run(store: Store, run_id: int, n: int) -> None:
                 rows += " CROSS JOIN run AS copy WHERE held.run_id = :run AND copy.id BETWEEN :first AND :last"
                 span = {"run": run_id, "first": ids[0], "last": ids[-1]}
                 connection.execute(text(f"INSERT INTO {table} (run_id, {columns}) {rows} ORDER BY copy.id"), span)
+
+
+def read(database: Path, run_id: int, n: int) -> int:
+    """Give so many failed trials of a run a finding each, of two readers and twelve kinds; returns the first kind."""
+    chance, now = random.Random(1), datetime.now(UTC)
+    with Store.open(database) as store:
+        kinds = [store.failures.create_mode("Ann", name=f"kind of failure {number}") for number in range(12)]
+        failed = (
+            (case, at) for case, (_, strip) in enumerate(store.failures.verdicts(run_id)) for at in _failed(strip)
+        )
+        places = [{"run_id": run_id, "case_index": case, "trial_index": at} for case, at in islice(failed, n)]
+        readers = [chance.choice(("Ann", "Bob")) for _ in places]
+        of_person = {"note": _text(chance, 8), "source": "person", "status": "counted", "created_at": now}
+        findings = [
+            place | of_person | {"author": reader, "mode_id": kinds[min(int(chance.expovariate(0.5)), 11)]}
+            for place, reader in zip(places, readers, strict=True)
+        ]
+        readings = [
+            place | {"reader": reader, "is_clear": False, "read_at": now}
+            for place, reader in zip(places, readers, strict=True)
+        ]
+        with store._database.writing() as connection:
+            connection.execute(insert(FINDING), findings)
+            connection.execute(insert(READING), readings)
+    return kinds[0]
+
+
+def _failed(strip: str) -> Iterator[int]:
+    return (at for at, letter in enumerate(strip) if letter == "f")
 
 
 def multiply(store: Store, run_id: int, times: int) -> None:

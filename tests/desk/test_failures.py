@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from sqlalchemy.event import listen
 from tests.desk.stored_desk import desk_on
 from tests.postgresql_server import ENGINES, place_of
 
@@ -33,7 +34,7 @@ from evaldesk.model import (
 from evaldesk.model.failures import Anchor, FindingDraft, Mode, trial_number
 from evaldesk.pages.failure_kind import calibrations
 from evaldesk.statistics.agreement import JudgeSkill, agreement
-from evaldesk.store import Store
+from evaldesk.store import Store, failures
 from evaldesk.wording.agreement import kappa_words
 from evaldesk.wording.noise import corrected_sentence
 
@@ -434,6 +435,20 @@ def test_the_sets_of_trials_tell_what_the_readings_tell(store: Store, desk: Fail
     assert found.all_clear == found.read - doubted
     assert found.of_reader("Ben") == {number for each, number in numbers.items() if each.reader == "Ben"}
     assert [found.with_mode(mode) for mode in (99, modes[1])] == [set(), found.by_mode[modes[1]]]
+
+
+def test_findings_are_counted_from_indexes_alone(tmp_path: Path) -> None:
+    asked = []
+    with Store.open(tmp_path / "evaldesk.db") as store, store._database.reading() as connection:
+        listen(connection, "before_cursor_execute", lambda *call: asked.append(call[2:4]))
+        for question in (failures._FOUND, failures._with_mode(1)):
+            connection.execute(question, {"run": 1}).all()
+        plans = [connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {words}", given).all() for words, given in asked[:2]]
+
+    for plan in plans:
+        steps = [row[-1] for row in plan if " finding " in row[-1]]
+        assert [step for step in steps if "USING COVERING INDEX ix_finding_" not in step] == []
+        assert steps
 
 
 def test_proposals_that_are_alike_are_one_group(store: Store) -> None:

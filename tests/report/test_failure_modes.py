@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
+from evaldesk.model.failures import TRIALS
+from evaldesk.pages.samples import drawing_orders, samples
 from evaldesk.statistics.failure_modes import (
     Stratum,
     accumulation,
@@ -37,7 +41,7 @@ def near(value: Any) -> Any:
 
 def apart(*strata: tuple[int, int, int]) -> list[Stratum]:
     """Strata (all, read, found) in which every trial read is of a case of its own."""
-    return [Stratum(n, [(1, int(at < found)) for at in range(read)]) for n, read, found in strata]
+    return [Stratum(n, Counter((1, int(at < found)) for at in range(read))) for n, read, found in strata]
 
 
 @pytest.mark.parametrize("row", rows("prevalence"))
@@ -136,7 +140,7 @@ def test_no_finding_in_some_trials_is_no_certainty() -> None:
 
 def test_trials_of_one_case_tell_less_than_those_of_many() -> None:
     by_trial = prevalence(apart((100, 20, 10)))
-    by_case = prevalence([Stratum(100, [(10, 10), (10, 0)])])
+    by_case = prevalence([Stratum(100, {(10, 10): 1, (10, 0): 1})])
 
     assert by_trial
     assert by_case
@@ -145,8 +149,8 @@ def test_trials_of_one_case_tell_less_than_those_of_many() -> None:
 
 
 def test_a_stratum_that_nobody_read_is_left_out() -> None:
-    assert prevalence([Stratum(50, [])]) is None
-    assert prevalence([*apart((40, 20, 5)), Stratum(50, [])]) == prevalence(apart((40, 20, 5)))
+    assert prevalence([Stratum(50, {})]) is None
+    assert prevalence([*apart((40, 20, 5)), Stratum(50, {})]) == prevalence(apart((40, 20, 5)))
 
 
 def test_one_trial_read_leaves_its_stratum_open() -> None:
@@ -169,3 +173,17 @@ def test_more_than_24_moved_cases_are_told_by_the_normal_distribution() -> None:
 
     assert found["wrong date"].p == pytest.approx(0.00157, abs=1e-5)
     assert (found["none"].p, found["none"].n_cases) == (1, 0)
+
+
+def test_a_sample_counts_its_cases_as_one_by_one() -> None:
+    chance, strips = Random(5), tuple("f" * n for n in (3, 1, 7, 2, 5, 1, 4))
+    (order,) = drawing_orders(9, strips, "f").values()
+
+    for n_read in (0, 1, len(order) - 1, len(order)):
+        drawn = [*order][:n_read]
+        found = {number for number in order if chance.random() < 0.4}
+        (sample,) = samples({"f": order}, {*drawn, *[*order][n_read + 1 :]}).values()
+        by_case = {case: [number for number in drawn if order[number] == case] for case in set(map(order.get, drawn))}
+        pairs = Counter((len(trials), len(found.intersection(trials))) for trials in by_case.values())
+        assert (sample.keys, sample.stratum(found)) == (frozenset(drawn), Stratum(len(order), pairs))
+    assert all(divmod(number, TRIALS)[0] == case for number, case in order.items())

@@ -84,7 +84,7 @@ class QueueDesk:
                 for key in keys[:most]:
                     drafts.setdefault((run_id, key), QueueDraft(run_id, key, found.labelled_run, kind))
         # Not stratum by stratum: the place of a trial would tell its verdict.
-        mixed = sorted(drafts.values(), key=lambda draft: _chance("queue", draft.run_id, draft.key))
+        mixed = sorted(drafts.values(), key=lambda draft: _chance(f"queue:{draft.run_id}:{draft.key}".encode()))
         self._person.is_called(reader)
         return self._store.queues.create(strata, mixed, reader, is_blind=typed.is_blind)
 
@@ -192,7 +192,7 @@ class _Candidates:
             if "p" in strip and "f" in strip:
                 for wanted in "fp":
                     keys = ((case_index, at) for at, letter in enumerate(strip) if letter == wanted)
-                    yield min(keys, key=lambda key: _chance(self._run_id, *key))
+                    yield drawing_order(self._run_id, keys)[0]
 
     def _disputed(self) -> set[TrialKey]:
         found = self._store.queues.disputed(self._run_id)
@@ -212,11 +212,11 @@ class _Candidates:
 
 def drawing_order(run_id: int, keys: Iterable[TrialKey]) -> list[TrialKey]:
     """Trials in a random order that depends on the run alone, so that the first ones are a random sample of all."""
-    return sorted(keys, key=lambda key: _chance(run_id, *key))
+    return sorted(keys, key=lambda key: _chance(b"%d:%d:%d" % (run_id, *key)))
 
 
-def _chance(*parts: object) -> bytes:
-    return blake2b(":".join(map(str, parts)).encode()).digest()
+def _chance(parts: bytes) -> bytes:
+    return blake2b(parts).digest()
 
 
 def _has_judge(criterion: Criterion) -> bool:

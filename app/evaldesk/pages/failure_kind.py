@@ -22,6 +22,7 @@ from evaldesk.wording.agreement import found_sentence, kappa_words, next_labels_
 from evaldesk.wording.noise import corrected_sentence
 
 N_JUDGED, N_SEARCHED = 5, 100
+N_ROWS = 8
 N_FINDINGS, N_COUNTED, N_SHARES = 50, 100, 5
 NO_CALL, NO_PLACE = "no call, only the text", "no place marked"
 
@@ -158,7 +159,7 @@ def read_mode(
     newest = store.runs.list(limit=N_RUNS)
     all_runs = sorted({*found, *store.failures.read_runs()}, reverse=True)
     older = [run_id for run_id in all_runs if runs_before is None or run_id < runs_before]
-    runs = [_run_row(store, mode, run_id) for run_id in older[:N_RUNS]]
+    runs = [_run_row(store, mode, run_id) for run_id in older[:N_ROWS]]
     findings = store.failures.of_mode(mode_id, limit=N_FINDINGS + 1, before=before)
     return ModePage(
         mode=mode,

@@ -14,9 +14,10 @@ from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import EvaldeskError, NotFoundError
 from evaldesk.model.conclusion import Answer, Interval, counted
 from evaldesk.model.failures import TRIALS, Mode, ProposedGroup, ReadTrials
-from evaldesk.model.stored import RunSummary, TrialKey
+from evaldesk.model.stored import RunSummary
+from evaldesk.pages.run_view import STATUS_OF
 from evaldesk.pages.samples import Sample, drawing_orders, samples
-from evaldesk.pages.trial import TrialPage, read_trial
+from evaldesk.pages.trial import divergence_of
 from evaldesk.statistics.agreement import agreement
 from evaldesk.statistics.failure_modes import (
     Saturation,
@@ -104,6 +105,18 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
+class NextTrial:
+    """The trial to read next: why it failed, and the turn in which it first differs, else its last one."""
+
+    href: str
+    name: str
+    status: str
+    why: str
+    query: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
 class FailureRoom:
     """All that the page shows. `next_trial` is None when all that is to be read was read."""
 
@@ -130,8 +143,7 @@ class FailureRoom:
     n_proposals: int
     models: Sequence[str]
     next_proposal: Proposal | None
-    next_trial: TrialPage | None
-    next_key: TrialKey | None
+    next_trial: NextTrial | None
     typed: TypedFinding
     problem: str
     against: RunSummary | None
@@ -168,7 +180,6 @@ def read_failures(
     read, by_mode, failed = reading.read, reading.by_mode, frozenset(draw.strata["f"])
     modes = {mode.id: mode for mode in store.failures.modes()}
     following, sampled = draw.next(read), draw.sampled(read)
-    next_key = divmod(following, TRIALS) if following is not None else None
     times = [len(trials & failed) for trials in by_mode.values()]
     seen = saturation(times, len(read & failed))
     proposed = store.failures.proposed(run_id)
@@ -202,13 +213,30 @@ def read_failures(
         n_proposals=len(proposals),
         models=desk.model_proposals.models,
         next_proposal=next(iter(_proposals(proposed, run_id, modes, lambda trial: trial == following)), None),
-        next_trial=read_trial(store.runs, run_id, next_key) if next_key else None,
-        next_key=next_key,
+        next_trial=_next_trial(store, run, following, draw) if following is not None else None,
         typed=typed or TypedFinding(desk.failures.default_author()),
         problem=str(error or ""),
         against=before,
         against_problem=problem,
         changes=changes,
+    )
+
+
+def _next_trial(store: Store, run: RunSummary, number: int, draw: Draw) -> NextTrial:
+    case_index, at = divmod(number, TRIALS)
+    case, result = store.runs.case(run.id, case_index), store.runs.trial(run.id, case_index, at)
+    found = divergence_of(case, result, run.config)
+    turns = result.transcript.turns
+    turn = turns[min(found.turn if found else len(turns), len(turns)) - 1] if turns else None
+    why = f"{found.place[:1].upper()}{found.place[1:]}: {found.sentence}." if found else ""
+    reasons = (score.reason for score in result.scores if score.passed is False and score.reason)
+    return NextTrial(
+        href=_href(run.id, number),
+        name=f"{case.id}, trial {at + 1}",
+        status=STATUS_OF[draw.cases[case_index][1][at]],
+        why=why or (result.error.message if result.error else next(reasons, "")),
+        query=turn.query if turn else "",
+        answer=turn.answer if turn else "",
     )
 
 
@@ -322,7 +350,7 @@ class Draw:
     def next(self, read: Set[int]) -> int | None:
         """The next trial to read: failed ones, then errored ones, then a tenth of the passed ones."""
         passed = self.strata["p"]
-        for numbers in (self.strata["f"], self.strata["e"], passed[: -(-len(passed) // 10)]):
+        for numbers in (self.strata["f"], self.strata["e"], islice(passed, -(-len(passed) // 10))):
             found = next((number for number in numbers if number not in read), None)
             if found is not None:
                 return found
@@ -358,7 +386,7 @@ def kind_row(
     key: str = "",
     mode: Mode | None = None,
 ) -> KindRow:
-    found = prevalence([each.stratum(trials) for each in sampled.values()])
+    found = prevalence([each.stratum(trials) for each in sampled.values() if each.keys])
     interval = found.interval if found else Interval(0.0, 1.0)
     return KindRow(
         mode=mode,

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import erfc, exp, fsum, lgamma, sqrt
-from operator import itemgetter
 from statistics import fmean
 
 from evaldesk.model.comparison import ROUNDING
@@ -22,20 +21,25 @@ _MAX_EXACT = 24
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """Trials that were drawn with one chance: `n_all` of them, of which each case has (read, with the mode)."""
+    """Trials that were drawn with one chance: `n_all` of them; `cases` counts the cases by (read, with the mode)."""
 
     n_all: int
-    by_case: Sequence[tuple[int, int]]
+    cases: Mapping[tuple[int, int], int]
+
+    @property
+    def n_cases(self) -> int:
+        """Cases of which a trial was read."""
+        return sum(self.cases.values())
 
     @property
     def n_read(self) -> int:
         """Trials that were read."""
-        return sum(map(itemgetter(0), self.by_case))
+        return sum(n * read for (read, _), n in self.cases.items())
 
     @property
     def n_found(self) -> int:
         """Trials in which the mode was found."""
-        return sum(map(itemgetter(1), self.by_case))
+        return sum(n * found for (_, found), n in self.cases.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,25 +86,27 @@ def prevalence(strata: Sequence[Stratum]) -> Prevalence | None:
     n_all, n_read = sum(stratum.n_all for stratum, _ in drawn), sum(n for _, n in drawn)
     if not n_all:
         return None
-    share = fsum(stratum.n_all * stratum.n_found / n for stratum, n in drawn) / n_all
+    shares = [stratum.n_found / n for stratum, n in drawn]
+    share = fsum(stratum.n_all * each for (stratum, _), each in zip(drawn, shares, strict=True)) / n_all
     if n_read >= n_all:
         return Prevalence(share, 0.0, None, Interval(share, share))
-    variance = fsum((stratum.n_all / n_all) ** 2 * _variance(stratum) for stratum, _ in drawn)
+    parts = zip(drawn, shares, strict=True)
+    variance = fsum((stratum.n_all / n_all) ** 2 * _variance(stratum, n, each) for (stratum, n), each in parts)
     n_effective = share * (1 - share) / variance if variance > 0 else float(n_read)
     return Prevalence(share, sqrt(variance), n_effective, wilson(share * n_effective, n_effective))
 
 
-def _variance(stratum: Stratum) -> float:
-    """Of the share in one stratum: between its cases; a single trial may be either, a single case is its trials."""
-    n, unread = stratum.n_read, 1 - stratum.n_read / stratum.n_all
+def _variance(stratum: Stratum, n: int, share: float) -> float:
+    """Of the share in `n` trials: between cases; a single trial may be either, a single case is its trials."""
+    unread = 1 - n / stratum.n_all
     if unread <= 0:
         return 0.0
     if n < 2:
         return unread / 4
-    share, n_cases = stratum.n_found / n, len(stratum.by_case)
+    n_cases = stratum.n_cases
     if n_cases < 2:
         return unread * share * (1 - share) / (n - 1)
-    squares = fsum((found - read * share) ** 2 for read, found in stratum.by_case)
+    squares = fsum(n * (found - read * share) ** 2 for (read, found), n in stratum.cases.items())
     return unread * n_cases / (n_cases - 1) * squares / n**2
 
 

@@ -13,8 +13,10 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
+    Select,
     String,
     and_,
+    bindparam,
     cast,
     exists,
     func,
@@ -308,21 +310,13 @@ class FailureStore:
 
     def verdicts(self, run_id: int) -> Sequence[tuple[str, str]]:
         """Each case of a run with the letters of its planned trials, by the index of the case."""
-        rows = select(RUN_CASE.c.case_id, RUN_CASE.c.strip).join(RUN, (RUN.c.id == RUN_CASE.c.run_id) & VISIBLE)
         with self._database.reading() as connection:
-            found = connection.execute(rows.where(RUN_CASE.c.run_id == run_id).order_by(RUN_CASE.c.case_index))
-            return [(row.case_id, row.strip) for row in found]
+            return [*map(tuple, connection.execute(_VERDICTS, {"run": run_id}).all())]
 
     def trials_by_run(self, mode_id: int) -> Mapping[int, int]:
         """How many trials of each run have the mode."""
-        places = (FINDING.c.run_id, FINDING.c.case_index, FINDING.c.trial_index)
-        seen = (
-            select(*places).join(RUN, _OF_RUN).where(FINDING.c.mode_id == mode_id, FINDING.c.status == "counted")
-        ).distinct()
-        found = seen.subquery()
-        rows = select(found.c.run_id, func.count()).group_by(found.c.run_id).order_by(found.c.run_id)
         with self._database.reading() as connection:
-            return {row[0]: row[1] for row in connection.execute(rows)}
+            return {row[0]: row[1] for row in connection.execute(_with_mode(mode_id))}
 
     def last_author(self) -> str:
         """Who took the last step; empty before the first."""
@@ -370,19 +364,15 @@ class FailureStore:
 
     def read_trials(self, run_id: int) -> ReadTrials:
         """The trials of a run that people read; a finding counts where its author read the trial."""
-        r, f = READING.c, FINDING.c
-        read = select(r.reader, r.is_clear, trial_numbers(r)).join(RUN, (RUN.c.id == r.run_id) & VISIBLE)
-        found = select(f.author, f.mode_id, trial_numbers(f)).where(f.run_id == run_id, f.status == "counted")
         sets: dict[bool, dict[str, frozenset[int]]] = {True: {}, False: {}}
         modes: defaultdict[str, dict[int | None, frozenset[int]]] = defaultdict(dict)
         trials = ReadTrials(sets[True], sets[False], modes)
         with self._database.reading() as connection:
-            for reader, is_clear, numbers in connection.execute(
-                read.where(r.run_id == run_id).group_by(r.reader, r.is_clear)
-            ):
+            for reader, is_clear, numbers in connection.execute(_READ, {"run": run_id}):
                 sets[bool(is_clear)][reader] = frozenset(listed(numbers))
-            for author, mode_id, numbers in connection.execute(found.group_by(f.author, f.mode_id)):
-                modes[author][mode_id] = trials.of_reader(author).intersection(listed(numbers))
+            of_readers = {reader: trials.of_reader(reader) for reader in (*sets[True], *sets[False])}
+            for author, mode_id, numbers in connection.execute(_FOUND, {"run": run_id}):
+                modes[author][mode_id] = of_readers.get(author, frozenset()).intersection(listed(numbers))
         return trials
 
     def spent(self, run_id: int) -> Mapping[int, tuple[float | None, float]]:
@@ -506,6 +496,13 @@ class FailureStore:
             step.change(MODE, {"id": mode_id}, {"reopened_in": run_id})
 
 
+def _with_mode(mode_id: int) -> Select[Any]:
+    """Each run with the mode, and how many of its trials have it."""
+    f = FINDING.c
+    rows = select(f.run_id, func.count(_number(f).distinct())).join(RUN, _OF_RUN).where(*_of_mode(mode_id, None))
+    return rows.group_by(f.run_id).order_by(f.run_id)
+
+
 def _of_mode(mode_id: int, run_id: int | None) -> list[Any]:
     of_run = [] if run_id is None else [FINDING.c.run_id == run_id]
     return [FINDING.c.mode_id == mode_id, FINDING.c.status == "counted", *of_run]
@@ -563,3 +560,23 @@ def _finding(row: Any) -> Finding:
     values = dict(row._mapping)
     anchor = Anchor(*(values.pop(name) for name in ("turn", "event", "start", "end", "quote")))
     return Finding(anchor=anchor, **values)
+
+
+# The pages of failures ask these of many runs: they are built once.
+_VERDICTS = (
+    select(RUN_CASE.c.case_id, RUN_CASE.c.strip)
+    .join(RUN, (RUN.c.id == RUN_CASE.c.run_id) & VISIBLE)
+    .where(RUN_CASE.c.run_id == bindparam("run"))
+    .order_by(RUN_CASE.c.case_index)
+)
+_READ = (
+    select(READING.c.reader, READING.c.is_clear, trial_numbers(READING.c))
+    .join(RUN, (RUN.c.id == READING.c.run_id) & VISIBLE)
+    .where(READING.c.run_id == bindparam("run"))
+    .group_by(READING.c.reader, READING.c.is_clear)
+)
+_FOUND = (
+    select(FINDING.c.author, FINDING.c.mode_id, trial_numbers(FINDING.c))
+    .where(FINDING.c.run_id == bindparam("run"), FINDING.c.status == "counted")
+    .group_by(FINDING.c.author, FINDING.c.mode_id)
+)

@@ -407,9 +407,24 @@ def test_without_a_model_in_the_settings_none_is_offered(open_runs: Any) -> None
     assert "Ask a model" not in pages.get(f"/failures?run={run}").text
 
 
+def test_any_run_can_be_typed_and_the_newest_ones_are_offered(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaldesk.pages.failures.N_RUNS", 1)
+    cases = [Case("c", (Turn("q"),))]
+    runs = [pages.desk.store.runs.create(RunConfig(AgentRef("dice", "dice"), "trips"), cases) for _ in range(3)]
+    for run in runs:
+        pages.desk.store.runs.record([TrialResult(run, 0, 0, "finished", "failed")])
+
+    page = pages.get(f"/failures?run={runs[0]}&before={runs[1]}")
+
+    assert re.findall(r'<option value="(\d+)">1 failed', page.text) == [str(runs[2])]
+    fields = re.findall(r'<input id="(\w+)" name="\w+" type="number"[^>]*value="(\d*)"', page.text)
+    assert fields == [("run", str(runs[0])), ("before", str(runs[1]))]
+    assert pages.get("/failures?run=99&before=").status_code == 404
+
+
 def test_lists_that_are_cut_lead_to_the_rest(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evaldesk.pages.failure_kind.N_FINDINGS", 2)
-    monkeypatch.setattr("evaldesk.pages.failure_kind.N_RUNS", 1)
+    monkeypatch.setattr("evaldesk.pages.failure_kind.N_ROWS", 1)
     monkeypatch.setattr("evaldesk.pages.failures.N_PROPOSALS", 2)
     store, said = pages.desk.store, Transcript((TurnRecord("q", ()),))
     cases = [Case(f"c{at}", (Turn("q"),)) for at in range(9)]

@@ -38,7 +38,8 @@ class FindingRow(Row, table=True):
     __table_args__ = (
         cascade(_TRIAL, "trial", _TRIAL),
         Index(None, "run_id", "case_index", "trial_index"),
-        Index(None, "mode_id", "run_id"),
+        Index(None, "mode_id", "status", "run_id", "case_index", "trial_index"),
+        Index(None, "run_id", "status", "author", "mode_id", "case_index", "trial_index"),
         {"sqlite_autoincrement": True},
     )
 
