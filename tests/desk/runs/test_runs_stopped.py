@@ -10,8 +10,9 @@ import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, started, subject
 
 from evaldesk.desk.runs.plan import RunOptions
-from evaldesk.errors import ConflictError
+from evaldesk.errors import ConflictError, WorkspaceError
 from evaldesk.model import Gates, Usage
+from evaldesk.store import Store
 
 pytestmark = pytest.mark.anyio
 
@@ -49,6 +50,30 @@ async def test_cancelled_trials_stay_planned_and_are_played_as_their_next_attemp
     assert (stopped.status, stopped.n_done) == ("stopped", 0)
     assert (resumed.status, resumed.n_passed) == ("finished", 3)
     assert sorted(spec.attempt for spec in second.specs) == [1, 2, 2]
+
+
+@pytest.mark.parametrize("cancel", [False, True], ids=["after those in flight", "at once"])
+async def test_a_stop_holds_while_the_disk_does_not_take_it(
+    open_desk: OpenDesk, store: Store, monkeypatch: pytest.MonkeyPatch, *, cancel: bool
+) -> None:
+    def full(*_: object, **__: object) -> bool:
+        raise WorkspaceError("the disk is full")
+
+    executor = HandExecutor()
+    desk = open_desk(executor)
+    run_id = await started(desk, n_cases=5, concurrency=2)
+    await executor.holds(2)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(store.runs, "move_on", full)
+        with pytest.raises(WorkspaceError, match="the disk is full"):
+            await desk.stop(run_id, cancel=cancel)
+    if not cancel:
+        executor.end(2)
+    stopped = await over(desk, run_id)
+
+    assert (stopped.status, stopped.n_done) == ("stopped", 0 if cancel else 2)
+    assert len(executor.specs) == 2
 
 
 async def test_errored_trials_are_played_again(open_desk: OpenDesk) -> None:

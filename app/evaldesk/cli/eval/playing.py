@@ -25,7 +25,7 @@ from evaldesk.desk.runs.model_checks import check_prices
 from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import compared_plans
-from evaldesk.errors import UsageError
+from evaldesk.errors import UsageError, WorkspaceError
 from evaldesk.model import Gates
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.stored import RunSummary
@@ -67,9 +67,16 @@ class Interruption:
         if self.n > 2:
             os._exit(EXIT_INTERRUPTED)  # finished trials are stored, and workers end with their parent
         self._show("Finishing the running trials; press Ctrl-C again to stop at once" if self.n == 1 else "Stopping")
-        stop = asyncio.create_task(self._runs.stop(self.run_id, cancel=self.n > 1))
+        stop = asyncio.create_task(self._stop(self.run_id, is_at_once=self.n > 1))
         self._stops.add(stop)
         stop.add_done_callback(self._stops.discard)
+
+    async def _stop(self, run_id: int, *, is_at_once: bool) -> None:
+        try:
+            await self._runs.stop(run_id, cancel=is_at_once)
+        except WorkspaceError as error:
+            times = "again" if is_at_once else "twice more"
+            self._show(f"Stopped, but not stored: {error}; press Ctrl-C {times} to end without what is not stored")
 
 
 async def play_jobs(

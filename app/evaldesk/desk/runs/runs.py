@@ -172,7 +172,8 @@ class RunDesk:
     async def stop(self, run_id: int, *, cancel: bool = False) -> None:
         """Start no more trials of a run; those that run finish, or end now with `cancel` and stay planned.
 
-        A run that another process drives is stopped by that process within moments. Raises NotFoundError.
+        A run that another process drives is stopped by that process within moments. Raises NotFoundError, and
+        WorkspaceError when a run that is stopped here cannot be stored so.
         """
         playing = self._playing.get(run_id)
         if playing is None:
@@ -181,14 +182,16 @@ class RunDesk:
         playing.is_stopped = True
         if playing.driver:
             playing.driver.stop()  # before the write: no trial begins while the disk takes its time
-        await self._ask_to_stop(run_id)
-        if playing.driver and cancel:
-            await playing.driver.cancel()
-        elif playing.driver:
-            playing.driver.stop()
-        elif playing.task:
-            playing.task.cancel()
-        playing.live.touch()
+        try:
+            await self._ask_to_stop(run_id)
+        finally:  # a full disk, too: then only its end is not stored yet
+            if playing.driver and cancel:
+                await playing.driver.cancel()
+            elif playing.driver:
+                playing.driver.stop()
+            elif playing.task:
+                playing.task.cancel()
+            playing.live.touch()
 
     async def stop_when_decided(self, run_id: int, rule: StopRule | None) -> None:
         """Let a run end once its gates are decided, by which rule; None lets it play every trial.
