@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evaldesk.errors import UsageError
+from evaldesk.errors import MetricError, UsageError
 from evaldesk.metrics import build_metric, check_criteria, grade_trial, load_function_of, missing_reasons, score_trial
 from evaldesk.model import Criterion, ToolCall, Transcript
 
@@ -103,6 +103,37 @@ def test_functions_are_imported_ahead_of_the_first_turn(root: str) -> None:
     assert "own_rewards" in sys.modules
     with pytest.raises(Exception, match="has no attribute 'no'"):
         load_function_of(bad)
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (
+            "class Scorer:\n    def __call__(self, solution_str, other): ...\nscore = Scorer()",
+            "needs other, which it is never",
+        ),
+        ("score = lambda solution_str, other: 1", "needs other, which it is never"),
+        ("score = lambda solution_str, /: 1", "called by keyword"),
+    ],
+    ids=["an object", "a lambda", "positions only"],
+)
+def test_what_no_call_can_give_is_refused_before_the_trial(tmp_path: Path, written: str, said: str) -> None:
+    module = tmp_path.name
+    (tmp_path / f"{module}.py").write_text(written)
+
+    with pytest.raises(MetricError, match=said):
+        load_function_of(Criterion("m", 0.5, {"function": f"{module}:score", "root": str(tmp_path)}))
+
+
+def test_a_wrapper_that_fills_in_what_its_function_needs_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "filled_in.py").write_text(
+        "import functools\n"
+        "def inner(solution_str, other): return 1\n"
+        "@functools.wraps(inner)\n"
+        "def score(**given): return inner(given['solution_str'], other=2)\n"
+    )
+
+    load_function_of(Criterion("m", 0.5, {"function": "filled_in:score", "root": str(tmp_path)}))
 
 
 def test_scoring_at_once_says_what_it_cannot_do(root: str) -> None:

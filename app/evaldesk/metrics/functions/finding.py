@@ -16,7 +16,7 @@ from pathlib import Path
 
 from evaldesk import paths
 from evaldesk.errors import MetricError, UsageError
-from evaldesk.metrics.functions.loading import PASSED, mode_by_names
+from evaldesk.metrics.functions.loading import mode_by_names
 
 MAX_BYTES = 2_000_000
 
@@ -68,7 +68,11 @@ def _check_loaded(found: object) -> None:
         return
     plain = [each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
     if len(plain) == len(parameters) or plain[:1] == parameters[:1]:
-        _check_parameters([each.name for each in plain], [each.name for each in plain if each.default is each.empty])
+        _check_parameters(
+            [each.name for each in plain],
+            [each.name for each in plain if each.default is each.empty],
+            [each.name for each in plain if each.kind is each.POSITIONAL_ONLY],
+        )
 
 
 def _check_written(path: Path, name: str) -> None:
@@ -88,22 +92,17 @@ def _check_written(path: Path, name: str) -> None:
     n_needed = len(ordered) - len(given.defaults)
     needed = [each.arg for each in ordered[:n_needed]]
     needed += [each.arg for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None]
-    _check_parameters([each.arg for each in (*ordered, *given.kwonlyargs)], needed)
+    _check_parameters(
+        [each.arg for each in (*ordered, *given.kwonlyargs)], needed, [each.arg for each in given.posonlyargs]
+    )
 
 
-def _check_parameters(names: list[str], needed: list[str]) -> None:
+def _check_parameters(names: list[str], needed: list[str], positional: list[str]) -> None:
     """Raise UsageError when a function with these parameters is called as no eval function is."""
     try:
-        mode = mode_by_names(names)
+        mode_by_names(names, needed=needed, positional=positional)
     except MetricError as error:
         raise UsageError(str(error), field="metric") from error
-    lacking = [name for name in needed if name not in PASSED[mode]]
-    if lacking:
-        raise UsageError(
-            f"the eval function needs {', '.join(lacking)}, which it is never given; it may have the parameters "
-            f"{', '.join(PASSED[mode])}",
-            field="metric",
-        )
 
 
 def _spec(module: str, places: list[str]) -> ModuleSpec | None:

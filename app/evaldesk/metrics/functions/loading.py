@@ -115,18 +115,24 @@ def _read_as_source(root: str) -> None:
 
 
 def mode_of(function: Function) -> Mode:
-    """The kind of the function's input. Raises MetricError when its first parameter does not name one."""
+    """The kind of the function's input. Raises MetricError when no call can give what its parameters ask for."""
     try:
         names = list(inspect.signature(function).parameters)
+        called = inspect.signature(function, follow_wrapped=False).parameters.values()
     except (TypeError, ValueError) as error:
         raise MetricError(f"the parameters of {function!r:.80} cannot be read: {error}") from error
-    return mode_by_names(names)
+    plain = [each for each in called if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+    return mode_by_names(
+        names,
+        needed=[each.name for each in plain if each.default is each.empty],
+        positional=[each.name for each in plain if each.kind is each.POSITIONAL_ONLY],
+    )
 
 
-def mode_by_names(names: Sequence[str]) -> Mode:
-    """The kind of the input of a function with these parameters.
+def mode_by_names(names: Sequence[str], *, needed: Sequence[str], positional: Sequence[str]) -> Mode:
+    """The kind of the input of a function with these parameters; some have no default, some stand before a `/`.
 
-    Raises MetricError when the first does not name one.
+    Raises MetricError when the first does not name a kind, or when no call can give what is needed.
     """
     if not names:
         raise MetricError("Eval function has no parameters. Expected (solution_str, ...) or (messages, ...)")
@@ -135,7 +141,16 @@ def mode_by_names(names: Sequence[str]) -> Mode:
             f"Cannot detect eval function mode: first parameter is {names[0]!r}. Expected 'solution_str' (simple mode) "
             "or 'messages' (full mode), or 'transcript', 'case' or 'state' to see the whole trial."
         )
-    return _MODES[names[0]]
+    mode = _MODES[names[0]]
+    lacking = [name for name in needed if name not in PASSED[mode]]
+    if lacking:
+        raise MetricError(
+            f"the eval function needs {', '.join(lacking)}, which it is never given; it may have the parameters "
+            f"{', '.join(PASSED[mode])}"
+        )
+    if positional:
+        raise MetricError(f"the eval function is called by keyword; take out the `/` after {positional[-1]}")
+    return mode
 
 
 def _import(target: str, root: str) -> Function | BaseException:
