@@ -7,13 +7,20 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from evaldesk import workers_ahead
 from evaldesk.engine import LocalExecutor, WarmPool
-from evaldesk.engine.host.process import Answer, Death
-from evaldesk.model import AgentRef, Case, TrialSpec, Turn
+from evaldesk.engine.frames import Fork
+from evaldesk.engine.host.process import Answer, Death, WorkerProcess
+from evaldesk.engine.host.zygote import Zygote
+from evaldesk.engine.launch import OWN, ProcessLauncher
+from evaldesk.model import AgentRef, Case, Criterion, TrialSpec, Turn
+from evaldesk.process_setup import children
+from evaldesk.workers_ahead import WorkerAhead
 
 
 async def _filled(warm_pool: WarmPool) -> None:
@@ -94,3 +101,146 @@ assert fisher_exact and numpy.argmax([1, 2]) == 1
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
 
     assert printed.stdout == "0.8571428571428571 0.8 0.8571428571428571\n"
+
+
+StartAhead = Callable[[], dict[str, WorkerAhead]]
+AHEAD = pytest.mark.skipif(sys.platform != "linux", reason="workers are started ahead on Linux")
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def start_ahead() -> Iterator[StartAhead]:
+    """Starts a player and a grader that wait, from inside of a test: pytest changes the environment before it."""
+
+    def start() -> dict[str, WorkerAhead]:
+        workers_ahead.start_ahead("player", "grader")
+        return workers_ahead._waiting
+
+    yield start
+    workers_ahead.end_ahead()
+
+
+@AHEAD
+@pytest.mark.anyio
+async def test_a_worker_that_was_started_ahead_is_taken_and_its_end_is_told(start_ahead: StartAhead) -> None:
+    ahead = start_ahead()
+    waiting = {purpose: worker.process.pid for purpose, worker in ahead.items()}
+    deaths: asyncio.Queue[Death] = asyncio.Queue()
+    player, grader = WorkerProcess(_ignore, deaths.put_nowait), WorkerProcess(_ignore, deaths.put_nowait)
+
+    await player.start(os.environ, can_fork=True)
+    await grader.start(os.environ, "grader")
+
+    assert {"player": player.pid, "grader": grader.pid} == waiting
+    assert not ahead
+    os.kill(grader.pid, signal.SIGKILL)
+    death = await asyncio.wait_for(deaths.get(), PATIENCE_S)
+    assert death.message == "the worker process was ended by SIGKILL"
+    await player.close()
+    assert not player.is_up
+
+
+@AHEAD
+@pytest.mark.anyio
+async def test_a_player_that_was_started_ahead_can_be_forked(start_ahead: StartAhead, tmp_path: Path) -> None:
+    start_ahead()
+    (tmp_path / "forked.py").write_text("def root_agent(message):\n    return message\n")
+    agent = AgentRef("forked", "forked:root_agent", str(tmp_path))
+    player = WorkerProcess(_ignore, _ignore)
+    await player.start(os.environ, can_fork=True)
+
+    found = await player.make_zygote(Fork(1, agent))
+
+    assert isinstance(found, Zygote), found
+    fork = WorkerProcess(_ignore, _ignore)
+    await fork.start(os.environ, zygote=found)
+    assert fork.pid in children(player.pid)
+    await fork.close()
+    found.close()
+    await player.close()
+
+
+@AHEAD
+@pytest.mark.anyio
+@pytest.mark.parametrize("change", ["environment", "folder", "purpose", "interpreter", "death"])
+async def test_a_worker_is_taken_only_where_it_is_the_one_that_would_be_started(
+    start_ahead: StartAhead, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = start_ahead()
+    waiting = ahead["player"].process
+    launcher = OWN
+    if change == "environment":
+        monkeypatch.setenv("SET_MEANWHILE", "1")
+    elif change == "folder":
+        monkeypatch.chdir(tmp_path)
+    elif change == "interpreter":
+        launcher = ProcessLauncher(sys.executable)
+    elif change == "death":
+        waiting.kill()
+        waiting.wait()
+    worker = WorkerProcess(_ignore, _ignore)
+
+    await worker.start(os.environ, launcher=launcher, can_fork=change != "purpose")
+
+    assert worker.pid != waiting.pid
+    await worker.close()
+
+
+@AHEAD
+def test_workers_that_nobody_took_are_ended(start_ahead: StartAhead) -> None:
+    ahead = start_ahead()
+    player, grader = (ahead[purpose].process for purpose in ("player", "grader"))
+
+    workers_ahead.end_ahead("player")
+
+    assert (player.returncode, grader.poll()) == (-signal.SIGKILL, None)
+    workers_ahead.end_ahead()
+    assert grader.returncode == -signal.SIGKILL
+    assert workers_ahead.take_ahead("grader", os.environ) is None
+
+
+@AHEAD
+def test_a_worker_that_was_started_ahead_has_no_token_of_the_desk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVALDESK_TOKEN", "of-the-desk")
+    workers_ahead.start_ahead("grader")
+
+    process = workers_ahead._waiting["grader"].process
+    seen = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+
+    workers_ahead.end_ahead()
+    assert any(each.startswith(b"EVALDESK_WORKER=") for each in seen)
+    assert not any(b"of-the-desk" in each for each in seen)
+
+
+@pytest.mark.anyio
+async def test_a_grader_gets_ready_while_the_first_trial_is_played(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    source = f"import os, time\n\ndef root_agent(message):\n    while not os.path.exists({str(told)!r}):\n"
+    (tmp_path / "waits_for_it.py").write_text(f"{source}        time.sleep(0.01)\n    return message\n")
+    executor = LocalExecutor(1, 1)
+    agent = AgentRef("waits", "waits_for_it:root_agent", str(tmp_path))
+    case = Case("echo", (Turn("hello"),))
+
+    await executor.submit(TrialSpec(1, 0, 0, case, agent, criteria=(Criterion("response_match_score", 0.5),)))
+    async with asyncio.timeout(PATIENCE_S):
+        while not executor._graders.pids:
+            await asyncio.sleep(0.01)
+    graders = executor._graders.pids
+    told.touch()
+    await anext(executor.results())
+
+    assert executor._graders.pids == graders
+    await executor.close()
+
+
+@pytest.mark.anyio
+async def test_trials_without_criteria_start_no_grader(tmp_path: Path) -> None:
+    (tmp_path / "ungraded.py").write_text("def root_agent(message):\n    return message\n")
+    agent = AgentRef("echo", "ungraded:root_agent", str(tmp_path))
+    executor = LocalExecutor(1, 1)
+
+    await executor.submit(TrialSpec(1, 0, 0, Case("echo", (Turn("hello"),)), agent, criteria=()))
+    await anext(executor.results())
+
+    assert len(executor.worker_pids) == 1
+    await executor.close()

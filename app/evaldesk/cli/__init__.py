@@ -16,7 +16,7 @@ from evaldesk import __version__
 from evaldesk.cli.broken_pipe import EXIT_READER_LEFT, drop_output, open_closed_streams
 from evaldesk.cli.lazy import LazyCommand, LazyGroup, dashed
 from evaldesk.errors import DamagedDatabaseError, EvaldeskError, LostDatabaseError
-from evaldesk.process_setup import end_process
+from evaldesk.process_setup import collect_seldom, end_process
 
 COMMANDS: Mapping[str, LazyCommand] = {
     "ui": LazyCommand("evaldesk.cli.ui:ui", "Chat with the agents under DIR and evaluate them in the browser."),
@@ -131,12 +131,17 @@ def cli(ctx: click.Context) -> None:
 def main() -> None:
     """The console script: errors of ours are one line with the next step; the trace only with `--debug`."""
     open_closed_streams()
+    collect_seldom()
     arguments = sys.argv[1:]
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a mark that the locale lacks ends no command
     is_debug = DEBUG in arguments
+    others = [each for each in arguments if each != DEBUG]
+    if plays_here(others):
+        from evaldesk.workers_ahead import start_ahead
+
+        start_ahead("player", "grader")
     try:
-        others = [each for each in arguments if each != DEBUG]
         code = cli(others, prog_name="evaldesk", standalone_mode=False, obj=is_debug)
         end_process(code if isinstance(code, int) else 0)
     except SystemExit as ended:
@@ -152,6 +157,14 @@ def main() -> None:
         message, code = _in_words(error)
         click.echo(f"evaldesk: {_shown(message)}", err=True)
         end_process(code)
+
+
+PLAYED_ELSEWHERE = frozenset(("-h", "--help", "--python", "--image", "--environment", "--on"))
+
+
+def plays_here(arguments: list[str]) -> bool:
+    """Whether the command plays trials in workers of this interpreter, as far as its first look tells."""
+    return arguments[:1] == ["eval"] and not any(each.partition("=")[0] in PLAYED_ELSEWHERE for each in arguments)
 
 
 def respelled(args: list[str]) -> list[str]:

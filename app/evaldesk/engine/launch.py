@@ -21,8 +21,8 @@ from evaldesk.model.run import IMAGE_VARIABLE, PlaceKind, checked_container
 from evaldesk.paths import OURS, interpreter_path
 from evaldesk.process_setup import WORKER_VARIABLE
 from evaldesk.settings import Environment, Settings
+from evaldesk.workers_ahead import COMMAND, SECRETS, own_environment
 
-SECRETS = ("EVALDESK_TOKEN",)
 PACKAGE = Path(__file__).resolve().parents[1]
 BOOT = str(Path(__file__).resolve().with_name("boot.py"))
 OF_OUR_PYTHON = ("PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
@@ -94,17 +94,16 @@ class ProcessLauncher:
 
     def launch(self, given: Mapping[str, str], purpose: str) -> Launch:
         """A process of this machine, which ends with this one."""
-        ours = (sys.executable, "-P", "-X", "faulthandler", "-m", "evaldesk.engine.worker.main")
-        command = (self.python, "-X", "faulthandler", BOOT) if self.python else ours
+        command = (self.python, "-X", "faulthandler", BOOT) if self.python else COMMAND
         mark = secrets.token_hex(16)
         environment = {**self._environment(given), WORKER_VARIABLE: mark}
         return Launch((*command, str(os.getpid()), purpose), environment, mark=mark)
 
     def _environment(self, given: Mapping[str, str]) -> dict[str, str]:
         """On the agent's interpreter that of its activated virtual environment."""
-        left_out = (*SECRETS, *OF_OUR_PYTHON) if self.python else SECRETS
-        found = {name: value for name, value in given.items() if name not in left_out}
+        found = own_environment(given)
         if self.python:
+            found = {name: value for name, value in found.items() if name not in OF_OUR_PYTHON}
             folder = os.path.dirname(self.python)
             found["PATH"] = os.pathsep.join(filter(None, (folder, given.get("PATH"))))
             if Path(folder).with_name("pyvenv.cfg").is_file():

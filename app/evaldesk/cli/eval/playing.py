@@ -30,6 +30,7 @@ from evaldesk.model import Gates
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.stored import RunSummary
 from evaldesk.wording.words import chance_words
+from evaldesk.workers_ahead import end_ahead
 
 EXIT_INTERRUPTED = 130
 
@@ -94,6 +95,7 @@ async def play_jobs(
     desk.poll_requests()
     desk.share_workers()
     plans = await plan_jobs(desk, jobs, gates=gates, baseline=baseline)
+    end_ahead("player")  # nobody took it: the agent is imported elsewhere
     warn_of_false_alarms(gates, [plan for job, plan in zip(jobs, plans, strict=True) if not job.is_baseline])
     max_cost = gates.max_cost
     played: list[Played] = []

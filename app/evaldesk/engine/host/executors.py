@@ -128,8 +128,10 @@ class LocalExecutor:
             raise
         if problem:
             self._give_back(unplayed(spec, "errored", problem))
-        else:
-            self._players.submit(spec)
+            return
+        self._players.submit(spec)
+        if spec.criteria:
+            self._graders.prepare()
 
     async def results(self) -> AsyncIterator[TrialResult]:
         """Results as they come, until `close`."""
@@ -311,6 +313,14 @@ class WorkerSet:
             asyncio.get_running_loop().call_soon(self._choose)  # when all are there that come at once
         self._pump()
 
+    def prepare(self) -> None:
+        """Have a first worker: it gets ready while the work for it is still being made."""
+        if not (self.is_cancelled or self._broken or any(slot.worker for slot in self._slots)):
+            slot = self._slots[0]
+            if not self._take_warm(slot):
+                slot.is_starting = True
+                self._do(self._start(slot, self._new_worker(slot), None))
+
     def stop(self) -> None:
         """Give back what waits, and stop every trial under way."""
         self.is_cancelled = True
@@ -412,9 +422,7 @@ class WorkerSet:
         if empty is None or n_starting >= n_waiting:
             return False
         empty.is_tainted = False
-        if self._warm_pool and not self._zygote:
-            empty.worker = self._warm_pool.take(partial(self._on_answer, empty), partial(self._on_death, empty))
-        if empty.worker is not None:
+        if self._take_warm(empty):
             return True
         if self._n_failed_starts >= MAX_FAILED_STARTS and self.pids:
             return False  # those that are up do the work: nothing is won by trying without end
@@ -424,6 +432,12 @@ class WorkerSet:
         empty.is_starting = True
         self._do(self._start(empty, self._new_worker(empty), spec))
         return False
+
+    def _take_warm(self, slot: _Slot) -> bool:
+        """Fill a slot with a worker that is ready; False where there is none."""
+        if self._warm_pool and not self._zygote:
+            slot.worker = self._warm_pool.take(partial(self._on_answer, slot), partial(self._on_death, slot))
+        return slot.worker is not None
 
     async def _start(self, slot: _Slot, worker: WorkerProcess, spec: TrialSpec | GradeSpec | None) -> None:
         """Bring up the worker of a slot; with a `spec`, make it a zygote for its agent, where it can be one."""

@@ -29,12 +29,13 @@ from evaldesk.engine.frames import (
     TurnEnded,
     frame_from_worker,
 )
-from evaldesk.engine.host.zygote import UNFORKED, UNSEEN, Zygote, ZygoteError
+from evaldesk.engine.host.zygote import UNFORKED, UNSEEN, AheadTransport, Zygote, ZygoteError
 from evaldesk.engine.launch import OWN, Launch, Launcher
 from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S, Pause, Tail
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.process_setup import descendants, end_marked, hide_memory
 from evaldesk.wire import to_json, value_scrubber
+from evaldesk.workers_ahead import WorkerAhead, take_ahead
 
 TICK_S = 0.5
 SILENT_AND_OVERDUE_S = 5.0
@@ -151,6 +152,8 @@ class WorkerProcess:
             if zygote:
                 self._mark = secrets.token_hex(16)
                 await zygote.fork(self._mark, _Pipes(self))
+            elif ahead := self._ahead(environment, purpose, launcher, can_fork=can_fork):
+                await self._adopt(ahead)
             else:
                 await self._spawn(launcher.launch(environment, purpose), can_fork=can_fork)
         except ZygoteError as error:
@@ -176,6 +179,17 @@ class WorkerProcess:
         await self.close()
         message = death.message if death else f"{self._name} was not ready within {launcher.start_timeout_s:g} s"
         raise WorkerStartError(message, self._output.text())
+
+    def _ahead(
+        self, environment: Mapping[str, str], purpose: Purpose, launcher: Launcher, *, can_fork: bool
+    ) -> WorkerAhead | None:
+        """The worker that was started ahead of its use, where it is the one that would be spawned."""
+        is_same = launcher is OWN and can_fork is (purpose == "player")
+        return take_ahead(purpose, environment) if is_same else None
+
+    async def _adopt(self, ahead: WorkerAhead) -> None:
+        self._mark, self._control, self._environment = ahead.mark, ahead.control, ahead.environment
+        await AheadTransport(ahead.process, _Pipes(self)).connect_started()
 
     async def _spawn(self, launch: Launch, *, can_fork: bool) -> None:
         self._end, self._mark, self._environment = launch.end, launch.mark, launch.environment

@@ -6,9 +6,10 @@ import asyncio
 import json
 import os
 import socket
+import subprocess
 from contextlib import suppress
 from functools import partial
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from evaldesk.errors import EvaldeskError
 from evaldesk.model import AgentRef
@@ -177,6 +178,23 @@ class ForkedTransport(asyncio.SubprocessTransport):
             self._returncode = self._status
             self._known.pop(self._pid, None)
             self._protocol.process_exited()
+
+
+class AheadTransport(ForkedTransport):
+    """A process that this one started before it had an event loop."""
+
+    def __init__(self, process: subprocess.Popen[bytes], protocol: asyncio.SubprocessProtocol) -> None:
+        super().__init__(process.pid, {}, protocol)
+        self._started = process
+
+    async def connect_started(self) -> None:
+        """Connect the protocol with the pipes of the process."""
+        pipes = self._started.stdin, self._started.stdout, self._started.stderr
+        await self.connect(*(cast("BinaryIO", pipe) for pipe in pipes))
+
+    def _gone(self) -> None:
+        self._status = self._started.wait()  # it is over already
+        super()._gone()
 
 
 class _ReadEnd(asyncio.Protocol):

@@ -1,0 +1,109 @@
+"""Workers that a command starts before it imports what makes use of them: to be ready takes both of them as long.
+
+They are those that would be started later: on this interpreter, with the same environment and folder. They know of no
+agent, and end with this process. Linux only, since the end of a process that has no event loop yet is seen there.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evaldesk.process_setup import WORKER_VARIABLE, hide_memory
+
+SECRETS = ("EVALDESK_TOKEN",)
+COMMAND = (sys.executable, "-P", "-X", "faulthandler", "-m", "evaldesk.engine.worker.main")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerAhead:
+    """A worker that nobody listens to yet; a player has a `control` by which it can be asked to fork."""
+
+    process: subprocess.Popen[bytes]
+    mark: str
+    control: socket.socket | None
+    environment: Mapping[str, str]
+    folder: str
+
+
+_waiting: dict[str, WorkerAhead] = {}
+
+
+def start_ahead(*purposes: str) -> None:
+    """Start a worker for each purpose; one that cannot be started is started by those who need it, who tell why."""
+    if sys.platform != "linux":
+        return
+    hide_memory()
+    atexit.register(end_ahead)
+    for purpose in purposes:
+        try:
+            _waiting[purpose] = _started(purpose)
+        except OSError:
+            return
+
+
+def take_ahead(purpose: str, environment: Mapping[str, str]) -> WorkerAhead | None:
+    """The worker of that purpose, from now on the caller's; None where there is none, or where it would be another."""
+    found = _waiting.get(purpose)
+    if found is None or found.process.poll() is not None:
+        return None
+    if found.environment != dict(environment) or found.folder != _folder():
+        return None
+    return _waiting.pop(purpose)
+
+
+def end_ahead(*purposes: str) -> None:
+    """End the workers of these purposes that nobody took; without purposes, all."""
+    for purpose in purposes or tuple(_waiting):
+        if found := _waiting.pop(purpose, None):
+            found.process.kill()
+            found.process.communicate()
+            if found.control:
+                found.control.close()
+
+
+def own_environment(given: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a worker of this interpreter."""
+    return {name: value for name, value in given.items() if name not in SECRETS}
+
+
+def _started(purpose: str) -> WorkerAhead:
+    mark, environment = secrets.token_hex(16), dict(os.environ)
+    command: tuple[str, ...] = (*COMMAND, str(os.getpid()), purpose)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if purpose == "player" else (None, None)
+    if theirs:
+        command = (*command, str(theirs.fileno()))
+    try:
+        process = subprocess.Popen(
+            command,
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**own_environment(environment), WORKER_VARIABLE: mark},
+            start_new_session=True,
+            pass_fds=(theirs.fileno(),) if theirs else (),
+        )
+    except OSError:
+        if ours:
+            ours.close()
+        raise
+    finally:
+        if theirs:
+            theirs.close()
+    if ours:
+        ours.setblocking(False)
+    return WorkerAhead(process, mark, ours, environment, _folder())
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
