@@ -61,6 +61,15 @@ def test_adk_fails_what_broke_off_or_was_not_evaluated_with_code_1(place: Place)
     assert "here, " not in theirs.output
 
 
+def test_criteria_that_adk_does_not_know_are_said_once(place: Place) -> None:
+    path = place.evalset("first", {"one": "one", "two": "two", "raise": "x"})
+
+    result = place.run("eval", place.agent, path, "--criterion", "response_exact=0")
+
+    assert result.output.count("adk eval") == 1
+    assert "`adk eval` scores none of these cases: it does not decide by response_exact.\n" in result.output
+
+
 def test_a_mean_with_the_empty_answer_of_adk_is_said(place: Place) -> None:
     path = place.evalset("first", {"one": "one"})
     found = json.loads(path.read_text())

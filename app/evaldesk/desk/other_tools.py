@@ -104,6 +104,15 @@ def tools_beside(config: RunConfig, spelled: str = "") -> tuple[str, ...]:
     return tuple(tool for tool, has in has_tool.items() if tool != config.compat and (has or tool == spelled))
 
 
+def unscored_by(tool: str, config: RunConfig) -> str:
+    """That the tool scores no case of the run, in a sentence; empty where it decides by one of the criteria."""
+    deciding = [each for each in config.criteria if each.threshold is not None]
+    if not deciding or any(decides(tool, each) for each in deciding):
+        return ""
+    names = ", ".join(each.metric for each in deciding)
+    return f"{CALLED[tool]} scores none of these cases: it does not decide by {names}."
+
+
 def decides(tool: str, criterion: Criterion) -> bool:
     """Whether the tool knows the criterion, and its verdict depends on it."""
     if criterion.threshold is None:

@@ -92,3 +92,18 @@ def test_a_run_of_many_cases_is_read_by_few_statements(store: Store) -> None:
     event.remove(store._database._reader, "before_cursor_execute", note)
 
     assert 0 < n_asked < 100
+
+
+def test_a_tool_that_decides_by_no_criterion_is_named_once_and_no_trial_is_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = (Criterion("response_exact", 0.0), Criterion("tool_call_count_v1", None))
+    cases = [Case(f"c{at}", (Turn("hi"),)) for at in range(3)]
+    run = store.runs.summary(store.runs.create(RunConfig(AgentRef("a", "a:a"), "set", criteria=exact), cases))
+    monkeypatch.setattr(store.runs, "trials", lambda *_: pytest.fail("a trial is read"))
+
+    found = StoredRuns(store.runs).by_other_tools(run, "adk")
+
+    sentence = "`adk eval` scores none of these cases: it does not decide by response_exact."
+    assert (found.verdicts, found.n_scores, found.unscored) == ((), {}, (sentence,))
+    assert StoredRuns(store.runs).by_other_tools(run).unscored == ()  # nobody spelled the command as it

@@ -154,8 +154,10 @@ def show_other_verdicts(runs: StoredRuns, played: Sequence[Played], spelled: str
         if each.run.config.compat != OWN:
             click.echo(f"Judged as {CALLED[each.run.config.compat]} does.")
         others = runs.by_other_tools(each.run, spelled)
-        if (others.verdicts or others.n_scores) and len(played) > 1:
+        if (others.verdicts or others.n_scores or others.unscored) and len(played) > 1:
             _show_name(each)
+        for sentence in others.unscored:
+            click.echo(in_one_line(sentence))
         for found in others.verdicts:
             click.echo(in_one_line(str(found)))
         for tool, n in others.n_scores.items():

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import PurePath
 from typing import get_args
 
-from evaldesk.desk.other_tools import difference, has_other_scores, may_differ, tools_beside
+from evaldesk.desk.other_tools import difference, has_other_scores, may_differ, tools_beside, unscored_by
 from evaldesk.desk.process_owner import is_at_work, is_here
 from evaldesk.desk.runs.baseline import read_baseline_file
 from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude, sure_interval
@@ -269,13 +269,16 @@ class StoredRuns:
         config = run.config
         verdicts: list[OtherVerdict] = []
         n_scores: Counter[str] = Counter()
-        for tool, row, case, trials in self._asked_of_tools(run, tools_beside(config, spelled)):
+        sentences = {tool: unscored_by(tool, config) for tool in tools_beside(config, spelled)}
+        asked = [tool for tool, unscored in sentences.items() if not unscored]  # of the others no trial is read
+        for tool, row, case, trials in self._asked_of_tools(run, asked):
             reasons = Counter(difference(tool, case, trial, config.criteria) for trial in trials)
             found = ((text, n) for text, n in reasons.items() if text)
             verdicts += (OtherVerdict(tool, row.case_id, text, n, len(row.verdicts)) for text, n in found)
             if not any(reasons):
                 n_scores[tool] += any(has_other_scores(tool, case, trial, config.criteria) for trial in trials)
-        return ByOtherTools(tuple(verdicts), {tool: n for tool, n in n_scores.items() if n})
+        unscored = tuple(filter(None, sentences.values()))
+        return ByOtherTools(tuple(verdicts), {tool: n for tool, n in n_scores.items() if n}, unscored)
 
     def _asked_of_tools(
         self, run: RunSummary, tools: Sequence[str]
@@ -440,10 +443,12 @@ class ByOtherTools:
     """Every verdict that another tool would not give, in either direction, by case and reason.
 
     `n_scores`: for each tool the cases to which it gives the same verdicts and other scores; without those of none.
+    `unscored`: a sentence for each tool that scores no case of the run.
     """
 
     verdicts: tuple[OtherVerdict, ...]
     n_scores: Mapping[str, int]
+    unscored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
