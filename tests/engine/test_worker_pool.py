@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evaldesk.engine import AgentHost, LocalExecutor
-from evaldesk.engine.frames import Describe, Ready
+from evaldesk.engine.frames import Describe, GradeSpec, Ready
 from evaldesk.engine.host import executors
 from evaldesk.engine.host.agent_host import HostedAgent
 from evaldesk.engine.host.process import Death, WorkerProcess, WorkerStartError
@@ -53,12 +53,12 @@ async def test_a_machine_without_room_for_more_workers_is_not_asked_without_end(
     monkeypatch.setattr(OneWorker, "n_starts", 0)
     monkeypatch.setattr(executors, "WorkerProcess", OneWorker)
     executor = LocalExecutor(n_workers=2, concurrency=4)
-    await executor.submit(TrialSpec(1, 0, 0, Case("c"), AGENT))
+    await executor.submit(TrialSpec(1, 0, 0, Case("c"), AGENT, criteria=()))
     await asyncio.sleep(0)  # another might come at once, for which the first player would be forked
     await asyncio.wait(executor._players._tasks)
 
     for index in range(1, 4):
-        await executor.submit(TrialSpec(1, index, 0, Case("c"), AGENT))
+        await executor.submit(TrialSpec(1, index, 0, Case("c"), AGENT, criteria=()))
     while executor._players._tasks:
         await asyncio.wait(executor._players._tasks)
 
@@ -82,6 +82,41 @@ async def test_who_waits_for_the_check_of_functions_may_be_cancelled(monkeypatch
     await asyncio.wait_for(executor.submit(TrialSpec(1, 1, 0, Case("c"), AGENT)), 60)
     await executor.close()
     assert (await anext(executor.results())).status == "cancelled"
+
+
+class Grader(OneWorker):
+    """Comes up and answers nothing but what a test lets it answer."""
+
+    made: list[Grader] = []  # noqa: RUF012 - emptied by the test
+
+    def __init__(self, on_answer: Callable[[object], None], on_death: Callable[[Death], None]) -> None:
+        super().__init__()
+        self.answer = on_answer
+        self.made.append(self)
+
+    async def start(self, environment: Mapping[str, str], purpose: str, launcher: object, *, zygote: object) -> None:
+        """It is up at once."""
+
+
+@pytest.mark.parametrize(("patience_s", "n_graders"), [(1e9, 1), (1e-9, 2)], ids=["answers", "is slow"])
+async def test_another_grader_is_started_where_the_first_is_slow_and_not_where_much_comes_at_once(
+    monkeypatch: pytest.MonkeyPatch, patience_s: float, n_graders: int
+) -> None:
+    monkeypatch.setattr(Grader, "made", [])
+    monkeypatch.setattr(executors, "WorkerProcess", Grader)
+    monkeypatch.setattr(executors, "PATIENCE_S", patience_s)
+    executor = LocalExecutor(n_workers=2, concurrency=100)
+    criteria = (Criterion("response_exact", 0.0),)
+    spec = GradeSpec(TrialResult(1, 0, 0, "finished", "unscored"), Case("c"), criteria, is_first=True)
+
+    for _ in range(100):
+        await executor.submit(spec)
+    while len(Grader.made) < n_graders:
+        await asyncio.sleep(0)
+
+    assert len(Grader.made) == n_graders
+    assert sum(len(each.sent) for each in Grader.made) <= 50 * n_graders  # a thread for each
+    await executor.close()
 
 
 class ShortLived:

@@ -43,6 +43,8 @@ from evaldesk.process_setup import end_marked
 
 CANCEL_GRACE_S = 4.0
 GRADED_AT_ONCE = 8
+PATIENCE_S = 0.2
+"""How long a grader with work may answer nothing before another is started, which takes about as long."""
 
 
 class LocalExecutor:
@@ -81,7 +83,12 @@ class LocalExecutor:
             is_shared=is_shared,
         )
         self._graders = workers(
-            n_workers, on_result=self._graded, warm_pool=warm_pool, purpose="grader", n_before_next=GRADED_AT_ONCE
+            n_workers,
+            on_result=self._graded,
+            warm_pool=warm_pool,
+            purpose="grader",
+            n_before_next=GRADED_AT_ONCE,
+            patience_s=PATIENCE_S,
         )
         self._room = asyncio.Semaphore(concurrency)
         self._results: asyncio.Queue[TrialResult | None] = asyncio.Queue()
@@ -211,7 +218,8 @@ MAX_LOSSES = 5
 class _Slot:
     """A place for one worker. `is_alone` while it has a trial that may have killed the worker before it.
 
-    `told` is the grader that knows the sources of the user's functions, and these.
+    `told` is the grader that knows the sources of the user's functions, and these. `moved_at` is when it answered last,
+    or got work after it had none.
     """
 
     worker: WorkerProcess | None = None
@@ -220,15 +228,16 @@ class _Slot:
     is_alone: bool = False
     is_tainted: bool = False
     told: tuple[WorkerProcess | None, Mapping[str, str]] = (None, {})
+    moved_at: float = 0.0
 
 
 class WorkerSet:
     """Up to `n_workers` processes with up to `concurrency` trials at once; `on_result` is called once for each trial.
 
-    Another worker starts when each that is up has `n_before_next` trials. When a worker dies with several trials under
-    way, each of them is tried again alone, so that only the one that killed it suffers. It is the same when one of them
-    changed settings that all of them share, such as the working folder. A worker that is not shared has one trial and
-    ends after it.
+    Another worker starts when each that is up has `n_before_next` trials, and has answered nothing for `patience_s`.
+    When a worker dies with several trials under way, each of them is tried again alone, so that only the one that
+    killed it suffers. It is the same when one of them changed settings that all of them share, such as the working
+    folder. A worker that is not shared has one trial and ends after it.
 
     Players are forks of one that imported the agent, where that is safe; else `unforked` says why they are not.
     """
@@ -244,6 +253,7 @@ class WorkerSet:
         purpose: Purpose,
         launcher: Launcher = OWN,
         n_before_next: int = 1,
+        patience_s: float = 0.0,
         ready: Sequence[WorkerProcess] = (),
         is_shared: bool = True,
     ) -> None:
@@ -263,6 +273,8 @@ class WorkerSet:
         self._slots = [_Slot() for _ in range(max(1, min(n_workers, concurrency)))]
         self._n_threads = math.ceil(concurrency / len(self._slots))
         self._n_before_next = min(n_before_next, self._n_threads)
+        self._patience_s = patience_s
+        self._looking: asyncio.TimerHandle | None = None
         self._waiting: deque[TrialSpec | GradeSpec] = deque()
         self._suspects: deque[TrialSpec | GradeSpec] = deque()
         is_warm = warm_pool is not None and warm_pool.has_idle
@@ -360,11 +372,30 @@ class WorkerSet:
             return
         while self._waiting or self._suspects:
             slot = self._best_slot()
-            if (slot is None or len(slot.jobs) >= self._n_before_next) and self._start_one():
+            is_needed = slot is None or len(slot.jobs) >= self._n_before_next
+            if is_needed and self._are_slow() and self._start_one():
                 continue
             if slot is None:
+                self._look_again()
                 return
             self._hand_to(slot)
+
+    def _are_slow(self) -> bool:
+        """Whether another worker is worth its start: not while one starts, or those that are up answer fast."""
+        if not self._patience_s:
+            return True
+        before = asyncio.get_running_loop().time() - self._patience_s
+        return not any(slot.is_starting or (slot.jobs and slot.moved_at > before) for slot in self._slots)
+
+    def _look_again(self) -> None:
+        """Look whether they are slow when nothing else happens meanwhile."""
+
+        def look() -> None:
+            self._looking = None
+            self._pump()
+
+        if self._patience_s and self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(self._patience_s, look)
 
     def _best_slot(self) -> _Slot | None:
         """The slot with the least work that can take the next trial; suspects need one that is idle."""
@@ -380,6 +411,8 @@ class WorkerSet:
         slot.is_alone = bool(self._suspects) and not slot.jobs
         spec = (self._suspects if slot.is_alone else self._waiting).popleft()
         key = secrets.randbelow(2**53)  # nobody who did not get the job can name it
+        if not slot.jobs:
+            slot.moved_at = asyncio.get_running_loop().time()
         slot.jobs[key] = spec
         self.idle.clear()
         if slot.worker is None:
@@ -485,6 +518,7 @@ class WorkerSet:
         spec = slot.jobs.pop(frame.key, None) if isinstance(frame, Ended) else None
         if spec is None or not isinstance(frame, Ended):
             return
+        slot.moved_at = asyncio.get_running_loop().time()
         if frame.sources:
             self.sources = frame.sources
         if frame.changed and (slot.jobs or frame.began_changed) and _may_be_played_again(spec):
