@@ -1,9 +1,15 @@
 """Floor 2: agents. Found in folders, loaded in a worker, and translated by an adapter into one protocol."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from evaldesk.agents.agent import AGENTS, Agent, AgentKind
 from evaldesk.agents.finding import agent_ref, find_agents
-from evaldesk.agents.loading import adapt_object, load_agent
 from evaldesk.agents.own.declared import declared_refs, named_ref, with_declared
+
+if TYPE_CHECKING:
+    from evaldesk.agents.loading import adapt_object, load_agent
 
 __all__ = [
     "AGENTS",
@@ -17,3 +23,14 @@ __all__ = [
     "named_ref",
     "with_declared",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Importing agents is the work of players, who alone need what goes with it."""
+        if name not in ("adapt_object", "load_agent"):
+            raise AttributeError(f"module 'evaldesk.agents' has no attribute {name!r}")
+        from evaldesk.agents import loading
+
+        return getattr(loading, name)

@@ -18,7 +18,6 @@ from evaldesk.desk.trust import Trust
 from evaldesk.engine import AgentHost
 from evaldesk.errors import EvaldeskError, WorkspaceError
 from evaldesk.gate_options import GATES_BY_NAME, title_of
-from evaldesk.llm import needs_litellm
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.store.runs.run_store import DELETED_RUNS_KEPT
@@ -252,14 +251,17 @@ class Desk:
         if "imports" in self.__dict__:
             await asyncio.to_thread(self.imports.close)
         await self.runs.close()
-        await self.simulation.close()
-        await self.sessions.close()
+        for chats in ("simulation", "sessions"):
+            if chats in self.__dict__:
+                await getattr(self, chats).close()
         await self.agents.close()
         await (self.runs.shared or self.host).close()
         self.store.close()
 
     async def _warm_runs(self) -> None:
         """Start workers for the first run, once the agents are ready to talk; then finish interrupted deletions."""
+        from evaldesk.llm import needs_litellm
+
         await self.agents.wait_until_ready()
         found = [agent.description for agent in self.agents.list() if agent.description]
         self.runs.warm(

@@ -296,10 +296,13 @@ def test_a_kind_that_is_gone_plays_in_this_process_and_says_so() -> None:
     assert not has_own_driver(ExecutorConfig("x", "gone"))
 
 
-def test_the_default_install_imports_neither_ray_nor_psycopg(tmp_path: Path) -> None:
+def test_a_command_and_a_desk_import_no_ray_no_psycopg_and_no_player(tmp_path: Path) -> None:
     (tmp_path / "evaldesk.toml").write_text('[executors.cluster]\nkind = "ray"\n')
     program = (
-        "import sys; import evaldesk.cli, evaldesk.desk.desk, evaldesk.desk.runs.runs, evaldesk.web.server\n"
+        "import sys; import evaldesk.cli.eval.adk, evaldesk.desk.desk, evaldesk.desk.runs.runs\n"
+        "of_players = ('agents.loading', 'agents.spans', 'engine.worker.player', 'llm.client', 'llm.loop')\n"
+        "assert not {f'evaldesk.{each}' for each in of_players} & sys.modules.keys()\n"
+        "import evaldesk.web.server\n"
         "from evaldesk.engine.executors import EXECUTORS, OWN_VARIABLES, kind_of\n"
         "from evaldesk.model.run import ExecutorConfig\n"
         "[kind_of(ExecutorConfig('x', each)) for each in EXECUTORS]\n"

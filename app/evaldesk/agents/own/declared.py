@@ -26,7 +26,6 @@ from typing import Any, cast
 
 from evaldesk.agents.agent import AGENTS, AgentKind
 from evaldesk.agents.finding import agent_ref, checked_ref
-from evaldesk.agents.loading import import_from
 from evaldesk.agents.traces import user_trace
 from evaldesk.backports import chdir
 from evaldesk.codec import msgspec
@@ -215,6 +214,8 @@ def _llm(place: str, name: str, table: dict[str, Any], workspace: Path) -> Agent
 
 def _tool(name: str, ref: AgentRef) -> object:
     try:
+        from evaldesk.agents.loading import import_from
+
         return import_from(name, ref.root)
     except UsageError as error:
         raise AgentError(f"{ref.id}: tool {error}") from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import hashlib
 import inspect
 import itertools
 import os
@@ -23,13 +22,12 @@ from evaldesk.agents import named_ref
 from evaldesk.desk.criteria.criteria import GivenCriteria, given_criteria, given_user
 from evaldesk.desk.runs.impossible_gates import check_gates
 from evaldesk.desk.runs.kept_workers import SHARED
-from evaldesk.desk.runs.plan import RunOptions, RunSubject
+from evaldesk.desk.runs.plan import RunOptions, subject_of
 from evaldesk.desk.runs.run_result import RunResult
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns, compared_plans
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import AgentHost, Executor, InlineExecutor, LocalExecutor, executors
-from evaldesk.engine.host.agent_host import agent_version
 from evaldesk.engine.launch import launcher_of, placed
 from evaldesk.engine.worker.player import adopt, described, disown
 from evaldesk.errors import NotFoundError, UsageError
@@ -163,22 +161,6 @@ vars(evaluate_async)["__signature__"] = signature_of_options(evaluate_async)
 evaluate = waiting(evaluate_async, "evaluate")
 
 
-def subject_of(
-    agent: AgentRef, evalset: EvalSet, path: Path | None, description: AgentDescription, evalset_id: str = ""
-) -> RunSubject:
-    """The subject of the run, read at this moment; `path` is the file of the eval set where there is one."""
-    return RunSubject(
-        agent=agent,
-        evalset=evalset,
-        evalset_id=evalset_id or evalset.id,
-        evalset_path=str(path.resolve()) if path else "",
-        evalset_version=_version_of(path) if path else "",
-        agent_version=agent_version(agent),
-        agent_model=description.model,
-        description=description,
-    )
-
-
 async def _evaluate(
     agent: object,
     given: GivenEvalSet,
@@ -295,12 +277,6 @@ def _folder_of(agent: object) -> str:
     file = getattr(sys.modules.get(str(code.__module__)), "__file__", None)
     is_installed = file is None or "site-packages" in file or Path(file).is_relative_to(paths.PACKAGE)
     return str(Path.cwd() if is_installed else Path(str(file)).resolve().parent)
-
-
-def _version_of(path: Path) -> str:
-    """The version of a file of any size, which may be behind a link."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
 
 
 def _given_evalset(given: GivenEvalSet, folder: Path | None) -> tuple[EvalSet, Path | None, tuple[str, ...] | None]:

@@ -10,11 +10,11 @@ from evaldesk.desk.criteria.criteria import JUDGE_OPTIONS, MORE_JUDGES, judges_o
 from evaldesk.desk.runs.plan import RunPlan, check_faults, check_replay
 from evaldesk.engine import AgentHost
 from evaldesk.errors import UsageError
-from evaldesk.llm import missing_keys
 from evaldesk.metrics import is_metric, metric_info
 from evaldesk.model import AgentDescription, Criterion, ModelOptions
 from evaldesk.model.evalset import some_of
 from evaldesk.model.options import ADK_JUDGE, USER_VARIABLE
+from evaldesk.secrets import missing_keys
 
 _PRICES = "price_in and price_out, in US dollars for a million tokens, under"
 

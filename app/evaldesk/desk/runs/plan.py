@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
@@ -479,6 +480,28 @@ async def read_subject(
         agent_model=agent.description.model if agent.description else None,
         description=agent.description,
     )
+
+
+def subject_of(
+    agent: AgentRef, evalset: EvalSet, path: Path | None, description: AgentDescription, evalset_id: str = ""
+) -> RunSubject:
+    """The subject of the run, read at this moment; `path` is the file of the eval set where there is one."""
+    return RunSubject(
+        agent=agent,
+        evalset=evalset,
+        evalset_id=evalset_id or evalset.id,
+        evalset_path=str(path.resolve()) if path else "",
+        evalset_version=_version_of(path) if path else "",
+        agent_version=agent_version(agent),
+        agent_model=description.model,
+        description=description,
+    )
+
+
+def _version_of(path: Path) -> str:
+    """The version of a file of any size, which may be behind a link."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
 
 
 @contextlib.contextmanager
