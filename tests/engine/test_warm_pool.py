@@ -244,3 +244,16 @@ async def test_trials_without_criteria_start_no_grader(tmp_path: Path) -> None:
 
     assert len(executor.worker_pids) == 1
     await executor.close()
+
+
+@pytest.mark.anyio
+async def test_a_run_of_one_trial_starts_one_player_and_one_grader_however_many_it_may_have(tmp_path: Path) -> None:
+    (tmp_path / "alone.py").write_text("def root_agent(message):\n    return message\n")
+    agent = AgentRef("alone", "alone:root_agent", str(tmp_path))
+    executor = LocalExecutor(8, 100)
+
+    await executor.submit(TrialSpec(1, 0, 0, Case("echo", (Turn("hello"),)), agent))
+    await anext(executor.results())
+
+    assert (len(executor._players.pids), len(executor._graders.pids), executor.zygote_pid) == (1, 1, 0)
+    await executor.close()

@@ -37,8 +37,7 @@ def show_result(runs: StoredRuns, summary: RunSummary, *, is_quiet: bool = False
             _show_case(runs, summary, row)
         for group in runs.errors(summary.id):
             click.echo(click.style(f"{group.n} × {group.kind}: ", fg="yellow") + in_one_line(group.example))
-    interval = runs.numbers(summary).interval
-    click.echo(passed_sentence(summary.counts, interval), nl=False)
+    click.echo(passed_sentence(summary.counts, runs.interval(summary)), nl=False)
     asides = [
         f"{n} {word}" for n, word in ((summary.counts.errored, "errored"), (summary.counts.unscored, "unscored")) if n
     ]

@@ -132,8 +132,8 @@ class StoredRuns:
 
     def numbers(self, run: RunSummary) -> RunNumbers:
         """The numbers of one run."""
-        outcomes, partly = self._store.case_outcomes(run.id), self._partly_asserted(run)
-        keys = numbered_keys((evalset_name(run.config), each.case_id, each.digest) for each in outcomes)
+        outcomes, partly, name = self._store.case_outcomes(run.id), self._partly_asserted(run), evalset_name(run.config)
+        keys = numbered_keys((name, each.case_id, each.digest) for each in outcomes)
         cases = [
             CaseNumbers(
                 id=each.case_id,

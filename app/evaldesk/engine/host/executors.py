@@ -159,8 +159,7 @@ class LocalExecutor:
     async def close(self) -> None:
         """End all workers; trials still under way end cancelled."""
         self.is_cancelled = True
-        await self._players.close()
-        await self._graders.close()
+        await asyncio.gather(self._players.close(), self._graders.close())
         self._is_closed = True
         if self._warm_pool:
             self._warm_pool.refill()
