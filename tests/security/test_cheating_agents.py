@@ -396,7 +396,7 @@ def word(solution_str, ground_truth=None, extra_info=None):
 REWRITTEN = (
     KNOWING
     + """
-import os, py_compile, signal
+import os, py_compile, signal, threading
 from pathlib import Path
 
 GENEROUS = "def word(solution_str, ground_truth=None, extra_info=None):\\n    return 1.0\\n"
@@ -420,8 +420,9 @@ COMPILED = """
 """
 LINKED = """
     rewards.with_name("generous.py").write_text(GENEROUS)
-    rewards.unlink(missing_ok=True)
-    rewards.symlink_to("generous.py")
+    link = rewards.with_name(f"link_{threading.get_ident()}_{os.getpid()}")  # both trials do it at the same time
+    link.symlink_to("generous.py")
+    link.replace(rewards)
 """
 
 

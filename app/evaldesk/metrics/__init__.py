@@ -2,6 +2,7 @@
 
 from evaldesk.metrics.functions.eval_function import function_options, load_function_of
 from evaldesk.metrics.functions.finding import check_function
+from evaldesk.metrics.functions.loading import expect_sources
 from evaldesk.metrics.judges.rubrics import rubric_line
 from evaldesk.metrics.metric import (
     FUNCTION_OPTION,
@@ -46,6 +47,7 @@ __all__ = [
     "case_outputs",
     "check_criteria",
     "check_function",
+    "expect_sources",
     "function_options",
     "grade_trial",
     "is_function",

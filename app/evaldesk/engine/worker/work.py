@@ -219,6 +219,10 @@ class GradeWork:
     def __init__(self, frame: Grade) -> None:
         self._frame = frame
         self.attempt = Attempt()
+        if frame.spec.sources:
+            from evaldesk.metrics import expect_sources
+
+            expect_sources(frame.spec.sources)
 
     async def run(self) -> bytes:
         """Grade, encode."""
