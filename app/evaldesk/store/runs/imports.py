@@ -16,7 +16,7 @@ from evaldesk.store import media
 from evaldesk.store.database import NOBODY, Clock, Database, Starter, StepSize
 from evaldesk.store.runs import planning, totals
 from evaldesk.store.runs.planning import NO_EVALSET
-from evaldesk.store.runs.recording import record, scores, storable_rows
+from evaldesk.store.runs.recording import Storable, record, scores, storable_rows
 from evaldesk.store.runs.run_store import checked_trials
 from evaldesk.store.tables.columns import DatabaseSeconds
 from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN, IMPORTED_RUN
@@ -170,8 +170,7 @@ class ImportStore:
             yield 0
         results = (replace(scrubbed(result), run_id=run_id, attempt=1) for result in run.results)
         storable = (row for result in results for row in storable_rows([result]))
-        weight = lambda row: (3 + 2 * len(scores(row.result)), len(row.transcript["data"]))  # noqa: E731
-        for batch in _bounded(storable, weight, size):
+        for batch in _bounded(storable, _weight, size):
             with self._step(import_id, len(batch), size) as connection:
                 record(connection, batch, self._clock)
             yield len(batch)
@@ -293,6 +292,11 @@ def _summary(connection: Connection, row: Row[Any]) -> ImportSummary:
 def _rows() -> Select[Any]:
     """The imports, each with whether its process renewed it in time."""
     return select(IMPORT_RECORD, (_R.leased_until > DatabaseSeconds()).label("is_leased"))
+
+
+def _weight(row: Storable) -> tuple[int, int]:
+    """The rows that a result becomes, and the bytes of its transcript."""
+    return 3 + 2 * len(scores(row.result)), len(row.transcript["data"])
 
 
 def _bounded(items: Iterable[T], weigh: Callable[[T], tuple[int, int]], size: StepSize) -> Iterator[Sequence[T]]:
