@@ -144,7 +144,7 @@ def as_adk_reads(case: Case) -> Case:
         )
         for turn in case.turns
     )
-    extra = {name: value for name, value in case.extra.items() if name != allowed.KEY}
+    extra = {name: value for name, value in case.extra.items() if name != allowed.ALSO_ACCEPTED}
     return replace(case, turns=tuple(turns), extra=extra)
 
 

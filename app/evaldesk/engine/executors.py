@@ -197,7 +197,8 @@ def _check_local(config: RunConfig) -> None:
         raise UsageError(f"[executors.{config.executor.name}]: unknown key {unknown[0]!r}", field="on")
 
 
-LOCAL = ExecutorKind(_check_local, lambda _: "this machine", most_at_once=MAX_LOCAL)
+HERE = "this machine"
+LOCAL = ExecutorKind(_check_local, lambda _: HERE, most_at_once=MAX_LOCAL)
 
 
 async def drive(

@@ -5,6 +5,7 @@ Calls are equal by name and arguments; ids, results and other keys play no part.
 
 from evaldesk.matching.alignment import Op, Step, align
 from evaldesk.matching.allowed import (
+    ALSO_ACCEPTED,
     Allowance,
     Origins,
     Taken,
@@ -23,6 +24,7 @@ from evaldesk.matching.tolerance import Tolerance
 from evaldesk.matching.trajectory import ORDERS, Order, TrajectoryMatch, match_by_rule, match_trajectory
 
 __all__ = [
+    "ALSO_ACCEPTED",
     "ARGS_MODES",
     "ORDERS",
     "Allowance",

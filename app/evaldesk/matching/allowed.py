@@ -25,7 +25,7 @@ from evaldesk.matching.rule import CallRule
 from evaldesk.matching.tolerance import Tolerance
 from evaldesk.model import Case, Expected, JsonObject, JsonValue, ToolCall, Transcript, TurnRecord
 
-KEY = "also_accepted"
+ALSO_ACCEPTED = "also_accepted"
 _KINDS = ("any_of", "within", "ignore")
 
 Origins: TypeAlias = Sequence[tuple[int | None, Sequence[int | None]]]
@@ -65,12 +65,12 @@ class Taken:
 
 def read_allowances(case: Case) -> tuple[Allowance, ...]:
     """What the case accepts beside what it expects. Raises UsageError for what cannot be read."""
-    raw = case.extra.get(KEY)
+    raw = case.extra.get(ALSO_ACCEPTED)
     if raw is None:
         return ()
     if not isinstance(raw, list):
-        raise UsageError(f"{KEY} must be a list, got {type(raw).__name__}")
-    return tuple(_allowance(f"{KEY}[{at}]", each, len(case.turns)) for at, each in enumerate(raw))
+        raise UsageError(f"{ALSO_ACCEPTED} must be a list, got {type(raw).__name__}")
+    return tuple(_allowance(f"{ALSO_ACCEPTED}[{at}]", each, len(case.turns)) for at, each in enumerate(raw))
 
 
 def with_allowances(case: Case, more: Iterable[Allowance]) -> Case:
@@ -112,10 +112,10 @@ def with_moved(before: Case, after: Case, origins: Origins) -> Case:
 
 
 def _with(case: Case, allowances: Sequence[Allowance]) -> Case:
-    others = {key: value for key, value in case.extra.items() if key != KEY}
+    others = {key: value for key, value in case.extra.items() if key != ALSO_ACCEPTED}
     if not allowances:
-        return replace(case, extra=others) if KEY in case.extra else case
-    return replace(case, extra={**case.extra, KEY: [_written(each) for each in allowances]})
+        return replace(case, extra=others) if ALSO_ACCEPTED in case.extra else case
+    return replace(case, extra={**case.extra, ALSO_ACCEPTED: [_written(each) for each in allowances]})
 
 
 def _merged(allowances: Iterable[Allowance]) -> list[Allowance]:

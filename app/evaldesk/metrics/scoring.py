@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from evaldesk.errors import MetricError, ModelError, UsageError
-from evaldesk.matching import Step, as_taken, steps_of
+from evaldesk.matching import ALSO_ACCEPTED, Step, Taken, as_taken, steps_of
 from evaldesk.metrics.functions.eval_function import build_function
 from evaldesk.metrics.metric import (
     Metric,
@@ -91,12 +91,15 @@ class _Compared:
     """A trial and its case: what the case also accepts stands in the place of what it expects (`also_accepted`)."""
 
     def __init__(self, transcript: Transcript, case: Case) -> None:
-        self.transcript, self.written = transcript, case
+        self.transcript, self.written, self.case = transcript, case, case
+        self._taken: Mapping[int, Sequence[Taken]] = {}
+        self.problem: UsageError | None = None
+        if ALSO_ACCEPTED not in case.extra:
+            return
         try:
             self.case, self._taken = as_taken(case, transcript)
-            self.problem: UsageError | None = None
         except UsageError as error:
-            self.case, self._taken, self.problem = case, {}, error
+            self.problem = error
 
     def explained(self, scores: list[Score], metric: Metric) -> list[Score]:
         """The scores with the calls that were taken for expected ones; what ADK would say is of the case alone."""

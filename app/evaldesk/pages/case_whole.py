@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from evaldesk.errors import FormatError, UsageError
 from evaldesk.matching import Origins, read_allowances, with_moved
-from evaldesk.matching.allowed import KEY
+from evaldesk.matching.allowed import ALSO_ACCEPTED
 from evaldesk.metrics import case_outputs, rubric_line
 from evaldesk.model import Case, JsonObject
 from evaldesk.model.json_text import json_line
@@ -33,12 +33,12 @@ def rubrics_text(case: Case) -> str:
 
 def accepted_keys(case: Case) -> tuple[str, ...]:
     """The key of what the case also accepts, where the form shows it."""
-    return () if accepted_text(case) is None else (KEY,)
+    return () if accepted_text(case) is None else (ALSO_ACCEPTED,)
 
 
 def accepted_text(case: Case) -> str | None:
     """What the case also accepts, an entry a line as JSON; None where the form cannot hold it."""
-    found = case.extra.get(KEY, [])
+    found = case.extra.get(ALSO_ACCEPTED, [])
     if not isinstance(found, list):
         return None
     text = "\n".join(map(json_line, found))
@@ -69,13 +69,13 @@ def with_whole(
 
 
 def _with_accepted(case: Case, lines: list[str], problems: Problems) -> Case:
-    extra = {key: value for key, value in case.extra.items() if key != KEY}
+    extra = {key: value for key, value in case.extra.items() if key != ALSO_ACCEPTED}
     try:
         entries = [
             parse_json(line.encode("utf-8", "surrogatepass"), source=f"line {at}").value
             for at, line in enumerate(lines, 1)
         ]
-        changed = replace(case, extra={**extra, KEY: entries} if entries else extra)
+        changed = replace(case, extra={**extra, ALSO_ACCEPTED: entries} if entries else extra)
         read_allowances(changed)
     except (FormatError, UsageError) as error:
         problems.add(ACCEPTED, "Also accepted", f"{error}")

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from evaldesk.agents import AGENTS
 from evaldesk.agents.agent import AgentKind
 from evaldesk.desk.runs.stored_runs import evalset_name
-from evaldesk.engine.executors import place_of
+from evaldesk.engine.executors import HERE, place_of
 from evaldesk.gate_options import GATES_BY_NAME, asked_of
 from evaldesk.model import Criterion, RunConfig
+from evaldesk.model.conclusion import Gates
 from evaldesk.model.json_text import json_line
 from evaldesk.model.run import option_value, option_values
 from evaldesk.model.stored import RunSummary, host_of
@@ -76,6 +77,8 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
 
 def _gates(config: RunConfig) -> str:
     """The gates that were asked for; empty where every trial must pass, without an exception."""
+    if config.gates == Gates():
+        return ""
     asked = asked_of(config.gates).items()
     words = "; ".join(f"{GATES_BY_NAME[name].words} {GATES_BY_NAME[name].shown(value)}" for name, value in asked)
     return words[:1].upper() + words[1:]
@@ -98,7 +101,7 @@ def played_in(config: RunConfig) -> str:
     if is_imported(config) or config.source_run_id is not None:
         return ""
     each = "" if config.is_shared else ", one for each trial"
-    where = place_of(config.executor)
+    where = place_of(config.executor) if config.executor.name else HERE
     if agent.container:
         return f"{agent.container.sentence}{each}"
     kind = _kind_of(config)

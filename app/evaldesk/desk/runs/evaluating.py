@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack, cast
 
 from evaldesk import paths
-from evaldesk.agents import named_ref
+from evaldesk.agents import agent_ref, named_ref
 from evaldesk.desk.criteria.criteria import GivenCriteria, given_criteria, given_user
 from evaldesk.desk.runs.impossible_gates import check_gates
 from evaldesk.desk.runs.kept_workers import SHARED
@@ -262,7 +262,8 @@ def _given_agent(agent: object, settings: Settings, place: GivenPlace, environme
     if isinstance(agent, AgentRef):
         return _Agent(placed(agent, settings, *place, environment) if environment else agent)
     if isinstance(agent, str | os.PathLike):
-        ref = named_ref(os.fspath(agent), settings.agents, settings.workspace)
+        spec, declared = os.fspath(agent), settings.agents
+        ref = named_ref(spec, declared, settings.workspace) if declared else agent_ref(spec)
         return _Agent(placed(ref, settings, *place, environment))
     for name, given in zip(("python", "image", "environment"), (*place, environment), strict=True):
         if given:
