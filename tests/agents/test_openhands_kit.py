@@ -34,12 +34,12 @@ from evaldesk.agents.openhands.kit.events import (
     event_to_dict,
     get_pairs_from_events,
 )
-from evaldesk.agents.openhands.kit.launch import importable
 from evaldesk.agents.openhands.kit.runtime import Runtime
 from evaldesk.agents.openhands.kit.shared import (
     EvalMetadata,
     EvalOutput,
     codeact_user_response,
+    importable,
     make_metadata,
     prepare_dataset,
 )

@@ -13,7 +13,7 @@ from tests.agents.endpoint import Endpoint
 from tests.agents.installed import skip_without
 
 from evaldesk.agents.spans import TurnSpans
-from evaldesk.formats.otel.otel import read_traces
+from evaldesk.formats.otel import read_traces
 from evaldesk.model import Event, Session, ToolCall, TurnRecord
 from evaldesk.transcripts.otel.spans import read_spans
 

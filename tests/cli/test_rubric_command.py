@@ -12,8 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from evaldesk.cli import cli
-from evaldesk.desk.criteria.rubric_configs import read_rubric_config
-from evaldesk.desk.criteria.rubric_records import read_records
+from evaldesk.desk.criteria.rubrics import read_records, read_rubric_config
 from evaldesk.errors import EvaldeskError, FormatError, ModelError
 from evaldesk.llm import ModelCall, ModelReply
 from evaldesk.model import Usage

@@ -13,8 +13,7 @@ from tests.desk.stored_desk import desk_on
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, Criterion, ErrorRecord, Expected, RunConfig, Score, TrialResult, Turn, Usage
 from evaldesk.model.options import Recording
-from evaldesk.pages.comparison import ComparisonPage, read_comparison
-from evaldesk.pages.comparison_choice import read_choice
+from evaldesk.pages.comparison import ComparisonPage, read_choice, read_comparison
 from evaldesk.pages.run import read_run
 from evaldesk.pages.run_listing import run_line
 from evaldesk.pages.run_view import RunQuery, reliability

@@ -16,7 +16,7 @@ from tests.formats.test_exchange_contract import ODD, sample
 from evaldesk.desk.imports import importing, streamed
 from evaldesk.desk.imports.files import read_path
 from evaldesk.errors import DiskError, FormatError
-from evaldesk.formats import scratch
+from evaldesk.formats import large_runs
 from evaldesk.formats.exchange import FORMATS, Imported, LargeRunFormat
 from evaldesk.formats.files import load_format, read_file, suffix_of, write_file
 from evaldesk.model import Case, Criterion, Event, Score, Transcript, TrialResult, Turn, TurnRecord, Verdict
@@ -237,7 +237,7 @@ def test_trials_that_are_read_in_part_are_let_go_of(name: str, tmp_path: Path) -
 def test_a_full_folder_of_temporary_files_is_told_in_words(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = scratch.open_scratch
+    real = large_runs.open_scratch
 
     def small(tables: str) -> Any:
         return real(f"PRAGMA max_page_count=4; {tables}")

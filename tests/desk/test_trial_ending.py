@@ -6,7 +6,7 @@ from typing import get_args
 
 from evaldesk.model import TrialResult, Usage
 from evaldesk.model.options import UserStop
-from evaldesk.wording.endings import ENDINGS, ending_sentence
+from evaldesk.wording.words import ENDINGS, ending_sentence
 
 
 def result(stop_reason: str = "answered", *replayed: bool) -> TrialResult:

@@ -10,7 +10,7 @@ import pytest
 
 from evaldesk.formats import load_evalset
 from evaldesk.formats.files import read_file
-from evaldesk.formats.otel.otel import OpenInference, OpenTelemetry
+from evaldesk.formats.otel import OpenInference, OpenTelemetry
 from evaldesk.metrics import score_trial
 from evaldesk.model import Case, Criterion, ToolCall
 

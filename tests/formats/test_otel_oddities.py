@@ -11,7 +11,7 @@ import pytest
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.files import read_file, write_file
-from evaldesk.formats.otel.otel import OpenInference, OpenTelemetry
+from evaldesk.formats.otel import OpenInference, OpenTelemetry
 from evaldesk.formats.tau.tau_bench import TauBench
 from evaldesk.model import Criterion, EvalSet, TurnRecord
 from evaldesk.transcripts.recorded import RecordedRun

@@ -15,7 +15,6 @@ from evaldesk.statistics.agreement import agreement, nominal_alpha
 from evaldesk.statistics.anytime import anytime_interval
 from evaldesk.statistics.comparison import benjamini_hochberg, compare_scores, holm
 from evaldesk.statistics.exact_tests import mcnemar
-from evaldesk.statistics.flakiness import chance_to_see, disagreement, is_flaky
 from evaldesk.statistics.intervals import (
     clopper_pearson,
     clustered_error,
@@ -26,7 +25,7 @@ from evaldesk.statistics.intervals import (
     trials_needed,
 )
 from evaldesk.statistics.judge_rate import correct_rate
-from evaldesk.statistics.noise import smallest_gap, split_noise, split_pass_noise
+from evaldesk.statistics.noise import chance_to_see, disagreement, is_flaky, smallest_gap, split_noise, split_pass_noise
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "stats.json"
 STATS: dict[str, Any] = json.loads(GOLDEN.read_text()) if GOLDEN.is_file() else {}

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.anytime import anytime_interval
-from evaldesk.statistics.flakiness import Flakiness, chance_to_see, disagreement, flakiness
 from evaldesk.statistics.intervals import (
     clopper_pearson,
     failure_bound,
@@ -21,7 +20,15 @@ from evaldesk.statistics.intervals import (
     wilson,
 )
 from evaldesk.statistics.judge_rate import CorrectedRate, correct_rate
-from evaldesk.statistics.noise import smallest_gap, split_noise, split_pass_noise
+from evaldesk.statistics.noise import (
+    Flakiness,
+    chance_to_see,
+    disagreement,
+    flakiness,
+    smallest_gap,
+    split_noise,
+    split_pass_noise,
+)
 
 
 def test_g_pass_at_k_lies_between_pass_at_k_and_pass_hat_k() -> None:

@@ -10,10 +10,9 @@ from evaldesk.model.evalset import CaseKey
 from evaldesk.statistics.anytime import anytime_interval
 from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.statistics.comparison import compare_scores
-from evaldesk.statistics.flakiness import Flakiness
 from evaldesk.statistics.intervals import clopper_pearson, failure_bound
 from evaldesk.statistics.judge_rate import correct_rate
-from evaldesk.statistics.noise import smallest_gap, split_pass_noise
+from evaldesk.statistics.noise import Flakiness, smallest_gap, split_pass_noise
 from evaldesk.wording.comparison import (
     comparison_sentence,
     flips_words,

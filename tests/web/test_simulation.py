@@ -26,7 +26,7 @@ SET = {
 
 @pytest.fixture
 def talks(tmp_path: Path, open_chat: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Any:
-    names = ("agents", "sessions", "turns", "simulation", "cases")
+    names = ("agents", "sessions", "turns", "cases")
     monkeypatch.setattr("evaldesk.web.server.ROUTES", tuple(f"evaldesk.web.routes.{name}:routes" for name in names))
     folder = tmp_path / "evalsets"
     folder.mkdir()

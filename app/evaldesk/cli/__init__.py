@@ -28,7 +28,7 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "Submit, watch, stop and resume runs; NAME is a number, or how the name of a run begins.",
     ),
     "open": LazyCommand(
-        "evaldesk.cli.open:open_run",
+        "evaldesk.cli.ui:open_run",
         "Show RUN, by its number or its name, in the browser; starts the desk if necessary.",
     ),
     "agents": LazyCommand(

@@ -15,15 +15,13 @@ from evaldesk.durable_files import make_folder, write_output
 from evaldesk.errors import UsageError
 
 if TYPE_CHECKING:
-    from evaldesk.desk.criteria.rubric_configs import RubricConfig
-    from evaldesk.desk.criteria.rubric_records import RubricRecord
+    from evaldesk.desk.criteria.rubrics import RubricConfig, RubricRecord
 
 
 import os
 from collections.abc import Sequence
 
-from evaldesk.desk.criteria.rubric_configs import RubricConfig
-from evaldesk.desk.criteria.rubric_judging import JudgedRecord, JudgedRun, statistics
+from evaldesk.desk.criteria.rubrics import JudgedRecord, JudgedRun, RubricConfig, statistics
 from evaldesk.errors import FormatError
 from evaldesk.secrets import scrub
 from evaldesk.wording.printable import printable
@@ -56,8 +54,7 @@ def rubric(**given: Any) -> None:
     evaldesk rubric -d talks.jsonl -r @rubric.txt --model demo/judge -o grades.json
     evaldesk rubric -d talks.jsonl -r support_followup -c rubric_configs.yaml
     """
-    from evaldesk.desk.criteria.rubric_judging import judge_records
-    from evaldesk.desk.criteria.rubric_records import read_records
+    from evaldesk.desk.criteria.rubrics import judge_records, read_records
 
     if given["api_key"]:
         raise UsageError("--api-key shows the key to everybody on this machine; set the provider's variable instead")
@@ -79,7 +76,7 @@ def rubric(**given: Any) -> None:
 
 def _config(data: Path, given: dict[str, Any]) -> tuple[RubricConfig, str]:
     """The rubric, and the config file it is from; empty for one of the command line."""
-    from evaldesk.desk.criteria.rubric_configs import find_rubric_config, given_rubric, read_rubric_config
+    from evaldesk.desk.criteria.rubrics import find_rubric_config, given_rubric, read_rubric_config
 
     named = given["config"]
     found = Path(named) if named else None if given["model"] else find_rubric_config(data, Path.cwd())

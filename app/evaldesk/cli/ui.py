@@ -1,4 +1,4 @@
-"""`evaldesk ui`: the desk in the browser."""
+"""`evaldesk ui`: the desk in the browser; `evaldesk open RUN`: a run in it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from evaldesk.cli.files.exchange_files import open_home
+from evaldesk.cli.runs.shared import stored_runs, workspace_option
 from evaldesk.cli.trust import answered, question_lines, trust_option
-from evaldesk.errors import UsageError
+from evaldesk.errors import UsageError, WorkspaceError
 from evaldesk.process_setup import freeze, gc_paused
 
 if TYPE_CHECKING:
@@ -105,3 +107,45 @@ def _names(host: str, is_beyond: bool, allowed: tuple[str, ...]) -> tuple[str, .
             "to do so on purpose add --listen-beyond-loopback and --allowed-host NAME for each name browsers will use"
         )
     return (*LOOPBACK_NAMES, *allowed)
+
+
+@click.command(name="open")
+@click.argument("run_name", metavar="RUN")
+@click.option("--no-open", is_flag=True, help="Print the address; open no browser.")
+@trust_option
+@workspace_option
+def open_run(run_name: str, no_open: bool, is_trusted: bool, workspace: str | None) -> None:
+    """Show RUN, by its number or its name, in the browser; starts the desk if necessary.
+
+    \b
+    evaldesk open 12
+    evaldesk open my-run --no-open
+    """
+    from evaldesk.desk.serving import desk_address
+    from evaldesk.desk.workspace import open_settings
+    from evaldesk.web.guard import LOOPBACK_NAMES
+    from evaldesk.web.server import ADDRESS_NAME, Address, open_in_browser, serve
+
+    with stored_runs(workspace) as runs:
+        page = f"runs/{runs.named(run_name).id}"
+    settings = open_home(workspace)
+    is_person = sys.stdout.isatty() and not no_open and has_screen(sys.platform, os.environ)
+    if desk_address(settings):
+        url = page_address(settings.state_folder / ADDRESS_NAME, page)
+        click.echo(url)
+        if is_person:
+            open_in_browser(url, settings.state_folder)
+        return
+    address = Address(host=LOOPBACK[0], port=0, names=LOOPBACK_NAMES, page=page)
+    settings = open_settings((), workspace=workspace)
+    trust = trust_of_desk(settings, is_trusted=is_trusted)
+    serve(settings, address, is_person_there=is_person, trust=trust)
+
+
+def page_address(file: Path, page: str) -> str:
+    """The address of a page of the desk that is open, with its token. Raises WorkspaceError while it opens or ends."""
+    try:
+        home, _, token = file.read_text("utf-8").strip().partition("?")
+    except OSError:
+        raise WorkspaceError("the desk of this workspace is opening or ending; try again in a moment") from None
+    return f"{home}{page}?{token}"

@@ -40,8 +40,8 @@ FORMATS = Registry(
         "promptfoo": "evaldesk.formats.promptfoo:Promptfoo",
         "atif": "evaldesk.formats.atif:Atif",
         "swe-agent": "evaldesk.formats.swe_agent:SweAgent",
-        "otel": "evaldesk.formats.otel.otel:OpenTelemetry",
-        "openinference": "evaldesk.formats.otel.otel:OpenInference",
+        "otel": "evaldesk.formats.otel:OpenTelemetry",
+        "openinference": "evaldesk.formats.otel:OpenInference",
     },
 )
 """Formats of eval sets, data sets, runs and traces, by name.

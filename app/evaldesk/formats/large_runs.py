@@ -1,18 +1,48 @@
-"""The cases and trials of a large file of runs: on the disk from the row that says them until they are stored."""
+"""The cases and trials of a large file of runs: on the disk from the row that says them until they are stored.
+
+A kill leaves nothing of these rows.
+"""
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 from weakref import finalize
 
-from evaldesk.errors import FormatError
-from evaldesk.formats.scratch import in_words, open_scratch
+from evaldesk.errors import DiskError, FormatError
 from evaldesk.model import Case, TrialResult
 from evaldesk.transcripts.recorded import UNNUMBERED, LargeResults, ReadItems, TrialRows
 from evaldesk.wire import from_json, to_json
+
+
+@contextmanager
+def scratch(tables: str) -> Iterator[sqlite3.Connection]:
+    """A database of SQLite without a name in the folder of temporary files. Raises DiskError when that is full."""
+    with in_words(), closing(open_scratch(tables)) as database:
+        yield database
+
+
+def open_scratch(tables: str) -> sqlite3.Connection:
+    """As `scratch`, to be closed by the caller, or with the last one that knows it."""
+    database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+    database.executescript(f"PRAGMA journal_mode=OFF; PRAGMA cache_size=-8192; {tables}")
+    database.execute("BEGIN")
+    return database
+
+
+@contextmanager
+def in_words() -> Iterator[None]:
+    """Errors of the disk as DiskError."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        words = f"the folder of temporary files cannot be written ({error}); free some space, or set TMPDIR to another"
+        raise DiskError(0, str(error), words) from error
+
 
 _TABLES = """
 CREATE TABLE "case" (place INTEGER PRIMARY KEY, at INT, key UNIQUE, n INT DEFAULT 0, weight INT, data BLOB);

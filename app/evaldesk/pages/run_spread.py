@@ -9,10 +9,9 @@ from math import fsum
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.stored_runs import metric_interval, metric_range, run_title
 from evaldesk.model.stored import MetricRow, RunSummary
-from evaldesk.statistics.flakiness import flakiness
 from evaldesk.statistics.histogram import Bin, histogram
 from evaldesk.statistics.intervals import CaseCounts, failure_bound, g_pass_at_k
-from evaldesk.statistics.noise import split_pass_noise
+from evaldesk.statistics.noise import flakiness, split_pass_noise
 from evaldesk.store import RunStore
 from evaldesk.wording.noise import (
     flakiness_sentence,

@@ -1,11 +1,12 @@
-"""The page of one trial, put together from stored values."""
+"""The page of one trial, put together from stored values, and its verdicts in other scorings."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from evaldesk.desk.desk import Desk
 from evaldesk.desk.other_tools import difference, tools_beside
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import run_title
@@ -17,7 +18,7 @@ from evaldesk.model import Case, Role, RunConfig, Score, TrialResult
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.pages.large_state import ValuePart, text_part
 from evaldesk.pages.pair import other_trial, pair_href
-from evaldesk.pages.run_view import STATUS_OF, Square
+from evaldesk.pages.run_view import STATUS_OF, Square, scorings
 from evaldesk.pages.source import Source, source_of, source_texts
 from evaldesk.pages.timeline import Strip, strip_of
 from evaldesk.pages.trial_turns import (
@@ -36,9 +37,8 @@ from evaldesk.pages.trial_turns import (
     whole_text,
 )
 from evaldesk.store import RunStore
-from evaldesk.wording.endings import ending_sentence
 from evaldesk.wording.places import losses_sentence
-from evaldesk.wording.words import passed_words, short_title
+from evaldesk.wording.words import ending_sentence, passed_words, short_title
 
 MAX_SQUARES = 100
 ACCOUNTS: Mapping[Role, str] = {"agent": "agent", "user": "simulated user", "judge": "judges"}
@@ -289,3 +289,57 @@ def _sum(costs: Iterable[float | None]) -> float | None:
 
 def _href(run_id: int, key: TrialKey | None) -> str:
     return f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}" if key else ""
+
+
+MAX_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class OtherScore:
+    """One metric of another scoring; `verdict` is empty where it only informs."""
+
+    title: str
+    value: str
+    needs: str
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class OtherScoring:
+    """The same trial in another run that scores it."""
+
+    run_id: int
+    words: str
+    href: str
+    verdict: str
+    scores: Sequence[OtherScore]
+
+
+def read_other_scorings(desk: Desk, run_id: int, key: TrialKey) -> list[OtherScoring]:
+    """The other scorings of a trial, the one it was played with first; none where it was scored once."""
+    return list(_other_scorings(desk.store.runs, run_id, key))
+
+
+def _other_scorings(runs: RunStore, run_id: int, key: TrialKey) -> Iterator[OtherScoring]:
+    others = [each for each in scorings(runs, runs.summary(run_id)) if not each.is_current]
+    for other in others[:MAX_SHOWN]:
+        try:
+            result = runs.trial(other.run_id, *key)
+        except NotFoundError:
+            continue
+        yield OtherScoring(
+            run_id=other.run_id,
+            words="original scores" if other.is_played else "re-scored",
+            href=f"/runs/{other.run_id}/cases/{key[0]}/trials/{key[1]}",
+            verdict=result.verdict,
+            scores=tuple(
+                OtherScore(
+                    title=short_title(score.metric),
+                    value=shown_value(score),
+                    needs=shown_needs(score),
+                    verdict=verdict_words(score),
+                )
+                for score in result.scores
+                if score.turn is None
+            ),
+        )

@@ -258,7 +258,6 @@ ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.recording:routes",
     "evaldesk.web.routes.turns:routes",
     "evaldesk.web.routes.sessions:routes",
-    "evaldesk.web.routes.simulation:routes",
     "evaldesk.web.routes.media:routes",
     "evaldesk.web.routes.cases:routes",
     "evaldesk.web.routes.evalsets:routes",

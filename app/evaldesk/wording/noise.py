@@ -5,10 +5,9 @@ from __future__ import annotations
 from math import ceil, floor, log10
 
 from evaldesk.model.conclusion import Interval
-from evaldesk.statistics.flakiness import RARE_FAILURE, Flakiness, chance_to_see
 from evaldesk.statistics.intervals import trials_needed
 from evaldesk.statistics.judge_rate import CorrectedRate
-from evaldesk.statistics.noise import NoiseSplit
+from evaldesk.statistics.noise import RARE_FAILURE, Flakiness, NoiseSplit, chance_to_see
 from evaldesk.wording.words import CI, NOTHING_SCORED, interval_words, share_words
 
 _AS_GOOD = 0.8

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.options_of_a_run import config_with, run_of
 
-from evaldesk.cli.runs.info import info
+from evaldesk.cli.runs.show import info
 from evaldesk.desk.runs import gates
 from evaldesk.model import AgentRef, Container, Gates, RunConfig
 from evaldesk.pages.run import progress

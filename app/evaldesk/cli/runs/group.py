@@ -13,10 +13,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "evaldesk.cli.runs.submit:submit",
         "Submit the run of FILE, in Osmosis' TOML; all settings are checked before the start.",
     ),
-    "list": LazyCommand("evaldesk.cli.runs.list:list_runs", "List runs, newest first."),
-    "info": LazyCommand("evaldesk.cli.runs.info:info", "Show the details of the run NAME."),
+    "list": LazyCommand("evaldesk.cli.runs.show:list_runs", "List runs, newest first."),
+    "info": LazyCommand("evaldesk.cli.runs.show:info", "Show the details of the run NAME."),
     "logs": LazyCommand(
-        "evaldesk.cli.runs.logs:logs", "Show the output of the agent and the errors in the trials of the run NAME."
+        "evaldesk.cli.runs.show:logs", "Show the output of the agent and the errors in the trials of the run NAME."
     ),
     "stop": LazyCommand(
         "evaldesk.cli.runs.change:stop", "Stop the run NAME in any process; running trials finish and count."

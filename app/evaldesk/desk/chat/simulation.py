@@ -15,7 +15,7 @@ from evaldesk.model import AgentRef, Case, TurnRecord, TurnSpec
 from evaldesk.model.options import USER_VARIABLE, UserConfig
 from evaldesk.model.stored import StoredSession
 from evaldesk.wire import to_json
-from evaldesk.wording.endings import ENDINGS
+from evaldesk.wording.words import ENDINGS
 
 USER_TIMEOUT_S = 120.0
 

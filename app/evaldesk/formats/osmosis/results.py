@@ -17,8 +17,7 @@ from typing import Any, BinaryIO
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import MAX_ROW, Holding, Imported
-from evaldesk.formats.large_runs import TrialRowsOnDisk
-from evaldesk.formats.scratch import scratch
+from evaldesk.formats.large_runs import TrialRowsOnDisk, scratch
 from evaldesk.model import Case, Criterion, ErrorRecord, EvalSet, Score, TrialResult, Turn, Usage, trial_verdict
 from evaldesk.reading.json_lines import read_lines
 from evaldesk.reading.json_stream import Item, NotStreamedError, StreamedList

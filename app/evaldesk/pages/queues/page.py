@@ -1,4 +1,4 @@
-"""The page of a review queue: one trial to read and the squares of all; and its trials as a list."""
+"""The page of a review queue: one trial to read and the squares of all; its list; and the form of a new queue."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.failures import TypedFinding
+from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.diff.divergence import Divergence
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, TrialResult
 from evaldesk.model.conclusion import counted
 from evaldesk.model.failures import Finding, Mode
 from evaldesk.model.json_text import json_line
-from evaldesk.model.queues import Queue, QueueItem, QueueProgress
+from evaldesk.model.queues import QUEUE_KINDS, Queue, QueueItem, QueueKind, QueueProgress
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.accepting import offers_changes
 from evaldesk.pages.queues.result import QueueResult, queue_result
@@ -378,3 +379,67 @@ def places(texts: Iterable[str]) -> list[int]:
     """The places that the tick boxes of a form name; those that no page gave are left out."""
     heads = (text.partition(".")[0] for text in texts)
     return [int(head) for head in heads if head.isascii() and head.isdecimal() and len(head) < 10]
+
+
+@dataclass(frozen=True, slots=True)
+class KindChoice:
+    """A kind of trials that a new queue can be drawn from; `n` is None where it is counted only when it is drawn."""
+
+    kind: QueueKind
+    title: str
+    words: str
+    n: int | None
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NewQueuePage:
+    """The form for a queue, and the queues there are."""
+
+    runs: Sequence[tuple[RunSummary, str]]
+    chosen: Sequence[tuple[RunSummary, str]]
+    kinds: Sequence[KindChoice]
+    n: str
+    reader: str
+    is_blind: bool
+    queues: Sequence[tuple[QueueProgress, str, str]]
+    problem: str = ""
+    field: str = ""
+
+
+def new_queue_page(
+    desk: Desk,
+    run_ids: Sequence[int],
+    kinds: Collection[str],
+    n: str = "",
+    *,
+    reader: str = "",
+    is_blind: bool = True,
+    problem: str = "",
+    field: str = "",
+) -> NewQueuePage:
+    """The form for a queue of these runs, of the newest one without any. Raises NotFoundError."""
+    runs = desk.store.runs.list(limit=50)
+    chosen = [desk.store.runs.summary(run_id) for run_id in run_ids] or runs[:1]
+    who = desk.queues.reader(reader)
+    candidates = [desk.queues.candidates(run.id, who) for run in chosen]
+    counts = {
+        kind: None if kind == "disputed" else sum(len(each.found(kind)) for each in candidates) for kind in QUEUE_KINDS
+    }
+    wanted = {kind for kind in QUEUE_KINDS if kind in kinds} or {"failed"}
+    return NewQueuePage(
+        runs=[(run, run_title(run)) for run in runs if run not in chosen],
+        chosen=[(run, run_title(run)) for run in chosen],
+        kinds=[
+            KindChoice(kind, title, words, counts[kind], kind in wanted) for kind, (title, words) in QUEUE_KINDS.items()
+        ],
+        n=n or "40",
+        reader=who,
+        is_blind=is_blind,
+        queues=[
+            (each, queue_title(each.queue, runs_of(desk, each.queue)), queue_words(each.queue))
+            for each in desk.store.queues.list(who, N_QUEUES)
+        ],
+        problem=problem,
+        field=field,
+    )

@@ -9,8 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evaldesk.pages.comparison import read_comparison
-from evaldesk.pages.comparison_choice import read_choice
+from evaldesk.pages.comparison import read_choice, read_comparison
 from evaldesk.web.render import desk_of, page
 from evaldesk.web.report import comparison_report, report_answer
 

@@ -15,11 +15,11 @@ from starlette.routing import Route
 from evaldesk.desk.failures import TypedFinding
 from evaldesk.desk.queues import TypedQueue, TypedVerdict
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, UsageError
-from evaldesk.pages.queues.new import new_queue_page
 from evaldesk.pages.queues.page import (
     QueuePlace,
     blind_turn,
     is_hidden,
+    new_queue_page,
     next_unread,
     places,
     queue_trials,

@@ -1,4 +1,4 @@
-"""Chat: the sessions, one session with its inspector, and the actions on it."""
+"""Chat: the sessions, one session with its inspector, the actions on it, and a simulated user in a new one."""
 
 from __future__ import annotations
 
@@ -254,6 +254,16 @@ async def show_call(request: Request) -> Response:
     )
 
 
+async def simulate(request: Request) -> Response:
+    """POST …/cases/{key}/simulation: play the scenario in a new chat session, and go there."""
+    desk = desk_of(request)
+    form = await read_form(request)
+    file = await run_in_threadpool(desk.evalsets.file, request.path_params["set_id"])
+    found = await run_in_threadpool(desk.evalsets.cases.find, file.id, request.path_params["key"])
+    session = await desk.simulation.start(text_of(form, "agent"), found.case)
+    return RedirectResponse(f"/sessions/{session.id}", status_code=303)
+
+
 routes = [
     Route("/sessions", index),
     Route("/sessions", create, methods=["POST"]),
@@ -267,4 +277,5 @@ routes = [
     Route("/sessions/{session_id}/state", set_state, methods=["POST"]),
     Route("/sessions/{session_id}/state/value", show_value),
     Route("/sessions/{session_id}/state/file", download_state),
+    Route("/evalsets/{set_id}/cases/{key}/simulation", simulate, methods=["POST"]),
 ]

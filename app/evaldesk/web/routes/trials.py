@@ -19,10 +19,10 @@ from evaldesk.pages import trial as pages
 from evaldesk.pages.accepting import offers_changes
 from evaldesk.pages.failure_kind import read_findings
 from evaldesk.pages.large_state import ValuePart
-from evaldesk.pages.other_scorings import read_other_scorings
 from evaldesk.pages.pair import read_pair
 from evaldesk.pages.run_facts import evalset_href
 from evaldesk.pages.timeline import raw_call, read_timeline
+from evaldesk.pages.trial import read_other_scorings
 from evaldesk.web.render import desk_of, number, page, refused_status, target_of
 
 

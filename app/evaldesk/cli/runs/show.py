@@ -1,8 +1,10 @@
-"""`evaldesk run info`."""
+"""`evaldesk run list`, `evaldesk run info` and `evaldesk run logs`: stored runs, shown."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, get_args
 
 import click
 
@@ -10,8 +12,9 @@ from evaldesk.cli.eval.progress import duration_words
 from evaldesk.cli.eval.result_json import conclusion_object, mean_unscored_as_0, metric_objects, run_item, run_object
 from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
 from evaldesk.desk.runs.gates import conclude
+from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval, run_name
-from evaldesk.model import RunConfig
+from evaldesk.model import Outcome, RunConfig, RunStatus
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import MetricRow, RunSummary, host_of
@@ -19,7 +22,7 @@ from evaldesk.pages.run_facts import options_line, played_in, run_fingerprint, s
 from evaldesk.pages.run_view import exact_interval
 from evaldesk.wording.noise import exact_words
 from evaldesk.wording.places import again_sentence, is_telling, place_words, places_words
-from evaldesk.wording.printable import printable
+from evaldesk.wording.printable import in_one_line, printable
 from evaldesk.wording.words import (
     CI,
     FEW_TRIALS,
@@ -29,6 +32,7 @@ from evaldesk.wording.words import (
     counted_words,
     interval_words,
     passed_sentence,
+    passed_words,
     range_words,
     started_words,
 )
@@ -170,3 +174,137 @@ def _hints(run: RunSummary) -> list[str]:
 
 def _trials(n: int, kind: str) -> str:
     return f"the one {kind} trial" if n == 1 else f"the {n:,} {kind} trials"
+
+
+@click.command()
+@click.argument("name")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Most trials to show.")
+@click.option("--errors", "is_errors", is_flag=True, help="Only trials that errored.")
+@json_option
+@workspace_option
+def logs(name: str, limit: int, is_errors: bool, is_json: bool, workspace: str | None) -> None:
+    """Show the output of the agent and the errors in the trials of the run NAME.
+
+    \b
+    evaldesk run logs 12
+    evaldesk run logs 12 --errors --limit 5
+    """
+    with stored_runs(workspace) as runs:
+        cases = runs.cases(runs.named(name).id)
+        for number, entry in enumerate(_entries(cases, is_errors=is_errors)):
+            if number == limit:
+                click.echo(f"More than {limit} trials; --limit shows more.", err=True)
+                break
+            if is_json:
+                click.echo(json.dumps(entry, ensure_ascii=False))
+                continue
+            click.echo(
+                click.style(f"{in_one_line(entry['case_id'])}, trial {entry['trial']} {entry['verdict']}", bold=True)
+            )
+            for text in filter(None, (entry["log"], entry["error"], entry["trace"])):
+                for line in printable(text).splitlines():
+                    click.echo(f"    {line}")
+
+
+def _entries(cases: Iterable[CaseResult], *, is_errors: bool) -> Iterator[dict[str, Any]]:
+    for case in cases:
+        for trial in case:
+            if not (trial.error or (trial.logs and not is_errors)):
+                continue
+            yield {
+                "case_id": case.id,
+                "trial": trial.trial_index + 1,
+                "verdict": trial.verdict,
+                "log": trial.logs,
+                "error": f"{trial.error.kind}: {trial.error.message}" if trial.error else "",
+                "trace": trial.error.trace if trial.error else "",
+            }
+
+
+COLUMNS = ("Run", "Name", "Status", "Conclusion", "Passed", "Errored", "Done", "Agent", "Eval set", "Submitted", "By")
+
+
+@click.command(name="list")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Most runs to list.")
+@click.option("--all", "is_all", is_flag=True, help="List every run.")
+@click.option("--status", type=click.Choice(get_args(RunStatus)), help="Only runs with this status.")
+@click.option("--model", help="Only runs of this model.")
+@click.option("--dataset", "--evalset", "evalset_id", metavar="NAME", help="Only runs of this eval set or data set.")
+@click.option("--rollout", "--agent", "agent_id", metavar="NAME", help="Only runs of this agent.")
+@click.option(
+    "--search",
+    "text",
+    default="",
+    metavar="TEXT",
+    help="Only runs with TEXT in their name, note, agent, eval set or model.",
+)
+@json_option
+@workspace_option
+def list_runs(
+    limit: int,
+    is_all: bool,
+    status: RunStatus | None,
+    model: str | None,
+    evalset_id: str | None,
+    agent_id: str | None,
+    text: str,
+    is_json: bool,
+    workspace: str | None,
+) -> None:
+    """List runs, newest first.
+
+    \b
+    evaldesk run list
+    evaldesk run list --status running --json
+    evaldesk run list --model openai/gpt-5-mini --dataset sums --search nightly
+    """
+    wanted = {"agent_id": agent_id, "evalset_id": evalset_id, "model": model}
+    with stored_runs(workspace) as stored:
+        runs, n_all = stored.newest(status, None if is_all else limit, **wanted, text=text)
+        listed_runs = [(run, stored.outcome(run)) for run in runs]
+    if is_json:
+        listed = {
+            "items": [run_item(run, outcome) for run, outcome in listed_runs],
+            "total_count": n_all,
+            "has_more": len(runs) < n_all,
+        }
+        click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
+        return
+    if not runs and (status or text or any(wanted.values())):
+        click.echo("No matching runs. `evaldesk run list --all` lists every one.")
+        return
+    if not runs:
+        click.echo("No runs yet. `evaldesk eval` and `evaldesk run submit` make some.")
+        return
+    show_table(COLUMNS, [_cells(run, outcome) for run, outcome in listed_runs])
+    if len(runs) < n_all:
+        click.echo(f"{len(runs)} of {n_all}; --all lists every one.")
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Columns as wide as their contents, two spaces apart."""
+    clean = [[printable(cell).replace("\n", " ")[:60] for cell in row] for row in rows]
+    widths = [max(len(cell) for cell in column) for column in zip(columns, *clean, strict=True)]
+    for row, is_head in [(columns, True), *((row, False) for row in clean)]:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        click.echo(click.style(line, bold=True) if is_head else line)
+
+
+def _cells(run: RunSummary, outcome: Outcome | None) -> list[str]:
+    passed = passed_words(run.counts.passed, run.counts.scored).removesuffix(" passed") if run.counts.scored else "–"
+    done = f"{run.n_done:,} of {run.n_trials:,}"
+    when = run.created_at.strftime("%Y-%m-%d %H:%M")
+    name = "" if run_name(run) == str(run.id) else run_name(run)
+    return [
+        str(run.id),
+        name,
+        run.status,
+        outcome or "–",
+        passed,
+        str(run.counts.errored or "–"),
+        done,
+        run.config.agent.id,
+        run.config.evalset_id,
+        when,
+        run.started_by or "–",
+    ]

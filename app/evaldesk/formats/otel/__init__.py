@@ -1,1 +1,0 @@
-"""Traces in the GenAI conventions of OpenTelemetry and in OpenInference."""
