@@ -158,7 +158,7 @@ class LocalExecutor:
 
     async def close(self) -> None:
         """End all workers; trials still under way end cancelled."""
-        self.is_cancelled = True
+        self.is_cancelled = self._players.is_cancelled = self._graders.is_cancelled = True
         await asyncio.gather(self._players.close(), self._graders.close())
         self._is_closed = True
         if self._warm_pool:
