@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
     from tests.forked_commands import ForkedCommands
+    from tests.forked_python import ForkedPython
 
     from evaldesk.settings import DatabaseUrl
 
@@ -159,6 +160,23 @@ def no_waiting_for_the_disk() -> Iterator[None]:
     from tests.unsynced import unsynced
 
     with unsynced():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_python() -> Iterator[ForkedPython]:
+    """Workers are forks of one that has imported what they need."""
+    from tests.forked_python import ForkedPython
+
+    forked = ForkedPython()
+    with forked.standing_in():
+        yield forked
+
+
+@pytest.fixture
+def started_anew(forked_python: ForkedPython) -> Iterator[None]:
+    """Workers start with Python itself."""
+    with forked_python.switched_off():
         yield
 
 

@@ -20,6 +20,8 @@ from evaldesk.model import AgentRef, TrialSpec
 Write = Callable[..., AgentRef]
 Trial = Callable[..., TrialSpec]
 
+pytestmark = pytest.mark.usefixtures("started_anew")
+
 PARENT = """
     import asyncio, os, sys
     from evaldesk.engine.host.process import WorkerProcess
@@ -41,10 +43,10 @@ def test_a_worker_ends_when_its_parent_is_killed() -> None:
     worker = os.pidfd_open(pid)
 
     parent.kill()
-    parent.wait(10)
+    parent.wait(300)
     parent.stdout.close()
 
-    assert has_ended(worker, timeout_s=10)
+    assert has_ended(worker, timeout_s=300)
 
 
 @pytest.mark.anyio
@@ -65,10 +67,10 @@ async def test_children_of_an_agent_end_with_the_worker(write_agent: Write, tria
     worker.send(Play(1, trial(agent)))
     child = os.pidfd_open(int(await asyncio.to_thread(told.read_text)))
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(300):
         await worker.close()
 
-    assert has_ended(child, timeout_s=10)
+    assert has_ended(child, timeout_s=300)
 
 
 @pytest.mark.anyio
@@ -90,7 +92,7 @@ async def test_a_worker_that_is_killed_says_where_it_stood(write_agent: Write, t
     worker.send(Play(1, trial(agent)))
     await asyncio.to_thread(told.read_text)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(300):
         worker.kill("was asked to go")
         death = await deaths.get()
 
@@ -108,8 +110,8 @@ async def test_a_worker_dies_once() -> None:
     gone = os.pidfd_open(worker.pid)
 
     os.kill(worker.pid, signal.SIGKILL)
-    async with asyncio.timeout(20):
-        await asyncio.to_thread(has_ended, gone, timeout_s=10)
+    async with asyncio.timeout(300):
+        await asyncio.to_thread(has_ended, gone, timeout_s=300)
         while not deaths:
             await asyncio.sleep(0)
         await worker.close()
