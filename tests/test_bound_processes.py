@@ -10,7 +10,7 @@ import sys
 import pytest
 from tests.bound_processes import bound_python
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 STARTS_A_DESK = """
 import subprocess, sys
 subprocess.Popen(sys.argv[1:])

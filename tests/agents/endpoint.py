@@ -112,7 +112,7 @@ def served() -> Iterator[Endpoint]:
             endpoint.asked.append(json.loads(body))
             answer = endpoint.answers.pop(0)
             if answer.held:
-                answer.held.wait(10)
+                answer.held.wait(300)
             with contextlib.suppress(ConnectionError):  # who asked has gone away
                 if answer.is_dropped and not answer.stream:
                     self.connection.shutdown(socket.SHUT_RDWR)

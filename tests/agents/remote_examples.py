@@ -102,7 +102,7 @@ def _handler(route: Callable[[str, Any], tuple[str, bytes]], released: threading
         def _answer(self, body: Any) -> None:
             if '"wait"' in json.dumps(body) and self.path != "/apps/dice/users/user/sessions":
                 WAITING.set()
-                released.wait(60)
+                released.wait(300)
             kind, data = route(self.path, body)
             with suppress(ConnectionError):  # who asked has gone away
                 self.send_response(200)

@@ -550,7 +550,7 @@ def wait_for(port: int) -> None:
     import socket
     import time
 
-    ended = time.monotonic() + 30
+    ended = time.monotonic() + 300
     while time.monotonic() < ended:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()

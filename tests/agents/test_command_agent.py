@@ -123,7 +123,7 @@ async def test_cancelling_kills_the_command_and_its_children(agent: Agent) -> No
             heard.set_result(int(event.text))
 
     task = asyncio.create_task(listen())
-    child = os.pidfd_open(await asyncio.wait_for(heard, 20))
+    child = os.pidfd_open(await asyncio.wait_for(heard, 300))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -294,7 +294,7 @@ def test_a_process_leaves_without_a_word_and_takes_its_groups_along() -> None:
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdout
         child = os.pidfd_open(int(process.stdout.readline()))
-        _, said = process.communicate("leave\n", timeout=60)
+        _, said = process.communicate("leave\n", timeout=300)
 
     assert (process.returncode, said) == (0, "")
     assert select.select([child], [], [], 60)[0], "the group of the process that left still runs"

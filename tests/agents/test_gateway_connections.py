@@ -116,7 +116,7 @@ def sent(host: str, data: bytes) -> bytes:
     """The whole answer to these bytes, until the gateway ends the connection."""
     name, _, port = host.partition(":")
     answer = b""
-    with socket.create_connection((name, int(port)), timeout=30) as connection:
+    with socket.create_connection((name, int(port)), timeout=300) as connection:
         connection.sendall(data)
         while piece := connection.recv(65536):
             answer += piece
@@ -220,7 +220,7 @@ def test_a_large_body_is_asked_for_before_it_is_sent(gateway: Gateway, provider:
     body = json.dumps({**CALL, "more": "x" * 100_000}).encode()
     head = f"POST {gateway.path} HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: {len(body)}\r\n\r\n"
 
-    with socket.create_connection((name, int(port)), timeout=30) as connection:
+    with socket.create_connection((name, int(port)), timeout=300) as connection:
         connection.sendall(head.encode())
         said = connection.recv(65536)
         connection.sendall(body)

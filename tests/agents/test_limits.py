@@ -88,7 +88,7 @@ root_agent = LlmAgent(name="a", model="small", api_base="{endpoint.address}", to
     endpoint.says("", ("c1", "meet", '{"name": "Ann"}'), ("c2", "meet", '{"name": "Bob"}')).says("done")
     session = Session("s")
 
-    events = await asyncio.wait_for(play(loaded(source), session, "go"), 10)
+    events = await asyncio.wait_for(play(loaded(source), session, "go"), 300)
 
     kinds = [event.kind for event in events if event.kind.startswith("tool")]
     assert kinds == ["tool_call", "tool_call", "tool_result", "tool_result"]

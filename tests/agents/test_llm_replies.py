@@ -128,7 +128,7 @@ def test_calls_from_many_threads_share_one_loop(endpoint: Any) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join()
 
     assert sorted(texts) == [f"hello {number}" for number in range(8)]
     assert sum(thread.name == "evaldesk-llm" for thread in threading.enumerate()) == 1

@@ -78,7 +78,7 @@ def test_processes_share_a_limit(tmp_path: Path) -> None:
     workers = [context.Process(target=_book, args=(str(tmp_path), 25, queue)) for _ in range(4)]
     for worker in workers:
         worker.start()
-    found = [each for _ in workers for each in queue.get(timeout=60)]
+    found = [each for _ in workers for each in queue.get(timeout=300)]
     for worker in workers:
         worker.join()
 

@@ -287,7 +287,7 @@ async def test_the_first_price_is_no_time_of_the_agent(
     loaded: Any, played: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def price(*_: object) -> float:
-        time.sleep(0.3)
+        time.sleep(2)
         return 0.5
 
     monkeypatch.setattr("evaldesk.engine.worker.prompts.price", price)
@@ -295,7 +295,7 @@ async def test_the_first_price_is_no_time_of_the_agent(
     turn = await played(loaded(PLAIN), Session("s"), "Roll.")
 
     assert [usage.cost for usage in turn.usages] == [0.5, 0.5]
-    assert turn.duration_ms < 300
+    assert turn.duration_ms < 2_000
 
 
 async def test_an_agent_that_never_heard_of_spans_pays_nothing(loaded: Any, played: Any) -> None:

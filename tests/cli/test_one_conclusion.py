@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import combinations_with_replacement, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -163,7 +163,8 @@ def stored_uneven(store: Store, strips: tuple[str, ...], gate: str, baseline: Ba
 def test_every_writer_shows_the_same_conclusion_of_cases_with_different_numbers_of_trials(
     gate: str, store: Store, baseline: Baseline, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for strips in product(UNEVEN, repeat=2):
+    for number, pair in enumerate(combinations_with_replacement(UNEVEN, 2)):
+        strips = pair if number % 2 else pair[::-1]
         run = stored_uneven(store, strips, gate, baseline)
 
         found = told(store, run, tmp_path, gate, baseline)

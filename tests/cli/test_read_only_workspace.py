@@ -63,7 +63,7 @@ try:
         print(error.code, "is read-only: it is shown, and nothing can be stored in it" in error.read().decode())
 finally:
     desk.terminate()
-    print("ended", desk.wait(60))
+    print("ended", desk.wait(300))
 """
 
 

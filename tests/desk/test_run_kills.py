@@ -81,6 +81,6 @@ def _played(folder: Path, n_lines: int) -> int:
         last = int(line)
     else:
         process.kill()
-    process.wait(30)
+    process.wait()
     process.stdout.close()
     return last

@@ -92,7 +92,7 @@ async def test_who_kills_the_worker_is_errored_and_the_others_finish(
 ) -> None:
     specs = [trial(moody, i, (message if i == 5 else f"hello {i}",)) for i in range(20)]
 
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(300):
         results = await play(local, specs)
 
     error = results.pop(5).error
@@ -111,7 +111,7 @@ async def test_a_trial_that_never_answers_ends_in_time_beside_others_that_finish
     specs = [trial(moody, i, (f"hello {i}",)) for i in range(12)]
     specs[3] = trial(moody, 3, (message,), timeout_s=1.0)
 
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(300):
         results = await play(local, specs)
 
     hung = results.pop(3)
@@ -131,7 +131,7 @@ async def test_a_worker_that_holds_the_gil_is_killed_and_says_where_it_stood(
     executor = LocalExecutor(n_workers=1, concurrency=2)
     specs = [trial(moody, 0, ("hold the GIL",), timeout_s=0.5), trial(moody, 1, ("hello",))]
 
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(300):
         results = await play(executor, specs)
         await executor.close()
 
@@ -154,7 +154,7 @@ async def test_a_tool_that_blocks_delays_no_other_trial(write_agent: Write, tria
     executor = LocalExecutor(n_workers=1, concurrency=2)
     order: list[int] = []
 
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(300):
         specs = [trial(agent, 0, ("block",)), *(trial(agent, i) for i in range(1, 9))]
         async for result in drive(specs, executor, 2):
             order.append(result.case_index)
@@ -173,7 +173,7 @@ async def test_what_does_not_end_the_worker_leaves_it_as_it_was(
     await play(executor, [trial(moody, 0)])
     pids = executor.worker_pids
 
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(300):
         results = await play(executor, [trial(moody, 0, (message,)), trial(moody, 1)])
 
     assert executor.worker_pids == pids
@@ -236,7 +236,7 @@ async def test_a_worker_that_cannot_start_ends_the_trials_with_what_it_printed(
 ) -> None:
     executor = LocalExecutor(2, 4, environment={**os.environ, "PYTHONHOME": "/nowhere"})
 
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(300):
         results = await play(executor, [trial(moody, i) for i in range(6)])
         await executor.close()
 

@@ -30,7 +30,7 @@ WHERE = '''
 
 async def record_of(host: AgentHost, agent: AgentRef, session_id: str = "s1") -> TurnRecord:
     """The record of a turn that says hello, within a minute."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         items = [item async for item in host.play_turn(TurnSpec(session_id, agent, "hello"))]
     assert isinstance(items[-1], TurnRecord)
     return items[-1]

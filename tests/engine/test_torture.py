@@ -61,10 +61,10 @@ async def test_a_cancellation_at_any_moment_ends_everything(write_agent: Write, 
         async for result in drive([trial(agent, i) for i in range(1_000)], executor, 8):
             found.append(result)
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         collecting = asyncio.create_task(collect())
         await asyncio.wait((collecting,), timeout=chance.random() * 1.5)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(300):
             await executor.cancel()
         await collecting
         await executor.close()

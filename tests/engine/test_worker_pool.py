@@ -79,7 +79,7 @@ async def test_who_waits_for_the_check_of_functions_may_be_cancelled(monkeypatch
 
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    await asyncio.wait_for(executor.submit(TrialSpec(1, 1, 0, Case("c"), AGENT)), 60)
+    await asyncio.wait_for(executor.submit(TrialSpec(1, 1, 0, Case("c"), AGENT)), 300)
     await executor.close()
     assert (await anext(executor.results())).status == "cancelled"
 
@@ -225,7 +225,7 @@ async def test_trials_beside_one_that_killed_their_worker_say_why_they_were_play
     """
     agent = write_agent(deadly, "deadly")
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             results = await play(executor, [trial(agent, 0, ("die",)), *(trial(agent, i) for i in range(1, 4))])
         place = executor.places[0]
     finally:

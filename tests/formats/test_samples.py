@@ -46,6 +46,6 @@ async def _played(agent: AgentRef, cases: Sequence[Case], model: str) -> list[Tr
     for index, case in enumerate(cases):
         await executor.submit(TrialSpec(1, index, 0, case, agent, model=model, seed=index))
     results = executor.results()
-    found = [await asyncio.wait_for(anext(results), 60) for _ in cases]
+    found = [await asyncio.wait_for(anext(results), 300) for _ in cases]
     await executor.close()
     return found

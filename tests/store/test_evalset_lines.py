@@ -131,7 +131,7 @@ def test_a_list_does_not_wait_for_a_large_file_that_nobody_has_read(
     may_read = Event()
 
     def slow(path: Path, folder: Path) -> EvalSetFacts:
-        assert may_read.wait(60)
+        assert may_read.wait(300)
         return indexed_facts(path, folder)
 
     monkeypatch.setattr("evaldesk.store.evalsets.large.indexed_facts", slow)

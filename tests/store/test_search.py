@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -229,17 +230,15 @@ def test_an_import_is_found_when_it_is_shown(store: Store, end: Callable[..., Tr
 
 
 def test_no_step_holds_the_database_for_long(database: Path, store: Store, played: Callable[..., int]) -> None:
-    """Another process writes while the index is made, and waits at most 100 ms."""
+    """Another process that does not wait at all writes between any two of them."""
     played(*("some words of an answer " * 20 for _ in range(300)))
-    waits = []
-    with Store.open(database) as other:
+    n_written = 0
+    with closing(sqlite3.connect(database, timeout=0)) as other:
         for _ in store.search.catch_up(of_case, of_trial):
-            began = time.monotonic()
-            other.runs.set_note(1, "x")
-            waits.append(time.monotonic() - began)
+            with other:
+                n_written += other.execute("UPDATE run SET note = 'x'").rowcount
 
-    assert len(waits) >= 3
-    assert sorted(waits)[len(waits) // 2] < 0.1
+    assert n_written >= 3
 
 
 def test_an_index_that_is_no_database_is_made_again(database: Path, store: Store, played: Callable[..., int]) -> None:

@@ -348,7 +348,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
         for number, step in enumerate(real(*arguments)):
             yield step
             if number == 0:
-                goes_on.wait(60)
+                goes_on.wait(300)
 
     monkeypatch.setattr(ImportStore, "add", add)
     monkeypatch.setattr("evaldesk.web.routes.imports.N_AT_ONCE", 0)

@@ -41,7 +41,7 @@ async def test_a_place_that_comes_or_is_lost_is_stored_at_once_and_its_load_with
     run_id = await started(desk, n_cases=1)
     await executor.holds(1)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(300):
         await stored(store, run_id, (HERE,))
         executor.places = (replace(HERE, n_under_way=1),)
         executor.places = (*executor.places, *HOSTS)

@@ -16,7 +16,7 @@ import uvicorn
 
 from evaldesk.web.server import BoundedHttp, server_config
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 
 @dataclass

@@ -23,7 +23,7 @@ def held(pages: Pages, calc: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     go_on = Event()
 
     def slow(path: Path, max_bytes: int) -> bytes:
-        assert path.name != "large.evalset.json" or go_on.wait(60)
+        assert path.name != "large.evalset.json" or go_on.wait(300)
         return read_regular(path, max_bytes)
 
     monkeypatch.setattr("evaldesk.store.evalsets.files.read_regular", slow)
