@@ -94,9 +94,9 @@ def test_few_trials_are_in_memory_together(runs: StoredRuns, monkeypatch: pytest
     monkeypatch.setattr(exporting, "PART", 1)
     asked, read = [], runs._store.trials
 
-    def counted(run_id: int, keys: Any) -> Any:
+    def counted(run_id: int, keys: Any, **options: Any) -> Any:
         asked.append(len(keys))
-        return read(run_id, keys)
+        return read(run_id, keys, **options)
 
     monkeypatch.setattr(runs._store, "trials", counted)
     parts = stream_run(runs, 1, format_name, {}).parts

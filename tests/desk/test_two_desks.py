@@ -13,10 +13,12 @@ import pytest
 from tests.desk.test_labels import played
 from tests.postgresql_server import ENGINES, place_of
 
+from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.labels import LabelDesk, Person, TypedLabel
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model import EvalSet
 from evaldesk.model.failures import FindingDraft
+from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.store.evalsets.files import EvalSetFiles
 
@@ -131,6 +133,36 @@ def test_an_eval_set_that_two_people_save_keeps_the_first(tmp_path: Path) -> Non
         second.save(file_id, EvalSet("calc", name="of Ben"), versions[1])
 
     assert second.read(file_id)[0].name == "of Anna"
+
+
+def test_a_set_that_another_desk_renamed_is_found_from_a_page_that_has_its_old_name(
+    desks: Desks, tmp_path: Path
+) -> None:
+    settings = Settings(tmp_path, (tmp_path / "evalsets",))
+    anna, ben = (EvalSetDesk(settings, store) for store in desks.both)
+    old = anna.create("calc")
+    ben.list()
+
+    new = anna.change(old, "sums", "")
+    newest = ben.change(new, "totals", "")
+    started_later = EvalSetDesk(settings, desks.ben)
+
+    assert [desk.renamed(old) for desk in (anna, ben, started_later)] == [newest] * 3
+    assert ben.renamed(newest) == ""  # it is there
+
+
+def test_a_file_that_was_moved_by_hand_is_followed_where_that_is_certain(desks: Desks, tmp_path: Path) -> None:
+    desk = EvalSetDesk(Settings(tmp_path, (tmp_path / "evalsets",)), desks.anna)
+    first, second = desk.create("calc"), desk.create("other")
+    moved, copied = (desk.file(each).path for each in (first, second))
+    desk.list()
+
+    moved.rename(moved.with_name("sums.evalset.json"))
+    copied.with_name("copy.evalset.json").write_bytes(copied.read_bytes())
+    copied.unlink()
+
+    assert desk.file(desk.renamed(first)).path.name == "sums.evalset.json"
+    assert desk.renamed(second) == ""  # a copy may be another one
 
 
 Act = Callable[[Store, Desks, str], Any]

@@ -34,7 +34,7 @@ from evaldesk.store.database import (
     execute_many,
     utc_now,
 )
-from evaldesk.store.evalsets.lines import LineStore
+from evaldesk.store.evalsets.lines import LineStore, note_moved
 from evaldesk.store.failures import FailureStore
 from evaldesk.store.labels import LabelStore
 from evaldesk.store.media import MediaStore
@@ -137,9 +137,10 @@ class Store:
         return cls(Database(_prepared(database, must_exist)), Clock(clock, seconds), starter)
 
     def move_evalset(self, old_id: str, new_id: str, path: Path) -> None:
-        """Let runs, last verdicts and sessions of an eval set follow its file to `path`, in one transaction."""
+        """Let runs, verdicts, sessions and open pages of an eval set follow its file to `path`, in one transaction."""
         with self._database.writing() as connection:
             move_evalset(connection, old_id, new_id, path)
+            note_moved(connection, old_id, new_id, self._clock())
 
     @property
     def is_read_only(self) -> bool:

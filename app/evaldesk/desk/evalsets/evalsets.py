@@ -93,7 +93,6 @@ class EvalSetDesk:
         self._store = store
         self._environment = settings.environment
         self._cached: dict[str, tuple[str, EvalSet]] = {}
-        self._renamed: dict[str, str] = {}
         self._lock = Lock()
         self.cases = CaseDesk(self._files, self.evalset, self._trash)
 
@@ -273,16 +272,18 @@ class EvalSetDesk:
     def _rename(self, evalset_id: str, name: str) -> str:
         renamed = self._files.rename(evalset_id, name)
         self._store.move_evalset(evalset_id, renamed, self.file(renamed).path)
-        self._renamed[evalset_id] = renamed
         return renamed
 
     def renamed(self, evalset_id: str) -> str:
-        """The id that a set has since this desk renamed it; empty where it did not, or the set is gone or is back."""
-        there = {each.id for each in self.list()} if evalset_id in self._renamed else set()
+        """The id that a set has since a desk renamed it, or another program moved its file.
+
+        Empty where that is not certain, or the set is gone or is back.
+        """
+        there = {each.id for each in self.list()}
         seen: set[str] = set()
-        while evalset_id not in there and evalset_id not in seen:
+        while evalset_id and evalset_id not in there and evalset_id not in seen:
             seen.add(evalset_id)
-            evalset_id = self._renamed.get(evalset_id, evalset_id)
+            evalset_id = self._files.moved(evalset_id) or self._store.evalset_lines.moved(evalset_id)
         return evalset_id if seen and evalset_id in there else ""
 
     def _named(self, name: str) -> EvalSetFile | None:

@@ -7,7 +7,7 @@ import io
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
@@ -166,7 +166,7 @@ def recorded_run(runs: StoredRuns, run_id: int, watch: Callable[[int, int], None
     config, now = run.config, dict[int, Case]()
 
     def trials() -> Iterator[TrialResult]:
-        for index, played in enumerate(_watched(runs, run, watch)):
+        for index, played in enumerate(_watched(runs.cases(run_id), run, watch)):
             now.clear()
             now[index] = played.case
             yield from (replace(trial, run_id=0, case_index=index) for trial in played)
@@ -196,9 +196,9 @@ def media_type(file_name: str) -> str:
     return MEDIA_TYPES.get(ending, "application/octet-stream")
 
 
-def _watched(runs: StoredRuns, run: RunSummary, watch: Callable[[int, int], None]) -> Iterator[CaseResult]:
+def _watched(cases: Iterable[CaseResult], run: RunSummary, watch: Callable[[int, int], None]) -> Iterator[CaseResult]:
     watch(0, run.n_cases)
-    for n_done, each in enumerate(runs.cases(run.id), 1):
+    for n_done, each in enumerate(cases, 1):
         yield each
         watch(n_done, run.n_cases)
 
@@ -207,7 +207,7 @@ def _table(runs: StoredRuns, run: RunSummary, watch: Callable[[int, int], None])
     """The head of the table, then the lines of each case."""
     columns = [*TRIAL_COLUMNS, *(criterion.metric for criterion in run.config.criteria)]
     yield _lines([[cell(name) for name in columns]])
-    for played in _watched(runs, run, watch):
+    for played in _watched(runs.cases(run.id, is_whole=False), run, watch):  # it has no results of tools
         rows = [trial_row(played.case, trial, run.config) for trial in played]
         yield _lines([[cell(row[name]) for name in columns] for row in rows])
 

@@ -229,15 +229,15 @@ class StoredRuns:
         cases, change = tuple(self.cases(run_id)), self.change(run)
         return RunResult(run_id, run.config, cases, run.status, run.reason, change, run.stop)
 
-    def cases(self, run_id: int) -> Iterator[CaseResult]:
-        """The cases of a run in the order of the file, each with its trials."""
+    def cases(self, run_id: int, *, is_whole: bool = True) -> Iterator[CaseResult]:
+        """The cases of a run in the order of the file, each with its trials; see `RunStore.trial` for `is_whole`."""
         run = self.summary(run_id)
         config, rows = run.config, self.rows(run_id)
         while page := list(islice(rows, max(1, TRIALS_AT_ONCE // run.n_most))):
             cases = self._store.some_cases(run_id, [row.case_index for row in page])
             partly = self._partly_asserted(run, list(cases.values()))
             played = [key for row in page for key in _played_keys(row)]
-            trials = self._store.trials(run_id, played) if played else {}
+            trials = self._store.trials(run_id, played, is_whole=is_whole) if played else {}
             for row in page:
                 yield CaseResult(
                     case=cases[row.case_index],

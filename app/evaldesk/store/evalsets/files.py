@@ -82,12 +82,13 @@ class EvalSetFiles:
         self._large = LargeSets(indexes or self._trash.with_name("indexes"))
         self._lines = Lines(self._facts, lines, has_secrets, self._large.sweep)
         self._known: dict[str, FoundFile] = {}
+        self._gone: dict[str, FoundFile] = {}
         self._lock = RLock()
 
     def list(self) -> list[EvalSetFile]:
         """The eval sets there are, by folder searched and path. Files that did not change are not read again."""
         with self._lock:
-            self._known = find_files(self._roots)
+            self._look()
             return self._lines.of(self._known.values())
 
     @property
@@ -109,8 +110,16 @@ class EvalSetFiles:
     def id_of(self, path: Path) -> str:
         """The id of a file; empty where it lies elsewhere. No file is read."""
         with self._lock:
-            self._known = find_files(self._roots)
+            self._look()
             return next((file.id for file in self._known.values() if file.path == path), "")
+
+    def moved(self, file_id: str) -> str:
+        """The id of a file that was listed and that another program moved since; empty where that is not certain."""
+        with self._lock:
+            self._look()
+            gone = self._gone.get(file_id)
+            found = [file.id for file in self._known.values() if gone and file.is_same(gone)]
+        return found[0] if len(found) == 1 else ""
 
     def read(self, file_id: str) -> tuple[EvalSet, str]:
         """The eval set, with LargeCases if it is large, and its version. Raises NotFoundError or FormatError."""
@@ -283,10 +292,15 @@ class EvalSetFiles:
         file = known and known.as_it_is()
         if file:
             return file
-        self._known = find_files(self._roots)
+        self._look()
         if file_id not in self._known:
             raise _not_here()
         return self._known[file_id]
+
+    def _look(self) -> None:
+        found = find_files(self._roots)
+        self._gone = {file_id: file for file_id, file in (self._gone | self._known).items() if file_id not in found}
+        self._known = found
 
     def _id_of(self, path: Path) -> str:
         file_id = self.id_of(path)

@@ -34,6 +34,10 @@ class FoundFile:
         """Whether the name alone says that this means to be an eval set."""
         return self.path.name.lower().endswith(NAMED)
 
+    def is_same(self, other: FoundFile) -> bool:
+        """Whether both are one file, unchanged, wherever it lies."""
+        return (self.inode, self.size, self.modified_ns) == (other.inode, other.size, other.modified_ns)
+
     def as_it_is(self) -> FoundFile | None:
         """The same file at this moment; None when nothing is there any more."""
         try:

@@ -17,7 +17,7 @@ from threading import Lock, Thread
 from typing import Any
 
 import msgspec
-from sqlalchemy import delete, select
+from sqlalchemy import Connection, delete, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk import __version__
@@ -74,6 +74,12 @@ class LineStore:
                     )
         return found
 
+    def moved(self, evalset_id: str) -> str:
+        """The id that a desk gave the set when it renamed it, within the time that lines are kept; else empty."""
+        with self._database.reading() as connection:
+            held = select(EVALSET_LINE.c.stamp).where(EVALSET_LINE.c.place == _place_of_id(evalset_id))
+            return (connection.scalar(held) or "").removeprefix(_TO)
+
     def keep(self, lines: Mapping[str, Line], found: Collection[str]) -> None:
         """Keep lines, and remove old ones of files that are not `found`. Raises WorkspaceError."""
         rows = [
@@ -87,6 +93,21 @@ class LineStore:
             old = select(EVALSET_LINE.c.place).where(EVALSET_LINE.c.read_at < self._clock() - KEPT)
             for place in set(connection.execute(old).scalars()) - {*found, *lines}:
                 connection.execute(delete(EVALSET_LINE).where(EVALSET_LINE.c.place == place))
+
+
+_TO = "to "
+
+
+def note_moved(connection: Connection, evalset_id: str, new_id: str, now: datetime) -> None:
+    """Note the id that a set has since it was renamed, for pages that have the old one, of whichever desk."""
+    add = upsert(connection.dialect.name, EVALSET_LINE)
+    row = {"place": _place_of_id(evalset_id), "stamp": f"{_TO}{new_id}", "read_at": now, "line": "null"}
+    new = {name: add.excluded[name] for name in ("stamp", "read_at")}
+    connection.execute(add.on_conflict_do_update(index_elements=["place"], set_=new), row)
+
+
+def _place_of_id(evalset_id: str) -> str:
+    return hashlib.sha256(f"id {evalset_id}".encode()).hexdigest()
 
 
 class Lines:
