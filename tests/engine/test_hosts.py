@@ -140,7 +140,7 @@ async def test_a_run_without_a_host_for_a_minute_is_given_back_with_the_reason(
         await executor.close()
 
     assert {result.status for result in (*found, late)} == {"cancelled"}
-    assert executor.end_reason == "no host was up for 0.05 s: no node is left. Resume the run later."
+    assert executor.end_reason == "no host was up for 0.05 s: no node is left."
 
 
 async def test_a_cluster_where_no_host_ever_comes_ends_the_run(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:

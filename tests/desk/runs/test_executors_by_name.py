@@ -12,20 +12,23 @@ from typing import Any
 
 import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, subject
+from tests.engine.hosts import ScriptedCluster, finished
 
 import evaldesk
 from evaldesk.agents import agent_ref
-from evaldesk.desk.runs import case_player, handover
+from evaldesk.desk.runs import case_player, evaluating, handover
 from evaldesk.desk.runs.case_player import CasePlayer
 from evaldesk.desk.runs.plan import RunOptions, with_executor
 from evaldesk.desk.runs.runs import WAITING, RunDesk
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import Executor
 from evaldesk.engine.executors import EXECUTORS, OWN_VARIABLES, check_executor, has_own_driver, kind_of
+from evaldesk.engine.ray import executor as ray_executor
 from evaldesk.engine.ray import kind as ray_kind
+from evaldesk.engine.ray.executor import HostsExecutor
 from evaldesk.engine.ray.kind import RayOptions, given_variables
 from evaldesk.errors import ConflictError, EvaldeskError, TrustError, UsageError
-from evaldesk.model import AgentRef, Case, Container, Criterion, Expected, RunConfig, TrialResult, Turn
+from evaldesk.model import AgentRef, Case, Container, Criterion, Expected, RunConfig, TrialResult, TrialSpec, Turn
 from evaldesk.model.options import Recording
 from evaldesk.model.run import ExecutorConfig
 from evaldesk.pages.run_facts import played_in
@@ -191,6 +194,69 @@ def test_a_bench_of_pytest_plays_on_the_executor_that_is_named(tmp_path: Path, m
     assert (opened, [trial.status for trial in result.trials]) == (["here"], ["finished", "finished"])
 
 
+# A cluster whose head dies
+
+
+class DyingCluster(ScriptedCluster):
+    """Plays two trials; with the third its last node is gone."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(self._play)
+        self.n_played = 0
+        self._monkeypatch = monkeypatch
+
+    def _play(self, spec: TrialSpec) -> TrialResult:
+        self.n_played += 1
+        if self.n_played > 2:
+            self._monkeypatch.setattr(ray_executor, "NO_HOST_S", 0.05)  # not before: hosts come late to a busy machine
+            self.no_room = "the head node is gone"
+            self.hosts[-1].lose("its node is gone")
+        return finished(spec)
+
+
+@pytest.fixture
+def _one_dying_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "agent.py").write_text("def agent(message):\n    return message\n")
+    (tmp_path / "evaldesk.toml").write_text('[executors.here]\nkind = "local"\n')
+    for module in (evaluating.executors, case_player):
+        monkeypatch.setattr(module, "open_executor", lambda *_: HostsExecutor(DyingCluster(monkeypatch), 1, 1))
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("_one_dying_cluster")
+async def test_an_evaluation_whose_cluster_dies_says_so_and_its_run_goes_on_later(tmp_path: Path) -> None:
+    cases = [Case(f"c{index}", (Turn("hi"),)) for index in range(4)]
+
+    result = await evaldesk.evaluate_async(str(tmp_path), cases, on="here", concurrency=1, workspace=tmp_path)
+
+    assert (result.status, [trial.verdict for case in result.cases for trial in case]) == ("stopped", ["passed"] * 2)
+    assert "no host was up for" in result.reason
+    assert not result.conclusion.is_passed
+
+    settings = read_settings(tmp_path, (), environment={})
+    with Store.open(settings.database) as store:  # another process, once there is a cluster again
+        desk = RunDesk(settings, store, open_executor=lambda _: HostsExecutor(ScriptedCluster(finished), 1, 1))
+        await desk.resume(result.id)
+        seen = await over(desk, result.id)
+        await desk.close()
+    assert (seen.status, seen.n_passed, seen.n_done) == ("finished", 4, 4)
+
+
+@pytest.mark.usefixtures("_one_dying_cluster")
+def test_a_case_of_pytest_whose_cluster_died_fails_with_the_reason(tmp_path: Path) -> None:
+    player = CasePlayer(agent_ref(str(tmp_path)), read_settings(tmp_path, (), environment={}), concurrency=1)
+    case, options = Case("a", (Turn("hi"),)), RunOptions(on="here")
+    try:
+        played = [player.play(case, options).trials[0].verdict for _ in range(2)]
+        for _ in range(2):  # the next case does not wait for a host again
+            with pytest.raises(EvaldeskError, match="no host was up for"):
+                player.play(case, options)
+    finally:
+        player.close()
+
+    assert played == ["passed", "passed"]
+
+
 def test_a_run_file_names_its_own_variables_to_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Mapping[str, str]] = []
     monkeypatch.setattr(handover, "start_driver", lambda settings, run_id, environment: started.append(environment))
@@ -285,11 +351,15 @@ async def test_an_executor_that_gives_up_stops_the_run_with_its_reason(open_desk
     await executor.holds(3)
 
     executor.end()
-    executor.end_reason = "no host was up for 60 s. Resume the run later."
+    executor.end_reason = "no host was up for 60 s."
     await executor.cancel()
     summary = await over(desk, run_id)
 
-    assert (summary.status, summary.reason, summary.n_todo) == ("stopped", executor.end_reason, 2)
+    assert (summary.status, summary.reason, summary.n_todo) == (
+        "stopped",
+        f"{executor.end_reason} Resume the run later.",
+        2,
+    )
 
 
 def test_a_kind_that_is_gone_plays_in_this_process_and_says_so() -> None:

@@ -18,6 +18,7 @@ from evaldesk.engine.executors import check_executor, check_isolation, open_exec
 from evaldesk.engine.host.agent_host import version_of
 from evaldesk.engine.host.process import WorkerProcess
 from evaldesk.engine.launch import launcher_of
+from evaldesk.errors import EvaldeskError
 from evaldesk.model import AgentDescription, AgentRef, Case, Gates, RunConfig, TrialResult
 from evaldesk.model.comparison import Baseline, PlayedCase, RunChange
 from evaldesk.model.evalset import CaseKey, assertions
@@ -55,7 +56,7 @@ class CasePlayer:
     def play(self, case: Case, options: RunOptions, first: int = 0) -> CaseResult:
         """Play a case as often as the options say and wait for the last trial; `first` is the index of the first.
 
-        Raises UsageError.
+        Raises UsageError, and EvaldeskError once the executor takes no more trials, as when its cluster is gone.
         """
         config = self._config(case, options)
         work: Future[CaseResult] = asyncio.run_coroutine_threadsafe(self._play(case, config, first), self._loop)
@@ -128,7 +129,10 @@ class CasePlayer:
         for spec, future in zip(specs, futures, strict=True):
             self._waiting[number, spec.trial_index] = future
             await executor.submit(spec)
-        return CaseResult(case, tuple(self._scrubbed(result) for result in await asyncio.gather(*futures)), config.n)
+        results = await asyncio.gather(*futures)
+        if executor.end_reason and any(result.status == "cancelled" for result in results):
+            raise EvaldeskError(executor.end_reason)
+        return CaseResult(case, tuple(map(self._scrubbed, results)), config.n)
 
     def _opened(self, config: RunConfig) -> Executor:
         if self._executor is None:

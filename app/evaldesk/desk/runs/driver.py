@@ -135,7 +135,7 @@ class RunDriver:
         if self._fatal:
             return Ending("failed", self._fatal)
         if self._executor.end_reason:
-            return Ending("stopped", self._executor.end_reason)
+            return Ending("stopped", f"{self._executor.end_reason} Resume the run later.")
         if self._n_missing:
             return await asyncio.to_thread(missing_ending, self._store.runs, self._config, self._n_missing)
         n_left = self._queue.n_left

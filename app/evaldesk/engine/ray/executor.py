@@ -247,7 +247,7 @@ class HostsExecutor:
             patience_s = NO_HOST_S if self._had_host else FIRST_HOST_S
             if loop.time() - seen_at > patience_s:
                 notes = "; ".join(dict.fromkeys(filter(None, map(self._note, self._slots))))
-                self._end(f"no host was up for {patience_s:g} s{f': {notes}' if notes else ''}. Resume the run later.")
+                self._end(f"no host was up for {patience_s:g} s{f': {notes}' if notes else ''}.")
 
     async def _keep(self, slot: _Slot) -> None:
         """Have a host in the slot, as long as the run goes on."""
