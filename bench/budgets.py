@@ -59,6 +59,7 @@ BUDGETS = (
     Budget(measure_live.TABS),
     Budget(measure_players.GATEWAY),
     Budget(measure_players.WARM_EVALUATOR, "0 s after the first import"),
+    *(Budget(f"{name}, {measure_commands.OVER_IMPORT}") for name in PACKAGES),
     *(Budget(f"{name}, {measure_players.OVER_LOOP}") for name in PACKAGES),
     *(Budget(f"{name}, {measure_players.ADAPTER}") for name in PACKAGES),
     Budget(f"{measure_scale.alone('PostgreSQL')}: processor"),

@@ -47,6 +47,7 @@ def asleep():
 def asked(n=1):
     return Task([Sample(input="hi", target="hello", id=i) for i in range(n)], solver=asleep(), scorer=exact())
 """
+OVER_IMPORT = "one trial over the import of its agent, whole processes: processor"
 ONE_TRIAL = "one trial of hello_world, whole process: processor"
 SLOPE = "each further trial, whole process: processor"
 SLEEP_S = 0.2
@@ -93,10 +94,23 @@ def measure(folder: Path) -> Iterator[Row]:
     with fake_model(0) as address:
         write_agents(folder, address)
         for name in installed():
-            cost = _timed(_eval(f"of_{name}:root_agent", "set_1.evalset.json"), folder)
-            what = f"one trial of an agent of {name}, whole process: processor"
-            yield Row(what, rounded(cost.cpu_s), "s", None, rounded(cost.cpu_s))
+            yield from _fixed_cost(folder, name)
     yield from _beside_inspect(folder)
+
+
+def _fixed_cost(folder: Path, name: str) -> Iterator[Row]:
+    """A trial of a framework's agent beside the import of that agent alone, each in processes of its own."""
+    imports = (
+        sys.executable,
+        "-c",
+        f"import os; os.environ['LITELLM_LOCAL_MODEL_COST_MAP'] = 'True'; import of_{name}",
+    )
+    own = _median(lambda: _timed(imports, folder))
+    cost = _median(lambda: _timed(_eval(f"of_{name}:root_agent", "set_1.evalset.json"), folder))
+    whole = f"one trial of an agent of {name}, whole process: processor"
+    yield Row(whole, rounded(cost.cpu_s), "s", None, rounded(cost.cpu_s))
+    yield Row(f"import of an agent of {name} alone: processor", rounded(own.cpu_s), "s", None, rounded(own.cpu_s))
+    yield Row(f"{name}, {OVER_IMPORT}", rounded(cost.cpu_s - own.cpu_s), "s", 1, rounded(cost.cpu_s))
 
 
 def _evalset(n: int) -> object:

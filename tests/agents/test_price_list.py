@@ -82,10 +82,11 @@ def test_long_inputs_are_left_to_litellm() -> None:
         ("gemini-2.5-flash", False),
         ("anthropic/claude-sonnet-4-5", True),
         ("gpt-99", True),
+        ("our-model", False),
         ("", True),
     ],
 )
-def test_a_framework_needs_litellm_for_names_with_a_provider_and_unknown_ones(model: str, is_so: bool) -> None:
+def test_a_framework_needs_litellm_for_names_that_only_litellm_may_know(model: str, is_so: bool) -> None:
     assert needs_litellm(model) is is_so
 
 

@@ -125,3 +125,17 @@ def test_the_description(loaded: Any) -> None:
     assert described.instruction == "Roll."
     [tool] = described.tools
     assert (tool.name, tool.description, tool.parameters["required"]) == ("roll_die", "Roll a die.", ["sides"])
+
+
+@pytest.mark.parametrize(("model", "n_opened"), [("openai:gpt-4o", 0), ("openai:gpt-99", 1)])
+def test_litellm_is_imported_only_for_prices_that_it_alone_knows(
+    model: str, n_opened: int, loaded: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_without("litellm")
+    opened: list[bool] = []
+    monkeypatch.setattr("evaldesk.agents.pydantic_ai.adapter.open_litellm", lambda: opened.append(True))
+    agent = loaded(f"from pydantic_ai import Agent\nroot_agent = Agent({model!r}, defer_model_check=True)\n")
+
+    agent.warm(Session("s"))
+
+    assert len(opened) == n_opened

@@ -19,6 +19,7 @@ from tests.agents.installed import skip_without
 
 from evaldesk.engine import LocalExecutor
 from evaldesk.engine.host import zygote as host
+from evaldesk.engine.worker.zygote import FIRST_CALLS
 from evaldesk.model import AgentRef, Limits, TrialResult, TrialSpec
 from evaldesk.process_setup import children
 
@@ -68,6 +69,21 @@ async def test_forks_of_each_kind_of_agent_play_as_any_player_does(
     assert said < {"got 6", "I rolled a 6 sided die, and got 6."}
     calls = {tuple(call.name for turn in result.transcript.turns for call in turn.tool_calls) for result in results}
     assert calls == {("roll_die", "roll_die")}
+
+
+@pytest.mark.parametrize("package", FIRST_CALLS)
+async def test_what_a_package_imports_in_its_first_call_is_there_in_each_fork(
+    package: str, write_agent: Write, trial: Make, play: Play
+) -> None:
+    skip_without(package)
+    ref = write_agent(
+        f"import sys, {package}\nNAMES = {tuple(FIRST_CALLS[package])}\n"
+        "def agent(message):\n    return str([name for name in NAMES if name not in sys.modules])\n"
+    )
+
+    results, unforked = await played([trial(ref, index) for index in range(2)], play)
+
+    assert (unforked, {answer(result) for result in results}) == ("", {"[]"})
 
 
 async def test_a_fork_that_cannot_be_made_costs_no_other(

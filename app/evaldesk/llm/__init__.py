@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evaldesk.llm.attempts import is_direct, warm
     from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall, pace_of
-    from evaldesk.llm.costs import cost_at, needs_litellm, price
+    from evaldesk.llm.costs import cost_at, needs_litellm, only_litellm_prices, price
     from evaldesk.llm.failures import model_error
     from evaldesk.llm.loop import complete, litellm_endpoint, litellm_response
     from evaldesk.llm.retries import PATIENT, Patience
@@ -30,6 +30,7 @@ _MODULES = {
     "missing_keys": "secrets",
     "model_error": "llm.failures",
     "needs_litellm": "llm.costs",
+    "only_litellm_prices": "llm.costs",
     "pace_of": "llm.call",
     "price": "llm.costs",
     "set_variables": "secrets",
@@ -52,6 +53,7 @@ __all__ = [
     "missing_keys",
     "model_error",
     "needs_litellm",
+    "only_litellm_prices",
     "pace_of",
     "price",
     "set_variables",

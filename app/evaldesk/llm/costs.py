@@ -39,7 +39,13 @@ def needs_litellm(model: str) -> bool:
 
     Frameworks call models of a bare name themselves.
     """
-    return "/" in model or listed_prices(f"gemini/{model}" if model.startswith("gemini-") else model) is None
+    return "/" in model or only_litellm_prices(model)
+
+
+def only_litellm_prices(model: str) -> bool:
+    """Whether the price of `model`, if it has one, is in LiteLLM's list in a way that only LiteLLM reads."""
+    listed = listed_prices(f"gemini/{model}" if model.startswith("gemini-") else model)
+    return listed is None and not is_unlisted(model)
 
 
 def _price(model: str, tokens_in: int, tokens_out: int) -> float | None:

@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from importlib.util import find_spec
 from typing import Any
 
-from evaldesk.agents.agent import is_from
+from evaldesk.agents.agent import ModelCaller, is_from
 from evaldesk.agents.dependencies import Dependencies, dependencies_of, note_state, state_of
 from evaldesk.agents.remote.message_events import events_of_message, left_out
 from evaldesk.agents.shared_loop import SendEvent, SentEvents
@@ -28,7 +29,8 @@ from evaldesk.agents.tools.frameworks import (
 )
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError
 from evaldesk.errors import FormatError, ModelError
-from evaldesk.llm import PATIENT, missing_keys, price
+from evaldesk.llm import PATIENT, missing_keys, only_litellm_prices, price
+from evaldesk.llm.client import open_litellm
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -62,7 +64,7 @@ def adapt(found: object, ref: AgentRef) -> PydanticAgent | None:
 
 
 @dataclass(frozen=True, slots=True)
-class PydanticAgent:
+class PydanticAgent(ModelCaller):
     """An agent of pydantic-ai. The session state is its `deps`, or what `dependencies` make of it."""
 
     found: Any
@@ -80,6 +82,11 @@ class PydanticAgent:
             tools=tuple(_tools(self.found)),
             missing=missing_keys(model, os.environ) if isinstance(self.found.model, str) else (),
         )
+
+    def warm(self, session: Session) -> None:
+        """Import LiteLLM where only that knows the price; pydantic-ai asks its models itself, whatever their names."""
+        if only_litellm_prices(session.model or _model_name(self.found)) and find_spec("litellm"):
+            open_litellm()
 
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Run the agent. An output that is no text is its answer as JSON. Raises ModelError."""
