@@ -221,6 +221,13 @@ def test_a_model_is_not_judged_by_its_name_in_a_kind_that_may_have_a_key_of_its_
     assert bool(lack(replace(SHOP, kind=kind.name), model="groq/one")) == kind.asks_by_name
 
 
+def test_the_model_that_a_command_names_for_an_agent_loop_needs_its_key() -> None:
+    loop = replace(SHOP, kind="osmosis", model=None)
+
+    assert lack(loop, model="groq/one").startswith("model: GROQ_API_KEY is not set")
+    assert not lack(loop)  # a loop may ask no model
+
+
 def test_a_key_that_litellm_was_told_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "litellm", SimpleNamespace(groq_key="told"))
 

@@ -246,6 +246,7 @@ _KINDS = (
         "Osmosis",
         "evaldesk.agents.osmosis.adapter:adapt",
         sees_tools=True,
+        asks_by_name=True,
         prices_calls=True,
         reads_case=True,
         takes=MEDIA_KINDS,
