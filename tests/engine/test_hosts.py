@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from threading import Event
+from time import sleep
 from types import SimpleNamespace
 
 import pytest
@@ -141,6 +142,42 @@ async def test_a_run_without_a_host_for_a_minute_is_given_back_with_the_reason(
 
     assert {result.status for result in (*found, late)} == {"cancelled"}
     assert executor.end_reason == "no host was up for 0.05 s: no node is left."
+
+
+async def test_a_driver_that_slept_longer_than_hosts_may_be_away_goes_on(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "NO_HOST_S", 0.2)
+    cluster = ScriptedCluster()
+    executor = HostsExecutor(cluster, 1, 1)
+    async with asyncio.timeout(HANGS_S):
+        await executor.submit(trial(AGENT))
+        await under_way(cluster, 1)
+        cluster.no_room, cluster.play = "not yet", finished
+        cluster.hosts[0].lose("its node is gone")
+        while executor.places[0].note != "not yet":
+            await asyncio.sleep(0)
+        sleep(0.25)
+        cluster.no_room = ""
+        result = await anext(executor.results())
+        await executor.close()
+
+    assert (result.status, executor.end_reason) == ("finished", "")
+
+
+async def test_a_host_that_says_nothing_is_lost(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SILENT_S", 0.05)
+    cluster = ScriptedCluster()
+    executor = HostsExecutor(cluster, 1, 1)
+    async with asyncio.timeout(HANGS_S):
+        await executor.submit(trial(AGENT))
+        await under_way(cluster, 1)
+        cluster.play = finished
+        monkeypatch.setattr(cluster.hosts[0], "facts", asyncio.Event().wait)
+        result = await anext(executor.results())
+        await executor.close()
+
+    assert (result.status, result.losses) == ("finished", ("its host vm-0 was lost: it did not answer for 0.05 s",))
 
 
 async def test_a_cluster_where_no_host_ever_comes_ends_the_run(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
