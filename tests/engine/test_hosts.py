@@ -21,7 +21,16 @@ from evaldesk.engine.ray import executor as module
 from evaldesk.engine.ray import host as host_module
 from evaldesk.engine.ray.cluster import RayCluster, connect_words, lost_words
 from evaldesk.engine.ray.executor import HostsExecutor, checked
-from evaldesk.engine.ray.host import Answer, Host, HostSetup, environment_of_workers, moved, own_versions, work_of
+from evaldesk.engine.ray.host import (
+    Answer,
+    Host,
+    HostFacts,
+    HostSetup,
+    environment_of_workers,
+    moved,
+    own_versions,
+    work_of,
+)
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import AgentRef, Criterion, TrialResult, TrialSpec
 from evaldesk.wire import from_json, to_json
@@ -118,6 +127,30 @@ async def test_hosts_with_other_versions_refuse_the_run_before_a_trial_is_spent(
         await executor.close()
 
     assert [host.n_asked for host in cluster.hosts] == [0, 0]
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["at first", "later"])
+async def test_a_host_whose_facts_cannot_be_read_is_refused_in_words(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch, *, is_late: bool
+) -> None:
+    async def facts(host: ScriptedHost) -> HostFacts:
+        if not is_late or host.n_asked:
+            raise ValueError("Ray's own words\nexpected int, got str")
+        return HostFacts(host.name, *own_versions(), n_workers=2)
+
+    monkeypatch.setattr(ScriptedHost, "facts", facts)
+    executor = HostsExecutor(ScriptedCluster(), 1, 1)
+
+    async with asyncio.timeout(HANGS_S):
+        if is_late:
+            await executor.submit(trial(AGENT))
+            result = await anext(executor.results())
+            assert (result.status, executor.end_reason.startswith("no host will do: vm-0: ")) == ("cancelled", True)
+        with pytest.raises(
+            UsageError, match=r"^no host will do: \S+( 1)?: it cannot be used: expected int, got str\. "
+        ):
+            await executor.submit(trial(AGENT, 1))
+        await executor.close()
 
 
 async def test_a_run_without_a_host_for_a_minute_is_given_back_with_the_reason(

@@ -19,7 +19,7 @@ from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec
 from evaldesk.model.run import Place, PlaceState
 
-MAX_LOSSES = 5
+MAX_LOSSES, MAX_REASON = 5, 300
 POLL_S, SILENT_S = 2.0, 60.0
 FIRST_HOST_S, NO_HOST_S = 600.0, 60.0
 CANCEL_GRACE_S = 10.0
@@ -260,6 +260,10 @@ class HostsExecutor:
                 await self._watch(slot)
             except HostLostError as error:
                 self._lose(slot, str(error))
+            except Exception as error:  # of our own code, or of another version of it there: it would come again
+                said = failure(error, "engine").message.strip().splitlines()[-1:]
+                self._lose(slot, f"it cannot be used: {''.join(said)}"[:MAX_REASON])
+                self._refuse(slot, f"{slot.name}: {slot.note}")
             n_tries += 1
             await asyncio.sleep(min(LEAST_DELAY_S * 2**n_tries, MOST_DELAY_S))
 
