@@ -37,6 +37,12 @@ class Provider:
     length_told: int | None = None
 
 
+@pytest.fixture(autouse=True)
+def _kept_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a busy machine takes between two calls."""
+    monkeypatch.setattr(providers, "MAX_IDLE_S", 3600.0)
+
+
 @pytest.fixture
 def provider() -> Iterator[Provider]:
     seen = Provider()
