@@ -37,7 +37,7 @@ _waiting: dict[str, WorkerAhead] = {}
 
 def start_ahead(*purposes: str) -> None:
     """Start a worker for each purpose; one that cannot be started is started by those who need it, who tell why."""
-    if sys.platform != "linux":
+    if not _can_watch_processes():
         return
     hide_memory()
     atexit.register(end_ahead)
@@ -71,6 +71,15 @@ def end_ahead(*purposes: str) -> None:
 def own_environment(given: Mapping[str, str]) -> dict[str, str]:
     """The variables of a worker of this interpreter."""
     return {name: value for name, value in given.items() if name not in SECRETS}
+
+
+def _can_watch_processes() -> bool:
+    """Whether the end of a process is seen without an event loop: not on old kernels, nor on other systems."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return False
+    return True
 
 
 def _started(purpose: str) -> WorkerAhead:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -210,6 +211,21 @@ def test_a_worker_that_was_started_ahead_has_no_token_of_the_desk(monkeypatch: p
     workers_ahead.end_ahead()
     assert any(each.startswith(b"EVALDESK_WORKER=") for each in seen)
     assert not any(b"of-the-desk" in each for each in seen)
+
+
+@AHEAD
+@pytest.mark.parametrize("kernel", ["old", "without"])
+def test_no_worker_is_started_ahead_where_its_end_would_not_be_seen(
+    kernel: str, start_ahead: StartAhead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(pid: int) -> int:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", refused)
+    if kernel == "without":
+        monkeypatch.delattr(os, "pidfd_open")
+
+    assert start_ahead() == {}
 
 
 @pytest.mark.anyio
