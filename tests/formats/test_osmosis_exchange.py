@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,7 @@ def test_an_error_names_the_row_and_the_column(row: Any, message: str) -> None:
         (b'{"user_prompt": "x", "ground_truth": "y"}', "a.json", "must contain an array of objects, got dict"),
         (b'[{"user_prompt": "x", "ground_truth": "y"}, 7]', "a.json", "Row 1: Expected object, got int"),
         (b"user_prompt,ground_truth\na,b,c\n", "a.csv", "CSV row 1 has more columns than the header"),
+        (b"user_prompt,n,n\na,1,2\n", "a.csv", "column 'n' stands twice; give each its own name"),
         (b"ground_truth,user_prompt\na\n", "a.csv", "Row 0: 'user_prompt' cannot be null"),
         (b'user_prompt,ground_truth\n"a', "a.csv", "Invalid CSV file: "),
         (b"user_prompt\n", "a.csv", "No rows to evaluate"),
@@ -143,6 +146,35 @@ def test_the_four_kinds_of_file_say_the_same(target: str) -> None:
 
     assert again is not None
     assert [(case.id, case.turns) for case in again.cases] == [(case.id, case.turns) for case in evalset.cases]
+
+
+def in_parquet(columns: list[str], rows: list[list[Any]]) -> bytes:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    out = pyarrow.BufferOutputStream()
+    arrays = [pyarrow.array(values) for values in zip(*rows, strict=True)]
+    parquet.write_table(pyarrow.Table.from_arrays(arrays, names=columns), out)
+    return bytes(out.getvalue().to_pybytes())
+
+
+def test_no_value_of_parquet_is_cut_or_written_as_code() -> None:
+    long, many = "x" * 1_100_000, list(range(110_000))
+    columns = ["system_prompt", "user_prompt", "at", "price", "deep", "many"]
+    row = ["s", long, datetime(2026, 1, 2, 3, 4, 5), Decimal("1.10"), [{"day": date(2026, 1, 2), "text": long}], many]
+
+    [case] = cases_of(read_file(in_parquet(columns, [row]), "a.parquet"))
+
+    assert case.turns[0].query == long
+    assert case.extra["deep"] == [{"day": "2026-01-02", "text": long}]
+    assert (case.extra["at"], case.extra["price"]) == ("2026-01-02T03:04:05", "1.10")
+    assert case.extra["many"] == many
+
+
+def test_two_columns_of_one_name_are_refused_in_parquet_as_in_csv() -> None:
+    data = in_parquet(["user_prompt", "ground_truth", "ground_truth"], [["u", "1", "2"]])
+
+    with pytest.raises(FormatError, match="column 'ground_truth' stands twice"):
+        read_file(data, "a.parquet")
 
 
 @pytest.mark.parametrize(

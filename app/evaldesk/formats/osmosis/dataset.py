@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date, time, timedelta
+from decimal import Decimal
 from typing import Any, BinaryIO
+from uuid import UUID
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Holding, Imported
@@ -21,7 +25,7 @@ from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import Document, Place, decoded, parse_json
 from evaldesk.reading.values import read_list, read_mapping
 from evaldesk.transcripts.recorded import RecordedRun, file_stem
-from evaldesk.wire import plain
+from evaldesk.wire import MAX_DEPTH, plain
 
 Fault = Callable[[str], FormatError]
 """Makes the error of a row."""
@@ -248,6 +252,7 @@ def _of_table(lines: Iterable[str], source: str) -> Iterator[_Row]:
     reader = csv.DictReader((_check_text_of_table(line, source) for line in lines), strict=True)
     number = 0
     try:
+        _check_columns(filter(None, reader.fieldnames or ()), source, 1)
         for number, row in enumerate(reader, 1):
 
             def fault(message: str, line: int = reader.line_num) -> FormatError:
@@ -258,6 +263,12 @@ def _of_table(lines: Iterable[str], source: str) -> Iterator[_Row]:
             yield Place(Document(None, source=source)), row, fault
     except csv.Error as error:
         raise FormatError(f"Invalid CSV file: {error}", source=source, line=reader.line_num or None) from None
+
+
+def _check_columns(names: Iterable[str], source: str, line: int | None) -> None:
+    """Raise FormatError for two columns of one name: a row has room for one of them."""
+    if twice := next((name for name, n in Counter(names).items() if n > 1), None):
+        raise FormatError(f"column {twice[:40]!r} stands twice; give each its own name", source=source, line=line)
 
 
 def _rows(what: EvalSet | RecordedRun) -> list[dict[str, Any]]:
@@ -284,14 +295,14 @@ def read_parquet(data: bytes, source: str) -> list[Any]:
     pyarrow, parquet = _pyarrow(source)
     try:
         file = parquet.ParquetFile(pyarrow.BufferReader(data))
+        _check_columns(file.schema_arrow.names, source, None)
         sizes = [file.metadata.row_group(index).total_byte_size for index in range(file.metadata.num_row_groups)]
         _check_size(sum(sizes), source)
-        rows = list(_parquet_rows(file, max(sizes, default=0), source))
+        return [_written(row) for row in _parquet_rows(file, max(sizes, default=0), source)]
     except FormatError:
         raise
     except Exception as error:  # pyarrow passes on any exception of its readers
         raise FormatError(f"Error reading Parquet file: {error}", source=source) from None
-    return [plain(row) for row in rows]
 
 
 def _parquet_rows(file: Any, widest: int, source: str) -> Iterator[Any]:
@@ -302,6 +313,21 @@ def _parquet_rows(file: Any, widest: int, source: str) -> Iterator[Any]:
             n_bytes += ROW_BYTES + _weight(row)
             _check_size(n_bytes, source)
             yield row
+
+
+def _written(value: object, depth: int = 0) -> Any:
+    """As JSON, uncut; dates, times and decimals as their texts."""
+    if depth > MAX_DEPTH:
+        raise FormatError(f"nested more than {MAX_DEPTH} levels deep")
+    if isinstance(value, dict):
+        return {key: _written(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_written(item, depth + 1) for item in value]
+    if isinstance(value, date | time):  # a datetime is a date
+        return value.isoformat()
+    if isinstance(value, Decimal | timedelta | UUID):
+        return str(value)
+    return value if isinstance(value, str) else plain(value)
 
 
 def _weight(value: object) -> int:
