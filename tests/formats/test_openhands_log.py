@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,39 @@ def test_a_real_trajectory_of_the_page_is_read(shared: Path) -> None:
     ]
     assert [event.is_error for event in turn.events if event.kind == "tool_result"] == [False, False, False, True]
     assert turn.answer.startswith("I've created a complete Vue.js todo application")
+
+
+BROKEN = {"kind": "ConversationErrorEvent", "source": "environment", "timestamp": "2026-01-01T00:00:09"}
+ASKED_AGAIN = {
+    "kind": "MessageEvent",
+    "source": "user",
+    "timestamp": "2026-01-01T00:00:10",
+    "llm_message": {"role": "user", "content": [{"type": "text", "text": "Go on."}]},
+}
+STATE = {"kind": "ConversationStateUpdateEvent", "source": "environment", "timestamp": "x", "key": "a", "value": "b"}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ([{**BROKEN, "code": "LLMAuthenticationError", "detail": "no key"}], "LLMAuthenticationError: no key"),
+        ([{**BROKEN, "code": "E", "detail": "x"}, STATE], "E: x"),
+        (
+            [{**BROKEN, "code": None, "detail": 7}, {"source": "x", "timestamp": "x", "kind": ["MessageEvent"]}],
+            "the conversation broke off",
+        ),
+        ([{**BROKEN, "code": "E", "detail": "x"}, ASKED_AGAIN], None),
+        ([{**BROKEN, "code": "MaxIterationsReached", "detail": "Agent reached maximum iterations limit (5)"}], None),
+    ],
+    ids=["broke off", "and its state after it", "without words", "went on", "reached its limit"],
+)
+def test_a_conversation_that_broke_off_is_errored_and_no_event_of_it_is_left_out(
+    more: list[dict[str, object]], message: str | None
+) -> None:
+    lines = [SAMPLE.read_text().rstrip("\n"), *map(json.dumps, more)]
+
+    imported = read_file("\n".join(lines).encode(), "events.jsonl")
+
+    [trial] = imported.runs[0].results
+    assert (trial.error and trial.error.message) == message
+    assert imported.refused == ()

@@ -23,6 +23,8 @@ _BESIDE_ARGS = {
     *("confirmation_state", "is_confirmed", "action_risk", "security_risk", "keep_prompt", "llm_metrics"),
     *("tool_call_metadata", "timeout", "kernel_init_code", "args"),
 }
+CONVERSATION_ERROR = "ConversationErrorEvent"
+"""The kind of the event with which a loop of the SDK ends in an error, or at its limit."""
 _STATES = {"agent_state_changed", "change_agent_state", "null"}
 
 
@@ -129,8 +131,17 @@ def _sdk_event(place: Place, event: dict[str, Any], notes: Notes) -> Iterator[Me
         yield from _sdk_action(place, event, notes, at_ms)
     elif kind in ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation"):
         yield _sdk_result(place, event, notes, at_ms)
+    elif kind == CONVERSATION_ERROR:
+        yield Message("system", f"error: {failure_of(event)}", at_ms=at_ms)
     elif kind != "ConversationStateUpdateEvent":
         notes.refuse(f"an event of kind {kind[:40]!r}", place)
+
+
+def failure_of(event: dict[str, Any]) -> str:
+    """Why the conversation broke off, in the words of its event."""
+    return (
+        ": ".join(filter(None, (_text(event.get("code")), _text(event.get("detail"))))) or "the conversation broke off"
+    )
 
 
 def _sdk_action(place: Place, event: dict[str, Any], notes: Notes, at_ms: float | None) -> Iterator[Message]:

@@ -17,12 +17,13 @@ from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
 from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping
 from evaldesk.transcripts.messages import Message, turns_of
-from evaldesk.transcripts.openhands_events import read_event
+from evaldesk.transcripts.openhands_events import CONVERSATION_ERROR, failure_of, read_event
 from evaldesk.transcripts.openhands_rows import read_usages
 from evaldesk.transcripts.recorded import bad_number, file_stem
 from evaldesk.transcripts.recorded_sessions import Session, run_of_sessions
 
 AGENT = "OpenHands"
+_GOING_ON = ("MessageEvent", "ActionEvent", "ObservationEvent", CONVERSATION_ERROR)  # a kind may be a list in a file
 
 
 class OpenHandsLog(ReadOnly):
@@ -58,7 +59,7 @@ class OpenHandsLog(ReadOnly):
         name = file_stem(source)
         usages = _usages(Place(Document(None, source=source)), events)
         model = next((each.model for each in usages if isinstance(each, Usage) and each.model != "unknown"), None)
-        run = run_of_sessions(name, AGENT, model, [Session(name, turns, usages=usages)])
+        run = run_of_sessions(name, AGENT, model, [Session(name, turns, _failure(events), usages=usages)])
         return Imported("openhands-log", EvalSet(name, cases=run.cases), (run,), refused=notes.sentences)
 
 
@@ -67,6 +68,14 @@ def _events(data: bytes, source: str) -> Iterable[tuple[Place, dict[str, Any]]]:
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
         return read_list(Place(document), document.value, lambda place, raw: (place, read_mapping(place, raw)))
     return ((Place(line), read_mapping(Place(line), line.value)) for line in read_lines(data, source))
+
+
+def _failure(events: list[dict[str, Any]]) -> ErrorRecord | None:
+    """Why the conversation broke off; None when it went on afterwards, or reached its limit."""
+    said = next((event for event in reversed(events) if event.get("kind") in _GOING_ON), None)
+    if said is None or said["kind"] != CONVERSATION_ERROR or "maxiterations" in str(said.get("code")).lower():
+        return None
+    return ErrorRecord("instance_error", failure_of(said))
 
 
 def _usages(place: Place, events: list[dict[str, Any]]) -> tuple[Usage | ErrorRecord, ...]:
