@@ -279,7 +279,7 @@ class EvalSetDesk:
 
         Empty where that is not certain, or the set is gone or is back.
         """
-        there = {each.id for each in self.list()}
+        there = {each.id for each in self.list()} if evalset_id else set()
         seen: set[str] = set()
         while evalset_id and evalset_id not in there and evalset_id not in seen:
             seen.add(evalset_id)
