@@ -86,6 +86,8 @@ ASKED: dict[str, Asked] = {
     "failures.of_mode": lambda store, run: store.failures.of_mode(1, run),
     "failures.n_of_mode": lambda store, run: store.failures.n_of_mode(1, run),
     "failures.quotes": lambda store, run: store.failures.quotes(range(1, 100)),
+    "failures.keep_question": lambda store, run: store.failures.keep_question(run, "m", 1, 1, None),
+    "failures.asked": lambda store, run: store.failures.asked(run).n,
     "failures.asked_of_model": lambda store, run: store.failures.asked_of_model(run),
     "failures.list": lambda store, run: store.failures.list(run),
     "failures.trials_by_run": lambda store, run: store.failures.trials_by_run(1),
@@ -128,6 +130,9 @@ OF_KNOWN = {
         "retire",
         "undo",
         "modes",
+        "propose_merges",
+        "proposed_merges",
+        "reject_merge",
     )
 }
 """Methods that name findings or modes, and no run."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 N_TRIALS = 10
 MAX_TRIAL = 8_000
 """Characters of a conversation that a model gets; the middle of a longer one is left out."""
-MAX_KNOWN = 50
+MAX_KNOWN, MAX_MERGES = 50, 20
 TIMEOUT_S = 180.0
 TASK = Task(
     """
@@ -42,7 +42,8 @@ their results. KNOWN KINDS, where it is there, lists the kinds of failure that p
 wrong first in each trial, and group trials that failed for the same reason. Give each kind a short name of at most 60 \
 letters and one sentence that says when a trial shows it; use the name of a known kind where it fits. For each trial \
 of a kind copy, as quote, the shortest passage of one message, of one call's arguments or of one result that shows the \
-failure, letter by letter. Leave out a trial in which you find no failure.
+failure, letter by letter. Leave out a trial in which you find no failure. Name as merges the \
+known kinds that say the same in other words, so that one fix would mend both; leave them out where you are not sure.
 """,
     Kinds,
 )
@@ -50,13 +51,19 @@ failure, letter by letter. Leave out a trial in which you find no failure.
 
 @dataclass(frozen=True, slots=True)
 class ModelProposals:
-    """How many kinds a model proposed for how many of the trials that it got, and the quotes that were refused."""
+    """How many kinds a model proposed for how many of the trials that it got, and the quotes that were refused.
+
+    `n_merges` are the merges of known kinds that it proposed. `cost` is None where the price is not known.
+    """
 
     model: str
     n_asked: int
     n_kinds: int
     n_trials: int
     refused: Sequence[str]
+    n_merges: int
+    tokens: int
+    cost: float | None
 
 
 class ModelProposalDesk:
@@ -74,10 +81,10 @@ class ModelProposalDesk:
         return tuple(dict.fromkeys((*self._settings.allowed_judges, *self._settings.models)))
 
     async def propose(self, run_id: int, model: str) -> ModelProposals:
-        """Ask about the next unread failed trials of a run, and store what was proposed.
+        """Ask about the next unread failed trials of a run and the kinds there are, and store what was proposed.
 
-        Raises UsageError for a model that the settings do not name and where no trial is left, ModelError for one that
-        gives no answer that can be read, ConflictError while it is asked about this run, NotFoundError.
+        Raises UsageError for a model that the settings do not name and where nothing is left to ask about, ModelError
+        for one that gives no answer that can be read, ConflictError while it is asked about this run, NotFoundError.
         """
         if model not in self.models:
             raise UsageError(f"{model} is not among the models of the settings", field="model")
@@ -92,14 +99,21 @@ class ModelProposalDesk:
     async def _propose(self, run_id: int, model: str) -> ModelProposals:
         played = await asyncio.to_thread(played_run_id, self._store.runs, run_id)
         trials = await asyncio.to_thread(self._next_trials, played)
-        if not trials:
+        failures = self._store.failures
+        modes = [mode for mode in await asyncio.to_thread(failures.modes) if mode.is_active]
+        if not trials and len(modes) < 2:
             raise UsageError("Every failed trial was read, or a model was asked about it.", field="model")
-        modes = [mode for mode in await asyncio.to_thread(self._store.failures.modes) if mode.is_active]
-        reply = await self._answer(model, _sections(trials, modes))
+        record = await self._asked(model, _sections(trials, modes))
+        tokens = sum(usage.tokens_in + usage.tokens_out for usage in record.usages)
+        costs = [usage.cost for usage in record.usages]
+        cost = None if None in costs or not costs else sum(each for each in costs if each is not None)
+        await asyncio.to_thread(failures.keep_question, played, model, len(trials), tokens, cost)
+        reply = _read(model, record)
         drafts, refused = _drafts(played, trials, modes, reply)
-        n_stored = await asyncio.to_thread(self._store.failures.propose, drafts, "model")
+        n_stored = await asyncio.to_thread(failures.propose, drafts, "model")
+        n_merges = await asyncio.to_thread(failures.propose_merges, [*_merges(modes, reply)], model)
         kinds = {draft.signature for draft in drafts}
-        return ModelProposals(model, len(trials), len(kinds), n_stored, refused)
+        return ModelProposals(model, len(trials), len(kinds), n_stored, refused, n_merges, tokens, cost)
 
     def _next_trials(self, run_id: int) -> Mapping[TrialKey, TrialResult]:
         """The next unread trials that failed, else that broke, of which no model was asked with success."""
@@ -113,7 +127,7 @@ class ModelProposalDesk:
         keys = [key for found in by_letter.values() for key in drawing_order(run_id, found)]
         return self._store.runs.trials(run_id, keys[:N_TRIALS])
 
-    async def _answer(self, model: str, sections: Mapping[str, str]) -> Kinds:
+    async def _asked(self, model: str, sections: Mapping[str, str]) -> TurnRecord:
         asked = "\n\n".join(str(message["content"]) for message in question(TASK, sections))
         agent = AgentRef("kinds-of-failure", "", kind="litellm", declared=to_json({"model": model}).decode())
         spec = TurnSpec(
@@ -122,12 +136,16 @@ class ModelProposalDesk:
         record = None
         async for item in self._host.play_turn(spec):
             record = item if isinstance(item, TurnRecord) else record
-        if record is None or record.error:
-            raise ModelError(record.error.message if record and record.error else f"{model} gave no answer")
-        try:
-            return read_reply(record.answer, Kinds)
-        except ReplyError as error:
-            raise ModelError(f"{model} gave no answer that can be read: {error}") from None
+        return record or TurnRecord("", ())
+
+
+def _read(model: str, record: TurnRecord) -> Kinds:
+    if record.error:
+        raise ModelError(record.error.message)
+    try:
+        return read_reply(record.answer, Kinds)
+    except ReplyError as error:
+        raise ModelError(f"{model} gave no answer that can be read: {error}") from None
 
 
 def _sections(trials: Mapping[TrialKey, TrialResult], modes: Sequence[Mode]) -> dict[str, str]:
@@ -167,6 +185,15 @@ def _drafts(
         draft = FindingDraft(run_id, *key, note, by_name.get(folded), anchor, f"model|{folded}")
         drafts.setdefault((folded, key), draft)
     return [*drafts.values()], refused
+
+
+def _merges(modes: Sequence[Mode], reply: Kinds) -> Iterator[tuple[int, int, str]]:
+    """The merges of two different known kinds, each with its reason."""
+    by_name = {folded_name(mode.name): mode.id for mode in modes[:MAX_KNOWN]}
+    for each in reply.merges[:MAX_MERGES]:
+        mode_id, into_id = (by_name.get(folded_name(plain_text(name))) for name in (each.kind, each.into))
+        if mode_id is not None and into_id is not None and mode_id != into_id:
+            yield mode_id, into_id, " ".join(plain_text(each.reason).split())[:MAX_TEXT]
 
 
 def _named(reply: Kinds) -> Iterator[tuple[str, str, str, str]]:

@@ -187,6 +187,26 @@ class ProposedGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class ProposedMerge:
+    """A mode that a model would merge into another, and why; both are in use."""
+
+    id: int
+    mode_id: int
+    into_id: int
+    reason: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The questions about a run that models answered; dollars are None where the price of one is not known."""
+
+    n: int = 0
+    tokens: int = 0
+    cost: float | None = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class UndoneStep:
     """The step that was taken back: `kind` is the verb, `words` its sentence."""
 

@@ -13,7 +13,7 @@ from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import EvaldeskError, NotFoundError
 from evaldesk.model.conclusion import Answer, Interval, counted
-from evaldesk.model.failures import TRIALS, Mode, ProposedGroup, ReadTrials
+from evaldesk.model.failures import TRIALS, Asked, Mode, ProposedGroup, ProposedMerge, ReadTrials
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.run_view import STATUS_OF
 from evaldesk.pages.samples import Sample, drawing_orders, samples
@@ -142,6 +142,8 @@ class FailureRoom:
     first_proposal: int
     n_proposals: int
     models: Sequence[str]
+    merges: Sequence[tuple[ProposedMerge, Mode, Mode]]
+    asked: Asked
     next_proposal: Proposal | None
     next_trial: NextTrial | None
     typed: TypedFinding
@@ -212,6 +214,8 @@ def read_failures(
         first_proposal=first,
         n_proposals=len(proposals),
         models=desk.model_proposals.models,
+        merges=[(each, modes[each.mode_id], modes[each.into_id]) for each in store.failures.proposed_merges()],
+        asked=store.failures.asked(run_id),
         next_proposal=next(iter(_proposals(proposed, run_id, modes, lambda trial: trial == following)), None),
         next_trial=_next_trial(store, run, following, draw) if following is not None else None,
         typed=typed or TypedFinding(desk.failures.default_author()),

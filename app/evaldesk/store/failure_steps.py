@@ -12,11 +12,11 @@ from sqlalchemy import Connection, Table, delete, insert, select, update
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model.failures import UndoneStep
-from evaldesk.store.tables.failures import CODEBOOK_STEP, FINDING, MODE, READING
+from evaldesk.store.tables.failures import CODEBOOK_STEP, FINDING, MODE, PROPOSED_MERGE, READING
 from evaldesk.store.tables.runs import RUN, TRIAL, VISIBLE
 
 UNDO_DAYS = 30
-_TABLES: Mapping[str, Table] = {table.name: table for table in (MODE, FINDING, READING)}
+_TABLES: Mapping[str, Table] = {table.name: table for table in (MODE, FINDING, READING, PROPOSED_MERGE)}
 Rows = Sequence[tuple[str, dict[str, Any], dict[str, Any] | None]]
 """The table, the key and the values before a step: None of a row that was not there."""
 

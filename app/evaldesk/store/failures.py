@@ -21,6 +21,7 @@ from sqlalchemy import (
     exists,
     func,
     insert,
+    or_,
     select,
 )
 
@@ -28,12 +29,14 @@ from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model.failures import (
     TRIALS,
     Anchor,
+    Asked,
     Finding,
     FindingDraft,
     FindingSource,
     FindingStatus,
     Mode,
     ProposedGroup,
+    ProposedMerge,
     ReadTrials,
     TrialReading,
     UndoneStep,
@@ -52,7 +55,7 @@ from evaldesk.store.failure_steps import (
     place_of,
     undo,
 )
-from evaldesk.store.tables.failures import CODEBOOK_STEP, FINDING, MODE, READING
+from evaldesk.store.tables.failures import CODEBOOK_STEP, FINDING, MODE, MODEL_QUESTION, PROPOSED_MERGE, READING
 from evaldesk.store.tables.runs import RUN, RUN_CASE, SCORE, TRIAL, VISIBLE
 
 _OF_RUN = (RUN.c.id == FINDING.c.run_id) & VISIBLE
@@ -90,6 +93,56 @@ class FailureStore:
                     self._insert(connection, None, draft, source, source, "proposed")
                     n += 1
             return n
+
+    def keep_question(self, run_id: int, model: str, n_trials: int, tokens: int, cost: float | None) -> None:
+        """Keep what a question about a run cost. Raises NotFoundError."""
+        values = {"run_id": run_id, "model": model, "n_trials": n_trials, "tokens": tokens, "cost": cost}
+        with self._database.writing() as connection:
+            if connection.execute(select(RUN.c.id).where(RUN.c.id == run_id, VISIBLE)).first() is None:
+                raise NotFoundError(f"there is no run {run_id}")
+            connection.execute(insert(MODEL_QUESTION).values(values | {"asked_at": self._clock()}))
+
+    def asked(self, run_id: int) -> Asked:
+        """The questions about the failures of a run."""
+        q = MODEL_QUESTION.c
+        sums = (func.count(), func.sum(q.tokens), func.sum(q.cost), func.count(q.cost))
+        rows = select(*sums).select_from(MODEL_QUESTION).join(RUN, (RUN.c.id == q.run_id) & VISIBLE)
+        with self._database.reading() as connection:
+            n, tokens, cost, n_priced = connection.execute(rows.where(q.run_id == run_id)).one()
+        return Asked(n, int(tokens or 0), (cost or 0.0) if n_priced == n else None)
+
+    def propose_merges(self, pairs: Sequence[tuple[int, int, str]], model: str) -> int:
+        """Store merges (mode, into, reason), each pair once, a rejected one not again. Returns how many are new."""
+        with self._database.writing() as connection:
+            m, n = PROPOSED_MERGE.c, 0
+            for mode_id, into_id, reason in pairs:
+                either = [(m.mode_id == a) & (m.into_id == b) for a, b in ((mode_id, into_id), (into_id, mode_id))]
+                if connection.execute(select(m.id).where(or_(*either))).first() is None:
+                    values = {"mode_id": mode_id, "into_id": into_id, "reason": reason, "model": model}
+                    connection.execute(insert(PROPOSED_MERGE).values(values | {"is_rejected": False}))
+                    n += 1
+            return n
+
+    def proposed_merges(self) -> Sequence[ProposedMerge]:
+        """The merges that wait for a person, oldest first: those of two modes in use that nobody rejected."""
+        m, others = PROPOSED_MERGE.c, MODE.alias()
+        rows = select(m.id, m.mode_id, m.into_id, m.reason, m.model).join(MODE, MODE.c.id == m.mode_id)
+        rows = rows.join(others, others.c.id == m.into_id).where(m.is_rejected.is_(False))
+        unused = [each.c[name] for each in (MODE, others) for name in ("merged_into", "retired_at")]
+        with self._database.reading() as connection:
+            found = connection.execute(rows.where(*(column.is_(None) for column in unused)).order_by(m.id))
+            return [ProposedMerge(*row) for row in found]
+
+    def reject_merge(self, proposal_id: int, author: str) -> None:
+        """Let a proposed merge wait no longer; it is not proposed again. Raises NotFoundError."""
+        with self._database.writing() as connection:
+            m = PROPOSED_MERGE.c
+            row = connection.execute(select(m.is_rejected).where(m.id == proposal_id)).first()
+            if row is None or row.is_rejected:
+                raise NotFoundError("this proposal is not there any more; load the page again")
+            step = self._step(connection, author)
+            step.change(PROPOSED_MERGE, {"id": proposal_id}, {"is_rejected": True})
+            step.close("rejected", "proposed merge rejected")
 
     def decide(self, finding_ids: Sequence[int], mode_id: int | None, author: str, new_mode: str = "") -> None:
         """Accept proposals into a mode, or with neither mode nor name reject them.

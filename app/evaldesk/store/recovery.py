@@ -120,6 +120,8 @@ _NOUNS = {
     "finding": "finding",
     "mode": "mode",
     "reading": "reading",
+    "proposed_merge": "proposed merge",
+    "model_question": "question to a model",
     "session": "chat",
     "session_turn": "chat turn",
     "turn_prompts": "list of prompts of a chat turn",

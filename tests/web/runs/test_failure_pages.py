@@ -383,8 +383,15 @@ def test_a_model_is_asked_for_kinds_of_failure_and_a_person_decides(open_runs: A
     refused = pages.post("/failures/proposals", run=str(run), op="ask", model="demo/judge?mistakes=1")
     asked = pages.post("/failures/proposals", run=str(run), op="ask", model="demo/judge")
 
-    assert "proposed 0 kinds for 0 trials. 2 quotes refused: not in the trial letter by letter." in refused.text
-    assert re.search(r"<b>demo/judge</b> read 2 trials and proposed 1 kind for 1 trial\. 1 quote refused", asked.text)
+    assert (
+        "proposed 0 kinds for 0 trials. 0 tokens, cost not known. 2 quotes refused: not in the trial letter by letter."
+        in refused.text
+    )
+    told = (
+        r"<b>demo/judge</b> read 2 trials and proposed 1 kind for 1 trial\. 0 tokens, cost not known\. 1 quote refused"
+    )
+    assert re.search(told, asked.text)
+    assert "Asked about this run 2 times: 0 tokens, cost not known." in asked.text
     proposal = re.search(
         r'name="finding" value="([\d,]+)".*?name="new-mode"[^>]* value="([^"]*)"', asked.text, re.DOTALL
     )
@@ -398,6 +405,24 @@ def test_a_model_is_asked_for_kinds_of_failure_and_a_person_decides(open_runs: A
     assert "it looked for words of failure" in mode.definition
     nobody = pages.post("/failures/proposals", run=str(run), op="ask", model="openai/gpt@http://evil.invalid")
     assert (nobody.status_code, "is not among the models of the settings" in nobody.text) == (422, True)
+
+
+def test_a_proposed_merge_is_answered_in_the_room(pages: Any) -> None:
+    run, store = pages.finish(n="1").rpartition("/")[2], pages.desk.store.failures
+    late, dear = (store.create_mode("Ana", name=name) for name in ("late", "dear"))
+    store.propose_merges([(late, dear, "<b>the same</b>"), (dear, 99, "")], "small")
+    answer = {"run": run, "labeller": "Ana", "merge": "1"}
+
+    room = pages.get(f"/failures?run={run}").text
+    assert "proposed by small: &lt;b&gt;the same&lt;/b&gt;" in room
+    assert room.count('name="merge"') == 1
+    assert pages.post("/failures/proposals", **answer, op="apart").status_code == 303
+    assert 'name="merge"' not in pages.get(f"/failures?run={run}").text
+    assert pages.post("/failures/proposals", **answer, op="merge").status_code == 404
+    assert pages.post("/failures/undo", run=run, labeller="Ana").status_code == 303
+    assert pages.post("/failures/proposals", **(answer | {"merge": "x"}), op="merge").status_code == 422
+    assert pages.post("/failures/proposals", **answer, op="merge").status_code == 303
+    assert [mode.merged_into for mode in store.modes()] == [None, dear]
 
 
 def test_without_a_model_in_the_settings_none_is_offered(open_runs: Any) -> None:

@@ -75,6 +75,39 @@ class ReadingRow(Row, table=True):
     read_at: datetime = Field(sa_type=UtcTime)
 
 
+class ProposedMergeRow(Row, table=True):
+    """Two modes that a model takes for one; it waits while both are in use, unless a person rejected it."""
+
+    __tablename__ = "proposed_merge"
+    __table_args__ = {"sqlite_autoincrement": True}  # noqa: RUF012
+
+    id: int | None = Field(default=None, primary_key=True)
+    mode_id: int
+    into_id: int
+    reason: str = Field(sa_type=Text)
+    model: str
+    is_rejected: bool = False
+
+
+class ModelQuestionRow(Row, table=True):
+    """What one question about the failures of a run cost; dollars are None where the price is not known."""
+
+    __tablename__ = "model_question"
+    __table_args__ = (
+        cascade(["run_id"], "run", ["id"]),
+        Index(None, "run_id"),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: int | None = Field(default=None, primary_key=True)
+    run_id: int
+    model: str
+    n_trials: int
+    tokens: int
+    cost: float | None = None
+    asked_at: datetime = Field(sa_type=UtcTime)
+
+
 class CodebookStepRow(Row, table=True):
     """A verb that can be undone: `before` has the rows as they were, `keys` which ones they are."""
 
@@ -93,4 +126,6 @@ class CodebookStepRow(Row, table=True):
 MODE = Row.metadata.tables["mode"]
 FINDING = Row.metadata.tables["finding"]
 READING = Row.metadata.tables["reading"]
+PROPOSED_MERGE = Row.metadata.tables["proposed_merge"]
+MODEL_QUESTION = Row.metadata.tables["model_question"]
 CODEBOOK_STEP = Row.metadata.tables["codebook_step"]

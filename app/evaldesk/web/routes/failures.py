@@ -78,7 +78,7 @@ async def undo(request: Request) -> Response:
 async def propose(request: Request) -> Response:
     """POST /failures/proposals: `op` is propose for the trials of `run`, accept or reject for those in `finding`.
 
-    With `ask` it is the `model` that proposes, one of the settings.
+    With `ask` it is the `model` that proposes, one of the settings; `merge` and `apart` answer a proposed `merge`.
     """
     form = await read_form(request)
     run_id, failures = checked_id(text_of(form, "run"), "run"), desk_of(request).failures
@@ -95,6 +95,11 @@ async def propose(request: Request) -> Response:
     else:
         typed = TypedFinding(text_of(form, "labeller"), new_mode=text_of(form, "new-mode"))
         try:
+            if text_of(form, "op") in ("merge", "apart"):
+                proposal, is_accepted = checked_id(text_of(form, "merge"), "merge"), text_of(form, "op") == "merge"
+                decide = partial(failures.decide_merge, proposal, typed.author, is_accepted=is_accepted)
+                await asyncio.to_thread(decide)
+                return RedirectResponse(f"/failures?run={run_id}", status_code=303)
             listed = ",".join(each for each in form.getlist("finding") if isinstance(each, str))
             ids = [checked_id(each, "finding") for each in listed.split(",") if each]
             is_accepted = text_of(form, "op") == "accept"
