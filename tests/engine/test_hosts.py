@@ -86,6 +86,31 @@ async def test_the_trials_of_a_lost_host_are_played_again_elsewhere_and_say_why(
     assert cluster.is_closed
 
 
+async def test_a_host_in_the_place_of_one_that_was_lost_keeps_its_name_on_the_same_machine(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def facts(host: ScriptedHost) -> HostFacts:
+        host._check()
+        return HostFacts("vm", *own_versions(), n_workers=2)
+
+    monkeypatch.setattr(ScriptedHost, "facts", facts)
+    cluster = ScriptedCluster(finished)
+    executor = HostsExecutor(cluster, 2, 2)
+    async with asyncio.timeout(HANGS_S):
+        await executor.submit(trial(AGENT))
+        while {place.state for place in executor.places} != {"up"}:
+            await asyncio.sleep(0)
+        before = [place.name for place in executor.places]
+        cluster.hosts[0].lose("its process is gone")
+        while len(cluster.hosts) < 3 or {place.state for place in executor.places} != {"up"}:
+            await asyncio.sleep(0)
+        after = [place.name for place in executor.places]
+        await executor.close()
+
+    assert before == ["vm", "vm #2"]
+    assert after == before
+
+
 async def test_a_trial_that_is_lost_five_times_is_errored(trial: Trial) -> None:
     cluster = ScriptedCluster()
     executor = HostsExecutor(cluster, 1, 1)

@@ -293,7 +293,9 @@ class HostsExecutor:
             self._fail(UsageError(f"no host will do: {why}. Install the same versions there.", field="on"))
 
     def _name(self, slot: _Slot, name: str) -> str:
-        """The name of the machine, with the number of the host where it has several."""
+        """The name of the machine, with the number of the host where it has several; the next host there keeps it."""
+        if slot.facts and slot.facts.name == name:
+            return slot.name
         is_taken = any(each.facts and each.facts.name == name for each in self._slots if each is not slot)
         return f"{name} #{slot.number}" if is_taken else name
 
