@@ -112,3 +112,20 @@ def root_agent(state):
     assert agent.describe().description == "Serves a customer."
     turn = await played(agent, Session("s", state={"customer": "Ann"}), "hi")
     assert (turn.error, turn.answer) == (None, "Ann: hi")
+
+
+@pytest.mark.parametrize("annotation", ["RunnableConfig", "'RunnableConfig'"])
+async def test_a_graph_is_made_with_a_config_as_its_own_server_makes_it(
+    annotation: str, loaded: Any, play: Any
+) -> None:
+    skip_without("langgraph")
+    source = f"{langgraph_source.ROLLER}\nfrom langchain_core.runnables import RunnableConfig\nmade = root_agent\n"
+    source += (
+        f"async def root_agent(config: {annotation}):\n    assert config['configurable'] == {{}}\n    return made\n"
+    )
+    session = Session("s")
+
+    await play(loaded(source), session, "Roll a d6")
+
+    assert session.turns[0].answer == "got 6"
+    assert [call.name for call in session.turns[0].tool_calls] == ["roll_die"]

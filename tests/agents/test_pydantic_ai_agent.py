@@ -139,3 +139,27 @@ def test_litellm_is_imported_only_for_prices_that_it_alone_knows(
     agent.warm(Session("s"))
 
     assert len(opened) == n_opened
+
+
+async def test_the_answer_is_what_the_validators_and_output_functions_of_the_agent_make(loaded: Any, play: Any) -> None:
+    source = (
+        SCRIPT
+        + """
+from pydantic_ai import TextOutput
+
+def shout(text: str) -> str:
+    return text.upper()
+
+root_agent = Agent(FunctionModel(lambda messages, info: said("done")), output_type=TextOutput(shout))
+
+@root_agent.output_validator
+def check(output: str) -> str:
+    return output + "!"
+"""
+    )
+    session = Session("s")
+
+    events = await play(loaded(source), session, "go")
+
+    assert [event.text for event in events if event.kind == "agent_message"] == ["done", "DONE!"]
+    assert session.turns[0].answer == "DONE!"

@@ -71,7 +71,12 @@ def _is_factory(found: object) -> bool:
         return False
     parameters = inspect.signature(found).parameters.values()
     needed = [each for each in parameters if each.default is each.empty or each.name in _OFFERED]
-    return all(each.name in _OFFERED and each.kind is not each.VAR_POSITIONAL for each in needed)
+    return all((each.name in _OFFERED or _is_config(each)) and each.kind is not each.VAR_POSITIONAL for each in needed)
+
+
+def _is_config(parameter: inspect.Parameter) -> bool:
+    """Whether it is where LangGraph's server gives the config of a run to the function that makes a graph."""
+    return "RunnableConfig" in str(parameter.annotation)
 
 
 @dataclass(slots=True)
@@ -117,8 +122,10 @@ class _FactoryAgent:
 
     async def _made(self, session: Session) -> Agent:
         offered = {"state": session.state, "session": session}
-        names = inspect.signature(self.make).parameters
-        found = self.make(**{name: offered[name] for name in names if name in offered})
+        parameters = inspect.signature(self.make).parameters
+        given: dict[str, Any] = {name: offered[name] for name in parameters if name in offered}
+        given |= {name: {"configurable": {}} for name, each in parameters.items() if _is_config(each)}
+        found = self.make(**given)
         found = await found if inspect.isawaitable(found) else found
         if found is None or isinstance(found, str | int | float | dict | list):
             raise AgentError(

@@ -134,9 +134,10 @@ class PydanticAgent(ModelCaller):
             for event in awaiting(_waiting(run.result.output)):
                 await send(event)
             return
-        if not isinstance(run.result.output, str):
-            text = json.dumps(plain(_as_json(run.result.output)), ensure_ascii=False)
-            await send(Event("agent_message", author=sender.author, text=text))
+        output = run.result.output
+        answer = output if isinstance(output, str) else json.dumps(plain(_as_json(output)), ensure_ascii=False)
+        if answer != sender.said:  # of an output tool, or what a validator or a function made of the text
+            await send(Event("agent_message", author=sender.author, text=answer))
         session.memory[MEMORY] = (len(session.turns) + 1, run.result.all_messages())
 
     def _before(self, session: Session) -> list[Any]:
@@ -290,6 +291,7 @@ class EventSender:
         self._model = model
         self._turn = TurnEvents()
         self._asked = time.perf_counter()
+        self.said = ""
 
     async def node(self, node: Any, context: Any) -> None:
         """Tell results before a request, and the response after it; with a `context` its pieces as well."""
@@ -305,6 +307,7 @@ class EventSender:
         elif kind == "CallToolsNode":
             await self._send(Event("usage", author=self.author, usage=self._usage(node.model_response)))
             await self._report("response", node.model_response.parts)
+            self.said = "".join(part.content for part in node.model_response.parts if part.part_kind == "text")
 
     async def _pieces(self, node: Any, context: Any) -> None:
         async with node.stream(context) as stream:
