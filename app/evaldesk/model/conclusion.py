@@ -102,7 +102,7 @@ CONFIRM = (3, 5)
 REGRESSION_RULES: tuple[RegressionRule, ...] = get_args(RegressionRule)
 Undecided: TypeAlias = Literal["pass", "fail", "neutral"]
 UNDECIDED: tuple[Undecided, ...] = get_args(Undecided)
-"""What a gate counts as whose number is too close to its bar to be sure."""
+"""What a gate counts as whose number is too close to its threshold to be sure."""
 StopRule: TypeAlias = Literal["exact", "likely"]
 STOP_RULES: tuple[StopRule, ...] = get_args(StopRule)
 """When the answer of a run counts as decided before its last trial."""
@@ -271,7 +271,7 @@ class Gates:
     as much as `margin`, a share, the mean pass rate of the cases may drop. By `regression_rule` a case regressed
     when its verdict flipped ("any"), when it also passes too few fresh trials ("confirm"; `confirm` is how many of how
     many must pass), or when its pass rate dropped by more than chance ("likely").
-    With `undecided` a gate on a rate is undecided while its bar lies inside the interval, and counts as this says.
+    With `undecided` a gate on a rate is undecided while its threshold lies inside the interval; it counts as this says.
     With `stop_when_decided` no more trials begin once the others cannot change the answers of the gates ("exact"), or
     are not likely to ("likely").
     """
@@ -327,7 +327,7 @@ class Gates:
 class GateOutcome:
     """The answer of one gate: `name` is its option, `names` are the cases that it is about.
 
-    `counts_as` is set for a gate that is undecided because its number is too close to the bar.
+    `counts_as` is set for a gate that is undecided because its number is too close to the threshold.
     """
 
     name: str

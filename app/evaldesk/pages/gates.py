@@ -72,7 +72,7 @@ class SameAgent:
 
 @dataclass(frozen=True, slots=True)
 class GateRow:
-    """A gate over the runs that asked for it: one agent, one eval set, one bar. `answers` has the oldest first.
+    """A gate over the runs that asked for it: one agent, one eval set, one threshold. `answers` has the oldest first.
 
     `alarm` is the chance to fail although nothing changed, and `figures` have the rest, by the pass rates of the newest
     agent over all its runs; empty and None where they are not known.

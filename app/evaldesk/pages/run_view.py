@@ -98,7 +98,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A rate with its interval, 0 to 1; `least` is the bar of a gate on it."""
+    """A rate with its interval, 0 to 1; `least` is the threshold of a gate on it."""
 
     rate: float
     low: float

@@ -179,17 +179,17 @@ def likely_drops(cases: Sequence[tuple[float, float, int, int]], allowed: int) -
         return 0.0
     if allowed > _MOST_LIKELY_DROPS:
         return None
-    bars = [ALPHA / (n_cases - place) for place in range(allowed + 1)]
-    ways: dict[tuple[int, ...], float] = {(0,) * len(bars): 1.0}
+    levels = [ALPHA / (n_cases - place) for place in range(allowed + 1)]
+    ways: dict[tuple[int, ...], float] = {(0,) * len(levels): 1.0}
     for before, now, n, times in tested:
-        below = [_drop_below(before, now, n, bar) for bar in bars]
+        below = [_drop_below(before, now, n, level) for level in levels]
         for _ in range(times):
             ways = _with_case(ways, below, allowed + 1)
     return fsum(chance for below_bar, chance in ways.items() if all(m > at for at, m in enumerate(below_bar)))
 
 
 def _with_case(ways: dict[tuple[int, ...], float], below: Sequence[float], most: int) -> dict[tuple[int, ...], float]:
-    """The chances of the numbers of cases below each bar, with one case more; numbers count up to `most`."""
+    """The chances of the numbers of cases below each level, with one case more; numbers count up to `most`."""
     steps = [(len(below), 1 - below[-1])]
     steps += [(at, chance - (below[at - 1] if at else 0.0)) for at, chance in enumerate(below)]
     found: dict[tuple[int, ...], float] = {}
@@ -202,12 +202,12 @@ def _with_case(ways: dict[tuple[int, ...], float], below: Sequence[float], most:
 
 
 @lru_cache(maxsize=4096)
-def _drop_below(before: float, now: float, n: int, bar: float) -> float:
-    """The chance that the test of one case gives less than `bar`."""
+def _drop_below(before: float, now: float, n: int, level: float) -> float:
+    """The chance that the test of one case gives less than `level`."""
     first, chances = counts_of_passes(n, before)
     total, passes_now = 0.0, -1
     for passed, chance in enumerate(chances, first):
-        while passes_now < n and fisher_drop(passed, n, passes_now + 1, n) < bar:
+        while passes_now < n and fisher_drop(passed, n, passes_now + 1, n) < level:
             passes_now += 1
         total += chance * (1 - chance_of_at_least(passes_now + 1, n, now))
     return total

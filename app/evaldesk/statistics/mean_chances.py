@@ -1,4 +1,4 @@
-"""Chances of means over cases and of their intervals: of a pass rate and its bar, of a difference and its margin.
+"""Chances of means over cases and of their intervals: of a pass rate and its threshold, of a difference and its margin.
 
 They are distributions on a lattice, from the product of the Fourier transforms of the cases. They are exact as long as
 the lattice has few enough points; else values are rounded to a coarser one, and how far a chance can be off is told.
@@ -122,17 +122,17 @@ class MeanChances:
     chances: Floats
     error: float = 0.0
 
-    def below(self, bar: float) -> float:
-        """The chance that the whole interval lies below the bar."""
-        return _within_one(self.chances[self.highs < bar].sum())
+    def below(self, threshold: float) -> float:
+        """The chance that the whole interval lies below the threshold."""
+        return _within_one(self.chances[self.highs < threshold].sum())
 
-    def above(self, bar: float) -> float:
-        """The chance that no part of the interval lies below the bar."""
-        return _within_one(self.chances[self.lows >= bar].sum())
+    def above(self, threshold: float) -> float:
+        """The chance that no part of the interval lies below the threshold."""
+        return _within_one(self.chances[self.lows >= threshold].sum())
 
-    def none_around(self, bar: float) -> float:
-        """The chance that the mean is 0 and the bar lies inside the interval."""
-        is_none = (self.means < ROUNDING) & (self.lows < bar) & (self.highs >= bar)
+    def none_around(self, threshold: float) -> float:
+        """The chance that the mean is 0 and the threshold lies inside the interval."""
+        is_none = (self.means < ROUNDING) & (self.lows < threshold) & (self.highs >= threshold)
         return _within_one(self.chances[is_none].sum())
 
 

@@ -110,12 +110,12 @@ class TurnEvents:
 
     def record(self) -> TurnRecord:
         """The turn up to now."""
-        broke = self.events and self.events[-1].kind == "error"
+        ends_in_error = self.events and self.events[-1].kind == "error"
         return TurnRecord(
             query="\n\n".join(self.queries),
             events=tuple(self.events),
             duration_ms=self.now_ms,
-            stop_reason="error" if broke else "answered",
+            stop_reason="error" if ends_in_error else "answered",
             media=tuple(self.media),
         )
 

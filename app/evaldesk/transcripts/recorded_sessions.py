@@ -133,8 +133,8 @@ def _read_note(raw: Any) -> _Note | None:
     if not isinstance(case_id, str) or isinstance(trial, bool) or not isinstance(trial, int) or trial < 0:
         return None
     read = [_read_score(score) for score in scores] if isinstance(scores, list) else []
-    broke = raw.get("error")
-    error = ErrorRecord(str(broke.get("kind")), str(broke.get("message"))) if isinstance(broke, dict) else None
+    told = raw.get("error")
+    error = ErrorRecord(str(told.get("kind")), str(told.get("message"))) if isinstance(told, dict) else None
     spoke = raw.get("asked_by")
     asked_by = tuple(who if who in get_args(AskedBy) else None for who in spoke) if isinstance(spoke, list) else ()
     return _Note(case_id, trial, tuple(score for score in read if score), error, asked_by)

@@ -76,12 +76,12 @@ def exact_words(interval: Interval) -> str:
     return f"{floor(100 * interval.low + 1e-9)}–{ceil(100 * interval.high - 1e-9)} %"
 
 
-def stop_sentence(interval: Interval, bar: float) -> str:
+def stop_sentence(interval: Interval, threshold: float) -> str:
     """Whether a run that is watched may stop, by its anytime interval and the rate that it must reach."""
-    share = f"{100 * bar:.3g} %"
-    if interval.high < bar:
+    share = f"{100 * threshold:.3g} %"
+    if interval.high < threshold:
         return f"Enough to stop: below {share}, {CI} {interval_words(interval)}"
-    if interval.low > bar:
+    if interval.low > threshold:
         return f"Enough to stop: above {share}, {CI} {interval_words(interval)}"
     return f"Too close to {share} to stop; {CI} {interval_words(interval)}"
 

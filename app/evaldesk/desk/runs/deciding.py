@@ -204,7 +204,7 @@ class Decider:
     def _answer(self, name: str, at_best: GateOutcome, at_worst: GateOutcome) -> Answer:
         """The answer that no verdict of the other trials can change.
 
-        Whether a bar lies inside an interval can change either way: a gate that asks for it is never decided so.
+        Whether a threshold lies inside an interval can change either way: a gate that asks for it is never decided so.
         """
         if self._gates.undecided and name.partition(" ")[0] in OF_A_RATE:
             return "undecided"
@@ -345,7 +345,7 @@ class Decider:
         return GateOutcome(name, "undecided", "")
 
     def _likely_cases(self, name: str, least: float, seen: _Seen) -> GateOutcome:
-        """Held when each case is surely at the bar; failed when one is surely below it, among as many as there are."""
+        """Held when each case surely reaches the threshold; failed when one of as many as there are surely does not."""
         low = {kind: seen.case_interval(kind, ALPHA).low >= least for kind in seen.kinds}
         if all(low.values()):
             words = f"each of {self._n_cases:,} cases is likely at least at {least:g} of its trials; {seen.left}"

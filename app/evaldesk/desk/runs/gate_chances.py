@@ -408,7 +408,7 @@ def _gates(gates: Gates, subject: Subject) -> Iterator[_Gate]:
 
 
 def _named(name: str, undecided: Undecided | None) -> str:
-    """The gate with what it answers when its number is too close to the bar."""
+    """The gate with what it answers when its number is too close to the threshold."""
     return f"{name} --undecided {undecided}" if undecided else name
 
 
@@ -451,17 +451,17 @@ def _rate_answers(subject: Subject, least: float, undecided: Undecided | None) -
     return Answers.that_hold((low + high) / 2, (high - low) / 2)
 
 
-def _counted(found: MeanChances, bar: float, undecided: Undecided, none_beside: float = 1.0) -> Answers:
-    """The answers of a number, where one too close to its bar counts as this.
+def _counted(found: MeanChances, threshold: float, undecided: Undecided, none_beside: float = 1.0) -> Answers:
+    """The answers of a number, where one too close to its threshold counts as this.
 
     Where nothing passed it never counts as passed; `none_beside` is the chance that nothing passed beside the number.
     """
-    holds, fails = found.above(bar), found.below(bar)
+    holds, fails = found.above(threshold), found.below(threshold)
     if undecided == "neutral":
         return Answers(holds, fails, found.error)
     if undecided == "fail":
         return Answers.that_hold(holds, found.error)
-    return Answers.that_hold(1 - fails - found.none_around(bar) * none_beside, found.error)
+    return Answers.that_hold(1 - fails - found.none_around(threshold) * none_beside, found.error)
 
 
 def _margin_gate(margin: float, undecided: Undecided | None, *, may_err: bool) -> _Gate:
@@ -549,13 +549,13 @@ def _confirmations(now: Subject, worse: Subject, allowed: int, fresh: int, n_tri
 
 
 def proposed_pass_rate(subject: Subject, undecided: Undecided | None) -> Proposal | None:
-    """The fewest trials with which a bar on the pass rate finds an agent that is worse by SOUGHT."""
+    """The fewest trials with which a threshold on the pass rate finds an agent that is worse by SOUGHT."""
     played = (subject.played(n) for n in range(1, MOST_PROPOSED_N + 1))
     return next((found for now in played if (found := _proposed_bar(now, undecided))), None)
 
 
 def _proposed_bar(now: Subject, undecided: Undecided | None) -> Proposal | None:
-    """The highest bar that tells an agent that is worse by SOUGHT."""
+    """The highest threshold that tells an agent that is worse by SOUGHT."""
     worse = now.dropped(SOUGHT)
     for percent in range(99, 0, -1):
         same = _rate_answers(now, percent / 100, undecided)
@@ -632,7 +632,7 @@ def _lower(least: float) -> Iterator[float]:
 
 
 def _all_needed(n: int, share: float, what: str, so: str) -> str:
-    """Say where a bar below 1 needs every trial: `4 of 5 trials are 80 %, less than 90 %: every trial must pass`."""
+    """Say where one below 1 needs every trial: `4 of 5 trials are 80 %, less than 90 %: every trial must pass`."""
     if n < 2 or share >= 1 or needed_passes(n, share) < n:
         return ""
     return f"{n - 1} of {n} {what} are {100 * (n - 1) / n:.3g} %, less than {100 * share:.3g} %: {so}"

@@ -36,7 +36,7 @@ NO_KEY = CaseKey("", "")
 ALL_PASSED = "every trial must pass"
 """The gate of a run of which no other asks for verdicts."""
 OF_A_RATE = frozenset({"--min-pass-rate", "--pass-at", "--pass-hat", "--margin"})
-"""The gates that `--undecided` is about: those that compare a number that has an interval with a bar."""
+"""The gates that `--undecided` is about: those that compare a number that has an interval with a threshold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ def _near_words(least: float) -> str:
 def _counts_as(
     counts: Counts, interval: Interval | None, least: float, undecided: Undecided | None
 ) -> Undecided | None:
-    """What a gate counts as while its bar lies inside the interval; None where the number alone decides.
+    """What a gate counts as while its threshold lies inside the interval; None where the number alone decides.
 
     To be sure of 0 or of 1 is not asked. A run in which nothing passed never counts as passed.
     """

@@ -322,10 +322,10 @@ def _understood(ends: Counter[str]) -> tuple[str, ...]:
     rule = "A trial passes when its reward is 1; the parts of the reward only inform."
     if not ends:
         return (rule,)
-    broke = ", ".join(f"{n} by {end}" for end, n in ends.items())
+    by_end = ", ".join(f"{n} by {end}" for end, n in ends.items())
     return (
         rule,
-        f"{counted(ends.total(), 'trial')} ended without the agent being to blame ({broke}): errors, not failures.",
+        f"{counted(ends.total(), 'trial')} ended without the agent being to blame ({by_end}): errors, not failures.",
     )
 
 
