@@ -398,7 +398,7 @@ watch_import: Callable[[AgentRef], AbstractContextManager[object]] = nullcontext
 
 def load(ref: AgentRef) -> Agent:
     """The agent that `ref` names. Raises the exception of its import, the same again every time."""
-    from evaldesk.agents import load_agent
+    from evaldesk.agents.loading import load_agent
 
     found = _loaded.get(ref)
     if found is None:
@@ -458,7 +458,7 @@ def _installed() -> dict[str, str]:
 
 def adopt(ref: AgentRef, found: object) -> Agent:
     """Let `ref` name an object that this process has already. Raises AgentError when no adapter knows it."""
-    from evaldesk.agents import adapt_object
+    from evaldesk.agents.loading import adapt_object
 
     agent = adapt_object(found, ref)
     _loaded[ref] = agent
