@@ -224,10 +224,24 @@ def test_import_stores_nothing_when_the_cases_of_one_file_share_an_id(run: Run, 
 def test_import_stores_nothing_when_the_name_of_one_file_is_taken(run: Run, tmp_path: Path) -> None:
     run("import", with_ids(tmp_path / "one.json", "a"))
 
-    result = run("import", ROWS, tmp_path / "one.json")
+    result = run("import", ROWS, with_ids(tmp_path / "one.json", "b"))
 
     assert "there is an eval set named 'one' already" in error_of(result)
     assert [path.name for path in Path("evalsets").iterdir()] == ["one.evalset.json"]
+
+
+def test_an_eval_set_that_is_imported_again_is_named_and_nothing_is_stored(run: Run, tmp_path: Path) -> None:
+    run("import", with_ids(tmp_path / "one.json", "a"))
+    before = Path("evalsets/one.evalset.json").read_bytes()
+
+    again = run("import", ROWS, tmp_path / "one.json")
+    elsewhere = run("import", tmp_path / "one.json", "--name", "two")
+    replaced = run("import", tmp_path / "one.json", "--replace")
+
+    assert error_of(again) == "already imported as eval set one"
+    assert {path.name for path in Path("evalsets").iterdir()} == {"one.evalset.json", "two.evalset.json"}
+    assert (elsewhere.exit_code, replaced.exit_code) == (0, 0)
+    assert Path("evalsets/one.evalset.json").read_bytes() == before
 
 
 def test_a_file_that_is_too_large_is_refused_before_it_is_read(

@@ -143,6 +143,22 @@ def test_a_run_that_was_imported_before_needs_a_tick(visitor: Visitor) -> None:
     assert again.headers["location"] == "/runs/2"
 
 
+def test_an_eval_set_that_was_imported_before_is_known_by_its_content(visitor: Visitor) -> None:
+    visitor.yes(visitor.look_into(EVALSET, "calc.evalset.json"))
+    address = visitor.look_into(EVALSET, "calc.evalset.json")
+
+    refused = visitor.yes(address)
+    asked = visitor.yes(address, again="on")
+    both = visitor.yes(address, choice="both")
+
+    assert refused.status_code == 409
+    assert "Already imported as eval set calc." in refused.text
+    assert 'name="again"' in refused.text
+    assert "Replace calc" in asked.text
+    assert both.status_code == 303
+    assert visitor.names == {"calc", "calc_2"}
+
+
 @pytest.mark.parametrize("action", ["resumption", "retries"])
 def test_an_imported_run_is_not_played_again(visitor: Visitor, action: str) -> None:
     visitor.yes(visitor.look_into(RESULTS.read_bytes(), "r.evalset_result.json"))
@@ -183,7 +199,7 @@ def test_no_file_is_a_problem_of_its_field(visitor: Visitor) -> None:
 @pytest.mark.parametrize(("choice", "names"), [("both", {"calc", "calc_2"}), ("replace", {"calc"})])
 def test_a_clash_of_names_is_answered_with_a_choice(visitor: Visitor, choice: str, names: set[str]) -> None:
     visitor.yes(visitor.look_into(EVALSET, "calc.evalset.json"))
-    address = visitor.look_into(EVALSET, "calc.evalset.json")
+    address = visitor.look_into(EVALSET.replace(b"mine", b"other"), "calc.evalset.json")
 
     asked = visitor.yes(address, name="calc")
     chosen = visitor.yes(address, name="calc", choice=choice)

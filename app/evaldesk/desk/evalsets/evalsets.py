@@ -166,7 +166,7 @@ class EvalSetDesk:
         set of that name, which is kept in the trash. Raises FormatError, UsageError, SetNameTakenError, DiskError.
         """
         known = self._named(name)
-        if known and continues and not known.error and self._files.holds(known.id, evalset):
+        if known and continues and self._is_same(known, evalset):
             yield PreparedSet(known.id, known.path, known.version, put=_nothing, take_back=_nothing)
             return
         if known and replaces:
@@ -259,6 +259,14 @@ class EvalSetDesk:
         """`name`, or the nearest that no eval set has; some file systems take `Calc` for `calc`."""
         taken = {each.name.casefold() for each in self.list()}
         return next(each for each in candidates(name) if each.casefold() not in taken)
+
+    def holds(self, name: str, evalset: EvalSet) -> bool:
+        """Whether the eval set of that name is what the import of this one would write."""
+        known = self._named(name)
+        return known is not None and self._is_same(known, evalset)
+
+    def _is_same(self, known: EvalSetFile, evalset: EvalSet) -> bool:
+        return not known.error and self._files.holds(known.id, evalset)
 
     def check_new_name(self, name: str, but: str = "") -> None:
         """Raise UsageError or SetNameTakenError unless a set may be called so; `but` is the set that is renamed."""

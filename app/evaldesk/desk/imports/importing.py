@@ -365,8 +365,9 @@ class ImportDesk:
         """Check an import and begin it: nothing of it is shown before `finish`, which must follow.
 
         `digests` are those of its runs, where they are known. With `renames` cases that share an id get one each.
-        Raises AlreadyImportedError when every run is stored, and ImportUnderWayError when one is being stored, unless
-        `again`. Raises UsageError, SetNameTakenError and DiskError before anything is stored.
+        Raises AlreadyImportedError when every run is stored, or the eval set of a file without runs, and
+        ImportUnderWayError when one is being stored, unless `again`. Raises UsageError, SetNameTakenError and DiskError
+        before anything is stored.
         """
         self.recover()
         digests = digests or [_digest(run) for run in imported.runs]
@@ -382,6 +383,8 @@ class ImportDesk:
             prepared = None
             if imported.evalset is not None:
                 evalset = _without_repeats(imported.evalset, source, renames=renames)
+                if not (imported.runs or again or replaces) and self._evalsets.holds(name, evalset):
+                    raise AlreadyImportedError((), name)
                 continues = bool(imported.runs) and not again
                 ready = self._evalsets.prepared(name, evalset, replaces=replaces, continues=continues)
                 prepared = stack.enter_context(ready)

@@ -70,11 +70,12 @@ def new_run(
 
 
 class AlreadyImportedError(ConflictError):
-    """Every run of the file was imported before; `run_ids` are these runs."""
+    """All of the file was imported before; `run_ids` are its runs, or `evalset` is its eval set where it has no run."""
 
-    def __init__(self, run_ids: Sequence[int]) -> None:
-        names = ", ".join(map(str, run_ids))
-        super().__init__(f"already imported as run {names}; --again imports it once more")
+    def __init__(self, run_ids: Sequence[int], evalset: str = "") -> None:
+        found = f"run {', '.join(map(str, run_ids))}" if run_ids else f"eval set {evalset}"
+        self.words = f"already imported as {found}"
+        super().__init__(self.words if evalset else f"{self.words}; --again imports it once more")
         self.run_ids = tuple(run_ids)
 
 

@@ -114,7 +114,7 @@ async def confirm(request: Request) -> Response:
         problems.add("name", "Name", f"There is an eval set named {error.name} already. {error.free} is free.")
         return _preview(request, staged, name, problems, status=409, taken=error)
     except AlreadyImportedError as error:
-        problems.add("again", "Import", f"Already imported as run {', '.join(map(str, error.run_ids))}.")
+        problems.add("again", "Import", f"{error.words[:1].upper()}{error.words[1:]}.")
         return _preview(request, staged, name, problems, status=409, is_known=True)
     except (UsageError, ConflictError, FormatError) as error:
         problems.add("name" if staged.imported.evalset else "import", "Import", str(error))
