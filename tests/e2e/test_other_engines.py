@@ -146,7 +146,8 @@ def test_the_palette_leads_to_what_was_typed(window: engines.Window, desk: Runni
     window.goto(f"{desk.address}/runs")
     window.click("[data-opens=palette]")
     window.type("#palette input", "agents")
-    window.wait_for("document.querySelector('#palette [role=option]')")
+    window.wait_for("document.querySelector('#palette [data-answers=agents]')")
+    window.wait_for("document.querySelector('#palette [aria-selected=true]')")
     window.type("#palette input", "Enter")
     window.wait_for("location.pathname === '/agents'")
 

@@ -185,15 +185,17 @@ class AheadTransport(ForkedTransport):
 
     def __init__(self, process: subprocess.Popen[bytes], protocol: asyncio.SubprocessProtocol) -> None:
         super().__init__(process.pid, {}, protocol)
-        self._started = process
+        self._ends = process.stdin, process.stdout, process.stderr
+        process.returncode = 0  # its end is seen here, so Popen is not to look for it
 
     async def connect_started(self) -> None:
         """Connect the protocol with the pipes of the process."""
-        pipes = self._started.stdin, self._started.stdout, self._started.stderr
-        await self.connect(*(cast("BinaryIO", pipe) for pipe in pipes))
+        await self.connect(*(cast("BinaryIO", end) for end in self._ends))
 
     def _gone(self) -> None:
-        self._status = self._started.wait()  # it is over already
+        with suppress(ChildProcessError):  # somebody else has waited for all children
+            _, status = os.waitpid(self._pid, 0)  # it is over already
+            self._status = os.waitstatus_to_exitcode(status)
         super()._gone()
 
 
