@@ -148,8 +148,7 @@ def test_the_palette_leads_to_what_was_typed(window: engines.Window, desk: Runni
     window.type("#palette input", "agents")
     window.wait_for("document.querySelector('#palette [data-answers=agents]')")
     window.wait_for("document.querySelector('#palette [aria-selected=true]')")
-    window.type("#palette input", "Enter")
-    window.wait_for("location.pathname === '/agents'")
+    window.press_until("#palette input", "Enter", "location.pathname === '/agents'")
 
 
 @pytest.fixture(scope="module")
