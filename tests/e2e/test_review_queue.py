@@ -20,6 +20,8 @@ CASE = """{{"eval_id": "case_{at}", "conversation": [
 "final_response": {{"role": "model", "parts": [{{"text": "nothing of the kind, {at}"}}]}}}}],
 "session_input": {{"app_name": "echo", "user_id": "u", "state": {{}}}}}}"""
 N = 10
+LINE = re.compile(r'<a href="[^"]*">(case_\d, trial \d)</a> <span class="sub">run \d+</span></th>\n<td[^>]*>(.*?)</td>')
+MARKED = re.compile(r'<a href="[^"]*">(case_\d, trial \d)[^<]*</a> <span class="muted">run ')
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +56,15 @@ def _n_read(someone: Visitor, queue: str) -> str:
     return str(someone.page.context.request.get(f"{someone.desk.address}{queue}/trials").text())
 
 
+def _labels(someone: Visitor, queue: str) -> list[tuple[str, str]]:
+    """Each trial of the queue in its order, and the verdict that its row shows."""
+    rows = LINE.findall(_n_read(someone, queue))
+    return [(trial, re.sub(r"<[^>]*>", "", cell).strip()) for trial, cell in rows]
+
+
 def test_a_queue_of_50_is_read_by_keyboard_alone_at_10_ms_between_keys(someone: Visitor) -> None:
     queue, page = _queue(someone), someone.page
+    before = _labels(someone, queue)
 
     for at in range(50):
         page.keyboard.press("123"[at % 3])
@@ -65,6 +74,9 @@ def test_a_queue_of_50_is_read_by_keyboard_alone_at_10_ms_between_keys(someone: 
     text = _n_read(someone, queue)
     assert "50 of 50 read" in text
     assert text.count('>failed</span></td>\n<td data-label="metrics">') == 17
+    given = [(trial, ("passed", "failed", "unsure")[at % 3]) for at, (trial, _) in enumerate(before)]
+    assert len({trial for trial, _ in given}) == 50
+    assert _labels(someone, queue) == given
 
 
 def test_a_verdict_is_said_and_taken_back_by_key(someone: Visitor) -> None:
@@ -143,6 +155,7 @@ def test_a_queue_is_read_on_a_phone_and_without_a_script(someone: Visitor, visit
 def test_the_whole_walk_by_keyboard_alone_at_10_ms_between_keys(someone: Visitor, desk: RunningDesk) -> None:
     """Fifty failed trials: verdicts, kinds, accepting, judging again. The last test, for it changes the eval set."""
     queue, page = _queue(someone), someone.page
+    trials = [trial for trial, _ in _labels(someone, queue)]
     keyboard = page.keyboard
 
     for at in range(50):
@@ -157,6 +170,11 @@ def test_the_whole_walk_by_keyboard_alone_at_10_ms_between_keys(someone: Visitor
     expect(page.get_by_role("heading", level=2, name="All 50 read: 25 fail, 25 pass")).to_be_visible()
     expect(page.get_by_role("row", name="Walk 0, echoes 1 word 5")).to_be_visible()
     expect(page.get_by_role("row", name="Walk 1, echoes 1 word 5")).to_be_visible()
+    assert _labels(someone, queue) == [(trial, ("failed", "passed")[at % 2]) for at, trial in enumerate(trials)]
+    for which in (0, 1):
+        kind = page.get_by_role("link", name=f"Walk {which}, echoes 1 word").get_attribute("href")
+        shown = str(page.context.request.get(f"{someone.desk.address}{kind}").text())
+        assert sorted(MARKED.findall(shown)) == sorted(trials[at] for at in range(0, 50, 5) if at % 2 == which)
     run = re.search(r"run=(\d+)", page.get_by_role("link", name="Next queue").get_attribute("href") or "")
     assert run
     assert _n_read(someone, queue).count('<span class="sub">run') == 50

@@ -316,5 +316,5 @@ def cited(store: Store, findings: Sequence[Finding]) -> list[CitedFinding]:
 def _cited(finding: Finding, case_id: str) -> CitedFinding:
     turn = finding.anchor.turn
     href = f"/runs/{finding.run_id}/cases/{finding.case_index}/trials/{finding.trial_index}"
-    where = f"{case_id} {finding.trial_index + 1}" + (f", turn {turn + 1}" if turn is not None else "")
+    where = f"{case_id}, trial {finding.trial_index + 1}" + (f", turn {turn + 1}" if turn is not None else "")
     return CitedFinding(finding, href + (f"#turn-{turn + 1}" if turn is not None else "#findings"), where)

@@ -10,12 +10,15 @@ from typing import Any
 from evaldesk.diff.turn_diff import ArgRow, diff_args_by_key
 from evaldesk.matching import json_equal
 from evaldesk.model import Case, ToolCall, TrialResult
+from evaldesk.model.conclusion import counted
 from evaldesk.model.transcript import reported_values
 from evaldesk.pages.json_tree import Node, Trees
+from evaldesk.wording.words import counted_words
 
 MAX_LINES = 300
 MAX_OUTPUT = 4_000
 MAX_ACTIONS = 100
+MAX_SEARCHED = 100_000
 SCENARIO = {
     "starting_prompt": "First message",
     "persona": "Persona",
@@ -29,6 +32,7 @@ CHECKS = {
     "action_checks": "Action",
 }
 _PATCH = re.compile(r"^(?:diff --git |--- \S.*\n\+\+\+ )", re.MULTILINE)
+_TESTED = re.compile(r"^[= ]*(\d+ [a-z]+(?:, \d+ [a-z]+)*) in \d[\d.]*s\b", re.MULTILINE)
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 
@@ -66,15 +70,22 @@ class PatchLine:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A patch as `lines`, or any other long text as `beginning`; `at` is its place among the texts of the source."""
+    """A patch as `lines`, or any other long text as `beginning`; `at` is its place among the texts of the source.
+
+    `words` are the files and lines that a patch changes, or how many tests passed and failed by the output of pytest.
+    """
 
     at: int
     title: str
     lines: Sequence[PatchLine]
-    n_added: int
-    n_removed: int
+    words: str
     beginning: str
     is_cut: bool
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the agent or its tests left it, rather than the benchmark as a reference."""
+        return not self.title.startswith("Reference ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +100,20 @@ class Source:
 
     def __bool__(self) -> bool:
         return bool(self.told or self.actions or self.checks or self.texts or self.reports)
+
+    @property
+    def patch(self) -> Text | None:
+        """The first patch that the agent left."""
+        return next((text for text in self.texts if text.lines and text.is_made), None)
+
+    @property
+    def summary(self) -> str:
+        """What the trial came to, in sentences: reference actions, patch, tests; empty where nothing says so."""
+        n_made = sum(action.op == "=" for action in self.actions)
+        actions = [f"{counted_words(n_made, len(self.actions), 'reference action')} made."] if self.actions else []
+        patches = [self.patch] if self.patch else []
+        tests = [text for text in self.texts if text.words and not text.lines]
+        return " ".join([*actions, *(f"{text.title}: {text.words}." for text in (*patches, *tests[:1]))])
 
 
 def source_of(case: Case, result: TrialResult | None) -> Source:
@@ -112,7 +137,7 @@ def source_texts(case: Case, result: TrialResult | None) -> list[tuple[str, str]
         for name, text in _strings(values):
             is_patch = _PATCH.search(text[:2_000]) is not None
             if (is_patch or (not owner and "\n" in text.strip())) and text not in found.values():
-                found[_title(f"{owner} {name}" if owner and name == "patch" else name)] = text
+                found[_title(f"{owner} {name}")] = text
     return sorted(found.items(), key=lambda each: _PATCH.search(each[1][:2_000]) is None)
 
 
@@ -251,24 +276,31 @@ def _short(value: Any) -> Any:
 
 def _text(at: int, title: str, text: str) -> Text:
     if not _PATCH.search(text[:2_000]):
-        return Text(at, title, (), 0, 0, text[:MAX_OUTPUT], len(text) > MAX_OUTPUT)
+        tested = _TESTED.findall(text[-MAX_SEARCHED:])
+        return Text(at, title, (), tested[-1] if tested else "", text[:MAX_OUTPUT], len(text) > MAX_OUTPUT)
     lines = text.splitlines()
+    return Text(at, title, list(_patch(lines[:MAX_LINES])), _changed_words(lines), "", len(lines) > MAX_LINES)
+
+
+def _changed_words(lines: Sequence[str]) -> str:
     added, removed = (sum(line.startswith(mark) and not line.startswith(3 * mark) for line in lines) for mark in "+-")
-    return Text(at, title, list(_patch(lines[:MAX_LINES])), added, removed, "", len(lines) > MAX_LINES)
+    n_files = sum(line.startswith("diff --git ") for line in lines) or sum(line.startswith("+++ ") for line in lines)
+    where = "" if n_files < 2 else f" in {counted(n_files, 'file')}"
+    return f"{counted(added, 'line')} added, {removed:,} removed{where}"
 
 
 def _patch(lines: Sequence[str]) -> Iterator[PatchLine]:
     before = after = 0
-    is_head = True
+    is_head, is_git = True, False
     for line in lines:
         text = line[:500]
         if hunk := _HUNK.match(line):
             before, after, is_head = int(hunk[1]), int(hunk[2]), False
             yield PatchLine("@", text)
         elif line.startswith("diff --git ") or is_head:
-            is_head = True
-            if line.startswith(("diff --git ", "+++ ")):
-                yield PatchLine("f", text)
+            is_head, is_git = True, is_git or line.startswith("diff --git ")
+            if line.startswith("diff --git " if is_git else "+++ "):
+                yield PatchLine("f", text.rpartition(" b/")[2] if is_git else text.removeprefix("+++ "))
         elif line.startswith("+"):
             yield PatchLine("+", text[1:], None, after)
             after += 1

@@ -15,6 +15,7 @@ from evaldesk.diff.divergence import Divergence, first_divergence
 from evaldesk.diff.turn_diff import CallRow
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, Role, RunConfig, Score, TrialResult
+from evaldesk.model.conclusion import counted
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.pages.large_state import ValuePart, text_part
 from evaldesk.pages.pair import other_trial, pair_href
@@ -41,6 +42,7 @@ from evaldesk.wording.places import losses_sentence
 from evaldesk.wording.words import ending_sentence, passed_words, short_title
 
 MAX_SQUARES = 100
+MAX_WHY = 300
 ACCOUNTS: Mapping[Role, str] = {"agent": "agent", "user": "simulated user", "judge": "judges"}
 
 
@@ -126,6 +128,21 @@ class TrialPage:
     def losses_sentence(self) -> str:
         """Why earlier attempts were lost."""
         return losses_sentence(self.result) if self.result else ""
+
+    @property
+    def answer(self) -> tuple[str, str] | None:
+        """What a trial without a first difference came to, as title and sentences; None where its verdict says all."""
+        if self.result is None or self.result.error or self.divergence:
+            return None
+        if self.status == "unscored":
+            n_calls = sum(event.kind == "tool_call" for turn in self.result.transcript.turns for event in turn.events)
+            done = f"{counted(n_calls, 'tool call')} in {counted(len(self.result.transcript.turns), 'turn')}."
+            return "No verdict: no metric decided this trial", _joined(self.source.summary, done, self.ending)
+        missed = next((score for score in self.scores if self.status == score.verdict == "failed"), None)
+        if missed:
+            title = f"Failed: {missed.title} is {missed.value} and must be {missed.needs}"
+            return title, _joined(_clipped(missed.why), self.source.summary)
+        return ("Passed", self.source.summary) if self.status == "passed" and self.source.summary else None
 
     @property
     def is_flawless(self) -> bool:
@@ -229,6 +246,14 @@ def _beside(runs: RunStore, run_id: int, key: TrialKey) -> str:
     """Where the trial stands beside another one of its case; empty when it is alone."""
     other = other_trial(runs, run_id, key)
     return pair_href((run_id, key), other) if other else ""
+
+
+def _joined(*sentences: str) -> str:
+    return " ".join(filter(None, sentences))
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= MAX_WHY else f"{text[:MAX_WHY]}…"
 
 
 def _squares(run_id: int, case_index: int, letters: Sequence[str], current: int) -> list[Square]:

@@ -16,8 +16,10 @@ from evaldesk.desk.failures import TypedFinding
 from evaldesk.model import (
     AgentRef,
     Case,
+    Criterion,
     Event,
     RunConfig,
+    Score,
     ToolCall,
     Transcript,
     TrialResult,
@@ -65,6 +67,19 @@ def test_the_room_draws_the_next_trial_and_counts_what_was_read(pages: Any) -> N
     assert "invents &lt;i&gt;prices&lt;/i&gt;" in text
     assert f'action="{run}/cases/2/trials/0/findings"' in text  # the errored trial is next
     assert 'data-key="1"' in text
+
+
+def test_the_reason_of_a_trial_that_another_tool_scored_stands_where_it_is_read_next(pages: Any) -> None:
+    runs = pages.desk.store.runs
+    score = Score("reward", value=0.0, passed=False, threshold=1.0, reason="Not <b>said</b>: 23553.")
+    config = RunConfig(AgentRef("a", "a"), "s", n=1, criteria=(Criterion("reward", 1.0),))
+    run_id = runs.create(config, [Case("trip", (Turn("Book."),))])
+    transcript = Transcript((TurnRecord("Book."),))
+    runs.record([TrialResult(run_id, 0, 0, "finished", "failed", "answered", transcript, (score,))])
+
+    room = pages.get(f"/failures?run={run_id}").text
+
+    assert "Not &lt;b&gt;said&lt;/b&gt;: 23553.</p>" in room.split('id="next-title"')[1]
 
 
 def test_the_newest_run_with_failures_is_shown_without_a_number(pages: Any) -> None:

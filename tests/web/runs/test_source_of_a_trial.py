@@ -39,13 +39,13 @@ index 1..2 100644
 
 def imported(pages: Any, name: str) -> str:
     path = SAMPLES / name
-    taken = pages.desk.imports.take_in(read_file(path.read_bytes(), path.name), source=path.name, name="imported")
+    taken = pages.desk.imports.take_in(read_file(path.read_bytes(), path.name), source=path.name, name=path.stem)
     return str(pages.get(f"/runs/{taken.run_ids[0]}/cases/0/trials/0").text)
 
 
 def played(*calls: ToolCall, details: dict[str, Any] | None = None, **result: Any) -> TrialResult:
     events = tuple(Event("tool_call", call=call) for call in calls)
-    scores = (Score("reward", value=0.0, threshold=1.0, details=details or {}),)
+    scores = (Score("reward", value=0.0, passed=False, threshold=1.0, details=details or {}),)
     transcript = Transcript((TurnRecord("Book.", events),))
     return TrialResult(1, 0, 0, "finished", "failed", transcript=transcript, scores=scores, **result)
 
@@ -122,7 +122,8 @@ def test_a_sample_of_inspect_shows_what_its_scorer_read_and_said(pages: Any) -> 
 
 def test_a_patch_is_a_diff_with_its_line_numbers(pages: Any) -> None:
     runs = pages.desk.store.runs
-    test = {"git_patch": PATCH, "test_output": "1 failed\n2 passed", "report": {"resolved": False, "log": "a\nb"}}
+    output = "1 failed\n=== 1 failed, 2 passed in 0.3s ==="
+    test = {"git_patch": PATCH, "test_output": output, "report": {"resolved": False, "log": "a\nb"}}
     case = Case("fix", (Turn("Fix."),), extra={"instance": {"patch": PATCH.replace("a + b", "b + a"), "repo": "calc"}})
     run_id = runs.create(RunConfig(AgentRef("a", "a"), "s", n=1, criteria=(Criterion("reward", 1.0),)), [case])
     trial = played(details={"test_result": test})
@@ -131,13 +132,50 @@ def test_a_patch_is_a_diff_with_its_line_numbers(pages: Any) -> None:
 
     page = pages.get(address).text
 
-    assert "<summary>Git patch: 1 line added, 1 removed</summary>" in page
-    assert "<summary>Reference patch: 1 line added, 1 removed</summary>" in page
+    assert page.count(' id="source-0" open><summary>Git patch: 1 line added, 1 removed</summary>') == 1
+    assert '<div class="beside" data-side="patch">' in page
+    assert "<p data-text>Git patch: 1 line added, 1 removed. Test output: 1 failed, 2 passed.</p>" in page
+    assert '<tr data-op="f"><th scope="rowgroup" colspan="4">calc.py</th></tr>' in page
+    assert ' id="source-1"><summary>Reference patch: 1 line added, 1 removed</summary>' in page
     assert '<tr data-op="-"><td>4</td><td></td><td>−</td><td>    return a - b</td></tr>' in page
     assert '<tr data-op="+"><td></td><td>4</td><td>+</td><td>    return a + b</td></tr>' in page
     assert "<tr><td>5</td><td>5</td><td></td><td># end</td></tr>" in page
-    assert re.search(r"<summary>Test output</summary>\s*<pre[^>]*>1 failed\n2 passed</pre>", page)
+    assert re.search(r"<summary>Test output: 1 failed, 2 passed</summary>\s*<pre[^>]*>1 failed\n===", page)
     assert re.search(r"<summary>Report</summary>.*<b>resolved</b> <samp>false</samp>", page, re.DOTALL)
+
+
+def test_what_a_trial_without_a_first_difference_came_to_stands_on_top(pages: Any) -> None:
+    passed, unscored = imported(pages, "tau-bench.json"), imported(pages, "otel.json")
+    runs = pages.desk.store.runs
+    criteria = (Criterion("reward", 1.0),)
+    run_id = runs.create(RunConfig(AgentRef("a", "a"), "s", n=1, criteria=criteria), [Case("fix", (Turn("Fix."),))])
+    trial = played(ToolCall("look", {}))
+    scores = (Score("reward", value=0.0, passed=False, threshold=1.0, reason="Not <b>said</b>: 5." + "x" * 400),)
+    runs.record([TrialResult(run_id, 0, 0, "finished", "failed", "answered", trial.transcript, scores)])
+
+    failed = pages.get(f"/runs/{run_id}/cases/0/trials/0").text
+
+    answers = [re.search(r'id="answer".*?<h2>(.*?)</h2><p[^>]*>(.*?)</p>', page) for page in (passed, unscored, failed)]
+    assert [answer and answer[1] for answer in answers] == [
+        "Passed",
+        "No verdict: no metric decided this trial",
+        "Failed: reward is 0.00 and must be at least 1.00",
+    ]
+    assert answers[0]
+    assert re.fullmatch(r"(\d) of \1 reference actions? made\.", answers[0][2])
+    assert answers[1]
+    assert re.fullmatch(r"1 tool call in 2 turns\.", answers[1][2])
+    assert answers[2]
+    assert re.fullmatch(r"Not &lt;b&gt;said&lt;/b&gt;: 5\.x{281}…", answers[2][2])
+
+
+def test_a_patch_of_the_reference_is_never_shown_as_that_of_the_agent() -> None:
+    case = Case("fix", extra={"instance": {"patch": PATCH, "test_patch": PATCH + "+more\n"}})
+
+    found = source_of(case, played(details={"test_result": {"git_patch": ""}}))
+
+    assert [text.title for text in found.texts] == ["Reference patch", "Reference test patch"]
+    assert (found.patch, found.summary) == (None, "")
 
 
 def test_a_long_patch_is_cut_and_opens_whole(pages: Any) -> None:
