@@ -176,3 +176,27 @@ async def test_an_import_that_fails_in_each_turn_fails_as_it_does_without_us(
     assert (here.type, str(here.value), here.value.name) == (natively.type, str(natively.value), natively.value.name)
     assert "remote_a2a_agent.py" in {Path(entry.path).name for entry in natively.traceback}
     assert "remote_a2a_agent.py" not in {Path(entry.path).name for entry in here.traceback}
+
+
+@pytest.mark.parametrize(("said", "total"), [(10, 21), (7, 21), (7, None)])
+async def test_thoughts_are_counted_once_also_where_they_are_in_the_tokens_of_the_answer(
+    loaded: Any, play: Any, said: int, total: int | None
+) -> None:
+    """As google-adk tells them of LiteLLM's models, of Gemini, and of a model that tells no total."""
+    source = f"""{SCRIPT}
+spent = types.GenerateContentResponseUsageMetadata(
+    prompt_token_count=11, candidates_token_count={said}, thoughts_token_count=3, total_token_count={total}
+)
+
+def answer(word, request):
+    found = said("hello")
+    found.usage_metadata = spent
+    return found
+
+root_agent = LlmAgent(name="a", model=Scripted(answer=answer))
+"""
+    session = Session("s")
+
+    await play(loaded(source), session, "hi")
+
+    assert [(usage.tokens_in, usage.tokens_out) for usage in session.turns[0].usages] == [(11, 10)]

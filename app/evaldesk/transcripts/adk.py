@@ -31,7 +31,7 @@ CONFIRMATION = f"{REQUEST}confirmation"
 """How the names of the calls begin by which google-adk asks a person."""
 
 _TOKENS_IN = ("prompt_token_count", "tool_use_prompt_token_count")
-_TOKENS_OUT = ("candidates_token_count", "thoughts_token_count")
+_TOKENS_OUT = ("candidates_token_count", "thoughts_token_count", "total_token_count")
 
 
 @dataclass(slots=True)
@@ -150,9 +150,10 @@ class AdkEvents:
         counts = spelled(raw)
         model = read_optional_text(place.at("model_version"), event.get("model_version")) or ""
         try:
-            tokens_in, tokens_out = (
-                sum(whole_number(counts.get(key), key) for key in keys) for keys in (_TOKENS_IN, _TOKENS_OUT)
-            )
+            tokens_in = sum(whole_number(counts.get(key), key) for key in _TOKENS_IN)
+            said, thoughts, total = (whole_number(counts.get(key), key) for key in _TOKENS_OUT)
+            # of LiteLLM's models google-adk tells thoughts that are counted in what was said, as the total shows
+            tokens_out = said if total == tokens_in + said else said + thoughts
             usage: Usage | ErrorRecord = Usage(model, tokens_in=tokens_in, tokens_out=tokens_out)
         except BadNumberError as error:
             usage = bad_number(error)

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from evaldesk.agents.adk.plugin import Witness
 
 _NOWHERE = Place(Document(None))
-_COUNTS = ("prompt_token_count", "tool_use_prompt_token_count", "candidates_token_count", "thoughts_token_count")
+_COUNTS = (
+    "prompt_token_count",
+    "tool_use_prompt_token_count",
+    "candidates_token_count",
+    "thoughts_token_count",
+    "total_token_count",
+)
 
 
 def translated(found: Any, witness: Witness, *, within: str = "", is_streaming: bool = False) -> Iterator[Event]:
