@@ -28,6 +28,8 @@ def _targets(*roots: Path) -> list[tuple[str, str]]:
     [
         ({"a/agent.py": "root_agent = 1"}, "a.agent:root_agent"),
         ({"a/agent.py": "async def root_agent(message): ..."}, "a.agent:root_agent"),
+        ({"a/agent.py": "agent = 1\nasync def root_agent(message): ..."}, "a.agent:root_agent"),
+        ({"a/agent.py": "app = 1\ndef root_agent():\n    return app"}, "a.agent:root_agent"),
         ({"a/agent.py": "agent: object = 1"}, "a.agent:agent"),
         ({"a/agent.py": "app = 1"}, "a.agent:app"),
         ({"a/agent.py": "def agent(message): ..."}, "a.agent:agent"),
@@ -43,6 +45,8 @@ def _targets(*roots: Path) -> list[tuple[str, str]]:
     ids=[
         "root_agent",
         "function",
+        "function-and-agent",
+        "function-and-app",
         "agent",
         "app",
         "def-agent",

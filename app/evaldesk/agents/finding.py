@@ -33,8 +33,9 @@ PACKAGE_DEPTH = 3
 NOT_SOURCE = ("tests", "test", "node_modules", "venv", "build", "dist", "site-packages")
 MAX_MEMBERS = 200
 
+_ROOT_AGENT = r"^(?:root_agent\b(?!\.)|(?:async\s+)?def\s+root_agent\b|from\s.*\broot_agent\b|.*\bas\s+root_agent\b)"
 _ATTRIBUTES = (
-    ("root_agent", re.compile(r"^(?:root_agent\b(?!\.)|from\s.*\broot_agent\b|.*\bas\s+root_agent\b)", re.MULTILINE)),
+    ("root_agent", re.compile(_ROOT_AGENT, re.MULTILINE)),
     ("agent", re.compile(r"^(?:agent\s*(?::[^=\n]+)?=(?!=)|(?:async\s+)?def\s+agent\b)", re.MULTILINE)),
     ("app", re.compile(r"^(?:app\s*(?::[^=\n]+)?=(?!=)|(?:async\s+)?def\s+app\b)", re.MULTILINE)),
     (FACTORY, re.compile(rf"^(?:async\s+def\s+{FACTORY}\b|from\s.*\b{FACTORY}\b)", re.MULTILINE)),
