@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -60,6 +61,37 @@ async def test_it_is_described_as_what_it_makes(loaded: Any, package: str) -> No
     made, own = loaded(factory_of(SHAPES[package])).describe(), loaded(SHAPES[package]).describe()
 
     assert made == own
+
+
+NOTED = """
+import asyncio
+made, made_on, played_on, own = root_agent, [], [], decided
+
+async def decided(word):
+    played_on.append(asyncio.get_running_loop())
+    return await own(word)
+
+async def root_agent(state):
+    made_on.append(asyncio.get_running_loop())
+    return made
+"""
+
+
+@pytest.mark.parametrize("is_described", [True, False])
+@pytest.mark.parametrize("package", SHAPES)
+async def test_a_coroutine_function_makes_an_agent_on_the_loop_that_plays_it(
+    loaded: Any, played: Any, package: str, is_described: bool
+) -> None:
+    skip_without(package)
+    agent = loaded(SHAPES[package] + NOTED)
+    module = sys.modules["some_agent.agent"]
+    if is_described:
+        agent.describe()
+    for name in ("a", "b"):
+        turn = await played(agent, Session(name), "Roll a d6")
+
+        assert (turn.error, turn.answer) == (None, "got 6")
+        assert module.made_on[-1] is module.played_on[-1]
 
 
 async def test_each_session_has_an_agent_of_its_own_for_all_of_its_turns(loaded: Any, played: Any) -> None:

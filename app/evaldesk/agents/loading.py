@@ -22,6 +22,7 @@ from typing import Any, cast
 
 from evaldesk.agents.agent import AGENTS, Agent, AgentKind, Resumable, is_from, missing_package
 from evaldesk.agents.finding import FACTORY, YAML_NAME, is_imported, source_folders
+from evaldesk.agents.shared_loop import OnSharedLoop, on_shared_loop
 from evaldesk.agents.spans import SDK, see_providers
 from evaldesk.agents.standins import EVALUATION, OPENHANDS, OSMOSIS, install
 from evaldesk.agents.traces import user_place, user_trace
@@ -86,13 +87,15 @@ class _FactoryAgent:
     make: Callable[..., Any]
     ref: AgentRef
     _description: AgentDescription | None = field(default=None, repr=False)
+    _is_on_shared_loop: bool = field(default=False, repr=False)
 
     def describe(self) -> AgentDescription:
         """The description of an agent that is made for that; of the function alone where it needs a session's state."""
         if self._description is None:
             try:
                 with ThreadPoolExecutor(1) as thread:
-                    self._description = thread.submit(asyncio.run, self._made(Session("describe"))).result().describe()
+                    made = thread.submit(asyncio.run, self._adapted(Session("describe"))).result()
+                self._description = made.describe()
             except Exception:  # of the user's code, which the first turn will tell with its trace
                 summary = (inspect.getdoc(self.make) or "").partition("\n\n")[0].replace("\n", " ")
                 return AgentDescription(name=self.ref.id, kind="python", description=summary)
@@ -121,18 +124,28 @@ class _FactoryAgent:
         return cast("Agent", known)
 
     async def _made(self, session: Session) -> Agent:
+        """The agent, made where it is played: what a coroutine function connects stays with the loop that it ran on."""
+        if self._is_on_shared_loop:
+            return await on_shared_loop(self._adapted(session))
+        made = await self._adapted(session)
+        return await on_shared_loop(self._adapted(session)) if self._is_on_shared_loop else made
+
+    async def _adapted(self, session: Session) -> Agent:
         offered = {"state": session.state, "session": session}
         parameters = inspect.signature(self.make).parameters
         given: dict[str, Any] = {name: offered[name] for name in parameters if name in offered}
         given |= {name: {"configurable": {}} for name, each in parameters.items() if _is_config(each)}
         found = self.make(**given)
-        found = await found if inspect.isawaitable(found) else found
+        is_awaited = inspect.isawaitable(found)
+        found = await found if is_awaited else found
         if found is None or isinstance(found, str | int | float | dict | list):
             raise AgentError(
                 f"{self.ref.target} gave {type(found).__name__}: an agent must take a message, and a function without "
                 "one must make an agent"
             )
-        return adapt_object(found, self.ref)
+        agent = adapt_object(found, self.ref)
+        self._is_on_shared_loop = is_awaited and isinstance(agent, OnSharedLoop)
+        return agent
 
 
 def _kinds(found: object, ref: AgentRef) -> Sequence[AgentKind]:

@@ -11,14 +11,26 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from concurrent.futures import Future
 from contextlib import suppress
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from evaldesk.background_loop import BackgroundLoop
 from evaldesk.model import Event
 
 SendEvent: TypeAlias = Callable[[Event], Awaitable[None]]
+T = TypeVar("T")
 
 _shared = BackgroundLoop("evaldesk-frameworks")
+
+
+class OnSharedLoop:
+    """An agent that is played on the shared loop, where its code so has to connect what it keeps."""
+
+    __slots__ = ()
+
+
+async def on_shared_loop(work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which runs on the shared loop."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, _shared.loop))
 
 
 class SentEvents(AsyncIterator[Event]):

@@ -17,7 +17,7 @@ from evaldesk.agents.langgraph.interrupts import (
     waiting_of,
 )
 from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable, user_message
-from evaldesk.agents.shared_loop import SendEvent, SentEvents
+from evaldesk.agents.shared_loop import OnSharedLoop, SendEvent, SentEvents
 from evaldesk.agents.tools.frameworks import awaiting, in_our_words, never_answered, pause, paused, tool_result, watched
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import AgentError
@@ -192,7 +192,7 @@ class _LastTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphAgent:
+class GraphAgent(OnSharedLoop):
     """A graph. The session state has the other keys of its state; each session is a thread of its checkpointer."""
 
     graph: Any

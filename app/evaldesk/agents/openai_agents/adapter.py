@@ -14,7 +14,7 @@ from typing import Any, cast
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.dependencies import Dependencies, dependencies_of, note_state, state_of
 from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable, user_message
-from evaldesk.agents.shared_loop import SendEvent, SentEvents
+from evaldesk.agents.shared_loop import OnSharedLoop, SendEvent, SentEvents
 from evaldesk.agents.tools.frameworks import (
     awaiting,
     gone,
@@ -68,7 +68,7 @@ def adapt(found: object, ref: AgentRef) -> OpenAIAgent | None:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenAIAgent:
+class OpenAIAgent(OnSharedLoop):
     """An agent of the SDK with its handoffs. The session state, or what `dependencies` make of it, is its context."""
 
     found: Any
