@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -71,3 +72,50 @@ async def test_a_function_of_the_agents_module_answers(agent: Any) -> None:
     assert result.transcript.turns[0].answer == "got 1"
     is_graph = agent.describe().kind == "langgraph"  # whose state only its nodes can change
     assert (result.transcript.final_state.get("lucky") == 20) is not is_graph
+
+
+SERVER = """
+from agents.mcp import MCPServer
+from mcp import types
+
+class Dice(MCPServer):
+    name = "dice"
+    n_called = 0
+    async def connect(self): ...
+    async def cleanup(self): ...
+    async def list_prompts(self): ...
+    async def get_prompt(self, name, arguments=None): ...
+    async def list_tools(self, run_context=None, agent=None):
+        return [types.Tool.model_validate({"name": "roll_die", "inputSchema": {"type": "object"}})]
+    async def call_tool(self, tool_name, arguments, meta=None):
+        self.n_called += 1
+        return types.CallToolResult(content=[types.TextContent(type="text", text=f"{arguments['sides']}")])
+
+dice = Dice()
+root_agent = Agent(name="dice", model=Scripted(answer), mcp_servers=[dice])
+"""
+INSIDE = """
+async def ask(word, items):
+    return said(f"heard {word['result']}") if isinstance(word, dict) else called("ask_dice", {"input": word})
+
+tool = root_agent.as_tool("ask_dice", "Asks.")
+root_agent = Agent(name="boss", model=Scripted(ask), tools=[tool])
+"""
+
+
+@pytest.mark.parametrize("more", [SERVER, INSIDE, SERVER + INSIDE])
+@pytest.mark.parametrize("is_doubled", [True, False])
+async def test_tools_of_servers_and_of_agents_that_are_tools_have_doubles(
+    loaded: Any, more: str, is_doubled: bool
+) -> None:
+    skip_without("agents")
+    skip_without("mcp")
+    agent = loaded(openai_agents_source.ROLLER + more)
+    doubles = {"tools": {"roll_die": [{"result": 4}]}} if is_doubled else {}
+
+    result = await played(agent, doubles, "Roll a d6")
+
+    assert result.status == "finished", result.error
+    assert ("4" in str(result.transcript.turns[0].answer)) is is_doubled
+    server = getattr(sys.modules["some_agent.agent"], "dice", None)
+    assert server is None or server.n_called == (not is_doubled)

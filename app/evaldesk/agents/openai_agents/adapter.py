@@ -62,8 +62,9 @@ def adapt(found: object, ref: AgentRef) -> OpenAIAgent | None:
         return None
     if not isinstance(found, Agent):
         return None
-    for agent in reachable(found):
+    for agent in _with_those_in_tools(found):
         agent.tools = [seen(tool) for tool in agent.tools]
+        _see_servers(agent)
     return OpenAIAgent(found, ref, dependencies_of(ref))
 
 
@@ -414,6 +415,31 @@ def _target(handoff: Any) -> Any:
         return handoff
     reference = getattr(handoff, "_agent_ref", None)
     return reference() if callable(reference) else None
+
+
+def _with_those_in_tools(agent: Any) -> list[Any]:
+    """The agents that can be reached, also those that are used as tools."""
+    found: list[Any] = []
+    todo = [agent]
+    while todo:
+        new = [each for each in reachable(todo.pop()) if not any(each is other for other in found)]
+        found.extend(new)
+        inside = (getattr(tool, "_agent_instance", None) for each in new for tool in each.tools)
+        todo.extend(each for each in inside if each is not None)
+    return found
+
+
+def _see_servers(agent: Any) -> None:
+    """Let the tools of its servers of MCP be seen, which the SDK lists anew for each call of a model."""
+    listed = getattr(agent, "get_mcp_tools", None)
+    if not getattr(agent, "mcp_servers", ()) or listed is None or hasattr(listed, _MARK):
+        return
+
+    async def get_mcp_tools(*given: Any) -> list[Any]:
+        return [seen(tool) for tool in await listed(*given)]
+
+    setattr(get_mcp_tools, _MARK, True)
+    agent.get_mcp_tools = get_mcp_tools
 
 
 def seen(tool: Any) -> Any:
