@@ -168,6 +168,26 @@ def test_closing_does_not_wait_for_another_writer(database: Path) -> None:
         other.execute("ROLLBACK")
 
 
+def test_closing_reads_few_rows_however_many_there_are(store: Store, plan: Callable[..., int], database: Path) -> None:
+    run_id, n_rows, n_hundreds = plan(), 50_000, [0]
+    numbers = "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < ?)"
+
+    def count() -> int:
+        n_hundreds[0] += 1
+        return 0
+
+    with store._database.writing() as connection:
+        many = f"INSERT INTO run_media {numbers} SELECT ?, printf('%05d', n) FROM number"  # noqa: S608
+        connection.exec_driver_sql(many, (n_rows, run_id))
+        connection.exec_driver_sql("SELECT count(*) FROM run_media WHERE run_id = ?", (run_id,)).scalar_one()
+        connection.connection.dbapi_connection.set_progress_handler(count, 100)  # type: ignore[union-attr]
+    store.close()
+
+    with closing(sqlite3.connect(database)) as connected:
+        assert connected.execute("SELECT count(*) FROM sqlite_stat1 WHERE tbl = 'run_media'").fetchone() == (2,)
+    assert 100 * n_hundreds[0] < n_rows, "steps of SQLite, during which others wait for the write lock"
+
+
 @pytest.mark.parametrize("is_first", [True, False], ids=["new database", "current database"])
 def test_heavy_libraries_stay_out(database: Path, is_first: bool) -> None:
     if not is_first:

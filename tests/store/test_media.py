@@ -6,10 +6,11 @@ import hashlib
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 from tests.media_samples import picture
 
 from evaldesk.model import (
@@ -25,8 +26,9 @@ from evaldesk.model import (
 )
 from evaldesk.model.media import TO_URL, images_in
 from evaldesk.model.stored import OpenTurn
-from evaldesk.store import Store
-from evaldesk.store.tables.media import MEDIA
+from evaldesk.store import Store, media
+from evaldesk.store.runs import planning
+from evaldesk.store.tables.media import MEDIA, RUN_MEDIA
 from evaldesk.store.tables.runs import CASE_SNAPSHOT, RUN_CASE, TRANSCRIPT
 from evaldesk.wire import to_json
 
@@ -87,6 +89,48 @@ def test_the_bytes_go_with_the_last_run_that_has_them(store: Store) -> None:
 
     store.runs.delete(second)
     store.runs.remove_deleted()
+    assert _n_rows(store, MEDIA) == 0
+
+
+def test_the_bytes_of_a_removed_run_go_in_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures = [picture(seed=seed) for seed in range(7)]
+    cases = [Case(f"case-{at}", (Turn("What is it?", media=(item,)),)) for at, item in enumerate(pictures)]
+    run_id, other = store.runs.create(CONFIG, cases), store.runs.create(CONFIG, cases[:1])
+    store.runs.set_status(run_id, "stopped")
+    store.runs.delete(run_id)
+    left: list[tuple[int, int]] = []
+    n_bytes = len(pictures[0].content())
+    delete_some = planning.delete_some
+
+    def cut_short(connection: Connection, *arguments: Any) -> bool:
+        is_left = delete_some(connection, *arguments)
+        counts = (connection.scalar(select(func.count()).select_from(table)) or 0 for table in (RUN_MEDIA, MEDIA))
+        left.append((next(counts), next(counts)))
+        return is_left and len(left) != 4
+
+    monkeypatch.setattr(media, "MAX_DROPPED", 2 * n_bytes)
+    monkeypatch.setattr(planning, "delete_some", cut_short)
+    store.runs.remove_deleted()
+    assert run_id not in [run.id for run, _ in store.runs.deleted()]
+    store.runs.finish_deleting()
+
+    n_media = [n for n, _ in left]
+    assert n_media[0] == 8
+    assert n_media[-1] == 1
+    assert max(before - after for before, after in pairwise(n_media)) == 2
+    assert left[-1] == (1, 1)
+    assert store.media.content(pictures[0].digest), "the other run has it"
+    assert store.runs.some_cases(other, [0]) == {0: cases[0]}
+
+
+def test_a_medium_larger_than_a_step_is_removed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = store.runs.create(CONFIG, [CASE])
+    store.runs.set_status(run_id, "stopped")
+    store.runs.delete(run_id)
+    monkeypatch.setattr(media, "MAX_DROPPED", 1)
+
+    store.runs.remove_deleted()
+
     assert _n_rows(store, MEDIA) == 0
 
 

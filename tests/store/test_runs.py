@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -365,6 +367,45 @@ def test_a_case_that_stands_twice_in_a_run_goes_back_to_its_last_place(store: St
         "b": (before, 1),
         "c": (1, 0),
     }
+
+
+def test_each_case_goes_back_to_the_newest_run_that_is_left(store: Store, plan: Plan) -> None:
+    chance = Random(249)
+    left = {}
+    for at in range(20):
+        ids = chance.sample("abcdefgh", 1 if at % 3 else 5)
+        left[plan(ids=ids)] = ids
+        plan(ids=ids, evalset_id="other")
+    for run in chance.sample(list(left), len(left)):
+        del left[run]
+        store.runs.delete(run)
+
+        found = {case: last.run_id for case, last in store.runs.last_verdicts("calc").items()}
+        assert found == {case: run for run, ids in sorted(left.items()) for case in ids}
+    assert len(store.runs.last_verdicts("other")) == 8
+
+
+def test_a_deletion_reads_no_more_where_a_set_has_many_runs(store: Store, plan: Plan, database: Path) -> None:
+    n_tens = [0]
+
+    def count() -> int:
+        n_tens[0] += 1
+        return 0
+
+    def n_of_deletion() -> int:
+        run, n_tens[0] = plan(n_cases=50), 0
+        store.runs.delete(run)
+        return n_tens[0]
+
+    for _ in range(2):
+        plan(n_cases=50)
+    with store._database.writing() as connection:
+        connection.connection.dbapi_connection.set_progress_handler(count, 10)  # type: ignore[union-attr]
+    after_few = n_of_deletion()
+    for _ in range(40):
+        plan(n_cases=50)
+
+    assert 0 < n_of_deletion() < 2 * after_few, "steps of SQLite, during which others wait for the write lock"
 
 
 def test_each_case_shows_the_newest_run_it_was_in(store: Store, plan: Plan, end: End) -> None:

@@ -38,6 +38,9 @@ MOST_PAGES = 250
 PAUSE_S = 0.1
 """After each transaction as long as it took, at most so long: SQLite tells no other writer that its turn has come."""
 
+ROWS_ANALYSED = 1_000
+"""About so many rows of each index are read for what later queries should know; the write lock is held meanwhile."""
+
 _REFUSALS = {
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_IOERR: "the disk does not take it",
@@ -132,8 +135,8 @@ class SqliteFile:
     def before_closing(self, writer: Engine) -> None:
         """Let SQLite note what later queries should know: good advice, not worth a wait for the present writer."""
         with suppress(sqlite3.Error), closing(writer.raw_connection()) as connection:
-            connection.cursor().execute("PRAGMA busy_timeout=0").close()
-            connection.cursor().execute("PRAGMA optimize").close()
+            for pragma in ("busy_timeout=0", f"analysis_limit={ROWS_ANALYSED}", "optimize"):
+                connection.cursor().execute(f"PRAGMA {pragma}").close()
 
 
 @contextmanager

@@ -413,9 +413,9 @@ def _n_stored_cases() -> ScalarSelect[int]:
 
 
 def delete_some(connection: Connection, run_id: int, n: int) -> bool:
-    """Delete `n` trials of a hidden run, with the cases before them, or `n` of the cases then left, or the run at last.
+    """Delete `n` trials of a hidden run with the cases before them, or `n` of the cases then left, or of its media.
 
-    False when done, and for a run that was restored meanwhile.
+    The run goes at last. False when done, and for a run that was restored meanwhile.
     """
     hidden = (RUN.c.id == run_id) & ~VISIBLE
     if not connection.execute(update(RUN).where(hidden).values(n_cases=_BEING_REMOVED)).rowcount:
@@ -433,9 +433,10 @@ def delete_some(connection: Connection, run_id: int, n: int) -> bool:
         cases = select(RUN_CASE.c.case_index).where(RUN_CASE.c.run_id == run_id).order_by(RUN_CASE.c.case_index)
         indexes = connection.scalars(cases.limit(n)).all()
         if not indexes:
-            connection.execute(delete(RUN).where(RUN.c.id == run_id))
-            media.sweep(connection)
-            return False
+            is_left = media.drop_some(connection, run_id, n)
+            if not is_left:
+                connection.execute(delete(RUN).where(RUN.c.id == run_id))
+            return is_left
         done = RUN_CASE.c.case_index <= indexes[-1]
     connection.execute(delete(RUN_CASE).where(RUN_CASE.c.run_id == run_id, done))
     return True
@@ -537,14 +538,19 @@ def _name_last_run_before(connection: Connection, evalset_id: str, case_ids: Seq
     """After a run has gone, the one before it is the newest that played its cases."""
     is_played = ~exists().where(RUN_SOURCE.c.run_id == RUN.c.id)
     of_set = (RUN.c.evalset_id == evalset_id) & VISIBLE & is_played
-    runs = RUN_CASE.join(RUN, RUN.c.id == RUN_CASE.c.run_id)
+    newest = connection.scalars(select(RUN.c.id).where(of_set).order_by(RUN.c.id.desc())).all()
     # One number for run and place: one pass finds the last place of a case in the newest run.
     last = func.max(RUN_CASE.c.run_id * literal(_MOST_CASES, BigInteger) + RUN_CASE.c.case_index)
-    places = select(RUN_CASE.c.case_id, last).select_from(runs).where(of_set).group_by(RUN_CASE.c.case_id)
-    wanted = set(case_ids)
-    rows = [
-        {"evalset_id": evalset_id, "case_id": case_id, "run_id": at // _MOST_CASES, "case_index": at % _MOST_CASES}
-        for case_id, at in connection.execute(places)
-        if case_id in wanted
-    ]
-    execute_many(connection, insert(LAST_RUN), rows)
+    places = select(RUN_CASE.c.case_id, last).join(RUN, RUN.c.id == RUN_CASE.c.run_id).group_by(RUN_CASE.c.case_id)
+    wanted, start = set(case_ids), 0
+    while wanted and start < len(newest):  # the newest, the two before it, the four before these: most have all cases
+        some = newest[start : 2 * start + 1]
+        found = connection.execute(places.where(of_set, RUN_CASE.c.run_id.between(some[-1], some[0])))
+        rows = [
+            {"evalset_id": evalset_id, "case_id": case_id, "run_id": at // _MOST_CASES, "case_index": at % _MOST_CASES}
+            for case_id, at in found
+            if case_id in wanted
+        ]
+        execute_many(connection, insert(LAST_RUN), rows)
+        wanted.difference_update(row["case_id"] for row in rows)
+        start = 2 * start + 1
