@@ -42,6 +42,7 @@ def start_ahead(*purposes: str) -> None:
     hide_memory()
     atexit.register(end_ahead)
     for purpose in purposes:
+        end_ahead(purpose)
         try:
             _waiting[purpose] = _started(purpose)
         except OSError:

@@ -143,6 +143,38 @@ async def test_a_worker_that_was_started_ahead_is_taken_and_its_end_is_told(star
 
 @AHEAD
 @pytest.mark.anyio
+async def test_a_worker_whose_start_is_cancelled_while_it_is_taken_is_ended(
+    start_ahead: StartAhead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = start_ahead()["player"].process
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "connect_read_pipe", lambda *_: asyncio.sleep(PATIENCE_S), raising=False)
+    starting = asyncio.create_task(WorkerProcess(_ignore, print).start(os.environ, can_fork=True))
+    await asyncio.sleep(0.01)
+
+    starting.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    with pytest.raises(ProcessLookupError):
+        os.kill(waiting.pid, 0)
+    await asyncio.sleep(0)
+    assert waiting.stdin is not None
+    assert waiting.stdin.closed
+
+
+@AHEAD
+def test_a_worker_that_waits_is_ended_before_the_next_one_is_started(start_ahead: StartAhead) -> None:
+    first = start_ahead()["grader"].process
+
+    second = start_ahead()["grader"].process
+
+    assert first.returncode is not None
+    assert second.poll() is None
+
+
+@AHEAD
+@pytest.mark.anyio
 async def test_a_player_that_was_started_ahead_can_be_forked(start_ahead: StartAhead, tmp_path: Path) -> None:
     start_ahead()
     (tmp_path / "forked.py").write_text("def root_agent(message):\n    return message\n")

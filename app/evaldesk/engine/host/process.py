@@ -189,7 +189,12 @@ class WorkerProcess:
 
     async def _adopt(self, ahead: WorkerAhead) -> None:
         self._mark, self._control, self._environment = ahead.mark, ahead.control, ahead.environment
-        await AheadTransport(ahead.process, _Pipes(self)).connect_started()
+        try:
+            await AheadTransport(ahead.process, _Pipes(self)).connect_started()
+        except BaseException:
+            if self._control:
+                self._control.close()
+            raise
 
     async def _spawn(self, launch: Launch, *, can_fork: bool) -> None:
         self._end, self._mark, self._environment = launch.end, launch.mark, launch.environment

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 import subprocess
 from contextlib import suppress
@@ -190,7 +191,18 @@ class AheadTransport(ForkedTransport):
 
     async def connect_started(self) -> None:
         """Connect the protocol with the pipes of the process."""
-        await self.connect(*(cast("BinaryIO", end) for end in self._ends))
+        ends = [cast("BinaryIO", end) for end in self._ends]
+        try:
+            await self.connect(*ends)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(self._pid, signal.SIGKILL)
+            self.close()
+            for end in ends:
+                end.close()
+            with suppress(ChildProcessError):
+                os.waitpid(self._pid, 0)
+            raise
 
     def _gone(self) -> None:
         with suppress(ChildProcessError):  # somebody else has waited for all children
