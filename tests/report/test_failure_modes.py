@@ -107,6 +107,9 @@ def test_known_allocation_of_labels() -> None:
         ((3, 1, 1), 10, 0.9, 0.6727272727),
         ((), 10, 0.0, 0.0),
         ((1,), 1, 0.0, 0.0),
+        ((1, 1), 1, 0.0, 0.0),
+        ((1,), 2, 0.0, 0.0),
+        ((12, 7, 1), 20, 0.0, 0.95),
     ],
 )
 def test_how_much_is_unseen(times: tuple[int, ...], n_read: int, unseen: float, coverage: float) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
+from operator import attrgetter
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.failures import MAX_MODE_NAME, TypedFinding
@@ -63,14 +64,6 @@ class CurvePoints:
     path: str
     rows: Sequence[tuple[int, str]]
     n_most: float
-
-
-@dataclass(frozen=True, slots=True)
-class ReaderAgreement:
-    """How far two readers agree on one kind."""
-
-    name: str
-    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +127,9 @@ class FailureRoom:
     share_of: str
     seen: Saturation
     sentence: str
-    unseen_words: str
     why: str
     curve: CurvePoints | None
-    agreements: Sequence[ReaderAgreement]
+    agreements: Sequence[tuple[str, str]]
     proposals: Sequence[Proposal]
     first_proposal: int
     n_proposals: int
@@ -184,6 +176,7 @@ def read_failures(
     following, sampled = draw.next(read), draw.sampled(read)
     times = [len(trials & failed) for trials in by_mode.values()]
     seen = saturation(times, len(read & failed))
+    n_left, n_since = len(failed - read), _n_since_new(draw.strata["f"], reading)
     proposed = store.failures.proposed(run_id)
     proposals = _proposals(proposed, run_id, modes, lambda trial: trial not in read)
     first = first if 0 < first < len(proposals) else 0
@@ -205,9 +198,8 @@ def read_failures(
         clear=_other_row("nothing wrong", reading.all_clear & failed, sampled, "0"),
         share_of=_share_of(sampled),
         seen=seen,
-        sentence=_seen_sentence(seen),
-        unseen_words=_unseen_words(seen),
-        why=_why(seen),
+        sentence=_seen_sentence(seen, n_left, n_since),
+        why=_why(seen, n_since),
         curve=_curve(times, seen),
         agreements=_agreements(modes, reading),
         proposals=_with_quotes(store, proposals[first : first + N_PROPOSALS]),
@@ -411,29 +403,41 @@ def _share_of(sampled: Mapping[str, Sample]) -> str:
     return f"{' and '.join(found) or 'failed'} trials"
 
 
-def _seen_sentence(seen: Saturation) -> str:
-    return f"{counted(seen.n_modes, 'kind')} of failure" if seen.n_modes else "No kind of failure named yet"
+def _n_since_new(order: Iterable[int], reading: ReadTrials) -> int:
+    """The trials read after the last that showed a kind for the first time, or a failure without a kind."""
+    place = {trial: at for at, trial in enumerate(filter(reading.read.__contains__, order))}
+    kinds = [[place[trial] for trial in trials if trial in place] for trials in reading.by_mode.values()]
+    unnamed = (place[trial] for trial in reading.unnamed if trial in place)
+    return len(place) - 1 - max([*unnamed, *(min(each) for each in kinds if each)], default=-1)
 
 
-def _unseen_words(seen: Saturation) -> str:
+def _seen_sentence(seen: Saturation, n_left: int, n_since: int) -> str:
+    """The kinds seen, and what is known of those that were not: few trials read rule out little."""
     if not seen.n_modes:
-        return ""
-    if seen.coverage < ENOUGH_COVERAGE:
-        return "most kinds are probably not seen yet"
-    more = round(seen.unseen)
-    return f"about {more} more probably not seen yet" if more else "probably no other"
+        return "No kind of failure named yet"
+    named, more = f"{counted(seen.n_modes, 'kind')} of failure", round(seen.unseen)
+    if not n_left:
+        return f"{named} in this run" + (f"; other runs may show about {more} more" if more else "")
+    if seen.coverage < ENOUGH_COVERAGE or seen.expected_new > ENOUGH_COVERAGE:
+        return f"{named}; most kinds are probably not seen yet"
+    if more:
+        return f"{named}; about {more} more probably not seen yet"
+    if seen.expected_new:
+        return f"{named}; about 1 failed trial in {round(1 / seen.expected_new):,} would show another"
+    return f"{named}; up to {share_words(new_mode_bound(n_since))} of failed trials could show another"
 
 
-def _why(seen: Saturation) -> str:
+def _why(seen: Saturation, n_since: int) -> str:
     if not seen.n_modes:
         return ""
     once = f"{counted(seen.n_once, 'kind')} seen once and {seen.n_twice:,} twice"
     words = f"Coverage {share_words(seen.coverage)}: the kinds named so far cause about that share of failures. {once}"
-    estimate = f"; Chao's estimator gives at least {seen.unseen:.1f} kinds not seen yet, a lower bound. "
+    words += f"; Chao's estimator gives at least {seen.unseen:.1f} kinds not seen yet, a lower bound. "
     if seen.expected_new:
-        return f"{words}{estimate}About 1 failed trial in {round(1 / seen.expected_new):,} would show a new kind."
-    bound = share_words(new_mode_bound(seen.n_read))
-    return f"{words}{estimate}At most {bound} of failed trials would show a new kind (95 %)."
+        words += f"About {share_words(seen.expected_new)} of failed trials would show a new kind. "
+    bound = f"so at most {share_words(new_mode_bound(n_since))} of failed trials would show one (95 %)"
+    since = f"None of the last {counted(n_since, 'trial')} read showed a new kind, {bound}."
+    return words + (since if n_since else "The last trial read showed a new kind, or one without a name.")
 
 
 def _curve(times: Sequence[int], seen: Saturation) -> CurvePoints | None:
@@ -454,7 +458,8 @@ def _proposals(
 ) -> list[Proposal]:
     """The proposals for the wanted trials, the most frequent first."""
     kept = [(each, [found for found in each.findings if is_wanted(found[1])]) for each in groups]
-    found = sorted((group for group in kept if group[1]), key=lambda group: (-len(group[1]), *_facts(group[0])))
+    order = attrgetter("signature", "note")
+    found = sorted((group for group in kept if group[1]), key=lambda group: (-len(group[1]), order(group[0])))
     named = {mode.id: mode.name for mode in modes.values() if mode.is_active}
     return [
         Proposal(
@@ -480,17 +485,13 @@ def _with_quotes(store: Store, proposals: Sequence[Proposal]) -> list[Proposal]:
     return found
 
 
-def _facts(group: ProposedGroup) -> tuple[str, str]:
-    return group.signature, group.note
-
-
 def _href(run_id: int, number: int) -> str:
     case_index, trial_index = divmod(number, TRIALS)
     return f"/runs/{run_id}/cases/{case_index}/trials/{trial_index}"
 
 
-def _agreements(modes: Mapping[int, Mode], reading: ReadTrials) -> list[ReaderAgreement]:
-    """Each kind that two readers could have named on the same trials, over the pairs of readers."""
+def _agreements(modes: Mapping[int, Mode], reading: ReadTrials) -> list[tuple[str, str]]:
+    """How far readers agree on each kind that two could have named on the same trials, over the pairs of readers."""
     counts: defaultdict[int, Counter[tuple[bool, bool]]] = defaultdict(Counter)
     nothing = frozenset[int]()
     n_pairs = 0
@@ -506,7 +507,7 @@ def _agreements(modes: Mapping[int, Mode], reading: ReadTrials) -> list[ReaderAg
             counts[mode_id][False, True] += len(in_b) - n_both
     named = {mode_id: 2 * each[True, True] + each[True, False] + each[False, True] for mode_id, each in counts.items()}
     return [
-        ReaderAgreement(modes[mode_id].name, _agreement_words(counts[mode_id], n_pairs))
+        (modes[mode_id].name, _agreement_words(counts[mode_id], n_pairs))
         for mode_id in sorted(named, key=lambda mode_id: (-named[mode_id], mode_id))
         if named[mode_id]
     ]

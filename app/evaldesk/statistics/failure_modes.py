@@ -114,7 +114,7 @@ def saturation(times: Sequence[int], n_read: int) -> Saturation:
     """The modes still unseen after `n_read` failed trials, each seen mode in so many of them.
 
     `unseen` is a lower bound (Chao 1987), `coverage` the share of the causes of failure that the modes are (Chao and
-    Jost 2012). Without a finding nothing is known: coverage 0.
+    Jost 2012). Without a finding, and after one trial, nothing is known: coverage 0.
     """
     seen = [each for each in times if each]
     once, twice = seen.count(1), seen.count(2)
@@ -134,9 +134,11 @@ def saturation(times: Sequence[int], n_read: int) -> Saturation:
 
 
 def _unseen_share(once: int, twice: int, rest: int) -> float:
-    if twice:
-        return rest * once / (rest * once + 2 * twice)
-    return rest * (once - 1) / (rest * (once - 1) + 2) if once > 1 else float(once and rest == 0)
+    if not once or not rest:
+        return float(once > 0)
+    if not twice and once > 1:
+        return rest * (once - 1) / (rest * (once - 1) + 2)
+    return rest * once / (rest * once + 2 * twice)
 
 
 def accumulation(times: Sequence[int], n_read: int, at: int) -> float:

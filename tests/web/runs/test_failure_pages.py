@@ -28,9 +28,9 @@ from evaldesk.model import (
     TurnSpec,
     Usage,
 )
-from evaldesk.model.failures import FindingDraft
+from evaldesk.model.failures import TRIALS, FindingDraft
 from evaldesk.pages.failure_kind import NO_CALL, NO_PLACE, read_mode, read_where
-from evaldesk.pages.failures import read_spent
+from evaldesk.pages.failures import Draw, read_failures, read_spent
 
 SAID = {"labeller": "Ana", "note": "It <b>invents</b> a price.", "new-mode": "invents <i>prices</i>"}
 
@@ -67,6 +67,43 @@ def test_the_room_draws_the_next_trial_and_counts_what_was_read(pages: Any) -> N
     assert "invents &lt;i&gt;prices&lt;/i&gt;" in text
     assert f'action="{run}/cases/2/trials/0/findings"' in text  # the errored trial is next
     assert 'data-key="1"' in text
+
+
+@pytest.mark.parametrize(
+    ("kinds", "n_left", "said"),
+    [
+        ("a", 9, "1 kind of failure; most kinds are probably not seen yet"),
+        ("ab", 9, "2 kinds of failure; most kinds are probably not seen yet"),
+        ("aa", 9, "1 kind of failure; up to 95 % of failed trials could show another"),
+        ("aa-", 9, "1 kind of failure; up to 78 % of failed trials could show another"),
+        ("a" * 60, 9, "1 kind of failure; up to 5 % of failed trials could show another"),
+        ("bbaa" + "a" * 30, 9, "2 kinds of failure; up to 9 % of failed trials could show another"),
+        ("aa?" + "a" * 10, 9, "1 kind of failure; up to 26 % of failed trials could show another"),
+        ("a" * 12 + "b" * 7 + "c", 9, "3 kinds of failure; about 1 failed trial in 20 would show another"),
+        ("a" * 12 + "b" * 7 + "ccccddef---", 9, "6 kinds of failure; about 2 more probably not seen yet"),
+        ("abcde", 9, "5 kinds of failure; most kinds are probably not seen yet"),
+        ("abcde", 0, "5 kinds of failure in this run; other runs may show about 8 more"),
+        ("aa", 0, "1 kind of failure in this run"),
+        ("--", 9, "No kind of failure named yet"),
+    ],
+)
+def test_few_trials_read_rule_out_little(pages: Any, kinds: str, n_left: int, said: str) -> None:
+    store, n = pages.desk.store, len(kinds) + n_left
+    run_id = store.runs.create(RunConfig(AgentRef("a", "a"), "s", n=n), [Case("trip", (Turn("Book."),))])
+    store.runs.record([TrialResult(run_id, 0, at, "finished", "failed") for at in range(n)])
+    for number, kind in zip(Draw(store, run_id).strata["f"], kinds, strict=False):
+        at = number % TRIALS
+        if kind == "-":
+            store.failures.clear(run_id, (0, at), "Ana")
+        else:
+            store.failures.add(FindingDraft(run_id, 0, at, "wrong"), "Ana", "" if kind == "?" else kind)
+
+    room = read_failures(pages.desk, run_id)
+
+    assert room
+    assert room.sentence == said
+    n_since = re.search(r"up to (.+) of", said)
+    assert not n_since or f"so at most {n_since[1]} of failed trials would show one (95 %)" in room.why
 
 
 def test_the_reason_of_a_trial_that_another_tool_scored_stands_where_it_is_read_next(pages: Any) -> None:
