@@ -2,6 +2,7 @@
 
 As a program, `python -m bench.framework_agents FOLDER NAME N` prints the milliseconds of processor of one bare turn;
 with `adapter` behind it, those of the same turn by our adapter, in a process whose clients are watched as a player's.
+With N of 0 it plays one turn only: what a process of the framework's own spends before it has answered once.
 """
 
 from __future__ import annotations
@@ -131,12 +132,12 @@ async def _adapted(name: str, folder: str) -> Callable[[], Awaitable[object]]:
 async def _turn_ms(folder: str, name: str, n: int, by_adapter: bool) -> float:
     own = await _turn_of(name, importlib.import_module(f"of_{name}").root_agent)
     turn = await _adapted(name, folder) if by_adapter else own
-    for _ in range(N_WARM):
+    for _ in range(N_WARM if n else 1):
         await turn()
     before = time.process_time()
     for _ in range(n):
         await turn()
-    return 1000 * (time.process_time() - before) / n
+    return 1000 * (time.process_time() - before) / max(n, 1)
 
 
 if __name__ == "__main__":
