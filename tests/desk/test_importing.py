@@ -149,18 +149,36 @@ def test_the_page_of_an_imported_run_offers_no_repetition(desk: ImportDesk, stor
 
     assert (page.can_resume, page.can_retry, page.again_href) == (False, False, "")
     assert [line.title for line in page.metrics] == ["rewards:exact", "rewards:partial"]
-    assert page.reason[2] == "Imported from results.json (Osmosis results). Verdicts and scores from the file."
+    assert page.conclusion is not None
+    assert page.conclusion.reasons[0] == "Imported from results.json (Osmosis results). Verdicts and scores from the file"
     assert [fact.href for fact in page.facts if fact.name in ("Agent", "Eval set")] == ["", ""]
 
 
-def test_tokens_that_no_file_tells_of_are_unknown(desk: ImportDesk, store: Store) -> None:
+def test_the_page_of_an_imported_run_shows_no_figure_that_the_file_does_not_tell(desk: ImportDesk, store: Store) -> None:
     run = sample("adk-results").runs[0]
-    bare = replace(run, results=tuple(replace(result, usages=()) for result in run.results))
+    timed = replace(run, results=tuple(replace(result, usages=(), duration_ms=5) for result in run.results))
+    bare = replace(run, results=tuple(replace(result, usages=(), duration_ms=0) for result in run.results))
     (run_id,) = desk.take_in(replace(sample("adk-results"), runs=(bare,)), source="r.json", name="").run_ids
+    (timed_id,) = desk.take_in(replace(sample("adk-results"), runs=(timed,)), source="t.json", name="").run_ids
 
-    figures = {label: value for label, _, value in read_run(store.runs, run_id, RunQuery()).figures}
+    page, other = (read_run(store.runs, each, RunQuery()) for each in (run_id, timed_id))
 
-    assert (figures["tokens in"], figures["tokens out"]) == (None, None)
+    assert page.figures == []
+    assert [sort.text for sort in page.sorts] == ["Worst", "Flakiest", "File order"]
+    assert [label for label, _, _ in other.figures] == ["mean of a trial"]
+    assert [each.is_measured for each in (page, other)] == [False, True]
+    assert other.n_columns == page.n_columns + 2
+
+
+def test_where_an_imported_run_comes_from_is_said_once(desk: ImportDesk, store: Store) -> None:
+    (run_id,) = desk.take_in(sample("adk-results"), source="r.json", name="").run_ids
+
+    page = read_run(store.runs, run_id, RunQuery())
+
+    assert page.conclusion is not None
+    assert page.conclusion.outcome == "failed"
+    told = "\n".join((*page.reason, *page.conclusion.reasons))
+    assert told.count("Imported from r.json") == 1
 
 
 def test_a_scoring_of_an_imported_run_can_go_on(desk: ImportDesk, store: Store) -> None:

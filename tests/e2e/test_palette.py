@@ -91,8 +91,11 @@ def test_the_places_of_this_tab_are_offered_again(someone: Visitor) -> None:
     expect(group.get_by_role("option").first).to_have_attribute("href", "/labels")
 
 
-def test_the_button_opens_it_and_without_scripts_leads_to_a_page(visit: Visit) -> None:
+@pytest.mark.parametrize("width", ["desktop", "phone"])
+def test_the_button_opens_it_and_without_scripts_leads_to_a_page(visit: Visit, width: str) -> None:
     someone, other = visit(), visit(has_scripts=False)
+    someone.wear(width, "light")
+    other.wear(width, "light")
 
     someone.page.get_by_role("link", name="Search").click()
     other.page.get_by_role("link", name="Search").click()

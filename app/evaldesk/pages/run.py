@@ -163,7 +163,12 @@ class RunPage:
     @property
     def n_columns(self) -> int:
         """Columns of the matrix."""
-        return 6 + (2 if self.k else 0) + len(self.columns)
+        return 4 + (2 if self.is_measured else 0) + (2 if self.k else 0) + len(self.columns)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the matrix has columns for cost and time."""
+        return is_measured(self.summary)
 
     @property
     def each_words(self) -> str:
@@ -179,6 +184,11 @@ class RunPage:
     def may_draw(self) -> bool:
         """Whether there are curves that Plotly may draw, or will be when the run is over."""
         return self.figure is not None or (self.is_live and self.k > 0)
+
+
+def is_measured(summary: RunSummary) -> bool:
+    """Whether a case may have a cost or a time: not where the run came in a file that tells neither."""
+    return not is_imported(summary.config) or bool(summary.cost or summary.duration_ms)
 
 
 async def run_page(runs: RunDesk, run_id: int, query: RunQuery) -> RunPage:
@@ -247,7 +257,7 @@ def read_run(
         dash_sentence=_dash_sentence(summary, found[:most], k),
         figures=_figures(summary),
         filters=_filters(summary, query, n_running),
-        sorts=[Filter(text, 0, "", query.href(run_id, sort=name, after=None), name == sort) for name, text in SORTS],
+        sorts=_sorts(summary, query, sort),
         only_words=ONLY_WORDS[query.only] if query.only else "",
         k=k,
         columns=[_column(summary, name) for name in names],
@@ -318,8 +328,13 @@ def _filters(summary: RunSummary, query: RunQuery, n_running: int) -> list[Filte
     return found
 
 
+def _sorts(summary: RunSummary, query: RunQuery, current: CaseSort) -> list[Filter]:
+    shown = [each for each in SORTS if each[0] not in ("slow", "cost") or is_measured(summary)]
+    return [Filter(text, 0, "", query.href(summary.id, sort=name, after=None), name == current) for name, text in shown]
+
+
 def _figures(summary: RunSummary) -> list[tuple[str, str, object]]:
-    """Label, kind of value, value."""
+    """Label, kind of value, value; of a run that came in a file only those that the file tells."""
     cost = known_cost(summary, summary.cost, summary.n_unpriced)
     figures: list[tuple[str, str, object]] = [("known cost" if summary.n_unpriced else "cost", "dollars", cost)]
     if summary.n_unpriced:
@@ -327,13 +342,13 @@ def _figures(summary: RunSummary) -> list[tuple[str, str, object]]:
     mean_ms = summary.duration_ms / summary.n_done if summary.n_done and summary.duration_ms else None
     has_tokens = summary.tokens_in or summary.tokens_out or not is_imported(summary.config)
     n_in, n_out = (summary.tokens_in, summary.tokens_out) if has_tokens else (None, None)
-    return [
-        *figures,
+    figures += [
         ("mean of a trial", "duration", mean_ms),
         ("time", "duration", summary.active_ms or None),
         ("tokens in", "count", n_in),
         ("tokens out", "count", n_out),
     ]
+    return [each for each in figures if each[2] is not None] if is_imported(summary.config) else figures
 
 
 def _total(summary: RunSummary, found: Reliability, lines: Sequence[MetricLine], point: CurvePoint) -> Total:
@@ -436,7 +451,7 @@ def answer(summary: RunSummary, found: Reliability) -> Answer:
 def reason_note(summary: RunSummary, trouble: str, conclusion: Conclusion | None) -> tuple[str, str, str]:
     """Kind of note, its title and its text; empty when there is nothing to say.
 
-    The conclusion says why a run that did not pass was decided, and the note does not say it again.
+    The conclusion says why a run that did not pass was decided or where it came from, and the note does not say it again.
     """
     if trouble:
         return "errored", "Results not stored yet", trouble
@@ -453,6 +468,8 @@ def reason_note(summary: RunSummary, trouble: str, conclusion: Conclusion | None
         is_told = conclusion is not None and bool(conclusion.reasons)
         why = f"{stopped_words(summary.stop, summary.n_trials)}." if is_told else summary.reason
         return "plain", "Decided", f"{why} {left}"
+    if conclusion and summary.reason in conclusion.reasons and is_imported(summary.config):
+        return "", "", ""
     return "plain", "Note", summary.reason
 
 
