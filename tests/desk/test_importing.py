@@ -150,11 +150,12 @@ def test_the_page_of_an_imported_run_offers_no_repetition(desk: ImportDesk, stor
     assert (page.can_resume, page.can_retry, page.again_href) == (False, False, "")
     assert [line.title for line in page.metrics] == ["rewards:exact", "rewards:partial"]
     assert page.conclusion is not None
-    assert page.conclusion.reasons[0] == "Imported from results.json (Osmosis results). Verdicts and scores from the file"
+    told = "Imported from results.json (Osmosis results). Verdicts and scores from the file"
+    assert page.conclusion.reasons[0] == told
     assert [fact.href for fact in page.facts if fact.name in ("Agent", "Eval set")] == ["", ""]
 
 
-def test_the_page_of_an_imported_run_shows_no_figure_that_the_file_does_not_tell(desk: ImportDesk, store: Store) -> None:
+def test_the_page_of_an_imported_run_shows_only_figures_of_the_file(desk: ImportDesk, store: Store) -> None:
     run = sample("adk-results").runs[0]
     timed = replace(run, results=tuple(replace(result, usages=(), duration_ms=5) for result in run.results))
     bare = replace(run, results=tuple(replace(result, usages=(), duration_ms=0) for result in run.results))

@@ -66,6 +66,43 @@ def test_a_price_of_nothing_for_tokens_is_unknown() -> None:
     assert (second.cost, second.tokens) == (None, 55)
 
 
+def _action(at: str, response: str) -> dict[str, Any]:
+    beside = {"tool_call_metadata": {"model_response": {"id": response}}} if response else {}
+    return {
+        "action": "run",
+        "args": {"command": "ls"},
+        "source": "agent",
+        "timestamp": f"2025-01-01T00:00:{at}",
+    } | beside
+
+
+def test_a_model_call_stands_before_what_it_did_with_the_time_that_the_row_tells() -> None:
+    tokens = [{"model": "m", "prompt_tokens": n, "completion_tokens": 1, "response_id": f"r{n}"} for n in (1, 2, 3)]
+    took = [{"response_id": "r1", "latency": 1.5}, {"response_id": "r2", "latency": "long"}, {"latency": 9}, None]
+    metrics = {"token_usages": tokens, "response_latencies": took}
+
+    run = recorded(row([_action("00", ""), _action("05", "r1"), _action("07.5", "r2")], metrics=metrics))
+
+    events = run.results[0].transcript.turns[0].events
+    calls = [(event.usage.tokens_in, event.at_ms, event.usage.duration_ms) for event in events if event.usage]
+    assert calls == [(1, 5000.0, 1500.0), (2, 7500.0, 0.0), (3, 7500.0, 0.0)]
+    assert [event.kind for event in events if event.kind in ("usage", "tool_call")] == [
+        *("tool_call", "usage", "tool_call", "usage", "tool_call", "usage"),
+    ]
+    assert [event.at_ms for event in events] == sorted(event.at_ms for event in events)
+
+
+@pytest.mark.parametrize(
+    "metrics", [{"response_latencies": 1}, {"response_latencies": [{"response_id": [], "latency": 1}]}]
+)
+def test_latencies_that_cannot_be_read_are_unknown(metrics: dict[str, Any]) -> None:
+    tokens = [{"model": "m", "prompt_tokens": 1, "completion_tokens": 1, "response_id": ["x"]}]
+
+    (usage,) = recorded(row([], metrics={"token_usages": tokens, **metrics})).results[0].usages
+
+    assert usage.duration_ms == 0.0
+
+
 def test_a_row_at_the_limit_is_finished_at_its_bound_as_a_played_one_is() -> None:
     limit = recorded().results[2]
 
@@ -238,6 +275,9 @@ def test_real_rows_are_read_whole(shared: Path) -> None:
     assert [len(trial.transcript.turns[0].tool_calls) for trial in run.results] == [23, 33, 49]
     assert [usage.tokens_in for usage in run.results[0].usages][:1] == [5920]
     assert run.results[0].tokens == 567_716
+    assert all(usage.duration_ms > 0 for trial in run.results for usage in trial.usages)
+    events = [event for event in run.results[0].transcript.turns[0].events if event.kind in ("usage", "tool_call")]
+    assert [event.kind for event in events] == ["usage", "tool_call"] * 23
     assert all(trial.cost is None for trial in run.results)
     errors = [said(event) for event in run.results[1].transcript.turns[0].events if event.kind == "log"]
     assert sum(text.startswith("error: ") for text in errors) == 1

@@ -16,7 +16,6 @@ from evaldesk.wording.words import counted_words
 
 WAY_KEYS: Mapping[Way, str] = {"as_well": "o", "within": "t", "replace": "r", "ignore": "g"}
 CONTEXT = 2
-MAX_STRIP = 20
 MAX_LINES = 400
 MAX_CASES_WRITTEN, MAX_CHARS_WRITTEN = 10_000, 4_000_000
 """In all changes of a page together: half a second of work."""
@@ -77,11 +76,7 @@ class CaseView:
     trial: int
     trial_href: str
     changes: tuple[ChangeView, ...]
-    before: str
-    after: str
-    verdicts_before: Sequence[str]
-    verdicts_after: Sequence[str]
-    is_worse: bool
+    effect: Effect | None
 
     @property
     def n_wanted(self) -> int:
@@ -170,7 +165,6 @@ def accept_page(desk: Desk, staged: Staged, wanted: Keys, problem: str = "", *, 
     trials = f"/runs/{staged.run.id}/cases"
     cases = []
     for case in staged.cases:
-        effect = effects.get(case.key)
         cases.append(
             CaseView(
                 key=case.key,
@@ -178,11 +172,7 @@ def accept_page(desk: Desk, staged: Staged, wanted: Keys, problem: str = "", *, 
                 trial=case.trial.trial_index + 1,
                 trial_href=f"{trials}/{case.trial.case_index}/trials/{case.trial.trial_index}",
                 changes=tuple(_change(file, case, each, wanted.get(case.key, {}), of_ways) for each in case.offered),
-                before=_passed(effect, is_after=False),
-                after=_passed(effect, is_after=True),
-                verdicts_before=effect.verdicts_before[:MAX_STRIP] if effect else (),
-                verdicts_after=effect.verdicts_after[:MAX_STRIP] if effect else (),
-                is_worse=bool(effect and effect.after.passed < effect.before.passed),
+                effect=effects.get(case.key),
             )
         )
     return AcceptPage(staged, tuple(cases), problem, is_judged, _sentence(effects) if effects else "")
@@ -230,14 +220,7 @@ def _change(
 def _changed_words(effect: Effect) -> str:
     """`4 of 6 verdicts change`, and where trials would not pass any more."""
     words = f"{counted_words(effect.n_changed, effect.before.planned, 'verdict')} change"
-    return f"{words}, fewer pass" if effect.after.passed < effect.before.passed else words
-
-
-def _passed(effect: Effect | None, *, is_after: bool) -> str:
-    if effect is None:
-        return ""
-    counts = effect.after if is_after else effect.before
-    return counted_words(counts.passed, counts.scored, "trial")
+    return f"{words}, fewer pass" if effect.is_worse else words
 
 
 def changed_lines(before: str, after: str) -> list[Line]:
@@ -279,28 +262,3 @@ def _lines(
         yield Line("-", i + 1, None, old[i])
     for j in range(*right):
         yield Line("+", None, j + 1, new[j])
-
-
-@dataclass(frozen=True, slots=True)
-class SavedCase:
-    """A case that was saved: its trials as they were judged, and as they are by the new expectations."""
-
-    id: str
-    before: str
-    after: str
-    verdicts_before: Sequence[str]
-    verdicts_after: Sequence[str]
-
-
-def saved_cases(effects: Mapping[str, Effect]) -> list[SavedCase]:
-    """What each saved case made of its trials."""
-    return [
-        SavedCase(
-            case,
-            _passed(effect, is_after=False),
-            _passed(effect, is_after=True),
-            effect.verdicts_before[:MAX_STRIP],
-            effect.verdicts_after[:MAX_STRIP],
-        )
-        for case, effect in effects.items()
-    ]

@@ -248,7 +248,7 @@ class SpentRow:
     n: int
     cost: float | None
     is_bound: bool
-    duration_ms: float
+    duration_ms: float | None
     trend: Sequence[float | None]
     path: str
 
@@ -306,7 +306,7 @@ def _spent_row(
         n=len(trials),
         cost=sum(costs) if costs else None,
         is_bound=bool(costs) and len(costs) < len(found),
-        duration_ms=sum(duration_ms for _, duration_ms in found),
+        duration_ms=sum(duration_ms for _, duration_ms in found) or None,
         trend=trend,
         path=_trend_path(trend),
     )

@@ -451,7 +451,7 @@ def answer(summary: RunSummary, found: Reliability) -> Answer:
 def reason_note(summary: RunSummary, trouble: str, conclusion: Conclusion | None) -> tuple[str, str, str]:
     """Kind of note, its title and its text; empty when there is nothing to say.
 
-    The conclusion says why a run that did not pass was decided or where it came from, and the note does not say it again.
+    The conclusion says why a run was decided or where it came from; the note does not say it again.
     """
     if trouble:
         return "errored", "Results not stored yet", trouble

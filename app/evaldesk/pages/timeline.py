@@ -305,7 +305,7 @@ def _rows(spans: Sequence[Span], total: float, chosen: Span | None) -> list[Span
 
 def _row(span: Span, depth: int, total: float, *, is_open: bool | None = None) -> SpanRow:
     usages = span.usages
-    marks = _marks([span], total) if is_open is False else [_mark(span, total)]
+    marks = _marks([span], total) if is_open is False else _drawn([span], total)
     tokens = sum(usage.tokens_in for usage in usages), sum(usage.tokens_out for usage in usages)
     return SpanRow(span, depth, marks, *tokens, _cost(usages), is_open)
 
@@ -313,14 +313,20 @@ def _row(span: Span, depth: int, total: float, *, is_open: bool | None = None) -
 def _marks(spans: Sequence[Span], total: float) -> list[Mark]:
     """The steps of turns as one line: what is inside of a tool is the tool."""
     steps = [span for turn in spans for span in (turn.inside or [turn])]
-    return [_mark(span, total) for span in steps[:MAX_MARKS]]
+    return _drawn(steps[:MAX_MARKS], total)
 
 
-def _mark(span: Span, total: float) -> Mark:
-    if not total:
-        return Mark(span.kind, 0.0, 0.0)
-    width = max(100 * span.duration_ms / total, LEAST_WIDTH)
-    return Mark(span.kind, min(100 * span.start_ms / total, 100 - LEAST_WIDTH), width)
+def _drawn(spans: Sequence[Span], total: float) -> list[Mark]:
+    """A bar for each span of which the time is known."""
+    return [
+        Mark(
+            span.kind,
+            min(100 * span.start_ms / total, 100 - LEAST_WIDTH),
+            max(100 * span.duration_ms / total, LEAST_WIDTH),
+        )
+        for span in spans
+        if span.duration_ms
+    ]
 
 
 def _ticks(total: float) -> list[Tick]:

@@ -14,7 +14,7 @@ from evaldesk.diff.conversation_diff import conversation_rows
 from evaldesk.diff.divergence import Divergence, first_divergence
 from evaldesk.diff.turn_diff import CallRow
 from evaldesk.errors import NotFoundError
-from evaldesk.model import Case, Role, RunConfig, Score, TrialResult
+from evaldesk.model import Case, Role, RunConfig, TrialResult
 from evaldesk.model.conclusion import counted
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.pages.large_state import ValuePart, text_part
@@ -26,38 +26,21 @@ from evaldesk.pages.trial_turns import (
     EVENTS_ROOM,
     MAX_SAID,
     PAGE_ROOM,
-    JudgePanel,
     Room,
+    ScoreLine,
     TurnPanel,
-    judge_panel,
-    shown_needs,
-    shown_value,
+    score_lines,
     turn_panels,
     turn_part,
-    verdict_words,
     whole_text,
 )
 from evaldesk.store import RunStore
 from evaldesk.wording.places import losses_sentence
-from evaldesk.wording.words import ending_sentence, passed_words, short_title
+from evaldesk.wording.words import ending_sentence, passed_words
 
 MAX_SQUARES = 100
 MAX_WHY = 300
 ACCOUNTS: Mapping[Role, str] = {"agent": "agent", "user": "simulated user", "judge": "judges"}
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreLine:
-    """One metric of the whole trial; `why` are reasons that no turn has, `verdict` is empty where it only informs."""
-
-    title: str
-    value: str
-    needs: str
-    verdict: str
-    why: str
-    trace: str
-    criterion: str
-    judge: JudgePanel | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,25 +263,6 @@ def divergence_of(case: Case, result: TrialResult, config: RunConfig) -> Diverge
     return first_divergence(case, result.transcript, [score for score in result.scores if score.metric in gating])
 
 
-def score_lines(scores: Sequence[Score]) -> list[ScoreLine]:
-    """A line for each score of the whole trial."""
-    by_turn = {score.metric for score in scores if score.turn is not None}
-    return [_line(score, is_explained=score.metric in by_turn) for score in scores if score.turn is None]
-
-
-def _line(score: Score, *, is_explained: bool) -> ScoreLine:
-    return ScoreLine(
-        title=short_title(score.metric),
-        value=shown_value(score),
-        needs=shown_needs(score),
-        verdict=verdict_words(score),
-        why="" if is_explained and score.value is not None else score.reason,
-        trace=score.error.trace if score.error else "",
-        criterion=score.metric,
-        judge=None if is_explained else judge_panel(score.details),
-    )
-
-
 def _elsewhere(case: Case, result: TrialResult | None, config: RunConfig) -> str:
     """The answers of other tools on the trial, where they differ."""
     if result is None:
@@ -320,16 +284,6 @@ MAX_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class OtherScore:
-    """One metric of another scoring; `verdict` is empty where it only informs."""
-
-    title: str
-    value: str
-    needs: str
-    verdict: str
-
-
-@dataclass(frozen=True, slots=True)
 class OtherScoring:
     """The same trial in another run that scores it."""
 
@@ -337,7 +291,7 @@ class OtherScoring:
     words: str
     href: str
     verdict: str
-    scores: Sequence[OtherScore]
+    scores: Sequence[ScoreLine]
 
 
 def read_other_scorings(desk: Desk, run_id: int, key: TrialKey) -> list[OtherScoring]:
@@ -357,14 +311,5 @@ def _other_scorings(runs: RunStore, run_id: int, key: TrialKey) -> Iterator[Othe
             words="original scores" if other.is_played else "re-scored",
             href=f"/runs/{other.run_id}/cases/{key[0]}/trials/{key[1]}",
             verdict=result.verdict,
-            scores=tuple(
-                OtherScore(
-                    title=short_title(score.metric),
-                    value=shown_value(score),
-                    needs=shown_needs(score),
-                    verdict=verdict_words(score),
-                )
-                for score in result.scores
-                if score.turn is None
-            ),
+            scores=score_lines(result.scores),
         )

@@ -33,27 +33,28 @@ ROLES = {"user": "simulated user", "judge": "judge"}
 
 
 @dataclass(frozen=True, slots=True)
-class TurnScore:
-    """One metric's score of one turn; `judge` is None without judges.
+class ScoreLine:
+    """One metric's score of a turn or of the whole trial; `judge` is None without judges.
 
-    `verdict` is empty where the metric only informs, or does not apply.
+    `verdict` is empty where the metric only informs, or does not apply; `why` of a trial are reasons that no turn has.
     """
 
     title: str
     value: str
     needs: str
     verdict: str
-    reason: str
-    judge: JudgePanel | None
+    why: str
+    trace: str
     criterion: str
+    judge: JudgePanel | None
 
 
 @dataclass(frozen=True, slots=True)
 class EventLine:
-    """One event: its index in the turn, time, kind, and its content, cut at MAX_TEXT characters."""
+    """One event: its index in the turn, its time if it is known, kind, and its content, cut at MAX_TEXT characters."""
 
     at: int
-    at_ms: float
+    at_ms: float | None
     kind: str
     text: str
     is_cut: bool
@@ -115,7 +116,7 @@ class TurnPanel:
     calls: Sequence[CallRow]
     call_events: Sequence[int]
     shown: Shown
-    scores: Sequence[TurnScore]
+    scores: Sequence[ScoreLine]
     state: Sequence[StateRow]
     state_words: str
     events: Sequence[EventLine]
@@ -211,7 +212,7 @@ class _Drawing:
             calls=calls,
             call_events=_call_events(record),
             shown=shown,
-            scores=[] if is_folded else [_score(score) for score in scores],
+            scores=[] if is_folded else [_score_line(score) for score in scores],
             state=state,
             state_words=_state_words(state),
             events=events,
@@ -236,10 +237,11 @@ class _Drawing:
     def _events(self, record: TurnRecord | None, first: int) -> tuple[list[EventLine], Shown]:
         room, lines = self.room, list[EventLine]()
         events = record.events if record else ()
+        is_timed = any(event.at_ms for event in events)
         for at in range(first, len(events)):
             if room.events_left is not None and room.events_left <= 0:
                 break
-            lines.append(_event_line(at, events[at]))
+            lines.append(_event_line(at, events[at], is_timed=is_timed))
             if room.events_left is not None:
                 room.events_left -= 200 + len(lines[-1].text)
         return lines, Shown(first, first + len(lines), len(events))
@@ -293,9 +295,9 @@ def _parts(record: TurnRecord | None, most_said: int | None) -> tuple[Part, ...]
     return tuple(part for part in parts if part.kind not in ("error", "log"))
 
 
-def _event_line(at: int, event: Event) -> EventLine:
-    text = event_text(event)
-    return EventLine(at, event.at_ms, event.kind.replace("_", " "), cut(text, MAX_TEXT), len(text) > MAX_TEXT)
+def _event_line(at: int, event: Event, *, is_timed: bool) -> EventLine:
+    text, at_ms = event_text(event), event.at_ms if is_timed else None
+    return EventLine(at, at_ms, event.kind.replace("_", " "), cut(text, MAX_TEXT), len(text) > MAX_TEXT)
 
 
 def whole_text(event: Event) -> str:
@@ -320,7 +322,8 @@ def event_text(event: Event) -> str:
     elif event.usage:
         used = event.usage
         who = "" if used.role == "agent" else f"{ROLES[used.role]}, "
-        text = f"{who}{used.model}: {token_words(used)}, {used.duration_ms:.0f} ms"
+        text = f"{who}{used.model}: {token_words(used)}"
+        text += f", {used.duration_ms:.0f} ms" if used.duration_ms else ""
         text += ", answered from a recording or a cache" if used.is_replayed else ""
         text += f", {used.n_attempts} attempts" if used.n_attempts > 1 else ""
         text += ", cut at the token limit" if used.is_cut else ""
@@ -344,36 +347,33 @@ def event_text(event: Event) -> str:
     return text
 
 
-def _score(score: Score) -> TurnScore:
-    return TurnScore(
+def score_lines(scores: Sequence[Score]) -> list[ScoreLine]:
+    """A line for each score of the whole trial."""
+    by_turn = {score.metric for score in scores if score.turn is not None}
+    return [_score_line(score, is_explained=score.metric in by_turn) for score in scores if score.turn is None]
+
+
+def _score_line(score: Score, *, is_explained: bool = False) -> ScoreLine:
+    is_silent = not score.is_applicable or (score.threshold is None and score.value is not None)
+    return ScoreLine(
         title=short_title(score.metric),
-        value=shown_value(score),
-        needs=shown_needs(score),
-        verdict=verdict_words(score),
-        reason=score.reason,
-        judge=judge_panel(score.details),
+        value=_shown_value(score),
+        needs=needs_words(score.metric, score.threshold) if score.is_applicable else "",
+        verdict="" if is_silent else score.verdict,
+        why="" if is_explained and score.value is not None else score.reason,
+        trace=score.error.trace if score.error else "",
         criterion=score.metric,
+        judge=None if is_explained else judge_panel(score.details),
     )
 
 
-def verdict_words(score: Score) -> str:
-    """The verdict of a score; empty where it only informs, or does not apply."""
-    is_silent = not score.is_applicable or (score.threshold is None and score.value is not None)
-    return "" if is_silent else score.verdict
-
-
-def shown_value(score: Score) -> str:
+def _shown_value(score: Score) -> str:
     """The value with two digits; one that misses its threshold never reads as if it kept to it."""
     if not score.is_applicable:
         return "n/a"
     if score.value is None:
         return "–"
     return score_words(score.value, score.threshold, is_higher_better=is_higher_better(score.metric))
-
-
-def shown_needs(score: Score) -> str:
-    """The threshold in words; nothing where the metric does not apply."""
-    return needs_words(score.metric, score.threshold) if score.is_applicable else ""
 
 
 def _state_words(rows: Sequence[StateRow]) -> str:

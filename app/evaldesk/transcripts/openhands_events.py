@@ -36,6 +36,18 @@ def read_history(place: Place, raw: Any, notes: Notes) -> list[Message]:
     return messages
 
 
+def response_times(place: Place, raw: Any) -> dict[str, float]:
+    """When the first event of each response of the model came, in milliseconds since 1970 by the id of the response."""
+    found: dict[str, float] = {}
+    for _, event in _events(place, raw):
+        metadata, at_ms = event.get("tool_call_metadata"), iso_ms(event.get("timestamp"))
+        response = metadata.get("model_response") if isinstance(metadata, dict) else None
+        name = response.get("id") if isinstance(response, dict) else event.get("llm_response_id")
+        if isinstance(name, str) and at_ms is not None:
+            found.setdefault(name, at_ms)
+    return found
+
+
 def read_event(place: Place, event: dict[str, Any], notes: Notes) -> Iterator[Message]:
     """The messages of one event, of the SDK or of the versions before it. Raises FormatError."""
     read = _sdk_event if isinstance(event.get("kind"), str) else _event

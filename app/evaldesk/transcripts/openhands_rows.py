@@ -7,7 +7,10 @@ openhands/llm/metrics.py)
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Final, cast
 
 from evaldesk.errors import BadNumberError, FormatError
@@ -17,8 +20,8 @@ from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping, read_optional_text, wanted
 from evaldesk.transcripts.messages import TurnEvents
-from evaldesk.transcripts.openhands_events import read_history
-from evaldesk.transcripts.recorded import known_cost, whole_number
+from evaldesk.transcripts.openhands_events import read_history, response_times
+from evaldesk.transcripts.recorded import known_cost, known_time, whole_number
 from evaldesk.wire import to_json
 
 FORM: Final = "openhands"
@@ -87,22 +90,36 @@ def read_usages(place: Place, raw: dict[str, Any]) -> tuple[Usage, ...]:
     The total that the metrics state wins over the sum of its parts; a cost of 0 for tokens is unknown. Raises
     FormatError for a cost that no cost can be, BadNumberError for tokens.
     """
+    return tuple(usage for _, usage in _usages(place, raw))
+
+
+def _usages(place: Place, raw: dict[str, Any]) -> list[tuple[str, Usage]]:
+    """As `read_usages`, each of one call with the id of its response."""
     total = _cost(place.at("accumulated_cost"), raw.get("accumulated_cost")) or None
     calls = read_list(place.at("token_usages"), raw.get("token_usages") or [], read_mapping)
     shares = read_list(place.at("costs"), raw.get("costs") or [], _share)
     known = [share for share in shares if share]
     cost = total or (sum(known) if known and len(known) == len(shares) else None)
-    if calls and len(known) == len(shares) == len(calls) and _is_sum(cost, known):
-        return tuple(_usage(call, share) for call, share in zip(calls, known, strict=True))
-    if calls and cost is None:
-        return tuple(_usage(call) for call in calls)
+    is_shared = len(known) == len(shares) == len(calls) and _is_sum(cost, known)
+    if calls and (is_shared or cost is None):
+        took = _latencies(place.at("response_latencies"), raw.get("response_latencies"))
+        names = [str(call.get("response_id") or "") for call in calls]
+        each = zip(names, calls, known if is_shared else [None] * len(calls), strict=True)
+        return [(name, replace(_usage(call, share), duration_ms=took.get(name, 0.0))) for name, call, share in each]
     stated = raw.get("accumulated_token_usage")
     whole = _usage(stated if isinstance(stated, dict) else {}, cost)
     if not (whole.tokens_in or whole.tokens_out):
         parts = [_usage(call) for call in calls]
         tokens_in, tokens_out = sum(each.tokens_in for each in parts), sum(each.tokens_out for each in parts)
         whole = Usage(parts[0].model if parts else whole.model, "agent", tokens_in, tokens_out, cost)
-    return (whole,) if cost is not None or whole.tokens_in or whole.tokens_out else ()
+    return [("", whole)] if cost is not None or whole.tokens_in or whole.tokens_out else []
+
+
+def _latencies(place: Place, raw: Any) -> dict[str, float]:
+    """How long the model took for each response, in milliseconds by its id; of a wrong number nothing is known."""
+    rows = [each for each in raw if isinstance(each, dict)] if isinstance(raw, list) else []
+    known = ((each.get("response_id"), known_time(place, each.get("latency"), Notes())) for each in rows)
+    return {name: 1000 * seconds for name, seconds in known if isinstance(name, str) and name and seconds}
 
 
 def _history(place: Place, row: dict[str, Any], query: str, notes: Notes) -> TurnEvents:
@@ -121,23 +138,35 @@ def _history(place: Place, row: dict[str, Any], query: str, notes: Notes) -> Tur
 
 def _events(place: Place, row: dict[str, Any], text: str, turn: TurnEvents, more: JsonObject) -> Iterator[Event]:
     yield artefact(FORM, text)
-    yield from turn.events
     reason = read_optional_text(place.at("error"), row.get("error"))
     error = ErrorRecord("max_iterations" if _TOO_MANY.search(reason) else "instance_error", reason) if reason else None
     metrics = read_optional_mapping(place.at("metrics"), row.get("metrics")) or {}
+    events, times = turn.events, response_times(place.at("history"), row.get("history") or [])
     try:
-        for usage in read_usages(place.at("metrics"), metrics):
-            yield Event("usage", usage=usage)
+        events = _with_usages(turn, _usages(place.at("metrics"), metrics), times)
     except FormatError as wrong:
         error = error or ErrorRecord("bad_metrics", f"{wrong.path or place.at('metrics').path}: {wrong.reason}")
     except BadNumberError as wrong:
         error = error or ErrorRecord("bad_metrics", f"metrics: {wrong}")
+    yield from events
     result = {**test_result(row), **more}
     if result and not any(event.kind == "agent_message" for event in turn.events):
-        yield Event("agent_message", text=to_json(result).decode()[:MAX_SUMMARY])
-    yield report({"test_result": result})
+        yield Event("agent_message", text=to_json(result).decode()[:MAX_SUMMARY], at_ms=turn.now_ms)
+    yield replace(report({"test_result": result}), at_ms=turn.now_ms)
     if error:
-        yield Event("error", error=error)
+        yield Event("error", error=error, at_ms=turn.now_ms)
+
+
+def _with_usages(turn: TurnEvents, usages: list[tuple[str, Usage]], times: Mapping[str, float]) -> list[Event]:
+    """The events with each usage before what its response did, those of unknown responses last."""
+    events = [*turn.events]
+    for name, usage in usages:
+        at, at_ms = len(events), turn.now_ms
+        if name in times and turn.began_ms is not None:
+            at_ms = min(max(round(times[name] - turn.began_ms, 3), 0.0), at_ms)
+            at = bisect_left(events, at_ms, key=attrgetter("at_ms"))
+        events.insert(at, Event("usage", usage=usage, at_ms=at_ms))
+    return events
 
 
 def _usage(raw: dict[str, Any], cost: float | None = None) -> Usage:

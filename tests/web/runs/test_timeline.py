@@ -258,6 +258,32 @@ def test_a_wait_says_why(pages: Any) -> None:
     assert "then attempt 2 of 5" in pages.get(f"{stored(pages)}/timeline?span=1.8").text
 
 
+def test_a_time_that_nobody_knows_is_neither_zero_nor_a_bar(pages: Any) -> None:
+    told = Event("usage", 900, usage=spent(7, 300))
+    late = Event("usage", 900, usage=spent(9, 0))
+    turn = TurnRecord("Find.", (Event("user_message"), told, Event("agent_message", 900), late), duration_ms=900)
+    trial = stored(pages, turn)
+
+    page = pages.get(f"{trial}/timeline?span=1.3").text
+
+    known, unknown = (re.search(rf'<tr id="span-{name}".*?</tr>', page, re.DOTALL) for name in ("1.1", "1.3"))
+    assert known is not None
+    assert unknown is not None
+    assert ("300 ms</td>" in known[0], 'data-span="model"' in known[0]) == (True, True)
+    assert ("–</td>" in unknown[0], 'data-span="model"' in unknown[0]) == (True, False)
+    assert "time unknown</p>" in page
+    assert not re.search(r"\b0 ms", page)
+    assert not re.search(r"\b0 ms", pages.get(trial).text)
+
+
+def test_events_without_any_time_are_not_all_at_zero(pages: Any) -> None:
+    trial = stored(pages, TurnRecord("Find.", (Event("user_message"), Event("usage", usage=spent(7, 0)))))
+
+    rows = re.findall(r"<tr><td data-num data-fit>(.*?)</td>", pages.get(trial).text)
+
+    assert rows == ["–", "–"]
+
+
 def test_a_trial_that_is_scored_again_shows_how_the_played_one_was_asked(pages: Any) -> None:
     address = stored(pages, prompts=asked(10))
     source = int(address.split("/")[2])

@@ -42,6 +42,11 @@ class Effect:
         """How many trials would have another verdict."""
         return sum(a != b for a, b in zip(self.verdicts_before, self.verdicts_after, strict=True))
 
+    @property
+    def is_worse(self) -> bool:
+        """Whether fewer trials would pass."""
+        return self.after.passed < self.before.passed
+
 
 @dataclass(frozen=True, slots=True)
 class StagedCase:

@@ -20,8 +20,18 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.pages.accepting import offers_changes
 from evaldesk.pages.queues.result import QueueResult, queue_result
 from evaldesk.pages.queues.words import DECIDED, SAID, queue_title, queue_words, runs_of, trial_name
-from evaldesk.pages.trial import ScoreLine, divergence_of, score_lines
-from evaldesk.pages.trial_turns import EVENTS_ROOM, MAX_SAID, PAGE_ROOM, Room, TurnPanel, turn_panels, turn_part
+from evaldesk.pages.trial import divergence_of
+from evaldesk.pages.trial_turns import (
+    EVENTS_ROOM,
+    MAX_SAID,
+    PAGE_ROOM,
+    Room,
+    ScoreLine,
+    TurnPanel,
+    score_lines,
+    turn_panels,
+    turn_part,
+)
 from evaldesk.store.queues import moment_id
 
 MAX_SQUARES = 100

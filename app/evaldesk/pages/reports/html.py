@@ -19,8 +19,8 @@ from evaldesk.model.stored import CaseRow, TrialKey
 from evaldesk.pages.comparison import CHANGED, ComparisonPage, compared_runs
 from evaldesk.pages.run import RunPage, read_run
 from evaldesk.pages.run_view import STATUS_OF, RunQuery
-from evaldesk.pages.trial import ScoreLine, divergence_of, score_lines
-from evaldesk.pages.trial_turns import TurnPanel, turn_panels
+from evaldesk.pages.trial import divergence_of
+from evaldesk.pages.trial_turns import ScoreLine, TurnPanel, score_lines, turn_panels
 from evaldesk.secrets import known_values, scrubber_of
 from evaldesk.store import RunStore
 
@@ -44,7 +44,6 @@ class ReportTrial:
     divergence: Divergence | None
     turns: Sequence[TurnPanel]
     scores: Sequence[ScoreLine]
-    duration_ms: float
 
 
 @dataclass(slots=True)
@@ -154,5 +153,4 @@ def _trials(
             divergence=divergence_of(case, result, config),
             turns=turn_panels(case, result),
             scores=score_lines(result.scores),
-            duration_ms=result.duration_ms,
         )

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from evaldesk.desk.runs.accepting import Keys, Staged, save, stage, verdicts_now
 from evaldesk.errors import ConflictError, LossError, UsageError
-from evaldesk.pages.accepting import accept_page, keys_of, saved_cases, typed_ways
+from evaldesk.pages.accepting import accept_page, keys_of, typed_ways
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.render import desk_of, number, page, target_of
 
@@ -68,7 +68,7 @@ async def _saved(request: Request, names: list[str]) -> Response:
         request,
         "runs/accepted.html",
         run=run,
-        rows=saved_cases(effects),
+        effects=effects,
         again_href=f"/runs/new?{urlencode(again, doseq=True)}",
     )
 
