@@ -163,7 +163,12 @@ class Settings:
     @property
     def evalset_folder(self) -> Path:
         """Where new eval sets are written: `evalsets` in the workspace, or beside the database for the samples."""
-        return self.state_folder / "demo" / "evalsets" if self.is_demo else self.workspace / "evalsets"
+        return self.samples_folder if self.is_demo else self.workspace / "evalsets"
+
+    @property
+    def samples_folder(self) -> Path:
+        """The person's copies of the samples' eval sets, which is not there before the samples were served."""
+        return self.state_folder / "demo" / "evalsets"
 
 
 def read_settings(

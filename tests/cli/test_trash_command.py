@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from evaldesk.cli import cli
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.workspace import open_settings
 from evaldesk.errors import ConflictError, NotFoundError, UsageError, WorkspaceError
 from evaldesk.model import AgentRef, Case, RunConfig
 from evaldesk.model.evalset import case_key
@@ -54,6 +55,24 @@ def test_both_come_back(home: Path) -> None:
 
     assert json.loads((home / "dice.evalset.json").read_text()) == SET
     assert run("list").output == "The trash is empty.\n"
+
+
+def test_a_sample_that_a_desk_deleted_comes_back_with_its_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    desk = Desk.open(open_settings(()))
+    found = {file.name: file.id for file in desk.evalsets.list()}
+    evalset_id = found["hello_world"]
+    file = desk.settings.samples_folder / "hello_world.evalset.json"
+    before = file.read_bytes()
+    desk.evalsets.cases.delete(evalset_id, [case_key("roll_16")])
+    desk.evalsets.trash(evalset_id)
+    desk.store.close()
+
+    for kind in ("eval set", "cases"):
+        restored = run("restore", listed()[kind])
+        assert restored.output.startswith("Restored: "), restored.exception
+
+    assert file.read_bytes() == before
 
 
 def test_an_unknown_item_names_those_that_are_there(home: Path) -> None:

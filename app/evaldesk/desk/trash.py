@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -40,10 +40,10 @@ class TrashItem:
 
 @contextmanager
 def open_desk(settings: Settings) -> Iterator[Desk]:
-    """A desk whose database is open; it plays nothing. Raises WorkspaceError without a database."""
+    """A desk over the workspace and its copies of samples; it plays nothing. Raises WorkspaceError without a database."""
     check_store(settings)
     check_exists(settings.database)
-    desk = Desk.open(settings)
+    desk = Desk.open(replace(settings, roots=(*settings.roots, settings.samples_folder)))
     try:
         yield desk
     finally:
