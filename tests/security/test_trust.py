@@ -352,7 +352,7 @@ def test_the_checkout_has_nothing_to_ask_about() -> None:
     assert not (CHECKOUT / "evaldesk.toml").exists()
 
 
-def test_a_run_that_this_user_submitted_is_resumed_without_a_question(
+def test_a_run_that_this_user_submitted_is_resumed_and_repaired_without_a_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("EVALDESK_TRUST")
@@ -366,6 +366,15 @@ def test_a_run_that_this_user_submitted_is_resumed_without_a_question(
 
     assert trust.is_restricted
     trust.check_run(agent_ref(str(home)))
+    trust.check_repair()
+
+
+def test_what_came_with_a_repository_is_repaired_after_the_question(clone: Path) -> None:
+    with pytest.raises(TrustError):
+        Trust(settings_of(clone)).check_repair()
+
+    Trust(settings_of(clone)).give()
+    Trust(settings_of(clone)).check_repair()
 
 
 def test_without_a_home_nothing_is_kept_and_nothing_breaks(tmp_path: Path) -> None:

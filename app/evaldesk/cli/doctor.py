@@ -60,8 +60,10 @@ def doctor(
     """
     settings = settings_of(folders, workspace, python)
     trust = answered(settings, is_trusted=is_trusted)
-    if is_called or is_played or is_repaired or on:
+    if is_called or is_played or on:
         trust.check_all()
+    if is_repaired:
+        trust.check_repair()
     looking = _findings(settings, trust, on, is_called=is_called, is_played=is_played, is_repaired=is_repaired)
     findings = asyncio.run(looking)
     width = max(len(found.about) for found in findings)

@@ -166,6 +166,11 @@ class Trust:
         if self.is_restricted:
             raise TrustError(f"{self._settings.workspace} is not trusted; {NEXT_STEP}")
 
+    def check_repair(self) -> None:
+        """Raise TrustError where neither this user's desk made the files nor somebody trusted the workspace."""
+        if not self._answers.is_own(self._settings.state_folder):
+            self.check_all()
+
     def allows_run(self, ref: AgentRef) -> bool:
         """Whether a stored run of this agent may be played or scored."""
         return self._is_given or self._is_own or ref in self._named

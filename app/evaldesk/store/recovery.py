@@ -121,7 +121,7 @@ _NOUNS = {
     "mode": "mode",
     "reading": "reading",
     "proposed_merge": "proposed merge",
-    "model_question": "question to a model",
+    "model_question": "model question",
     "session": "chat",
     "session_turn": "chat turn",
     "turn_prompts": "list of prompts of a chat turn",
@@ -540,11 +540,10 @@ def _sentences(
 ) -> str:
     kept = [counted(n_kept[name], noun) for name, noun in _NOUNS.items() if n_kept[name]]
     lost = [counted(n, _NOUNS.get(name, f"row of {name}")) for name, n in n_lost.items()]
-    lost += [
-        f"perhaps some {plural(_NOUNS.get(name, f'row of {name}'))}"
-        for name in +n_broken
-        if name not in n_lost and name not in _COUNTED
-    ]
+    doubtful = [name for name in +n_broken if name not in n_lost and name not in _COUNTED]
+    lost += [f"perhaps some {plural(_NOUNS[name])}" for name in doubtful if name in _NOUNS]
+    if others := [name for name in doubtful if name not in _NOUNS]:
+        lost.append(f"perhaps some rows of {', '.join(others)}")
     lost += also_lost
     if n_log_pages:
         lost.append(f"the last changes ({counted(n_log_pages, 'page')} of the log)")
