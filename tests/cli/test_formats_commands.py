@@ -230,6 +230,17 @@ def test_import_stores_nothing_when_the_name_of_one_file_is_taken(run: Run, tmp_
     assert [path.name for path in Path("evalsets").iterdir()] == ["one.evalset.json"]
 
 
+def test_an_eval_set_that_lies_here_in_another_layout_is_known(run: Run, tmp_path: Path) -> None:
+    foreign = with_ids(tmp_path / "one.json", "a")
+    laid_out = json.dumps(json.loads(foreign.read_bytes()), indent=7, sort_keys=True)
+    Path("one.evalset.json").write_text(laid_out)
+
+    assert error_of(run("import", foreign)) == "already imported as eval set one"
+
+    Path("one.evalset.json").write_text(laid_out.replace('"a"', '"b"'))
+    assert "there is an eval set named 'one' already" in error_of(run("import", foreign))
+
+
 def test_an_eval_set_that_is_imported_again_is_named_and_nothing_is_stored(run: Run, tmp_path: Path) -> None:
     run("import", with_ids(tmp_path / "one.json", "a"))
     before = Path("evalsets/one.evalset.json").read_bytes()

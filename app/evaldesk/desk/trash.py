@@ -40,7 +40,7 @@ class TrashItem:
 
 @contextmanager
 def open_desk(settings: Settings) -> Iterator[Desk]:
-    """A desk over the workspace and its copies of samples; it plays nothing. Raises WorkspaceError without a database."""
+    """A desk of the workspace and its copied samples, which plays nothing. Raises WorkspaceError without a database."""
     check_store(settings)
     check_exists(settings.database)
     desk = Desk.open(replace(settings, roots=(*settings.roots, settings.samples_folder)))
