@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,10 +11,25 @@ from tests.agents.answering import answering
 from tests.agents.installed import skip_without
 
 from evaldesk.agents import agent_ref, load_agent
-from evaldesk.metrics.tools.match import ToolExact, ToolRecall
-from evaldesk.metrics.tools.trajectory import ToolTrajectoryAvgScore
+from evaldesk.formats.files import load_format
+from evaldesk.matching.allowed import as_taken
+from evaldesk.metrics import METRICS, build_metric, metric_info, metric_options
+from evaldesk.metrics.judges.material import steps_text
 from evaldesk.metrics.tools.used import ToolUsed
-from evaldesk.model import Case, Expected, Session, ToolCall, Transcript, Turn
+from evaldesk.model import (
+    Case,
+    Criterion,
+    Event,
+    Expected,
+    Session,
+    ToolCall,
+    Transcript,
+    Turn,
+    TurnRecord,
+    Waiting,
+)
+from evaldesk.model.transcript import AWAITING
+from evaldesk.transcripts.recorded import RecordedRun, recorded_trial
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what the packages warn of is not ours
 
@@ -34,6 +50,8 @@ LONG = "from google.adk.tools.long_running_tool import LongRunningFunctionTool\n
     "tools=[roll_die]", "tools=[LongRunningFunctionTool(roll_die)]"
 ).replace("    return sides\n", "    return None\n")
 
+PENDING = LONG.replace("    return None\n", '    return {"status": "pending"}\n')
+
 SHAPES = [
     pytest.param("google.adk", ADK, id="ADK confirmation"),
     pytest.param("google.adk", LONG, id="ADK long-running tool"),
@@ -43,7 +61,10 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize(("package", "source"), SHAPES)
+FIRST_RESULTS = [*SHAPES, pytest.param("google.adk", PENDING, id="ADK long-running tool with a first result")]
+
+
+@pytest.mark.parametrize(("package", "source"), FIRST_RESULTS)
 @pytest.mark.parametrize("is_streaming", [False, True], ids=["whole", "streaming"])
 async def test_a_call_that_waits_for_a_person_satisfies_no_trajectory(
     loaded: Any, played: Any, package: str, source: str, is_streaming: bool
@@ -54,24 +75,30 @@ async def test_a_call_that_waits_for_a_person_satisfies_no_trajectory(
 
     assert (turn.stop_reason, turn.error, turn.answer) == ("awaiting_approval", None, "")
     assert [call.name for call in turn.tool_calls] == ["roll_die"]
-    assert not [event for event in turn.events if event.kind == "tool_result"]
+    told = [event.result for event in turn.events if event.kind == "tool_result"]
+    assert told == ([{"status": "pending"}] if source is PENDING else [])
+    check_nothing_is_satisfied(turn)
+
+
+JUDGES_OF_CALLS = [name for name in METRICS if metric_info(name).needs == "tool_calls"]
+
+
+def check_nothing_is_satisfied(turn: TurnRecord) -> None:
+    """No metric that judges calls takes the calls of the turn for expected ones; a call that is forbidden was made."""
     wanted = Expected(tool_calls=tuple(ToolCall(call.name, call.args) for call in turn.tool_calls))
-    for metric in (ToolExact(), ToolRecall(), ToolTrajectoryAvgScore(), ToolUsed(tool="roll_die")):
-        scores = metric.score(Transcript((turn,)), Case("c", (Turn("Roll a d6", wanted),)))
-        assert scores[-1].value == 0.0, metric
+    transcript, case = Transcript((turn,)), Case("c", (Turn("Roll a d6", wanted),))
+    used = {"tool": "roll_die"}
+    for name, options in [*((name, {}) for name in JUDGES_OF_CALLS), ("tool_used", used)]:
+        scopes = [{"scope": "turn"}, {"scope": "conversation"}]
+        for scoped in scopes if any(option.name == "scope" for option in metric_options(name)) else [{}]:
+            scores = build_metric(Criterion(name, 1.0, {**options, **scoped})).score(transcript, case)
+            assert isinstance(scores, list)
+            assert scores[-1].value == 0.0, (name, scoped)
     never = ToolUsed(tool="roll_die", at_least=0, at_most=0)
-    assert never.score(Transcript((turn,)), Case("c", (Turn("Roll a d6"),)))[-1].value == 0.0
-
-
-async def test_a_long_running_tool_that_told_a_first_result_still_waits(loaded: Any, played: Any) -> None:
-    skip_without("google.adk")
-    source = LONG.replace("    return None\n", '    return {"status": "pending"}\n')
-
-    turn = await played(loaded(source), Session("s"), "Roll a d6")
-
-    assert (turn.stop_reason, turn.error, turn.answer) == ("awaiting_approval", None, "")
-    [result] = [event for event in turn.events if event.kind == "tool_result"]
-    assert result.result == {"status": "pending"}
+    assert never.score(transcript, case)[-1].value == 0.0
+    allowed = replace(case, extra={"also_accepted": [{"turn": 1, "tool": "roll_die", "argument": "x", "ignore": True}]})
+    assert not as_taken(allowed, transcript)[1]
+    assert "Waits for a person: " in steps_text(turn)
 
 
 async def test_a_request_to_the_person_is_no_call_of_the_agent(loaded: Any, played: Any) -> None:
@@ -124,3 +151,60 @@ async def test_an_agent_behind_a_server_of_adk_waits(played: Any) -> None:
     assert (turn.stop_reason, turn.error, turn.answer) == ("awaiting_approval", None, "")
     assert [call.name for call in turn.tool_calls] == ["refund"]
     assert not [event for event in turn.events if event.kind == "tool_result"]
+
+
+CALL = ToolCall("roll_die", {"sides": 6}, "c1")
+PENDING_RESULT = Event("tool_result", call=CALL, result={"status": "pending"})
+
+
+def waited(*events: Event, waiting: Waiting) -> TurnRecord:
+    asked = Event("waiting", waiting=waiting)
+    return TurnRecord("Roll a d6", (Event("user_message", text="Roll a d6"), *events, asked), stop_reason=AWAITING)
+
+
+LIKENESS = [
+    pytest.param(Waiting("c1", "roll_die", {"sides": 6}), id="same id"),
+    pytest.param(Waiting("adk-2", "roll_die", {"sides": 6}), id="same arguments"),
+    pytest.param(Waiting("", "roll_die"), id="same name"),
+    pytest.param(Waiting("c1", "roll_die", {"sides": 20}), id="other arguments to decide about"),
+]
+
+
+@pytest.mark.parametrize("waiting", LIKENESS)
+def test_a_call_that_waits_is_found_however_the_agent_names_it(waiting: Waiting) -> None:
+    turn = waited(Event("tool_call", call=CALL), PENDING_RESULT, waiting=waiting)
+
+    check_nothing_is_satisfied(turn)
+
+
+def test_only_the_call_that_waits_is_not_made() -> None:
+    first, second = replace(CALL, id=None), replace(CALL, args={"sides": 8}, id=None)
+    made = [Event("tool_call", call=first), Event("tool_result", call=first, result=6)]
+    done = waited(*made, waiting=Waiting("", "roll_die", {"sides": 8}))
+    both = waited(
+        *made,
+        Event("tool_call", call=second),
+        Event("tool_result", call=second, result="asked"),
+        waiting=Waiting("", "roll_die", {"sides": 8}),
+    )
+    twice = waited(*made, Event("tool_call", call=first), waiting=Waiting("", "roll_die", {"sides": 6}))
+
+    assert [call.name for call in done.judged_calls] == ["roll_die"]
+    assert [call.name for call in both.judged_calls] == ["roll_die", "roll_die (waiting for approval)"]
+    assert [call.name for call in twice.judged_calls] == ["roll_die", "roll_die (waiting for approval)"]
+
+
+@pytest.mark.parametrize("waiting", [Waiting("c1", "roll_die", {"sides": 6}), Waiting("adk-2", "roll_die", CALL.args)])
+@pytest.mark.parametrize("form", ["adk-results", "otel", "atif"])
+def test_a_trial_that_waited_is_no_other_after_export_and_import(form: str, waiting: Waiting) -> None:
+    turn = waited(Event("tool_call", call=CALL), PENDING_RESULT, waiting=waiting)
+    result = recorded_trial((0, 0), (turn,))
+    run = RecordedRun("run", "dice", (Case("c", (Turn("Roll a d6"),)),), (replace(result, stop_reason=AWAITING),))
+
+    [read] = load_format(form).read(load_format(form).write(run), source="run.json").runs
+
+    [trial] = read.results
+    [back] = trial.transcript.turns
+    assert (trial.stop_reason, back.stop_reason, back.answer) == (AWAITING, AWAITING, "")
+    assert [(each.tool, each.args) for each in back.waiting] == [("roll_die", {"sides": 6})]
+    check_nothing_is_satisfied(back)

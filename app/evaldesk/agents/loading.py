@@ -185,7 +185,8 @@ def make_importable(module_name: str, root: str) -> None:
 def _import(ref: AgentRef) -> object:
     install(OSMOSIS, OPENHANDS, EVALUATION)
     if is_imported(ref):
-        _put_last(source_folders(Path(ref.folder or ref.root)))
+        folders = map(str, source_folders(Path(ref.folder or ref.root)))
+        sys.path.extend(folder for folder in folders if folder not in sys.path)  # after those that are installed
     try:
         return import_from(ref.target, ref.root)
     except UsageError as error:
@@ -220,11 +221,6 @@ def _part(found: object, ref: AgentRef) -> object:
 def _put_first(root: str) -> None:
     if root:
         sys.path[:] = [root, *(entry for entry in sys.path if entry != root)]
-
-
-def _put_last(folders: Sequence[Path]) -> None:
-    """Find the other packages of a project, too, after those that are installed."""
-    sys.path.extend(str(folder) for folder in folders if str(folder) not in sys.path)
 
 
 def _forget_namesakes(module_name: str, root: str) -> None:

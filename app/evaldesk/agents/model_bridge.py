@@ -113,7 +113,8 @@ def _error(message: str, kind: str) -> dict[str, Any]:
 
 def streamed(completion: dict[str, Any]) -> bytes:
     """The completion in one piece, then its finish reason, its usage, and the end of the stream."""
-    return b"".join(b"data: " + chunk + b"\n\n" for chunk in (*map(_encoded, _chunks(completion)), b"[DONE]"))
+    chunks = (json.dumps(chunk).encode() for chunk in _chunks(completion))
+    return b"".join(b"data: " + chunk + b"\n\n" for chunk in (*chunks, b"[DONE]"))
 
 
 def _chunks(completion: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -127,7 +128,3 @@ def _chunks(completion: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield {**common, "choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]}
     if usage is not None:
         yield {**common, "choices": [], "usage": usage}
-
-
-def _encoded(chunk: dict[str, Any]) -> bytes:
-    return json.dumps(chunk).encode()

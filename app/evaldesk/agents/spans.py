@@ -217,7 +217,7 @@ _lock = threading.Lock()
 
 def _is_open() -> bool:
     """Whether this process has a provider of spans; one is made where the agent's framework brings the SDK alone."""
-    instruments = _instruments()
+    instruments = [found for found in INSTRUMENTS if found.name in sys.modules and found.name not in _started]
     if not (instruments or "opentelemetry" in sys.modules) or not _has_sdk():
         return False
     from opentelemetry import trace
@@ -240,11 +240,6 @@ def _is_open() -> bool:
 
 
 _started: set[str] = set()
-
-
-def _instruments() -> list[metadata.EntryPoint]:
-    """Those for packages that the agent has imported, and that were not started yet."""
-    return [found for found in INSTRUMENTS if found.name in sys.modules and found.name not in _started]
 
 
 @cache

@@ -99,10 +99,6 @@ def _of_run(run: RecordedRun) -> Iterator[str]:
         yield f"Scores of {', '.join(criterion.metric for criterion in run.criteria)}."
 
 
-def _of_calls(case: Case) -> Iterator[JsonObject]:
-    return (call.extra for turn in case.turns for call in turn.expected.tool_calls or ())
-
-
 def _names(names: Iterable[str]) -> str:
     found = list(dict.fromkeys(key[:60] for key in names))
     return ", ".join(found[:MAX_KEYS]) + (f" and {len(found) - MAX_KEYS} more" if len(found) > MAX_KEYS else "")
@@ -113,5 +109,5 @@ _LEVELS: Mapping[str, Callable[[Case], Iterable[JsonObject]]] = {
     "initial session": lambda case: (case.initial_session.extra,) if case.initial_session else (),
     "turn": lambda case: (turn.extra for turn in case.turns),
     "expectation": lambda case: (turn.expected.extra for turn in case.turns),
-    "tool call": _of_calls,
+    "tool call": lambda case: (call.extra for turn in case.turns for call in turn.expected.tool_calls or ()),
 }

@@ -175,7 +175,8 @@ class _Trace:
         for event in turn.events:
             self._add(event, start_ms + event.at_ms)
         self._end_reply()
-        self._end_inputs()
+        if self.inputs:  # without an answer
+            self._add_model_call([])
         author = next((event.author for event in turn.events if event.kind in ("agent_message", "tool_call")), "")
         author = author or self.run.agent
         top = self._span(f"invoke_agent {author}".rstrip(), start_ms, self.now_ms, "")
@@ -226,11 +227,6 @@ class _Trace:
         if self.outputs:
             self._add_model_call(self.outputs)
             self.inputs, self.outputs = [], []
-
-    def _end_inputs(self) -> None:
-        """The model's input without an answer."""
-        if self.inputs:
-            self._add_model_call([])
 
     def _add_model_call(self, outputs: Sequence[Event]) -> None:
         usage = next((event.usage for event in outputs if event.usage), None)

@@ -75,7 +75,7 @@ async def ask(
         "data": body,
         "headers": headers,
         "allow_redirects": False,
-        **_way_to(at.url, _proxies()),
+        **_way_to(at.url, tuple(os.environ.get(name) for name in _PROXIES)),
     }
     try:
         async with _opened().post(at.url, **options) as response:
@@ -181,11 +181,6 @@ def _sent(reply: ModelReply, on_text: Callable[[str], object] | None) -> ModelRe
     if on_text and reply.text:
         on_text(reply.text)
     return reply
-
-
-def _proxies() -> tuple[str | None, ...]:
-    """The proxy settings of the environment at this moment."""
-    return tuple(os.environ.get(name) for name in _PROXIES)
 
 
 @lru_cache(maxsize=64)

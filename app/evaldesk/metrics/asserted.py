@@ -18,22 +18,17 @@ def asserted_part(case: Case) -> Case:
     *others, last = (_turn(turn) for turn in case.turns) if case.turns else (None,)
     turns = dict.fromkeys(map(repr, others))
     kept = [turn for turn in others if turn and turns.pop(repr(turn), "") is None]
+    extra: JsonObject = {} if case_outputs(case) is None else {"required_outputs": []}
+    if readable_decisions(case):
+        extra = {**extra, DECISIONS: [{"turn": 1, "decision": "approve"}]}
     return Case(
         id="",
         turns=(*kept, last) if last else (),
         scenario=None if case.scenario is None else {"": ""} if case.scenario else {},
         final_state=None if case.final_state is None else {},
         rubrics=case.rubrics,
-        extra={**_outputs(case), **_decisions(case)},
+        extra=extra,
     )
-
-
-def _outputs(case: Case) -> JsonObject:
-    return {} if case_outputs(case) is None else {"required_outputs": []}
-
-
-def _decisions(case: Case) -> JsonObject:
-    return {DECISIONS: [{"turn": 1, "decision": "approve"}]} if readable_decisions(case) else {}
 
 
 def _turn(turn: Turn) -> Turn:

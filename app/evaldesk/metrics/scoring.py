@@ -202,7 +202,7 @@ def _check_scores(info: MetricInfo, scores: object) -> None:
     if n_whole != 1:
         raise MetricError(f"{info.name} must give one score for the whole trial, got {n_whole}")
     for score in scores:
-        if score.value is not None and not _is_in_range(score.value, info):
+        if score.value is not None and not (is_score(score.value) and info.low <= score.value <= info.high):
             raise MetricError(f"{info.name} gave {score.value!r}, outside of {info.low:g} to {info.high:g}")
 
 
@@ -212,10 +212,6 @@ def _plain_score(score: Any) -> Any:
         return score
     value: Any = plain_number(score.value)
     return replace(score, value=value)
-
-
-def _is_in_range(value: object, info: MetricInfo) -> bool:
-    return is_score(value) and info.low <= value <= info.high
 
 
 def _judged(score: Score, criterion: Criterion, info: MetricInfo) -> Score:

@@ -178,17 +178,29 @@ class TurnRecord:
     def judged_calls(self) -> tuple[ToolCall, ...]:
         """`tool_calls` as they are compared with the expected calls.
 
-        In a turn that waits for a person, a call without a result gets a name that no expected call has.
+        In a turn that waits for a person, a call on which it waits, or that has no result, gets a name that no expected
+        call has: what a tool told before the decision is no result of the call.
         """
         if self.stop_reason != AWAITING:
             return self.tool_calls
+        calls, unmade = self.tool_calls, set[int]()
         ended = Counter(_key(event.call) for event in self.events if event.kind == "tool_result" and event.call)
-        judged = []
-        for call in self.tool_calls:
-            is_ended = ended[_key(call)] > 0
+        for at, call in enumerate(calls):
             ended[_key(call)] -= 1
-            judged.append(call if is_ended else replace(call, name=f"{call.name} (waiting for approval)"))
-        return tuple(judged)
+            if ended[_key(call)] < 0:
+                unmade.add(at)
+        free = set(range(len(calls)))
+        for waiting in self.waiting:
+            named = [at for at in free if calls[at].name == waiting.tool]
+            likeness = [(calls[at].id == waiting.id, calls[at].args == waiting.args, at in unmade, at) for at in named]
+            *is_like, nearest = max(likeness, default=(False, 0))
+            if any(is_like) or (named and not waiting.args):
+                free.discard(nearest)
+                unmade.add(nearest)
+        return tuple(
+            replace(call, name=f"{call.name} (waiting for approval)") if at in unmade else call
+            for at, call in enumerate(calls)
+        )
 
     @property
     def answer(self) -> str:

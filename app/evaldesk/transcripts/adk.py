@@ -81,6 +81,8 @@ class AdkEvents:
         if call.name.startswith(REQUEST):
             if event.kind == "tool_call":
                 self._ask(call)
+            else:
+                self.waiting = {key: each for key, each in self.waiting.items() if each.id != (call.id or call.name)}
             original = _dict(spelled(_dict(call.args)).get("original_function_call"))
             return Event("log", author=event.author, text=f"{call.name}: {original.get('name', 'a decision')}")
         if call.id in asked:
@@ -124,7 +126,8 @@ class AdkEvents:
         if response is not None and set(response) == {"result"} and not isinstance(response["result"], dict):
             result = response["result"]
         call = self.calls.get(call_id or name) or ToolCall(name, id=call_id)
-        return Event("tool_result", author=author, call=call, result=result, is_error=_is_error(response))
+        is_error = response is not None and response.get("error") not in (None, "", False)
+        return Event("tool_result", author=author, call=call, result=result, is_error=is_error)
 
     def _part(self, place: Place, part: dict[str, Any], author: str) -> Iterator[Event]:
         for key, value in part.items():
@@ -246,10 +249,6 @@ def _written(part: str | Media) -> dict[str, Any]:
 def message_text(parts: Sequence[dict[str, Any]]) -> str:
     """The text that the agent said aloud: `parts_text` without thoughts."""
     return parts_text([part for part in parts if not part.get("thought")]) or ""
-
-
-def _is_error(response: JsonObject | None) -> bool:
-    return response is not None and response.get("error") not in (None, "", False)
 
 
 def _read_part(place: Place, raw: Any) -> dict[str, Any]:

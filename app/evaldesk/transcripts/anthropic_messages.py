@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from evaldesk.model import Case, ToolCall, Turn
+from evaldesk.model import Case, ToolCall
 from evaldesk.model.media import Media, base64_text, joined, split
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place
@@ -39,7 +39,8 @@ def write_anthropic(case: Case) -> dict[str, Any]:
     prompt = case.extra.get("system_prompt")
     messages: list[dict[str, Any]] = []
     for number, turn in enumerate(case.turns):
-        messages.append({"role": "user", "content": _user_content(turn)})
+        content: Any = [_block(part) for part in split(turn.query, turn.media)] if turn.media else turn.query
+        messages.append({"role": "user", "content": content})
         messages += [_assistant(text) for _, text in turn.expected.intermediate]
         for call_id, call, result in calls_with_results(number, turn):
             block = {"type": "tool_use", "id": call_id, "name": call.name, "input": dict(call.args)}
@@ -103,10 +104,6 @@ def _read_media(block: dict[str, Any]) -> Media | None:
         "" if found else str(url),
         title if isinstance(title, str) else "",
     )
-
-
-def _user_content(turn: Turn) -> Any:
-    return [_block(part) for part in split(turn.query, turn.media)] if turn.media else turn.query
 
 
 def _block(part: str | Media) -> dict[str, Any]:

@@ -20,14 +20,16 @@ from evaldesk.model import (
     JsonObject,
     Prompts,
     Score,
+    StopReason,
     Transcript,
     TrialResult,
     TurnRecord,
     Usage,
+    Waiting,
     trial_verdict,
 )
 from evaldesk.model.evalset import Cases
-from evaldesk.model.transcript import Role, checked_amount, checked_count, is_score
+from evaldesk.model.transcript import UNANSWERED, Role, checked_amount, checked_count, is_score
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place
 
@@ -193,6 +195,17 @@ def recorded_trial(
         error=error,
         prompts=prompts,
     )
+
+
+def ended_so(turn: TurnRecord, stop_reason: StopReason, waiting: Iterable[Waiting] = ()) -> TurnRecord:
+    """The turn that ended without an answer, with what waits for a person."""
+    events = (Event("waiting", at_ms=turn.duration_ms, waiting=each) for each in waiting)
+    return replace(turn, events=(*turn.events, *events), stop_reason=stop_reason)
+
+
+def last_stop(turns: Sequence[TurnRecord]) -> StopReason:
+    """Why the trial of these turns ended, of one that did not fail."""
+    return turns[-1].stop_reason if turns and turns[-1].stop_reason in UNANSWERED else "answered"
 
 
 def _bad_numbers(turns: Iterable[TurnRecord], usages: Iterable[Usage | ErrorRecord]) -> Iterator[ErrorRecord]:

@@ -23,8 +23,18 @@ from evaldesk.model import (
     Turn,
     TurnRecord,
     Usage,
+    Waiting,
 )
-from evaldesk.transcripts.recorded import RecordedRun, free_name, read_number, recorded_trial, trial_places
+from evaldesk.model.transcript import UNANSWERED
+from evaldesk.transcripts.recorded import (
+    RecordedRun,
+    ended_so,
+    free_name,
+    last_stop,
+    read_number,
+    recorded_trial,
+    trial_places,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,7 @@ class _Note:
     scores: tuple[Score, ...]
     error: ErrorRecord | None
     asked_by: tuple[AskedBy | None, ...]
+    ends: tuple[Any, ...]
 
 
 def run_of_sessions(name: str, agent: str, model: str | None, sessions: Sequence[Session]) -> RecordedRun:
@@ -66,7 +77,7 @@ def run_of_sessions(name: str, agent: str, model: str | None, sessions: Sequence
         if place is not None:
             cases.setdefault(place[0], traced_case(row[0], session.turns, session.extra))
             error = session.error or (note.error if note else None)
-            turns = _spoken(session.turns, note.asked_by if note else ())
+            turns = _spoken(session.turns, note) if note else session.turns
             results.append(_trial(place, replace(session, turns=turns), scores, error, criteria))
     return RecordedRun(name, agent or name, tuple(cases.values()), tuple(results), criteria, model)
 
@@ -93,12 +104,34 @@ def session_note(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
     error = {"error": {"kind": result.error.kind, "message": result.error.message}} if result.error else {}
     speakers = [turn.asked_by for turn in result.transcript.turns]
     asked_by = {"asked_by": speakers} if any(speakers) else {}
-    return {"case": run.cases[result.case_index].id, "trial": result.trial_index, "scores": scores, **error, **asked_by}
+    ends = [_end(turn) for turn in result.transcript.turns]
+    ended = {"ends": ends} if any(ends) else {}
+    about = {"case": run.cases[result.case_index].id, "trial": result.trial_index}
+    return {**about, "scores": scores, **error, **asked_by, **ended}
 
 
-def _spoken(turns: tuple[TurnRecord, ...], asked_by: Sequence[AskedBy | None]) -> tuple[TurnRecord, ...]:
-    pairs = zip_longest(turns, asked_by[: len(turns)])
-    return tuple(replace(turn, asked_by=who) for turn, who in pairs)
+def _end(turn: TurnRecord) -> dict[str, Any] | None:
+    """Why the turn has no answer, and what waits for a person; None of one that has an answer, or broke off."""
+    waiting = [{"id": each.id, "tool": each.tool, "args": dict(each.args)} for each in turn.waiting]
+    return {"stop": turn.stop_reason, "waiting": waiting} if turn.stop_reason in UNANSWERED else None
+
+
+def _spoken(turns: tuple[TurnRecord, ...], note: _Note) -> tuple[TurnRecord, ...]:
+    """The turns with their user and their end, as the note says."""
+    n = len(turns)
+    rows = zip_longest(turns, note.asked_by[:n], note.ends[:n])
+    return tuple(replace(_ended(turn, end), asked_by=who) for turn, who, end in rows)
+
+
+def _ended(turn: TurnRecord, end: Any) -> TurnRecord:
+    if not isinstance(end, dict) or end.get("stop") not in [*UNANSWERED]:
+        return turn
+    told = end["waiting"] if isinstance(end.get("waiting"), list) else []
+    read = [(each, each.get("args")) for each in told if isinstance(each, dict)]
+    waiting = [
+        Waiting(str(each.get("id")), str(each.get("tool")), args) for each, args in read if isinstance(args, dict)
+    ]
+    return ended_so(turn, end["stop"], waiting)
 
 
 def _trial(
@@ -114,7 +147,7 @@ def _trial(
         scores=scores,
         criteria=criteria,
         error=error,
-        stop_reason="error" if error else "answered",
+        stop_reason="error" if error else last_stop(session.turns),
         usages=session.usages,
         prompts=session.prompts,
     )
@@ -137,7 +170,9 @@ def _read_note(raw: Any) -> _Note | None:
     error = ErrorRecord(str(told.get("kind")), str(told.get("message"))) if isinstance(told, dict) else None
     spoke = raw.get("asked_by")
     asked_by = tuple(who if who in get_args(AskedBy) else None for who in spoke) if isinstance(spoke, list) else ()
-    return _Note(case_id, trial, tuple(score for score in read if score), error, asked_by)
+    ends = raw.get("ends")
+    ended = tuple(ends) if isinstance(ends, list) else ()
+    return _Note(case_id, trial, tuple(score for score in read if score), error, asked_by, ended)
 
 
 def _read_score(raw: Any) -> Score | None:

@@ -68,7 +68,8 @@ def _confirmations(found: Any) -> Iterable[str]:
 
 def _plain_part(part: Any) -> dict[str, Any]:
     if part.function_call:
-        return {"function_call": _plain_call(part.function_call)}
+        call = part.function_call
+        return {"function_call": {"name": call.name or "", "args": plain(dict(call.args or {})), "id": call.id}}
     if part.function_response:
         response = part.function_response
         return {"function_response": {"name": response.name, "id": response.id, "response": plain(response.response)}}
@@ -82,10 +83,6 @@ def _plain_part(part: Any) -> dict[str, Any]:
     if part.file_data:
         return {"file_data": {"mime_type": part.file_data.mime_type, "file_uri": part.file_data.file_uri}}
     return {"text": part.text, "thought": part.thought}
-
-
-def _plain_call(found: Any) -> dict[str, Any]:
-    return {"name": found.name or "", "args": plain(dict(found.args or {})), "id": found.id}
 
 
 def _priced(usage: Usage, found: Any, witness: Witness) -> Usage:

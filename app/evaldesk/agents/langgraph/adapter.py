@@ -205,7 +205,7 @@ class GraphAgent(OnSharedLoop):
         return AgentDescription(
             name=self.ref.id if name in {"LangGraph", "Pregel"} else name,
             kind="langgraph",
-            description=f"A graph with the nodes {', '.join(_node_names(self.graph))}.",
+            description=f"A graph with the nodes {', '.join(node for node in self.graph.nodes if node[:2] != '__')}.",
             tools=tuple(_tools(self.graph)),
         )
 
@@ -349,10 +349,6 @@ def _properties(schema: Any) -> dict[str, Any]:
         reference = value.get("$ref", "") if isinstance(value, dict) else ""
         properties[name] = definitions.get(reference.rpartition("/")[2], value)
     return properties
-
-
-def _node_names(graph: Any) -> list[str]:
-    return [name for name in graph.nodes if not name.startswith("__")]
 
 
 def _tools(graph: Any) -> Iterator[ToolDescription]:

@@ -318,7 +318,8 @@ class EventSender:
 
     async def _report(self, kind: str, parts: Iterable[Any]) -> None:
         """Tell the parts of a message; those of an output tool are told as the answer when the run ends."""
-        shown = [_plain_part(part) for part in parts if not _is_output(part)]
+        names = ((part, str(getattr(part, "tool_name", "") or "")) for part in parts)
+        shown = [_plain_part(part) for part, name in names if not name.startswith(OUTPUT_TOOL)]
         raw: Any = {"kind": kind, "parts": shown}
         try:
             found = list(read_pydantic_message(Place(Document(raw)), raw, Notes()))
@@ -342,10 +343,6 @@ class EventSender:
             duration_ms=(time.perf_counter() - self._asked) * 1000,
             is_cut=getattr(response, "finish_reason", None) == "length",  # older versions do not say
         )
-
-
-def _is_output(part: Any) -> bool:
-    return str(getattr(part, "tool_name", "") or "").startswith(OUTPUT_TOOL)
 
 
 def _plain_part(part: Any) -> dict[str, Any]:

@@ -308,10 +308,8 @@ class _Line:
         """Cancel the task of a turn that was stopped."""
         if heard.is_open:
             with suppress(Exception):
-                await asyncio.wait_for(self._post("cancel", {"id": heard.talk.task_id}), _CANCEL_S)
-
-    async def _post(self, name: str, params: dict[str, Any]) -> None:
-        await self.client.post(self.card.url, json=self._request(name, params))
+                request = self._request("cancel", {"id": heard.talk.task_id})
+                await asyncio.wait_for(self.client.post(self.card.url, json=request), _CANCEL_S)
 
     def _request(self, name: str, params: dict[str, Any]) -> dict[str, Any]:
         method = _METHODS[name][self.card.is_new]

@@ -16,6 +16,7 @@ from evaldesk.model.run import LIVE
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.run_options import KEEP
 from evaldesk.store import RunStore
+from evaldesk.transcripts.recorded import last_stop
 
 READ_AHEAD = 16
 SCORED_AT_ONCE = 64
@@ -102,5 +103,5 @@ def as_played(result: TrialResult) -> TrialResult:
     usages = tuple(usage for usage in result.usages if usage.role != "judge")
     bare = replace(result, scores=(), usages=usages)
     if result.error and result.error.kind == GRADING_FAILED:
-        return replace(bare, status="finished", stop_reason="answered", error=None)
+        return replace(bare, status="finished", stop_reason=last_stop(result.transcript.turns), error=None)
     return bare

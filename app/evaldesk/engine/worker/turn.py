@@ -292,7 +292,8 @@ class OpenTurn:
 
     def _whole_turn(self) -> list[Event]:
         """The events so far, with the calls that the agent did not tell: those of its spans, then those seen."""
-        self._keep_passed()
+        while self._passed:
+            self._kept(*self._passed.popleft())
         spanned = self._spanned()
         told = [*self._told, *(event.usage for event in spanned if event.usage)]
         untold = self._untold(told)
@@ -409,10 +410,6 @@ class OpenTurn:
         for at_ms, usage, sent, said in self._spans.sent_calls():
             place = CallPlace(self._index, min(max(round(at_ms, 3), 0.0), now))
             self._prompts.add(place, usage, sent, said)
-
-    def _keep_passed(self) -> None:
-        while self._passed:
-            self._kept(*self._passed.popleft())
 
     def _open_tool(self) -> str:
         """The tool that was called and has given nothing yet; empty where there is none."""

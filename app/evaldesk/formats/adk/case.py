@@ -117,14 +117,6 @@ def _write_turn(turn: Turn) -> dict[str, Any]:
     return write_object(_TURN, values, turn.extra)
 
 
-def _read_conversation(place: Place, raw: Any) -> tuple[Turn, ...] | None:
-    return None if raw is None or raw is ABSENT else read_list(place, raw, _read_turn)
-
-
-def _write_conversation(turns: tuple[Turn, ...] | None) -> Any:
-    return ABSENT if turns is None else [_write_turn(turn) for turn in turns]
-
-
 def _read_intermediate(place: Place, raw: Any) -> Expected:
     """Absent and null assert nothing. `{}` is ADK's rest of an empty list of calls: no tool may be called."""
     if raw is None or raw is ABSENT:
@@ -247,7 +239,12 @@ _SESSION = Shape(
 _CASE = Shape(
     fields=(
         Field("eval_id", read_text, as_is),
-        Field("conversation", _read_conversation, _write_conversation, keeps_form=True),
+        Field(
+            "conversation",
+            lambda place, raw: None if raw is None or raw is ABSENT else read_list(place, raw, _read_turn),
+            lambda turns: ABSENT if turns is None else [_write_turn(turn) for turn in turns],
+            keeps_form=True,
+        ),
         Field("conversation_scenario", read_optional_mapping, unless_none),
         Field(
             "session_input",

@@ -93,16 +93,12 @@ def _read_cases(place: Place, raw: Any) -> tuple[Case, ...]:
     return read_list(place, raw, read_case)
 
 
-def _write_cases(cases: tuple[Case, ...]) -> list[dict[str, Any]]:
-    return [write_case(case) for case in cases]
-
-
 _SET = Shape(
     fields=(
         Field("eval_set_id", read_text, as_is),
         Field("name", read_optional_text, unless_none),
         Field("description", read_optional_text, unless_none),
-        Field("eval_cases", _read_cases, _write_cases, keeps_form=True),
+        Field("eval_cases", _read_cases, lambda cases: [write_case(case) for case in cases], keeps_form=True),
     ),
     order=("eval_set_id", "name", "description", "eval_cases", "creation_timestamp"),
 )

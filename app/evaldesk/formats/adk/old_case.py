@@ -106,14 +106,6 @@ def write_turn(turn: Turn) -> dict[str, Any]:
     return write_object(_TURN, values, turn.extra)
 
 
-def _read_turns(place: Place, raw: Any) -> tuple[Turn, ...]:
-    return read_list(place, raw, read_turn)
-
-
-def _write_turns(turns: tuple[Turn, ...]) -> list[dict[str, Any]]:
-    return [write_turn(turn) for turn in turns]
-
-
 def _read_uses(place: Place, raw: Any) -> tuple[ToolCall, ...] | None:
     is_given = raw is not None and raw is not ABSENT
     return read_list(place, raw, lambda here, item: read_call(_CALL, here, item)) if is_given else None
@@ -192,7 +184,12 @@ _SESSION = Shape(
 _CASE = Shape(
     fields=(
         Field("name", read_text, as_is),
-        Field("data", _read_turns, _write_turns, keeps_form=True),
+        Field(
+            "data",
+            lambda place, raw: read_list(place, raw, read_turn),
+            lambda turns: [write_turn(turn) for turn in turns],
+            keeps_form=True,
+        ),
         Field("initial_session", _read_initial, lambda session: write_session(_SESSION, session)),
         RUBRICS,
         FINAL_STATE,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, BinaryIO
 
@@ -28,7 +28,9 @@ from evaldesk.model import (
     TrialResult,
     TurnRecord,
     Verdict,
+    Waiting,
 )
+from evaldesk.model.transcript import AWAITING
 from evaldesk.reading.json_stream import StreamedList
 from evaldesk.reading.json_text import text_parts
 from evaldesk.reading.sniffing import peek
@@ -42,8 +44,8 @@ from evaldesk.reading.values import (
     read_text,
     snake_case,
 )
-from evaldesk.transcripts.adk import AdkEvents, message_text, read_parts, spelled
-from evaldesk.transcripts.recorded import RecordedRun, TrialRows
+from evaldesk.transcripts.adk import CONFIRMATION, AdkEvents, message_text, read_parts, spelled
+from evaldesk.transcripts.recorded import RecordedRun, TrialRows, ended_so, last_stop
 
 _RESULTS = {"eval_case_results", "evalCaseResults"}
 
@@ -132,7 +134,10 @@ class _Results:
         at = self._rows.place(case_id)
         self._rows.offer(at, case, len(case.turns))
         self._rows.add(at, result)
-        _add_criteria(self._criteria, result.scores)
+        for score in result.scores:
+            known = self._criteria.get(score.metric)
+            if known is None or known.threshold is None:
+                self._criteria[score.metric] = Criterion(score.metric, score.threshold)
         self._agent = self._agent or app
         self._n += 1
 
@@ -159,7 +164,8 @@ def _read_result(place: Place, case_id: str, raw: dict[str, Any]) -> tuple[Case,
         actual = pair.get("actual_invocation")
         expected.append(_expected(here, pair, actual))
         if actual is not None or any(later.get("actual_invocation") for later in pairs[index:]):
-            records.append(read_played(here.at("actual_invocation"), actual or _unplayed(expected[-1])))
+            unplayed = {"user_content": _first(expected[-1], "user_content", "userContent")}
+            records.append(read_played(here.at("actual_invocation"), actual or unplayed))
         scores += read_scores(here.at("eval_metric_results"), pair.get("eval_metric_results"), turn=index)
     session = read_optional_mapping(place.at("session_details"), raw.get("session_details")) or {}
     state = read_optional_mapping(place.at("session_details", "state"), session.get("state"))
@@ -173,6 +179,7 @@ def _read_result(place: Place, case_id: str, raw: dict[str, Any]) -> tuple[Case,
         trial_index=0,
         status="errored" if verdict == "errored" else "finished",
         verdict=verdict,
+        stop_reason=last_stop(records),
         transcript=Transcript(tuple(records)),
         scores=tuple(scores),
         usages=tuple(usage for record in records for usage in record.usages),
@@ -190,11 +197,6 @@ def _expected(place: Place, pair: dict[str, Any], actual: Any) -> Any:
     if actual is None:
         raise place.error("expected an actual_invocation or an expected_invocation, found neither")
     return {"user_content": _first(actual, "user_content", "userContent")}
-
-
-def _unplayed(expected: dict[str, Any]) -> dict[str, Any]:
-    """The turn that never came about."""
-    return {"user_content": _first(expected, "user_content", "userContent")}
 
 
 def _write_result(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
@@ -270,13 +272,6 @@ def read_scores(place: Place, raw: Any, turn: int | None = None) -> tuple[Score,
     return read_list(place, raw or [], lambda here, item: _read_score(here, item, turn))
 
 
-def _add_criteria(found: dict[str, Criterion], scores: Iterable[Score]) -> None:
-    for score in scores:
-        known = found.get(score.metric)
-        if known is None or known.threshold is None:
-            found[score.metric] = Criterion(score.metric, score.threshold)
-
-
 def write_metrics(scores: Sequence[Score]) -> list[dict[str, Any]]:
     """The metric results of some scores."""
     return [_write_score(score) for score in scores]
@@ -341,14 +336,16 @@ def read_played(place: Place, raw: Any) -> TurnRecord:
     """The turn of an invocation. Raises FormatError."""
     values = spelled(read_mapping(place, raw))
     query, media = read_query(place.at("user_content"), values.get("user_content", ABSENT))
-    did = _read_intermediate(place.at("intermediate_data"), values.get("intermediate_data"))
+    reader = AdkEvents()
+    did = _read_intermediate(place.at("intermediate_data"), values.get("intermediate_data"), reader)
     answer = _parts(place.at("final_response"), values.get("final_response"))
     texts = [event.text for event in did if event.kind == "agent_message"]
     if message_text(answer) and texts[-1:] != [message_text(answer)]:
         author = next((event.author for event in reversed(did) if event.author), "")
         did.append(Event("agent_message", author=author, text=message_text(answer)))
     duration_ms = 1000 * _duration(place.at("duration"), values.get("duration"))
-    return TurnRecord(query, tuple(did), duration_ms=duration_ms, media=media)
+    record = TurnRecord(query, tuple(did), duration_ms=duration_ms, media=media)
+    return ended_so(record, AWAITING, reader.waiting.values()) if reader.waiting else record
 
 
 def write_played(record: TurnRecord) -> dict[str, Any]:
@@ -356,6 +353,7 @@ def write_played(record: TurnRecord) -> dict[str, Any]:
     answers = [at for at, event in enumerate(record.events) if event.kind == "agent_message" and not event.is_partial]
     last = answers[-1] if answers else None
     events = [written for at, event in enumerate(record.events) for written in _write_event(event, is_last=at == last)]
+    events += [_write_request(each) for each in record.waiting]
     found: dict[str, Any] = {"user_content": write_query((record.query, record.media))}
     if last is not None:
         found["final_response"] = {"parts": [{"text": record.events[last].text}], "role": "model"}
@@ -365,12 +363,11 @@ def write_played(record: TurnRecord) -> dict[str, Any]:
     return found
 
 
-def _read_intermediate(place: Place, raw: Any) -> list[Event]:
+def _read_intermediate(place: Place, raw: Any, reader: AdkEvents) -> list[Event]:
     if raw is None:
         return []
     raw = read_mapping(place, raw)
     key = events_key(raw)
-    reader = AdkEvents()
     if key:
         events = read_list(place.at(key), raw[key], lambda here, event: tuple(reader.read(here, event)))
         return [each for event in events for each in event]
@@ -407,6 +404,13 @@ def _write_event(event: Event, *, is_last: bool) -> Iterator[dict[str, Any]]:
         result = event.result if isinstance(event.result, dict | None) else {"result": event.result}
         answer = _named(call) | ({} if result is None else {"response": result})
         yield fields | {"content": {"parts": [{"function_response": answer}], "role": "user"}}
+
+
+def _write_request(waiting: Waiting) -> dict[str, Any]:
+    """The call by which google-adk asks for a confirmation."""
+    args = {"originalFunctionCall": {"name": waiting.tool, "args": dict(waiting.args)}}
+    part = {"function_call": {"name": CONFIRMATION, "args": args, "id": waiting.id}}
+    return {"author": "", "content": {"parts": [part], "role": "model"}}
 
 
 def _named(call: ToolCall) -> dict[str, Any]:

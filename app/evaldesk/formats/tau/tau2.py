@@ -126,7 +126,8 @@ def write_task(case: Case) -> dict[str, Any]:
             f"case {case.id!r} is a conversation; a tau2 task is played by a simulated user and needs a scenario"
         )
     nowhere = Place(Document(None))
-    task: dict[str, Any] = {"id": case.id, **_without_own(shown_extra(case.extra))}
+    own = {key: value for key, value in shown_extra(case.extra).items() if key not in ("id", *_OWN)}
+    task: dict[str, Any] = {"id": case.id, **own}
     if not isinstance(task.get("user_scenario"), dict) or _scenario(nowhere, task) != case.scenario:
         task["user_scenario"] = {"instructions": str(case.scenario.get("conversation_plan", ""))}
     if _scenario(nowhere, task) != case.scenario:
@@ -225,10 +226,6 @@ def _written_session(session: SessionInit | None) -> dict[str, Any] | None:
         return None
     own = {"app_name": session.app_name, "user_id": session.user_id, "state": dict(session.state)}
     return {**own, **shown_extra(session.extra)}
-
-
-def _without_own(extra: JsonObject) -> dict[str, Any]:
-    return {key: value for key, value in extra.items() if key not in ("id", *_OWN)}
 
 
 class Tau2Results(ReadOnly):

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from evaldesk.model import Event, JsonValue, TurnRecord
+from evaldesk.model.decisions import decision_words
 from evaldesk.model.media import with_names
 
 NOTHING = "(nothing)"
@@ -55,7 +56,9 @@ def _step(event: Event) -> str:
     if event.kind == "tool_result":
         name = event.call.name if event.call else "tool"
         return f"Tool result: {name} {'failed with' if event.is_error else 'gave'} {_json(event.result)}"
-    return ""
+    if event.waiting and event.decision:
+        return f"A person decided: {decision_words(event.decision, event.waiting.tool)}"
+    return f"Waits for a person: {event.waiting.tool} {_json(event.waiting.args)}" if event.waiting else ""
 
 
 def _json(value: object) -> str:
