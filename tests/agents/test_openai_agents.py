@@ -66,6 +66,7 @@ root_agent = Agent(
 
     first = session.turns[0]
     assert [call.name for call in first.tool_calls] == ["transfer_to_clerk"]
+    assert [event.duration_ms for event in first.events if event.kind == "tool_result"] == [None]
     assert (first.answer, first.events[-1].author) == ("clerk here", "clerk")
     assert [event.author for event in again if event.kind == "agent_message"] == ["clerk"]
     assert [(below.name, below.description) for below in agent.describe().sub_agents] == [("clerk", "Answers.")]

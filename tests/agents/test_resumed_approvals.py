@@ -267,6 +267,73 @@ async def test_the_other_ways_in_which_a_graph_waits(loaded: Loaded, source: str
         ] == [("roll_die", {"sides": 6})]
 
 
+PAIR = (
+    GRAPH.replace(
+        """[said("", ("roll_die", {"sides": found})) if isinstance(found, int) else said(found)]""",
+        """[said("", ("keep", {"sides": 3}), ("roll_die", {"sides": 2}), ("roll_die", {"sides": found}))]""",
+    )
+    .replace("@tool\ndef", "@tool\nasync def")
+    .replace("ToolNode([roll_die])", "ToolNode([roll_die, keep])")
+)
+PAIR = PAIR.replace(
+    """@tool
+async def roll_die""",
+    """@tool
+async def keep(sides: int) -> str:
+    \'\'\'Keep.\'\'\'
+    return f"kept {sides}: {interrupt('Roll?')}"
+
+@tool
+async def roll_die""",
+).replace("    interrupt('Roll?')\n    return sides\n", "    return f\"{sides}: {interrupt('Roll?')}\"\n")
+PAIR = PAIR.replace(
+    'said(f"got {last.content}")',
+    'said("; ".join(each.content for each in state["messages"] if each.type == "tool"))',
+).replace("-> int", "-> str")
+APART = PAIR.replace(
+    """    return "tools" if state["messages"][-1].tool_calls else END""",
+    """    calls = state["messages"][-1].tool_calls
+    return [Send("tools", [call]) for call in calls] if calls else END""",
+).replace("import interrupt\n", "import Send, interrupt\n")
+NODES = pytest.mark.parametrize("source", [PAIR, APART], ids=["one tool node", "a task for each call"])
+OWN = "kept 3: False; 2: True; 6: 4"
+
+
+@NODES
+async def test_each_of_several_calls_of_a_graph_gets_its_own_decision(loaded: Loaded, source: str) -> None:
+    skip_without("langgraph")
+    rolls = [
+        {"turn": 1, "tool": "roll_die", "decision": "approve"},
+        {"turn": 1, "tool": "roll_die", "decision": "answer", "answer": 4},
+    ]
+    case = case_of(*rolls, {"turn": 1, "tool": "keep", "decision": "deny"})
+
+    [turn] = (await play_trial(loaded(source), spec_of(case))).transcript.turns
+
+    assert (turn.error, turn.stop_reason, turn.answer) == (None, "answered", OWN)
+    asked = [(each.waiting.tool, each.waiting.args["sides"]) for each in turn.events if each.decision and each.waiting]
+    assert asked == [("keep", 3), ("roll_die", 2), ("roll_die", 6)]
+
+
+@NODES
+@PLACES
+async def test_so_it_does_in_a_chat(loaded: Loaded, source: str, is_same: bool) -> None:
+    skip_without("langgraph")
+    wanted = {3: Decision("deny"), 2: Decision("approve"), 6: Decision("answer", answer=4)}
+    agent, session = loaded(source), Session("s")
+    turn = await play_turn(agent, session, "Roll a d6", attempt=Attempt())
+
+    while turn.waiting:
+        stored = from_json(to_json(replace(turn, paused=session.paused)), TurnRecord)
+        session = Session("s", state=dict(stored.state_after), memory=session.memory if is_same else {})
+        session.paused = stored.paused
+        agent = agent if is_same else loaded(source)
+        decisions = [(each, wanted[int(str(each.args["sides"]))]) for each in stored.waiting]
+        turn = await play_turn(agent, session, "Roll a d6", attempt=Attempt(), resumed=stored, decided=decisions)
+
+    assert (turn.error, turn.stop_reason, turn.answer) == (None, "answered", OWN)
+
+
 async def test_a_graph_without_a_checkpointer_says_why_it_cannot_go_on(loaded: Loaded) -> None:
     skip_without("langgraph")
     source = GRAPH.replace(", checkpointer=InMemorySaver()", "")

@@ -124,7 +124,8 @@ def _reply_words(now: SpokenTurn, wish: Wish, nums: Sequence[int], slip: str) ->
     sentences = [_rolled_words(wish.sides, rolled)] if rolled else []
     if wish.is_check:
         checked = now.results("check_prime")
-        sentences.append(_checked_words(checked[0]) if checked else _guessed(nums))
+        words = f"I checked: {checked[0]}" if checked else _guessed(nums)
+        sentences.append(words if not checked or isinstance(checked[0], str) else f"{words}.")
     return " ".join(sentences)
 
 
@@ -139,10 +140,6 @@ def _rolled_words(sides: Sequence[int], rolled: Sequence[Any]) -> str:
         return f"I rolled {len(rolled)} dice with {sides[0]} sides, and got {listed(rolled)}."
     pairs = [f"{value} on the {side} sided die" for side, value in zip(sides, rolled, strict=False)]
     return f"I rolled {len(rolled)} dice, and got {listed(pairs)}."
-
-
-def _checked_words(result: Any) -> str:
-    return f"I checked: {result}" if isinstance(result, str) else f"I checked: {result}."
 
 
 def _guessed(nums: Sequence[int]) -> str:

@@ -66,7 +66,8 @@ async def ask(
     """
     from aiohttp import ClientPayloadError, ClientResponseError
 
-    _check_key(at)
+    if not at.key and at.key_name == KEY_OF[OPENAI]:  # fails here, as it does in OpenAI's client
+        raise EndpointError(UNAUTHORIZED, f"{at.key_name} is not set".encode(), key_name=at.key_name)
     headers = {"content-type": "application/json", "accept-encoding": ASKED_FOR}
     if at.key:
         headers["authorization"] = f"Bearer {at.key}"
@@ -123,12 +124,6 @@ def _opened() -> ClientSession:
 def _close_at_exit(loop: asyncio.AbstractEventLoop) -> None:
     with suppress(Exception):
         asyncio.run_coroutine_threadsafe(close(), loop).result(1)
-
-
-def _check_key(at: OwnEndpoint) -> None:
-    """Let a call that cannot succeed fail here, as it does in OpenAI's client. Raises EndpointError."""
-    if not at.key and at.key_name == KEY_OF[OPENAI]:
-        raise EndpointError(UNAUTHORIZED, f"{at.key_name} is not set".encode(), key_name=at.key_name)
 
 
 def _body(call: ModelCall, at: OwnEndpoint, unknown: frozenset[str], *, is_streamed: bool) -> dict[str, Any]:

@@ -43,7 +43,8 @@ def own_endpoint(call: ModelCall) -> OwnEndpoint | None:
     if not base or provider not in KEY_OF or has_listeners():
         return None
     is_vllm = call.model.startswith(f"{VLLM}/")
-    if not is_vllm and (_is_priced(name) or _is_openais(base)):
+    is_priced = not is_vllm and "/" not in name and provider_of(name) and not name.startswith(_OPEN_WEIGHTS)
+    if is_priced or (not is_vllm and _is_openais(base)):
         return None
     key_name = call.api_key_env or KEY_OF[provider]
     key = key_of(call) or os.environ.get(key_name, "")
@@ -71,10 +72,6 @@ def _parts(model: str) -> tuple[str, str]:
     if slash and (provider in PROVIDERS or provider in _custom_providers()):
         return provider, name
     return VLLM, model
-
-
-def _is_priced(name: str) -> bool:
-    return "/" not in name and bool(provider_of(name)) and not name.startswith(_OPEN_WEIGHTS)
 
 
 def _is_openais(base: str) -> bool:

@@ -172,7 +172,8 @@ def _of_google(client: Any, http_request: Any, http_options: Any = None, stream:
     given = HttpOptions(**http_options) if isinstance(http_options, dict) else http_options or HttpOptions()
     asked = given.retry_options or getattr(client._http_options, "retry_options", None)
     once = given.model_copy(update={"retry_options": HttpRetryOptions(attempts=1)})
-    return _Request((client, http_request, once, stream), {}, _google_patience(asked), _google_model(http_request.url))
+    model = model_in(http_request.url) or "the model"  # `gemini-2.0-flash` of `…/gemini-2.0-flash:generateContent`
+    return _Request((client, http_request, once, stream), {}, _google_patience(asked), model)
 
 
 def _google_patience(options: Any) -> Patience:
@@ -184,11 +185,6 @@ def _google_patience(options: Any) -> Patience:
         "longest_wait_s": options.max_delay,
     }
     return replace(PATIENT, **{name: value for name, value in found.items() if value is not None})
-
-
-def _google_model(url: str) -> str:
-    """`gemini-2.0-flash` of `…/models/gemini-2.0-flash:generateContent`."""
-    return model_in(url) or "the model"
 
 
 def _of_litellm(*args: Any, **options: Any) -> _Request:

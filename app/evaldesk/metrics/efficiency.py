@@ -91,7 +91,9 @@ class InvocationDuration:
 
 def _split(total: float, transcript: Transcript) -> dict[str, float]:
     timed = [record for record in transcript.turns if record.duration_ms]
-    model, tool = mean([_model_s(record) for record in timed]), mean([_tool_s(record) for record in timed])
+    model = mean([sum(usage.duration_ms for usage in _usages(record)) / 1000 for record in timed])
+    ended = [[event for event in record.events if event.kind == "tool_result"] for record in timed]
+    tool = mean([sum(event.duration_ms or 0.0 for event in events) / 1000 for events in ended])
     # Calls made at the same time add up to more than the turn.
     rest = max(total - model - tool, 0.0)
     return {"total_seconds": total, "model_seconds": model, "tool_seconds": tool, "framework_seconds": rest}
@@ -127,11 +129,3 @@ def _scores(
 def _usages(record: TurnRecord) -> list[Usage]:
     """Those of the agent, without the usage of a judge or a simulated user."""
     return [usage for usage in record.usages if usage.role == "agent"]
-
-
-def _model_s(record: TurnRecord) -> float:
-    return sum(usage.duration_ms for usage in _usages(record)) / 1000
-
-
-def _tool_s(record: TurnRecord) -> float:
-    return sum(event.duration_ms or 0.0 for event in record.events if event.kind == "tool_result") / 1000

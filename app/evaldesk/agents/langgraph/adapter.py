@@ -18,7 +18,16 @@ from evaldesk.agents.langgraph.interrupts import (
 )
 from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable, user_message
 from evaldesk.agents.shared_loop import OnSharedLoop, SendEvent, SentEvents
-from evaldesk.agents.tools.frameworks import awaiting, in_our_words, never_answered, pause, paused, tool_result, watched
+from evaldesk.agents.tools.frameworks import (
+    CURRENT_CALLS,
+    awaiting,
+    in_our_words,
+    never_answered,
+    pause,
+    paused,
+    tool_result,
+    watched,
+)
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import AgentError
 from evaldesk.llm import price
@@ -270,7 +279,7 @@ class GraphAgent(OnSharedLoop):
             waited = Waited(str(session.memory["thread"]), sender.seen, sender.open_calls, dict(session.state))
             frozen = await frozen_thread(self.graph.checkpointer, waited)
             pause(session, waited, lambda: frozen)
-            for event in awaiting(waiting_of(sender.interrupts, sender.open_calls)):
+            for event in awaiting(waiting_of(sender.interrupts, sender.open_calls, calls.asked)):
                 await send(event)
 
     def _kept(self, session: Session) -> dict[str, JsonValue] | None:
@@ -381,6 +390,8 @@ def _watch(node: Any) -> None:
         return
 
     async def seen(request: Any, execute: Any) -> Any:
+        from langgraph.errors import GraphInterrupt
+
         name, call_id = request.tool_call["name"], request.tool_call["id"]
         call = partial(own, request, execute) if own else partial(execute, request)
         state = dict(request.state) if isinstance(request.state, dict) else {}
@@ -388,6 +399,12 @@ def _watch(node: Any) -> None:
             found = await tool_result(name, dict(request.tool_call["args"]), state, call)
         except ToolFailedError as error:
             return _message(str(error), name, call_id, status="error")
+        except GraphInterrupt as error:
+            calls, asking = CURRENT_CALLS.get(), ToolCall(name, _fields(plain(request.tool_call["args"])), call_id)
+            for asked in error.args[0]:
+                if calls:  # the calls of one node ask by one id: the first one ends it
+                    calls.asked.setdefault(getattr(asked, "id", ""), asking)
+            raise
         return _message(found, name, call_id) if _is_plain(found) else found
 
     setattr(seen, _MARK, True)

@@ -7,7 +7,7 @@ agent-inbox say which they take; any other gets True, False or the answer.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,13 +33,19 @@ class Waited:
     state: dict[str, JsonValue]
 
 
-def waiting_of(interrupts: Sequence[Any], open_calls: Sequence[ToolCall]) -> Iterator[Waiting]:
-    """What waits. A plain interrupt belongs to the call that has no result yet, where there is one for each of them."""
+def waiting_of(
+    interrupts: Sequence[Any], open_calls: Sequence[ToolCall], asked: Mapping[str, ToolCall]
+) -> Iterator[Waiting]:
+    """What waits. A plain interrupt belongs to the call of a tool node in which it was `asked`.
+
+    Of another node it is about the call that has no result yet, where there is one for each of them.
+    """
     if not interrupts:  # of `interrupt_before` and `interrupt_after`
         yield Waiting("", BREAKPOINT, choices=("approve",))
     calls = open_calls if len(open_calls) == len(interrupts) else [None] * len(interrupts)
-    for number, (found, call) in enumerate(zip(interrupts, calls, strict=True)):
+    for number, (found, nearest) in enumerate(zip(interrupts, calls, strict=True)):
         name = getattr(found, "id", None) or str(number)
+        call = asked.get(name, nearest)
         value = plain(found.value)
         actions = _actions(value)
         for place, (action, form) in enumerate(actions):

@@ -292,8 +292,8 @@ class _EventHooks:
             await self._gave(from_agent, call.id or "", call.name, f"handed over to {to_agent.name}")
 
     async def _gave(self, agent: Any, call_id: str, name: str, result: Any) -> None:
-        now = time.perf_counter()
-        took_ms = (now - self._started.get(call_id, now)) * 1000
+        begun = self._started.get(call_id)  # of a handoff the SDK tells no beginning
+        took_ms = None if begun is None else (time.perf_counter() - begun) * 1000
         is_error = isinstance(result, str) and result.startswith(FAILED)
         found = Message("tool", "", name, call_id=call_id, result=result, is_error=is_error, duration_ms=took_ms)
         await self._report(agent, found)

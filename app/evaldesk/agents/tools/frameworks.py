@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from evaldesk.agents.dependencies import hint_of
@@ -18,7 +18,7 @@ from evaldesk.agents.tools.doubles import double_of
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError, in_time
 from evaldesk.errors import AgentError, NoDoubleError
 from evaldesk.llm.failures import model_error
-from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, Session, Waiting
+from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, Session, ToolCall, Waiting
 from evaldesk.model.transcript import AWAITING
 
 _log = logging.getLogger("evaldesk.agents")
@@ -26,10 +26,14 @@ _log = logging.getLogger("evaldesk.agents")
 
 @dataclass(slots=True)
 class ToolCalls:
-    """The calls of one turn; `failure` is kept, since frameworks show a model the exceptions of a tool."""
+    """The calls of one turn; `failure` is kept, since frameworks show a model the exceptions of a tool.
+
+    `asked` are those in which a person is asked, by the id of the question.
+    """
 
     send: SendEvent
     failure: NoDoubleError | None = None
+    asked: dict[str, ToolCall] = field(default_factory=dict)
 
     def check(self) -> None:
         """Raise the failure that ends the trial, where there is one."""
@@ -37,14 +41,14 @@ class ToolCalls:
             raise self.failure
 
 
-_CURRENT: ContextVar[ToolCalls | None] = ContextVar("current_tool_calls", default=None)
+CURRENT_CALLS: ContextVar[ToolCalls | None] = ContextVar("current_tool_calls", default=None)
 
 
 def watched(session: Session, send: SendEvent) -> ToolCalls:
     """The calls of the turn that begins now, with its limit for each."""
     TOOL_LIMIT.set(session.limits.tool_timeout_s)
     calls = ToolCalls(send)
-    _CURRENT.set(calls)
+    CURRENT_CALLS.set(calls)
     return calls
 
 
@@ -124,7 +128,7 @@ async def tool_result(
     name: str, args: JsonObject, state: dict[str, JsonValue], call: Callable[[], Awaitable[Any]]
 ) -> Any:
     """The result of the call. Raises ToolFailedError with the text for the model, and NoDoubleError."""
-    calls = _CURRENT.get()
+    calls = CURRENT_CALLS.get()
     try:
         outcome = await double_of(name, args, state)
     except NoDoubleError as error:

@@ -172,12 +172,9 @@ def _shape(hints: dict[str, Any], name: str, definitions: dict[str, JsonValue]) 
         del hints[name]
         return {}
     definitions.update(found)
-    text = next((item for item in _extras(hints[name]) if isinstance(item, str)), None)
+    extras = typing.get_args(hints[name])[1:] if typing.get_origin(hints[name]) is Annotated else ()
+    text = next((item for item in extras if isinstance(item, str)), None)
     return {**schema, "description": text} if text else dict(schema)
-
-
-def _extras(hint: Any) -> tuple[Any, ...]:
-    return typing.get_args(hint)[1:] if typing.get_origin(hint) is Annotated else ()
 
 
 def _is_json(value: object) -> bool:

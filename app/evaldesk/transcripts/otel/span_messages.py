@@ -237,7 +237,9 @@ def _openinference(span: Span) -> Sides | None:
         inputs, outputs = whole.get("input_messages") or inputs, whole.get("output_messages") or outputs
     if inputs or outputs:
         given = [_unwrapped(row) for row in in_order(inputs)]
-        return [row for row in given if not _is_retold(row)], [_unwrapped(row) for row in in_order(outputs)]
+        retold = ("tool-call", "tool-response")  # smolagents' words for a call or a result, which have their spans
+        told = [row for row in given if not (isinstance(row, dict) and row.get("role") in retold)]
+        return told, [_unwrapped(row) for row in in_order(outputs)]
     if span.attributes.get("openinference.span.kind") != "LLM":
         return None
     asked, answered = span.attributes.get("input.value"), span.attributes.get("output.value")
@@ -256,11 +258,6 @@ def _spoken_by(role: str, rows: dict[str, Any]) -> list[Any]:
         is_parts = isinstance(content, list) and all(isinstance(part, dict) and "type" in part for part in content)
         found.append({"role": role, **row, **({"content": content} if is_parts else {})})
     return found
-
-
-def _is_retold(row: Any) -> bool:
-    """Whether smolagents tells a model in words of a call or a result, which have spans of their own."""
-    return isinstance(row, dict) and row.get("role") in ("tool-call", "tool-response")
 
 
 def _unwrapped(row: Any) -> Any:
