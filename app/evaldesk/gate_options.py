@@ -9,151 +9,116 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, TypedDict
 
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model.conclusion import CONFIRM, REGRESSION_RULES, STOP_RULES, UNDECIDED, Gates
-from evaldesk.run_options import BY_NAME, OWN, RunOption
+from evaldesk.run_options import BY_NAME, OWN, RunOption, option_of
 
 SECTION = "Gates"
 MOST_CONFIRMING = 100
 NOT_CASE = "a pytest item is one case, and this gate is about a whole run"
 
+_gate = partial(option_of, "gates")
+
 GATE_OPTIONS: tuple[RunOption, ...] = (
-    RunOption(
+    _gate(
         "min_pass_rate",
-        "gates.min_pass_rate",
         "number",
         title="Minimum pass rate",
-        words="minimum pass rate",
         help="Minimum pass rate of the scored trials.",
         high=1,
-        flags=("--min-pass-rate",),
-        metavar="R",
     ),
-    RunOption(
+    _gate(
         "min_case_pass_rate",
-        "gates.min_case_pass_rate",
         "number",
         title="Minimum pass rate of each case",
-        words="minimum pass rate of each case",
         help="Minimum pass rate of each case; the cases below are named.",
         high=1,
-        flags=("--min-case-pass-rate",),
-        metavar="R",
         left_out={"pytest": "a pytest item is one case: --evaldesk-min-pass-rate is the same there"},
     ),
-    RunOption(
+    _gate(
         "pass_at",
-        "gates.pass_at",
         "pairs",
         title="Minimum pass@k",
-        words="minimum pass@k",
         help="Minimum chance that at least one of K trials passes, mean over cases.",
         default=(),
-        flags=("--pass-at",),
         metavar="K=R",
         left_out={"pytest": NOT_CASE},
     ),
-    RunOption(
+    _gate(
         "pass_hat",
-        "gates.pass_hat",
         "pairs",
         title="Minimum pass^k",
-        words="minimum pass^k",
         help="Minimum chance that all of K trials pass, mean over cases.",
         default=(),
-        flags=("--pass-hat",),
         metavar="K=R",
         left_out={"pytest": NOT_CASE},
     ),
-    RunOption(
+    _gate(
         "min_scored",
-        "gates.min_scored",
         "whole",
         title="Minimum scored trials",
-        words="minimum scored trials",
         help="Minimum number of scored trials; with fewer the run is undecided.",
         high=1_000_000,
-        flags=("--min-scored",),
-        metavar="N",
     ),
-    RunOption(
+    _gate(
         "max_unscored_rate",
-        "gates.max_unscored_rate",
         "number",
         title="Maximum share of unscored trials",
-        words="maximum share of unscored trials",
         help="Maximum share of unscored trials; default 0. With more the run is undecided.",
         default=0.0,
         high=1,
-        flags=("--max-unscored-rate",),
-        metavar="R",
     ),
-    RunOption(
+    _gate(
         "max_error_rate",
-        "gates.max_error_rate",
         "number",
         title="Maximum share of errored trials",
-        words="maximum share of errored trials",
         help="Maximum share of errored trials; default 0. With more the run is undecided.",
         default=0.0,
         high=1,
-        flags=("--max-error-rate",),
-        metavar="R",
         left_out={"pytest": "a case with an errored trial never passes there"},
     ),
-    RunOption(
+    _gate(
         "max_cost",
-        "gates.max_cost",
         "number",
         title="Maximum cost, US dollars",
         words="maximum cost",
         help="Maximum cost of all model calls in US dollars; above it no trial starts.",
         high=1e9,
-        flags=("--max-cost",),
         metavar="USD",
         left_out={"pytest": NOT_CASE},
     ),
-    RunOption(
+    _gate(
         "baseline",
-        "gates.baseline",
         "text",
         title="Compared with run",
         words="baseline",
         help="An earlier run, by number or by its JSON output.",
         default="",
-        flags=("--baseline",),
         metavar="RUN|FILE",
     ),
-    RunOption(
+    _gate(
         "max_regressions",
-        "gates.max_regressions",
         "whole",
         title="Maximum regressed cases",
-        words="maximum regressed cases",
         help="Maximum number of cases that passed in the baseline and do not pass now; default 0.",
         high=1_000_000,
-        flags=("--max-regressions",),
-        metavar="N",
         left_out={"pytest": "a pytest item is one case, and fails when that case regressed"},
     ),
-    RunOption(
+    _gate(
         "margin",
-        "gates.margin",
         "number",
         title="Maximum pass rate drop",
         words="margin",
         help="Maximum drop of the pass rate against the baseline, as a share; "
         "fails when the drop is larger and could not be chance.",
         high=1,
-        flags=("--margin",),
-        metavar="R",
         left_out={"pytest": NOT_CASE},
     ),
-    RunOption(
+    _gate(
         "regression_rule",
-        "gates.regression_rule",
         "choice",
         title="A case regressed when",
         words="regression rule",
@@ -161,42 +126,33 @@ GATE_OPTIONS: tuple[RunOption, ...] = (
         "or when it dropped by more than chance (likely).",
         default="any",
         choices=REGRESSION_RULES,
-        flags=("--regression-rule",),
     ),
-    RunOption(
+    _gate(
         "confirm",
-        "gates.confirm",
         "passes",
         title="Fresh trials that must pass",
-        words="fresh trials that must pass",
         help="With confirm: M of R fresh trials must pass; default 3/5.",
         default=CONFIRM,
         high=MOST_CONFIRMING,
-        flags=("--confirm",),
         metavar="M/R",
     ),
-    RunOption(
+    _gate(
         "undecided",
-        "gates.undecided",
         "choice",
         title="A rate too close to its threshold",
         words="undecided",
         help="A rate too close to its threshold for certainty counts as this; default: the rate alone decides.",
         choices=UNDECIDED,
         unset="decides alone",
-        flags=("--undecided",),
     ),
-    RunOption(
+    _gate(
         "stop_when_decided",
-        "gates.stop_when_decided",
         "choice",
         title="Stop when decided",
-        words="stop when decided",
         help="Begin no more trials once the rest cannot change the answers of the gates (exact), "
         "or is not likely to (likely).",
         choices=STOP_RULES,
         unset="play every trial",
-        flags=("--stop-when-decided",),
         left_out={"pytest": NOT_CASE},
     ),
 )
