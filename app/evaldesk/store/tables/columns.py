@@ -13,7 +13,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import registry
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator
-from sqlmodel import SQLModel
+from sqlmodel import Field, SQLModel
 
 from evaldesk.errors import WorkspaceError
 from evaldesk.wire import from_json, to_json
@@ -43,9 +43,42 @@ class Row(SQLModel, registry=registry(metadata=MetaData(naming_convention=_NAMES
     """The tables have a registry of their own: a user's SQLModel tables in the same process never meet them."""
 
 
+class OfRun(Row):
+    """Names its run in its key."""
+
+    run_id: int = Field(primary_key=True)
+
+
+class OfCase(OfRun):
+    """Names its case of a run in its key."""
+
+    case_index: int = Field(primary_key=True)
+
+
+class OfTrial(OfCase):
+    """Names its trial in its key."""
+
+    trial_index: int = Field(primary_key=True)
+
+
 def cascade(columns: list[str], parent: str, parent_columns: list[str]) -> ForeignKeyConstraint:
     """A foreign key whose rows go with the row they belong to."""
     return ForeignKeyConstraint(columns, [f"{parent}.{name}" for name in parent_columns], ondelete="CASCADE")
+
+
+def of_run() -> ForeignKeyConstraint:
+    """The rows go with their run."""
+    return cascade(["run_id"], "run", ["id"])
+
+
+def of_case() -> ForeignKeyConstraint:
+    """The rows go with their case of a run."""
+    return cascade(["run_id", "case_index"], "run_case", ["run_id", "case_index"])
+
+
+def of_trial() -> ForeignKeyConstraint:
+    """The rows go with their trial."""
+    return cascade(["run_id", "case_index", "trial_index"], "trial", ["run_id", "case_index", "trial_index"])
 
 
 T = TypeVar("T")

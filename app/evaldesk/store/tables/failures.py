@@ -7,9 +7,7 @@ from datetime import datetime
 from sqlalchemy import Index, Text
 from sqlmodel import Field
 
-from evaldesk.store.tables.columns import Row, UtcTime, cascade
-
-_TRIAL = ["run_id", "case_index", "trial_index"]
+from evaldesk.store.tables.columns import OfTrial, Row, UtcTime, of_run, of_trial
 
 
 class ModeRow(Row, table=True):
@@ -36,7 +34,7 @@ class FindingRow(Row, table=True):
 
     __tablename__ = "finding"
     __table_args__ = (
-        cascade(_TRIAL, "trial", _TRIAL),
+        of_trial(),
         Index(None, "run_id", "case_index", "trial_index"),
         Index(None, "mode_id", "status", "run_id", "case_index", "trial_index"),
         Index(None, "run_id", "status", "author", "mode_id", "case_index", "trial_index"),
@@ -61,15 +59,12 @@ class FindingRow(Row, table=True):
     created_at: datetime = Field(sa_type=UtcTime)
 
 
-class ReadingRow(Row, table=True):
+class ReadingRow(OfTrial, table=True):
     """A trial that a person read, with findings or with nothing wrong."""
 
     __tablename__ = "reading"
-    __table_args__ = (cascade(_TRIAL, "trial", _TRIAL), {"sqlite_with_rowid": False})
+    __table_args__ = (of_trial(), {"sqlite_with_rowid": False})
 
-    run_id: int = Field(primary_key=True)
-    case_index: int = Field(primary_key=True)
-    trial_index: int = Field(primary_key=True)
     reader: str = Field(primary_key=True)
     is_clear: bool
     read_at: datetime = Field(sa_type=UtcTime)
@@ -93,11 +88,7 @@ class ModelQuestionRow(Row, table=True):
     """What one question about the failures of a run cost; dollars are None where the price is not known."""
 
     __tablename__ = "model_question"
-    __table_args__ = (
-        cascade(["run_id"], "run", ["id"]),
-        Index(None, "run_id"),
-        {"sqlite_autoincrement": True},
-    )
+    __table_args__ = (of_run(), Index(None, "run_id"), {"sqlite_autoincrement": True})
 
     id: int | None = Field(default=None, primary_key=True)
     run_id: int

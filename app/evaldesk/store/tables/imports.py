@@ -7,20 +7,15 @@ from datetime import datetime
 from sqlalchemy import Index, Text
 from sqlmodel import Field
 
-from evaldesk.store.tables.columns import Row, UtcTime, cascade
+from evaldesk.store.tables.columns import OfRun, Row, UtcTime, of_run
 
 
-class ImportedRun(Row, table=True):
+class ImportedRun(OfRun, table=True):
     """A run that came in a file; `digest` is of its content in the file, to find it again."""
 
     __tablename__ = "imported_run"
-    __table_args__ = (
-        cascade(["run_id"], "run", ["id"]),
-        Index(None, "digest", "run_id"),
-        {"sqlite_with_rowid": False},
-    )
+    __table_args__ = (of_run(), Index(None, "digest", "run_id"), {"sqlite_with_rowid": False})
 
-    run_id: int = Field(primary_key=True)
     digest: str
 
 
@@ -50,17 +45,12 @@ class ImportRecord(Row, table=True):
     leased_until: float | None = None
 
 
-class ImportRun(Row, table=True):
+class ImportRun(OfRun, table=True):
     """A run of an import; it is hidden until the whole import is there."""
 
     __tablename__ = "import_run"
-    __table_args__ = (
-        cascade(["run_id"], "run", ["id"]),
-        Index(None, "import_id", "run_id"),
-        {"sqlite_with_rowid": False},
-    )
+    __table_args__ = (of_run(), Index(None, "import_id", "run_id"), {"sqlite_with_rowid": False})
 
-    run_id: int = Field(primary_key=True)
     import_id: int
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import Index, LargeBinary
 from sqlmodel import Field
 
-from evaldesk.store.tables.columns import Row, UtcTime, cascade
+from evaldesk.store.tables.columns import OfRun, Row, UtcTime, cascade, of_run
 
 
 class MediaRow(Row, table=True):
@@ -20,13 +20,12 @@ class MediaRow(Row, table=True):
     data: bytes = Field(sa_type=LargeBinary)
 
 
-class RunMedia(Row, table=True):
+class RunMedia(OfRun, table=True):
     """The media of the cases and the trials of a run."""
 
     __tablename__ = "run_media"
-    __table_args__ = (cascade(["run_id"], "run", ["id"]), Index(None, "digest"), {"sqlite_with_rowid": False})
+    __table_args__ = (of_run(), Index(None, "digest"), {"sqlite_with_rowid": False})
 
-    run_id: int = Field(primary_key=True)
     digest: str = Field(primary_key=True)
 
 

@@ -7,9 +7,7 @@ from datetime import datetime
 from sqlalchemy import Index, Text
 from sqlmodel import Field
 
-from evaldesk.store.tables.columns import Row, UtcTime, cascade
-
-_TRIAL = ["run_id", "case_index", "trial_index"]
+from evaldesk.store.tables.columns import Row, UtcTime, cascade, of_trial
 
 
 class QueueRow(Row, table=True):
@@ -31,7 +29,7 @@ class QueueItemRow(Row, table=True):
     __tablename__ = "queue_item"
     __table_args__ = (
         cascade(["queue_id"], "queue", ["id"]),
-        cascade(_TRIAL, "trial", _TRIAL),
+        of_trial(),
         Index(None, "run_id", "case_index", "trial_index"),
         {"sqlite_with_rowid": False},
     )

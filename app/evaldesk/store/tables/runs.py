@@ -13,7 +13,7 @@ from datetime import datetime
 from sqlalchemy import BigInteger, Index, LargeBinary, Text, func
 from sqlmodel import Field
 
-from evaldesk.store.tables.columns import Row, UtcTime, cascade
+from evaldesk.store.tables.columns import OfCase, OfRun, OfTrial, Row, UtcTime, of_case, of_run, of_trial
 
 TO_DO = "."
 ZERO = {"server_default": "0"}
@@ -83,42 +83,34 @@ class Run(Row, table=True):
     n_trials: int = Field(default=0, sa_column_kwargs=ZERO)
 
 
-class RunSource(Row, table=True):
+class RunSource(OfRun, table=True):
     """A run that scores the stored trials of another again; the other may have been deleted since."""
 
     __tablename__ = "run_source"
-    __table_args__ = (
-        cascade(["run_id"], "run", ["id"]),
-        Index(None, "source_id", "run_id"),
-        {"sqlite_with_rowid": False},
-    )
+    __table_args__ = (of_run(), Index(None, "source_id", "run_id"), {"sqlite_with_rowid": False})
 
-    run_id: int = Field(primary_key=True)
     source_id: int
 
 
-class RunBaseline(Row, table=True):
+class RunBaseline(OfRun, table=True):
     """The cases of the earlier run that a run is compared with, as they were when it started."""
 
     __tablename__ = "run_baseline"
-    __table_args__ = (cascade(["run_id"], "run", ["id"]),)
+    __table_args__ = (of_run(),)
 
-    run_id: int = Field(primary_key=True)
     codec: int
     data: bytes = Field(sa_type=LargeBinary)
 
 
-class RunCase(Row, table=True):
+class RunCase(OfCase, table=True):
     """A case of a run with the totals of its trials; `digest` is of the case's JSON, to tell an edited case.
 
     `worst` is its place among the worst cases, None where it is not in the totals of the run.
     """
 
     __tablename__ = "run_case"
-    __table_args__ = (cascade(["run_id"], "run", ["id"]), {"sqlite_with_rowid": False})
+    __table_args__ = (of_run(), {"sqlite_with_rowid": False})
 
-    run_id: int = Field(primary_key=True)
-    case_index: int = Field(primary_key=True)
     case_id: str
     digest: str
     strip: str = Field(sa_type=Text)
@@ -134,14 +126,12 @@ class RunCase(Row, table=True):
     worst: float | None = 3.0
 
 
-class CaseSnapshot(Row, table=True):
+class CaseSnapshot(OfCase, table=True):
     """The case as it was run; beside `run_case` so that a page of rows does not read it."""
 
     __tablename__ = "case_snapshot"
-    __table_args__ = (cascade(["run_id", "case_index"], "run_case", ["run_id", "case_index"]),)
+    __table_args__ = (of_case(),)
 
-    run_id: int = Field(primary_key=True)
-    case_index: int = Field(primary_key=True)
     codec: int
     data: bytes = Field(sa_type=LargeBinary)
 
@@ -150,11 +140,7 @@ class LastRun(Row, table=True):
     """The newest run in which a case of an eval set took part."""
 
     __tablename__ = "last_run"
-    __table_args__ = (
-        cascade(["run_id", "case_index"], "run_case", ["run_id", "case_index"]),
-        Index(None, "run_id", "case_index"),
-        {"sqlite_with_rowid": False},
-    )
+    __table_args__ = (of_case(), Index(None, "run_id", "case_index"), {"sqlite_with_rowid": False})
 
     evalset_id: str = Field(primary_key=True)
     case_id: str = Field(primary_key=True)
@@ -162,17 +148,12 @@ class LastRun(Row, table=True):
     case_index: int
 
 
-class CaseMetric(Row, table=True):
+class CaseMetric(OfCase, table=True):
     """The totals of the scores of one metric in one case."""
 
     __tablename__ = "case_metric"
-    __table_args__ = (
-        cascade(["run_id", "case_index"], "run_case", ["run_id", "case_index"]),
-        {"sqlite_with_rowid": False},
-    )
+    __table_args__ = (of_case(), {"sqlite_with_rowid": False})
 
-    run_id: int = Field(primary_key=True)
-    case_index: int = Field(primary_key=True)
     metric: str = Field(primary_key=True)
     n: int
     n_passed: int
@@ -182,13 +163,12 @@ class CaseMetric(Row, table=True):
     high: float
 
 
-class RunMetric(Row, table=True):
+class RunMetric(OfRun, table=True):
     """The scores of one metric in all cases of a run; `sums` and `kinds` as `store.runs.totals` packs them."""
 
     __tablename__ = "run_metric"
-    __table_args__ = (cascade(["run_id"], "run", ["id"]), {"sqlite_with_rowid": False})
+    __table_args__ = (of_run(), {"sqlite_with_rowid": False})
 
-    run_id: int = Field(primary_key=True)
     metric: str = Field(primary_key=True)
     n: int
     n_passed: int
@@ -199,13 +179,12 @@ class RunMetric(Row, table=True):
     kinds: str | None = Field(default=None, sa_type=Text)
 
 
-class RunOutcome(Row, table=True):
+class RunOutcome(OfRun, table=True):
     """How many cases of a run have so many trials of each verdict."""
 
     __tablename__ = "run_outcome"
-    __table_args__ = (cascade(["run_id"], "run", ["id"]), {"sqlite_with_rowid": False})
+    __table_args__ = (of_run(), {"sqlite_with_rowid": False})
 
-    run_id: int = Field(primary_key=True)
     n_passed: int = Field(primary_key=True)
     n_failed: int = Field(primary_key=True)
     n_errored: int = Field(primary_key=True)
@@ -213,13 +192,12 @@ class RunOutcome(Row, table=True):
     n_cases: int
 
 
-class ErrorGroupRow(Row, table=True):
+class ErrorGroupRow(OfRun, table=True):
     """Errors of a run that say the same; `message` without its numbers, `example` as the first one said it."""
 
     __tablename__ = "error_group"
-    __table_args__ = (cascade(["run_id"], "run", ["id"]), {"sqlite_with_rowid": False})
+    __table_args__ = (of_run(), {"sqlite_with_rowid": False})
 
-    run_id: int = Field(primary_key=True)
     kind: str = Field(primary_key=True)
     message: str = Field(primary_key=True)
     n: int
@@ -228,21 +206,15 @@ class ErrorGroupRow(Row, table=True):
     example: str = Field(sa_type=Text)
 
 
-class Trial(Row, table=True):
+class Trial(OfTrial, table=True):
     """A trial, planned from the start of the run. `verdict` is None while it is to do: planned, or cancelled.
 
     `place` is the host that played it; None for the machine of the driver.
     """
 
     __tablename__ = "trial"
-    __table_args__ = (
-        cascade(["run_id", "case_index"], "run_case", ["run_id", "case_index"]),
-        {"sqlite_with_rowid": False},
-    )
+    __table_args__ = (of_case(), {"sqlite_with_rowid": False})
 
-    run_id: int = Field(primary_key=True)
-    case_index: int = Field(primary_key=True)
-    trial_index: int = Field(primary_key=True)
     status: str
     attempt: int
     verdict: str | None = None
@@ -257,69 +229,46 @@ class Trial(Row, table=True):
     place: str | None = None
 
 
-class TrialScore(Row, table=True):
+class TrialScore(OfTrial, table=True):
     """The value of one metric for a whole trial; scores of turns are in the transcript."""
 
     __tablename__ = "score"
-    __table_args__ = (
-        cascade(["run_id", "case_index", "trial_index"], "trial", ["run_id", "case_index", "trial_index"]),
-        {"sqlite_with_rowid": False},
-    )
+    __table_args__ = (of_trial(), {"sqlite_with_rowid": False})
 
-    run_id: int = Field(primary_key=True)
-    case_index: int = Field(primary_key=True)
-    trial_index: int = Field(primary_key=True)
     metric: str = Field(primary_key=True)
     value: float
     passed: bool | None = None
 
 
-class TrialTranscript(Row, table=True):
+class TrialTranscript(OfTrial, table=True):
     """A whole TrialResult, one for each attempt that ended; superseded attempts are kept as evidence."""
 
     __tablename__ = "transcript"
-    __table_args__ = (
-        cascade(["run_id", "case_index", "trial_index"], "trial", ["run_id", "case_index", "trial_index"]),
-    )
+    __table_args__ = (of_trial(),)
 
-    run_id: int = Field(primary_key=True)
-    case_index: int = Field(primary_key=True)
-    trial_index: int = Field(primary_key=True)
     attempt: int = Field(primary_key=True)
     codec: int
     data: bytes = Field(sa_type=LargeBinary)
 
 
-class TrialPrompts(Row, table=True):
+class TrialPrompts(OfTrial, table=True):
     """The model calls of an attempt as they were sent; beside `transcript`, which is read without them."""
 
     __tablename__ = "trial_prompts"
-    __table_args__ = (
-        cascade(["run_id", "case_index", "trial_index"], "trial", ["run_id", "case_index", "trial_index"]),
-    )
+    __table_args__ = (of_trial(),)
 
-    run_id: int = Field(primary_key=True)
-    case_index: int = Field(primary_key=True)
-    trial_index: int = Field(primary_key=True)
     attempt: int = Field(primary_key=True)
     n_calls: int
     codec: int
     data: bytes = Field(sa_type=LargeBinary)
 
 
-class TrialLabel(Row, table=True):
+class TrialLabel(OfTrial, table=True):
     """A person's verdict or note on a trial, or on one turn of it: `turn` is -1 for the whole trial."""
 
     __tablename__ = "label"
-    __table_args__ = (
-        cascade(["run_id", "case_index", "trial_index"], "trial", ["run_id", "case_index", "trial_index"]),
-        Index(None, "labelled_at"),
-        {"sqlite_with_rowid": False},
-    )
+    __table_args__ = (of_trial(), Index(None, "labelled_at"), {"sqlite_with_rowid": False})
 
-    run_id: int = Field(primary_key=True)
-    case_index: int = Field(primary_key=True)
-    trial_index: int = Field(primary_key=True)
     turn: int = Field(primary_key=True)
     labeller: str = Field(primary_key=True)
     verdict: str | None = None
@@ -327,16 +276,15 @@ class TrialLabel(Row, table=True):
     labelled_at: datetime = Field(sa_type=UtcTime)
 
 
-class LabelTotal(Row, table=True):
+class LabelTotal(OfRun, table=True):
     """How many labels of a run each person gave, by verdict; `verdict` is empty for notes alone.
 
     `is_disagreement` tells those on whole trials of which the metrics say the opposite.
     """
 
     __tablename__ = "label_total"
-    __table_args__ = (cascade(["run_id"], "run", ["id"]), {"sqlite_with_rowid": False})
+    __table_args__ = (of_run(), {"sqlite_with_rowid": False})
 
-    run_id: int = Field(primary_key=True)
     labeller: str = Field(primary_key=True)
     verdict: str = Field(primary_key=True)
     is_disagreement: bool = Field(primary_key=True)
