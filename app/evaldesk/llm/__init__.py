@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evaldesk.llm.attempts import is_direct, warm
-    from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall, pace_of
+    from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
     from evaldesk.llm.costs import cost_at, needs_litellm, only_litellm_prices, price
     from evaldesk.llm.failures import model_error
     from evaldesk.llm.loop import complete, litellm_endpoint, litellm_response
@@ -31,7 +31,6 @@ _MODULES = {
     "model_error": "llm.failures",
     "needs_litellm": "llm.costs",
     "only_litellm_prices": "llm.costs",
-    "pace_of": "llm.call",
     "price": "llm.costs",
     "set_variables": "secrets",
     "warm": "llm.attempts",
@@ -54,7 +53,6 @@ __all__ = [
     "model_error",
     "needs_litellm",
     "only_litellm_prices",
-    "pace_of",
     "price",
     "set_variables",
     "warm",

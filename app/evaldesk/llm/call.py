@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from evaldesk.llm.pacing import Pace
 from evaldesk.model import JsonObject, ModelOptions, Usage
+
+SAMPLING = ("temperature", "top_p", "max_tokens", "reasoning_effort")
 
 
 def pace_of(options: ModelOptions) -> Pace | None:
@@ -37,6 +40,13 @@ class ModelCall:
     timeout_s: float = 120.0
     prices: tuple[float, float] | None = None
     pace: Pace | None = None
+
+    @classmethod
+    def asked(cls, options: ModelOptions, model: str, messages: Sequence[JsonObject], **more: Any) -> ModelCall:
+        """A call as a run or a chat asks for it; fields in `more` win."""
+        fields: dict[str, Any] = {name: getattr(options, name) for name in SAMPLING}
+        fields |= {"api_base": options.base_url, "api_key_env": options.api_key_env, "extra": options.extra}
+        return cls(model, messages, **{**fields, "prices": options.prices, "pace": pace_of(options), **more})
 
 
 @dataclass(frozen=True, slots=True)

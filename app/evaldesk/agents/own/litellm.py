@@ -17,7 +17,7 @@ from evaldesk.agents.tools.doubles import doubled
 from evaldesk.agents.tools.functions import Outcome, Tool, tool_of
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.errors import UsageError
-from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, complete, is_direct, missing_keys, pace_of, warm
+from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, complete, is_direct, missing_keys, warm
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -143,21 +143,8 @@ class LlmAgent(ModelCaller):
         system: list[JsonObject] = [{"role": "system", "content": instruction}] if instruction else []
         model = session.model or self.model
         asked = self._own_options(session) | session.model_options
-        return ModelCall(
-            model,
-            [*system, *messages],
-            tools=[tool.schema() for tool in self._tools.values()],
-            temperature=asked.temperature,
-            top_p=asked.top_p,
-            reasoning_effort=asked.reasoning_effort,
-            pace=pace_of(asked),
-            max_tokens=asked.max_tokens,
-            seed=session.seed,
-            api_base=asked.base_url,
-            api_key_env=asked.api_key_env,
-            prices=asked.prices,
-            extra=asked.extra,
-        )
+        tools = [tool.schema() for tool in self._tools.values()]
+        return ModelCall.asked(asked, model, [*system, *messages], tools=tools, seed=session.seed)
 
     def _own_options(self, session: Session) -> ModelOptions:
         """The agent's own model options; its key goes to its own endpoint and model only."""

@@ -7,10 +7,10 @@ from typing import Any
 
 from evaldesk.agents.remote.message_events import assistant_message
 from evaldesk.errors import ModelError
-from evaldesk.llm import PATIENT, ModelCall, ModelReply, complete, pace_of
+from evaldesk.llm import PATIENT, ModelCall, ModelReply, complete
+from evaldesk.llm.call import SAMPLING
 from evaldesk.model import JsonObject, Session
 
-_OPTIONS = ("temperature", "top_p", "max_tokens", "reasoning_effort")
 _NOT_SENT = frozenset(
     {"model", "messages", "stream", "stream_options", "tools", "api_key", "api_base", "base_url", "n"}
 )
@@ -32,24 +32,10 @@ def model_call(
     if not model:
         sentence = "this agent has no model of its own; name one with --model, or choose one in the form"
         raise ModelError(sentence, kind="no_model", is_fatal=True)
-    known: dict[str, Any] = {name: getattr(asked, name) for name in _OPTIONS} | {"seed": session.seed}
-    known |= {name: options[name] for name in known if options.get(name) is not None}
-    others = {
-        name: value
-        for name, value in options.items()
-        if name not in known and name not in _NOT_SENT and value is not None
-    }
-    return ModelCall(
-        model,
-        list(messages),
-        tools=list(tools),
-        api_base=asked.base_url,
-        api_key_env=asked.api_key_env,
-        prices=asked.prices,
-        pace=pace_of(asked),
-        extra={**asked.extra, **others},
-        **known,
-    )
+    given = {name: value for name, value in options.items() if name not in _NOT_SENT and value is not None}
+    known = {"seed": session.seed} | {name: given.pop(name) for name in (*SAMPLING, "seed") if name in given}
+    extra = {**asked.extra, **given}
+    return ModelCall.asked(asked, model, list(messages), tools=list(tools), extra=extra, **known)
 
 
 async def ask(session: Session, call: ModelCall) -> ModelReply:

@@ -10,7 +10,7 @@ from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.remote.http_protocol import read_options
 from evaldesk.agents.remote.message_events import chat_messages, user_message
 from evaldesk.codec import msgspec
-from evaldesk.llm import PATIENT, ModelCall, complete, is_direct, pace_of, warm
+from evaldesk.llm import PATIENT, ModelCall, complete, is_direct, warm
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session
 
 KIND = "http_chat"
@@ -84,17 +84,12 @@ class HttpChatAgent(ModelCaller):
     def _call(self, session: Session, message: str) -> ModelCall:
         asked, own = session.model_options, self.options
         system: list[JsonObject] = [{"role": "system", "content": own.instruction}] if own.instruction else []
-        return ModelCall(
+        return ModelCall.asked(
+            asked,
             session.model or own.model,
             [*system, *chat_messages(session.turns), user_message(message, session.media)],
-            temperature=asked.temperature,
-            top_p=asked.top_p,
-            reasoning_effort=asked.reasoning_effort,
-            pace=pace_of(asked),
-            max_tokens=asked.max_tokens,
             seed=session.seed,
             api_base=self.ref.target.removesuffix("/chat/completions"),
             api_key_env=asked.api_key_env or own.api_key_env,
-            prices=asked.prices,
             extra={**own.extra, **asked.extra},
         )

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from evaldesk.agents.remote.message_events import chat_messages
 from evaldesk.errors import UsageError
-from evaldesk.llm import PATIENT, ModelCall, ModelReply, complete, pace_of
+from evaldesk.llm import PATIENT, ModelCall, ModelReply, complete
 from evaldesk.model import Case, ErrorRecord, Event, JsonObject, JsonValue, Session, Turn
 from evaldesk.model.media import Media
 from evaldesk.model.options import USER_VARIABLE, UserConfig, UserStop
@@ -262,20 +262,7 @@ class ModelUser:
 
     async def _ask(self, session: Session) -> ModelReply:
         options = self.config.options
-        call = ModelCall(
-            self.model,
-            self._messages(session),
-            temperature=options.temperature,
-            top_p=options.top_p,
-            reasoning_effort=options.reasoning_effort,
-            pace=pace_of(options),
-            max_tokens=options.max_tokens,
-            seed=session.seed,
-            api_base=options.base_url,
-            api_key_env=options.api_key_env,
-            prices=options.prices,
-            extra=options.extra,
-        )
+        call = ModelCall.asked(options, self.model, self._messages(session), seed=session.seed)
         return await complete(call, patience=PATIENT.with_retries(options.n_retries))
 
     def _messages(self, session: Session) -> list[JsonObject]:
