@@ -14,8 +14,8 @@ from tests.faulty_disk import FaultyDisk
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.errors import UsageError
 from evaldesk.model import Case, Conclusion, Counts, ErrorRecord, GateOutcome, TrialResult, Turn
-from evaldesk.pages.reports.annotations import case_annotation
 from evaldesk.pages.reports.junit import junit_suite, junit_xml
+from evaldesk.pages.reports.markdown import case_annotation
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Place

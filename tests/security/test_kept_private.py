@@ -195,7 +195,7 @@ def test_no_code_is_made_of_data() -> None:
 
     # Patterns, paths into a state, a .env file that is read and sets nothing, and what a template has escaped.
     assert found == {
-        "matching/patterns.py: regex.compile",
+        "matching/tolerance.py: regex.compile",
         "metrics/state/state_path.py: _environment().compile",
         "store/recovery.py: insert(table).prefix_with('OR IGNORE').compile",
         "agents/loading.py: dotenv.dotenv_values",

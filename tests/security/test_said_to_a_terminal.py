@@ -33,8 +33,7 @@ from evaldesk.model import (
     Turn,
     TurnRecord,
 )
-from evaldesk.pages.reports.annotations import case_annotation
-from evaldesk.pages.reports.markdown import SummaryPart, markdown_summary
+from evaldesk.pages.reports.markdown import SummaryPart, case_annotation, markdown_summary
 from evaldesk.store import Store
 from evaldesk.wording.printable import in_one_line, printable
 

@@ -20,8 +20,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from evaldesk.pages.run_view import Bar, MatrixRow, Square
-from evaldesk.web.live import Frame, Message, event_stream, frame
-from evaldesk.web.live_blocks import LiveBlocks, split
+from evaldesk.web.live import Frame, LiveBlocks, Message, event_stream, frame, split
 from evaldesk.web.render import environment, remembered
 
 pytestmark = pytest.mark.anyio

@@ -101,7 +101,7 @@ _FLOW = ("workflow", "serving")
 _OSMOSIS_MODULES: Mapping[str, Sequence[str]] = {
     "": ("rewards",),
     "utils": ("rewards",),
-    "rollout": (*_LOOP, "workflow_names"),
+    "rollout": ("workflow", *_LOOP),  # its RolloutContext is that of agent loops
     "rollout.core": ("schemas", "exceptions", "loop"),
     "rollout.core.base": ("schemas", "loop"),
     "rollout.core.schemas": ("schemas",),

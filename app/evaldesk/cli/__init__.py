@@ -56,11 +56,11 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "evaldesk.cli.files.export:export", "Export an eval set by its name, or a run by its number."
     ),
     "report": LazyCommand(
-        "evaldesk.cli.report:report",
+        "evaldesk.cli.files.export:report",
         "Write RUN, or run B against run A, as one HTML file that opens without a network.",
     ),
     "convert": LazyCommand(
-        "evaldesk.cli.files.convert:convert", "Convert the eval set or the run of IN to OUT; `-` is the stream."
+        "evaldesk.cli.files.export:convert", "Convert the eval set or the run of IN to OUT; `-` is the stream."
     ),
     "adopt": LazyCommand(
         "evaldesk.cli.adopt:adopt",

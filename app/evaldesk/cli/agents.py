@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evaldesk.cli.runs.shared import json_option, python_option, settings_of, workspace_option
-from evaldesk.cli.trust import answered, trust_option
+from evaldesk.cli.runs.shared import answered, json_option, python_option, settings_of, trust_option, workspace_option
 
 if TYPE_CHECKING:
     from evaldesk.desk.agents import FoundAgent

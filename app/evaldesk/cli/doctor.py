@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evaldesk.cli.runs.shared import python_option, settings_of, workspace_option
-from evaldesk.cli.trust import answered, trust_option
+from evaldesk.cli.runs.shared import answered, python_option, settings_of, trust_option, workspace_option
 
 if TYPE_CHECKING:
     from evaldesk.desk.doctor import Finding

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evaldesk.cli.files.exchange_files import open_home
-from evaldesk.cli.runs.shared import stored_runs, workspace_option
-from evaldesk.cli.trust import answered, question_lines, trust_option
+from evaldesk.cli.runs.shared import answered, question_lines, stored_runs, trust_option, workspace_option
 from evaldesk.errors import UsageError, WorkspaceError
 from evaldesk.process_setup import freeze, gc_paused
 

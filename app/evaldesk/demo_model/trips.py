@@ -7,9 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evaldesk.demo_model.conversation import Conversation, Reply, SpokenTurn
+from evaldesk.demo_model.conversation import (
+    Conversation,
+    Reply,
+    SpokenTurn,
+    asks_ability,
+    is_greeting,
+    is_thanks,
+    listed,
+    with_digits,
+)
 from evaldesk.demo_model.mistakes import Slips
-from evaldesk.demo_model.words import asks_ability, is_greeting, is_thanks, listed, with_digits
 
 TOOLS = frozenset({"note_wishes", "search_flights", "daily_cost", "save_itinerary"})
 KNOWN = tuple(

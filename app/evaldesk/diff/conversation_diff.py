@@ -6,8 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from evaldesk.diff.agreed_steps import agreed_alignment, judges_calls, pair_of
-from evaldesk.diff.turn_diff import CallRow, TurnDiff, call_outcomes, call_row, turn_diff
+from evaldesk.diff.turn_diff import (
+    CallRow,
+    TurnDiff,
+    agreed_alignment,
+    call_outcomes,
+    call_row,
+    judges_calls,
+    pair_of,
+    turn_diff,
+)
 from evaldesk.matching import Op
 from evaldesk.model import Case, Event, Expected, Score, ToolCall, Transcript
 

@@ -16,11 +16,9 @@ from evaldesk.matching.allowed import (
     with_allowances,
     with_moved,
 )
-from evaldesk.matching.calls import AnyCall
 from evaldesk.matching.json_equality import ArgChange, covers, diff_args, json_equal, json_key
-from evaldesk.matching.patterns import check_pattern, pattern_found
-from evaldesk.matching.rule import ARGS_MODES, ArgsMode, CallRule
-from evaldesk.matching.tolerance import Tolerance
+from evaldesk.matching.rule import ARGS_MODES, AnyCall, ArgsMode, CallRule
+from evaldesk.matching.tolerance import Tolerance, check_pattern, pattern_found
 from evaldesk.matching.trajectory import ORDERS, Order, TrajectoryMatch, match_by_rule, match_trajectory
 
 __all__ = [

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from evaldesk.matching.calls import AnyCall, PlainCall, plain_calls
 from evaldesk.matching.json_equality import json_equal, objects_equal
-from evaldesk.matching.rule import CallRule
+from evaldesk.matching.rule import AnyCall, CallRule, PlainCall, plain_calls
 
 Op: TypeAlias = Literal["=", "~", "-", "+", "moved"]
 Step: TypeAlias = tuple[Op, int | None, int | None]

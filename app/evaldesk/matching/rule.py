@@ -8,10 +8,30 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.matching.calls import PlainCall
 from evaldesk.matching.json_equality import covers, json_equal, json_key, objects_equal
 from evaldesk.matching.tolerance import Tolerance
-from evaldesk.model import JsonObject, JsonValue
+from evaldesk.model import JsonObject, JsonValue, ToolCall
+
+AnyCall: TypeAlias = ToolCall | Mapping[str, JsonValue]
+PlainCall: TypeAlias = tuple[str, JsonObject]
+
+
+def plain_calls(calls: Sequence[AnyCall], side: str) -> tuple[PlainCall, ...]:
+    """The calls of one side; absent arguments are `{}`. Raises UsageError naming the `side` of a bad call."""
+    return tuple([(call.name, call.args or {}) if type(call) is ToolCall else _plain(call, side) for call in calls])
+
+
+def _plain(call: object, side: str) -> PlainCall:
+    if type(call) is dict or isinstance(call, Mapping):
+        name, args = call.get("name"), call.get("args")
+    else:
+        name, args = getattr(call, "name", None), getattr(call, "args", None)
+    if not isinstance(name, str):
+        raise UsageError(f'{side} calls must be {{"name": ..., "args": {{...}}}}, got {call!r:.80}')
+    if args and not isinstance(args, dict | Mapping):
+        raise UsageError(f"{side} call of {name}: args must be an object, got {args!r:.80}")
+    return name, args or {}
+
 
 ArgsMode: TypeAlias = Literal["exact", "ignore", "superset", "subset"] | Sequence[str]
 

@@ -9,8 +9,7 @@ from typing import Literal, TypeAlias
 
 from evaldesk.errors import NotFoundError
 from evaldesk.matching.alignment import Step, align_plain
-from evaldesk.matching.calls import AnyCall, PlainCall, plain_calls
-from evaldesk.matching.rule import ArgsMode, CallRule
+from evaldesk.matching.rule import AnyCall, ArgsMode, CallRule, PlainCall, plain_calls
 from evaldesk.matching.tolerance import Tolerance
 
 Order: TypeAlias = Literal["exact", "in_order", "any_order", "unordered", "subset"]

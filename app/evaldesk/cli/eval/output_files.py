@@ -29,9 +29,14 @@ from evaldesk.durable_files import append_file, make_folder, write_output
 from evaldesk.errors import DiskError, UsageError
 from evaldesk.model import Conclusion
 from evaldesk.model.comparison import RunChange
-from evaldesk.pages.reports.annotations import MOST_CASES, case_annotation, conclusion_annotations
 from evaldesk.pages.reports.junit import gate_suite, junit_suite, junit_xml
-from evaldesk.pages.reports.markdown import SummaryPart, markdown_summary
+from evaldesk.pages.reports.markdown import (
+    MOST_CASES,
+    SummaryPart,
+    case_annotation,
+    conclusion_annotations,
+    markdown_summary,
+)
 from evaldesk.wording.trial_text import first_words
 from evaldesk.wording.words import asserted_lines
 

@@ -1,14 +1,15 @@
-"""`evaldesk export`: an eval set or a run of the workspace as a file."""
+"""`evaldesk export`, `report` and `convert`: an eval set or a run of the workspace, or a file, as another file."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from evaldesk.cli.files.exchange_files import open_home, show_masked, write_bytes
+from evaldesk.cli.files.exchange_files import open_home, show_masked, visible, write_bytes
 from evaldesk.cli.runs.shared import stored_runs, workspace_option
 
 if TYPE_CHECKING:
@@ -88,3 +89,59 @@ def _progress(output: str | None) -> Callable[[int, int], None]:
             click.echo("\r\x1b[K", err=True, nl=False)
 
     return shown
+
+
+@click.command()
+@click.argument("source", metavar="IN", type=click.Path(path_type=Path))
+@click.argument("target", metavar="OUT")
+@click.option("--from", "from_name", metavar="FORMAT", help="Format of the file; default: detected.")
+@click.option("--to", "to_name", metavar="FORMAT", help="Format of OUT; default: by its file ending.")
+@click.option("--force", is_flag=True, help="Replace an existing OUT.")
+def convert(source: Path, target: str, from_name: str | None, to_name: str | None, force: bool) -> None:
+    """Convert the eval set or the run of IN to OUT; `-` is the stream.
+
+    A value that the new format does not support is an error, or is listed as left out. Secrets of the environment
+    are masked, and listed.
+
+    \b
+    evaldesk convert questions.csv questions.evalset.json
+    evaldesk convert session.json - --to openai-messages
+    """
+    from evaldesk.desk.imports.files import convert_file
+
+    found = convert_file(source, target, from_name, to_name)
+    write_bytes(found.data, target, is_forced=force)
+    for sentence in found.left_out:
+        click.echo(f"evaldesk: left out: {visible(sentence.removeprefix('Left out: '))}", err=True)
+    show_masked(found.masked)
+
+
+@click.command()
+@click.argument("name", metavar="RUN|A..B")
+@click.option("-o", "--output", metavar="FILE", help="Output file; default: named after the run; `-` is the stream.")
+@click.option("--force", is_flag=True, help="Replace an existing FILE.")
+@workspace_option
+def report(name: str, output: str | None, force: bool, workspace: str | None) -> None:
+    """Write RUN, or run B against run A, as one HTML file that opens without a network.
+
+    The file has the page of the run and up to 2 MB of transcripts, first of the trials that did not pass.
+    Secrets are masked and listed.
+
+    \b
+    evaldesk report 12
+    evaldesk report 12 -o report.html
+    evaldesk report 11..12
+    """
+    from evaldesk.web.report import comparison_report, run_report
+
+    before, is_compared, after = name.partition("..")
+    with stored_runs(workspace) as runs:
+        if is_compared:
+            found = comparison_report(runs, runs.named(before).id, runs.named(after).id)
+        else:
+            found = run_report(runs, runs.named(name).id)
+    file = output or found.file_name
+    write_bytes(found.data, file, is_forced=force)
+    show_masked(found.masked)
+    if file != "-":
+        click.echo(file)

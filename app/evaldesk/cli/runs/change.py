@@ -14,8 +14,7 @@ from evaldesk.cli.eval.playing import Interruption, on_interrupt, resume_command
 from evaldesk.cli.eval.progress import shown_progress
 from evaldesk.cli.eval.report import show_result
 from evaldesk.cli.files.exchange_files import open_home
-from evaldesk.cli.runs.shared import n_workers, stored_runs, workspace_option
-from evaldesk.cli.trust import answered, trust_option
+from evaldesk.cli.runs.shared import answered, n_workers, stored_runs, trust_option, workspace_option
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.trust import Trust
 from evaldesk.errors import ConflictError, UsageError

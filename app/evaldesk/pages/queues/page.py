@@ -18,8 +18,16 @@ from evaldesk.model.json_text import json_line
 from evaldesk.model.queues import QUEUE_KINDS, Queue, QueueItem, QueueKind, QueueProgress
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.accepting import offers_changes
-from evaldesk.pages.queues.result import QueueResult, queue_result
-from evaldesk.pages.queues.words import DECIDED, SAID, queue_title, queue_words, runs_of, trial_name
+from evaldesk.pages.queues.result import (
+    DECIDED,
+    SAID,
+    QueueResult,
+    queue_result,
+    queue_title,
+    queue_words,
+    runs_of,
+    trial_name,
+)
 from evaldesk.pages.trial import divergence_of
 from evaldesk.pages.trial_turns import (
     EVENTS_ROOM,

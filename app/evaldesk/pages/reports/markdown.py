@@ -1,4 +1,4 @@
-"""A run as Markdown for a pull request: regressions first, then the numbers with their uncertainty."""
+"""A run for a pull request: as Markdown, regressions first, and as annotations of GitHub."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers
+from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.model import Answer, Conclusion, Counts, Outcome
 from evaldesk.model.comparison import RunChange
 from evaldesk.model.conclusion import Interval
 from evaldesk.wording.comparison import change_sentence, flips_words, states_words
 from evaldesk.wording.printable import in_one_line
+from evaldesk.wording.trial_text import first_words
 from evaldesk.wording.words import asides_words, cost_words, passed_sentence, share_range
 
 MOST_ROWS = 20
@@ -133,3 +135,40 @@ def _escaped(text: str) -> str:
     text = re.sub(r"([\\`*_{}\[\]()#+!|~-])", r"\\\1", in_one_line(text))
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _REFERENCE.sub("\u200b", text)
+
+
+MOST_CASES = 10
+"""GitHub shows ten annotations of each kind and step."""
+
+
+def case_annotation(case: CaseResult, path: str, *, is_tolerated: bool = False) -> str:
+    """`::error file=…,title=…::…` for a case with a failed trial, or a warning if tolerated; empty without one."""
+    worst = next((trial for trial in case if trial.verdict in ("failed", "errored")), None)
+    if worst is None:
+        return ""
+    level = "error" if worst.verdict == "failed" and not is_tolerated else "warning"
+    counts = case.counts
+    passed = f"{counts.passed} of {counts.scored} passed" if counts.scored else "nothing was scored"
+    title = f"{case.id}: {passed}"
+    place = f"file={_property(path)}," if path else ""
+    words = _data(f"trial {worst.trial_index + 1} {worst.verdict}: {first_words(case.case, worst)}")
+    return f"::{level} {place}title={_property(title)}::{words}"
+
+
+def conclusion_annotations(conclusion: Conclusion) -> Iterator[str]:
+    """A line for each gate that did not hold; one for the run where they held and it has no verdict all the same."""
+    not_held = [gate for gate in conclusion.gates if not gate.is_held]
+    for gate in not_held:
+        level = "notice" if gate.is_neutral else "error"
+        yield f"::{level} title={_property(f'Gate {gate.name}')}::{_data(gate.sentence)}"
+    if not not_held and not conclusion.is_passed:
+        yield f"::error title={_property(f'Evaluation {conclusion.outcome}')}::{_data(conclusion.reason)}"
+
+
+def _data(text: str) -> str:
+    # https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts
+    return in_one_line(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,4 +1,4 @@
-"""Runs: the list, one run during and after its play, and the actions on it."""
+"""Runs: the list, one run during and after its play, the actions on it, and the gates of the last ones."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import RunStatus
 from evaldesk.model.conclusion import StopRule
 from evaldesk.model.stored import CaseFilter, CaseSort
+from evaldesk.pages.gates import read_gates
 from evaldesk.pages.run import RunPage, run_page
 from evaldesk.pages.run_divergences import read_divergences
 from evaldesk.pages.run_facts import config_json
@@ -25,8 +26,7 @@ from evaldesk.pages.run_spread import read_spread
 from evaldesk.pages.run_view import RunQuery
 from evaldesk.run_options import BY_NAME
 from evaldesk.web.forms import read_form, text_of
-from evaldesk.web.live import Message, event_stream
-from evaldesk.web.live_blocks import LiveBlocks
+from evaldesk.web.live import LiveBlocks, Message, event_stream
 from evaldesk.web.render import desk_of, fragment, number, page, refused_status, target_of
 from evaldesk.web.routes.new_run import create, delete_preset, new, preview, save_preset
 
@@ -241,6 +241,13 @@ def _go(address: str) -> Response:
     return RedirectResponse(address, status_code=303)
 
 
+async def gates(request: Request) -> Response:
+    """GET /gates: the answers of each gate over the last runs; `show` is what they have in common."""
+    show = request.query_params.get("show", "")
+    found = await asyncio.to_thread(read_gates, desk_of(request).runs.stored, show)
+    return page(request, "gates/index.html", found=found)
+
+
 RUN = "/runs/" + number("run_id")
 routes = [
     Route("/runs", index, methods=["GET"]),
@@ -249,6 +256,7 @@ routes = [
     Route("/runs/restoration", restore_many, methods=["POST"]),
     Route("/runs/new", new, methods=["GET"]),
     Route("/runs/new", preview, methods=["POST"]),
+    Route("/gates", gates, methods=["GET"]),
     Route("/runs/presets", save_preset, methods=["POST"]),
     Route(f"/runs/presets/{number('preset_id')}/deletion", delete_preset, methods=["POST"]),
     Route(RUN, show, methods=["GET"]),

@@ -1,8 +1,9 @@
-"""One trial of a run, turn by turn."""
+"""One trial of a run, turn by turn, and the labels that people give to trials."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from functools import partial
 from urllib.parse import urlencode
 
@@ -11,18 +12,20 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.desk.failures import TypedFinding
-from evaldesk.desk.labels import TypedLabel
-from evaldesk.errors import EvaldeskError, UsageError
+from evaldesk.desk.labels import VERDICTS, TypedLabel
+from evaldesk.errors import ConflictError, EvaldeskError, UsageError
 from evaldesk.model.evalset import case_key
-from evaldesk.model.stored import TrialKey
+from evaldesk.model.stored import LabelFilter, TrialKey
 from evaldesk.pages import trial as pages
 from evaldesk.pages.accepting import offers_changes
 from evaldesk.pages.failure_kind import read_findings
+from evaldesk.pages.labels import cursor_time, read_labels
 from evaldesk.pages.large_state import ValuePart
 from evaldesk.pages.pair import read_pair
 from evaldesk.pages.run_facts import evalset_href
 from evaldesk.pages.timeline import raw_call, read_timeline
 from evaldesk.pages.trial import read_other_scorings
+from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.render import desk_of, number, page, refused_status, target_of
 
 
@@ -169,6 +172,41 @@ def trial_key(request: Request) -> tuple[int, TrialKey]:
     return run_id, (case_index, trial_index)
 
 
+async def show_labels(request: Request) -> Response:
+    """GET /labels: labels newest first, of one `run`, by one `labeller`, `only` some verdict."""
+    query = request.query_params
+    run, only = query.get("run", ""), query.get("only", "")
+    wanted = LabelFilter(
+        run_id=int(run) if re.fullmatch(r"[0-9]{1,15}", run) else None,
+        labeller=query.get("labeller") or None,
+        verdict=only if only in VERDICTS else None,
+        is_disagreement=only == "disagreements",
+    )
+    before = cursor_time(query.get("before", ""))
+    listing = await asyncio.to_thread(read_labels, desk_of(request), wanted, before)
+    return page(request, "labels/index.html", listing=listing)
+
+
+async def put_label(request: Request) -> Response:
+    """POST /runs/{run_id}/cases/{case_index}/trials/{trial_index}/labels: a label, or `op=remove`.
+
+    A script gets the panel of labels, a form without one is sent back to the page.
+    """
+    run_id, key = trial_key(request)
+    form = await read_form(request)
+    typed = TypedLabel(*(text_of(form, name) for name in ("labeller", "verdict", "note", "turn", "op", "seen")))
+    trial = await pages.trial_page(desk_of(request).runs, run_id, key)
+    try:
+        await asyncio.to_thread(desk_of(request).labels.put, run_id, key, typed, len(trial.turns))
+    except UsageError as error:
+        return await trial_page(request, typed, error)
+    except ConflictError as error:
+        return await trial_page(request, typed, UsageError(str(error), field="note"))
+    if target_of(request) == "labels":
+        return await trial_page(request)
+    return RedirectResponse(f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}#labels", status_code=303)
+
+
 TRIAL = f"/runs/{number('run_id')}/cases/{number('case_index')}/trials/{number('trial_index')}"
 TURN = f"{TRIAL}/turns/{number('turn')}"
 routes = [
@@ -180,4 +218,6 @@ routes = [
     Route(f"{TRIAL}/calls/{number('at')}", show_call, methods=["GET"]),
     Route(f"{TRIAL}/pair", show_pair, methods=["GET"]),
     Route(f"{TRIAL}/source/{number('at')}", show_source, methods=["GET"]),
+    Route(f"{TRIAL}/labels", put_label, methods=["POST"]),
+    Route("/labels", show_labels, methods=["GET"]),
 ]
