@@ -26,7 +26,7 @@ def test_the_page_of_the_imported_run_says_what_tau_bench_published(shared: Path
     desk = ImportDesk(settings, store, EvalSetDesk(settings, store))
     source = shared / "data" / "tau" / "gpt-4o-airline.json"
 
-    staged = desk.stage(source.read_bytes(), source.name)
+    staged = desk.staging.stage(source.read_bytes(), source.name)
     taken = desk.take_in(staged.imported, source=source.name, name="airline")
     page = read_run(store.runs, taken.run_ids[0], RunQuery())
 

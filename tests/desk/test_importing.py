@@ -14,7 +14,8 @@ from evaldesk.desk.criteria.criteria import read_criteria
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk, SetNameTakenError
 from evaldesk.desk.evalsets.exporting import export_run, recorded_run
 from evaldesk.desk.imports import uploads
-from evaldesk.desk.imports.importing import MAX_READ, AlreadyImportedError, ImportDesk, proposed_name
+from evaldesk.desk.imports.importing import AlreadyImportedError, ImportDesk
+from evaldesk.desk.imports.staging import MAX_READ, proposed_name
 from evaldesk.desk.runs.runs import check_playable
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
@@ -61,11 +62,11 @@ def sample(name: str) -> Imported:
 
 
 def test_a_staged_file_waits_until_it_is_taken_in(desk: ImportDesk, tmp_path: Path) -> None:
-    staged = desk.stage(ROWS, "Add numbers.jsonl")
+    staged = desk.staging.stage(ROWS, "Add numbers.jsonl")
 
     assert (staged.name, staged.title) == ("add_numbers", "Osmosis data set, JSON lines")
     assert not (tmp_path / "evalsets").exists()
-    taken = desk.take_in(desk.staged(staged.token).imported, source="x", name=staged.name)
+    taken = desk.take_in(desk.staging.staged(staged.token).imported, source="x", name=staged.name)
     assert taken.evalset_id
     assert (tmp_path / "evalsets" / "add_numbers.evalset.json").is_file()
 
@@ -73,42 +74,42 @@ def test_a_staged_file_waits_until_it_is_taken_in(desk: ImportDesk, tmp_path: Pa
 def test_uploads_wait_until_they_are_dropped_also_for_the_next_desk(
     desk: ImportDesk, settings: Settings, store: Store
 ) -> None:
-    waiting = [desk.stage(ROWS, f"{number}.jsonl") for number in range(3 * MAX_READ)]
+    waiting = [desk.staging.stage(ROWS, f"{number}.jsonl") for number in range(3 * MAX_READ)]
 
-    desk.drop(waiting[1].token)
+    desk.staging.drop(waiting[1].token)
     later = ImportDesk(settings, store, EvalSetDesk(settings, store))
 
     kept = [waiting[0], *waiting[2:]]
-    assert {each.token for each in later.uploads()} == {each.token for each in kept}
-    assert [later.staged(each.token) for each in kept] == kept
-    assert [desk.staged(each.token) for each in kept] == kept
+    assert {each.token for each in later.staging.uploads()} == {each.token for each in kept}
+    assert [later.staging.staged(each.token) for each in kept] == kept
+    assert [desk.staging.staged(each.token) for each in kept] == kept
     with pytest.raises(NotFoundError, match="not here any more"):
-        later.staged(waiting[1].token)
+        later.staging.staged(waiting[1].token)
 
 
 def test_more_uploads_than_can_be_kept_are_refused_and_none_is_dropped(
     desk: ImportDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uploads, "MAX_WAITING", 2)
-    waiting = [desk.stage(ROWS, f"{number}.jsonl") for number in range(2)]
+    waiting = [desk.staging.stage(ROWS, f"{number}.jsonl") for number in range(2)]
 
     with pytest.raises(UsageError, match="2 uploads wait already; import or discard one"):
-        desk.stage(ROWS, "2.jsonl")
+        desk.staging.stage(ROWS, "2.jsonl")
 
-    assert [each.source for each in desk.uploads()] == [each.source for each in waiting]
+    assert [each.source for each in desk.staging.uploads()] == [each.source for each in waiting]
 
 
 @pytest.mark.parametrize("token", ["../../evaldesk", "0" * 24, "", "x"])
 def test_a_token_that_was_not_given_leads_to_no_file(desk: ImportDesk, token: str) -> None:
-    desk.stage(ROWS, "a.jsonl")
+    desk.staging.stage(ROWS, "a.jsonl")
 
     with pytest.raises(NotFoundError, match="not here any more"):
-        desk.staged(token)
+        desk.staging.staged(token)
 
 
 def test_a_file_that_nobody_knows_is_not_staged(desk: ImportDesk) -> None:
     with pytest.raises(FormatError):
-        desk.stage(b"what is this", "x.txt")
+        desk.staging.stage(b"what is this", "x.txt")
 
 
 def test_nothing_is_stored_when_a_run_cannot_be(desk: ImportDesk, store: Store, tmp_path: Path) -> None:

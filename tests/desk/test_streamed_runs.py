@@ -13,7 +13,7 @@ import pytest
 from tests.desk.test_streamed_files import peak_of
 from tests.formats.test_exchange_contract import ODD, sample
 
-from evaldesk.desk.imports import importing, streamed
+from evaldesk.desk.imports import streamed
 from evaldesk.desk.imports.files import read_path
 from evaldesk.errors import DiskError, FormatError
 from evaldesk.formats import large_runs
@@ -22,7 +22,7 @@ from evaldesk.formats.files import load_format, read_file, suffix_of, write_file
 from evaldesk.model import Case, Criterion, Event, Score, Transcript, TrialResult, Turn, TurnRecord, Verdict
 from evaldesk.reading.json_stream import StreamedList
 from evaldesk.store.evalsets import large
-from evaldesk.transcripts.recorded import LargeResults, RecordedRun
+from evaldesk.transcripts.recorded import LargeResults, RecordedRun, digest_of
 
 LARGE = [name for name in FORMATS if isinstance(load_format(name), LargeRunFormat)]
 every_format = pytest.mark.parametrize("name", LARGE)
@@ -91,7 +91,7 @@ def test_a_run_of_ours_comes_back_with_the_same_digest(name: str, tmp_path: Path
     found, whole = read_path(path), read_file(path.read_bytes(), str(path))
 
     assert in_memory(found) == whole
-    assert [importing._digest(run) for run in found.runs] == [importing._digest(run) for run in whole.runs]
+    assert [digest_of(run) for run in found.runs] == [digest_of(run) for run in whole.runs]
     assert [len(run.results) for run in found.runs] == [N_CASES * N]
 
 
@@ -263,7 +263,7 @@ def test_memory_does_not_grow_with_the_trials(name: str, tmp_path: Path, monkeyp
         def read() -> None:
             for run in read_path(path).runs:
                 assert sum(1 for _ in run.results) == 10 * n
-                importing._digest(run)
+                digest_of(run)
 
         return peak_of(read)
 

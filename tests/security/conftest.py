@@ -291,7 +291,7 @@ def garrison(home: Path, texts: tuple[str, ...], port: int, **settings: Any) -> 
     )
     fort = Fort(client, desk, host, home, texts)
     cases = [{"id": text, text: text, "messages": [{"role": "user", "content": text}]} for text in texts]
-    fort.staged = desk.imports.stage(json.dumps(cases).encode(), f"{texts[0][:100]}.json").token
+    fort.staged = desk.imports.staging.stage(json.dumps(cases).encode(), f"{texts[0][:100]}.json").token
     return fort
 
 

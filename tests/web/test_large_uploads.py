@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 from tests.web.test_imports import PORT, TOKEN, Visitor, migrated, visitor
 
-from evaldesk.desk.imports import importing, uploads
+from evaldesk.desk.imports import staging, uploads
 from evaldesk.desk.imports.importing import ImportDesk
+from evaldesk.desk.imports.staging import Staging
+from evaldesk.desk.imports.streamed import Watch
 from evaldesk.errors import NotFoundError
 from evaldesk.formats.files import load_format
 from evaldesk.store.evalsets import large
@@ -32,7 +34,7 @@ METADATA = json.dumps({"agent_class": "CodeAct", "llm_config": {"model": "m"}, "
 @pytest.fixture(autouse=True)
 def few_bytes_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploads, "MAX_SMALL", 2_000)
-    monkeypatch.setattr(importing, "MAX_SMALL", 2_000)
+    monkeypatch.setattr(staging, "MAX_SMALL", 2_000)
     monkeypatch.setattr(uploads, "LOOK_EVERY", 4_000)
     monkeypatch.setattr(large, "WHOLE", 2_000)
 
@@ -43,14 +45,14 @@ def left(visitor: Visitor) -> list[str]:
 
 def read(desk: ImportDesk) -> None:
     """Wait until what is being read is read."""
-    desk._reader.submit(lambda: None).result()
+    desk.staging._reader.submit(lambda: None).result()
 
 
 @pytest.fixture
 def held(visitor: Visitor) -> Iterator[Future[Any]]:
     """The reader is busy with something else until the test says so."""
     go_on = Event()
-    yield visitor.desk.imports._reader.submit(go_on.wait)
+    yield visitor.desk.imports.staging._reader.submit(go_on.wait)
     go_on.set()
 
 
@@ -91,26 +93,26 @@ def test_the_page_says_how_much_is_read_and_a_discard_ends_it(visitor: Visitor, 
 def test_a_discard_while_it_is_read_ends_the_reading(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     imports = visitor.desk.imports
     n_read: list[int] = []
-    real = importing._read_large
+    real = staging._read_large
 
-    def watched(path: Path, source: str, outcome: str, watch: importing.Watch) -> Any:
+    def watched(path: Path, source: str, outcome: str, watch: Watch) -> Any:
         def dropped_at_once(n: int, n_total: int) -> None:
             n_read.append(n)
             if len(n_read) == 1:
-                imports.drop(token)
+                imports.staging.drop(token)
             watch(n, n_total)
 
         return real(path, source, outcome, dropped_at_once)
 
-    monkeypatch.setattr(importing, "_read_large", watched)
+    monkeypatch.setattr(staging, "_read_large", watched)
     token = visitor.look_into(ROWS, "output.jsonl").rpartition("/")[2]
-    imports.reading(token)
+    imports.staging.reading(token)
     read(imports)
 
     assert len(n_read) == 1
     assert left(visitor) == []
     with pytest.raises(NotFoundError):
-        imports.reading(token)
+        imports.staging.reading(token)
 
 
 def test_once_it_is_read_its_page_goes_on_to_the_preview(visitor: Visitor) -> None:
@@ -192,7 +194,7 @@ def test_a_disk_without_room_is_said_and_nothing_is_left(
     before = left(visitor)
     monkeypatch.setattr(uploads, "KEPT_FREE", 2**60)
     if not is_told:
-        monkeypatch.setattr(ImportDesk, "check_upload", lambda *_: None)
+        monkeypatch.setattr(Staging, "check_upload", lambda *_: None)
 
     answer = visitor.send(ROWS, "output.jsonl")
 
@@ -223,11 +225,11 @@ def test_a_large_upload_waits_over_a_restart(visitor: Visitor) -> None:
     later = ImportDesk(desk.settings, desk.store, desk.evalsets)
     token = address.rpartition("/")[2]
 
-    assert [(each.source, each.size) for each in later.uploads()] == [("output.jsonl", len(ROWS))]
-    assert later.reading(token) is not None
+    assert [(each.source, each.size) for each in later.staging.uploads()] == [("output.jsonl", len(ROWS))]
+    assert later.staging.reading(token) is not None
     read(later)
-    assert later.reading(token) is None
-    assert len(later.staged(token).imported.runs[0].results) == 60
+    assert later.staging.reading(token) is None
+    assert len(later.staging.staged(token).imported.runs[0].results) == 60
     later.close()
 
 
@@ -280,7 +282,7 @@ def test_an_upload_that_is_broken_off_leaves_nothing(visitor: Visitor) -> None:
 
     assert any(name.endswith(".evaldesk-tmp") for names in seen for name in names), "it went to the disk as it came"
     assert left(visitor) == []
-    assert visitor.desk.imports.uploads() == []
+    assert visitor.desk.imports.staging.uploads() == []
 
 
 def test_the_sample_of_this_file_is_streamed() -> None:

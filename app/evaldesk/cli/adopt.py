@@ -66,7 +66,8 @@ def _import_history(folder: Path, parts: list[Part], settings: Settings) -> None
     if not parts:
         return
     from evaldesk.desk.imports.files import read_path
-    from evaldesk.desk.imports.importing import open_imports, proposed_name
+    from evaldesk.desk.imports.importing import open_imports
+    from evaldesk.desk.imports.staging import proposed_name
 
     click.echo("\nImported:")
     with open_imports(settings) as imports:

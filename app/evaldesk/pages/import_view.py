@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaldesk.desk.imports.importing import Reading, Staged
+from evaldesk.desk.imports.staging import Reading, Staged
 from evaldesk.model import VERDICTS, Case, JsonObject, Verdict
 from evaldesk.model.conclusion import counted
 from evaldesk.model.evalset import repeats_words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from evaldesk.model.evalset import Cases
 from evaldesk.model.transcript import UNANSWERED, Role, checked_amount, checked_count, is_score
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place
+from evaldesk.wire import to_json
 
 T = TypeVar("T")
 
@@ -359,3 +361,20 @@ def _ranks(trials: dict[int | tuple[int], int]) -> dict[int, int]:
     """The trial index by row: numbered trials by their numbers, then the others as they came."""
     ordered = sorted(trials.items(), key=lambda item: (isinstance(item[0], tuple), item[0]))
     return {row: index for index, (_, row) in enumerate(ordered)}
+
+
+def digest_of(run: RecordedRun) -> str:
+    """A hash of all that a run says in its file: that of its JSON, which is made a case and a trial at a time."""
+    found = hashlib.sha256()
+    before, _, after = to_json(replace(run, cases=(), results=())).partition(b'"cases":[],"results":[]')
+    found.update(before + b'"cases":[')
+    _add_all(found.update, run.cases)
+    found.update(b'],"results":[')
+    _add_all(found.update, (replace(result, prompts=None) for result in run.results))
+    found.update(b"]" + after)
+    return found.hexdigest()
+
+
+def _add_all(update: Callable[[bytes], None], values: Iterable[object]) -> None:
+    for number, value in enumerate(values):
+        update(b"," + to_json(value) if number else to_json(value))

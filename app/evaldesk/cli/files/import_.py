@@ -56,7 +56,8 @@ def import_(
         raise UsageError("--name is for one file; import them one by one")
 
     from evaldesk.desk.imports.files import as_one_run, read_path
-    from evaldesk.desk.imports.importing import Arrival, open_imports, proposed_name
+    from evaldesk.desk.imports.importing import Arrival, open_imports
+    from evaldesk.desk.imports.staging import proposed_name
 
     shows = [_JsonLines(path) if is_json else _Terminal(path) for path in files]
     try:

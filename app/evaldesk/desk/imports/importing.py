@@ -1,12 +1,10 @@
-"""Files of other tools taken in: looked at first, then stored as an eval set and as runs."""
+"""Files of other tools taken in: stored as an eval set and as runs, whole or not at all."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -19,12 +17,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from evaldesk import __version__
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.evalsets.names import slug
-from evaldesk.desk.imports.streamed import MAX_FILE, read_streamed
-from evaldesk.desk.imports.uploads import MAX_SMALL, ArrivingFile, Label, Upload, Uploads
+from evaldesk.desk.imports.staging import Staging
 from evaldesk.desk.process_owner import current_owner, is_at_work
 from evaldesk.desk.trust import Trust
 from evaldesk.errors import (
-    ConflictError,
     DiskError,
     EvaldeskError,
     FormatError,
@@ -33,8 +29,7 @@ from evaldesk.errors import (
     WorkspaceError,
 )
 from evaldesk.formats.exchange import FORMATS, Imported
-from evaldesk.formats.files import as_one_file, title_of
-from evaldesk.formats.process import read_large_upload, read_upload
+from evaldesk.formats.files import title_of
 from evaldesk.model import EvalSet, RunConfig, TrialResult
 from evaldesk.model.evalset import renamed_repeats, repeats_words
 from evaldesk.model.stored import ImportSummary
@@ -46,8 +41,8 @@ from evaldesk.store.regular_file import version_of_file
 from evaldesk.store.runs.imports import AlreadyImportedError, ImportEndedError, ImportUnderWayError, NewRun, new_run
 from evaldesk.store.runs.planning import NO_EVALSET
 from evaldesk.store.runs.run_store import imported_agent
-from evaldesk.transcripts.recorded import RecordedRun
-from evaldesk.wire import to_json, value_scrubber
+from evaldesk.transcripts.recorded import RecordedRun, digest_of
+from evaldesk.wire import value_scrubber
 
 __all__ = [
     "AlreadyImportedError",
@@ -55,19 +50,13 @@ __all__ = [
     "ImportDesk",
     "ImportEndedError",
     "ImportUnderWayError",
-    "Reading",
-    "Staged",
     "StartedImport",
     "TakenIn",
     "file_titles",
     "open_imports",
-    "proposed_name",
 ]
 
 log = logging.getLogger("evaldesk.desk")
-
-MAX_READ = 4
-"""Uploads that are kept as they were read; others are read again when they are looked at."""
 
 MAX_AGENT_NAME = 200
 RENEW_S = 20.0
@@ -83,42 +72,6 @@ _going: set[tuple[Path | DatabaseUrl, int]] = set()
 
 _beginning = RLock()
 """Held until an import that has begun is in `_going`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """An uploaded file that is not confirmed yet; `name` is proposed for its eval set.
-
-    Of a large file the digests of its runs are known, too.
-    """
-
-    token: str
-    source: str
-    title: str
-    name: str
-    imported: Imported
-    digests: Sequence[str] = ()
-
-    @property
-    def has_choice(self) -> bool:
-        """Whether another key could decide the verdict."""
-        imported = self.imported
-        return len(imported.outcomes) > 1 or bool(imported.outcomes and not imported.outcome)
-
-
-@dataclass(slots=True)
-class Reading:
-    """A large upload that is being read; `problem` says why it cannot be."""
-
-    source: str
-    n_bytes: int
-    n_read: int = 0
-    problem: str = ""
-    is_cancelled: bool = False
-
-
-class ReadingEndedError(Exception):
-    """Nobody waits for the file any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,151 +143,11 @@ class ImportDesk:
         self._evalsets = evalsets
         self._scrubbed = value_scrubber(settings.environment)
         self._keeps_prompts = settings.prompts == KEEP
-        self._uploads = Uploads(settings.state_folder / "uploads")
-        self._read: OrderedDict[str, Staged] = OrderedDict()
-        self._readings: dict[str, Reading] = {}
+        self.staging = Staging(settings)
         self._lock = Lock()
         self._is_closing = False
         self._renewed_s = time.monotonic()
         self._waiting: dict[int, StartedImport] = {}
-
-    def stage(self, data: bytes, source: str) -> Staged:
-        """Keep the contents of the file until a person confirms them. Raises FormatError, UsageError, DiskError."""
-        imported = read_upload(data, source)
-        return self._keep(self._uploads.add(Label(source), data), source, imported)
-
-    def stage_parts(self, parts: Sequence[tuple[str, bytes]]) -> Staged:
-        """Keep several files that are one thing, as one: names and bytes. Raises as `stage` does."""
-        source, data = as_one_file(parts)
-        return self.stage(data, source)
-
-    def check_upload(self, n_bytes: int) -> None:
-        """Raise DiskError or UsageError for an upload of so many bytes that could not be kept."""
-        if n_bytes > MAX_SMALL:
-            self._uploads.check_room(n_bytes)
-
-    def arriving(self, name: str) -> ArrivingFile:
-        """A file of that name which is being uploaded."""
-        return ArrivingFile(name, self._uploads)
-
-    def stage_arrived(self, files: Sequence[ArrivingFile]) -> str:
-        """Keep uploaded files that are one thing, as one, and give its token; a large one is read later.
-
-        Raises as `stage` does.
-        """
-        for problem in filter(None, (file.problem for file in files)):
-            raise problem
-        rows = next((file for file in files if file.is_large), None)
-        if rows is None:
-            return self.stage_parts([(file.name, file.read()) for file in files]).token
-        others = [("" if file is rows else file.name, file.read()) for file in files]
-        source, tail = as_one_file(others) if len(files) > 1 else ("", b"")
-        if source or any(file.is_large for file in files if file is not rows):
-            raise FormatError("of two files the trials may be large, and not their metadata.json", source=rows.name)
-        if tail:
-            rows.write(tail)
-        return rows.keep(Label(rows.name))
-
-    def reading(self, token: str) -> Reading | None:
-        """How far the reading of a large upload is, which this begins; None once it is read, and for a small one.
-
-        Raises NotFoundError.
-        """
-        found = self._uploads.apart(token)
-        if found is None:
-            return None
-        label, path, n_bytes = found
-        with self._lock:
-            if token in self._read:
-                return None
-            if token in self._readings:
-                return self._readings[token]
-            reading = self._readings[token] = Reading(label.source, n_bytes)
-        self._reader.submit(self._read_large, token, label, path, reading)
-        return reading
-
-    def _read_large(self, token: str, label: Label, path: Path, reading: Reading) -> None:
-        def watch(n_read: int, _: int) -> None:
-            reading.n_read = n_read
-            if reading.is_cancelled or self._is_closing:
-                raise ReadingEndedError
-
-        try:
-            watch(0, 0)
-            imported = _read_large(path, label.source, label.outcome, watch)
-            digests = [_digest(run) for run in imported.runs]
-            watch(reading.n_bytes, 0)
-            self._keep(token, label.source, imported, digests)
-        except ReadingEndedError:
-            pass
-        except (EvaldeskError, OSError) as error:
-            reading.problem = str(error)
-            return
-        except Exception:
-            log.exception("an upload cannot be read")
-            reading.problem = "reading it broke off"
-            return
-        with self._lock:
-            self._readings.pop(token, None)
-
-    @cached_property
-    def _reader(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(1, "reading")
-
-    def stage_by(self, token: str, outcome: str) -> Staged | None:
-        """Read a staged file by another of its outcomes; None for a large one, which is read later.
-
-        Raises NotFoundError, FormatError, DiskError.
-        """
-        staged = self.staged(token)
-        if not staged.has_choice or outcome == staged.imported.outcome:
-            return staged
-        label, data = self._uploads.read(token)
-        if label.is_apart:
-            if outcome not in staged.imported.outcomes:
-                raise FormatError(f"no row says {outcome[:80]!r}", source=label.source)
-            self._uploads.change(token, Label(label.source, outcome, is_apart=True))
-            with self._lock:
-                self._read.pop(token, None)
-            return None
-        imported = read_upload(data, label.source, outcome)
-        self._uploads.change(token, Label(label.source, outcome), data)
-        return self._keep(token, label.source, imported)
-
-    def _keep(self, token: str, source: str, imported: Imported, digests: Sequence[str] = ()) -> Staged:
-        staged = Staged(token, source, title_of(imported.format), proposed_name(source), imported, digests)
-        with self._lock:
-            self._read[token] = staged
-            while len(self._read) > MAX_READ:
-                self._read.popitem(last=False)
-        return staged
-
-    def staged(self, token: str) -> Staged:
-        """The file that was staged under this token. Raises NotFoundError, FormatError.
-
-        Raises ConflictError for a large one that is not read yet.
-        """
-        with self._lock:
-            found = self._read.get(token)
-        if found is not None:
-            return found
-        label, data = self._uploads.read(token)
-        if label.is_apart:
-            raise ConflictError(f"{label.source} is not read yet; open its preview")
-        return self._keep(token, label.source, read_upload(data, label.source, label.outcome))
-
-    def uploads(self) -> Sequence[Upload]:
-        """The files that wait for a yes, oldest first."""
-        return self._uploads.list()
-
-    def drop(self, token: str) -> None:
-        """Forget a staged file. Raises NotFoundError, DiskError."""
-        with self._lock:
-            self._read.pop(token, None)
-            reading = self._readings.pop(token, None)
-        if reading is not None:
-            reading.is_cancelled = True
-        self._uploads.remove(token)
 
     def take_in(
         self,
@@ -370,7 +183,7 @@ class ImportDesk:
         before anything is stored.
         """
         self.recover()
-        digests = digests or [_digest(run) for run in imported.runs]
+        digests = digests or [digest_of(run) for run in imported.runs]
         known = [None if again else self._store.imports.known(digest) for digest in digests]
         if known and None not in known:
             raise AlreadyImportedError([run_id for run_id in known if run_id is not None])
@@ -532,7 +345,7 @@ class ImportDesk:
         else:
             if token:
                 with suppress(NotFoundError, DiskError):
-                    self.drop(token)
+                    self.staging.drop(token)
         finally:
             with self._lock:
                 self._waiting.pop(import_id, None)
@@ -592,8 +405,7 @@ class ImportDesk:
     def close(self) -> None:
         """End the imports of this process; what is not stored in full is removed at the next start."""
         self._is_closing = True
-        if "_reader" in self.__dict__:
-            self._reader.shutdown(cancel_futures=True)
+        self.staging.close()
         if "_worker" in self.__dict__:
             self._worker.shutdown(cancel_futures=True)
         with self._lock:
@@ -651,36 +463,3 @@ def _is_in_place(each: ImportSummary) -> bool:
         return version_of_file(Path(each.set_path)) == each.set_version
     except (OSError, FormatError):
         return False
-
-
-def _digest(run: RecordedRun) -> str:
-    """A hash of all that a run says in its file: that of its JSON, which is made a case and a trial at a time."""
-    found = hashlib.sha256()
-    before, _, after = to_json(replace(run, cases=(), results=())).partition(b'"cases":[],"results":[]')
-    found.update(before + b'"cases":[')
-    _add_all(found.update, run.cases)
-    found.update(b'],"results":[')
-    _add_all(found.update, (replace(result, prompts=None) for result in run.results))
-    found.update(b"]" + after)
-    return found.hexdigest()
-
-
-def _add_all(update: Callable[[bytes], None], values: Iterable[object]) -> None:
-    for number, value in enumerate(values):
-        update(b"," + to_json(value) if number else to_json(value))
-
-
-def proposed_name(source: str) -> str:
-    """The name of an eval set from that of a file."""
-    stem = source.partition(".")[0]
-    return stem if stem.isascii() and stem.isidentifier() and len(stem) <= 100 else slug(stem, default="imported")
-
-
-def _read_large(path: Path, source: str, outcome: str, watch: Watch) -> Imported:
-    """The contents of a large uploaded file, in a stream where its format has one. Raises FormatError, OSError."""
-    streamed = read_streamed(path, None, outcome, watch, source=source)
-    if streamed is not None:
-        return streamed
-    if path.stat().st_size > MAX_FILE:
-        raise FormatError(f"a file that is not read case by case has at most {MAX_FILE // 2**20} MiB", source=source)
-    return read_large_upload(path, source, outcome)

@@ -15,7 +15,8 @@ from starlette.routing import Route
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.evalsets import SetNameTakenError
 from evaldesk.desk.evalsets.exporting import export_run, media_type, run_formats, stream_run
-from evaldesk.desk.imports.importing import N_AT_ONCE, AlreadyImportedError, ImportDesk, Staged, TakenIn, file_titles
+from evaldesk.desk.imports.importing import N_AT_ONCE, AlreadyImportedError, ImportDesk, TakenIn, file_titles
+from evaldesk.desk.imports.staging import Staged
 from evaldesk.desk.imports.uploads import MAX_WAITING, Upload
 from evaldesk.errors import ConflictError, DiskError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.pages.import_view import RecordView, import_view, reading_view, record_view
@@ -41,10 +42,10 @@ async def create(request: Request) -> Response:
     """
     imports, problems = desk_of(request).imports, Problems()
     try:
-        await run_in_threadpool(imports.check_upload, int(request.headers.get("content-length", "0")))
-        async with arrived_files(request, imports.arriving) as files:
+        await run_in_threadpool(imports.staging.check_upload, int(request.headers.get("content-length", "0")))
+        async with arrived_files(request, imports.staging.arriving) as files:
             if files:
-                return _go(f"/imports/{await run_in_threadpool(imports.stage_arrived, files)}")
+                return _go(f"/imports/{await run_in_threadpool(imports.staging.stage_arrived, files)}")
         problems.add("file", "File", "Choose a file first.")
     except ClientDisconnect:
         return Response(status_code=400)  # nobody reads it: the upload was cancelled
@@ -59,7 +60,7 @@ async def create(request: Request) -> Response:
 async def show(request: Request) -> Response:
     """GET /imports/{import_id}: the understood, the kept and the refused parts of the file, once it is read."""
     imports, token = desk_of(request).imports, request.path_params["import_id"]
-    reading = await run_in_threadpool(imports.reading, token)
+    reading = await run_in_threadpool(imports.staging.reading, token)
     if reading is not None:
         return _progress(request, reading_view(reading), f"/imports/{token}", READING)
     if target_of(request) == "progress":
@@ -73,7 +74,7 @@ async def choose(request: Request) -> Response:
     staged = await _staged(request)
     outcome = text_of(await read_form(request), "outcome")
     try:
-        await run_in_threadpool(desk_of(request).imports.stage_by, staged.token, outcome)
+        await run_in_threadpool(desk_of(request).imports.staging.stage_by, staged.token, outcome)
     except FormatError as error:
         problems = Problems()
         problems.add("outcome", "Outcome", str(error))
@@ -90,7 +91,7 @@ async def confirm(request: Request) -> Response:
     problems = Problems()
     try:
         outcome = text_of(form, "outcome", staged.imported.outcome)
-        chosen = await run_in_threadpool(imports.stage_by, staged.token, outcome)
+        chosen = await run_in_threadpool(imports.staging.stage_by, staged.token, outcome)
         if chosen is None:
             return _go(f"/imports/{staged.token}")
         staged = chosen
@@ -120,13 +121,13 @@ async def confirm(request: Request) -> Response:
         problems.add("name" if staged.imported.evalset else "import", "Import", str(error))
         return _preview(request, staged, name, problems, status=422)
     with suppress(NotFoundError, DiskError):  # discarded meanwhile, or discarded by a person later
-        await run_in_threadpool(imports.drop, staged.token)
+        await run_in_threadpool(imports.staging.drop, staged.token)
     return _go(_address(taken))
 
 
 async def discard(request: Request) -> Response:
     """POST /imports/{import_id}/deletion: forget the file."""
-    await run_in_threadpool(desk_of(request).imports.drop, request.path_params["import_id"])
+    await run_in_threadpool(desk_of(request).imports.staging.drop, request.path_params["import_id"])
     return _go("/imports")
 
 
@@ -190,7 +191,7 @@ def _record(imports: ImportDesk, record_id: int) -> RecordView:
 
 
 async def _staged(request: Request) -> Staged:
-    return await run_in_threadpool(desk_of(request).imports.staged, request.path_params["import_id"])
+    return await run_in_threadpool(desk_of(request).imports.staging.staged, request.path_params["import_id"])
 
 
 async def _form(request: Request, problems: Problems, *, status: int = 200) -> Response:
@@ -198,7 +199,7 @@ async def _form(request: Request, problems: Problems, *, status: int = 200) -> R
 
     def waiting() -> tuple[Sequence[RecordView], Sequence[Upload]]:
         records = [record_view(each, imports.n_before(each.id)) for each in imports.list(MAX_SHOWN)]
-        return records, imports.uploads()
+        return records, imports.staging.uploads()
 
     records, uploads = await run_in_threadpool(waiting)
     values: dict[str, Any] = {"imports": records, "uploads": uploads, "max_waiting": MAX_WAITING}

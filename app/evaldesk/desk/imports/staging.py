@@ -1,0 +1,234 @@
+"""Uploaded files that are looked at before a person confirms them: read at once, a large one in a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+
+from evaldesk.desk.evalsets.names import slug
+from evaldesk.desk.imports.streamed import MAX_FILE, Watch, read_streamed
+from evaldesk.desk.imports.uploads import MAX_SMALL, ArrivingFile, Label, Upload, Uploads
+from evaldesk.errors import ConflictError, EvaldeskError, FormatError
+from evaldesk.formats.exchange import Imported
+from evaldesk.formats.files import as_one_file, title_of
+from evaldesk.formats.process import read_large_upload, read_upload
+from evaldesk.settings import Settings
+from evaldesk.transcripts.recorded import digest_of
+
+log = logging.getLogger("evaldesk.desk")
+
+MAX_READ = 4
+"""Uploads that are kept as they were read; others are read again when they are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """An uploaded file that is not confirmed yet; `name` is proposed for its eval set.
+
+    Of a large file the digests of its runs are known, too.
+    """
+
+    token: str
+    source: str
+    title: str
+    name: str
+    imported: Imported
+    digests: Sequence[str] = ()
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether another key could decide the verdict."""
+        imported = self.imported
+        return len(imported.outcomes) > 1 or bool(imported.outcomes and not imported.outcome)
+
+
+@dataclass(slots=True)
+class Reading:
+    """A large upload that is being read; `problem` says why it cannot be."""
+
+    source: str
+    n_bytes: int
+    n_read: int = 0
+    problem: str = ""
+    is_cancelled: bool = False
+
+
+class ReadingEndedError(Exception):
+    """Nobody waits for the file any more."""
+
+
+class Staging:
+    """The uploads of a workspace that wait for a yes. Works on files: from pages, call it in a thread."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._uploads = Uploads(settings.state_folder / "uploads")
+        self._read: OrderedDict[str, Staged] = OrderedDict()
+        self._readings: dict[str, Reading] = {}
+        self._lock = Lock()
+        self._is_closing = False
+
+    def stage(self, data: bytes, source: str) -> Staged:
+        """Keep the contents of the file until a person confirms them. Raises FormatError, UsageError, DiskError."""
+        imported = read_upload(data, source)
+        return self._keep(self._uploads.add(Label(source), data), source, imported)
+
+    def stage_parts(self, parts: Sequence[tuple[str, bytes]]) -> Staged:
+        """Keep several files that are one thing, as one: names and bytes. Raises as `stage` does."""
+        source, data = as_one_file(parts)
+        return self.stage(data, source)
+
+    def check_upload(self, n_bytes: int) -> None:
+        """Raise DiskError or UsageError for an upload of so many bytes that could not be kept."""
+        if n_bytes > MAX_SMALL:
+            self._uploads.check_room(n_bytes)
+
+    def arriving(self, name: str) -> ArrivingFile:
+        """A file of that name which is being uploaded."""
+        return ArrivingFile(name, self._uploads)
+
+    def stage_arrived(self, files: Sequence[ArrivingFile]) -> str:
+        """Keep uploaded files that are one thing, as one, and give its token; a large one is read later.
+
+        Raises as `stage` does.
+        """
+        for problem in filter(None, (file.problem for file in files)):
+            raise problem
+        rows = next((file for file in files if file.is_large), None)
+        if rows is None:
+            return self.stage_parts([(file.name, file.read()) for file in files]).token
+        others = [("" if file is rows else file.name, file.read()) for file in files]
+        source, tail = as_one_file(others) if len(files) > 1 else ("", b"")
+        if source or any(file.is_large for file in files if file is not rows):
+            raise FormatError("of two files the trials may be large, and not their metadata.json", source=rows.name)
+        if tail:
+            rows.write(tail)
+        return rows.keep(Label(rows.name))
+
+    def reading(self, token: str) -> Reading | None:
+        """How far the reading of a large upload is, which this begins; None once it is read, and for a small one.
+
+        Raises NotFoundError.
+        """
+        found = self._uploads.apart(token)
+        if found is None:
+            return None
+        label, path, n_bytes = found
+        with self._lock:
+            if token in self._read:
+                return None
+            if token in self._readings:
+                return self._readings[token]
+            reading = self._readings[token] = Reading(label.source, n_bytes)
+        self._reader.submit(self._read_large, token, label, path, reading)
+        return reading
+
+    def _read_large(self, token: str, label: Label, path: Path, reading: Reading) -> None:
+        def watch(n_read: int, _: int) -> None:
+            reading.n_read = n_read
+            if reading.is_cancelled or self._is_closing:
+                raise ReadingEndedError
+
+        try:
+            watch(0, 0)
+            imported = _read_large(path, label.source, label.outcome, watch)
+            digests = [digest_of(run) for run in imported.runs]
+            watch(reading.n_bytes, 0)
+            self._keep(token, label.source, imported, digests)
+        except ReadingEndedError:
+            pass
+        except (EvaldeskError, OSError) as error:
+            reading.problem = str(error)
+            return
+        except Exception:
+            log.exception("an upload cannot be read")
+            reading.problem = "reading it broke off"
+            return
+        with self._lock:
+            self._readings.pop(token, None)
+
+    @cached_property
+    def _reader(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, "reading")
+
+    def stage_by(self, token: str, outcome: str) -> Staged | None:
+        """Read a staged file by another of its outcomes; None for a large one, which is read later.
+
+        Raises NotFoundError, FormatError, DiskError.
+        """
+        staged = self.staged(token)
+        if not staged.has_choice or outcome == staged.imported.outcome:
+            return staged
+        label, data = self._uploads.read(token)
+        if label.is_apart:
+            if outcome not in staged.imported.outcomes:
+                raise FormatError(f"no row says {outcome[:80]!r}", source=label.source)
+            self._uploads.change(token, Label(label.source, outcome, is_apart=True))
+            with self._lock:
+                self._read.pop(token, None)
+            return None
+        imported = read_upload(data, label.source, outcome)
+        self._uploads.change(token, Label(label.source, outcome), data)
+        return self._keep(token, label.source, imported)
+
+    def _keep(self, token: str, source: str, imported: Imported, digests: Sequence[str] = ()) -> Staged:
+        staged = Staged(token, source, title_of(imported.format), proposed_name(source), imported, digests)
+        with self._lock:
+            self._read[token] = staged
+            while len(self._read) > MAX_READ:
+                self._read.popitem(last=False)
+        return staged
+
+    def staged(self, token: str) -> Staged:
+        """The file that was staged under this token. Raises NotFoundError, FormatError.
+
+        Raises ConflictError for a large one that is not read yet.
+        """
+        with self._lock:
+            found = self._read.get(token)
+        if found is not None:
+            return found
+        label, data = self._uploads.read(token)
+        if label.is_apart:
+            raise ConflictError(f"{label.source} is not read yet; open its preview")
+        return self._keep(token, label.source, read_upload(data, label.source, label.outcome))
+
+    def uploads(self) -> Sequence[Upload]:
+        """The files that wait for a yes, oldest first."""
+        return self._uploads.list()
+
+    def drop(self, token: str) -> None:
+        """Forget a staged file. Raises NotFoundError, DiskError."""
+        with self._lock:
+            self._read.pop(token, None)
+            reading = self._readings.pop(token, None)
+        if reading is not None:
+            reading.is_cancelled = True
+        self._uploads.remove(token)
+
+    def close(self) -> None:
+        """End the reading of large uploads."""
+        self._is_closing = True
+        if "_reader" in self.__dict__:
+            self._reader.shutdown(cancel_futures=True)
+
+
+def proposed_name(source: str) -> str:
+    """The name of an eval set from that of a file."""
+    stem = source.partition(".")[0]
+    return stem if stem.isascii() and stem.isidentifier() and len(stem) <= 100 else slug(stem, default="imported")
+
+
+def _read_large(path: Path, source: str, outcome: str, watch: Watch) -> Imported:
+    """The contents of a large uploaded file, in a stream where its format has one. Raises FormatError, OSError."""
+    streamed = read_streamed(path, None, outcome, watch, source=source)
+    if streamed is not None:
+        return streamed
+    if path.stat().st_size > MAX_FILE:
+        raise FormatError(f"a file that is not read case by case has at most {MAX_FILE // 2**20} MiB", source=source)
+    return read_large_upload(path, source, outcome)
