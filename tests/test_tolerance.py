@@ -94,7 +94,7 @@ def test_equal_calls_are_paired_before_accepted_ones() -> None:
 
 
 def test_a_pattern_that_takes_ages_is_an_error_and_not_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evaldesk.matching.patterns.LIMIT_S", 0.05)
+    monkeypatch.setattr("evaldesk.matching.tolerance.LIMIT_S", 0.05)
     tolerance = Tolerance(patterns={"q": "(x+x+)+y"})
 
     with pytest.raises(MetricError, match=r"takes more than 0.05 s on this text"):

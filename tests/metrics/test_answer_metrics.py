@@ -62,7 +62,7 @@ def test_each_answer_counts_or_the_last() -> None:
 def test_a_pattern_that_takes_ages_is_an_error(
     answer: str, metric: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evaldesk.matching.patterns.LIMIT_S", 0.05)
+    monkeypatch.setattr("evaldesk.matching.tolerance.LIMIT_S", 0.05)
 
     (score,) = answered(answer.format("x" * 30_000), metric=metric, **options)
 
