@@ -132,6 +132,7 @@ def test_a_loop_describes_its_tools(loaded: Any) -> None:
     described = loaded(SERVER, "Calculator").describe()
 
     assert (described.name, described.kind, described.description) == ("calculator", "osmosis", "Adds numbers.")
+    assert described.model == ""
     assert [tool.name for tool in described.tools] == ["add"]
 
 

@@ -369,6 +369,16 @@ def test_a_run_that_this_user_submitted_is_resumed_and_repaired_without_a_questi
     trust.check_repair()
 
 
+def test_a_repository_does_not_take_up_what_the_desk_keeps(tmp_path: Path) -> None:
+    git = [shutil.which("git") or "git", "-C", str(tmp_path)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    Trust(settings_of(tmp_path)).opened_store().close()
+
+    found = subprocess.run([*git, "status", "--porcelain", "-uall"], capture_output=True, check=True)
+
+    assert found.stdout == b""
+
+
 def test_what_came_with_a_repository_is_repaired_after_the_question(clone: Path) -> None:
     with pytest.raises(TrustError):
         Trust(settings_of(clone)).check_repair()

@@ -340,6 +340,7 @@ class Answers:
             mark = self._mark(state_folder, is_made=True)
             if mark:
                 make_private_folder(state_folder)
+                replace_file(state_folder / ".gitignore", b"*\n", mode=0o600)
                 replace_file(state_folder / MARK_NAME, mark.encode(), mode=0o600)
         except OSError:
             return False

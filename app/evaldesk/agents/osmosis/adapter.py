@@ -63,13 +63,14 @@ class LoopAgent:
     ref: AgentRef
 
     def describe(self) -> AgentDescription:
-        """Name, docstring, and the tools it offers for an empty request."""
+        """Name, docstring, and the tools it offers for an empty request; `ctx.chat` asks the model of the run only."""
         name = getattr(self.loop, "name", None)
         summary = (inspect.getdoc(type(self.loop)) or "").partition("\n\n")[0].replace("\n", " ")
         return AgentDescription(
             name=name if isinstance(name, str) else self.ref.id,
             kind="osmosis",
             description=summary,
+            model="",
             tools=tuple(_description(tool) for tool in self._offered_blindly()),
         )
 
