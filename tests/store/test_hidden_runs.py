@@ -110,7 +110,6 @@ NOT_ASKED = {
     "move_on",
     "finish_deleting",
     "remove_deleted",
-    "remove_deleted_until",
     "sizes",
 }
 """Methods of runs that name no hidden run: they make one, or were given what an earlier answer said."""

@@ -13,11 +13,13 @@ import pytest
 from sqlalchemy import Connection, func, select
 from tests.media_samples import picture
 
+from evaldesk.errors import NotFoundError
 from evaldesk.model import (
     AgentRef,
     Case,
     Event,
     JsonValue,
+    Prompts,
     RunConfig,
     ToolCall,
     Transcript,
@@ -26,10 +28,11 @@ from evaldesk.model import (
 )
 from evaldesk.model.media import TO_URL, images_in
 from evaldesk.model.stored import OpenTurn
-from evaldesk.store import Store, media
+from evaldesk.store import Store, media, sessions
 from evaldesk.store.runs import planning
-from evaldesk.store.tables.media import MEDIA, RUN_MEDIA
+from evaldesk.store.tables.media import MEDIA, RUN_MEDIA, SESSION_MEDIA
 from evaldesk.store.tables.runs import CASE_SNAPSHOT, RUN_CASE, TRANSCRIPT
+from evaldesk.store.tables.sessions import SESSION_TURN, TURN_PROMPTS
 from evaldesk.wire import to_json
 
 CONFIG = RunConfig(agent=AgentRef("hello", "agent:root_agent"), evalset_id="calc", n=1)
@@ -162,6 +165,40 @@ def test_the_media_of_a_chat_are_there_before_its_turn_is_played(store: Store) -
     store.sessions.delete(session.id)
     store.sessions.remove_deleted(datetime(2100, 1, 1, tzinfo=UTC))
     assert _n_rows(store, MEDIA) == 0
+
+
+def test_a_chat_leaves_the_trash_in_steps_and_is_not_restored_once_that_has_begun(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pictures = [picture(seed=seed) for seed in range(5)]
+    session, other = store.sessions.create("hello"), store.sessions.create("hello")
+    for item in pictures:
+        store.sessions.append_turn(session.id, TurnRecord("Look", media=(item,)), prompts=Prompts())
+    store.sessions.append_turn(other.id, TurnRecord("Look", media=(pictures[0],)))
+    store.sessions.delete(session.id)
+    left: list[tuple[int, ...]] = []
+    remove_some = sessions._remove_some
+
+    def cut_short(connection: Connection, session_id: str) -> bool:
+        is_left = remove_some(connection, session_id)
+        tables = (TURN_PROMPTS, SESSION_TURN, SESSION_MEDIA, MEDIA)
+        left.append(tuple(connection.scalar(select(func.count()).select_from(table)) or 0 for table in tables))
+        return is_left and len(left) != 8
+
+    monkeypatch.setattr(media, "MAX_DROPPED", 2 * len(pictures[0].content()))
+    monkeypatch.setattr(sessions, "_ROWS_REMOVED", 2)
+    monkeypatch.setattr(sessions, "_remove_some", cut_short)
+    store.sessions.remove_deleted(datetime(2100, 1, 1, tzinfo=UTC))
+    assert store.sessions.deleted() == []
+    with pytest.raises(NotFoundError):
+        store.sessions.restore(session.id)
+    assert len(left) == 8
+    store.sessions.remove_deleted()
+
+    assert left[-1] == (0, 1, 1, 1)
+    assert max(sum(before) - sum(after) for before, after in pairwise(left)) == 4, "two media, each used and kept"
+    assert [each.id for each in store.sessions.list()] == [other.id]
+    assert store.media.content(pictures[0].digest), "the other chat has it"
 
 
 RESULTS = [

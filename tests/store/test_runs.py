@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, func, select, update
+from tests.killed_steps import kill_at_each_statement
 from tests.store.conftest import Clock, select_rows
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
@@ -385,7 +386,10 @@ def test_each_case_goes_back_to_the_newest_run_that_is_left(store: Store, plan: 
     assert len(store.runs.last_verdicts("other")) == 8
 
 
-def test_a_deletion_reads_no_more_where_a_set_has_many_runs(store: Store, plan: Plan, database: Path) -> None:
+@pytest.mark.parametrize("n_alone", [0, 1], ids=["every case has others", "a case that no other run has"])
+def test_a_deletion_holds_the_lock_no_longer_where_a_set_has_many_runs(
+    store: Store, plan: Plan, database: Path, n_alone: int
+) -> None:
     n_tens = [0]
 
     def count() -> int:
@@ -393,7 +397,7 @@ def test_a_deletion_reads_no_more_where_a_set_has_many_runs(store: Store, plan: 
         return 0
 
     def n_of_deletion() -> int:
-        run, n_tens[0] = plan(n_cases=50), 0
+        run, n_tens[0] = plan(ids=[f"c{at}" for at in range(50)] + [f"alone{at}" for at in range(n_alone)]), 0
         store.runs.delete(run)
         return n_tens[0]
 
@@ -406,6 +410,82 @@ def test_a_deletion_reads_no_more_where_a_set_has_many_runs(store: Store, plan: 
         plan(n_cases=50)
 
     assert 0 < n_of_deletion() < 2 * after_few, "steps of SQLite, during which others wait for the write lock"
+
+
+def test_others_write_and_delete_between_the_steps_of_a_deletion(
+    store: Store, plan: Plan, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, first, second, last = (plan(n_cases=n) for n in (1, 9, 8, 9))
+    name_runs_before, runs_before = planning.name_runs_before, store.runs._runs_before
+    sizes = []
+
+    def counted(connection: Connection, run_id: int, orphans: Sequence[Any]) -> None:
+        name_runs_before(connection, run_id, orphans)
+        sizes.append(len(orphans))
+
+    def between_steps(run_id: int) -> list[Any]:
+        found = runs_before(run_id)
+        store.runs.set_note(other, f"after {len(sizes)} steps")
+        if not store.runs.in_trash([second]):
+            with store._database.writing() as connection:
+                planning.hide(connection, second, clock())  # to which its cases would go back
+        return found
+
+    monkeypatch.setattr(run_store, "CASES_NAMED_AT_ONCE", 4)
+    monkeypatch.setattr(planning, "name_runs_before", counted)
+    monkeypatch.setattr(store.runs, "_runs_before", between_steps)
+    store.runs.delete(last)
+
+    assert max(sizes) == 4
+    assert [each.run_id for each in store.runs.last_verdicts("calc").values()] == [first] * 9
+    assert store.runs.summary(other).note == "after 3 steps"
+
+
+def test_a_run_that_is_restored_while_it_is_deleted_is_the_last_one_of_its_cases(
+    store: Store, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan(n_cases=3)
+    run = plan(n_cases=3)
+    runs_before = store.runs._runs_before
+
+    def restored_meanwhile(run_id: int) -> list[Any]:
+        found = runs_before(run_id)
+        store.runs.restore(run)
+        return found
+
+    monkeypatch.setattr(store.runs, "_runs_before", restored_meanwhile)
+    store.runs.delete(run)
+
+    assert [each.run_id for each in store.runs.last_verdicts("calc").values()] == [run] * 3
+
+
+def test_a_deletion_that_is_killed_at_any_statement_is_finished_by_the_next(
+    store: Store, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_store, "CASES_NAMED_AT_ONCE", 2)
+    before, run = plan(ids=list("abcd")), plan(ids=list("abcdx"))
+    whole = dict.fromkeys("abcd", before)
+
+    def found() -> dict[str, int]:
+        return {case: last.run_id for case, last in store.runs.last_verdicts("calc").items()}
+
+    def delete() -> None:
+        if store.runs.in_trash([run]):
+            store.runs.finish_deleting()
+        else:
+            store.runs.delete(run)
+
+    def after_kill() -> None:
+        if store.runs.in_trash([run]):
+            assert found().items() <= whole.items()
+        else:
+            assert found() == dict.fromkeys("abcdx", run)
+
+    n_calls = kill_at_each_statement(store._database._writer, delete, after_kill)
+
+    assert n_calls > 5
+    assert found() == whole
+    assert store.runs.in_trash([run]) == [run]
 
 
 def test_each_case_shows_the_newest_run_it_was_in(store: Store, plan: Plan, end: End) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
+from sqlalchemy import Connection
+from tests.killed_steps import kill_at_each_statement
 
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef, Case, Criterion, RunConfig, Score, TrialResult, Turn, Verdict
 from evaldesk.model.run import TrialStatus
 from evaldesk.store import Store
+from evaldesk.store.runs import planning
 
 VERDICTS: dict[str, Verdict] = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored"}
 N_EACH = (1, 4, 2)
@@ -94,6 +98,35 @@ def test_fresh_trials_of_a_case_follow_its_own(store: Store) -> None:
     assert (run.counts.planned, run.counts.passed, run.n_confirming_todo, run.n_confirming_errored) == (7, 4, 0, 3)
     assert store.runs.neighbours(run_id, 0, 3).next_trial is None
     assert store.runs.newest_counts(run_id, 100).done == 7
+
+
+def test_fresh_trials_are_planned_in_steps_and_once_wherever_that_is_killed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "ROWS_AT_ONCE", 6)
+    run_id, other = begun(store, (2,) * 7), begun(store)
+    play(store, run_id, ["ff"] * 7)
+    wanted = [f"c{at}" for at in range(5)]
+    plan, sizes = planning.plan_confirming, []
+
+    def planned(connection: Connection, run_id: int, cases: Sequence[int], n: int) -> None:
+        plan(connection, run_id, cases, n)
+        sizes.append(len(cases) * n)
+
+    def others_write() -> None:
+        store.runs.set_note(other, "written meanwhile")
+        assert store.runs.summary(run_id).n_confirming_todo == len(store.runs.pending(run_id))
+
+    monkeypatch.setattr(planning, "plan_confirming", planned)
+    n_calls = kill_at_each_statement(
+        store._database._writer, lambda: store.runs.plan_confirming(run_id, wanted, 3), others_write
+    )
+
+    fresh = sorted((each.case_index, each.trial_index) for each in store.runs.pending(run_id))
+    assert fresh == [(case, 2 + at) for case in range(5) for at in range(3)]
+    assert max(sizes) == 6
+    assert n_calls > 5
+    assert store.runs.summary(run_id).n_confirming_todo == 15
 
 
 def test_a_retry_counts_again_what_each_case_has(store: Store) -> None:

@@ -271,6 +271,7 @@ class Desk:
             await self._recovering
         with contextlib.suppress(WorkspaceError):  # the next start tries again
             await asyncio.to_thread(self.store.runs.remove_deleted, DELETED_RUNS_KEPT)
+            await asyncio.to_thread(self.store.sessions.remove_deleted)
             await asyncio.to_thread(self.store.give_back)
             await asyncio.to_thread(self.store.runs.add_totals)
         self._indexing = asyncio.create_task(self.search.follow(lambda: not (self.is_read_only or self.is_restricted)))

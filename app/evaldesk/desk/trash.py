@@ -99,7 +99,7 @@ def empty(desk: Desk, until: datetime) -> tuple[int, FreedSpace]:
         elif item.kind == EVALSET:
             InTrash(item.id, _folder(desk) / item.id, item.name).discard()
     desk.store.sessions.remove_deleted(until)
-    desk.store.runs.remove_deleted_until(until)
+    desk.store.runs.remove_deleted(until=until)
     with suppress(WorkspaceError):  # the next desk looks again
         desk.store.search.forget_removed()
     left = {item.id for item in trash_items(desk)}

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from typing import Any
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.exchange import Holding, Imported
+from evaldesk.formats.exchange import Imported, WritesRuns
 from evaldesk.model import ErrorRecord, EvalSet, Event, ToolCall, TrialResult, Usage
 from evaldesk.model.conclusion import counted
 from evaldesk.model.json_text import json_or_text
@@ -40,12 +40,12 @@ _SOURCES: dict[str, Speaker] = {"system": "system", "user": "user", "agent": "ag
 _TOLD = ("schema_version", "session_id", "steps", "final_metrics")
 
 
-class Atif:
+class Atif(WritesRuns):
     """The format "atif"."""
 
     title = "ATIF trajectories"
     suffixes = (".atif.json", ".json", ".jsonl")
-    writes: tuple[Holding, ...] = ("run",)
+    no_evalset = "ATIF stores recorded trials, and an eval set has none; export a run"
 
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
@@ -68,15 +68,8 @@ class Atif:
         return _imported(found, file_stem(source).removesuffix(".atif"), notes)
 
     @staticmethod
-    def write(what: EvalSet | RecordedRun) -> bytes:
-        """The trials of a run: one alone, or one a line. Raises FormatError."""
-        if isinstance(what, EvalSet):
-            raise FormatError("ATIF stores recorded trials, and an eval set has none; export a run")
-        return b"".join(trajectory_parts(what))
-
-    @staticmethod
     def parts(run: RecordedRun) -> Iterator[bytes]:
-        """The same, a trial a part."""
+        """The trials of a run: one alone, or one a line. Raises FormatError."""
         return trajectory_parts(run)
 
 

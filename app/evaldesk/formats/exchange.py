@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO, ClassVar, Literal, NoReturn, Protocol, TypeAlias, runtime_checkable
@@ -147,3 +148,22 @@ class ReadOnly:
     def write(cls, what: EvalSet | RecordedRun) -> NoReturn:
         """Nothing is written in this format."""
         raise FormatError(f"{cls.title}: only read; {cls.instead}")
+
+
+class WritesRuns(ABC):
+    """A format in which runs are written and no eval set; `no_evalset` says why, and what to do instead."""
+
+    no_evalset: ClassVar[str]
+    writes: ClassVar[tuple[Holding, ...]] = ("run",)
+
+    @staticmethod
+    @abstractmethod
+    def parts(run: RecordedRun) -> Iterator[bytes]:
+        """The bytes of the file, part by part. Raises FormatError for a value that it cannot hold."""
+
+    @classmethod
+    def write(cls, what: EvalSet | RecordedRun) -> bytes:
+        """The file of a run. Raises FormatError for an eval set, too."""
+        if isinstance(what, EvalSet):
+            raise FormatError(cls.no_evalset)
+        return b"".join(cls.parts(what))

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.exchange import Holding, Imported, ReadOnly
+from evaldesk.formats.exchange import Imported, ReadOnly, WritesRuns
 from evaldesk.model import EvalSet, Event, Score, TrialResult, TurnRecord
 from evaldesk.model.conclusion import counted
 from evaldesk.model.json_text import json_or_text
@@ -30,12 +30,12 @@ from evaldesk.transcripts.recorded_sessions import run_of_sessions, session_note
 _OPENINFERENCE = (b"openinference.span.kind", b"llm.input_messages", b"llm.output_messages", b'"openinference"')
 
 
-class OpenTelemetry:
+class OpenTelemetry(WritesRuns):
     """The format "otel"."""
 
     title = "OpenTelemetry GenAI traces"
     suffixes = (".otel.json", ".json", ".jsonl")
-    writes: tuple[Holding, ...] = ("run",)
+    no_evalset = "traces store recorded trials, and an eval set has none; export a run"
 
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
@@ -48,15 +48,8 @@ class OpenTelemetry:
         return read_traces("otel", data, source)
 
     @staticmethod
-    def write(what: EvalSet | RecordedRun) -> bytes:
-        """The traces of a run as OTLP JSON. Raises FormatError."""
-        if isinstance(what, EvalSet):
-            raise FormatError("traces store recorded trials, and an eval set has none; export a run")
-        return b"".join(trace_parts(what))
-
-    @staticmethod
     def parts(run: RecordedRun) -> Iterator[bytes]:
-        """The same, a span a part."""
+        """The traces of a run as OTLP JSON, a span a part. Raises FormatError."""
         return trace_parts(run)
 
 

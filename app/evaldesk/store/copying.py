@@ -67,7 +67,7 @@ def copy_database(
         before = source.state()
         with closing(source.open()) as theirs, theirs.reading() as snapshot:
             check_still(theirs)
-            is_fresh = target.claim(_mark(source))
+            is_fresh = target.claim(COPYING + hashlib.sha256(source.identity.encode()).hexdigest()[:24])
             with closing(target.open()) as ours:
                 copy = _Copy(snapshot, ours, watch)
                 found = copy.copied() if is_fresh else copy.compared()
@@ -76,10 +76,6 @@ def copy_database(
                 if is_fresh:
                     _finish(source, theirs, before, target, ours)
     return found
-
-
-def _mark(source: Place) -> str:
-    return COPYING + hashlib.sha256(source.identity.encode()).hexdigest()[:24]
 
 
 def _refuse_differences(

@@ -73,9 +73,10 @@ def undo(connection: Connection, author: str, step_id: int | None, now: datetime
     later = connection.execute(
         select(c.before, c.words, c.author).where(c.id > row.id, c.is_undone.is_(False)).order_by(c.id)
     )
+    made = {key["id"] for name, key, values in rows if name == MODE.name and values is None}
     for other in later:
         step = json.loads(other.before)
-        if _keys(rows) & _keys(step["rows"]) or _made_modes(rows) & set(step["uses"]):
+        if _keys(rows) & _keys(step["rows"]) or made & set(step["uses"]):
             raise ConflictError(f"{other.author} changed the same since: {other.words}; nothing was undone")
     _restore(connection, rows)
     connection.execute(update(CODEBOOK_STEP).where(c.id == row.id).values(is_undone=True))
@@ -126,10 +127,6 @@ def _touched(connection: Connection, rows: Rows) -> list[tuple[int, int, int]]:
 
 def _keys(rows: Rows) -> set[str]:
     return {json.dumps([name, key]) for name, key, _ in rows}
-
-
-def _made_modes(rows: Rows) -> set[int]:
-    return {key["id"] for name, key, values in rows if name == MODE.name and values is None}
 
 
 def at(table: Table, key: Mapping[str, Any]) -> list[Any]:

@@ -457,8 +457,9 @@ class FailureStore:
         rows = rows.where(f.run_id == run_id, f.status == "proposed").group_by(*facts)
         with self._database.reading() as connection:
             return [
-                ProposedGroup(signature, note, mode_id, _in_pairs(listed(text)), source)
+                ProposedGroup(signature, note, mode_id, sorted(zip(found[::2], found[1::2], strict=True)), source)
                 for signature, note, mode_id, source, text in connection.execute(rows)
+                for found in [listed(text)]
             ]
 
     def quotes(self, finding_ids: Sequence[int]) -> Mapping[int, str]:
@@ -584,10 +585,6 @@ def listed(text: str) -> list[int]:
     """What such a text lists."""
     numbers: list[int] = json.loads(f"[{text}]")
     return numbers
-
-
-def _in_pairs(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    return sorted(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def _check_trial(connection: Connection, place: FindingDraft) -> None:

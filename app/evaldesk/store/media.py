@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import accumulate
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Table, delete, exists, func, insert, or_, select
 
@@ -69,26 +69,27 @@ class MediaStore:
             return results_whole(connection, turns, MAX_IMAGES)
 
 
-def drop_some(connection: Connection, run_id: int, n: int) -> bool:
-    """Take some media, `n` at most, from a run that goes, with the bytes that nothing else uses; False without any."""
-    held = RUN_MEDIA.c
-    sizes = select(held.digest, func.coalesce(func.length(MEDIA.c.data), 0).label("n_bytes"))
-    sizes = sizes.join(MEDIA, MEDIA.c.digest == held.digest, isouter=True).where(held.run_id == run_id)
-    rows = connection.execute(sizes.order_by(held.digest).limit(n)).all()
-    sums = accumulate(row.n_bytes for row in rows)
-    some = [row.digest for row, up_to in zip(rows, sums, strict=True) if up_to <= MAX_DROPPED or row is rows[0]]
+def drop_some(connection: Connection, table: Table, owner_id: object, n: int) -> bool:
+    """Take some media, `n` at most, from a run or session that goes, with the bytes that nothing else uses.
+
+    False without any. `table` says who uses which media.
+    """
+    owner, held = table.columns[0], table.c.digest
+    sizes = select(held, func.coalesce(func.length(MEDIA.c.data), 0).label("n_bytes"))
+    sizes = sizes.join(MEDIA, MEDIA.c.digest == held, isouter=True).where(owner == owner_id)
+    some = [row.digest for row in fitting(connection.execute(sizes.order_by(held).limit(n)).all())]
     if not some:
         return False
-    connection.execute(delete(RUN_MEDIA).where(held.run_id == run_id, held.digest.in_(some)))
-    is_used = (exists().where(table.c.digest == MEDIA.c.digest) for table in (RUN_MEDIA, SESSION_MEDIA))
+    connection.execute(delete(table).where(owner == owner_id, held.in_(some)))
+    is_used = (exists().where(each.c.digest == MEDIA.c.digest) for each in (RUN_MEDIA, SESSION_MEDIA))
     connection.execute(delete(MEDIA).where(MEDIA.c.digest.in_(some), ~or_(*is_used)))
     return True
 
 
-def sweep(connection: Connection) -> None:
-    """Remove the bytes that no run and no session uses."""
-    used = select(RUN_MEDIA.c.digest).union(select(SESSION_MEDIA.c.digest))
-    connection.execute(delete(MEDIA).where(MEDIA.c.digest.not_in(used)))
+def fitting(rows: Sequence[Any]) -> list[Any]:
+    """The first rows with `n_bytes` that one step takes away."""
+    sums = accumulate(row.n_bytes for row in rows)
+    return [row for row, up_to in zip(rows, sums, strict=True) if up_to <= MAX_DROPPED or row is rows[0]]
 
 
 def taken_out(data: bytes, media: Iterable[Media], mark: str = "") -> bytes:

@@ -149,7 +149,9 @@ def recover(path: Path) -> str:
     marker = repair_marker(path)
     with alone_in(path.parent):
         aside = _aside(marker) if marker.exists() else None
-        if aside is None or not _is_in_place(aside):
+        if (
+            aside is None or not (aside / _REPORT).exists() or (aside / _NEW).exists()
+        ):  # else all but the marker is done
             is_moved = aside is not None and (aside / path.name).exists()
             with _locked(aside / path.name if aside and is_moved else path) as handle:
                 aside = aside or _begin(path, handle)
@@ -214,11 +216,6 @@ def _check_ours(path: Path, pages: SqlitePages) -> None:
     revision = str(found[0][0]) if found and found[0] else HEAD
     if revision > HEAD:
         raise WorkspaceError(f"{path} was written by a newer Evaldesk (revision {revision}); install that version")
-
-
-def _is_in_place(aside: Path) -> bool:
-    """Whether the new database was put in place before the marker could be removed."""
-    return (aside / _REPORT).exists() and not (aside / _NEW).exists()
 
 
 def _move_aside(path: Path, aside: Path) -> None:

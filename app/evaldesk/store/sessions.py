@@ -1,4 +1,4 @@
-"""Chat sessions and their turns: each method is one transaction."""
+"""Chat sessions and their turns: each method is one transaction, but for a removal."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, delete, func, insert, select, tuple_, update
+from sqlalchemy import Connection, Row, Select, delete, false, func, insert, select, tuple_, update
 
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model import Event, JsonObject, Prompts, TurnRecord
 from evaldesk.model.media import Media
 from evaldesk.model.stored import AddedCase, OpenTurn, SessionSummary, StoredSession
 from evaldesk.store.database import NOBODY, Database, Starter
-from evaldesk.store.media import bytes_of, keep, result_images, sweep, turns_apart
-from evaldesk.store.runs.planning import NEW_LEASE
+from evaldesk.store.media import bytes_of, drop_some, fitting, keep, result_images, turns_apart
+from evaldesk.store.runs.planning import BEING_REMOVED, NEW_LEASE
 from evaldesk.store.runs.recording import Values
 from evaldesk.store.tables.columns import DatabaseSeconds, pack, pack_json, unpack_all, upsert
 from evaldesk.store.tables.media import SESSION_MEDIA
@@ -94,9 +94,10 @@ class SessionStore:
             _change(connection, session_id, {"deleted_at": self._clock()})
 
     def restore(self, session_id: str) -> None:
-        """Bring a deleted session back. Raises NotFoundError when there never was one."""
+        """Bring a deleted session back. Raises NotFoundError when there never was one, or its removal has begun."""
+        is_whole = (SESSION.c.id == session_id) & (SESSION.c.n_turns < BEING_REMOVED)
         with self._database.writing() as connection:
-            changed = connection.execute(update(SESSION).where(SESSION.c.id == session_id).values(deleted_at=None))
+            changed = connection.execute(update(SESSION).where(is_whole).values(deleted_at=None))
         if not changed.rowcount:
             raise _not_found(session_id)
 
@@ -106,19 +107,25 @@ class SessionStore:
         of_turns = select(func.coalesce(func.sum(func.length(SESSION_TURN.c.data)), 0)).where(own).scalar_subquery()
         n_bytes = of_turns + func.length(SESSION.c.initial_state) + func.length(SESSION.c.state)
         columns = (SESSION.c.id, SESSION.c.title, SESSION.c.deleted_at, n_bytes.label("n_bytes"))
+        whole = SESSION.c.deleted_at.is_not(None) & (SESSION.c.n_turns < BEING_REMOVED)
         with self._database.reading() as connection:
-            rows = connection.execute(select(*columns).where(SESSION.c.deleted_at.is_not(None)))
+            rows = connection.execute(select(*columns).where(whole))
             return [(row.id, row.title, row.deleted_at, row.n_bytes) for row in rows]
 
-    def remove_deleted(self, until: datetime) -> None:
-        """Remove the sessions that were deleted up to `until`, with their turns, for good."""
-        is_old = SESSION.c.deleted_at <= until
-        gone = select(SESSION.c.id).where(is_old)
-        with self._database.writing() as connection:
-            for table in (OPEN_TURN_EVENTS, OPEN_TURN, TURN_PROMPTS, SESSION_TURN, SESSION_CASE, SESSION_MEDIA):
-                connection.execute(delete(table).where(table.c.session_id.in_(gone)))
-            connection.execute(delete(SESSION).where(is_old))
-            sweep(connection)
+    def remove_deleted(self, until: datetime | None = None) -> None:
+        """Remove the sessions that were deleted up to `until` for good, with what was left of earlier removals.
+
+        Others write between its steps.
+        """
+        is_old = SESSION.c.n_turns == BEING_REMOVED
+        is_old |= SESSION.c.deleted_at <= until if until else false()
+        with self._database.reading() as connection:
+            old = connection.scalars(select(SESSION.c.id).where(is_old)).all()
+        for session_id in old:
+            is_left = True
+            while is_left:
+                with self._database.writing() as connection:
+                    is_left = _remove_some(connection, session_id)
 
     def begin_turn(
         self,
@@ -271,8 +278,29 @@ class SessionStore:
 
 
 _P = TURN_PROMPTS.c
+_ROWS_REMOVED = 100
 _TURN_COLUMNS = ("turn_index", "owner", "message", "model", "asked_by", "started_at")
 _PLACE = tuple_(SESSION.c.updated_at, SESSION.c.id)
+
+
+def _remove_some(connection: Connection, session_id: str) -> bool:
+    """Delete some turns or media of a deleted session, or the rest of it; False when done, or when it was restored."""
+    own = SESSION.c.id == session_id
+    deleted = update(SESSION).where(own, SESSION.c.deleted_at.is_not(None)).values(n_turns=BEING_REMOVED)
+    if not connection.execute(deleted).rowcount:
+        return False
+    for table in (OPEN_TURN_EVENTS, TURN_PROMPTS, SESSION_TURN):
+        _, place = table.primary_key
+        of_session = table.c.session_id == session_id
+        sizes = select(place, func.length(table.c.data).label("n_bytes")).where(of_session).order_by(place)
+        rows = connection.execute(sizes.limit(_ROWS_REMOVED)).all()
+        if rows:
+            connection.execute(delete(table).where(of_session, place <= fitting(rows)[-1][0]))
+            return True
+    if drop_some(connection, SESSION_MEDIA, session_id, _ROWS_REMOVED):
+        return True
+    connection.execute(delete(SESSION).where(own))
+    return False
 
 
 def _row(connection: Connection, session_id: str) -> Row[Any]:

@@ -328,13 +328,9 @@ def one_of(staged: Staged, parts: Sequence[str], turn: int | None, way: str) -> 
     """
     return {
         each.key: {
-            change.key: _known(change, way)
+            change.key: next((each for each in change.ways if each == way), "replace")
             for change in each.offered
             if (not parts or change.part in parts) and (turn is None or change.turn == turn)
         }
         for each in staged.cases
     }
-
-
-def _known(change: Acceptable, way: str) -> Way:
-    return next((each for each in change.ways if each == way), "replace")

@@ -249,7 +249,7 @@ class RunDesk:
         for run_id in run_ids:
             if await self._is_going(run_id):
                 raise ConflictError(f"run {run_id} is still running; stop it before you delete it")
-        await self._write(self._store.runs.delete, *run_ids)
+        await asyncio.to_thread(self._store.runs.delete, *run_ids)
 
     async def restore(self, *run_ids: int) -> None:
         """Bring runs back from the trash, all or none. Raises NotFoundError when one is not there."""

@@ -11,16 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, BinaryIO
 
-from evaldesk.errors import FormatError
 from evaldesk.formats.adk.case import read_case, write_case
 from evaldesk.formats.adk.content import read_query, write_query
 from evaldesk.formats.adk.events import events_key
-from evaldesk.formats.exchange import MAX_ROW, Holding, Imported
+from evaldesk.formats.exchange import MAX_ROW, Imported, WritesRuns
 from evaldesk.formats.large_runs import TrialRowsOnDisk
 from evaldesk.model import (
     Case,
     Criterion,
-    EvalSet,
     Event,
     Score,
     ToolCall,
@@ -50,12 +48,12 @@ from evaldesk.transcripts.recorded import RecordedRun, TrialRows, ended_so, last
 _RESULTS = {"eval_case_results", "evalCaseResults"}
 
 
-class AdkResults:
+class AdkResults(WritesRuns):
     """`{"eval_set_id", "eval_case_results": [...]}`; a case that is there twice has two trials."""
 
     title = "ADK eval results"
     suffixes = (".evalset_result.json",)
-    writes: tuple[Holding, ...] = ("run",)
+    no_evalset = "a file of results holds a run, not an eval set; write it as adk"
     n_readings = 1
 
     @staticmethod
@@ -87,15 +85,8 @@ class AdkResults:
         return found.imported(place, _spelled(place, results.shell.value))
 
     @staticmethod
-    def write(what: EvalSet | RecordedRun) -> bytes:
-        """The results of a run. Raises FormatError for an eval set."""
-        if isinstance(what, EvalSet):
-            raise FormatError("a file of results holds a run, not an eval set; write it as adk")
-        return b"".join(AdkResults.parts(what))
-
-    @staticmethod
     def parts(run: RecordedRun) -> Iterator[bytes]:
-        """The same part by part."""
+        """The results of a run, part by part."""
         app = re.sub(r"\W+", "_", run.agent) or "agent"
         result_id = f"{app}_{run.name}_0"
         found = {

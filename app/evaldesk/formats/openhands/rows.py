@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, TypeAlias
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.exchange import Holding, Imported
+from evaldesk.formats.exchange import Imported, WritesRuns
 from evaldesk.formats.large_runs import TrialRowsOnDisk
 from evaldesk.formats.openhands.writing import chosen_criterion, outcome_keys, outcome_words, row_line
 from evaldesk.formats.openhands.writing import outcome as row_outcome
-from evaldesk.model import Case, Criterion, EvalSet, TrialResult, Turn
+from evaldesk.model import Case, Criterion, TrialResult, Turn
 from evaldesk.reading.json_lines import read_lines
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
@@ -28,12 +28,12 @@ METADATA_ALONE = (
 )
 
 
-class OpenHands:
+class OpenHands(WritesRuns):
     """Lines of `{"instance_id", "instruction", "history", "test_result", "metrics", "error", "metadata"}`."""
 
     title = "OpenHands output"
     suffixes = (".jsonl",)
-    writes: tuple[Holding, ...] = ("run",)
+    no_evalset = "output.jsonl holds a run, not an eval set; write it as adk"
     n_readings = 2
 
     @staticmethod
@@ -76,15 +76,8 @@ class OpenHands:
         return _imported(rows, TrialRowsOnDisk(), source, outcome)
 
     @staticmethod
-    def write(what: EvalSet | RecordedRun) -> bytes:
-        """A line for each trial. Raises FormatError for an eval set."""
-        if isinstance(what, EvalSet):
-            raise FormatError("output.jsonl holds a run, not an eval set; write it as adk")
-        return b"".join(OpenHands.parts(what))
-
-    @staticmethod
     def parts(run: RecordedRun) -> Iterator[bytes]:
-        """The same line by line."""
+        """A line for each trial."""
         return (row_line(run, result) for result in run.results)
 
 

@@ -16,9 +16,9 @@ from math import comb, fsum, sqrt
 from typing import Any, BinaryIO
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.exchange import MAX_ROW, Holding, Imported
+from evaldesk.formats.exchange import MAX_ROW, Imported, WritesRuns
 from evaldesk.formats.large_runs import TrialRowsOnDisk, scratch
-from evaldesk.model import Case, Criterion, ErrorRecord, EvalSet, Score, TrialResult, Turn, Usage, trial_verdict
+from evaldesk.model import Case, Criterion, ErrorRecord, Score, TrialResult, Turn, Usage, trial_verdict
 from evaldesk.reading.json_lines import read_lines
 from evaldesk.reading.json_stream import Item, NotStreamedError, StreamedList
 from evaldesk.reading.json_text import text_parts
@@ -34,12 +34,12 @@ MAX_INDEX = 1_000_000
 _INDEX = {"row_index", "run_index"}
 
 
-class OsmosisResults:
+class OsmosisResults(WritesRuns):
     """`{"config", "summary", "rows": [{"row_index", "runs": [...]}]}` and its descendants."""
 
     title = "Osmosis results"
     suffixes = (".json", ".jsonl")
-    writes: tuple[Holding, ...] = ("run",)
+    no_evalset = "a file of results holds a run, not an eval set; write it as osmosis-jsonl"
     n_readings = 2
 
     @staticmethod
@@ -89,15 +89,11 @@ class OsmosisResults:
         return _imported(header, lambda: _streamed(_open_list(file, source)), TrialRowsOnDisk)
 
     @staticmethod
-    def write(what: EvalSet | RecordedRun) -> bytes:
-        """The results of a run; values without a place there are under `evaldesk`. Raises FormatError."""
-        if isinstance(what, EvalSet):
-            raise FormatError("a file of results holds a run, not an eval set; write it as osmosis-jsonl")
-        return b"".join(OsmosisResults.parts(what))
-
-    @staticmethod
     def parts(run: RecordedRun) -> Iterator[bytes]:
-        """The same part by part. The summary stands before the rows, so all trials are read before the first part."""
+        """The results of a run, part by part; values without a place there are under `evaldesk`.
+
+        The summary stands before the rows, so all trials are read before the first part.
+        """
         threshold = next((each.threshold for each in run.criteria if each.threshold is not None), 1.0)
         with scratch(_TABLES) as database:
             trials = _Trials(database, run)

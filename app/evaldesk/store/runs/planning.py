@@ -35,6 +35,7 @@ from evaldesk.store.runs.recording import Storable, Values, forget_errors, recou
 from evaldesk.store.runs.run_queries import run_row
 from evaldesk.store.tables.columns import DatabaseSeconds, pack, pack_json, upsert
 from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN
+from evaldesk.store.tables.media import RUN_MEDIA
 from evaldesk.store.tables.runs import (
     CASE_SNAPSHOT,
     LAST_RUN,
@@ -61,8 +62,8 @@ NEW_LEASE = DatabaseSeconds() + LEASE_S
 
 _MOST_CASES = 2**32
 """More cases than a run has."""
-_BEING_REMOVED = 2**31 - 1
-"""The number of cases of a run whose removal has begun: more than it has, so that it is no whole run any more."""
+BEING_REMOVED = 2**31 - 1
+"""The cases of a run, or turns of a chat, whose removal has begun: more than it has, so that it is not whole."""
 N_MEASURED = 100
 """Transcripts that are measured to say about how many bytes all of a run take."""
 
@@ -72,6 +73,8 @@ NO_EVALSET = "imported-"
 
 ROWS_AT_ONCE = 1_500
 """Rows that one transaction plans, about: some 50 ms of computing."""
+
+_HAS_FRESH = exists().where(OF_CASE, TRIAL.c.trial_index == N_OF_CASE).correlate(RUN_CASE)
 
 TRIALS_RETRIED = 1_000
 """Trials of the cases that one transaction of a retry looks at, about."""
@@ -132,17 +135,13 @@ class Planning:
         found = [item for case in some for item in case.media]
         with self._database.writing() as connection:
             run_id = self.run_id or self._begin(connection)
-            if self.run_id and not self._keep(connection, run_id):
+            if self.run_id and not (renew if self._driver else is_own)(connection, run_id, 1):
                 raise ConflictError(f"run {run_id} was deleted or taken over while it was planned")
             _plan_cases(connection, run_id, self._config, both)
             if found:
                 media.keep(connection, {"run_id": run_id}, media.bytes_of(found), self._clock)
         self.run_id = run_id
         self.n_planned += len(some)
-
-    def _keep(self, connection: Connection, run_id: int) -> bool:
-        """Whether the run is as it was begun; its owner keeps it for another while."""
-        return renew(connection, run_id, 1) if self._driver else is_own(connection, run_id, 1)
 
     def _begin(self, connection: Connection) -> int:
         config = self._config
@@ -291,18 +290,23 @@ def _pending(rows: Iterable[Any]) -> list[PendingTrial]:
     return [PendingTrial(case, trial, attempt + (status == "cancelled")) for case, trial, attempt, status in rows]
 
 
-def plan_confirming(connection: Connection, run_id: int, case_ids: Collection[str], n: int) -> None:
+def without_fresh(connection: Connection, run_id: int, case_ids: Collection[str]) -> list[int]:
+    """The places of these cases that have no fresh trials yet, in their order."""
+    run_row(connection, run_id)
+    rows = connection.execute(
+        select(RUN_CASE.c.case_index, RUN_CASE.c.case_id)
+        .where(RUN_CASE.c.run_id == run_id, ~_HAS_FRESH)
+        .order_by(RUN_CASE.c.case_index)
+    )
+    return [row.case_index for row in rows if row.case_id in case_ids]
+
+
+def plan_confirming(connection: Connection, run_id: int, cases: Sequence[int], n: int) -> None:
     """Plan `n` fresh trials of these cases, after the others of each; a case that has some already gets none."""
     run_row(connection, run_id)
-    held = RUN_CASE.c
-    has_fresh = exists().where(OF_CASE, TRIAL.c.trial_index == N_OF_CASE).correlate(RUN_CASE)
-    rows = connection.execute(
-        select(held.case_index, held.case_id, N_OF_CASE.label("first"))
-        .where(held.run_id == run_id, ~has_fresh)
-        .order_by(held.case_index)
-    )
-    suspects = [(row.case_index, row.first) for row in rows if row.case_id in case_ids]
-    trials = [trial_row(run_id, index, first + place) for index, first in suspects for place in range(n)]
+    own = (RUN_CASE.c.run_id == run_id) & RUN_CASE.c.case_index.in_(cases)
+    rows = connection.execute(select(RUN_CASE.c.case_index, N_OF_CASE.label("first")).where(own, ~_HAS_FRESH)).all()
+    trials = [trial_row(run_id, row.case_index, row.first + place) for row in rows for place in range(n)]
     execute_many(connection, insert(TRIAL), trials)
     more = {name: RUN.c[name] + len(trials) for name in ("n_confirming", "n_confirming_todo")}
     connection.execute(update(RUN).where(RUN.c.id == run_id).values(more))
@@ -348,12 +352,13 @@ def hide(connection: Connection, run_id: int, now: datetime) -> None:
     run = run_row(connection, run_id)
     if run.status in ACTIVE:
         raise ConflictError(f"run {run_id} is {run.status}; stop it before you delete it")
-    last = select(LAST_RUN.c.evalset_id, LAST_RUN.c.case_id).where(LAST_RUN.c.run_id == run_id)
-    orphans = connection.execute(last).all()
     connection.execute(update(RUN).where(RUN.c.id == run_id).values(deleted_at=now))
-    connection.execute(delete(LAST_RUN).where(LAST_RUN.c.run_id == run_id))
-    if orphans:
-        _name_last_run_before(connection, orphans[0].evalset_id, [row.case_id for row in orphans])
+
+
+def hidden_last_runs(connection: Connection) -> Sequence[int]:
+    """The hidden runs that are still the last ones of some of their cases."""
+    is_last = exists().where(LAST_RUN.c.run_id == RUN.c.id)
+    return connection.scalars(select(RUN.c.id).where(~VISIBLE, is_last).order_by(RUN.c.id)).all()
 
 
 def show_again(connection: Connection, run_id: int, clock: Clock) -> None:
@@ -418,7 +423,7 @@ def delete_some(connection: Connection, run_id: int, n: int) -> bool:
     The run goes at last. False when done, and for a run that was restored meanwhile.
     """
     hidden = (RUN.c.id == run_id) & ~VISIBLE
-    if not connection.execute(update(RUN).where(hidden).values(n_cases=_BEING_REMOVED)).rowcount:
+    if not connection.execute(update(RUN).where(hidden).values(n_cases=BEING_REMOVED)).rowcount:
         return False
     trials = select(TRIAL.c.case_index, TRIAL.c.trial_index).where(TRIAL.c.run_id == run_id)
     some = connection.execute(trials.order_by(TRIAL.c.case_index, TRIAL.c.trial_index).limit(n)).all()
@@ -433,7 +438,7 @@ def delete_some(connection: Connection, run_id: int, n: int) -> bool:
         cases = select(RUN_CASE.c.case_index).where(RUN_CASE.c.run_id == run_id).order_by(RUN_CASE.c.case_index)
         indexes = connection.scalars(cases.limit(n)).all()
         if not indexes:
-            is_left = media.drop_some(connection, run_id, n)
+            is_left = media.drop_some(connection, RUN_MEDIA, run_id, n)
             if not is_left:
                 connection.execute(delete(RUN).where(RUN.c.id == run_id))
             return is_left
@@ -529,28 +534,44 @@ def name_last_run_of(connection: Connection, run_id: int, first: int, end: int) 
     last = upsert(connection.dialect.name, LAST_RUN)
     values = {"run_id": last.excluded.run_id, "case_index": last.excluded.case_index}
     last = last.from_select(["evalset_id", "case_id", "run_id", "case_index"], cases).on_conflict_do_update(
-        index_elements=list(LAST_RUN.primary_key), set_=values, where=LAST_RUN.c.run_id <= last.excluded.run_id
+        index_elements=list(LAST_RUN.primary_key),
+        set_=values,
+        where=(LAST_RUN.c.run_id <= last.excluded.run_id) | exists().where(RUN.c.id == LAST_RUN.c.run_id, ~VISIBLE),
     )
     connection.execute(last)
 
 
-def _name_last_run_before(connection: Connection, evalset_id: str, case_ids: Sequence[str]) -> None:
-    """After a run has gone, the one before it is the newest that played its cases."""
+def runs_before(connection: Connection, run_id: int) -> list[Values]:
+    """The cases whose last run is this hidden one, each with the place where it was played before; None for nowhere."""
+    last = select(LAST_RUN.c.evalset_id.label("of_set"), LAST_RUN.c.case_id.label("of_case"))
+    last = last.where(LAST_RUN.c.run_id == run_id).order_by(LAST_RUN.c.case_index)
+    orphans: list[Values] = [row._asdict() | {"run_id": None} for row in connection.execute(last)]
+    wanted = {orphan["of_case"]: orphan for orphan in orphans}
     is_played = ~exists().where(RUN_SOURCE.c.run_id == RUN.c.id)
-    of_set = (RUN.c.evalset_id == evalset_id) & VISIBLE & is_played
+    of_set = RUN.c.evalset_id.in_({orphan["of_set"] for orphan in orphans}) & VISIBLE & is_played
     newest = connection.scalars(select(RUN.c.id).where(of_set).order_by(RUN.c.id.desc())).all()
     # One number for run and place: one pass finds the last place of a case in the newest run.
-    last = func.max(RUN_CASE.c.run_id * literal(_MOST_CASES, BigInteger) + RUN_CASE.c.case_index)
-    places = select(RUN_CASE.c.case_id, last).join(RUN, RUN.c.id == RUN_CASE.c.run_id).group_by(RUN_CASE.c.case_id)
-    wanted, start = set(case_ids), 0
+    place = func.max(RUN_CASE.c.run_id * literal(_MOST_CASES, BigInteger) + RUN_CASE.c.case_index)
+    places = select(RUN_CASE.c.case_id, place).join(RUN, RUN.c.id == RUN_CASE.c.run_id).group_by(RUN_CASE.c.case_id)
+    start = 0
     while wanted and start < len(newest):  # the newest, the two before it, the four before these: most have all cases
         some = newest[start : 2 * start + 1]
-        found = connection.execute(places.where(of_set, RUN_CASE.c.run_id.between(some[-1], some[0])))
-        rows = [
-            {"evalset_id": evalset_id, "case_id": case_id, "run_id": at // _MOST_CASES, "case_index": at % _MOST_CASES}
-            for case_id, at in found
-            if case_id in wanted
-        ]
-        execute_many(connection, insert(LAST_RUN), rows)
-        wanted.difference_update(row["case_id"] for row in rows)
+        for case_id, at in connection.execute(places.where(of_set, RUN_CASE.c.run_id.between(some[-1], some[0]))):
+            if orphan := wanted.pop(case_id, None):
+                orphan |= {"run_id": at // _MOST_CASES, "case_index": at % _MOST_CASES}
         start = 2 * start + 1
+    return orphans
+
+
+def name_runs_before(connection: Connection, run_id: int, orphans: Sequence[Values]) -> None:
+    """Make the runs before the last ones of some cases of a hidden run, but not one that was hidden meanwhile."""
+    wanted = {orphan["run_id"] for orphan in orphans} - {None}
+    shown = select(RUN.c.id).where(RUN.c.id.in_({run_id, *wanted}), VISIBLE).order_by(RUN.c.id)
+    visible = set(connection.scalars(shown.with_for_update(read=True)))  # none of them is hidden before this is stored
+    if run_id in visible:
+        return
+    own = (LAST_RUN.c.run_id == run_id) & (LAST_RUN.c.evalset_id == bindparam("of_set"))
+    own &= LAST_RUN.c.case_id == bindparam("of_case")
+    found = [orphan for orphan in orphans if orphan["run_id"] in visible]
+    execute_many(connection, update(LAST_RUN).where(own), found)
+    execute_many(connection, delete(LAST_RUN).where(own), [each for each in orphans if each["run_id"] is None])

@@ -102,7 +102,7 @@ def record(connection: Connection, results: Sequence[Storable], clock: Clock) ->
     for result in (each.result for each in (*counted, *late)):
         if found := (*result.transcript.media, *media.result_images(result.transcript.turns)):
             media.keep(connection, {"run_id": result.run_id}, media.bytes_of(found), clock)
-    execute_many(connection, _ADD_TO_CASE, [_at(row) | _gain([row]) | _letter(row) | _rule(row, rules) for row in done])
+    execute_many(connection, _ADD_TO_CASE, [_at(row) | _gain([row]) | _letter(row, rules) for row in done])
     execute_many(connection, _ADD_CONFIRMING, [_at(row) | _gain([], [row]) for row in confirming])
     add_scores(connection, values)
     totals.carry(connection, before)
@@ -137,10 +137,6 @@ def _cases_of(rows: Iterable[Values]) -> dict[int, set[int]]:
     for row in rows:
         found.setdefault(row["run_id"], set()).add(row["case_index"])
     return found
-
-
-def _rule(row: Values, rules: Mapping[int, bool]) -> Values:
-    return {"errors_are_failures": int(rules[row["run_id"]])}
 
 
 def _to_do(connection: Connection, results: Iterable[TrialResult]) -> dict[Key, tuple[bool, int]]:
@@ -228,8 +224,9 @@ def _gain(rows: Sequence[Values], confirming: Sequence[Values] = ()) -> Values:
     return {f"add_{name}": sum(gain[name] for gain in gains) for name in COUNTERS}
 
 
-def _letter(row: Values) -> Values:
-    return {"letter": LETTERS[row["verdict"]], "n_before": row["trial_index"], "after": row["trial_index"] + 2}
+def _letter(row: Values, rules: Mapping[int, bool]) -> Values:
+    place = {"n_before": row["trial_index"], "after": row["trial_index"] + 2}
+    return place | {"letter": LETTERS[row["verdict"]], "errors_are_failures": int(rules[row["run_id"]])}
 
 
 _TRIAL_KEY = (TRIAL.c.run_id, TRIAL.c.case_index, TRIAL.c.trial_index)

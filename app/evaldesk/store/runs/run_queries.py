@@ -19,6 +19,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    exists,
     func,
     literal,
     or_,
@@ -84,6 +85,7 @@ _MODEL = func.coalesce(
 """The model of a run: the one it asked for, else the agent's own; empty where it is not known."""
 
 
+_IS_SHOWN = exists().where(RUN.c.id == LAST_RUN.c.run_id, VISIBLE).correlate(LAST_RUN)
 _RUN_ROW = select(RUN).where(RUN.c.id == bindparam("run_id"), VISIBLE)
 
 
@@ -306,7 +308,7 @@ def last_verdicts(
     """For each case id of an eval set, or each of these, that ever ran: its newest run and its verdicts there."""
     place = (RUN_CASE.c.run_id == LAST_RUN.c.run_id) & (RUN_CASE.c.case_index == LAST_RUN.c.case_index)
     rows = select(LAST_RUN.c.case_id, LAST_RUN.c.run_id, LAST_RUN.c.case_index, RUN_CASE.c.strip).join(RUN_CASE, place)
-    rows = rows.where(LAST_RUN.c.evalset_id == evalset_id)
+    rows = rows.where(LAST_RUN.c.evalset_id == evalset_id, _IS_SHOWN)
     if case_ids is not None:
         rows = rows.where(LAST_RUN.c.case_id.in_(case_ids))
     return {case_id: LastVerdicts(*last) for case_id, *last in connection.execute(rows)}
@@ -314,7 +316,7 @@ def last_verdicts(
 
 def last_run(connection: Connection, evalset_id: str) -> int | None:
     """The newest run of any case of an eval set; None where none ever ran."""
-    newest = select(func.max(LAST_RUN.c.run_id)).where(LAST_RUN.c.evalset_id == evalset_id)
+    newest = select(func.max(LAST_RUN.c.run_id)).where(LAST_RUN.c.evalset_id == evalset_id, _IS_SHOWN)
     run_id: int | None = connection.execute(newest).scalar_one()
     return run_id
 

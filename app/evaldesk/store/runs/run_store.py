@@ -5,13 +5,14 @@ from __future__ import annotations
 import builtins
 import logging
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
 from sqlalchemy.exc import OperationalError, StatementError
 
-from evaldesk.errors import ConflictError, NotFoundError, UsageError
+from evaldesk.errors import ConflictError, NotFoundError, UsageError, WorkspaceError
 from evaldesk.model import AgentRef, Case, Prompts, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop, StopRule
@@ -28,6 +29,9 @@ log = logging.getLogger("evaldesk.store")
 TRIALS_DELETED_AT_ONCE = 100
 """Trials that one transaction removes, of one case or of several; fewer where the last ones took long."""
 
+CASES_NAMED_AT_ONCE = 1_000
+"""Cases of a deleted run that one transaction gives the run before it."""
+
 DELETED_RUNS_KEPT = timedelta(days=30)
 """How long a deleted run stays in the trash; the start of a desk removes it after that."""
 
@@ -42,6 +46,8 @@ class RunStore:
 
     pending = reading(planning.pending)
     n_unplanned = reading(planning.n_unplanned)
+    _hidden_last_runs = reading(planning.hidden_last_runs)
+    _runs_before = reading(planning.runs_before)
     is_leased = reading(planning.is_leased)
     counts_by_status = reading(run_queries.counts_by_status)
     agents = reading(run_queries.agents)
@@ -189,14 +195,19 @@ class RunStore:
             return connection.execute(update(RUN).where(going).values(stop_rule=rule or "")).rowcount == 1
 
     def plan_confirming(self, run_id: int, case_ids: Collection[str], n: int, *, lease: int | None = None) -> None:
-        """Plan `n` fresh trials of these cases, which are in no count of the run; a case gets them once.
+        """Plan `n` fresh trials of these cases, in steps that let others write; they are in no count of the run.
 
-        Raises ConflictError for a `lease` that another process has replaced.
+        A case gets them once. Raises ConflictError for a `lease` that another process has replaced.
         """
-        with self._database.writing() as connection:
-            if lease is not None:
-                planning.check_lease(connection, run_id, lease)
-            planning.plan_confirming(connection, run_id, case_ids, n)
+        with self._database.reading() as connection:
+            cases = planning.without_fresh(connection, run_id, case_ids)
+        size = StepSize(max(planning.ROWS_AT_ONCE // n, 1))
+        while cases:
+            some, cases = cases[: size.n], cases[size.n :]
+            with size.writing(self._database) as connection:
+                if lease is not None:
+                    planning.check_lease(connection, run_id, lease)
+                planning.plan_confirming(connection, run_id, some, n)
 
     def retry_errored(self, run_id: int) -> int:
         """Plan the errored trials of a run again, in steps that let others write, and return how many they are."""
@@ -231,6 +242,19 @@ class RunStore:
         with self._database.writing() as connection:
             for run_id in run_ids:
                 planning.hide(connection, run_id, self._clock())
+        with suppress(WorkspaceError):  # they are deleted; the next removal goes on
+            self._name_runs_before()
+
+    def _name_runs_before(self) -> None:
+        """Let cases whose last run is hidden show the one before it, in steps; what a crash cut short goes on."""
+        while hidden := self._hidden_last_runs():
+            for run_id in hidden:
+                orphans = self._runs_before(run_id)
+                size = StepSize(CASES_NAMED_AT_ONCE)
+                while orphans:
+                    with size.writing(self._database) as connection:
+                        planning.name_runs_before(connection, run_id, orphans[: size.n])
+                    del orphans[: size.n]
 
     def restore(self, *run_ids: int) -> None:
         """Bring runs back from the trash, all or none.
@@ -259,15 +283,14 @@ class RunStore:
         with self._database.reading() as connection:
             return {run_id: planning.n_bytes(connection, run_id) for run_id in run_ids}
 
-    def remove_deleted(self, kept: timedelta = timedelta(0)) -> None:
-        """Remove for good the runs that have been in the trash for `kept`, and the remains of earlier removals."""
-        self.remove_deleted_until(self._clock() - kept)
+    def remove_deleted(self, kept: timedelta = timedelta(0), *, until: datetime | None = None) -> None:
+        """Remove for good the runs that were deleted up to `until`, or have been in the trash for `kept`.
 
-    def remove_deleted_until(self, until: datetime) -> None:
-        """Remove for good the runs that were deleted up to `until`, and the remains of earlier removals."""
+        The remains of earlier removals go, too.
+        """
+        is_old = RUN.c.deleted_at <= (until or self._clock() - kept)
         with self._database.reading() as connection:
-            rows = connection.execute(planning.in_trash().where(RUN.c.deleted_at <= until).order_by(RUN.c.id))
-            old = [row.id for row in rows]
+            old = connection.scalars(planning.in_trash().with_only_columns(RUN.c.id).where(is_old)).all()
         self._remove(old)
         self.finish_deleting()
 
@@ -276,6 +299,7 @@ class RunStore:
 
         The hidden runs of an import that goes on stay, and those in the trash.
         """
+        self._name_runs_before()
         with self._database.reading() as connection:
             remains = planning.remains(connection)
         self._remove(remains)
