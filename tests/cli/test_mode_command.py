@@ -107,7 +107,7 @@ def test_an_export_is_taken_in_once_by_a_workspace_with_the_same_run(tmp_path: P
     first = run(other, "import", str(file), "--by", "Ben")
     second = run(other, "import", str(file), "--by", "Ben")
 
-    assert first.stdout == "Imported 2 new kinds of failure and 2 new findings.\n"
+    assert first.stdout == "Imported 2 new kinds of failure, 2 new findings and 3 trials with nothing wrong.\n"
     assert second.stdout == "Imported 0 new kinds of failure and 0 new findings.\n"
     exported = [json.loads(run(each, "export").stdout) for each in (home, other)]
     for each in exported:
@@ -117,6 +117,30 @@ def test_an_export_is_taken_in_once_by_a_workspace_with_the_same_run(tmp_path: P
     assert run(other, "undo", "--by", "Ben").exit_code == 0  # the second import, which changed nothing
     run(other, "undo", "--by", "Ben")
     assert shown(other) == []
+
+
+def test_shares_and_the_life_of_a_kind_are_what_they_were_after_an_import(tmp_path: Path) -> None:
+    home, other = workspace(tmp_path / "home"), workspace(tmp_path / "other", with_findings=False)
+    elsewhere = workspace(tmp_path / "elsewhere", with_findings=False)
+    file = tmp_path / "failures.json"
+    for each in (home, other):
+        with Store.open(Settings(each, (each,)).database) as store:
+            run_id = store.runs.create(RunConfig(AgentRef("dice", "dice:agent"), "set"), [Case("c0", (Turn("When?"),))])
+            store.runs.record([TrialResult(run_id, 0, 0, "finished", "passed")])
+            if each == home:
+                store.failures.mark_fixed(1, run_id, "Ana")
+                store.failures.clear(run_id, (0, 0), "Ben")
+    run(home, "export", "-o", str(file))
+
+    run(other, "import", str(file), "--by", "Ben")
+    run(elsewhere, "import", str(file), "--by", "Ben")
+
+    gates = [run(each, "check", "1", "--max-mode", "wrong date=0.05").stdout for each in (home, other)]
+    assert gates[0] == gates[1]
+    assert "20 % of 10 scored trials" in gates[0]
+    assert shown(other) == shown(home)
+    assert [each["life"] for each in shown(other)] == ["fixed", "open"]
+    assert [each["fixed_in"] for each in shown(elsewhere)] == [None, None]  # its run 2 is not there
 
 
 def test_findings_of_other_trials_are_counted_and_left_out(tmp_path: Path) -> None:

@@ -543,7 +543,7 @@ def test_a_judge_stays_that_of_its_kind_when_it_is_renamed_merged_split_or_retir
     ids = [desk.add(run, (case, 0), TypedFinding("Ana", "why", str(late)), SAID) for case in range(2)]
 
     def judged(criterion: Criterion = judge) -> int | None:
-        found = mode_judged(criterion, desk.modes())
+        found = mode_judged(criterion, store.failures.modes())
         return found.id if found else None
 
     assert (judged(), judged(Criterion("late", 1.0)), judged(Criterion("failure_mode", 1.0))) == (late, None, None)
@@ -564,6 +564,6 @@ def test_a_judge_stays_that_of_its_kind_when_it_is_renamed_merged_split_or_retir
 def test_modes_that_were_merged_in_a_ring_still_have_a_judge(store: Store, desk: FailureDesk) -> None:
     first, second = (desk.create(TypedMode(name), "Ana") for name in ("first", "second"))
     (judge,) = desk.judged_by(first, ())
-    modes = [replace(mode, merged_into=second if mode.id == first else first) for mode in desk.modes()]
+    modes = [replace(mode, merged_into=second if mode.id == first else first) for mode in store.failures.modes()]
 
     assert mode_judged(judge, modes) in modes

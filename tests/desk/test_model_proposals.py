@@ -127,15 +127,15 @@ async def test_what_a_model_proposes_waits_with_its_quote_and_counts_nowhere(sto
     assert (found.n_asked, found.n_kinds, "never said" in found.refused) == (3, 1, True)
     assert found.n_trials == len(by_order) == 3 - len(found.refused)
     assert store.failures.read_trials(run).read == frozenset()
-    assert failures.modes() == []
+    assert store.failures.modes() == []
     (group,) = store.failures.proposed(run)
     assert (group.source, group.note) == ("model", "wrong day: Books another day.")
     failures.decide(
         [finding for finding, _ in group.findings], TypedFinding("Ana", new_mode="Wrong day"), is_accepted=True
     )
-    (mode,) = failures.modes()
+    (mode,) = store.failures.modes()
     assert (mode.name, mode.definition) == ("Wrong day", "Books another day.")
-    assert failures.trials_by_run(mode.id) == {run: len(group.findings)}
+    assert store.failures.trials_by_run(mode.id) == {run: len(group.findings)}
     assert "CONVERSATION" not in model.asked[0].message
     assert "<<<TRIAL A " in model.asked[0].message
 
@@ -218,18 +218,18 @@ async def test_a_model_proposes_merges_of_known_kinds_and_a_person_decides(store
     assert (told.n_merges, again.n_merges, told.n_asked) == (2, 0, 0)
     assert (first.mode_id, first.into_id, first.reason, first.model) == (late, delayed, "the same thing", "small")
     assert (second.mode_id, second.into_id) == (dear, late)
-    assert failures.trials_by_run(late) == {run: 1}
+    assert store.failures.trials_by_run(late) == {run: 1}
     failures.decide_merge(second.id, "Ana", is_accepted=False)
     assert store.failures.proposed_merges() == [first]
     failures.undo("Ana")
     failures.decide_merge(first.id, "Ana", is_accepted=True)
     assert store.failures.proposed_merges() == []
-    assert (failures.trials_by_run(late), failures.trials_by_run(delayed)) == ({}, {run: 1})
+    assert (store.failures.trials_by_run(late), store.failures.trials_by_run(delayed)) == ({}, {run: 1})
     with pytest.raises(NotFoundError, match="load the page again"):
         failures.decide_merge(second.id, "Ana", is_accepted=True)
     failures.undo("Ana")
     assert store.failures.proposed_merges() == [first, second]
-    assert failures.trials_by_run(late) == {run: 1}
+    assert store.failures.trials_by_run(late) == {run: 1}
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\u202eb", "x" * 500, "<script>", "\ud800"])

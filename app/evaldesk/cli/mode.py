@@ -50,8 +50,8 @@ def list_modes(is_json: bool, workspace: str | None) -> None:
     from evaldesk.wording.printable import in_one_line
 
     with _desk(workspace) as desk:
-        modes = [each for each in desk.failures.modes() if each.is_active]
-        trials = {each.id: desk.failures.trials_by_run(each.id) for each in modes}
+        modes = [each for each in desk.store.failures.modes() if each.is_active]
+        trials = {each.id: desk.store.failures.trials_by_run(each.id) for each in modes}
     if is_json:
         rows = [
             {
@@ -89,7 +89,7 @@ def merge(name: str, into: str, by: str | None, workspace: str | None) -> None:
     with _desk(workspace) as desk:
         failures = desk.failures
         old, new = failures.mode_named(name), failures.mode_named(into)
-        failures.merge(old.id, new.id, by if by is not None else failures.default_author())
+        failures.merge(old.id, new.id, by if by is not None else desk.person.name())
     click.echo(f"Merged “{in_one_line(old.name)}” into “{in_one_line(new.name)}”. Undo: evaldesk mode undo")
 
 
@@ -105,7 +105,7 @@ def undo(by: str | None, workspace: str | None) -> None:
     from evaldesk.wording.printable import in_one_line
 
     with _desk(workspace) as desk:
-        step = desk.failures.undo(by if by is not None else desk.failures.default_author())
+        step = desk.failures.undo(by if by is not None else desk.person.name())
     click.echo(f"Undone: {in_one_line(step.words)}")
 
 
@@ -139,11 +139,11 @@ def import_file(file: str, by: str | None, workspace: str | None) -> None:
     from evaldesk.desk.failure_files import import_modes
 
     with _desk(workspace) as desk:
-        author = by if by is not None else desk.failures.default_author()
+        author = by if by is not None else desk.person.name()
         found = import_modes(desk, Path(file).read_bytes(), file, author)
-    kinds = counted(found.n_modes, "new kind")
-    findings = counted(found.n_findings, "new finding")
-    click.echo(f"Imported {kinds} of failure and {findings}.")
+    kinds, findings = counted(found.n_modes, "new kind"), counted(found.n_findings, "new finding")
+    clear = f" and {counted(found.n_clear, 'trial')} with nothing wrong" if found.n_clear else ""
+    click.echo(f"Imported {kinds} of failure{',' if clear else ' and'} {findings}{clear}.")
     if found.n_elsewhere:
         trials = "1 finding is" if found.n_elsewhere == 1 else f"{found.n_elsewhere:,} findings are"
         click.echo(f"{trials} on trials that are not in this workspace.")
@@ -167,9 +167,9 @@ def check(run: int, max_mode: tuple[str, ...], workspace: str | None) -> None:
     bounds = [_bound(each) for each in max_mode]
     with _desk(workspace) as desk:
         found = [mode_gate(desk, run, name, rate) for name, rate in bounds]
-    for each in found:
-        click.echo(f"{each.answer}: {in_one_line(each.words)}")
-    answers = {each.answer for each in found}
+    for answer, words in found:
+        click.echo(f"{answer}: {in_one_line(words)}")
+    answers = {answer for answer, _ in found}
     sys.exit(1 if "failed" in answers else 3 if "undecided" in answers else 0)
 
 

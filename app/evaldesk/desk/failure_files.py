@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.failures import MAX_FINDING, MAX_QUOTE, FailureDesk, TypedMode, checked_texts
 from evaldesk.errors import UsageError
-from evaldesk.model.failures import Anchor, FindingDraft
+from evaldesk.model.failures import TRIALS, Anchor, FindingDraft
 from evaldesk.reading.strict_json import Document, Place, parse_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_text
 from evaldesk.secrets import scrubber
@@ -25,6 +26,7 @@ class TakenIn:
 
     n_modes: int
     n_findings: int
+    n_clear: int
     n_elsewhere: int
 
 
@@ -40,12 +42,13 @@ class _Read:
 
 
 def export_modes(desk: Desk) -> bytes:
-    """All modes in use and all counted findings, secrets masked, as JSON."""
+    """All modes in use, all counted findings and the trials in which nothing was wrong, secrets masked, as JSON."""
     mask, store = scrubber(os.environ), desk.store
     modes = [mode for mode in store.failures.modes() if mode.is_active]
     names = {mode.id: mode.name for mode in store.failures.modes()}
     found = store.failures.list()
-    cases = {run_id: store.runs.case_ids(run_id) for run_id in {each.run_id for each in found}}
+    clear = {run_id: store.failures.read_trials(run_id).clear for run_id in sorted(store.failures.read_runs())}
+    cases = {run_id: store.runs.case_ids(run_id) for run_id in {*clear, *(each.run_id for each in found)}}
     findings: list[dict[str, Any]] = [
         {
             "run": each.run_id,
@@ -64,10 +67,18 @@ def export_modes(desk: Desk) -> bytes:
         for each in found
     ]
     codebook = [
-        {"name": mask(mode.name), "life": mode.life} | {name: mask(getattr(mode, name)) for name in _TEXTS}
+        {"name": mask(mode.name), "life": mode.life, "fixed_in": mode.fixed_in}
+        | {name: mask(getattr(mode, name)) for name in _TEXTS}
         for mode in modes
     ]
-    return to_json({"evaldesk_failures": VERSION, "modes": codebook, "findings": findings}) + b"\n"
+    nothing_wrong = [
+        {"run": run_id, "case": cases[run_id].get(trial // TRIALS, ""), "trial_index": trial % TRIALS, "author": reader}
+        for run_id, by_reader in clear.items()
+        for reader, trials in sorted(by_reader.items())
+        for trial in sorted(trials)
+    ]
+    whole = {"modes": codebook, "findings": findings, "nothing_wrong": nothing_wrong}
+    return to_json({"evaldesk_failures": VERSION} | whole) + b"\n"
 
 
 def import_modes(desk: Desk, data: bytes, source: str, author: str) -> TakenIn:
@@ -80,8 +91,9 @@ def import_modes(desk: Desk, data: bytes, source: str, author: str) -> TakenIn:
     whole = read_mapping(Place(document), document.value)
     if whole.get("evaldesk_failures") != VERSION:
         raise document.error(f'expected a file of `evaldesk mode export` with "evaldesk_failures": {VERSION}')
-    modes = [_mode(*each) for each in read_list(*_list_of(document, whole, "modes"), _mapping)]
-    rows = [_finding(*each) for each in read_list(*_list_of(document, whole, "findings"), _mapping)]
+    modes = [_mode(*each) for each in _rows(document, whole, "modes")]
+    rows = [_finding(*each) for each in _rows(document, whole, "findings")]
+    rows += [_finding(*each, is_clear=True) for each in _rows(document, {"nothing_wrong": []} | whole, "nothing_wrong")]
     drafts, n_elsewhere = [], 0
     cases: dict[int, dict[str, int]] = {}
     for row in rows:
@@ -95,21 +107,20 @@ def import_modes(desk: Desk, data: bytes, source: str, author: str) -> TakenIn:
         drafts.append(
             (FindingDraft(row.run_id, case_index, row.trial_index, row.note, anchor=row.anchor), row.author, row.mode)
         )
-    n_modes, n_findings, n_missing = store.failures.take_in(modes, drafts, by)
-    return TakenIn(n_modes, n_findings, n_elsewhere + n_missing)
+    if not drafts or n_elsewhere:  # the numbers of runs are those of another workspace
+        modes = [mode | {"fixed_in": None} for mode in modes]
+    n_modes, n_findings, n_clear, n_missing = store.failures.take_in(modes, drafts, by)
+    return TakenIn(n_modes, n_findings, n_clear, n_elsewhere + n_missing)
 
 
-def _list_of(document: Document, whole: dict[str, Any], key: str) -> tuple[Place, Any]:
-    return Place(document, (key,)), whole.get(key, ABSENT)
+def _rows(document: Document, whole: dict[str, Any], key: str) -> Sequence[tuple[Place, dict[str, Any]]]:
+    return read_list(Place(document, (key,)), whole.get(key, ABSENT), lambda *row: (row[0], read_mapping(*row)))
 
 
-def _mapping(place: Place, raw: Any) -> tuple[Place, dict[str, Any]]:
-    return place, read_mapping(place, raw)
-
-
-def _mode(place: Place, raw: dict[str, Any]) -> dict[str, str]:
+def _mode(place: Place, raw: dict[str, Any]) -> dict[str, Any]:
     name, *texts = (read_text(place.at(key), raw.get(key, "")) for key in ("name", *_TEXTS))
-    return _checked(place, TypedMode(name, *texts))
+    fixed_in = None if raw.get("fixed_in") is None else _number(place.at("fixed_in"), raw["fixed_in"])
+    return _checked(place, TypedMode(name, *texts)) | {"fixed_in": fixed_in}
 
 
 def _checked(place: Place, typed: TypedMode) -> dict[str, str]:
@@ -119,7 +130,9 @@ def _checked(place: Place, typed: TypedMode) -> dict[str, str]:
         raise place.error(str(error)) from None
 
 
-def _finding(place: Place, raw: dict[str, Any]) -> _Read:
+def _finding(place: Place, raw: dict[str, Any], *, is_clear: bool = False) -> _Read:
+    if is_clear:
+        raw = {key: raw[key] for key in ("run", "case", "trial_index", "author") if key in raw}
     case_id, mode, note, author, quote = (
         read_text(place.at(key), raw.get(key, "")) for key in ("case", "mode", "note", "author", "quote")
     )
@@ -135,7 +148,7 @@ def _finding(place: Place, raw: dict[str, Any]) -> _Read:
     turn, event, start, end = (
         None if raw.get(key) is None else _number(place.at(key), raw[key]) for key in ("turn", "event", "start", "end")
     )
-    if not note and not mode:
+    if not note and not mode and not is_clear:
         raise place.error("a finding needs a note or a mode")
     return _Read(run_id, case_id, trial_index, mode, note, author, Anchor(turn, event, start, end, quote))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -71,7 +71,7 @@ class FailureDesk:
 
         Raises UsageError naming the field, NotFoundError, ConflictError when the mode was merged or retired.
         """
-        author, note = self.checked_author(typed.author), typed.note.strip()
+        author, note = self._author(typed.author), typed.note.strip()
         if len(note) > MAX_FINDING:
             raise UsageError(f"The note has {len(note):,} characters; {MAX_FINDING:,} fit.", field="finding")
         if not note and not typed.mode and not typed.new_mode.strip():
@@ -80,7 +80,6 @@ class FailureDesk:
         new_mode = checked_texts(TypedMode(typed.new_mode))["name"] if typed.new_mode.strip() else ""
         mode_id = checked_id(typed.mode, "mode") if typed.mode and not new_mode else None
         played = played_run_id(self._store.runs, run_id)
-        self._person.is_called(author)
         return self._failures.add(FindingDraft(played, *key, note, mode_id, anchor), author, new_mode)
 
     def propose(self, run_id: int) -> int:
@@ -137,7 +136,7 @@ class FailureDesk:
 
         Raises UsageError naming the field, NotFoundError, ConflictError when one was decided meanwhile.
         """
-        author = self.checked_author(typed.author)
+        author = self._author(typed.author)
         if not finding_ids:
             raise UsageError("Choose a proposal.", field="finding")
         if not is_accepted:
@@ -147,28 +146,20 @@ class FailureDesk:
             raise UsageError("Name the kind of failure of this proposal.", field="new-mode")
         self._failures.decide(finding_ids, None, author, checked_texts(TypedMode(typed.new_mode))["name"])
 
-    def modes(self) -> Sequence[Mode]:
-        """All modes, those in use first."""
-        return self._failures.modes()
-
-    def trials_by_run(self, mode_id: int) -> Mapping[int, int]:
-        """How many trials of each run have the mode."""
-        return self._failures.trials_by_run(mode_id)
-
     def remove(self, finding_id: int, author: str) -> None:
         """Take a finding away. Raises UsageError, NotFoundError."""
-        self._failures.remove(finding_id, self.checked_author(author))
+        self._failures.remove(finding_id, self._author(author))
 
     def remove_named(self, run_id: int, key: TrialKey, typed: TypedFinding) -> None:
         """Take away the findings of a reader on a trial that name a mode. Raises UsageError, NotFoundError."""
-        author, mode_id = self.checked_author(typed.author), checked_id(typed.mode, "mode")
+        author, mode_id = self._author(typed.author), checked_id(typed.mode, "mode")
         for each in self.of_trial(run_id, key):
             if (each.author, each.mode_id, each.status) == (author, mode_id, "counted"):
                 self._failures.remove(each.id, author)
 
     def clear(self, run_id: int, key: TrialKey, author: str) -> None:
         """Say that nothing is wrong in a trial. Raises UsageError, NotFoundError, ConflictError."""
-        self._failures.clear(played_run_id(self._store.runs, run_id), key, self.checked_author(author))
+        self._failures.clear(played_run_id(self._store.runs, run_id), key, self._author(author))
 
     def of_trial(self, run_id: int, key: TrialKey) -> Sequence[Finding]:
         """The findings of a trial, proposals included, also of a re-scored one. Raises NotFoundError."""
@@ -194,22 +185,22 @@ class FailureDesk:
 
     def create(self, typed: TypedMode, author: str) -> int:
         """Create a mode. Raises UsageError naming the field."""
-        return self._failures.create_mode(self.checked_author(author), **checked_texts(typed))
+        return self._failures.create_mode(self._author(author), **checked_texts(typed))
 
     def edit(self, mode_id: int, typed: TypedMode, author: str, seen: str = "") -> None:
         """Rename a mode or rewrite its definition.
 
         Raises UsageError naming the field, NotFoundError, and ConflictError for other texts than were `seen`.
         """
-        self._failures.edit_mode(mode_id, self.checked_author(author), seen=seen, **checked_texts(typed))
+        self._failures.edit_mode(mode_id, self._author(author), seen=seen, **checked_texts(typed))
 
     def merge(self, mode_id: int, into_id: int, author: str) -> None:
         """Let the findings of a mode belong to another. Raises UsageError, NotFoundError, ConflictError."""
-        self._failures.merge(mode_id, into_id, self.checked_author(author))
+        self._failures.merge(mode_id, into_id, self._author(author))
 
     def decide_merge(self, proposal_id: int, author: str, *, is_accepted: bool) -> None:
         """Merge two modes as a model proposed, or reject that. Raises UsageError, NotFoundError, ConflictError."""
-        author = self.checked_author(author)
+        author = self._author(author)
         if not is_accepted:
             self._failures.reject_merge(proposal_id, author)
             return
@@ -220,23 +211,25 @@ class FailureDesk:
 
     def split(self, mode_id: int, finding_ids: Sequence[int], typed: TypedMode, author: str) -> int:
         """Make a new mode of some findings of another. Raises UsageError, NotFoundError, ConflictError."""
-        return self._failures.split(mode_id, finding_ids, self.checked_author(author), **checked_texts(typed))
+        return self._failures.split(mode_id, finding_ids, self._author(author), **checked_texts(typed))
 
     def retire(self, mode_id: int, author: str) -> None:
         """Take a mode out of use. Raises NotFoundError, ConflictError."""
-        self._failures.retire(mode_id, self.checked_author(author))
+        self._failures.retire(mode_id, self._author(author))
 
     def mark_fixed(self, mode_id: int, run_id: int, author: str) -> None:
         """Say that a mode is fixed in a run. Raises UsageError when that run or a later one shows it."""
-        self._failures.mark_fixed(mode_id, run_id, self.checked_author(author))
+        self._failures.mark_fixed(mode_id, run_id, self._author(author))
 
     def undo(self, author: str) -> UndoneStep:
         """Take back a person's last step. Raises NotFoundError, ConflictError."""
-        return self._failures.undo(self.checked_author(author))
+        return self._failures.undo(self._author(author))
 
-    def default_author(self) -> str:
-        """The reader to name first in a form."""
-        return self._person.name()
+    def _author(self, typed: str) -> str:
+        """The person who takes a step, who sits at this browser from now on. Raises UsageError."""
+        name = self.checked_author(typed)
+        self._person.is_called(name)
+        return name
 
     @staticmethod
     def checked_author(author: str) -> str:

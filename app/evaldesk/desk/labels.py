@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from evaldesk.desk.process_owner import user_name
+from evaldesk.desk.process_owner import AT_BROWSER, user_name
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.errors import UsageError
 from evaldesk.model.stored import Label, TrialKey
@@ -49,7 +49,7 @@ class LabelPanel:
 
 
 class Person:
-    """Who sits at this desk: the name that forms begin with, until another is typed.
+    """Who sits at this desk: the name that forms begin with, until another is typed; at each browser its own.
 
     The settings may name the person. On the database of a server others write as well, so their names are not taken;
     that of a folder has one desk, and the last name in it is the person's.
@@ -63,9 +63,12 @@ class Person:
     def is_called(self, name: str) -> None:
         """The name was typed."""
         self._name = name
+        AT_BROWSER.get([])[:] = [name]
 
     def name(self) -> str:
-        """The last name that was typed here; else the last in a database of its own, or the user of this process."""
+        """The last name typed at this browser, or at any; else the last in a database of its own, or the user here."""
+        if at_browser := AT_BROWSER.get([]):
+            return at_browser[0]
         if not self._name and self._is_alone:
             self._name = self._store.failures.last_author() or next(iter(self._store.labels.labellers()), "")
         return self._name or user_name()

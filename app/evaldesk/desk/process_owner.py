@@ -7,12 +7,16 @@ import hashlib
 import os
 import socket
 import sys
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
 from evaldesk.model.stored import host_of
 from evaldesk.settings import Settings
 from evaldesk.store.database import Starter
+
+AT_BROWSER: ContextVar[list[str]] = ContextVar("at_browser")
+"""The name of the person at the browser that asks, in a list of one that takes another; empty while none was typed."""
 
 
 def current_owner() -> str:

@@ -46,7 +46,7 @@ def read_findings(
     return FindingPanel(
         findings=[(each, names.get(each.mode_id or 0, "")) for each in desk.failures.of_trial(run_id, key)],
         modes=[mode for mode in modes if mode.is_active],
-        typed=typed or TypedFinding(desk.failures.default_author()),
+        typed=typed or TypedFinding(desk.person.name()),
         problem=str(error or ""),
     )
 
@@ -175,7 +175,7 @@ def read_mode(
         newest_runs=newest,
         judges=calibrations(desk, mode),
         agents=_agents(runs),
-        author=(typed and typed.author) or desk.failures.default_author(),
+        author=(typed and typed.author) or desk.person.name(),
         typed=typed.texts if typed and typed.op == "edit" else _texts(mode),
         split_name=typed.texts.name if typed and typed.op == "split" else "",
         chosen=typed.findings if typed else (),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
-from operator import attrgetter
+from operator import itemgetter
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.failures import MAX_MODE_NAME, TypedFinding
@@ -121,6 +121,7 @@ class FailureRoom:
     n_read: int
     n_passed_read: int
     n_passed: int
+    modes: Collection[Mode]
     rows: Sequence[KindRow]
     unnamed: KindRow | None
     clear: KindRow | None
@@ -193,6 +194,7 @@ def read_failures(
         n_read=len(read & failed),
         n_passed_read=len(read.intersection(draw.strata["p"])),
         n_passed=len(draw.strata["p"]),
+        modes=modes.values(),
         rows=_kind_rows(modes, by_mode, sampled),
         unnamed=_other_row("no name yet", reading.unnamed, sampled),
         clear=_other_row("nothing wrong", reading.all_clear & failed, sampled, "0"),
@@ -210,7 +212,7 @@ def read_failures(
         asked=store.failures.asked(run_id),
         next_proposal=next(iter(_proposals(proposed, run_id, modes, lambda trial: trial == following)), None),
         next_trial=_next_trial(store, run, following, draw) if following is not None else None,
-        typed=typed or TypedFinding(desk.failures.default_author()),
+        typed=typed or TypedFinding(desk.person.name()),
         problem=str(error or ""),
         against=before,
         against_problem=problem,
@@ -458,8 +460,7 @@ def _proposals(
 ) -> list[Proposal]:
     """The proposals for the wanted trials, the most frequent first."""
     kept = [(each, [found for found in each.findings if is_wanted(found[1])]) for each in groups]
-    order = attrgetter("signature", "note")
-    found = sorted((group for group in kept if group[1]), key=lambda group: (-len(group[1]), order(group[0])))
+    found = sorted(filter(itemgetter(1), kept), key=lambda pair: (-len(pair[1]), pair[0].signature, pair[0].note))
     named = {mode.id: mode.name for mode in modes.values() if mode.is_active}
     return [
         Proposal(
@@ -529,14 +530,15 @@ def _changes(store: Store, before: int, after: int, modes: Mapping[int, Mode]) -
     cases = sorted(set(shares[0]) & set(shares[1]))
     if not cases:
         return "The two runs have no case in common.", []
-    found = {mode_id for side in shares for each in side.values() for mode_id in each.trials}
+    pairs = [(shares[0][case], shares[1][case]) for case in cases]
+    found = {mode_id for side in shares for trials, _ in side.values() for mode_id in trials}
     differences = {
-        str(mode_id): [shares[1][case].share(mode_id) - shares[0][case].share(mode_id) for case in cases]
+        str(mode_id): [b[mode_id] / n_b - a[mode_id] / n_a for (a, n_a), (b, n_b) in pairs]
         for mode_id in sorted(found & set(modes))
     }
     rows = []
     for mode_id, change in mode_changes(differences).items():
-        counts = [sum(side[case].trials[int(mode_id)] for case in cases) for side in shares]
+        counts = [sum(side[case][0][int(mode_id)] for case in cases) for side in shares]
         moved = f"less in {change.n_less:,} and more in {change.n_more:,} of {counted(change.n_cases, 'case')}"
         if change.n_less and not counts[1]:
             moved = f"gone in {change.n_less:,} of {counted(change.n_less, 'case')}"
@@ -547,42 +549,24 @@ def _changes(store: Store, before: int, after: int, modes: Mapping[int, Mode]) -
     return "", sorted(rows, key=lambda row: row.after - row.before)
 
 
-@dataclass(frozen=True, slots=True)
-class _CaseShares:
-    """The trials of a case with each mode, of `n` that were scored."""
-
-    trials: Counter[int]
-    n: int
-
-    def share(self, mode_id: int) -> float:
-        return self.trials[mode_id] / self.n
-
-
-def _shares(draw: Draw, reading: ReadTrials) -> dict[str, _CaseShares]:
+def _shares(draw: Draw, reading: ReadTrials) -> dict[str, tuple[Counter[int], int]]:
+    """Of each case the trials with each mode, and how many were scored."""
     counts: defaultdict[int, Counter[int]] = defaultdict(Counter)
     for mode_id, trials in reading.by_mode.items():
         for number in trials:
             counts[number // TRIALS][mode_id] += 1
     return {
-        case_id: _CaseShares(counts[at], n)
+        case_id: (counts[at], n)
         for at, (case_id, letters) in enumerate(draw.cases)
         if (n := letters.count("p") + letters.count("f"))
     }
 
 
-@dataclass(frozen=True, slots=True)
-class ModeGate:
-    """Whether a run has at most so many trials with a mode; the answer is by the share that is estimated."""
+def mode_gate(desk: Desk, run_id: int, name: str, most: float) -> tuple[Answer, str]:
+    """The gate "at most this share of the scored trials has this mode", by the estimated share, and its words.
 
-    answer: Answer
-    words: str
-
-
-def mode_gate(desk: Desk, run_id: int, name: str, most: float) -> ModeGate:
-    """The gate "at most this share of the scored trials has this mode". Raises NotFoundError.
-
-    Undecided while failed trials are there and none was drawn and read. Passed trials that nobody read count as
-    without the mode.
+    Raises NotFoundError. Undecided while failed trials are there and none was drawn and read. Passed trials that nobody
+    read count as without the mode.
     """
     mode = desk.failures.mode_named(name)
     run_id = played_run_id(desk.store.runs, run_id)
@@ -593,11 +577,11 @@ def mode_gate(desk: Desk, run_id: int, name: str, most: float) -> ModeGate:
     allowed = f"at most {share_words(most)} allowed"
     if not n_scored or (strata["f"].n_all and not strata["f"].n_read):
         why = "no trial was scored" if not n_scored else "none of the failed trials drawn first was read"
-        return ModeGate("undecided", f"{mode.name}: {why}; {allowed}")
+        return "undecided", f"{mode.name}: {why}; {allowed}"
     found = prevalence([strata["f"], strata["p"]])
     weight = 1.0 if strata["p"].n_read or not found else strata["f"].n_all / n_scored
     share = found.share * weight if found else 0.0
     could = Interval(found.interval.low * weight, found.interval.high * weight) if found else Interval(0.0, 0.0)
     doubt = f"; 95 % CI {interval_words(could)}" if could.high > could.low else ""
     words = f"{mode.name}: {share_words(share)} of {counted(n_scored, 'scored trial')}{doubt}; {allowed}"
-    return ModeGate("held" if share <= most else "failed", words)
+    return "held" if share <= most else "failed", words

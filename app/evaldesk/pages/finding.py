@@ -36,6 +36,7 @@ PAGES: tuple[tuple[str, str, str], ...] = (
     ("Eval sets", "/evalsets", "set"),
     ("Runs", "/runs", "run"),
     ("Failures", "/failures", "failed"),
+    ("Review queues", "/queues", "label"),
     ("Gates", "/gates", "passed"),
     ("Labels", "/labels", "label"),
     ("Agents", "/agents", "agent"),

@@ -172,14 +172,15 @@ class FailureStore:
             step.close(kind, f"{len(rows)} proposed findings {kind}")
 
     def take_in(
-        self, modes: Sequence[Mapping[str, str]], drafts: Sequence[tuple[FindingDraft, str, str]], author: str
-    ) -> tuple[int, int, int]:
+        self, modes: Sequence[Mapping[str, Any]], drafts: Sequence[tuple[FindingDraft, str, str]], author: str
+    ) -> tuple[int, int, int, int]:
         """Store modes and (finding, its author, the name of its mode) that are not there yet, as one step.
 
-        Returns how many modes and findings are new, and how many findings are of trials that are not there.
+        A finding without a note and a mode says that nothing is wrong. Returns how many modes, findings and trials with
+        nothing wrong are new, and how many are of trials that are not there.
         """
         with self._database.writing() as connection:
-            step, n_modes, n_findings, n_elsewhere = self._step(connection, author), 0, 0, 0
+            step, n_modes, n_findings, n_clear, n_elsewhere = self._step(connection, author), 0, 0, 0, 0
             for texts in modes:
                 if connection.scalar(select(MODE.c.id).where(*in_use(texts["name"]))) is None:
                     self._create_mode(connection, step, **texts)
@@ -188,6 +189,12 @@ class FailureStore:
                 if not has_trial(connection, place_of(bare)):
                     n_elsewhere += 1
                     continue
+                if not bare.note and not name:
+                    read = at(READING, place_of(bare) | {"reader": reader})
+                    if connection.execute(select(READING.c.reader).where(*read)).first() is None:
+                        self._mark_read(connection, step, bare, reader, is_clear=True)
+                        n_clear += 1
+                    continue
                 draft = replace(bare, mode_id=self._named_mode(connection, step, name) if name else None)
                 values = place_of(draft) | {"note": draft.note, "mode_id": draft.mode_id, "author": reader}
                 if connection.execute(select(FINDING.c.id).where(*at(FINDING, values))).first() is None:
@@ -195,7 +202,7 @@ class FailureStore:
                     self._mark_read(connection, step, draft, reader, is_clear=False)
                     n_findings += 1
             step.close("imported", f"{n_modes} kinds of failure and {n_findings} findings imported")
-            return n_modes, n_findings, n_elsewhere
+            return n_modes, n_findings, n_clear, n_elsewhere
 
     def clear(self, run_id: int, key: TrialKey, author: str) -> None:
         """Say that nothing is wrong in a trial. Raises ConflictError where the reader has a finding on it."""
@@ -515,7 +522,7 @@ class FailureStore:
         elif row.is_clear != is_clear:
             step.change(READING, key, {"is_clear": is_clear})
 
-    def _create_mode(self, connection: Connection, step: Step, **texts: str) -> int:
+    def _create_mode(self, connection: Connection, step: Step, **texts: Any) -> int:
         check_name(connection, texts["name"])
         values = {"definition": "", "example_yes": "", "example_no": ""} | texts
         values["folded"] = folded_name(texts["name"])

@@ -16,14 +16,9 @@ from starlette.responses import Response
 
 from evaldesk import paths
 from evaldesk.desk.runs.stored_runs import StoredRuns
-from evaldesk.pages.reports.html import (
-    Masking,
-    ReportTrial,
-    compared_trials,
-    read_comparison_report,
-    read_report,
-    report_trials,
-)
+from evaldesk.model.comparison import KINDS
+from evaldesk.pages.comparison import compared_runs
+from evaldesk.pages.reports.html import MAX_CASES, Masking, ReportTrial, compared_trials, read_report, report_trials
 from evaldesk.web.render import environment as templates
 
 MAX_TRIALS_BYTES = 2 * 1024 * 1024
@@ -61,10 +56,10 @@ def run_report(
     runs: StoredRuns, run_id: int, environment: Mapping[str, str] = os.environ, now: datetime | None = None
 ) -> Report:
     """The report of a run as it is now. Raises NotFoundError."""
-    report, masking = read_report(runs, run_id, now or datetime.now(UTC)), Masking(environment)
+    (run, name), masking = read_report(runs, run_id), Masking(environment)
     trials = _written(report_trials(runs, run_id, masking))
-    body = _rendered("reports/run.html", report=report, run=report.run, trials=trials)
-    return _file(report.file_name, report.run.title, report.made_at, body, masking)
+    body = _rendered("reports/run.html", run=run, trials=trials)
+    return _file(name, run.title, now or datetime.now(UTC), body, masking)
 
 
 def comparison_report(
@@ -75,11 +70,14 @@ def comparison_report(
     now: datetime | None = None,
 ) -> Report:
     """The report of run `b_id` against run `a_id`. Raises NotFoundError; UsageError for a run and itself."""
-    report, masking = read_comparison_report(runs, a_id, b_id, now or datetime.now(UTC)), Masking(environment)
-    trials = _written(compared_trials(runs, report.comparison, masking), MAX_COMPARED_BYTES, is_named=True)
-    body = _rendered("reports/comparison.html", report=report, comparison=report.comparison, trials=trials)
+    found, masking = compared_runs(runs.store, a_id, b_id, KINDS, most=MAX_CASES), Masking(environment)
+    trials, title = (
+        _written(compared_trials(runs, found, masking), MAX_COMPARED_BYTES, is_named=True),
+        f"Run {b_id} against run {a_id}",
+    )
+    body = _rendered("reports/comparison.html", title=title, comparison=found, trials=trials)
     body = _LINK.sub(lambda found: f'href="#{trials[found[1]].anchor}"' if found[1] in trials else "", body)
-    return _file(report.file_name, report.title, report.made_at, body, masking)
+    return _file(f"run_{b_id}_against_{a_id}.html", title, now or datetime.now(UTC), body, masking)
 
 
 def report_answer(report: Report) -> Response:

@@ -18,23 +18,25 @@ from pathlib import Path
 from threading import Lock
 from types import FrameType
 from typing import cast
+from urllib.parse import quote, unquote
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import ImmutableMultiDict
+from starlette.datastructures import ImmutableMultiDict, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from evaldesk import paths
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.process_owner import AT_BROWSER
 from evaldesk.desk.serving import hold_desk
 from evaldesk.desk.trust import Trust
 from evaldesk.errors import (
@@ -48,7 +50,7 @@ from evaldesk.errors import (
 )
 from evaldesk.process_setup import freeze, gc_paused
 from evaldesk.registry import import_target
-from evaldesk.settings import Settings
+from evaldesk.settings import MAX_NAME, Settings
 from evaldesk.web.guard import Guard, GuardSettings, guard_settings
 from evaldesk.web.live import closing_of
 from evaldesk.web.render import desk_of, environment, page
@@ -57,6 +59,7 @@ GRACE_S = 3
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last when its terminal is closed
 EXIT_INTERRUPTED = 130
 ADDRESS_NAME = "desk.url"
+NAME_COOKIE, YEAR_S = "evaldesk-name", 365 * 24 * 3600
 _OF_PORTS = (errno.EADDRINUSE, errno.EACCES)
 
 
@@ -289,7 +292,7 @@ def create_app(desk: Desk, guard: GuardSettings) -> Guard:
 
     app = Starlette(
         routes=[*_routes(ROUTES[:1]), Mount("/static", app=_static())],
-        middleware=[Middleware(_WithAllPages)],
+        middleware=[Middleware(_WithNames), Middleware(_WithAllPages)],
         exception_handlers={
             HTTPException: _http_error,
             EvaldeskError: _evaldesk_error,
@@ -303,6 +306,27 @@ def create_app(desk: Desk, guard: GuardSettings) -> Guard:
     app.state.templates = environment()
     app.state.templates.globals["static"] = _static_addresses(paths.shipped("static"))
     return Guard(app, guard)
+
+
+class _WithNames:
+    """Keeps the name of the person at each browser in a cookie, because several people may read at one desk."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        cookies = HTTPConnection(scope).cookies if scope["type"] == "http" else {}
+        known = unquote(cookies.get(NAME_COOKIE, ""))
+        named = [known] if known.isprintable() and 0 < len(known) <= MAX_NAME else []
+        AT_BROWSER.set(named)
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start" and named not in ([], [known]):
+                cookie = f"{NAME_COOKIE}={quote(named[0])}; Path=/; HttpOnly; SameSite=Strict; Max-Age={YEAR_S}"
+                MutableHeaders(scope=message).append("set-cookie", cookie)
+            await send(message)
+
+        await self._app(scope, receive, sending)
 
 
 class _WithAllPages:

@@ -159,6 +159,60 @@ def test_a_finding_is_removed_and_that_is_undone(pages: Any) -> None:
     assert "It &lt;b&gt;invents" in pages.get(trial).text
 
 
+def test_each_browser_has_the_name_that_was_typed_in_it(pages: Any) -> None:
+    run = pages.finish(n="1")
+    room, names = f"/failures?run={run[6:]}", {"Ana": "", "B\u00e9n; Path=/x": ""}
+    key = pages.client.headers["Cookie"]
+
+    def asked(who: str, verb: str, address: str, **fields: str) -> Any:
+        cookies = f"{key}; {names[who]}"
+        answer = pages.client.request(verb, address, data=fields, headers={"Cookie": cookies})
+        for cookie in answer.headers.get_list("set-cookie"):
+            assert cookie.endswith("; Path=/; HttpOnly; SameSite=Strict; Max-Age=31536000")
+            names[who] = cookie.partition(";")[0]
+        return answer
+
+    for who in names:
+        asked(who, "POST", f"{run}/cases/1/trials/0/findings", labeller=who, note=f"Of {who}.")
+        asked(who, "POST", f"{run}/cases/2/trials/0/findings", labeller=who, op="clear")
+
+    for who in names:
+        page = asked(who, "GET", room)
+        assert "set-cookie" not in page.headers
+        assert set(re.findall(r'name="labeller"[^>]* value="([^"]+)"', page.text)) == {who}
+        assert (
+            f'id="labeller" name="labeller" maxlength="80" required value="{who}"'
+            in asked(who, "GET", f"{run}/cases/1/trials/0").text
+        )
+        assert (
+            f'name="reader" maxlength="80" required value="{who}"' in asked(who, "GET", f"/queues?run={run[6:]}").text
+        )
+    asked("Ana", "POST", "/failures/undo", labeller="Ana", run=run[6:])
+    asked("Ana", "POST", "/failures/undo", labeller="Ana", run=run[6:])
+    assert [each.note for each in pages.desk.store.failures.list()] == ["Of B\u00e9n; Path=/x."]
+
+
+@pytest.mark.parametrize(
+    ("cookie", "name"),
+    [
+        ("%00", "Ana"),
+        ("a" * 81, "Ana"),
+        ("%0d%0aSet-Cookie:x", "Ana"),
+        ("", "Ana"),
+        ("B%C3%A9n", "Bén"),
+        ("%3Cb%3E", "&lt;b&gt;"),
+    ],
+)
+def test_any_cookie_is_read_and_one_that_is_no_name_names_nobody(pages: Any, cookie: str, name: str) -> None:
+    pages.post(f"{failed_trial(pages)}/findings", **SAID)
+
+    answer = pages.get("/failures?run=1", Cookie=f"{pages.client.headers['Cookie']}; evaldesk-name={cookie}")
+
+    assert answer.status_code == 200
+    assert "set-cookie" not in answer.headers
+    assert f'name="labeller" maxlength="80" required value="{name}"' in answer.text
+
+
 def test_a_kind_of_failure_is_defined_merged_split_fixed_and_retired(pages: Any) -> None:
     trial = failed_trial(pages)
     pages.post(f"{trial}/findings", **SAID)
@@ -263,7 +317,7 @@ def test_a_proposal_that_is_none_is_refused(pages: Any, fields: dict[str, str]) 
 
 def test_texts_of_a_kind_that_somebody_edited_meanwhile_come_back_as_they_were_typed(pages: Any) -> None:
     pages.post(f"{failed_trial(pages)}/findings", **SAID)
-    by, seen = {"labeller": "Ana"}, pages.desk.failures.modes()[0].texts_version
+    by, seen = {"labeller": "Ana"}, pages.desk.store.failures.modes()[0].texts_version
     theirs = {"name": "invents prices", "definition": "of <b>tickets</b>", "example-yes": "", "example-no": ""}
     pages.post("/failures/1", op="edit", **theirs, labeller="Ben", seen=seen)
 
@@ -276,7 +330,7 @@ def test_texts_of_a_kind_that_somebody_edited_meanwhile_come_back_as_they_were_t
     again = re.search(r'name="seen" value="(\w+)"', answer.text)
     assert again
     assert pages.post("/failures/1", op="edit", **mine, **by, seen=again[1]).status_code == 303
-    assert pages.desk.failures.modes()[0].definition == "my <i>long</i> text"
+    assert pages.desk.store.failures.modes()[0].definition == "my <i>long</i> text"
 
 
 @pytest.mark.parametrize("then", ["", "next"])
@@ -305,7 +359,7 @@ def test_a_kind_is_created_in_the_room_and_that_is_undone(pages: Any) -> None:
     assert 'value="ASKS  twice"' in taken.text
     assert "typed</textarea>" in taken.text
     assert (undone.status_code, undone.headers["location"]) == (303, "/failures")
-    assert pages.desk.failures.modes() == []
+    assert pages.desk.store.failures.modes() == []
 
 
 def test_the_room_says_what_was_taken_back_and_when_nothing_was(pages: Any) -> None:
@@ -449,11 +503,14 @@ def test_a_model_is_asked_for_kinds_of_failure_and_a_person_decides(open_runs: A
     )
     assert proposal
     assert "proposed by a model" in asked.text
-    assert pages.desk.failures.modes() == []
+    assert pages.desk.store.failures.modes() == []
     accept = {"finding": proposal[1], "new-mode": proposal[2], "labeller": "Ana"}
     assert pages.post("/failures/proposals", run=str(run), op="accept", **accept).status_code == 303
-    (mode,) = pages.desk.failures.modes()
-    assert (mode.name, pages.desk.failures.trials_by_run(mode.id)) == (proposal[2], {run: len(proposal[1].split(","))})
+    (mode,) = pages.desk.store.failures.modes()
+    assert (mode.name, pages.desk.store.failures.trials_by_run(mode.id)) == (
+        proposal[2],
+        {run: len(proposal[1].split(","))},
+    )
     assert "it looked for words of failure" in mode.definition
     nobody = pages.post("/failures/proposals", run=str(run), op="ask", model="openai/gpt@http://evil.invalid")
     assert (nobody.status_code, "is not among the models of the settings" in nobody.text) == (422, True)

@@ -96,7 +96,7 @@ def test_findings_and_verdicts_are_taken_back_one_by_one_the_last_one_first(page
         text = pages.client.post(f"{queue}/undo", data={"reader": "jo"}, headers={"HX-Target": "div#review"}).text
         n_labels = sum(each.is_read for each in pages.desk.store.queues.items(1, "jo"))
         assert "<b>Undone</b>" in text
-        return heading(text), n_labels, sorted(mode.name for mode in pages.desk.failures.modes())
+        return heading(text), n_labels, sorted(mode.name for mode in pages.desk.store.failures.modes())
 
     assert [undo() for _ in range(3)] == [
         (second, 1, ["made elsewhere", "too <b>long</b>"]),

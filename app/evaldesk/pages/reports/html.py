@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from markupsafe import escape
 
@@ -14,9 +13,8 @@ from evaldesk.desk.evalsets.masking import masked_words, without_secrets
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.diff.divergence import Divergence
 from evaldesk.model import ErrorRecord, RunConfig
-from evaldesk.model.comparison import KINDS
 from evaldesk.model.stored import CaseRow, TrialKey
-from evaldesk.pages.comparison import CHANGED, ComparisonPage, compared_runs
+from evaldesk.pages.comparison import CHANGED, ComparisonPage
 from evaldesk.pages.run import RunPage, read_run
 from evaldesk.pages.run_view import STATUS_OF, RunQuery
 from evaldesk.pages.trial import divergence_of
@@ -65,19 +63,10 @@ class Masking:
         return masked_words(self.found, self.places) if self.found else ""
 
 
-@dataclass(frozen=True, slots=True)
-class RunReport:
-    """The page of a run at one moment, and how the file of its report is called."""
-
-    run: RunPage
-    file_name: str
-    made_at: datetime
-
-
-def read_report(runs: StoredRuns, run_id: int, now: datetime) -> RunReport:
-    """The page of the run with its worst MAX_CASES cases. Raises NotFoundError."""
+def read_report(runs: StoredRuns, run_id: int) -> tuple[RunPage, str]:
+    """The page of the run with its worst MAX_CASES cases, and how its file is called. Raises NotFoundError."""
     run = read_run(runs.store, run_id, RunQuery(sort="worst"), most=MAX_CASES)
-    return RunReport(run, f"{file_stem(run_id, run.summary.config)}.html", now)
+    return run, f"{file_stem(run_id, run.summary.config)}.html"
 
 
 def report_trials(runs: StoredRuns, run_id: int, masking: Masking) -> Iterator[ReportTrial]:
@@ -87,22 +76,6 @@ def report_trials(runs: StoredRuns, run_id: int, masking: Masking) -> Iterator[R
         for row in _rows(runs.store, run_id):
             keys = [(row.case_index, at) for at, letter in enumerate(row.verdicts) if letter in letters]
             yield from _trials(runs.store, run_id, config, row, keys, masking) if keys else ()
-
-
-@dataclass(frozen=True, slots=True)
-class ComparisonReport:
-    """The page of a comparison at one moment, and how the file of its report is called."""
-
-    comparison: ComparisonPage
-    title: str
-    file_name: str
-    made_at: datetime
-
-
-def read_comparison_report(runs: StoredRuns, a_id: int, b_id: int, now: datetime) -> ComparisonReport:
-    """The comparison of two runs with all their cases. Raises NotFoundError; UsageError for a run and itself."""
-    found = compared_runs(runs.store, a_id, b_id, KINDS, most=MAX_CASES)
-    return ComparisonReport(found, f"Run {b_id} against run {a_id}", f"run_{b_id}_against_{a_id}.html", now)
 
 
 def compared_trials(runs: StoredRuns, comparison: ComparisonPage, masking: Masking) -> Iterator[ReportTrial]:

@@ -40,14 +40,12 @@ async def _room(
     """The room; with what could not be stored as it was typed, or what was taken back."""
     before, first = (_id(request.query_params.get(name, "")) for name in ("before", "from"))
     room = await asyncio.to_thread(read_failures, desk_of(request), run_id, before, typed, error, first or 0)
-    modes = await asyncio.to_thread(desk_of(request).failures.modes)
     return page(
         request,
         "failures/index.html",
         block="room",
         status=refused_status(error),
         room=room,
-        modes=modes,
         undone=undone,
         new_kind=new_kind,
         asked=asked,
@@ -70,7 +68,9 @@ async def undo(request: Request) -> Response:
         return await _room(request, run_id, None, error)
     if target_of(request) == "room":
         return await _room(request, run_id, undone=step.words)
-    if mode_id is not None and any(mode.id == mode_id for mode in await asyncio.to_thread(failures.modes)):
+    if mode_id is not None and any(
+        mode.id == mode_id for mode in await asyncio.to_thread(desk_of(request).store.failures.modes)
+    ):
         return RedirectResponse(f"/failures/{mode_id}", status_code=303)
     return RedirectResponse(f"/failures?run={run_id}" if run_id is not None else "/failures", status_code=303)
 
@@ -149,7 +149,7 @@ async def show_where(request: Request) -> Response:
     """GET /failures/{mode_id}/where: its findings by tool, turn, tag and case, for which trials are read."""
     mode_id: int = request.path_params["mode_id"]
     desk = desk_of(request)
-    if all(mode.id != mode_id for mode in await asyncio.to_thread(desk.failures.modes)):
+    if all(mode.id != mode_id for mode in await asyncio.to_thread(desk.store.failures.modes)):
         raise NotFoundError(f"there is no kind of failure {mode_id}")
     found = await asyncio.to_thread(read_where, desk, mode_id)
     return page(request, "failures/where.html", block="where", where=found, mode_id=mode_id)
