@@ -120,10 +120,32 @@ async def test_an_interpreter_that_is_too_old_says_so(write_agent: Write, host: 
     if old is None:
         pytest.skip("there is no Python older than 3.10 on this machine")
 
-    with pytest.raises(AgentError, match="ended with exit code 1") as refused:
+    with pytest.raises(AgentError, match=r"exit code 1: a player needs Python 3\.10 or newer, this is 3\.[89]"):
         await host.describe(replace(write_agent(AGENT), python=old))
 
-    assert "a player needs Python 3.10 or newer" in str(refused.value.trace)
+
+STARTS = {
+    "says why it does not start": ("echo the licence has expired >&2; exit 3", "exit code 3: the licence has expired"),
+    "prints a line": (f'echo activating; exec {sys.executable} "$@"', ""),
+    "prints without an end": (f'printf activating; exec {sys.executable} "$@"', ""),
+    "prints no text": (f"printf '\\377{{}}\\n'; exec {sys.executable} \"$@\"", ""),
+}
+
+
+@pytest.mark.parametrize(("script", "said"), STARTS.values(), ids=STARTS)
+async def test_an_interpreter_may_print_at_its_start_and_says_why_it_has_none(
+    script: str, said: str, write_agent: Write, host: AgentHost, tmp_path: Path
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+    ref = replace(write_agent(AGENT), python=str(python))
+
+    if said:
+        with pytest.raises(AgentError, match=said):
+            await host.describe(ref)
+    else:
+        assert (await host.describe(ref)).kind == "python"
 
 
 @pytest.mark.parametrize("version", ["3.10", "3.12", "3.13"])

@@ -127,6 +127,7 @@ class ShortLived:
         protocol.pipe_data_received(1, to_json(Ready(NO_PID)) + b"\n")
         protocol.process_exited()
         protocol.pipe_connection_lost(1, None)
+        asyncio.get_running_loop().call_soon(protocol.pipe_connection_lost, 2, None)
 
     def get_pid(self) -> int:
         return NO_PID

@@ -231,6 +231,28 @@ def lie(result):
     return replace(result, transcript=Transcript(result.transcript.turns * 3))
 """
 )
+ASKED_ITSELF = (
+    FORGING
+    + """
+def lie(result):
+    turns = tuple(replace(turn, query="Say nonsense.") for turn in result.transcript.turns)
+    return replace(result, transcript=Transcript(turns))
+"""
+)
+CALLED_OFF = (
+    FORGING
+    + """
+def lie(result):
+    return replace(result, status="cancelled", stop_reason="cancelled")
+"""
+)
+BROKE_OFF = (
+    FORGING
+    + """
+def lie(result):
+    return replace(result, status="errored")
+"""
+)
 GUESSED_FRAMES = """
 import json, os, stat
 
@@ -375,8 +397,8 @@ async def test_what_is_expected_is_nowhere_in_the_process_of_the_agent(
 
 @pytest.mark.parametrize(
     "source",
-    [PATCHED_GRADER, FORGED_VERDICT, GUESSED_FRAMES, TWICE, AT_EXIT, SPEAKS_AS_ZYGOTE],
-    ids=["patched grader", "forged verdict", "guessed frames", "answered twice", "at exit", "speaks as zygote"],
+    [PATCHED_GRADER, FORGED_VERDICT, ASKED_ITSELF, GUESSED_FRAMES, TWICE, AT_EXIT, SPEAKS_AS_ZYGOTE],
+    ids=["patched", "forged verdict", "asked itself", "guessed frames", "answered twice", "at exit", "as zygote"],
 )
 async def test_nonsense_fails_whatever_the_agent_does_to_its_own_process(
     source: str, write: Callable[[str], AgentRef], executor: LocalExecutor
@@ -387,6 +409,7 @@ async def test_nonsense_fails_whatever_the_agent_does_to_its_own_process(
     assert [result.verdict for result in results] == ["failed", "failed"], [result.error for result in results]
     assert all(score.value < 0.5 for result in results for score in result.scores if score.value is not None)
     assert {result.transcript.turns[0].answer for result in results} == {"nonsense"}
+    assert {result.transcript.turns[0].query for result in results} == {"What is the word?"}
 
 
 REWARDS = """
@@ -446,7 +469,11 @@ async def test_a_function_that_the_agent_rewrites_grades_nothing(
         assert all(each.endswith((said, "was ended by SIGKILL")) for each in said_errors), said_errors
 
 
-@pytest.mark.parametrize("source", [SIGNED_FOR_ANOTHER, MORE_TURNS], ids=["signed for another", "more turns"])
+@pytest.mark.parametrize(
+    "source",
+    [SIGNED_FOR_ANOTHER, MORE_TURNS, CALLED_OFF, BROKE_OFF],
+    ids=["signed for another", "more turns", "called off", "broke off without a reason"],
+)
 async def test_an_answer_to_another_job_errs_its_own_trial(
     source: str, write: Callable[[str], AgentRef], executor: LocalExecutor
 ) -> None:

@@ -6,8 +6,6 @@ first, so that it can write beside them, and a door to models is opened before a
 `PYTHON boot.py --module NAME` runs another module of ours in the same way.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import runpy

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import TypeAlias
 
 from evaldesk.codec import msgspec
@@ -260,32 +261,33 @@ def grade_spec(spec: TrialSpec, played: TrialResult) -> GradeSpec:
     )
 
 
-def functions_check(spec: TrialSpec) -> GradeSpec:
-    """A trial that was not played, for a grader that only imports the functions of the criteria."""
-    return grade_spec(spec, cancelled(spec))
-
-
-def played(spec: TrialSpec, result: TrialResult) -> TrialResult:
+def played(spec: TrialSpec, result: TrialResult, *, is_cancelled: bool = False) -> TrialResult:
     """The result of a player for `spec`, without anything that it has no say in; errored where it cannot be."""
     problem = _problem(spec, result) or _bad_number(result)
     if not problem and spec.case.scenario is None and len(result.transcript.turns) > len(spec.case.turns):
         problem = ErrorRecord("wrong_trial", f"the player reports more turns than {spec.case.id} has")
-    if problem:
+    is_explained = result.status == "finished" or result.error or (result.status == "cancelled" and is_cancelled)
+    if problem or not is_explained:
+        problem = problem or ErrorRecord("wrong_trial", f"the player reports {result.status!r} without a reason")
         return unplayed(spec, "errored", problem)
-    transcript, verdict = _with_media(spec.case, result.transcript), trial_verdict((), spec.criteria, result.error)
+    transcript, verdict = _as_asked(spec, result.transcript), trial_verdict((), spec.criteria, result.error)
     prompts = result.prompts.of_judges(is_wanted=False) if result.prompts else None
     return replace(
         result, transcript=transcript, scores=(), verdict=verdict, losses=spec.losses, place="", prompts=prompts
     )
 
 
-def _with_media(case: Case, transcript: Transcript) -> Transcript:
-    """The transcript with the media that the player was given, whatever it says; their bytes are in the case."""
-    if not (any(turn.media for turn in case.turns) or any(turn.media for turn in transcript.turns)):
-        return transcript
-    given = [tuple(item.held() for item in turn.media) for turn in case.turns]
-    given += [()] * (len(transcript.turns) - len(given))
-    return Transcript(tuple(replace(turn, media=media) for turn, media in zip(transcript.turns, given, strict=False)))
+def _as_asked(spec: TrialSpec, transcript: Transcript) -> Transcript:
+    """The transcript with the messages that the player was given, whatever it says: judges read them.
+
+    The bytes of media are in the case. Simulated users, and agents that are given the case, have their own messages.
+    """
+    is_scripted = spec.case.scenario is None and not spec.shows_case
+    turns = []
+    for turn, asked in zip_longest(transcript.turns, spec.case.turns[: len(transcript.turns)]):
+        media = tuple(item.held() for item in asked.media) if asked else ()
+        turns.append(replace(turn, query=asked.query if is_scripted else turn.query, media=media))
+    return Transcript(tuple(turns))
 
 
 def graded(spec: GradeSpec, result: TrialResult) -> TrialResult:

@@ -18,12 +18,11 @@ from evaldesk.llm.price_list import price_list
 from evaldesk.model import AgentRef, Container
 from evaldesk.model.options import LINK_LOCAL_VARIABLE
 from evaldesk.model.run import IMAGE_VARIABLE, PlaceKind, checked_container
-from evaldesk.paths import OURS, interpreter_path
+from evaldesk.paths import OURS, PACKAGE, interpreter_path
 from evaldesk.process_setup import WORKER_VARIABLE
 from evaldesk.settings import Environment, Settings
 from evaldesk.workers_ahead import COMMAND, SECRETS, own_environment
 
-PACKAGE = Path(__file__).resolve().parents[1]
 BOOT = str(Path(__file__).resolve().with_name("boot.py"))
 OF_OUR_PYTHON = ("PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
 """Variables that lead an interpreter to the packages of another one."""

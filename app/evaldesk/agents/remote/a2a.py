@@ -168,7 +168,7 @@ class A2aAgent:
             for event in heard.rest():
                 yield event
         except httpx.HTTPError as error:
-            raise AgentError(f"{card.url}: {type(error).__name__}: {error}") from error
+            raise AgentError(f"{card.url}: {type(error).__name__}: {error}") from None
 
     async def _cancelled(self, session: Session, talk: _Conversation, reason: str) -> AsyncIterator[Event]:
         """Cancel the task that waits, and tell what the server made of it. Raises AgentError where it is not there."""
@@ -185,7 +185,7 @@ class A2aAgent:
                 found = [event async for task in results for event in heard.events(_as_task(task))]
             outcome = f"the task was cancelled: the server has it as {heard.state or 'unknown'}"
         except httpx.HTTPError as error:
-            raise AgentError(f"{card.url}: {type(error).__name__}: {error}") from error
+            raise AgentError(f"{card.url}: {type(error).__name__}: {error}") from None
         except AgentError as error:
             found, outcome = [], f"the task was not cancelled: {error}"
         talk.task_id = ""

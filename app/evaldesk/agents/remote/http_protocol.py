@@ -94,7 +94,7 @@ class HttpAgent:
                     for event in self._whole(await whole_body(got), session):
                         yield calls.known(event)
         except httpx.HTTPError as error:
-            raise AgentError(f"{self.ref.target}: {type(error).__name__}: {error}") from error
+            raise AgentError(f"{self.ref.target}: {type(error).__name__}: {error}") from None
 
     def _whole(self, body: bytes, session: Session) -> list[Event]:
         found = parsed(body, self.ref.target)
@@ -126,7 +126,7 @@ def asked_now(address: str, headers: dict[str, str]) -> tuple[int, bytes, str]:
             unpacked = _unpacker(got)
             body = b"".join(unpacked(data) for data in got.iter_raw())
     except httpx.HTTPError as error:
-        raise AgentError(f"{address.removesuffix('/agent')}: {type(error).__name__}: {error}") from error
+        raise AgentError(f"{address.removesuffix('/agent')}: {type(error).__name__}: {error}") from None
     return got.status_code, body, _refusal(got, address, body)
 
 

@@ -23,7 +23,6 @@ from evaldesk.engine.frames import (
     Play,
     Stop,
     cancelled,
-    functions_check,
     grade_spec,
     graded,
     played,
@@ -199,7 +198,8 @@ class LocalExecutor:
         if not any(map(is_function, spec.criteria)):
             return None
         if self._check is None or self._check[0].criteria != spec.criteria:
-            self._check = functions_check(spec), asyncio.get_running_loop().create_future()
+            unscored = grade_spec(spec, cancelled(spec))  # of it a grader only imports the functions
+            self._check = unscored, asyncio.get_running_loop().create_future()
             self._graders.submit(self._check[0])
         return await asyncio.shield(self._check[1])  # who waits may be cancelled; the answer is for the next, too
 
@@ -520,7 +520,8 @@ class WorkerSet:
         slot.moved_at = asyncio.get_running_loop().time()
         if frame.sources:
             self.sources = frame.sources
-        if frame.changed and (slot.jobs or frame.began_changed) and _may_be_played_again(spec):
+        is_believed = isinstance(spec, GradeSpec) or len(spec.losses) < MAX_LOSSES
+        if frame.changed and (slot.jobs or frame.began_changed) and is_believed:
             self._play_again(slot, spec)
             return
         slot.is_tainted |= frame.is_tainted or bool(frame.changed) or not self._is_shared
@@ -528,7 +529,10 @@ class WorkerSet:
         if slot.is_tainted and not slot.jobs and slot.worker:
             self._do(slot.worker.close())
             slot.worker = None
-        checked = graded(spec, frame.result) if isinstance(spec, GradeSpec) else played(spec, frame.result)
+        if isinstance(spec, GradeSpec):
+            checked = graded(spec, frame.result)
+        else:
+            checked = played(spec, frame.result, is_cancelled=self.is_cancelled)
         self._give_back(spec, _named(checked, frame.changed))
         self._pump()
 
@@ -598,11 +602,6 @@ def _most_s(spec: TrialSpec) -> float:
     """How long its player may take; without end where calls wait for our own limits, which a player alone knows."""
     is_paced = any(options.rpm or options.tpm for options in (spec.model_options, spec.user.options))
     return math.inf if is_paced else LOAD_TIMEOUT_S + spec.limits.trial_timeout_s
-
-
-def _may_be_played_again(spec: TrialSpec | GradeSpec) -> bool:
-    """Whether a player is believed once more that the process was changed beside the trial, or before it."""
-    return isinstance(spec, GradeSpec) or len(spec.losses) < MAX_LOSSES
 
 
 def _again(spec: TrialSpec | GradeSpec, why: str) -> TrialSpec | GradeSpec:

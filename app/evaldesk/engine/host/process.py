@@ -47,9 +47,10 @@ EXIT_GRACE_S = 1.0
 END_TIMEOUT_S = 10.0
 KILLED = 128 + signal.SIGKILL
 """The exit code of docker and podman for a container that was killed."""
-CLIENT_FAILED = (125, 126, 127)
-"""Exit codes by which docker and podman say that the container, or the command in it, could not be started."""
+NOT_STARTED = (2, 125, 126, 127)
+"""Exit codes by which interpreters, shells, docker and podman say that they cannot start what they were asked to."""
 MAX_REASON = 500
+READY = b'{"type":"ready"'
 
 Purpose: TypeAlias = Literal["player", "zygote", "grader", "grader_with_litellm"]
 """The purpose of a worker decides its imports before it is ready: a player has none of its own, a grader has ROUGE and,
@@ -109,7 +110,7 @@ class WorkerProcess:
         self._is_timeout = False
         self._is_up = False
         self._is_closing = False
-        self._have_frames_ended = False
+        self._open = {1, 2}
         self._returncode: int | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
         self._end: tuple[str, ...] = ()
@@ -172,13 +173,13 @@ class WorkerProcess:
         except asyncio.CancelledError:
             await self.close()
             raise
-        if self._ready.done() and not self._death.done():
+        is_gone = self._returncode is not None
+        if self._ready.done() and not is_gone:
             self._is_up = True
             return
-        death = self._death.result() if self._death.done() else None
         await self.close()
-        message = death.message if death else f"{self._name} was not ready within {launcher.start_timeout_s:g} s"
-        raise WorkerStartError(message, self._output.text())
+        late = f"{self._name} was not ready within {launcher.start_timeout_s:g} s"
+        raise WorkerStartError(self._death.result().message if is_gone else late, self._output.text())
 
     def _ahead(
         self, environment: Mapping[str, str], purpose: Purpose, launcher: Launcher, *, can_fork: bool
@@ -286,11 +287,15 @@ class WorkerProcess:
         self._transport = transport
 
     def received(self, data: bytes) -> None:
-        """Read data from the pipe of the frames."""
+        """Read data from the pipe of the frames; what its interpreter prints until the worker is ready is output."""
         self._silent_s = 0.0
         try:
             for line in self._lines.feed(data):
-                self._act(frame_from_worker(line))
+                at = 0 if self._ready.done() else line.find(READY)
+                if at < 0:
+                    self.printed(line + b"\n")
+                else:
+                    self._act(frame_from_worker(line[at:]))
         except (ValueError, msgspec.MsgspecError, RecursionError) as error:
             self.kill(f"sent a line that is not a frame ({str(error)[:MAX_REASON]})")
 
@@ -298,25 +303,25 @@ class WorkerProcess:
         """Keep the last output of the process on file descriptor 2."""
         self._output.write(data)
 
-    def frames_ended(self) -> None:
-        """The pipe of the frames is closed: wait for the exit, but not for ever."""
-        self._have_frames_ended = True
-        if self._returncode is None:
+    def pipe_ended(self, fd: int) -> None:
+        """The pipe of the frames, 1, or of the output is closed: after the frames wait for the exit, not for ever."""
+        self._open.discard(fd)
+        if self._returncode is None and fd == 1:
             self._loop.call_later(EXIT_GRACE_S, self._signal, signal.SIGKILL)
-        else:
+        elif self._returncode is not None and not self._open:
             self._reap()
 
     def exited(self) -> None:
-        """The process is gone; end the rest of its group and all that it started, then read its last frames."""
+        """The process is gone; end the rest of its group and all that it started, then read what it said last."""
         assert self._transport is not None  # noqa: S101 - only a started process exits
         self._signal(signal.SIGKILL)
         if self._mark:
             end_marked(self._mark)
         self._returncode = cast("int", self._transport.get_returncode())
-        if self._have_frames_ended:
-            self._reap()
-        else:
+        if self._open:
             self._loop.call_later(EXIT_GRACE_S, self._reap)
+        else:
+            self._reap()
 
     def _act(self, frame: FromWorker) -> None:
         if isinstance(frame, Beat):
@@ -402,11 +407,8 @@ class WorkerProcess:
         if code == UNSEEN:
             return f"{self._name} ended, and nobody saw how"
         if code >= 0:
-            said = (
-                self._output.text().strip().partition("\n")[0][:MAX_REASON]
-                if self._end and code in CLIENT_FAILED
-                else ""
-            )
+            lines = "" if self._is_up else self._output.text().strip()
+            said = lines.split("\n")[0 if code in NOT_STARTED else -1][:MAX_REASON]
             return f"{self._name} ended with exit code {code}" + (f": {said}" if said else "")
         with suppress(ValueError):
             return f"{self._name} was ended by {signal.Signals(-code).name}"
@@ -441,8 +443,8 @@ class _Pipes(asyncio.SubprocessProtocol):
             self._worker.printed(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd == 1:
-            self._worker.frames_ended()
+        if fd:
+            self._worker.pipe_ended(fd)
 
     def process_exited(self) -> None:
         self._worker.exited()

@@ -80,7 +80,7 @@ async def run_trial(spec: TrialSpec, attempt: Attempt) -> TrialResult:
         load_functions(spec.criteria)
     except BaseException as error:
         return unplayed(spec, "errored", failure(error, "metric_import"))
-    found = played(spec, await run_played(player_spec(spec), attempt))
+    found = played(spec, await run_played(player_spec(spec), attempt), is_cancelled=attempt.stop == "cancelled")
     if found.status != "finished" or attempt.stop:
         return found
     asked = grade_spec(spec, found)
