@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evaldesk.engine import GradeSpec, InlineExecutor, LocalExecutor, drive
-from evaldesk.engine.frames import Ended, Grade, Play, frame_from_worker, functions_check
+from evaldesk.engine.frames import Ended, Grade, Play, cancelled, frame_from_worker, grade_spec
 from evaldesk.engine.host.process import WorkerProcess
 from evaldesk.engine.worker import work
 from evaldesk.engine.worker.main import Worker
@@ -80,7 +80,8 @@ async def test_a_grade_step_that_raises_in_a_worker_is_answered(
     pipe = Pipe()
     worker = Worker(pipe)  # type: ignore[arg-type]
 
-    worker.receive(to_json(Grade(7, functions_check(trial(write_agent(ECHO))))))
+    spec = trial(write_agent(ECHO))
+    worker.receive(to_json(Grade(7, grade_spec(spec, cancelled(spec)))))
 
     ended = await pipe.frames.get()
     assert isinstance(ended, Ended)
