@@ -67,8 +67,8 @@ async def test_a_desk_takes_a_run_over_when_its_lease_has_run_out_and_not_before
     summary = await over(desk, run_id)
 
     assert (summary.status, summary.n_passed, summary.lease) == ("finished", 2, 2)
-    lost = "Taken over from far-away, which was lost: trials that were under way there are played again."
-    assert summary.reason == (lost if owner == FAR else "")
+    lost = "far-away, which was lost" if owner == FAR else f"a process on {host_of(owner)}, which is gone"
+    assert summary.reason == f"Taken over from {lost}: trials that were under way there are played again."
 
 
 async def test_a_run_without_a_lease_of_another_machine_is_left_alone(open_desk: OpenDesk, store: Store) -> None:

@@ -18,8 +18,9 @@ from evaldesk.store import Store
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.parametrize("is_opened_again", [True, False], ids=["a desk is opened again", "another desk is open"])
 async def test_a_run_left_behind_by_a_dead_desk_loses_nothing_and_doubles_nothing(
-    open_desk: OpenDesk, store: Store
+    open_desk: OpenDesk, store: Store, *, is_opened_again: bool
 ) -> None:
     desk = open_desk()
     plan = desk.plan_for(subject(4), RunOptions(n=5))
@@ -30,9 +31,12 @@ async def test_a_run_left_behind_by_a_dead_desk_loses_nothing_and_doubles_nothin
     executor = HandExecutor(["passed"])
 
     heir = open_desk(executor)
-    await heir.start_up()
+    await (heir.start_up() if is_opened_again else heir._handle_requests(takes_up=True))
     summary = await over(heir, run_id)
 
+    host = current_owner().split(" ")[1]
+    words = f"Taken over from a process on {host}, which is gone: trials that were under way there are played again."
+    assert summary.reason == ("" if is_opened_again else words)
     played = {(spec.case_index, spec.trial_index) for spec in executor.specs}
     assert len(executor.specs) == len(played) == 17
     assert not played & {(0, 0), (2, 0), (3, 0)}

@@ -305,9 +305,10 @@ class RunDesk:
     async def start_up(self) -> None:
         """Go on with the runs that a dead desk left behind; those of a living process are left alone."""
         for summary in await asyncio.to_thread(self._store.runs.unfinished_runs):
-            await self._take_over(summary)
+            is_said = is_elsewhere(summary.driver)  # one that ended here may be this desk, opened again
+            await self._take_over(summary, is_said=is_said)
 
-    async def _take_over(self, summary: RunSummary) -> None:
+    async def _take_over(self, summary: RunSummary, *, is_said: bool = True) -> None:
         """Go on with a run whose process is gone, and end one that it was to stop."""
         if await self._is_held(summary) or not self._may_play(summary):
             return
@@ -316,7 +317,8 @@ class RunDesk:
                 await self._write(self._store.runs.move_on, summary, "stopped", summary.reason)
             else:
                 change = await asyncio.to_thread(agent_change, summary.config)
-                await self._take_up(summary, " ".join(filter(None, (taken_over_words(summary), change))))
+                words = taken_over_words(summary.driver) if is_said else ""
+                await self._take_up(summary, " ".join(filter(None, (words, change))))
         except (ConflictError, WorkspaceError) as error:  # another process was quicker, or the disk is full
             log.warning("not taken up: %s", error)
 
@@ -422,11 +424,11 @@ class RunDesk:
         )
 
 
-def taken_over_words(summary: RunSummary) -> str:
-    """From which machine a run is taken over; empty where its process ended on this one, as when a desk was closed."""
-    if not is_elsewhere(summary.driver):
-        return ""
-    return f"{TAKEN_OVER} {host_of(summary.driver)}, which was lost: trials that were under way there are played again."
+def taken_over_words(driver: str) -> str:
+    """From whom a run is taken over."""
+    host = host_of(driver)
+    who = f"{host}, which was lost" if is_elsewhere(driver) else f"a process on {host}, which is gone"
+    return f"{TAKEN_OVER} {who}: trials that were under way there are played again."
 
 
 def check_playable(summary: RunSummary) -> None:
