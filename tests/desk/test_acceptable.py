@@ -229,7 +229,10 @@ OTHERS = ToolCall("roll", {"n": 7}), ToolCall("look")
         (5 * [(ROLL,)] + [OTHERS], {"Turn 1, roll, n": "as_well", "Turn 1, look": None}),
         (1 * [(ROLL,)] + 5 * [OTHERS], {"Turn 1, roll, n": "as_well", "Turn 1, look": "replace"}),
         (5 * [(ROLL,)] + [(OTHERS[1],)], {"Turn 1, roll": None, "Turn 1, look": None}),
-        (3 * [(OTHERS[1],)], {"Turn 1, roll": "replace", "Turn 1, look": "replace"}),
+        (3 * [(OTHERS[1],)], {"Turn 1, roll": None, "Turn 1, look": None}),
+        (3 * [()], {"Turn 1, roll": None}),
+        (3 * [(ToolCall("roll"),)], {"Turn 1, roll, n": None}),
+        ([(ROLL,), (ToolCall("roll"),)], {"Turn 1, roll, n": None}),
     ],
 )
 def test_the_ways_that_let_most_trials_pass_are_chosen_first(trials: Any, found: Any) -> None:
@@ -239,6 +242,23 @@ def test_the_ways_that_let_most_trials_pass_are_chosen_first(trials: Any, found:
     ways = shown.best(BY_CALLS) if shown.is_flaky else shown.kindest()
 
     assert {change.place: ways.get(change.key) for change in shown.offered} == found
+
+
+@given(played())
+def test_nothing_is_chosen_at_first_by_which_a_case_would_expect_less(found: tuple[Case, Transcript]) -> None:
+    case, trial = found
+    offered = acceptable(case, trial)
+    shown = StagedCase("c", case, TrialResult(1, 0, 0, "finished", "failed", "", trial), offered, ())
+
+    now = shown.with_changes(shown.kindest())
+
+    def n_calls(each: Case) -> list[int]:
+        return [len(turn.expected.tool_calls or ()) for turn in each.turns]
+
+    assert all(more >= before for more, before in zip(n_calls(now), n_calls(case), strict=True))
+    assert {*(now.final_state or {})} == {*(case.final_state or {})}
+    for before, after in zip(case.turns, now.turns, strict=True):
+        assert bool(after.expected.reference) == bool(before.expected.reference) or not before.expected.reference
 
 
 @given(CALLS.filter(bool), st.lists(CALLS, min_size=1, max_size=4))

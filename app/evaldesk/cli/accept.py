@@ -36,15 +36,17 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, way: str, yes:
     """Accept actual results of RUN as the expectations of their cases, after a preview.
 
     Without CASE it is every case that failed, without TRIAL the first trial of each that failed. The run keeps its
-    verdicts; how its trials would be judged now is shown.
+    verdicts; how its trials would be judged now is shown. Without --only no expectation is
+    removed because the agent did not do it.
 
     \b
     evaldesk accept 12
     evaldesk accept 12:roll_16
     evaldesk accept 12:roll_16:3 --only argument --yes
+    evaldesk accept 12:roll_16 --only call
     evaldesk accept 12 --way as-well
     """
-    from evaldesk.desk.runs.accepting import StagedFile, one_of, save, stage
+    from evaldesk.desk.runs.accepting import StagedFile, left_out, one_of, save, stage
     from evaldesk.desk.trash import open_desk
     from evaldesk.model.conclusion import counted
 
@@ -54,6 +56,8 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, way: str, yes:
         for case, reason in staged.refused.items():
             click.echo(f"{case}: {reason}", err=True)
         keys = one_of(staged, parts, turn, WAYS[way])
+        for case, left in [] if parts else left_out(staged, keys, turn):
+            click.echo(f"{case}: left as it is: {left} (name its part with --only to accept it)", err=True)
         n_changes, n_cases = sum(map(len, keys.values())), sum(map(bool, keys.values()))
         if not n_changes:
             click.echo("There is nothing to accept.")

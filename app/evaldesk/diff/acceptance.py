@@ -27,7 +27,8 @@ class Acceptable:
     """One difference between a case and a trial of it; `key` is its name within the case.
 
     `expected` and `actual` are text: an answer as it is, everything else as JSON on one line. None is an absent side.
-    `call` is the place of an argument's call among the expected ones of its tool in the turn, from 0.
+    `call` is the place of an argument's call among the expected ones of its tool in the turn, from 0. A change of all
+    calls of a turn `lacks_calls` where an expected one is not among them.
     """
 
     key: str
@@ -41,6 +42,12 @@ class Acceptable:
     wish: JsonValue = None
     value: JsonValue = None
     call: int | None = None
+    lacks_calls: bool = False
+
+    @property
+    def is_less(self) -> bool:
+        """Whether the case would expect less than before: nobody wants that unasked."""
+        return self.lacks_calls or not self.actual
 
     @property
     def ways(self) -> tuple[Way, ...]:
@@ -170,6 +177,7 @@ def _of_turn(
             _calls_line(expected.tool_calls or ()),
             _calls_line(actual),
             index + 1,
+            lacks_calls=any(row.op == "-" for row in rows),
         )
     else:
         for number, row in enumerate(rows, start=1):

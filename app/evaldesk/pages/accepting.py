@@ -42,11 +42,6 @@ class ChangeView:
     effects: Mapping[Way | None, str]
 
     @property
-    def is_wanted(self) -> bool:
-        """Whether it is written at all."""
-        return self.way is not None
-
-    @property
     def choices(self) -> Sequence[Choice]:
         """The ways it can be written, and to leave it."""
         ways = [(way, WAY_KEYS[way], _way_words(way, self.change)) for way in self.change.ways]
@@ -81,7 +76,7 @@ class CaseView:
     @property
     def n_wanted(self) -> int:
         """How many of its changes are wanted."""
-        return sum(change.is_wanted for change in self.changes)
+        return sum(change.way is not None for change in self.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +95,11 @@ class AcceptPage:
         return sum(case.n_wanted for case in self.cases)
 
     @property
+    def n_less(self) -> int:
+        """By how many changes a case would expect less than before."""
+        return sum(each.change.is_less for case in self.cases for each in case.changes)
+
+    @property
     def n_changed(self) -> int:
         """In how many cases."""
         return sum(case.n_wanted > 0 for case in self.cases)
@@ -108,11 +108,6 @@ class AcceptPage:
 def offers_changes(case: Case, result: TrialResult) -> bool:
     """Whether something that the trial did could be accepted."""
     return bool(acceptable(case, result.transcript, result.scores))
-
-
-def name_of(case: StagedCase, change: Acceptable) -> str:
-    """The name of a change within the page."""
-    return f"{case.key}:{change.key}"
 
 
 def keys_of(ways: Mapping[str, Way]) -> Keys:
@@ -214,7 +209,7 @@ def _change(
         with suppress(LossError):
             for way in change.ways:
                 lines[way] = tuple(changed_lines(file.before, file.after({case.key: {change.key: way}})))
-    return ChangeView(name_of(case, change), change, wanted.get(change.key), lines, effects)
+    return ChangeView(f"{case.key}:{change.key}", change, wanted.get(change.key), lines, effects)
 
 
 def _changed_words(effect: Effect) -> str:

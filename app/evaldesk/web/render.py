@@ -94,6 +94,12 @@ def desk_of(request: Request) -> Desk:
     return desk
 
 
+def run_id_of(request: Request) -> int:
+    """The run that the address names."""
+    run_id: int = request.path_params["run_id"]
+    return run_id
+
+
 def page(
     request: Request,
     template: str,

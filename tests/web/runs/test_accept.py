@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from evaldesk.cli import cli
 from evaldesk.desk.queues import TypedQueue, TypedVerdict
 from evaldesk.desk.runs.accepting import Effect, StagedCase
+from evaldesk.matching import read_allowances
 from evaldesk.model import Case, Counts
 from evaldesk.pages.accepting import MAX_LINES, changed_lines
 
@@ -34,10 +35,10 @@ def case_of(pages: Any, case_id: str) -> dict[str, Any]:
 
 
 def typed(text: str) -> dict[str, Any]:
-    """The form as it is first shown."""
+    """The form with each change in the place of what was expected."""
     return {
         "version": re.findall(r'name="version" value="([^"]+)"', text)[0],
-        "change": [name for way, name in ways(text) if way == "replace"],
+        "change": [name for way, name in ways(text, is_checked=False) if way == "replace"],
         **dict(re.findall(r'name="(case|trial)" value="([^"]+)"', text)),
     }
 
@@ -60,12 +61,20 @@ def test_the_failed_cases_of_a_run_offer_their_differences(pages: Any) -> None:
     assert "Turn 1, answer" in page.text
     assert "nothing of the kind" in page.text
     assert page.text.count('value="leave ') == 2
-    assert "2 changes in 1 case." in page.text
-    assert "Save 2 changes" in page.text
+    assert "1 change in 1 case." in page.text
+    assert "Save 1 change" in page.text
     assert 'hx-trigger="load"' in page.text
     assert "0 of 2 trials" in judged.text
     assert "2 of 2 trials" in judged.text
     assert 'hx-trigger="load"' not in judged.text
+
+
+def test_nothing_that_would_expect_less_is_chosen_at_first(pages: Any) -> None:
+    text = pages.get(f"{pages.finish()}/acceptance").text
+
+    assert [(way, name.partition(":")[2]) for way, name in ways(text)] == [("leave", "1.1"), ("replace", "1.answer")]
+    assert "1 change would make a case expect less: not chosen unless you choose." in text
+    assert re.findall(r"<h3[^>]*>(Turn 1, \w+) <small[^>]*>would expect less", text) == ["Turn 1, roll_die"]
 
 
 def test_each_way_tells_how_many_trials_would_change_while_the_others_stay_as_chosen(pages: Any) -> None:
@@ -106,13 +115,14 @@ def test_a_change_that_would_make_more_trials_fail_is_left_as_it_is_at_first(
     monkeypatch.setattr("evaldesk.desk.runs.accepting.MAX_JUDGED", 9)
     unjudged = pages.get(address).text
 
-    assert sorted(way for way, _ in ways(text)) == ["as_well", "leave"]
-    assert sorted(way for way, _ in ways(unjudged)) == ["as_well", "replace"]
+    assert sorted(way for way, _ in ways(text)) == ["leave", "leave"]
+    assert sorted(way for way, _ in ways(unjudged)) == ["as_well", "leave"]
 
 
 def effect_of_changes(trials: Any, case: Case, config: Any) -> Effect:
-    """As if both trials passed, unless their calls are expected to be others."""
-    passed = 0 if case.turns[0].expected.tool_calls == () else len(trials)
+    """As if both trials passed, unless another answer is expected or accepted."""
+    is_same = case.turns[0].expected.reference == "nothing of the kind" and not read_allowances(case)
+    passed = len(trials) if is_same else 0
     return Effect(Counts(len(trials), passed=len(trials)), Counts(len(trials), passed=passed))
 
 
@@ -282,13 +292,17 @@ def test_the_command_shows_the_lines_and_writes_when_it_is_told_to(pages: Any) -
     asked = accept(pages, number)
     untouched = file_of(pages).read_text()
     written = accept(pages, f"{number}:misses:2", "--only", "answer", "--yes")
-    rest = accept(pages, number, "--yes")
+    unasked = accept(pages, number, "--yes")
+    rest = accept(pages, number, "--only", "call", "--yes")
     done = accept(pages, number, "--yes")
 
     assert asked[0] == 2
     assert "add --yes" in asked[1]
     assert '-                "text": "nothing of the kind"' in asked[1]
-    assert "misses: 0 of 2 passed; 2 of 2 passed by the new expectations" in asked[1]
+    assert "misses: 0 of 2 passed; 0 of 2 passed by the new expectations" in asked[1]
+    left = "misses: left as it is: Turn 1, roll_die (name its part with --only to accept it)\n"
+    assert unasked == (0, left + "There is nothing to accept.\n")
+    assert "misses: 0 of 2 passed; 2 of 2 passed by the new expectations" in rest[1]
     assert untouched == before
     assert written[1].endswith("Wrote 1 change in 1 case to dice_set.evalset.json.\n")
     assert rest[1].endswith("Wrote 1 change in 1 case to dice_set.evalset.json.\n")

@@ -76,14 +76,25 @@ class StagedCase:
         """Whether a trial passed, so that a change can make one fail."""
         return any(each.verdict == "passed" for each in self.trials)
 
+    @property
+    def unasked(self) -> tuple[Acceptable, ...]:
+        """The changes that may be chosen first: none of which the case would expect less.
+
+        Of a turn in which a call is missing the calls beyond the expected ones are left with it.
+        """
+        lacking = {change.turn for change in self.offered if change.part == "call" and change.is_less}
+        others = (each for each in self.offered if each.part != "call" or each.turn not in lacking)
+        return tuple(each for each in others if not each.is_less)
+
     def kindest(self) -> Ways:
         """How each change is written where nothing is judged: beside what is expected where that passes, too."""
-        return {change.key: change.ways[0] if self.is_flaky else "replace" for change in self.offered}
+        return {change.key: change.ways[0] if self.is_flaky else "replace" for change in self.unasked}
 
     def best(self, config: RunConfig) -> Ways:
         """The ways of the changes with which most trials pass; one of which each way makes more fail is left.
 
-        Each change is tried while the others stay, once from all of them written and once from none.
+        Each change is tried while the others stay, once from all of them written and once from none. No argument is
+        ignored unasked.
         """
         passed: dict[frozenset[tuple[str, Way]], int] = {}
 
@@ -94,9 +105,10 @@ class StagedCase:
             return passed[name]
 
         def improved(ways: Ways) -> Ways:
-            for change in self.offered:
+            for change in self.unasked:
                 others = {key: way for key, way in ways.items() if key != change.key}
-                ways = max((*({**others, change.key: way} for way in change.ways), others), key=n_passed)
+                tried = ({**others, change.key: way} for way in change.ways if way != "ignore")
+                ways = max((*tried, others), key=n_passed)
             return ways
 
         return max((improved(start) for start in (self.kindest(), {})), key=n_passed)
@@ -322,15 +334,25 @@ def _verdict(case: Case, trial: TrialResult, config: RunConfig) -> str:
 
 
 def one_of(staged: Staged, parts: Sequence[str], turn: int | None, way: str) -> dict[str, dict[str, Way]]:
-    """The changes of these parts, of one turn (from 1) or all; every part where none is named.
+    """The changes of these parts, of one turn (from 1) or all; without a part those that are chosen first.
 
     Each is written in this way, where it can be.
     """
     return {
         each.key: {
             change.key: next((each for each in change.ways if each == way), "replace")
-            for change in each.offered
+            for change in (each.offered if parts else each.unasked)
             if (not parts or change.part in parts) and (turn is None or change.turn == turn)
         }
         for each in staged.cases
     }
+
+
+def left_out(staged: Staged, keys: Keys, turn: int | None) -> list[tuple[str, str]]:
+    """By case id, the changes of that turn or all that would make it expect less and are not wanted."""
+    found = []
+    for each in staged.cases:
+        left = [change for change in each.offered if change.key not in keys[each.key] and change not in each.unasked]
+        places = ", ".join(change.place for change in left if turn is None or change.turn == turn)
+        found += [(each.case.id, places)] if places else []
+    return found

@@ -15,7 +15,7 @@ from evaldesk.desk.runs.accepting import Keys, Staged, save, stage, verdicts_now
 from evaldesk.errors import ConflictError, LossError, UsageError
 from evaldesk.pages.accepting import accept_page, keys_of, typed_ways
 from evaldesk.web.forms import read_form, text_of
-from evaldesk.web.render import desk_of, number, page, target_of
+from evaldesk.web.render import desk_of, number, page, run_id_of, target_of
 
 
 async def show(request: Request) -> Response:
@@ -61,7 +61,7 @@ async def create(request: Request) -> Response:
 
 async def _saved(request: Request, names: list[str]) -> Response:
     desk = desk_of(request)
-    run = await desk.runs.summary(_run_id(request))
+    run = await desk.runs.summary(run_id_of(request))
     effects = await asyncio.to_thread(verdicts_now, desk, run, names)
     again = {"agent": run.config.agent.id, "evalset": run.config.evalset_id, "case": list(effects)}
     return page(
@@ -80,7 +80,7 @@ async def _staged_again(request: Request, form: FormData) -> Staged:
 
 async def _staged(request: Request, case: str | None, trial: str | None, queue: str = "") -> Staged:
     desk = desk_of(request)
-    run = await desk.runs.summary(_run_id(request))
+    run = await desk.runs.summary(run_id_of(request))
     is_number = trial is not None and trial.isascii() and trial.isdecimal() and 0 < len(trial) < 8 and int(trial) > 0
     index = int(trial) - 1 if is_number and trial is not None else None
     if re.fullmatch(r"[0-9]{1,15}", queue):
@@ -110,11 +110,6 @@ async def _queue_of(request: Request) -> str:
     is_form = request.method == "POST"
     queue = text_of(await read_form(request), "queue") if is_form else request.query_params.get("queue", "")
     return queue if re.fullmatch(r"[0-9]{1,15}", queue) else ""
-
-
-def _run_id(request: Request) -> int:
-    run_id: int = request.path_params["run_id"]
-    return run_id
 
 
 RUN = "/runs/" + number("run_id")

@@ -20,14 +20,14 @@ from evaldesk.pages.criteria.form import Typed, read_criteria
 from evaldesk.pages.criteria.labels import check_labels, labelled, with_another
 from evaldesk.pages.criteria.metric_form import Offer, metric_form, own_functions
 from evaldesk.web.forms import read_form
-from evaldesk.web.render import desk_of, number, page, target_of
+from evaldesk.web.render import desk_of, number, page, run_id_of, target_of
 from evaldesk.web.run_form import like_run
 
 
 async def new(request: Request) -> Response:
     """GET /runs/{run_id}/scorings/new: the criteria of the run, to be changed; with a judge of the failure `mode`."""
     desk, mode = desk_of(request), request.query_params.get("mode", "")
-    run = await desk.runs.summary(_run_id(request))
+    run = await desk.runs.summary(run_id_of(request))
     if mode:
         mode_id = checked_id(mode, "mode")
         criteria = await asyncio.to_thread(desk.failures.judged_by, mode_id, run.config.criteria)
@@ -44,7 +44,7 @@ async def create(request: Request) -> Response:
     """POST /runs/{run_id}/scorings: score the stored trials; an impossible value comes back beside its field."""
     typed = await _typed(request)
     desk = desk_of(request)
-    played = await desk.runs.summary(_run_id(request))
+    played = await desk.runs.summary(run_id_of(request))
     try:
         check_labels(typed)
         criteria = allowed_criteria(read_criteria(typed) or (), desk.settings, played.config.criteria)
@@ -56,7 +56,7 @@ async def create(request: Request) -> Response:
 
 async def _form(request: Request, typed: Typed, error: UsageError | None = None) -> Response:
     desk = desk_of(request)
-    run = await desk.runs.summary(_run_id(request))
+    run = await desk.runs.summary(run_id_of(request))
     cases = await asyncio.to_thread(desk.stored_runs.snapshots, run.id)
     functions = {*desk.settings.functions, *own_functions(run.config.criteria)}
     problems = defaultdict(str, {(error.field or "") if error else "": str(error or "")})
@@ -79,11 +79,6 @@ async def _form(request: Request, typed: Typed, error: UsageError | None = None)
 
 async def _typed(request: Request) -> Typed:
     return labelled(ImmutableMultiDict((await read_form(request)).multi_items()))
-
-
-def _run_id(request: Request) -> int:
-    run_id: int = request.path_params["run_id"]
-    return run_id
 
 
 SCORINGS = f"/runs/{number('run_id')}/scorings"

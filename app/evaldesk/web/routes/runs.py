@@ -27,7 +27,7 @@ from evaldesk.pages.run_view import RunQuery
 from evaldesk.run_options import BY_NAME
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.live import LiveBlocks, Message, event_stream
-from evaldesk.web.render import desk_of, fragment, number, page, refused_status, target_of
+from evaldesk.web.render import desk_of, fragment, number, page, refused_status, run_id_of, target_of
 from evaldesk.web.routes.new_run import create, delete_preset, new, preview, save_preset
 
 MAX_TICKED = 200
@@ -80,7 +80,7 @@ async def _messages(request: Request) -> AsyncIterator[Message]:
     async def render(cut: str) -> str:
         return fragment(request, "runs/run.html", "live", run=await _read(request), is_stream=True, cut=cut)
 
-    async for tick in desk_of(request).runs.watch(_run_id(request)):
+    async for tick in desk_of(request).runs.watch(run_id_of(request)):
         blocks = tick.shared.setdefault(query, LiveBlocks())
         seen, changes = await blocks.since(seen, tick.number, render)
         if changes:
@@ -92,28 +92,28 @@ async def _messages(request: Request) -> AsyncIterator[Message]:
 
 async def _when_over(request: Request) -> AsyncIterator[str]:
     """The block that the page of a run fetches once it is over: what broke first, where a trial failed."""
-    summary = await desk_of(request).runs.summary(_run_id(request))
+    summary = await desk_of(request).runs.summary(run_id_of(request))
     if summary.counts.failed:
-        found = await asyncio.to_thread(read_divergences, desk_of(request), _run_id(request))
+        found = await asyncio.to_thread(read_divergences, desk_of(request), run_id_of(request))
         block = fragment(request, "runs/divergences.html", "broke", found=found)
         yield f'<div hx-swap-oob="outerHTML:#broke">{block}</div>'
 
 
 async def spread(request: Request) -> Response:
     """GET /runs/{run_id}/spread: distributions, noise and the flakiest cases; the run page fetches the block."""
-    found = await asyncio.to_thread(read_spread, desk_of(request), _run_id(request))
+    found = await asyncio.to_thread(read_spread, desk_of(request), run_id_of(request))
     return page(request, "runs/spread.html", block="spread" if target_of(request) == "spread" else None, spread=found)
 
 
 async def divergences(request: Request) -> Response:
     """GET /runs/{run_id}/divergences: what broke first, most frequent first; the run page fetches the block."""
-    found = await asyncio.to_thread(read_divergences, desk_of(request), _run_id(request))
+    found = await asyncio.to_thread(read_divergences, desk_of(request), run_id_of(request))
     return page(request, "runs/divergences.html", block="broke", found=found)
 
 
 async def configuration(request: Request) -> Response:
     """GET /runs/{run_id}/configuration: the frozen configuration as JSON."""
-    summary = await desk_of(request).runs.summary(_run_id(request))
+    summary = await desk_of(request).runs.summary(run_id_of(request))
     return Response(config_json(summary.config), media_type="application/json")
 
 
@@ -128,22 +128,22 @@ async def cancel(request: Request) -> Response:
     """
     how = text_of(await read_form(request), "how")
     if how in RULES:
-        await desk_of(request).runs.stop_when_decided(_run_id(request), RULES[how])
+        await desk_of(request).runs.stop_when_decided(run_id_of(request), RULES[how])
     else:
-        await desk_of(request).runs.stop(_run_id(request), cancel=how == "now")
-    return _go(f"/runs/{_run_id(request)}")
+        await desk_of(request).runs.stop(run_id_of(request), cancel=how == "now")
+    return _go(f"/runs/{run_id_of(request)}")
 
 
 async def resume(request: Request) -> Response:
     """POST /runs/{run_id}/resumption: play the missing trials."""
-    await desk_of(request).runs.resume(_run_id(request))
-    return _go(f"/runs/{_run_id(request)}")
+    await desk_of(request).runs.resume(run_id_of(request))
+    return _go(f"/runs/{run_id_of(request)}")
 
 
 async def retry(request: Request) -> Response:
     """POST /runs/{run_id}/retries: play the errored trials again."""
-    await desk_of(request).runs.retry(_run_id(request))
-    return _go(f"/runs/{_run_id(request)}")
+    await desk_of(request).runs.retry(run_id_of(request))
+    return _go(f"/runs/{run_id_of(request)}")
 
 
 async def note(request: Request) -> Response:
@@ -152,19 +152,19 @@ async def note(request: Request) -> Response:
     text, seen = text_of(form, "note").strip(), text_of(form, "seen") if "seen" in form else None
     try:
         BY_NAME["note"].checked(text, "The note")
-        await desk_of(request).runs.set_note(_run_id(request), text, seen)
+        await desk_of(request).runs.set_note(run_id_of(request), text, seen)
     except NotFoundError:
         raise
     except (UsageError, ConflictError) as error:
         problem = f"{str(error).rstrip('.')}."
         return await _page_of(request, await _read(request), status=refused_status(error), note=text, problem=problem)
-    return _go(f"/runs/{_run_id(request)}")
+    return _go(f"/runs/{run_id_of(request)}")
 
 
 async def delete(request: Request) -> Response:
     """POST /runs/{run_id}/deletion: the run and all its trials go to the trash, and the list offers to undo it."""
-    await desk_of(request).runs.delete(_run_id(request))
-    return _go(f"/runs?deleted={_run_id(request)}")
+    await desk_of(request).runs.delete(run_id_of(request))
+    return _go(f"/runs?deleted={run_id_of(request)}")
 
 
 async def delete_many(request: Request) -> Response:
@@ -182,8 +182,8 @@ async def restore_many(request: Request) -> Response:
 
 async def restore(request: Request) -> Response:
     """POST /runs/{run_id}/restoration: undo it."""
-    await desk_of(request).runs.restore(_run_id(request))
-    return _go(f"/runs/{_run_id(request)}")
+    await desk_of(request).runs.restore(run_id_of(request))
+    return _go(f"/runs/{run_id_of(request)}")
 
 
 def run_query(request: Request) -> RunQuery:
@@ -197,7 +197,7 @@ def run_query(request: Request) -> RunQuery:
 
 
 async def _read(request: Request) -> RunPage:
-    return await run_page(desk_of(request).runs, _run_id(request), run_query(request))
+    return await run_page(desk_of(request).runs, run_id_of(request), run_query(request))
 
 
 async def _page_of(
@@ -230,11 +230,6 @@ def _numbers(texts: Iterable[object]) -> list[int]:
     """The first MAX_TICKED different run ids among what a browser sent."""
     found = (int(text) for text in texts if isinstance(text, str) and re.fullmatch(r"[0-9]{1,15}", text))
     return list(islice(dict.fromkeys(found), MAX_TICKED))
-
-
-def _run_id(request: Request) -> int:
-    run_id: int = request.path_params["run_id"]
-    return run_id
 
 
 def _go(address: str) -> Response:
