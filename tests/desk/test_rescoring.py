@@ -158,14 +158,25 @@ def test_many_trials_are_scored_at_once_where_nobody_is_asked() -> None:
     ]
 
     assert scored == [SCORED_AT_ONCE, 1, 1]
-    assert as_handed_out(played_one) == played_one
 
 
-async def test_a_scoring_says_how_many_were_played_at_once(desk: RunDesk, store: Store) -> None:
-    source = played(store, "four it is")
+async def test_a_scoring_alone_has_many_trials_at_once_and_says_how_many_were_played_at_once(
+    desk: RunDesk, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = played(store, "four it is", "")
+    opened: list[RunConfig] = []
+    open_executor = desk._players._open_executor
 
+    def noted(config: RunConfig) -> Executor:
+        opened.append(config)
+        return open_executor(config)
+
+    monkeypatch.setattr(desk._players, "_open_executor", noted)
     again = await over(desk, await desk.rescore(source, (ROUGE,)))
+    await desk.retry(source)
+    await over(desk, source)
 
+    assert [config.concurrency for config in opened] == [SCORED_AT_ONCE, store.runs.summary(source).config.concurrency]
     assert again.config.concurrency == store.runs.summary(source).config.concurrency < SCORED_AT_ONCE
 
 

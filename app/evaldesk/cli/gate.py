@@ -12,6 +12,7 @@ import click
 from evaldesk.cli.eval.options import RATE, Command, asked_gates, gate_option
 from evaldesk.cli.lazy import refusing_repeats
 from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
+from evaldesk.desk.runs.gate_answers import Subject, assumed_subject, played_subject
 from evaldesk.desk.runs.gate_chances import (
     ASSUMED_RATES,
     EXPLAINED,
@@ -19,11 +20,8 @@ from evaldesk.desk.runs.gate_chances import (
     TOLERATED,
     GateChance,
     Proposal,
-    Subject,
-    assumed_subject,
     check_explained,
     gate_chances,
-    played_subject,
 )
 from evaldesk.errors import UsageError
 from evaldesk.gate_options import GATES_BY_NAME, AskedGates, check_confirm, flag_of

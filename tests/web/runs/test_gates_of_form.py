@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from evaldesk.desk.runs.gate_chances import assumed_subject, gate_chances
+from evaldesk.desk.runs.gate_answers import assumed_subject
+from evaldesk.desk.runs.gate_chances import gate_chances
 from evaldesk.gate_options import GATE_OPTIONS
 from evaldesk.model import Gates
 from evaldesk.model.conclusion import Undecided

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import TypeAlias
 
-from evaldesk.desk.runs.deciding import looks_of
+from evaldesk.desk.runs.gate_answers import (
+    Subject,
+    assumed_subject,
+    curve_answers,
+    fails_confirmed,
+    likely_answers,
+    margin_answers,
+    played_subject,
+    rate_answers,
+    regressions_of,
+    stopped_run,
+)
 from evaldesk.desk.runs.gates import ALL_PASSED
 from evaldesk.desk.runs.impossible_gates import baseline_of
 from evaldesk.desk.runs.plan import RunPlan
@@ -16,26 +25,18 @@ from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.gate_options import GATES_BY_NAME, title_of
 from evaldesk.model import Gates
-from evaldesk.model.conclusion import CONFIRM, StopRule, Undecided
+from evaldesk.model.conclusion import CONFIRM, Undecided
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import BY_NAME, RunOption
 from evaldesk.statistics.gate_chances import (
     ROUNDING,
     Answers,
-    Kinds,
-    chance_of_at_least,
-    curve_holds,
     every_case_holds,
-    likely_drops,
     more_than,
     needed_passes,
     regressed_by_chance,
-    regressed_in_draws,
     still_regressed,
-    trials_to_tell,
 )
-from evaldesk.statistics.mean_chances import MeanChances, mean_curve, mean_difference, mean_rate, rate_holds
-from evaldesk.statistics.stop_chances import Stopped, stopped_rate
 
 TOLERATED = 0.05
 """Above this share of false alarms a build loses its readers' trust."""
@@ -62,61 +63,6 @@ EXPLAINED = (
     "stop_when_decided",
 )
 """The gates about verdicts, whose chances can be computed before a run, and what changes their answers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """The cases that a gate judges: by the chance of a trial to pass and the trials of each, and the share of them that
-    a case must pass.
-
-    `drawn` are the scored and passed trials of each kind of case in a stored run, from which two runs of an unchanged
-    agent are drawn.
-    """
-
-    kinds: Kinds
-    pass_threshold: float = 1.0
-    drawn: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def n_cases(self) -> int:
-        """How many cases there are."""
-        return sum(n_cases for *_, n_cases in self.kinds)
-
-    @property
-    def n(self) -> int:
-        """The trials that each case has."""
-        return min(n for _, n, _ in self.kinds)
-
-    @property
-    def n_most(self) -> int:
-        """The most trials of a case."""
-        return max(n for _, n, _ in self.kinds)
-
-    @property
-    def is_even(self) -> bool:
-        """Whether all cases have as many trials."""
-        return self.n == self.n_most
-
-    @property
-    def n_trials(self) -> int:
-        """The trials of all cases."""
-        return sum(n * n_cases for _, n, n_cases in self.kinds)
-
-    @property
-    def trials_to_tell(self) -> int:
-        """The fewest trials of each case with which one case can show a likely drop."""
-        return trials_to_tell(self.n_cases)
-
-    def dropped(self, drop: float) -> Subject:
-        """The same cases played by an agent whose pass rate is lower by `drop` in each of them."""
-        return replace(self, kinds=[(max(0.0, p - drop), n, n_cases) for p, n, n_cases in self.kinds], drawn=())
-
-    def played(self, n: int) -> Subject:
-        """The same cases with `n` trials each."""
-        n_of = Counter[float]()
-        for p, _, n_cases in self.kinds:
-            n_of[p] += n_cases
-        return replace(self, kinds=[(p, n, n_cases) for p, n_cases in n_of.items()], drawn=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,41 +185,6 @@ class _Gate:
     propose: Callable[[Subject], Proposal | None] = lambda _: None
     n_played: Callable[[Subject], float] | None = None
     may_err: bool = False
-
-
-def assumed_subject(rate: float, n_each: Iterable[int], pass_threshold: float) -> Subject:
-    """Cases with so many trials that all pass with the same chance."""
-    return Subject([(rate, n, n_cases) for n, n_cases in sorted(Counter(n_each).items())], pass_threshold)
-
-
-def played_subject(
-    runs: StoredRuns, run: RunSummary, n_each: Sequence[int] | None, pass_threshold: float | None
-) -> Subject:
-    """The cases of a stored run with the pass rates that they had, and with its trials, or those of `n_each`.
-
-    Raises UsageError when none was scored.
-    """
-    scored = "pfe" if run.config.errors_are_failures else "pf"
-    strips = runs.store.strips(run.id)
-    found = Counter(
-        (sum(letter in scored for letter in strip), strip.count("p"), n)
-        for strip, n in zip(strips, n_each or map(len, strips), strict=True)
-    )
-    threshold = run.config.pass_threshold if pass_threshold is None else pass_threshold
-    subject = drawn_subject([(*case, times) for case, times in sorted(found.items())], threshold)
-    if not subject.kinds:
-        raise UsageError(f"run {run.id} has no scored trials to estimate pass rates from; name another run")
-    return subject
-
-
-def drawn_subject(cases: Iterable[tuple[int, int, int, int]], pass_threshold: float) -> Subject:
-    """Cases by their scored and passed trials, those to play, and how many such cases; unscored ones are left out."""
-    rows = Counter[tuple[int, int, int]]()
-    for scored, passed, n, times in cases:
-        if scored:
-            rows[scored, passed, n] += times
-    kinds = [(passed / scored, n, times) for (scored, passed, n), times in rows.items()]
-    return Subject(kinds, pass_threshold, tuple((scored, passed) for scored, passed, _ in rows))
 
 
 def check_explained(gates: Gates, subject: Subject, called: Callable[[RunOption], str]) -> None:
@@ -417,11 +328,11 @@ def _rate_gate(gates: Gates, least: float, n_trials: int) -> _Gate:
     rule = gates.stop_when_decided if replace(gates, min_pass_rate=None).asks_for_verdicts is False else None
 
     def answers(_: Subject, now: Subject) -> Answers:
-        stopped = _stopped(now, least, rule) if undecided is None and rule == "likely" else None
-        return stopped.answers if stopped else _rate_answers(now, least, undecided)
+        stopped = stopped_run(now, least, rule) if undecided is None and rule == "likely" else None
+        return stopped.answers if stopped else rate_answers(now, least, undecided)
 
     def n_played(now: Subject) -> float:
-        stopped = _stopped(now, least, rule)
+        stopped = stopped_run(now, least, rule)
         return stopped.n_trials if stopped else now.n_trials
 
     is_known = bool(n_trials) and undecided is None and rule is not None
@@ -436,40 +347,12 @@ def _rate_gate(gates: Gates, least: float, n_trials: int) -> _Gate:
     )
 
 
-def _stopped(now: Subject, least: float, rule: StopRule | None) -> Stopped | None:
-    """The run that stops when this one gate is decided; None for different numbers of trials."""
-    if rule is None or not now.is_even:
-        return None
-    looks = tuple(looks_of(now.n, now.n_cases))
-    return stopped_rate(tuple(now.kinds), least, looks, is_likely=rule == "likely")
-
-
-def _rate_answers(subject: Subject, least: float, undecided: Undecided | None) -> Answers:
-    if undecided and 0 < least < 1:
-        return _counted(mean_rate(tuple(subject.kinds)), least, undecided)
-    low, high = rate_holds(subject.kinds, least)
-    return Answers.that_hold((low + high) / 2, (high - low) / 2)
-
-
-def _counted(found: MeanChances, threshold: float, undecided: Undecided, none_beside: float = 1.0) -> Answers:
-    """The answers of a number, where one too close to its threshold counts as this.
-
-    Where nothing passed it never counts as passed; `none_beside` is the chance that nothing passed beside the number.
-    """
-    holds, fails = found.above(threshold), found.below(threshold)
-    if undecided == "neutral":
-        return Answers(holds, fails, found.error)
-    if undecided == "fail":
-        return Answers.that_hold(holds, found.error)
-    return Answers.that_hold(1 - fails - found.none_around(threshold) * none_beside, found.error)
-
-
 def _margin_gate(margin: float, undecided: Undecided | None, *, may_err: bool) -> _Gate:
     return _Gate(
         _named(f"--margin {margin:g}", undecided),
-        lambda before, now: _margin_answers(before, now, margin, undecided),
+        lambda before, now: margin_answers(before, now, margin, undecided),
         milder=lambda now: (
-            (_named(f"--margin {step / 20:g}", undecided), _margin_answers(now, now, step / 20, undecided))
+            (_named(f"--margin {step / 20:g}", undecided), margin_answers(now, now, step / 20, undecided))
             for step in range(int(margin * 20 + ROUNDING) + 1, 21)
         ),
         propose=lambda now: proposed_margin(now, margin, undecided),
@@ -477,25 +360,20 @@ def _margin_gate(margin: float, undecided: Undecided | None, *, may_err: bool) -
     )
 
 
-def _margin_answers(before: Subject, now: Subject, margin: float, undecided: Undecided | None) -> Answers:
-    pairs = zip(before.kinds, now.kinds, strict=True)
-    found = mean_difference(tuple((p, worse, n, n_cases) for (p, n, n_cases), (worse, *_) in pairs))
-    return _counted(found, -margin - ROUNDING, undecided or "pass", none_beside=0.0)
-
-
 def _regression_gate(gates: Gates, subject: Subject) -> _Gate:
     allowed = gates.max_regressions or 0
     if gates.regression_rule == "likely":
-        return _likely(allowed)
+        words = f"--max-regressions {allowed} --regression-rule likely"
+        return _Gate(words, lambda before, now: likely_answers(before, now, allowed))
     confirming = _confirming(allowed, *gates.confirm, subject)
     if gates.regression_rule == "confirm":
         return confirming
     confirmed = confirming.answers(subject, subject)
     return _Gate(
         f"--max-regressions {allowed}",
-        lambda before, now: Answers.that_hold(1 - more_than(allowed, _regressions(before, now))),
+        lambda before, now: Answers.that_hold(1 - more_than(allowed, regressions_of(before, now))),
         milder=lambda now: (
-            (f"--max-regressions {each}", Answers.that_hold(1 - more_than(each, _regressions(now, now))))
+            (f"--max-regressions {each}", Answers.that_hold(1 - more_than(each, regressions_of(now, now))))
             for each in range(allowed + 1, now.n_cases + 1)
         ),
         other=Repair(confirming.name, confirmed.fails, confirming.n_more) if confirmed else None,
@@ -507,20 +385,12 @@ def _confirming(allowed: int, needed: int, n: int, subject: Subject) -> _Gate:
     """The gate that plays `n` trials more of each case that seems to have regressed; `needed` of them must pass."""
     words = f"--max-regressions {allowed} --regression-rule confirm"
     words += "" if (needed, n) == CONFIRM else f" --confirm {needed}/{n}"
-    n_more = n * sum(chance * n_cases for chance, n_cases in _regressions(subject, subject))
+    n_more = n * sum(chance * n_cases for chance, n_cases in regressions_of(subject, subject))
     return _Gate(
         words,
-        lambda before, now: Answers.that_hold(1 - _confirmed(before, now, allowed, needed, n)),
+        lambda before, now: Answers.that_hold(1 - fails_confirmed(before, now, allowed, needed, n)),
         n_more=n_more,
         propose=lambda now: proposed_confirming(now, allowed),
-    )
-
-
-def _confirmed(before: Subject, now: Subject, allowed: int, needed: int, n: int) -> float:
-    """The chance that more cases than are allowed seem to have regressed, and still do so after fresh trials."""
-    seeming = zip(_regressions(before, now), now.kinds, strict=True)
-    return more_than(
-        allowed, [(still_regressed(chance, p, needed, n), n_cases) for (chance, n_cases), (p, *_) in seeming]
     )
 
 
@@ -531,7 +401,7 @@ def proposed_confirming(subject: Subject, allowed: int) -> Proposal | None:
         now = subject.played(n)
         worse = now.dropped(SOUGHT)
         for fresh in range(1, MOST_PROPOSED_FRESH + 1):
-            n_trials = n * now.n_cases + fresh * sum(chance * times for chance, times in _regressions(now, now))
+            n_trials = n * now.n_cases + fresh * sum(chance * times for chance, times in regressions_of(now, now))
             if not found or n_trials < found[-1].n_trials:
                 found += _confirmations(now, worse, allowed, fresh, n_trials)
     return found[-1] if found else None
@@ -540,9 +410,9 @@ def proposed_confirming(subject: Subject, allowed: int) -> Proposal | None:
 def _confirmations(now: Subject, worse: Subject, allowed: int, fresh: int, n_trials: float) -> list[Proposal]:
     """The strictest confirmation by so many fresh trials that has few false alarms, where it finds a worse agent."""
     for needed in range(fresh, 0, -1):
-        false_alarm = _confirmed(now, now, allowed, needed, fresh)
+        false_alarm = fails_confirmed(now, now, allowed, needed, fresh)
         if false_alarm <= TOLERATED:
-            finds = _confirmed(now, worse, allowed, needed, fresh)
+            finds = fails_confirmed(now, worse, allowed, needed, fresh)
             options = f"--n {now.n} --max-regressions {allowed} --regression-rule confirm --confirm {needed}/{fresh}"
             return [Proposal(options, false_alarm, finds, n_trials)] if finds >= FOUND else []
     return []
@@ -558,10 +428,10 @@ def _proposed_bar(now: Subject, undecided: Undecided | None) -> Proposal | None:
     """The highest threshold that tells an agent that is worse by SOUGHT."""
     worse = now.dropped(SOUGHT)
     for percent in range(99, 0, -1):
-        same = _rate_answers(now, percent / 100, undecided)
+        same = rate_answers(now, percent / 100, undecided)
         if same.fails > TOLERATED:
             continue
-        found = _rate_answers(worse, percent / 100, undecided)
+        found = rate_answers(worse, percent / 100, undecided)
         if found.fails < FOUND:
             return None
         if same.holds >= FOUND:
@@ -575,7 +445,7 @@ def proposed_margin(subject: Subject, margin: float, undecided: Undecided | None
 
     def tells(n: int) -> tuple[Answers, Answers]:
         now = subject.played(n)
-        same, worse = (_margin_answers(now, each, margin, undecided) for each in (now, now.dropped(SOUGHT)))
+        same, worse = (margin_answers(now, each, margin, undecided) for each in (now, now.dropped(SOUGHT)))
         return same, worse
 
     low, high = 1, MOST_PROPOSED_N
@@ -590,39 +460,20 @@ def proposed_margin(subject: Subject, margin: float, undecided: Undecided | None
     return Proposal(options, same.fails, worse.fails, low * subject.n_cases)
 
 
-def _likely(allowed: int) -> _Gate:
-    def answers(before: Subject, now: Subject) -> Answers | None:
-        pairs = zip(before.kinds, now.kinds, strict=True)
-        drops = likely_drops([(p, worse, n, n_cases) for (p, n, n_cases), (worse, *_) in pairs], allowed)
-        return None if drops is None else Answers.that_hold(1 - drops)
-
-    return _Gate(f"--max-regressions {allowed} --regression-rule likely", answers)
-
-
 def _curve(option: str, k: int, least: float, undecided: Undecided | None, *, is_hat: bool) -> _Gate:
     return _Gate(
         _named(f"{option} {k}={least:g}", undecided),
-        lambda _, now: _curve_answers(now, k, least, undecided, is_hat=is_hat),
+        lambda _, now: curve_answers(now, k, least, undecided, is_hat=is_hat),
         milder=lambda now: (
-            (_named(f"{option} {k}={each:g}", undecided), _curve_answers(now, k, each, undecided, is_hat=is_hat))
+            (_named(f"{option} {k}={each:g}", undecided), curve_answers(now, k, each, undecided, is_hat=is_hat))
             for each in _lower(least)
         ),
     )
 
 
-def _curve_answers(
-    subject: Subject, k: int, least: float, undecided: Undecided | None, *, is_hat: bool
-) -> Answers | None:
-    if undecided and 0 < least < 1:
-        none_beside = prod((1 - p) ** ((n - subject.n) * n_cases) for p, n, n_cases in subject.kinds)
-        return _counted(mean_curve(tuple(subject.kinds), k, is_hat=is_hat), least, undecided, none_beside)
-    holds = curve_holds(subject.kinds, k, least, is_hat=is_hat)
-    return None if holds is None else Answers.that_hold(holds)
-
-
 def _milder_rates(subject: Subject, below: float, undecided: Undecided | None) -> Iterator[tuple[str, Answers]]:
     for least in _lower(below):
-        yield _named(f"--min-pass-rate {least:g}", undecided), _rate_answers(subject, least, undecided)
+        yield _named(f"--min-pass-rate {least:g}", undecided), rate_answers(subject, least, undecided)
 
 
 def _lower(least: float) -> Iterator[float]:
@@ -636,21 +487,3 @@ def _all_needed(n: int, share: float, what: str, so: str) -> str:
     if n < 2 or share >= 1 or needed_passes(n, share) < n:
         return ""
     return f"{n - 1} of {n} {what} are {100 * (n - 1) / n:.3g} %, less than {100 * share:.3g} %: {so}"
-
-
-def _regressions(before: Subject, now: Subject) -> list[tuple[float, int]]:
-    """The chance of each case to pass in the baseline and not to pass now: (chance, how many such cases)."""
-    if now is before and before.drawn:
-        drawn = [
-            (regressed_in_draws(*counts, n, before.pass_threshold), p, n, n_cases)
-            for counts, (p, n, n_cases) in zip(before.drawn, before.kinds, strict=True)
-        ]
-        return [
-            (regressed_by_chance(p, n, before.pass_threshold) if chance is None else chance, n_cases)
-            for chance, p, n, n_cases in drawn
-        ]
-    return [
-        (chance_of_at_least(needed, n, p) * (1 - chance_of_at_least(needed, n, worse)), n_cases)
-        for (p, n, n_cases), (worse, *_) in zip(before.kinds, now.kinds, strict=True)
-        for needed in [needed_passes(n, now.pass_threshold)]
-    ]

@@ -55,13 +55,12 @@ def played_run_id(runs: RunStore, run_id: int) -> int:
 
 
 def as_handed_out(config: RunConfig) -> RunConfig:
-    """The run as its executor has it: where neither a model nor a function of the user scores, many trials at once.
+    """A re-score as its executor has it: where neither a model nor a function of the user scores, many trials at once.
 
     How many were played at once is said of the trials and stays in the run.
     """
-    if config.source_run_id is None or not all(map(is_plain, config.criteria)):
-        return config
-    return replace(config, concurrency=max(config.concurrency, SCORED_AT_ONCE))
+    is_alone = all(map(is_plain, config.criteria))
+    return replace(config, concurrency=max(config.concurrency, SCORED_AT_ONCE)) if is_alone else config
 
 
 class StoredTrials:

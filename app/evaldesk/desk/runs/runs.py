@@ -605,7 +605,8 @@ class RunPlayers:
         n_unplanned = 0 if playing.planning else await asyncio.to_thread(self._store.runs.n_unplanned, run_id)
         if n_unplanned:
             return Ending("failed", await self._cut(seen, n_unplanned))
-        config = as_handed_out(config)
+        if config.source_run_id is not None:
+            config = as_handed_out(config)
         limit = config.gates.max_cost if playing.max_cost is None else playing.max_cost
         playing.driver = RunDriver(
             run_id,
