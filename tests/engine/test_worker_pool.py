@@ -12,7 +12,7 @@ import pytest
 
 from evaldesk.engine import AgentHost, LocalExecutor
 from evaldesk.engine.frames import Describe, GradeSpec, Ready
-from evaldesk.engine.host import executors
+from evaldesk.engine.host import executors, worker_set
 from evaldesk.engine.host.agent_host import HostedAgent
 from evaldesk.engine.host.process import Death, WorkerProcess, WorkerStartError
 from evaldesk.errors import AgentError
@@ -51,7 +51,7 @@ async def test_a_machine_without_room_for_more_workers_is_not_asked_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(OneWorker, "n_starts", 0)
-    monkeypatch.setattr(executors, "WorkerProcess", OneWorker)
+    monkeypatch.setattr(worker_set, "WorkerProcess", OneWorker)
     executor = LocalExecutor(n_workers=2, concurrency=4)
     await executor.submit(TrialSpec(1, 0, 0, Case("c"), AGENT, criteria=()))
     await asyncio.sleep(0)  # another might come at once, for which the first player would be forked
@@ -62,13 +62,13 @@ async def test_a_machine_without_room_for_more_workers_is_not_asked_without_end(
     while executor._players._tasks:
         await asyncio.wait(executor._players._tasks)
 
-    assert OneWorker.n_starts == 1 + executors.MAX_FAILED_STARTS
+    assert OneWorker.n_starts == 1 + worker_set.MAX_FAILED_STARTS
     await executor.close()
 
 
 async def test_who_waits_for_the_check_of_functions_may_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OneWorker, "n_starts", 0)
-    monkeypatch.setattr(executors, "WorkerProcess", OneWorker)
+    monkeypatch.setattr(worker_set, "WorkerProcess", OneWorker)
     executor = LocalExecutor(n_workers=1, concurrency=1)
     criteria = (Criterion("reward", 1.0, {"function": "rewards:reward"}),)
     waiting = asyncio.create_task(executor.submit(TrialSpec(1, 0, 0, Case("c"), AGENT, criteria)))
@@ -103,7 +103,7 @@ async def test_another_grader_is_started_where_the_first_is_slow_and_not_where_m
     monkeypatch: pytest.MonkeyPatch, patience_s: float, n_graders: int
 ) -> None:
     monkeypatch.setattr(Grader, "made", [])
-    monkeypatch.setattr(executors, "WorkerProcess", Grader)
+    monkeypatch.setattr(worker_set, "WorkerProcess", Grader)
     monkeypatch.setattr(executors, "PATIENCE_S", patience_s)
     executor = LocalExecutor(n_workers=2, concurrency=100)
     criteria = (Criterion("response_exact", 0.0),)

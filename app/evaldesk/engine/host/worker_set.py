@@ -1,0 +1,436 @@
+"""Worker processes that share trials: which gets the next one, and what becomes of those of a worker that died."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+import socket
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal
+
+from evaldesk.engine.failures import failure
+from evaldesk.engine.frames import (
+    Ended,
+    Fork,
+    Grade,
+    GradeSpec,
+    Play,
+    Stop,
+    cancelled,
+    graded,
+    played,
+    played_again,
+    player_spec,
+    sent_to_grader,
+    unplayed,
+)
+from evaldesk.engine.host.process import Answer, Death, Purpose, WarmPool, WorkerProcess, WorkerStartError
+from evaldesk.engine.host.zygote import Zygote
+from evaldesk.engine.launch import OWN, Launcher
+from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S, Pause, grading_timeout_s
+from evaldesk.model import ErrorRecord, TrialResult, TrialSpec, TrialStatus
+from evaldesk.model.run import Place
+from evaldesk.process_setup import end_marked
+
+MAX_FAILED_STARTS = 3
+MAX_CHANGES = 1_000
+MAX_LOSSES = 5
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """A place for one worker. `is_alone` while it has a trial that may have killed the worker before it.
+
+    `told` is the grader that knows the sources of the user's functions, and these. `moved_at` is when it answered last,
+    or got work after it had none.
+    """
+
+    worker: WorkerProcess | None = None
+    jobs: dict[int, TrialSpec | GradeSpec] = field(default_factory=dict)
+    is_starting: bool = False
+    is_alone: bool = False
+    is_tainted: bool = False
+    told: tuple[WorkerProcess | None, Mapping[str, str]] = (None, {})
+    moved_at: float = 0.0
+
+
+class WorkerSet:
+    """Up to `n_workers` processes with up to `concurrency` trials at once; `on_result` is called once for each trial.
+
+    Another worker starts when each that is up has `n_before_next` trials, and has answered nothing for `patience_s`.
+    When a worker dies with several trials under way, each of them is tried again alone, so that only the one that
+    killed it suffers. It is the same when one of them changed settings that all of them share, such as the working
+    folder. A worker that is not shared has one trial and ends after it.
+
+    Players are forks of one that imported the agent, where that is safe; else `unforked` says why they are not.
+    """
+
+    def __init__(
+        self,
+        n_workers: int,
+        concurrency: int,
+        on_result: Callable[[TrialSpec | GradeSpec, TrialResult], None],
+        *,
+        environment: Mapping[str, str],
+        warm_pool: WarmPool | None,
+        purpose: Purpose,
+        launcher: Launcher = OWN,
+        n_before_next: int = 1,
+        patience_s: float = 0.0,
+        ready: Sequence[WorkerProcess] = (),
+        is_shared: bool = True,
+    ) -> None:
+        self.is_cancelled = False
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self._on_result = on_result
+        self._environment = environment
+        self._warm_pool = warm_pool
+        self._purpose = purpose
+        self._launcher = launcher
+        self._is_shared = is_shared
+        self.unforked = ""
+        self._zygote: Zygote | None = None
+        self._zygote_worker: WorkerProcess | None = None
+        self._forking: Literal["untried", "asked", "settled"] = "settled"
+        self._slots = [_Slot() for _ in range(max(1, min(n_workers, concurrency)))]
+        self._n_threads = math.ceil(concurrency / len(self._slots))
+        self._n_before_next = min(n_before_next, self._n_threads)
+        self._patience_s = patience_s
+        self._looking: asyncio.TimerHandle | None = None
+        self._waiting: deque[TrialSpec | GradeSpec] = deque()
+        self._suspects: deque[TrialSpec | GradeSpec] = deque()
+        is_warm = warm_pool is not None and warm_pool.has_idle
+        if purpose == "player" and launcher.can_fork and not (is_shared and (len(self._slots) == 1 or is_warm)):
+            self._forking = "untried"
+        for slot, worker in zip(self._slots, [worker for worker in ready if worker.is_up], strict=False):
+            slot.worker = worker
+            worker.hand_over(partial(self._on_answer, slot), partial(self._on_death, slot))
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.sources: dict[str, str] = {}
+        self._n_failed_starts = 0
+        self._broken: ErrorRecord | None = None
+        self._last_loss = ""
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the workers that are up."""
+        return [slot.worker.pid for slot in self._slots if slot.worker and not slot.is_starting]
+
+    @property
+    def zygote_pid(self) -> int:
+        """Process id of the player that is forked for the others; 0 where there is none."""
+        return self._zygote_worker.pid if self._zygote_worker else 0
+
+    @property
+    def pauses(self) -> list[Pause]:
+        """The last known pauses of trials under way."""
+        return [pause for slot in self._slots if slot.worker and slot.jobs for pause in slot.worker.pauses]
+
+    @property
+    def place(self) -> Place:
+        """This machine, with its workers and the trials that they have."""
+        n_workers, n_starting = len(self.pids), sum(slot.is_starting for slot in self._slots)
+        return Place(
+            self._launcher.place(socket.gethostname()),
+            self._launcher.kind,
+            n_workers,
+            sum(len(slot.jobs) for slot in self._slots),
+            "starting" if n_starting and not n_workers else "up",
+            self._last_loss,
+        )
+
+    def submit(self, spec: TrialSpec | GradeSpec) -> None:
+        """Take a trial; it waits for a worker."""
+        self._waiting.append(spec)
+        if self._is_shared and self._forking == "untried":
+            self._forking = "asked"
+            asyncio.get_running_loop().call_soon(self._choose)  # when all are there that come at once
+        self._pump()
+
+    def prepare(self) -> None:
+        """Have a first worker: it gets ready while the work for it is still being made."""
+        if not (self.is_cancelled or self._broken or any(slot.worker for slot in self._slots)):
+            slot = self._slots[0]
+            if not self._take_warm(slot):
+                slot.is_starting = True
+                self._do(self._start(slot, self._new_worker(slot), None))
+
+    def stop(self) -> None:
+        """Give back what waits, and stop every trial under way."""
+        self.is_cancelled = True
+        self._pump()
+        for slot in self._slots:
+            for key in slot.jobs:
+                if slot.worker:
+                    slot.worker.send(Stop(key))
+
+    def kill(self, reason: str) -> None:
+        """Kill the workers that still have trials."""
+        for slot in self._slots:
+            if slot.worker and slot.jobs:
+                slot.worker.kill(reason)
+
+    async def close(self) -> None:
+        """End all workers; trials still under way end cancelled."""
+        self.is_cancelled = True
+        workers = [slot.worker for slot in self._slots if slot.worker]
+        await asyncio.gather(*(worker.close() for worker in workers))
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._zygote and self._zygote_worker:
+            self._zygote.close()
+            await self._zygote_worker.close()
+            end_marked(self._zygote.mark)
+        for slot in self._slots:
+            self._lose(slot, None)
+        self._pump()
+
+    def _pump(self) -> None:
+        """Hand out waiting trials, as far as there is room; start workers where that helps."""
+        if self.is_cancelled or self._broken:
+            self._give_back_waiting()
+            return
+        if self._is_shared and self._forking == "asked":
+            return
+        while self._waiting or self._suspects:
+            slot = self._best_slot()
+            is_needed = slot is None or len(slot.jobs) >= self._n_before_next
+            if is_needed and self._are_slow() and self._start_one():
+                continue
+            if slot is None:
+                self._look_again()
+                return
+            self._hand_to(slot)
+
+    def _are_slow(self) -> bool:
+        """Whether another worker is worth its start: not while one starts, or those that are up answer fast."""
+        if not self._patience_s:
+            return True
+        before = asyncio.get_running_loop().time() - self._patience_s
+        return not any(slot.is_starting or (slot.jobs and slot.moved_at > before) for slot in self._slots)
+
+    def _look_again(self) -> None:
+        """Look whether they are slow when nothing else happens meanwhile."""
+
+        def look() -> None:
+            self._looking = None
+            self._pump()
+
+        if self._patience_s and self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(self._patience_s, look)
+
+    def _best_slot(self) -> _Slot | None:
+        """The slot with the least work that can take the next trial; suspects need one that is idle."""
+        n_threads = self._n_threads if self._waiting else 1
+        open_slots = [
+            slot
+            for slot in self._slots
+            if slot.worker and not (slot.is_starting or slot.is_alone or slot.is_tainted) and len(slot.jobs) < n_threads
+        ]
+        return min(open_slots, key=lambda slot: len(slot.jobs), default=None)
+
+    def _hand_to(self, slot: _Slot) -> None:
+        slot.is_alone = bool(self._suspects) and not slot.jobs
+        spec = (self._suspects if slot.is_alone else self._waiting).popleft()
+        key = secrets.randbelow(2**53)  # nobody who did not get the job can name it
+        if not slot.jobs:
+            slot.moved_at = asyncio.get_running_loop().time()
+        slot.jobs[key] = spec
+        self.idle.clear()
+        if slot.worker is None:
+            raise AssertionError("only a slot with a worker is given work")
+        try:
+            if isinstance(spec, GradeSpec):
+                is_told = slot.told[0] is slot.worker and slot.told[1] is self.sources
+                slot.told = slot.worker, self.sources
+                frame = Grade(key, sent_to_grader(spec, {} if is_told else self.sources))
+                slot.worker.send(frame, grading_timeout_s(spec.criteria, spec.limits))
+            else:
+                slot.worker.max_processes = spec.limits.processes
+                slot.worker.send(Play(key, player_spec(spec)), spec.limits.trial_timeout_s, _most_s(spec))
+        except Exception as error:  # no frame says it: no worker would ever answer
+            del slot.jobs[key]
+            slot.is_alone = False
+            self._give_back(spec, unplayed(spec, "errored", failure(error, "engine")))
+
+    def _choose(self) -> None:
+        """Let the first player be forked for the others, unless there is work for one alone."""
+        first = next((slot for slot in self._slots if slot.worker), self._slots[0])
+        if self.is_cancelled or len(self._waiting) < 2:
+            self._forking = "settled"
+            self._pump()
+        else:
+            first.is_starting = True
+            self._do(self._start(first, first.worker or self._new_worker(first), self._waiting[0]))
+
+    def _new_worker(self, slot: _Slot) -> WorkerProcess:
+        slot.worker = WorkerProcess(partial(self._on_answer, slot), partial(self._on_death, slot))
+        return slot.worker
+
+    def _start_one(self) -> bool:
+        """Fill an empty slot, if that helps; True when its worker is ready at once."""
+        if self._forking == "asked":
+            return False
+        n_starting = sum(slot.is_starting for slot in self._slots)
+        empty = next((slot for slot in self._slots if not slot.worker), None)
+        n_waiting = math.ceil((len(self._waiting) + len(self._suspects)) / self._n_before_next)
+        if empty is None or n_starting >= n_waiting:
+            return False
+        empty.is_tainted = False
+        if self._take_warm(empty):
+            return True
+        if self._n_failed_starts >= MAX_FAILED_STARTS and self.pids:
+            return False  # those that are up do the work: nothing is won by trying without end
+        spec = None
+        if self._forking == "untried":
+            self._forking, spec = "asked", (*self._suspects, *self._waiting)[0]
+        empty.is_starting = True
+        self._do(self._start(empty, self._new_worker(empty), spec))
+        return False
+
+    def _take_warm(self, slot: _Slot) -> bool:
+        """Fill a slot with a worker that is ready; False where there is none."""
+        if self._warm_pool and not self._zygote:
+            slot.worker = self._warm_pool.take(partial(self._on_answer, slot), partial(self._on_death, slot))
+        return slot.worker is not None
+
+    async def _start(self, slot: _Slot, worker: WorkerProcess, spec: TrialSpec | GradeSpec | None) -> None:
+        """Bring up the worker of a slot; with a `spec`, make it a zygote for its agent, where it can be one."""
+        zygote = self._zygote if self._zygote and self._zygote.is_up else None
+        try:
+            if isinstance(spec, TrialSpec):
+                await self._try_to_fork(slot, worker, spec)
+            else:
+                await worker.start(self._environment, self._purpose, self._launcher, zygote=zygote)
+            self._n_failed_starts = 0
+        except WorkerStartError as error:
+            slot.worker = None
+            if zygote:
+                zygote.retire()  # the next one is spawned
+            else:
+                self._n_failed_starts += 1
+            if self._n_failed_starts >= MAX_FAILED_STARTS and not self.pids:
+                self._broken = ErrorRecord("worker_start", str(error), error.output)
+        except Exception as error:  # of our own code, which would fail again
+            slot.worker = None
+            self._broken = failure(error, "worker_start")
+            await worker.close()
+        slot.is_starting = False
+        if spec is not None:
+            self._forking = "settled"
+        if self.is_cancelled:
+            await worker.close()
+        self._pump()
+
+    async def _try_to_fork(self, slot: _Slot, worker: WorkerProcess, spec: TrialSpec) -> None:
+        """Make the worker of a slot a zygote for the agent of that trial; one that cannot be forked stays a player."""
+        if not worker.is_up:
+            purpose: Purpose = self._purpose if self._is_shared else "zygote"
+            await worker.start(self._environment, purpose, self._launcher, can_fork=True)
+        fork = Fork(secrets.randbelow(2**53), spec.agent, spec.model, spec.model_options)
+        found = await worker.make_zygote(fork)
+        if isinstance(found, str):
+            self.unforked = found
+            slot.worker = worker if worker.is_up else None
+        else:
+            self._zygote, self._zygote_worker, slot.worker = found, worker, None
+            worker.hand_over(lambda _: None, lambda _: found.close())
+
+    def _on_answer(self, slot: _Slot, frame: Answer) -> None:
+        spec = slot.jobs.pop(frame.key, None) if isinstance(frame, Ended) else None
+        if spec is None or not isinstance(frame, Ended):
+            return
+        slot.moved_at = asyncio.get_running_loop().time()
+        if frame.sources:
+            self.sources = frame.sources
+        is_believed = isinstance(spec, GradeSpec) or len(spec.losses) < MAX_LOSSES
+        if frame.changed and (slot.jobs or frame.began_changed) and is_believed:
+            self._play_again(slot, spec)
+            return
+        slot.is_tainted |= frame.is_tainted or bool(frame.changed) or not self._is_shared
+        slot.is_alone = False
+        if slot.is_tainted and not slot.jobs and slot.worker:
+            self._do(slot.worker.close())
+            slot.worker = None
+        if isinstance(spec, GradeSpec):
+            checked = graded(spec, frame.result)
+        else:
+            checked = played(spec, frame.result, is_cancelled=self.is_cancelled)
+        self._give_back(spec, _named(checked, frame.changed))
+        self._pump()
+
+    def _play_again(self, slot: _Slot, spec: TrialSpec | GradeSpec) -> None:
+        """Retire a player in which one of several trials changed the process; alone, each shows whether it was that."""
+        specs = [spec, *slot.jobs.values()]
+        if slot.worker:
+            self._do(slot.worker.close())
+        slot.worker = None
+        slot.jobs.clear()
+        slot.is_alone = False
+        self._suspects.extend(_again(each, "a trial beside it changed their process") for each in specs)
+        self._pump()
+
+    def _on_death(self, slot: _Slot, death: Death) -> None:
+        slot.worker = None
+        self._last_loss = f"lost a worker: {death.message}"[:MAX_CHANGES]
+        self._lose(slot, death)
+        self._pump()
+
+    def _lose(self, slot: _Slot, death: Death | None) -> None:
+        """Decide on the trials whose worker is gone; without a death they were cancelled."""
+        specs = list(slot.jobs.values())
+        slot.jobs.clear()
+        slot.is_alone = False
+        if death is None or self.is_cancelled:
+            for spec in specs:
+                self._give_back(spec, cancelled(spec))
+        elif len(specs) == 1:
+            self._give_back(specs[0], _killed(specs[0], death))
+        else:
+            self._suspects.extend(_again(spec, death.message) for spec in specs)
+
+    def _give_back_waiting(self) -> None:
+        waiting = (*self._suspects, *self._waiting)
+        self._suspects.clear()
+        self._waiting.clear()
+        for spec in waiting:
+            is_broken = self._broken and not self.is_cancelled
+            self._give_back(spec, unplayed(spec, "errored", self._broken) if is_broken else cancelled(spec))
+
+    def _give_back(self, spec: TrialSpec | GradeSpec, result: TrialResult) -> None:
+        if not any(slot.jobs for slot in self._slots):
+            self.idle.set()
+        self._on_result(spec, result)
+
+    def _do(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _killed(spec: TrialSpec | GradeSpec, death: Death) -> TrialResult:
+    status: TrialStatus = "timed_out" if death.kind == "timed_out" else "errored"
+    return unplayed(spec, status, ErrorRecord(death.kind, death.message, death.output))
+
+
+def _named(result: TrialResult, changed: Sequence[str]) -> TrialResult:
+    """The trial with a line in its log on what it changed; as a player says it, and so cut."""
+    if not changed:
+        return result
+    sentence = f"This trial changed {'; '.join(changed)}"[:MAX_CHANGES]
+    return replace(result, logs=f"{result.logs}\n{sentence}. Its player was retired.\n".lstrip("\n"))
+
+
+def _most_s(spec: TrialSpec) -> float:
+    """How long its player may take; without end where calls wait for our own limits, which a player alone knows."""
+    is_paced = any(options.rpm or options.tpm for options in (spec.model_options, spec.user.options))
+    return math.inf if is_paced else LOAD_TIMEOUT_S + spec.limits.trial_timeout_s
+
+
+def _again(spec: TrialSpec | GradeSpec, why: str) -> TrialSpec | GradeSpec:
+    return spec if isinstance(spec, GradeSpec) else played_again(spec, why)
