@@ -111,6 +111,14 @@ def test_an_interpreter_that_cannot_be_started_is_not_found(tmp_path: Path) -> N
     assert project_python(tmp_path) == ""
 
 
+def test_an_environment_whose_interpreter_was_removed_is_not_replaced_by_ours_without_a_word(tmp_path: Path) -> None:
+    python = tmp_path / "shop" / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(tmp_path / "removed" / "python3")
+
+    assert played_on(agent_in(tmp_path / "shop" / "support")).python == str(python)
+
+
 def test_our_own_environment_is_ours(tmp_path: Path) -> None:
     ref = agent_in(tmp_path / "shop")
     (tmp_path / ".venv").symlink_to(sys.prefix)

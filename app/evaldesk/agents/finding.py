@@ -291,7 +291,7 @@ def project_python(folder: Path, environment: Mapping[str, str] = os.environ) ->
     """
     for place in _places(folder.absolute(), environment):
         for found in _environments(place, environment):
-            if os.access(found / PYTHON, os.X_OK):
+            if os.access(found / PYTHON, os.X_OK) or (found / PYTHON).is_symlink():  # one that leads nowhere is told
                 return str(found / PYTHON)
     return ""
 
