@@ -117,6 +117,15 @@ def test_a_trial_is_found_by_what_is_said_in_it_with_the_place_marked(chat: Any)
         )
 
 
+def test_a_trial_beyond_those_of_its_case_is_not_offered(chat: Any) -> None:
+    cases = [Case("roll_16", (Turn("q"),)), Case("roll_6", (Turn("q"),))]
+    run_id = chat.desk.store.runs.create(RunConfig(AgentRef("dice", "dice"), "s", n=3), cases, n_each=(3, 1))
+
+    text = chat.client.get("/search", params={"q": f"{run_id}:roll:2"}, headers=PALETTE).text
+
+    assert re.findall(rf'href="(/runs/{run_id}/cases/[^"]+)"', text) == [f"/runs/{run_id}/cases/0/trials/1"]
+
+
 def test_a_note_and_a_kind_of_failure_are_found(chat: Any) -> None:
     run_id = play(chat, "Sunny.")
     chat.desk.store.labels.put(run_id, (0, 0), None, "Ada", "failed", "speaks of the wrong city")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import urlencode
@@ -10,7 +11,7 @@ from urllib.parse import urlencode
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
 from evaldesk.diff.text_diff import TextDiff, diff_text
-from evaldesk.errors import UsageError
+from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.metrics import is_higher_better, is_share
 from evaldesk.model import Case
 from evaldesk.model.comparison import KINDS, CaseChange, Comparison, Kind, PlayedCase, RunChange
@@ -463,17 +464,25 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonChoice:
-    """The form: the run that is chosen already, if one is, and the other; 0 is nothing yet."""
+    """The form: the run that is chosen already, if one is, and the other; 0 is nothing yet.
+
+    Where not all runs are offered, `has_more`, an older one is named by its number.
+    """
 
     offers: Sequence[Offer]
     a: int
     b: int
     problem: str = ""
+    has_more: bool = False
 
 
 def read_choice(desk: Desk, chosen: Sequence[int], problem: str = "") -> ComparisonChoice:
     """The candidates for the comparison with the chosen run: the run of the same eval set before it is proposed."""
-    newest = desk.store.runs.list(limit=N_OFFERED)
+    found = desk.store.runs.list(limit=N_OFFERED + 1)
+    newest = found[:N_OFFERED]
+    for run_id in {*chosen} - {run.id for run in newest}:
+        with suppress(NotFoundError):
+            newest.append(desk.store.runs.summary(run_id))
     b = next((run for run in newest if run.id in chosen), newest[0] if newest else None)
     if b is None:
         return ComparisonChoice((), 0, 0, problem)
@@ -482,7 +491,7 @@ def read_choice(desk: Desk, chosen: Sequence[int], problem: str = "") -> Compari
     strangers = [run for run in others if run.config.evalset_id != b.config.evalset_id]
     a = next((run.id for run in others if run.id in chosen), None)
     a = a or next((run.id for run in kin if run.id < b.id), next((run.id for run in (*kin, *strangers)), 0))
-    return ComparisonChoice([_offer(run) for run in (b, *kin, *strangers)], a, b.id, problem)
+    return ComparisonChoice([_offer(run) for run in (b, *kin, *strangers)], a, b.id, problem, len(found) > N_OFFERED)
 
 
 def _offer(run: RunSummary) -> Offer:

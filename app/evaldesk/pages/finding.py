@@ -179,7 +179,7 @@ def _trials(desk: Desk, text: str) -> Iterator[Place]:
         return
     for case_index, case_id in desk.store.runs.cases_named(run_id, case_text, limit=MAX_EACH).items():
         parts = _matched(case_id, case_text)
-        if parts:
+        if parts and trial <= desk.store.runs.case_row(run_id, case_index).counts.planned:
             address = f"/runs/{run_id}/cases/{case_index}/trials/{trial - 1}"
             yield Place(address, "run", parts, f"run {run_id}, trial {trial}")
 

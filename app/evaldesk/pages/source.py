@@ -130,13 +130,18 @@ def source_of(case: Case, result: TrialResult | None) -> Source:
 
 
 def source_texts(case: Case, result: TrialResult | None) -> list[tuple[str, str]]:
-    """The long texts that a source gives, by title: patches first, then output of tests."""
+    """The long texts that a source gives, by title: patches first, then output of tests.
+
+    Of the state at the end, in which SWE-agent's submission is, and of a reference only patches are.
+    """
     found: dict[str, str] = {}
     instance = case.extra.get("instance")
-    for owner, values in (("", _told(result)), ("reference", instance if isinstance(instance, dict) else {})):
+    state = result.transcript.final_state if result and result.transcript.turns else {}
+    told = (("", _told(result), True), ("", state, False))
+    for owner, values, is_whole in (*told, ("reference", instance if isinstance(instance, dict) else {}, False)):
         for name, text in _strings(values):
             is_patch = _PATCH.search(text[:2_000]) is not None
-            if (is_patch or (not owner and "\n" in text.strip())) and text not in found.values():
+            if (is_patch or (is_whole and "\n" in text.strip())) and text not in found.values():
                 found[_title(f"{owner} {name}")] = text
     return sorted(found.items(), key=lambda each: _PATCH.search(each[1][:2_000]) is None)
 

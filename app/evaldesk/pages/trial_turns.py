@@ -48,6 +48,11 @@ class ScoreLine:
     criterion: str
     judge: JudgePanel | None
 
+    @property
+    def explanation(self) -> Prose | None:
+        """A long reason, as its scorer wrote it; None for a sentence or two."""
+        return Markdown().prose(self.why) if len(self.why) > MAX_FOLDED else None
+
 
 @dataclass(frozen=True, slots=True)
 class EventLine:

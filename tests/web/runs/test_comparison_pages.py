@@ -68,3 +68,19 @@ def test_what_cannot_be_compared_says_why(pages: Any, query: str, status: int, s
     answer = pages.get(f"/compare?{query}")
 
     assert (answer.status_code, said.lower() in answer.text.lower()) == (status, True)
+
+
+def test_a_run_that_is_not_among_the_newest_is_chosen_by_its_number(
+    pages: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, three = (pages.finish(n="1")[6:] for _ in range(3))
+    assert 'name="a-number"' not in pages.get("/compare").text
+    monkeypatch.setattr("evaldesk.pages.comparison.N_OFFERED", 1)
+
+    asked = pages.get(f"/compare?b={one}").text
+    answer = pages.get(f"/compare?a={three}&b={three}&a-number={one}&b-number=")
+
+    assert f'<option value="{one}" selected>' in asked
+    assert f'<option value="{two}"' not in asked
+    assert 'name="a-number"' in asked
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/compare?a={one}&b={three}")

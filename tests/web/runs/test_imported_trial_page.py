@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,3 +34,36 @@ def test_a_trial_that_nothing_scored_finished_all_the_same(pages: Any) -> None:
     assert "No metric scored this trial." in page
     assert "What did not finish" not in page
     assert "2.9 s" in page
+
+
+def test_a_long_explanation_of_a_scorer_is_folded_and_read_as_markdown(pages: Any) -> None:
+    explained = "## Steps\n\n- **first**\n- second <script>\n" + "word " * 60
+    imported = read_file((SAMPLES / "tau-bench.json").read_bytes(), "tau-bench.json")
+    (run,) = imported.runs
+    results = [
+        replace(each, scores=tuple(replace(score, reason=explained) for score in each.scores)) for each in run.results
+    ]
+    whole = replace(imported, runs=(replace(run, results=tuple(results)),))
+    taken = pages.desk.imports.take_in(whole, source="t.json", name="imported")
+
+    page = pages.get(f"/runs/{taken.run_ids[0]}/cases/0/trials/0").text
+
+    scores = page.partition('id="scores-title"')[2].partition("</section>")[0]
+    assert re.search(r'<details class="disclosure"><summary><span><b>reward</b>: ## Steps', scores)
+    assert "<li><strong>first</strong></li>" in scores
+    assert "<script>" not in scores
+
+
+def test_the_patch_of_swe_agent_has_its_panel(pages: Any) -> None:
+    trial = json.loads((SAMPLES / "swe-agent.traj").read_text())
+    patch = "\ndiff --git a/f.py b/f.py\n--- a/f.py\n+++ b/f.py\n@@ -1,1 +1,1 @@\n-old\n+new\n"
+    trial["info"] = {"submission": patch, "edited_files30": "[File: f.py]\n1: new", "exit_status": "submitted"}
+    imported = read_file(json.dumps(trial).encode(), "one.traj")
+    taken = pages.desk.imports.take_in(imported, source="one.traj", name="imported")
+
+    page = pages.get(f"/runs/{taken.run_ids[0]}/cases/0/trials/0").text
+
+    panel = page.partition('id="source"')[2].partition("</section>")[0]
+    assert "Submission: 1 line added, 1 removed" in panel
+    assert '<table class="patch">' in panel
+    assert "edited_files30" not in panel.lower().replace(" ", "_")

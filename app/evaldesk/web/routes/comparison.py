@@ -20,13 +20,16 @@ async def show(request: Request) -> Response:
     """GET /compare: run `b` against run `a`; without both, or with other than two `run`, the form to choose them."""
     query, desk = request.query_params, desk_of(request)
     ticked = [int(each) for each in query.getlist("run") if _is_number(each)]
-    named = [int(query[name]) for name in ("a", "b") if _is_number(query.get(name, ""))]
+    asked = [query.get(f"{name}-number") or query.get(name, "") for name in ("a", "b")]
+    named = [int(each) for each in asked if _is_number(each)]
     if len(set(ticked)) == 2:
         return RedirectResponse(f"/compare?a={min(ticked)}&b={max(ticked)}", status_code=303)
     if len(named) < 2:
         problem = TWO.format(n=len(set(ticked))) if len(ticked) > 2 else ""
         choice = await asyncio.to_thread(read_choice, desk, ticked or named, problem)
         return page(request, "comparison/choose.html", status=422 if problem else 200, choice=choice)
+    if query.get("a-number") or query.get("b-number"):
+        return RedirectResponse(f"/compare?a={named[0]}&b={named[1]}", status_code=303)
     if named[0] == named[1]:
         problem = f"Run {named[0]} is the same as itself: choose two different runs."
         choice = await asyncio.to_thread(read_choice, desk, named, problem)
