@@ -14,7 +14,7 @@ from evaldesk.llm import needs_litellm, price, price_list
 from evaldesk.llm.client import open_litellm
 from evaldesk.llm.price_list import MAX_TOKENS_IN, PROVIDERS, listed_cost, listed_prices
 
-COUNTS = ((0, 0), (1, 1), (0, 7), (1234, 56), (MAX_TOKENS_IN, 3))
+COUNTS = ((0, 0, 0), (1, 1, 0), (0, 7, 0), (1234, 56, 0), (1234, 56, 1000), (MAX_TOKENS_IN, 3, 1))
 PROGRAM = """
 import sys
 from evaldesk.llm import price
@@ -32,13 +32,21 @@ def test_every_listed_price_is_that_of_litellm(monkeypatch: pytest.MonkeyPatch) 
         for form in (name, f"{entry.get('litellm_provider')}/{name}")
         if listed_prices(form) is not None
     ]
+    counts = [(name, *each) for name in names for each in COUNTS]
+    listings = {name: litellm.model_cost.get(name) or litellm.model_cost[name.partition("/")[2]] for name in names}
     costs = [
-        sum(litellm.cost_per_token(model=name, prompt_tokens=n, completion_tokens=m))
-        for name in names
-        for n, m in COUNTS
+        sum(
+            litellm.cost_per_token(
+                model=name,
+                prompt_tokens=n,
+                completion_tokens=m,
+                cache_read_input_tokens=0 if listings[name].get(price_list.CACHED) is None else cached,
+            )
+        )
+        for name, n, m, cached in counts
     ]
 
-    listed = [listed_cost(name, n, m) for name in names for n, m in COUNTS]
+    listed = [listed_cost(*each) for each in counts]
 
     assert listed == pytest.approx(costs, rel=1e-12, abs=0)
     assert {"gpt-4o", "openai/gpt-4o", "gemini/gemini-2.5-flash"} <= {*names}

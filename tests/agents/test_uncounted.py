@@ -60,6 +60,7 @@ async def answer(state):
         for call in message.tool_calls or ()
     ]
     spent = {"input_tokens": 11, "output_tokens": 5, "total_tokens": 16}
+    spent |= {"input_token_details": {"cache_read": 4}, "output_token_details": {"reasoning": 2}}
     return {"messages": [AIMessage(message.content or "", tool_calls=calls, usage_metadata=spent)]}
 
 inner = StateGraph(State)
@@ -117,7 +118,10 @@ async def test_the_calls_of_an_agent_inside_a_tool_are_counted(
     package, source, argument = NESTED[name]
     skip_without(package)
     endpoint.says("", ("c1", "ask", json.dumps({argument: "what?"}))).says("42").says("it is 42")
-    endpoint.answers[1].body["usage"].update(prompt_tokens=7, completion_tokens=3)
+    endpoint.answers[1].body["usage"].update(prompt_tokens=7, completion_tokens=3, total_tokens=10)
+    details = {"prompt_tokens_details": {"cached_tokens": 4}, "completion_tokens_details": {"reasoning_tokens": 2}}
+    for answer in endpoint.answers:
+        answer.body["usage"].update(details)
 
     turn = await played(loaded(source.replace("{address}", endpoint.address)), Session("s"), "hi")
 
@@ -126,6 +130,7 @@ async def test_the_calls_of_an_agent_inside_a_tool_are_counted(
     assert len(endpoint.asked) == 3
     inner = next(event for event in turn.events if event.usage and event.usage.tokens_in == 7)
     assert inner.within == "ask"
+    assert {(usage.tokens_cached, usage.tokens_reasoning) for usage in turn.usages} == {(4, 2)}
 
 
 def counted(turn: TurnRecord) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evaldesk.llm.attempts import is_direct, warm
     from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
-    from evaldesk.llm.costs import cost_at, needs_litellm, only_litellm_prices, price
+    from evaldesk.llm.costs import cost_at, needs_litellm, only_litellm_prices, price, priced
     from evaldesk.llm.failures import model_error
     from evaldesk.llm.loop import complete, litellm_endpoint, litellm_response
     from evaldesk.llm.retries import PATIENT, Patience
@@ -32,6 +32,7 @@ _MODULES = {
     "needs_litellm": "llm.costs",
     "only_litellm_prices": "llm.costs",
     "price": "llm.costs",
+    "priced": "llm.costs",
     "set_variables": "secrets",
     "warm": "llm.attempts",
 }
@@ -54,6 +55,7 @@ __all__ = [
     "needs_litellm",
     "only_litellm_prices",
     "price",
+    "priced",
     "set_variables",
     "warm",
 ]

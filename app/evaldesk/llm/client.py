@@ -167,8 +167,16 @@ def _usage(call: ModelCall, response: Any) -> Usage:
     found = getattr(response, "usage", None)
     tokens_in = getattr(found, "prompt_tokens", None) or 0
     tokens_out = getattr(found, "completion_tokens", None) or 0
-    usage = Usage(call.model, tokens_in=tokens_in, tokens_out=tokens_out)
-    return replace(usage, cost=_cost(call.model, found))
+    cached = getattr(getattr(found, "prompt_tokens_details", None), "cached_tokens", None) or 0
+    reasoning = getattr(getattr(found, "completion_tokens_details", None), "reasoning_tokens", None) or 0
+    return Usage(
+        call.model,
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
+        cost=_cost(call.model, found),
+        tokens_cached=cached,
+        tokens_reasoning=reasoning,
+    )
 
 
 def _cost(model: str, usage: Any) -> float | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.llm.client import UNPRICED, open_litellm
-from evaldesk.llm.price_list import is_unlisted, listed_cost, listed_prices
+from evaldesk.llm.price_list import CACHED, is_unlisted, listed_cost, listed_prices
 from evaldesk.model import Usage
 from evaldesk.model.transcript import checked_count
 
@@ -21,17 +22,26 @@ def cost_at(prices: tuple[float, float] | None, usage: Usage) -> float | None:
     return (usage.tokens_in * prices[0] + usage.tokens_out * prices[1]) / TOKENS
 
 
-def price(model: str, tokens_in: int, tokens_out: int) -> float | None:
+def priced(usage: Usage) -> Usage:
+    """The usage with its cost; one of unknown tokens has none."""
+    if usage.is_least:
+        return usage
+    return replace(usage, cost=price(usage.model, usage.tokens_in, usage.tokens_out, usage.tokens_cached))
+
+
+def price(model: str, tokens_in: int, tokens_out: int, tokens_cached: int = 0) -> float | None:
     """US dollars; None for a model that has no price. A bare Gemini name is one of Google's own API.
 
+    Those of the tokens that were cached have a price of their own, where the model has one for them.
     Raises BadNumberError, before LiteLLM takes a number that cannot be for a model without a price.
     """
     tokens_in, tokens_out = checked_count("usage.tokens_in", tokens_in), checked_count("usage.tokens_out", tokens_out)
+    tokens_cached = min(tokens_cached, tokens_in)
     if model.startswith(DEMO_PREFIX):
         return 0.0
     bare_gemini = model.startswith("gemini-")
-    found = _price(f"gemini/{model}", tokens_in, tokens_out) if bare_gemini else None
-    return _price(model, tokens_in, tokens_out) if found is None else found
+    found = _price(f"gemini/{model}", tokens_in, tokens_out, tokens_cached) if bare_gemini else None
+    return _price(model, tokens_in, tokens_out, tokens_cached) if found is None else found
 
 
 def needs_litellm(model: str) -> bool:
@@ -48,17 +58,19 @@ def only_litellm_prices(model: str) -> bool:
     return listed is None and not is_unlisted(model)
 
 
-def _price(model: str, tokens_in: int, tokens_out: int) -> float | None:
+def _price(model: str, tokens_in: int, tokens_out: int, tokens_cached: int) -> float | None:
     if model in UNPRICED:
         return None
     if "litellm" not in sys.modules:  # where it is imported, the user's code may have given it prices
-        cost = listed_cost(model, tokens_in, tokens_out)
+        cost = listed_cost(model, tokens_in, tokens_out, tokens_cached)
         if cost is not None or is_unlisted(model):
             return cost
     try:
-        return float(
-            sum(open_litellm().cost_per_token(model=model, prompt_tokens=tokens_in, completion_tokens=tokens_out))
-        )
+        litellm = open_litellm()
+        listed = litellm.model_cost.get(model) or litellm.model_cost.get(model.partition("/")[2]) or {}
+        given = {"prompt_tokens": tokens_in, "completion_tokens": tokens_out}
+        given |= {} if listed.get(CACHED) is None else {"cache_read_input_tokens": tokens_cached}
+        return float(sum(litellm.cost_per_token(model=model, **given)))
     except Exception:  # LiteLLM raises a bare Exception for a model without a price
         UNPRICED.add(model)
         return None

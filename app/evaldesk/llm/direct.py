@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from evaldesk.llm.call import RequestedCall
 from evaldesk.model import Usage
@@ -227,6 +227,8 @@ class _Choice(msgspec.Struct):
 class _Tokens(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    prompt_tokens_details: Any = None
+    completion_tokens_details: Any = None
 
 
 class _Answer(msgspec.Struct):
@@ -329,14 +331,26 @@ def _reply(
         for index, found in enumerate(pending)
     )
     known = _REASONS.get(reason or "stop", "stop")
-    usage = Usage(call.model, tokens_in=_count(tokens, "prompt_tokens"), tokens_out=_count(tokens, "completion_tokens"))
-    usage = replace(usage, is_cut=known == "length")
+    usage = Usage(
+        call.model,
+        tokens_in=_count(tokens, "prompt_tokens"),
+        tokens_out=_count(tokens, "completion_tokens"),
+        tokens_cached=_detail(tokens and tokens.prompt_tokens_details, "cached_tokens"),
+        tokens_reasoning=_detail(tokens and tokens.completion_tokens_details, "reasoning_tokens"),
+        is_cut=known == "length",
+    )
     finish_reason = "tool_calls" if calls and known == "stop" else known
     return ModelReply(_THOUGHT.sub("", text), calls, usage, finish_reason)
 
 
 def _count(tokens: _Tokens | None, name: str) -> int:
     return getattr(tokens, name, None) or 0
+
+
+def _detail(details: Any, name: str) -> int:
+    """Of endpoints of any make: a number that cannot be is none."""
+    found = details.get(name) if isinstance(details, dict) else None
+    return found if isinstance(found, int) and found >= 0 else 0
 
 
 def _text(content: Any) -> str:

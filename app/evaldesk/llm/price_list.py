@@ -21,21 +21,23 @@ MAX_TOKENS_IN = 100_000
 """Beyond it some models have another price for a token."""
 
 
+CACHED = "cache_read_input_token_cost"
+"""The price of a token that the provider had read before; without one LiteLLM takes it for free."""
 _WITH_PROVIDER = re.compile(r"[/:@]|[a-z]\.", re.IGNORECASE)
 """Also `anthropic.claude-x` of Bedrock; a version, as in `qwen2.5`, is none."""
 
 
-def listed_cost(model: str, tokens_in: int, tokens_out: int) -> float | None:
+def listed_cost(model: str, tokens_in: int, tokens_out: int, tokens_cached: int = 0) -> float | None:
     """US dollars of a call that is priced by the token alone; None where LiteLLM has to say it."""
     prices = listed_prices(model)
     if prices is None or tokens_in > MAX_TOKENS_IN:
         return None
-    return tokens_in * prices[0] + tokens_out * prices[1]
+    return (tokens_in - tokens_cached) * prices[0] + tokens_out * prices[1] + tokens_cached * prices[2]
 
 
 @cache
-def listed_prices(model: str) -> tuple[float, float] | None:
-    """US dollars for a token in and out; None for a model that is not listed plainly."""
+def listed_prices(model: str) -> tuple[float, float, float] | None:
+    """US dollars for a token in, out and from the cache; None for a model that is not listed plainly."""
     provider = provider_of(model)
     if provider not in PROVIDERS:
         return None
@@ -46,7 +48,10 @@ def listed_prices(model: str) -> tuple[float, float] | None:
     if not is_plain or is_bare_gemini or any(name.startswith("tier") or "peak" in name for name in entry):
         return None
     price_in, price_out = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
-    return None if price_in is None or price_out is None else (float(price_in), float(price_out))
+    if price_in is None or price_out is None:
+        return None
+    price_cached = entry.get(CACHED)
+    return float(price_in), float(price_out), float(price_in if price_cached is None else price_cached)
 
 
 @cache

@@ -157,7 +157,14 @@ class AdkEvents:
             said, thoughts, total = (whole_number(counts.get(key), key) for key in _TOKENS_OUT)
             # of LiteLLM's models google-adk tells thoughts that are counted in what was said, as the total shows
             tokens_out = said if total == tokens_in + said else said + thoughts
-            usage: Usage | ErrorRecord = Usage(model, tokens_in=tokens_in, tokens_out=tokens_out)
+            cached = whole_number(counts.get("cached_content_token_count"), "tokens_cached")
+            usage: Usage | ErrorRecord = Usage(
+                model,
+                tokens_in=tokens_in,
+                tokens_out=tokens_out,
+                tokens_cached=cached,
+                tokens_reasoning=thoughts,
+            )
         except BadNumberError as error:
             usage = bad_number(error)
         yield usage_event(usage, author)

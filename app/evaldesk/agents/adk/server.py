@@ -21,10 +21,10 @@ from evaldesk.agents.remote.http_protocol import (
 )
 from evaldesk.agents.tools.frameworks import awaiting, gone, pause, paused
 from evaldesk.errors import AgentError, FormatError
-from evaldesk.llm import price
+from evaldesk.llm import priced
 from evaldesk.llm.client import open_litellm
 from evaldesk.llm.retry_events import captured
-from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session, ToolCall, Usage
+from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session, ToolCall
 from evaldesk.model.decisions import Decided
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.adk import AdkEvents, function_response, written_parts
@@ -148,17 +148,13 @@ class AdkServerAgent(ModelCaller):
         wrong = next((event.error for event in events if event.error and event.error.kind == BAD_NUMBER), None)
         if wrong:
             raise AgentError(f"{self.address}/run_sse sent an event that cannot be read: {wrong.message}")
-        yield from (replace(event, usage=event.usage and _priced(event.usage)) for event in events)
+        for event in events:
+            usage = event.usage and replace(event.usage, model=event.usage.model or "unknown")
+            yield replace(event, usage=usage and priced(usage))
         if found.get("partial") is not True:
             delta = plain(_mapping(_mapping(found.get("actions")).get("stateDelta")))
             if isinstance(delta, dict):
                 session.state.update({key: value for key, value in delta.items() if not key.startswith("temp:")})
-
-
-def _priced(usage: Usage) -> Usage:
-    if not usage.model:
-        return replace(usage, model="unknown")
-    return replace(usage, cost=price(usage.model, usage.tokens_in, usage.tokens_out))
 
 
 def _mapping(found: object) -> Mapping[str, Any]:

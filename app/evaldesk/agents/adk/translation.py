@@ -22,6 +22,7 @@ _COUNTS = (
     "tool_use_prompt_token_count",
     "candidates_token_count",
     "thoughts_token_count",
+    "cached_content_token_count",
     "total_token_count",
 )
 
@@ -53,7 +54,7 @@ def _plain_event(found: Any) -> dict[str, Any]:
         "author": found.author,
         "partial": found.partial,
         "content": {"parts": [_plain_part(part) for part in (found.content.parts if found.content else None) or ()]},
-        "usage_metadata": spent and {key: getattr(spent, key) for key in _COUNTS},
+        "usage_metadata": spent and {key: getattr(spent, key, None) for key in _COUNTS},
         "model_version": getattr(found, "model_version", None),  # older versions do not say
         "long_running_tool_ids": list(found.long_running_tool_ids or ()),
         "actions": {"requested_tool_confirmations": dict.fromkeys(_confirmations(found))},
@@ -86,14 +87,13 @@ def _plain_part(part: Any) -> dict[str, Any]:
 
 
 def _priced(usage: Usage, found: Any, witness: Witness) -> Usage:
-    from evaldesk.llm import price
+    from evaldesk.llm import priced
 
     model = witness.models.get(found.author) or usage.model or witness.model
     is_replayed = bool((found.custom_metadata or {}).get(REPLAYED))
+    named = replace(usage, model=model, cost=0.0)
     return replace(
-        usage,
-        model=model,
-        cost=0.0 if is_replayed else price(model, usage.tokens_in, usage.tokens_out),
+        named if is_replayed else priced(named),
         is_replayed=is_replayed,
         is_cut=str(getattr(found, "finish_reason", "")).endswith("MAX_TOKENS"),
         duration_ms=witness.took_ms.get(found.author, 0.0),

@@ -30,7 +30,7 @@ from evaldesk.agents.tools.frameworks import (
 )
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import AgentError
-from evaldesk.llm import price
+from evaldesk.llm import priced
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -119,11 +119,18 @@ class EventSender:
     def _usage(self, message: Any) -> Usage:
         spent = message.usage_metadata
         model = str(message.response_metadata.get("model_name") or self._model or "unknown")
-        tokens_in, tokens_out = spent["input_tokens"], spent["output_tokens"]
+        read, made = spent.get("input_token_details") or {}, spent.get("output_token_details") or {}
         ends = (message.response_metadata.get(name) for name in ("finish_reason", "stop_reason", "done_reason"))
         is_cut = any(str(end).lower() in {"length", "max_tokens"} for end in ends)
-        cost = price(model, tokens_in, tokens_out)
-        return Usage(model, tokens_in=tokens_in, tokens_out=tokens_out, cost=cost, is_cut=is_cut)
+        usage = Usage(
+            model,
+            tokens_in=spent["input_tokens"],
+            tokens_out=spent["output_tokens"],
+            tokens_cached=read.get("cache_read") or 0,
+            tokens_reasoning=made.get("reasoning") or 0,
+            is_cut=is_cut,
+        )
+        return priced(usage)
 
 
 def _fields(found: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from evaldesk.agents.tools.frameworks import (
 )
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import AgentError, ModelError
-from evaldesk.llm import PATIENT, missing_keys, price
+from evaldesk.llm import PATIENT, missing_keys, priced
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -305,9 +305,15 @@ class _EventHooks:
 
 
 def _usage(model: str, spent: Any, took_ms: float) -> Usage:
-    tokens_in, tokens_out = spent.input_tokens or 0, spent.output_tokens or 0
-    cost = price(model, tokens_in, tokens_out)
-    return Usage(model, tokens_in=tokens_in, tokens_out=tokens_out, cost=cost, duration_ms=took_ms)
+    usage = Usage(
+        model,
+        tokens_in=spent.input_tokens or 0,
+        tokens_out=spent.output_tokens or 0,
+        duration_ms=took_ms,
+        tokens_cached=getattr(spent.input_tokens_details, "cached_tokens", 0) or 0,
+        tokens_reasoning=getattr(spent.output_tokens_details, "reasoning_tokens", 0) or 0,
+    )
+    return priced(usage)
 
 
 def input_items(turns: Iterable[TurnRecord]) -> list[Any]:

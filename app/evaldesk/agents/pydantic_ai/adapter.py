@@ -29,7 +29,7 @@ from evaldesk.agents.tools.frameworks import (
 )
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError
 from evaldesk.errors import FormatError, ModelError
-from evaldesk.llm import PATIENT, missing_keys, only_litellm_prices, price
+from evaldesk.llm import PATIENT, missing_keys, only_litellm_prices, priced
 from evaldesk.llm.client import open_litellm
 from evaldesk.model import (
     AgentDescription,
@@ -334,15 +334,17 @@ class EventSender:
 
     def _usage(self, response: Any) -> Usage:
         model = self._model or str(response.model_name or "unknown")
-        tokens_in, tokens_out = response.usage.input_tokens, response.usage.output_tokens
-        return Usage(
+        spent = response.usage
+        usage = Usage(
             model,
-            tokens_in=tokens_in,
-            tokens_out=tokens_out,
-            cost=price(model, tokens_in, tokens_out),
+            tokens_in=spent.input_tokens,
+            tokens_out=spent.output_tokens,
+            tokens_cached=getattr(spent, "cache_read_tokens", 0),  # older versions do not say
+            tokens_reasoning=(spent.details or {}).get("reasoning_tokens", 0),
             duration_ms=(time.perf_counter() - self._asked) * 1000,
-            is_cut=getattr(response, "finish_reason", None) == "length",  # older versions do not say
+            is_cut=getattr(response, "finish_reason", None) == "length",
         )
+        return priced(usage)
 
 
 def _plain_part(part: Any) -> dict[str, Any]:

@@ -190,6 +190,8 @@ def _usage(found: Mapping[str, Any], _: str) -> Event:
             _text(found, "model") or "unknown",
             tokens_in=found.get("tokens_in", 0),
             tokens_out=found.get("tokens_out", 0),
+            tokens_cached=found.get("tokens_cached", 0),
+            tokens_reasoning=found.get("tokens_reasoning", 0),
             cost=found.get("cost"),
         ),
     )

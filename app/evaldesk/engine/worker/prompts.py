@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evaldesk.errors import EvaldeskError
-from evaldesk.llm import price
 from evaldesk.llm.apis import api_of, model_in
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.pacing import Pace
@@ -115,12 +114,6 @@ def untold_of(found: Sequence[Usage], told: Sequence[Usage], n_told: int) -> lis
         left[tokens] -= 1
     news = set(sorted(range(len(found)), key=lambda at: known[at])[: max(len(found) - n_told, 0)])
     return [at in news for at in range(len(found))]
-
-
-def priced(usage: Usage) -> Usage:
-    if usage.is_least:
-        return usage
-    return replace(usage, cost=price(usage.model, usage.tokens_in, usage.tokens_out))
 
 
 UNKNOWN = Usage("unknown", is_least=True)

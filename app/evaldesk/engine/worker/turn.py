@@ -13,7 +13,6 @@ from evaldesk.agents.spans import TurnSpans
 from evaldesk.engine.worker.attempt import Clock
 from evaldesk.engine.worker.prompts import (
     UNKNOWN,
-    priced,
     read_seen,
     request_of,
     said_to_us,
@@ -22,7 +21,7 @@ from evaldesk.engine.worker.prompts import (
     untold_of,
 )
 from evaldesk.errors import AgentError
-from evaldesk.llm import cost_at
+from evaldesk.llm import cost_at, priced
 from evaldesk.llm.call import ModelCall, ModelReply, pace_of
 from evaldesk.llm.faults import INJECTED, WORDS, drawn
 from evaldesk.llm.pacing import Pace
