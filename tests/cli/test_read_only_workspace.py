@@ -44,6 +44,8 @@ WRITES = (
     ("trash", "empty", "--yes"),
     ("import", "other.evalset.json", "--name", "third"),
 )
+REMOVED = ("run", "rm", "2", "--yes")
+"""So that the trash holds something."""
 Mounted = Callable[..., subprocess.CompletedProcess[str]]
 VISIT = """
 import http.cookiejar, re, subprocess, sys, urllib.error, urllib.request
@@ -74,8 +76,9 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, commands: ForkedCommands
     (folder / "agent" / "agent.py").write_text(AGENT)
     for name in ("one", "other"):
         (folder / f"{name}.evalset.json").write_text(json.dumps(EVALSET | {"eval_set_id": name}))
-    played = commands.run("eval", "agent", "one.evalset.json", "--criterion", "response_exact=1", cwd=folder)
-    assert played.returncode == 0, played.stderr
+    for command in (*[("eval", "agent", "one.evalset.json", "--criterion", "response_exact=1")] * 2, REMOVED):
+        done = commands.run(*command, cwd=folder)
+        assert done.returncode == 0, done.stderr
     return folder
 
 

@@ -275,13 +275,14 @@ OTHER_VALUES: dict[str, Any] = {
 
 def test_a_row_that_is_remembered_is_rendered_anew_when_any_of_its_values_changes() -> None:
     macro = environment().get_template("runs/parts.html").module.case_row  # type: ignore[attr-defined]
-    first = remembered(macro, ROW, 2, False)
+    first = remembered(macro, ROW, 2, False, True)
 
     changed = [replace(ROW, **{name: value}) for name, value in OTHER_VALUES.items()]
 
     assert OTHER_VALUES.keys() == {each.name for each in fields(ROW)}
     for row in changed:
-        assert remembered(macro, row, 2, False) == macro(row, 2, False) != first
-    assert remembered(macro, ROW, 3, False) != first != remembered(macro, ROW, 2, True)
-    assert remembered(macro, replace(ROW), 2, False) is first
-    assert "<b>" not in remembered(macro, changed[1], 2, False)
+        assert remembered(macro, row, 2, False, True) == macro(row, 2, False, True) != first
+    assert remembered(macro, ROW, 3, False, True) != first != remembered(macro, ROW, 2, True, True)
+    assert remembered(macro, ROW, 2, False, False) == macro(ROW, 2, False, False) != first
+    assert remembered(macro, replace(ROW), 2, False, True) is first
+    assert "<b>" not in remembered(macro, changed[1], 2, False, True)
