@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -238,7 +239,9 @@ def test_a_worker_that_was_started_ahead_has_no_token_of_the_desk(monkeypatch: p
     workers_ahead.start_ahead("grader")
 
     process = workers_ahead._waiting["grader"].process
-    seen = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+    told = Path(f"/proc/{process.pid}/environ")
+    while not (seen := told.read_bytes().split(b"\0"))[0] and process.poll() is None:
+        time.sleep(0.001)  # the kernel tells nothing of a process that is becoming another program
 
     workers_ahead.end_ahead()
     assert any(each.startswith(b"EVALDESK_WORKER=") for each in seen)
