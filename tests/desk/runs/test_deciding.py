@@ -316,7 +316,7 @@ def test_differences_that_are_seen_one_by_one_tell_what_their_interval_tells(mar
 
 @pytest.mark.parametrize("rule", ["any", "confirm"])
 def test_no_look_at_a_run_of_many_cases_goes_over_all_of_them(rule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    n_cases, most = 2_000, 150
+    n_cases, most = 400, 30
     gates = Gates(max_regressions=most, margin=0.2, regression_rule=rule, baseline="run 3", stop_when_decided="likely")
     strips = ["f" if case % 20 == 0 else "p" for case in range(n_cases)]
     chosen = decider(
