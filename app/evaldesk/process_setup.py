@@ -193,7 +193,8 @@ SET_BY_LIBRARIES = frozenset(
 )
 """Variables that libraries set for themselves when they are imported, which may be in the middle of a first trial."""
 
-_LIMITS = {name: number for name, number in vars(resource).items() if name.startswith("RLIMIT_")}
+_OLD_NAMES = ("RLIMIT_OFILE",)
+_LIMITS = {name: n for name, n in vars(resource).items() if name.startswith("RLIMIT_") and name not in _OLD_NAMES}
 _Limits: TypeAlias = dict[str, tuple[int, int]]
 
 

@@ -94,6 +94,7 @@ async def test_a_trial_that_changes_its_process_is_named_and_the_next_has_anothe
     assert f"This trial changed {CHANGES[change]}" in results[1].logs
     assert "Its player was retired." in results[1].logs
     assert "secret" not in results[1].logs
+    assert results[1].logs.count(" to (100, ") == (change == "files")  # a limit with two names is told once
     assert said(results[2]) == said(results[0]) != said(results[1])
     assert results[0].logs == results[2].logs == ""
 
