@@ -278,10 +278,30 @@ def test_a_split_takes_findings_of_its_mode_alone(store: Store, desk: FailureDes
     assert "new" not in {each.name for each in store.failures.modes()}
 
 
+def test_notes_get_a_kind_later_and_none_that_has_one_is_named_anew(store: Store, desk: FailureDesk) -> None:
+    run = played(store)
+    ids = [store.failures.add(FindingDraft(run, at, 0, f"note {at}"), "Ana") for at in range(2)]
+
+    desk.name(ids, TypedFinding("Ben", new_mode=" wrong  date "))
+
+    assert names(store, run) == [(0, "wrong date"), (1, "wrong date")]
+    with pytest.raises(ConflictError, match="named one of these notes meanwhile"):
+        desk.name(ids[:1], TypedFinding("Ana", new_mode="other"))
+    with pytest.raises(NotFoundError):
+        desk.name([99], TypedFinding("Ana", new_mode="other"))
+    for typed, those in ((TypedFinding("Ana"), ids), (TypedFinding("Ana", new_mode="other"), [])):
+        with pytest.raises(UsageError):
+            desk.name(those, typed)
+    assert [each.name for each in store.failures.modes()] == ["wrong date"]
+    desk.undo("Ben")
+    assert names(store, run) == [(0, ""), (1, "")]
+    assert store.failures.modes() == []
+
+
 def test_a_step_is_not_undone_over_a_later_one_of_somebody_else(store: Store, desk: FailureDesk) -> None:
     run = played(store)
     finding = found(desk, run, 0, "wrong date")
-    store.failures.assign([finding], None, "Ben")
+    store.failures.remove(finding, "Ben")
 
     with pytest.raises(ConflictError, match="Ben changed the same since"):
         desk.undo("Ana")

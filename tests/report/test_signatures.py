@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
-from evaldesk.diff.signature import error_signature, failure_signature
+from evaldesk.diff.signature import alike, error_signature, failure_signature
 from evaldesk.model import (
     Case,
     ErrorRecord,
@@ -94,3 +96,42 @@ def test_other_failures_are_told_by_their_kind() -> None:
     assert words(Case("c", (Turn("Go."),), final_state={"n": 2}), played) == "the final state of n differs"
     assert words(Case("c", (Turn("Go."),)), played) == "tool_trajectory_avg_score failed"
     assert words(Case("c", (Turn("Go."),)), played, ()) == ""
+
+
+CAUSES = (
+    ("It books the wrong date.", "The wrong date is booked.", "wrong date, booked a week late"),
+    ("It invents a price.", "Some price that it invents."),
+    ("It asks twice for the budget.", "The budget is asked for twice."),
+    ("It gives up.",),
+)
+
+
+def grouped(notes: list[str]) -> dict[frozenset[str], str]:
+    return {frozenset(notes[at] for at in places): name for name, places in alike(notes)}
+
+
+def test_one_cause_in_three_phrasings_is_one_group_whatever_the_order_of_the_notes() -> None:
+    notes = [note for notes in CAUSES for note in notes]
+    first = grouped(notes)
+
+    assert set(first) == {frozenset(notes) for notes in CAUSES}
+    assert {len(group) for group, name in first.items() if not name} == {1}
+    assert first[frozenset(CAUSES[0])] == "wrong date, booked, books"
+    for seed in range(100):
+        shuffled = Random(seed).sample(notes, len(notes))
+        assert grouped(shuffled) == first
+
+
+def test_three_causes_under_one_preamble_are_three_groups_of_notes() -> None:
+    preamble = "The agent did not finish the task as it was asked to: "
+    notes = [preamble + cause for cause in ("no key", "refused by the tool", "answer too long")]
+
+    assert len(alike(notes)) == 3
+
+
+def test_any_notes_are_grouped() -> None:
+    assert alike([]) == []
+    assert alike(["same", "same"]) == [("same", [0, 1])]
+    assert sorted(places for _, places in alike(["", "!", "<b>", "a\0", "\ud800", "x" * 4000])) == [
+        [at] for at in range(6)
+    ]

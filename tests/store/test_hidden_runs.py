@@ -120,7 +120,7 @@ OF_KNOWN = {
         "take_in",
         "last_author",
         "decide",
-        "assign",
+        "name",
         "remove",
         "create_mode",
         "edit_mode",

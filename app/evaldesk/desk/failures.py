@@ -146,6 +146,16 @@ class FailureDesk:
             raise UsageError("Name the kind of failure of this proposal.", field="new-mode")
         self._failures.decide(finding_ids, None, author, checked_texts(TypedMode(typed.new_mode))["name"])
 
+    def name(self, finding_ids: Sequence[int], typed: TypedFinding) -> None:
+        """Give notes without a mode the one that was typed.
+
+        Raises UsageError naming the field, NotFoundError, ConflictError when one has a mode by now.
+        """
+        author = self._author(typed.author)
+        if not finding_ids or not typed.new_mode.strip():
+            raise UsageError("Name the kind of failure of these notes.", field="new-mode")
+        self._failures.name(finding_ids, checked_texts(TypedMode(typed.new_mode))["name"], author)
+
     def remove(self, finding_id: int, author: str) -> None:
         """Take a finding away. Raises UsageError, NotFoundError."""
         self._failures.remove(finding_id, self._author(author))

@@ -1,4 +1,4 @@
-"""The signature of a failed trial: facts about how it failed, without any value; trials that fail alike share it.
+"""The signature of a failed trial: facts about how it failed, without any value; and notes of people that say alike.
 
 (reference/failure_modes.md section 5)
 """
@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from itertools import combinations, pairwise, takewhile
+from math import fsum, log, sqrt
 
 from evaldesk.diff.conversation_diff import turn_diffs
 from evaldesk.diff.divergence import Divergence, first_divergence
@@ -17,6 +20,9 @@ from evaldesk.matching import json_equal
 from evaldesk.model import Case, ErrorRecord, JsonValue, Score, Transcript
 
 MAX_MESSAGE = 200
+APART = 0.75
+"""The cosine distance above which notes do not say alike."""
+N_TERMS, MAX_SHORT = 3, 3
 _VARYING = re.compile(
     r"""https?://\S+|[\w.-]+@[\w.-]+|(?:[A-Za-z]:)?(?:/[\w.~-]+)+/?|"[^"]*"|'[^']*'|`[^`]*`|“[^”]*”|\b0x[0-9a-f]+\b
     |\b(?=[0-9a-f-]*\d)[0-9a-f-]{8,}\b|\d+(?:\.\d+)?""",
@@ -130,3 +136,64 @@ def _day(text: str) -> date | None:
         return date.fromisoformat(text[:10])
     except ValueError:
         return None
+
+
+def alike(notes: Sequence[str]) -> list[tuple[str, list[int]]]:
+    """The places of notes that say alike, the most first, with a name of their heaviest terms; one alone has no name.
+
+    TF-IDF of words and pairs, average linkage on the cosine distance: the same groups in whatever order the notes are.
+    """
+    texts = sorted(set(notes))
+    vectors = _vectors(texts)
+    groups = _linked(vectors)
+    named = []
+    for group in groups:
+        places = [at for text in group for at, note in enumerate(notes) if note == texts[text]]
+        named.append((_heaviest([vectors[text] for text in group]) if len(places) > 1 else "", places))
+    return sorted(named, key=lambda each: (-len(each[1]), each[0], notes[each[1][0]]))
+
+
+def _vectors(texts: Sequence[str]) -> list[dict[str, float]]:
+    """The weights of the words and pairs of each text, without the beginning that all have, of length 1."""
+    words = [re.findall(r"\w\w+", text.casefold()) for text in texts]
+    same = takewhile(lambda column: len(set(column)) == 1, zip(*words, strict=False))
+    n_common = sum(1 for _ in same) if len(words) > 2 else 0
+    counts = [Counter([*each[n_common:], *map(" ".join, pairwise(each[n_common:]))]) for each in words]
+    n_texts = Counter(term for each in counts for term in each)
+    vectors = []
+    for each in counts:
+        weights = {term: (1 + log(n)) * (1 + log((1 + len(texts)) / (1 + n_texts[term]))) for term, n in each.items()}
+        length = sqrt(fsum(weight**2 for weight in weights.values())) or 1.0
+        vectors.append({term: weight / length for term, weight in weights.items()})
+    return vectors
+
+
+def _linked(vectors: Sequence[dict[str, float]]) -> list[list[int]]:
+    """Groups of vectors, from pairs up, as long as two groups are no further apart than APART in the mean."""
+    groups = {at: [at] for at in range(len(vectors))}
+    apart = {
+        (a, b): 1 - fsum(weight * vectors[b].get(term, 0.0) for term, weight in vectors[a].items())
+        for a, b in combinations(groups, 2)
+    }
+    while apart:
+        distance, (a, b) = min((distance, pair) for pair, distance in apart.items())
+        if distance > APART:
+            break
+        del apart[a, b]
+        n_a, n_b = len(groups[a]), len(groups[b])
+        for other in groups.keys() - {a, b}:
+            of_a, of_b = (min(a, other), max(a, other)), (min(b, other), max(b, other))
+            apart[of_a] = (n_a * apart[of_a] + n_b * apart.pop(of_b)) / (n_a + n_b)
+        groups[a] += groups.pop(b)
+    return [*groups.values()]
+
+
+def _heaviest(vectors: Sequence[dict[str, float]]) -> str:
+    """The heaviest terms of a group, none of which says what another says."""
+    weights = {term: fsum(each.get(term, 0.0) for each in vectors) for vector in vectors for term in vector}
+    chosen: list[str] = []
+    telling = [term for term in weights if all(len(word) > MAX_SHORT for word in term.split())] or [*weights]
+    for term in sorted(telling, key=lambda term: (-weights[term], -len(term.split()), term)):
+        if len(chosen) < N_TERMS and not any(set(term.split()) & set(other.split()) for other in chosen):
+            chosen.append(term)
+    return ", ".join(chosen)

@@ -12,9 +12,10 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.failures import MAX_MODE_NAME, TypedFinding
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.desk.runs.stored_runs import run_title
+from evaldesk.diff.signature import alike
 from evaldesk.errors import EvaldeskError, NotFoundError
 from evaldesk.model.conclusion import Answer, Interval, counted
-from evaldesk.model.failures import TRIALS, Asked, Mode, ProposedGroup, ProposedMerge, ReadTrials
+from evaldesk.model.failures import TRIALS, Asked, Finding, Mode, ProposedGroup, ProposedMerge, ReadTrials, trial_number
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.run_view import STATUS_OF
 from evaldesk.pages.samples import Sample, drawing_orders, samples
@@ -35,7 +36,7 @@ from evaldesk.wording.words import interval_words, share_words
 
 N_RUNS = 20
 N_PROPOSALS, N_QUOTES = 20, 3
-N_KEYS = 9
+N_KEYS, N_NOTES = 9, 40
 N_TREND, N_SEARCHED = 8, 50
 N_POINTS = 40
 CURVE_WIDTH, CURVE_HEIGHT = 400, 120
@@ -132,6 +133,7 @@ class FailureRoom:
     curve: CurvePoints | None
     agreements: Sequence[tuple[str, str]]
     proposals: Sequence[Proposal]
+    notes: Sequence[tuple[str, Sequence[tuple[Finding, str]]]]
     first_proposal: int
     n_proposals: int
     models: Sequence[str]
@@ -205,6 +207,7 @@ def read_failures(
         curve=_curve(times, seen),
         agreements=_agreements(modes, reading),
         proposals=_with_quotes(store, proposals[first : first + N_PROPOSALS]),
+        notes=_notes(store, run_id) if any(None in each for each in reading.found.values()) else [],
         first_proposal=first,
         n_proposals=len(proposals),
         models=desk.model_proposals.models,
@@ -453,6 +456,14 @@ def _curve(times: Sequence[int], seen: Saturation) -> CurvePoints | None:
     points = [f"{CURVE_WIDTH * at / n:.1f} {CURVE_HEIGHT * (1 - value / most):.1f}" for at, value in values]
     table = [(at, f"{value:.1f}") for at, value in values[:: max(1, len(values) // 6)]]
     return CurvePoints(f"M0 {CURVE_HEIGHT}L{'L'.join(points)}", [*table, (n, f"{values[-1][1]:.1f}")], most)
+
+
+def _notes(store: Store, run_id: int) -> list[tuple[str, list[tuple[Finding, str]]]]:
+    """The newest findings without a kind, each with the address of its trial, those that say alike under one name."""
+    found = [each for each in store.failures.of_mode(None, run_id, N_NOTES) if each.note]
+    hrefs = [_href(run_id, trial_number((each.case_index, each.trial_index))) for each in found]
+    groups = alike([each.note for each in found])
+    return [(name[:MAX_MODE_NAME], [(found[at], hrefs[at]) for at in places]) for name, places in groups]
 
 
 def _proposals(

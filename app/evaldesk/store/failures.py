@@ -217,12 +217,18 @@ class FailureStore:
             self._mark_read(connection, step, place, author, is_clear=True)
             step.close("cleared", f"nothing wrong in trial {key[1] + 1}")
 
-    def assign(self, finding_ids: Sequence[int], mode_id: int | None, author: str) -> None:
-        """Give findings a mode, or none. Raises NotFoundError, ConflictError for a mode merged or retired."""
+    def name(self, finding_ids: Sequence[int], mode: str, author: str) -> None:
+        """Give findings without a mode the one of this name, a new one where none is.
+
+        Raises NotFoundError, and ConflictError where one of them has a mode by now.
+        """
         with self._database.writing() as connection:
+            named = select(FINDING.c.id).where(FINDING.c.id.in_(finding_ids), FINDING.c.mode_id.is_not(None))
+            if connection.execute(named).first():
+                raise ConflictError("somebody named one of these notes meanwhile; load the page again")
             step = self._step(connection, author)
-            self._assign(connection, step, finding_ids, mode_id)
-            step.close("named", f"{len(set(finding_ids))} findings named anew")
+            self._assign(connection, step, finding_ids, self._named_mode(connection, step, mode))
+            step.close("named", f"{len(set(finding_ids))} notes named “{mode}”")
 
     def remove(self, finding_id: int, author: str) -> None:
         """Take a finding away; without another of its author the trial is unread. Raises NotFoundError."""
@@ -351,9 +357,9 @@ class FailureStore:
         return self._findings([*place, FINDING.c.status != "rejected"], newest_first=False)
 
     def of_mode(
-        self, mode_id: int, run_id: int | None = None, limit: int = 50, before: int | None = None
+        self, mode_id: int | None, run_id: int | None = None, limit: int = 50, before: int | None = None
     ) -> Sequence[Finding]:
-        """The counted findings of a mode, newest first, of one run or of all, older than the finding `before`."""
+        """The counted findings of a mode, or without one, newest first, of one run or all, older than `before`."""
         older = [] if before is None else [FINDING.c.id < before]
         return self._findings([*_of_mode(mode_id, run_id), *older], limit)
 
@@ -564,7 +570,7 @@ def _with_mode(mode_id: int) -> Select[Any]:
     return rows.group_by(f.run_id).order_by(f.run_id)
 
 
-def _of_mode(mode_id: int, run_id: int | None) -> list[Any]:
+def _of_mode(mode_id: int | None, run_id: int | None) -> list[Any]:
     of_run = [] if run_id is None else [FINDING.c.run_id == run_id]
     return [FINDING.c.mode_id == mode_id, FINDING.c.status == "counted", *of_run]
 

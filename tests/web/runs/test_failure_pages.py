@@ -305,6 +305,26 @@ def test_an_unread_trial_is_proposed_to_the_kind_of_one_that_failed_alike(pages:
     assert "like “forgets to roll”" not in pages.get(f"/failures?run={run[6:]}").text
 
 
+def test_notes_without_a_kind_are_shown_alike_and_named_together(pages: Any) -> None:
+    trial, room = failed_trial(pages), "/failures?run=1"
+    for note in ("It <b>invents</b> a price.", "It <b>invents</b> a price of a hotel.", "Something else."):
+        pages.post(f"{trial}/findings", labeller="Ana", note=note)
+
+    shown = re.findall(r'<form[^>]*"Notes named."(?s:.*?)</form>', pages.get(room).text)
+    forms = [(re.findall(r'name="finding" value="(\d+)"', each), each) for each in shown]
+    assert [sorted(ids) for ids, _ in forms] == [["1", "2"], ["3"]]
+    assert re.search(r'name="new-mode"[^>]* value="[^"]*price[^"]*"', forms[0][1])
+    assert "It <b>invents" not in pages.get(room).text
+    fields = {"run": "1", "op": "name", "labeller": "Ana", "finding": ["1", "2"]}
+    assert pages.post("/failures/proposals", **fields, **{"new-mode": " "}).status_code == 422
+    assert pages.post("/failures/proposals", **fields, **{"new-mode": "invents prices"}).status_code == 303
+    assert pages.post("/failures/proposals", **fields, **{"new-mode": "other"}).status_code == 409
+
+    text = pages.get(room).text
+    assert "1 kind of failure in this run" in text
+    assert text.count('"Notes named."') == 1
+
+
 @pytest.mark.parametrize("fields", [{"op": "accept", "finding": "x"}, {"op": "reject"}, {"op": "accept"}])
 def test_a_proposal_that_is_none_is_refused(pages: Any, fields: dict[str, str]) -> None:
     run = pages.finish(n="1")

@@ -78,7 +78,8 @@ async def undo(request: Request) -> Response:
 async def propose(request: Request) -> Response:
     """POST /failures/proposals: `op` is propose for the trials of `run`, accept or reject for those in `finding`.
 
-    With `ask` it is the `model` that proposes, one of the settings; `merge` and `apart` answer a proposed `merge`.
+    With `ask` it is the `model` that proposes, one of the settings; `merge` and `apart` answer a proposed `merge`; with
+    `name` the notes in `finding` get a kind.
     """
     form = await read_form(request)
     run_id, failures = checked_id(text_of(form, "run"), "run"), desk_of(request).failures
@@ -102,8 +103,11 @@ async def propose(request: Request) -> Response:
                 return RedirectResponse(f"/failures?run={run_id}", status_code=303)
             listed = ",".join(each for each in form.getlist("finding") if isinstance(each, str))
             ids = [checked_id(each, "finding") for each in listed.split(",") if each]
-            is_accepted = text_of(form, "op") == "accept"
-            await asyncio.to_thread(failures.decide, ids, typed, is_accepted=is_accepted)
+            if text_of(form, "op") == "name":
+                await asyncio.to_thread(failures.name, ids, typed)
+            else:
+                is_accepted = text_of(form, "op") == "accept"
+                await asyncio.to_thread(failures.decide, ids, typed, is_accepted=is_accepted)
         except NotFoundError:
             raise
         except (UsageError, ConflictError) as error:
