@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 from playwright.sync_api import expect
 from tests.bound_processes import bound_python
+from tests.e2e.test_every_page import ALL_RULES, AXE, FAULTS, WIDER, WIDTHS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -64,4 +65,27 @@ def test_it_opens_from_a_disk_without_a_network(report: Path, browser: Browser, 
         page.locator("details[data-trial]:not([open]) summary").first.click()
     expect(page.locator("details[data-trial][open]").first).to_contain_text(HOSTILE)
     assert said == []
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["report", "comparison"])
+def test_it_fits_every_screen_and_has_no_fault(
+    report: Path, browser: Browser, name: str, scheme: Literal["light", "dark"]
+) -> None:
+    context = browser.new_context(color_scheme=scheme, offline=True, bypass_csp=True)
+    page = context.new_page()
+    page.goto(report.with_stem(name).as_uri())
+    page.evaluate("for (const details of document.querySelectorAll('details')) details.open = true")
+    page.evaluate(AXE)
+    wider = []
+
+    for width in (*WIDTHS, 390, 1440):
+        page.set_viewport_size({"width": width, "height": 844})
+        wider += [[width, box] for box in page.evaluate(WIDER)]
+    faults = page.evaluate(FAULTS, ALL_RULES)
+    page.set_viewport_size({"width": 390, "height": 844})
+
+    assert faults + page.evaluate(FAULTS, ALL_RULES) == []
+    assert wider == []
     context.close()
