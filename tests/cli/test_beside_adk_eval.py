@@ -26,6 +26,8 @@ from evaldesk.desk.other_tools import leaves_open
 from evaldesk.formats import load_evalset
 from evaldesk.model import Case, Expected
 
+pytestmark = pytest.mark.long
+
 skip_without("google.adk")
 
 ADK_DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "adk"

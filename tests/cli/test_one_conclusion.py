@@ -59,6 +59,8 @@ from evaldesk.store.runs.run_store import RunStore
 from evaldesk.testing.pytest_items import CaseFailedError, EvalCaseItem
 from evaldesk.web.report import run_report
 
+pytestmark = pytest.mark.long
+
 AGENT = AgentRef("agent", "agent:agent")
 CASE = Case("a", (Turn("hi"),))
 NO_GATE = "no gate"

@@ -20,6 +20,8 @@ from evaldesk.pages.run_facts import run_fingerprint
 from evaldesk.settings import read_settings
 from evaldesk.store import Store
 
+pytestmark = pytest.mark.long
+
 AGENT = """
 import os, sys
 import pricing

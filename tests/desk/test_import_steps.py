@@ -34,6 +34,8 @@ from evaldesk.store.runs import imports
 from evaldesk.store.tables import METADATA
 from evaldesk.transcripts.recorded import RecordedRun
 
+pytestmark = pytest.mark.long
+
 T = TypeVar("T")
 
 CASES = tuple(Case(f"c{index}", (Turn(f"say {index}"),)) for index in range(12))

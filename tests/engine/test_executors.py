@@ -20,7 +20,7 @@ from evaldesk.engine.ray.executor import HostsExecutor
 from evaldesk.engine.ray.host import HostSetup
 from evaldesk.model import AgentRef, Container, Criterion, TrialResult, TrialSpec
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 Write = Callable[..., AgentRef]
 Trial = Callable[..., TrialSpec]

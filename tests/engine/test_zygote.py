@@ -25,6 +25,7 @@ from evaldesk.process_setup import children
 
 pytestmark = [
     pytest.mark.anyio,
+    pytest.mark.long,
     pytest.mark.skipif(sys.platform != "linux", reason="players are forked on Linux"),
 ]
 

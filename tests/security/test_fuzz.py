@@ -12,6 +12,8 @@ from urllib.parse import quote_from_bytes
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 N_ROUNDS = 6
 NUMBERS = {
     "run": ("cost", "tokens_in", "tokens_out", "duration_ms", "active_ms"),

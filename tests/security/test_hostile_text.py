@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 PROSE = set(re.findall(r"\w+", "p br strong em s code pre blockquote ul ol li div table thead tbody tr th td hr a"))
 ATTRIBUTES = {"a": {"href", "rel", "target"}, "ol": {"start"}, "div": {"class", "role", "tabindex", "aria-label"}}
