@@ -365,10 +365,8 @@ def _view(span: Span, prompts: Prompts | None, part: str, lacks: str) -> SpanVie
         result = trees.tree(given)
         said = [] if result or given is None else [("Result", _text(given))]
         arguments = trees.tree(dict(call.args))
-        return SpanView(
-            span, call.name, span.note, anchor=f"{anchor}-event-{_event(span)}", arguments=arguments, result=result,
-            texts=said,
-        )  # fmt: skip
+        at = f"{anchor}-event-{span.id.partition('.')[2]}"
+        return SpanView(span, call.name, span.note, anchor=at, arguments=arguments, result=result, texts=said)
     text = span.event.error.message if span.event and span.event.error else span.event.text if span.event else ""
     said = [("", text)] if text else []
     return SpanView(span, WORDS.get(span.kind, "wait").capitalize(), span.note, anchor=anchor, texts=said)
@@ -414,10 +412,6 @@ def _facts(usage: Usage | None, *, is_failed: bool = False) -> str:
     reasoning = f", {usage.tokens_reasoning:,} for reasoning" if usage.tokens_reasoning else ""
     cost = cost_words(usage.cost) if usage.cost is not None else "cost unknown"
     return f"{usage.tokens_in:,} tokens in{cached}, {usage.tokens_out:,} out{reasoning}; {cost}"
-
-
-def _event(span: Span) -> str:
-    return span.id.partition(".")[2]
 
 
 def _text(value: JsonValue) -> str:

@@ -53,7 +53,8 @@ def _examined(path: Path, format_name: str | None, *, is_json: bool) -> dict[str
     except EvaldeskError as error:
         if not is_json:
             report(error)
-        place = {name: getattr(error, name) for name in ("line", "column", "path")} if _is_placed(error) else {}
+        names = ("line", "column", "path") if isinstance(error, FormatError) else ()
+        place = {name: getattr(error, name) for name in names}
         return {"file": str(path), "is_valid": False, "error": str(error)} | place
     if not is_json:
         click.echo(f"{visible(str(path))}: {found.title}")
@@ -72,7 +73,3 @@ def _examined(path: Path, format_name: str | None, *, is_json: bool) -> dict[str
         "refused": found.refused,
         "repeats": found.repeats,
     }
-
-
-def _is_placed(error: EvaldeskError) -> bool:
-    return isinstance(error, FormatError)
