@@ -445,7 +445,7 @@ function filter(field) {
   for (const group of $$(":scope > *", document.getElementById(field.dataset.filters))) {
     const labels = $$("label", group);
     for (const label of labels) label.hidden = !isFound(label);
-    group.hidden = labels.every((label) => label.hidden);
+    group.hidden = labels.length > 0 && labels.every((label) => label.hidden);
   }
 }
 document.addEventListener("input", (event) => event.target.matches("[data-filters]") && filter(event.target));
@@ -458,7 +458,7 @@ document.addEventListener("keydown", (event) => {
     details.querySelector("summary").focus();
   } else if (event.key === "Enter" && event.target === field) {
     const first = choicesOf(field)[0];
-    field.value = "";
+    if (first) field.value = "";
     first?.querySelector("input").click();
   } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
     const stops = [field, ...choicesOf(field).map((label) => label.querySelector("input"))];

@@ -270,6 +270,8 @@ def test_ticks_that_follow_each_other_at_once_all_bring_their_options(someone: V
     names = ("tool_f1", "tool_exact", "tool_precision", "tool_recall")
     someone.goto(f"/runs/new?evalset={someone.evalset('wrong')}")
 
+    page.get_by_text("Add criterion").click()
+    expect(page.locator("#addable label").first).to_be_visible()
     # By script: options that come between two clicks move the boxes below them away from the pointer.
     page.evaluate(
         "names => names.forEach(name => document.querySelector(`input[name=metric][value=${name}]`).click())", names
@@ -321,6 +323,7 @@ def test_options_of_a_metric_are_reached_without_scripts(visit: Visit) -> None:
     someone.goto(f"/runs/new?evalset={someone.evalset('wrong')}")
 
     page.get_by_text("Add criterion").click()
+    page.get_by_role("button", name="Show the metrics").click()
     page.locator("input[name=metric][value=tool_f1]").check()
     page.get_by_role("button", name="Add the ticked metrics").click()
 

@@ -46,7 +46,7 @@ MAX_PRESET = 64_000
 NOT_OF_PRESET = frozenset(
     {
         *("agent", "evalset", "case", "cases", "note", "baseline"),
-        *("another", "check", "enter", "try", LIKE, PRESET, PRESET_NAME),
+        *("another", "check", "enter", "list", "try", LIKE, PRESET, PRESET_NAME),
     }
 )
 """Fields that say what is run, or belong to one run."""

@@ -136,7 +136,7 @@ def test_a_function_of_the_settings_scores_a_run(open_runs: Callable[..., Any], 
 
     page = pages.get(f"{address}/cases/0/trials/0").text
     assert "<b>greets:</b> greeting_of_test_run:greets gave 1." in page
-    assert "greets" in pages.get("/runs/new").text
+    assert "greets" in pages.get("/runs/new?list=1").text
     run = pages.get(address).text
     assert "greets is at least 1.00 (function greeting_of_test_run:greets)" in run
     assert str(tmp_path) not in run

@@ -34,7 +34,7 @@ def offered(page: str) -> dict[str, list[str]]:
 
 
 def test_metrics_that_the_cases_can_serve_come_first_and_each_stands_once(pages: Any) -> None:
-    page = pages.get("/runs/new").text
+    page = pages.get("/runs/new?list=1").text
 
     found = offered(page)
     assert [*found] == ["Your cases can serve these", "Some cases can", "Cannot run here"]
@@ -53,7 +53,7 @@ def test_a_metric_that_is_added_stands_among_the_chosen_ones_with_its_options(pa
 
 
 def test_the_number_of_cases_that_serve_a_metric_stands_beside_it(pages: Any) -> None:
-    page = pages.get("/runs/new").text
+    page = pages.get("/runs/new?list=1").text
 
     item = next(each for each in page.split("<label") if 'value="tool_f1"' in each)
     assert '<span class="tag">3 of 4</span>' in item
@@ -75,7 +75,7 @@ def test_every_option_is_a_field_with_a_label_and_an_explanation(pages: Any) -> 
 
 
 def test_only_ticked_metrics_have_their_options_on_the_form(pages: Any) -> None:
-    fresh = pages.get("/runs/new").text
+    fresh = pages.get("/runs/new?list=1").text
     unticked = pages.post("/runs/new", **pages.form(metric=["tool_exact"])).text
 
     assert 'name="tool_trajectory_avg_score.match_type"' in metric(fresh, "tool_trajectory_avg_score")
@@ -101,7 +101,8 @@ def test_a_metric_that_is_ticked_without_a_script_has_its_usual_threshold_and_op
 def test_the_run_form_stays_within_its_budget(pages: Any) -> None:
     page = pages.get("/runs/new")
 
-    assert len(page.content) < 40_000
+    assert len(page.content) < 33_000
+    assert len(pages.get("/runs/new?list=1").content) < 40_000
     assert 'name="case"' not in page.text  # listed once only some are to run
 
 
@@ -320,8 +321,23 @@ def test_options_are_kept_with_the_run_and_by_the_next_one_like_it(pages: Any) -
     assert '<option value="conversation" selected>' in shown
 
 
+def test_the_metrics_that_can_be_added_are_listed_once_somebody_asks_for_them(open_runs: Callable[..., Any]) -> None:
+    pages = open_runs(functions={f"rewards_{at}": "rewards:polite" for at in range(500)})
+
+    fresh = pages.get("/runs/new")
+    opened = pages.post("/runs/new", **pages.form(list="open")).text
+    kept = pages.post("/runs/new", **pages.form(list="1", metric=["tool_f1"])).text
+
+    assert len(fresh.content) < 33_000
+    assert not offered(fresh.text)
+    assert '<details class="addlist" id="add-criterion" open>' in opened
+    assert 'name="list" value="1"' in opened
+    assert offered(kept)
+    assert '<details class="addlist" id="add-criterion">' in kept
+
+
 def test_functions_of_the_settings_are_offered_by_their_names(open_runs: Callable[..., Any]) -> None:
-    page = open_runs(functions={"polite": "rewards:polite"}).get("/runs/new").text
+    page = open_runs(functions={"polite": "rewards:polite"}).get("/runs/new?list=1").text
 
     assert '"metric" value="polite">' in page
     assert offered(page)["Your cases can serve these"].count("polite") == 1
@@ -335,7 +351,7 @@ def test_a_metric_that_is_gone_is_not_lost_in_silence(pages: Any) -> None:
 
 
 def test_without_an_allowed_judge_the_form_says_how_to_name_one(open_runs: Callable[..., Any]) -> None:
-    page = open_runs().get("/runs/new").text
+    page = open_runs().get("/runs/new?list=1").text
 
     item = next(each for each in page.split("<label") if 'value="rubric_score"' in each)
     assert " disabled>" in item

@@ -144,10 +144,14 @@ class MetricGroup:
 
 @dataclass(frozen=True, slots=True)
 class MetricForm:
-    """The metrics of a form: those that were ticked, with their options, and those that can be added."""
+    """The metrics of a form: those that were ticked, with their options, and those that can be added.
+
+    These are `listed` once somebody opened their list; `open` where the page has to be the one that opens it.
+    """
 
     chosen: tuple[MetricField, ...] = ()
     offered: tuple[MetricGroup, ...] = ()
+    listed: str = ""
 
     @property
     def n_offered(self) -> int:
@@ -166,6 +170,7 @@ def metric_form(typed: Typed, cases: Sequence[Case], offer: Offer | None = None)
     return MetricForm(
         tuple(each for each in fields if each.is_shown),
         tuple(MetricGroup(title, metrics) for title, metrics in groups if metrics),
+        text_typed(typed, "list", ""),
     )
 
 
