@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.agents.answering import answering
+from tests.agents.endpoint import Answer, Endpoint
 
 from evaldesk.llm import ModelCall, Patience, complete, model_error
 from evaldesk.llm.refusals import STRICTNESS
@@ -248,3 +251,36 @@ async def test_a_field_in_the_agents_code_fails_here_as_it_does_where_it_is_depl
     assert turn.error
     assert "temperature" in turn.error.message
     assert len(server.asked) == 1
+
+
+BESIDE = """
+from openai import AsyncOpenAI
+
+async def root_agent(message):
+    client = AsyncOpenAI(base_url="{address}", api_key="k", max_retries=0)
+    asked = [{{"role": "user", "content": message}}]
+    found = await client.chat.completions.create(model="small", messages=asked, max_tokens=9)
+    return found.choices[0].message.content
+"""
+
+
+@pytest.mark.parametrize("source", [AGENT.replace("/v1", ""), BESIDE], ids=["ours", "a client of the agent's own"])
+async def test_a_call_that_was_under_way_when_another_learned_a_refusal_is_sent_again(
+    loaded: Any, played: Any, endpoint: Endpoint, source: str
+) -> None:
+    held = threading.Event()
+    endpoint.answers.append(Answer(refusal("max_tokens"), 400, held=held))
+    endpoint.says("hello")
+    agent = loaded(source.format(address=endpoint.address, more=""))
+    session = Session("s", model_options=ModelOptions(max_tokens=9))
+
+    under_way = asyncio.ensure_future(played(agent, session, "hi"))
+    while not endpoint.asked:
+        await asyncio.sleep(0.01)
+    for address in (endpoint.address, f"{endpoint.address}/chat/completions"):
+        STRICTNESS.learn("small", address, frozenset({"max_tokens"}), 400, OPENAIS["max_tokens"])
+    held.set()
+    turn = await under_way
+
+    assert (turn.error, turn.answer) == (None, "hello")
+    assert [body.get("max_completion_tokens") for body in endpoint.asked] == [None, 9]

@@ -48,7 +48,8 @@ async def attempt(call: ModelCall, on_text: Callable[[str], object] | None) -> M
             raise TimeoutError(str(error) or f"no answer within {call.timeout_s:g} s") from None
         except Exception as error:
             status, text = getattr(error, "status_code", None), f"{getattr(error, 'body', '')} {error}"
-            dropped = STRICTNESS.learn(call.model, call.api_base, _sent(call, unknown), status, text)
+            STRICTNESS.learn(call.model, call.api_base, _sent(call, unknown), status, text)
+            dropped = STRICTNESS.unknown_to(call.model, call.api_base) - unknown  # or learned by a call beside it
             if not dropped:
                 raise
             told = dropped_words(call.model, dropped)

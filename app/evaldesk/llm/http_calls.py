@@ -125,7 +125,7 @@ class _Request:
         new = STRICTNESS.learn(model, address, frozenset(may), status, text) & may
         if self.turn and (told := dropped_words(model, new)):
             self.turn.notes(told)
-        return self.without_known(request) if new else None
+        return self.without_known(request)  # also what a call beside it learned meanwhile
 
     @contextmanager
     def sending(self) -> Iterator[None]:
