@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -176,6 +177,20 @@ def test_a_module_of_the_library_is_not_dropped_for_a_folder_of_its_name(tmp_pat
     agent = load_agent(AgentRef("b", "bots:agent", root=str(tmp_path)))
 
     assert agent.describe().name == "agent"
+
+
+def test_an_agent_is_loaded_while_another_thread_imports_a_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class SeenDuringAnImport(str):
+        def startswith(self, *start: Any) -> bool:
+            monkeypatch.setitem(sys.modules, f"beside{len(sys.modules)}", ModuleType("beside"))
+            return str.startswith(self, *start)
+
+    tmp_path.joinpath("quiet_bot.py").write_text("def agent(message): return message")
+    monkeypatch.setitem(sys.modules, SeenDuringAnImport("another"), ModuleType("another"))
+
+    assert load_agent(AgentRef("b", "quiet_bot:agent", root=str(tmp_path))).describe().name == "agent"
 
 
 async def test_files_beside_the_agent_can_be_imported(tmp_path: Path, play: Any) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from evaldesk.errors import MetricError, UsageError
 from evaldesk.metrics import build_metric, check_criteria, grade_trial, load_function_of, missing_reasons, score_trial
+from evaldesk.metrics.functions import loading
 from evaldesk.model import Criterion, ToolCall, Transcript
 
 from .rewards import CASE, TRANSCRIPT, record, scored
@@ -103,6 +104,25 @@ def test_functions_are_imported_ahead_of_the_first_turn(root: str) -> None:
     assert "own_rewards" in sys.modules
     with pytest.raises(Exception, match="has no attribute 'no'"):
         load_function_of(bad)
+
+
+def test_a_function_is_imported_while_another_thread_imports_a_module(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[dict[str, Any]] = [sys.path_importer_cache, loading._read]
+
+    class SeenDuringAnImport(str):
+        def startswith(self, *start: Any) -> bool:
+            for each in noted:
+                monkeypatch.setitem(each, f"beside{len(each)}", None)
+            return str.startswith(self, *start)
+
+    for each in noted:
+        monkeypatch.setitem(each, SeenDuringAnImport("another"), None)
+
+    read = load_function_of(Criterion("exact", 0.5, {"function": "own_rewards:exact", "root": root}))
+
+    assert [Path(file).name for file in read] == ["own_rewards.py"]
 
 
 @pytest.mark.parametrize(

@@ -228,7 +228,7 @@ def _forget_namesakes(module_name: str, root: str) -> None:
     top = module_name.partition(".")[0]
     if not root or top in sys.stdlib_module_names:
         return
-    loaded = {name: module for name, module in sys.modules.items() if name == top or name.startswith(f"{top}.")}
+    loaded = {name: module for name, module in sys.modules.copy().items() if name == top or name.startswith(f"{top}.")}
     places = [place for module in loaded.values() for place in _places(module)]
     is_other = any(not Path(place).is_relative_to(root) for place in places)
     if is_other and any(Path(root, top).with_suffix(suffix).exists() for suffix in ("", ".py")):

@@ -79,7 +79,7 @@ def expect_sources(sources: Mapping[str, str] | None) -> None:
 
 def read_sources(root: str) -> dict[str, str]:
     """The files below `root` that this process imported, by the SHA-256 of what was read."""
-    return {file: digest for file, digest in _read.items() if _is_of(file, root)} if root else {}
+    return {file: digest for file, digest in _read.copy().items() if _is_of(file, root)} if root else {}
 
 
 class ChangedSourceError(MetricError):
@@ -118,7 +118,7 @@ def _read_as_source(root: str) -> None:
         return FileFinder(path, (ExtensionFileLoader, EXTENSION_SUFFIXES), (_SourceLoader, SOURCE_SUFFIXES))
 
     sys.path_hooks.insert(0, finder)
-    for place in [place for place in sys.path_importer_cache if place == root or _is_of(place, root)]:
+    for place in [place for place in sys.path_importer_cache.copy() if place == root or _is_of(place, root)]:
         del sys.path_importer_cache[place]
 
 
