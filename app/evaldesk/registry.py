@@ -64,6 +64,8 @@ class Registry:
     def _add_entry_points(self) -> None:
         if self._has_entry_points:
             return
-        self._has_entry_points = True
+        targets = dict(self._targets)  # other threads ask meanwhile
         for entry in entry_points(group=self.group):
-            self._targets.setdefault(entry.name, entry.value)
+            targets.setdefault(entry.name, entry.value)
+        self._targets.update(targets)
+        self._has_entry_points = True

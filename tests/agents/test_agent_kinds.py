@@ -60,6 +60,22 @@ def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentKi
     sys.modules.pop("crew_kind", None)
 
 
+def test_every_kind_of_a_package_is_there_while_another_thread_looks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds, seen = AgentKinds(AGENTS.builtin), list[bool]()
+
+    def look(group: str) -> Iterator[EntryPoint]:
+        yield EntryPoint("crew", "crew_kind:CREW", group)
+        if not seen:
+            seen.append(False)
+            seen.append("wire" in kinds)
+        yield EntryPoint("wire", "crew_kind:WIRE", group)
+
+    monkeypatch.setattr(registry, "entry_points", look)
+
+    assert list(kinds) == [kind.name for kind in AGENTS.builtin] + ["crew", "wire"]
+    assert seen[1]
+
+
 def test_every_kind_has_a_title_of_its_own_and_an_adapter(kind: AgentKind) -> None:
     titles = [AGENTS[name].title for name in AGENTS]
 
