@@ -75,5 +75,18 @@ def test_the_final_state_is_that_of_the_last_finished_turn() -> None:
     assert "turn 1" in recording.final_hint
 
 
+def test_a_state_that_was_edited_between_turns_is_said_at_its_turn_and_not_expected_at_the_end() -> None:
+    first = said("Roll", state_before={"a": 1}, state_after={"a": 1, "b": 2})
+    second = said("Again", state_before={"a": 7}, state_after={"a": 7, "b": 3, "c": 4})
+
+    recording = record_session(session_of(first, second), app_name="dice")
+
+    assert [turn.edited for turn in recording.turns] == [(), ("a", "b")]
+    assert recording.turns[0].warning == ""
+    assert recording.turns[1].warning.startswith("You changed a, b of the state before this turn.")
+    assert recording.final_state == {"c": 4}
+    assert "that you did not edit" in recording.final_hint
+
+
 def test_a_key_changed_when_its_json_value_did() -> None:
     assert changed_keys({"a": [1], "b": 1, "gone": 1}, {"a": [1], "b": True, "c": None}) == {"b": True, "c": None}

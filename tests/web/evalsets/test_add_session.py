@@ -45,6 +45,20 @@ def test_the_page_proposes_a_name_what_was_finished_and_the_states(pages: Pages,
     assert "it ended in an error" in pages.get(address).text
 
 
+def test_a_state_that_was_edited_between_turns_is_said_at_its_turn(pages: Pages, calc: str) -> None:
+    sessions = pages.desk.store.sessions
+    made = sessions.create("dice", "Roll", {"user": "Ada"})
+    sessions.append_turn(made.id, TurnRecord("Roll", (), {"user": "Ada"}, {"user": "Ada"}))
+    sessions.append_turn(made.id, TurnRecord("Again", (), {"<b>": 1}, {"<b>": 1, "rolls": [4]}))
+    address = f"/sessions/{made.id}/case"
+
+    page = pages.get(address).text
+
+    assert page.count("of the state before this turn. A trial does not do that.") == 1
+    assert "You changed user, &lt;b&gt; of the state" in page.partition('id="turn-1"')[2]
+    assert pages.fields(address)["final"] == '{\r\n  "rolls": [4]\r\n}'
+
+
 def test_the_decisions_of_the_chat_become_those_of_the_case(pages: Pages, calc: str) -> None:
     sessions = pages.desk.store.sessions
     made = sessions.create("dice", "Refund", {})

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.evalsets.names import free_name, slug
+from evaldesk.diff.state import state_diff
 from evaldesk.matching import json_equal
 from evaldesk.model import Case, Decision, Expected, JsonObject, SessionInit, ToolCall, Turn, TurnRecord
 from evaldesk.model.decisions import ScriptedDecision, with_decisions
@@ -28,17 +29,24 @@ MAX_NAMED = 10
 class RecordedTurn:
     """A turn of a session as a turn of a case; `why_left_out` is empty when it is proposed.
 
-    `decisions` are those that a person made in it.
+    `decisions` are those that a person made in it, `edited` the keys of the state that a person changed before it.
     """
 
     turn: Turn
     why_left_out: str = ""
     decisions: tuple[Decision, ...] = ()
+    edited: tuple[str, ...] = ()
+
+    @property
+    def warning(self) -> str:
+        """What a trial does not do, empty where it does all."""
+        said = f"You changed {_named(self.edited)} of the state before this turn. A trial does not do that."
+        return said if self.edited else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The proposal for adding a session to an eval set. `final_state` has only the keys that changed.
+    """The proposal for adding a session to an eval set. `final_state` has only the keys that the agent alone changed.
 
     `unknown_start` are the keys whose value before turn 1 was not kept.
     """
@@ -57,14 +65,14 @@ class Recording:
         hint = "State before turn 1. Each trial starts from a copy."
         if not self.unknown_start:
             return hint
-        named = ", ".join(self.unknown_start[:MAX_NAMED]) + (", …" if len(self.unknown_start) > MAX_NAMED else "")
-        return f"{hint} ADK keeps no first value of keys that a turn changed: {named}."
+        return f"{hint} ADK keeps no first value of keys that a turn changed: {_named(self.unknown_start)}."
 
     @property
     def final_hint(self) -> str:
         """Which keys the proposed final state has."""
         kept = [index for index, recorded in enumerate(self.turns, 1) if not recorded.why_left_out]
-        return f"Only the keys that changed by turn {kept[-1]}." if kept else "No turn is finished."
+        changed = "changed, and that you did not edit," if any(each.edited for each in self.turns) else "changed"
+        return f"Only the keys that {changed} by turn {kept[-1]}." if kept else "No turn is finished."
 
     @property
     def case(self) -> Case:
@@ -83,16 +91,17 @@ def record_session(
     session: StoredSession, *, app_name: str, user_id: str = "user", taken: Container[str] = ()
 ) -> Recording:
     """The proposal of `session` for an eval set whose case ids are `taken`."""
-    turns = tuple(_recorded(record) for record in session.turns)
-    kept = [record for record, turn in zip(session.turns, turns, strict=True) if not turn.why_left_out]
-    final_state = kept[-1].state_after if kept else session.initial_state
+    states = (session.initial_state, *(record.state_after for record in session.turns))
+    turns = tuple(map(_recorded, session.turns, states))
+    n_kept = max((index for index, turn in enumerate(turns, 1) if not turn.why_left_out), default=0)
+    changed, edited = changed_keys(states[0], states[n_kept]), {key for turn in turns[:n_kept] for key in turn.edited}
     return Recording(
         case_id=propose_case_id(session.title, session.turns[0].query if session.turns else "", taken),
         app_name=app_name,
         user_id=user_id,
         turns=turns,
         initial_state=session.initial_state,
-        final_state=changed_keys(session.initial_state, final_state),
+        final_state={key: changed[key] for key in changed if key not in edited},
     )
 
 
@@ -101,12 +110,17 @@ def propose_case_id(title: str, first_message: str, taken: Container[str]) -> st
     return free_name(slug(title or first_message, default="session"), taken)
 
 
+def _named(keys: Sequence[str]) -> str:
+    return ", ".join(keys[:MAX_NAMED]) + (", …" if len(keys) > MAX_NAMED else "")
+
+
 def changed_keys(before: JsonObject, after: JsonObject) -> JsonObject:
     """The top-level keys of `after` that are new or have another value than in `before`."""
     return {key: value for key, value in after.items() if key not in before or not json_equal(before[key], value)}
 
 
-def _recorded(record: TurnRecord) -> RecordedTurn:
+def _recorded(record: TurnRecord, before: JsonObject) -> RecordedTurn:
+    edited = tuple(change.key for change in state_diff(before, record.state_before))
     # A call's id is new each time: it is no part of an expectation.
     calls = tuple(ToolCall(call.name, call.args) for call in record.tool_calls)
     decisions = tuple(event.decision for event in record.events if event.kind == "decision" and event.decision)
@@ -114,6 +128,6 @@ def _recorded(record: TurnRecord) -> RecordedTurn:
     if reason:
         # The missing events of an interrupted turn are no expectation.
         turn = Turn(record.query, Expected(tool_calls=calls or None), media=record.media)
-        return RecordedTurn(turn, reason, decisions)
+        return RecordedTurn(turn, reason, decisions, edited)
     expected = Expected(tool_calls=calls, intermediate=record.intermediate, reference=record.answer or None)
-    return RecordedTurn(Turn(record.query, expected, media=record.media), decisions=decisions)
+    return RecordedTurn(Turn(record.query, expected, media=record.media), decisions=decisions, edited=edited)

@@ -95,26 +95,13 @@ class Adding:
         return self.file.name if self.file else self.set_name
 
     @property
-    def n_calls(self) -> int:
-        """Expected calls over all turns that are kept."""
-        return sum(len(turn.expected.tool_calls or ()) for turn in self.case.turns)
-
-    @property
-    def n_without_calls(self) -> int:
-        """Turns in which no tool may be called."""
-        return sum(turn.expected.tool_calls == () for turn in self.case.turns)
-
-    @property
-    def n_unasserted(self) -> int:
-        """Turns whose calls are not judged."""
-        return sum(turn.expected.tool_calls is None for turn in self.case.turns)
-
-    @property
     def calls_in_words(self) -> str:
         """`2, none in 1 turn, 1 turn not asserted`."""
-        parts = [str(self.n_calls)] if self.n_calls else []
-        parts += [f"none in {counted(self.n_without_calls, 'turn')}"] if self.n_without_calls else []
-        parts += [f"{counted(self.n_unasserted, 'turn')} not asserted"] if self.n_unasserted else []
+        expected = [turn.expected.tool_calls for turn in self.case.turns]
+        n_calls, n_unasserted = sum(len(calls or ()) for calls in expected), expected.count(None)
+        parts = [str(n_calls)] if n_calls else []
+        parts += [f"none in {counted(expected.count(()), 'turn')}"] if () in expected else []
+        parts += [f"{counted(n_unasserted, 'turn')} not asserted"] if n_unasserted else []
         return ", ".join(parts) or "0"
 
     @property
