@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from evaldesk.agents import AGENTS, AgentKind, declared_refs, load_agent
-from evaldesk.model import Container
+from evaldesk.model import Container, Session
 from evaldesk.settings import Environment, read_settings
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "agents.md"
@@ -23,6 +25,17 @@ def test_the_agent_that_is_shown_loads(loaded: Any) -> None:
 
     assert described.name == "clerk"
     assert list(described.tools[0].parameters["properties"]) == ["title", "max_price"]
+
+
+@pytest.mark.anyio
+async def test_the_function_that_is_shown_tells_its_call_and_its_result(loaded: Any, played: Any) -> None:
+    example = next(block for block in _blocks("python") if "ToolCall" in block)
+
+    record = await played(loaded(example), Session("s"), "A17")
+
+    assert [(call.name, call.args) for call in record.tool_calls] == [("find_order", {"order_id": "A17"})]
+    assert [event.result for event in record.events if event.kind == "tool_result"] == [{"status": "shipped"}]
+    assert (record.answer, record.state_after) == ("Order A17 is shipped.", {"last_order": "A17"})
 
 
 def test_the_object_that_is_shown_is_made_of_the_state_and_gives_it_back() -> None:
