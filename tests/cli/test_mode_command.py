@@ -109,14 +109,41 @@ def test_an_export_is_taken_in_once_by_a_workspace_with_the_same_run(tmp_path: P
 
     assert first.stdout == "Imported 2 new kinds of failure, 2 new findings and 3 trials with nothing wrong.\n"
     assert second.stdout == "Imported 0 new kinds of failure and 0 new findings.\n"
-    exported = [json.loads(run(each, "export").stdout) for each in (home, other)]
-    for each in exported:
-        for finding in each["findings"]:
-            del finding["created_at"]
-    assert exported[0] == exported[1]
+    assert run(other, "export").stdout == run(home, "export").stdout
     assert run(other, "undo", "--by", "Ben").exit_code == 0  # the second import, which changed nothing
     run(other, "undo", "--by", "Ben")
     assert shown(other) == []
+
+
+def test_an_export_says_the_same_after_its_import_whatever_became_of_the_kinds(tmp_path: Path) -> None:
+    """Kinds retired twice under one name beside one in use, reopened, merged; the same words at two places."""
+    home, other, used = (workspace(tmp_path / name, with_findings=name == "home") for name in ("home", "other", "used"))
+    file = tmp_path / "failures.json"
+    with Store.open(Settings(home, (home,)).database) as store:
+        failures = store.failures
+        for _ in range(2):
+            (mode,) = [each for each in failures.modes() if each.is_active and each.name == "wrong date"]
+            failures.retire(mode.id, "Ana")
+            failures.add(FindingDraft(1, 0, 0, "again", anchor=Anchor(0)), "Ben", "wrong date")
+        failures.add(FindingDraft(1, 0, 0, "again", anchor=Anchor(0, 1)), "Ben", "wrong date")
+        failures.mark_fixed(2, 1, "Ana")
+        failures.add(FindingDraft(1, 1, 0, "", 2), "Ana")
+        failures.add(FindingDraft(1, 2, 0, "why?"), "Ana")
+        failures.merge(failures.create_mode("Ana", name="wrong day"), 2, "Ana")
+    with Store.open(Settings(used, (used,)).database) as store:
+        store.failures.add(FindingDraft(1, 4, 0, "mine"), "Cy", "Wrong date")
+    run(home, "export", "-o", str(file))
+
+    for each in (other, used):
+        run(each, "import", str(file), "--by", "Ben")
+
+    assert run(other, "export").stdout == file.read_text("utf-8")
+    assert run(home, "import", str(file), "--by", "Ben").stdout.startswith("Imported 0 new kinds of failure and 0 new")
+    assert [each["name"] for each in shown(used)] == ["Wrong date", "asks twice"]
+    names = [each["name"] for each in json.loads(run(used, "export").stdout)["modes"]]
+    assert names == ["Wrong date", "asks twice", "wrong date", "wrong date"]
+    run(other, "undo", "--by", "Ben")
+    assert json.loads(run(other, "export").stdout)["modes"] == []
 
 
 def test_shares_and_the_life_of_a_kind_are_what_they_were_after_an_import(tmp_path: Path) -> None:
@@ -166,6 +193,7 @@ def test_findings_of_other_trials_are_counted_and_left_out(tmp_path: Path) -> No
         ('{"evaldesk_failures": 1, "modes": [{"name": ""}], "findings": []}', "at most 60 letters"),
         ('{"evaldesk_failures": 1, "modes": [], "findings": [{"run": -1}]}', "author"),
         ('{"evaldesk_failures": 1, "modes": [], "findings": [{"author": "A", "run": -1}]}', "whole number"),
+        ('{"evaldesk_failures": 1, "modes": [{"name": "a", "retired_at": "May"}], "findings": []}', "a moment such as"),
         (
             '{"evaldesk_failures": 1, "modes": [], "findings": [{"author": "A", "run": 1, "trial_index": 0}]}',
             "needs a note or a mode",

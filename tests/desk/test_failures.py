@@ -34,7 +34,7 @@ from evaldesk.model import (
 from evaldesk.model.failures import Anchor, FindingDraft, Mode, trial_number
 from evaldesk.pages.failure_kind import calibrations
 from evaldesk.statistics.agreement import JudgeSkill, agreement
-from evaldesk.store import Store, failures
+from evaldesk.store import Store
 from evaldesk.wording.agreement import kappa_words
 from evaldesk.wording.noise import corrected_sentence
 
@@ -460,11 +460,13 @@ def test_the_sets_of_trials_tell_what_the_readings_tell(store: Store, desk: Fail
 def test_findings_are_counted_from_indexes_alone(tmp_path: Path) -> None:
     asked = []
     with Store.open(tmp_path / "evaldesk.db") as store, store._database.reading() as connection:
-        listen(connection, "before_cursor_execute", lambda *call: asked.append(call[2:4]))
-        for question in (failures._FOUND, failures._with_mode(1)):
-            connection.execute(question, {"run": 1}).all()
-        plans = [connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {words}", given).all() for words, given in asked[:2]]
+        listen(connection.engine, "before_cursor_execute", lambda *call: asked.append(call[2:4]))
+        store.failures.read_trials(1)
+        store.failures.trials_by_run(1)
+        counted = [each for each in asked if "FROM finding" in each[0]]
+        plans = [connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {words}", given).all() for words, given in counted]
 
+    assert len(plans) == 2
     for plan in plans:
         steps = [row[-1] for row in plan if " finding " in row[-1]]
         assert [step for step in steps if "USING COVERING INDEX ix_finding_" not in step] == []

@@ -24,15 +24,29 @@ def root_agent(message, state):
 """
 
 
+LONG = "a_case_named_without_any_place_to_break_it_" * 3
+
+
+def said(text: str) -> dict[str, list[dict[str, str]]]:
+    """A message of one part."""
+    return {"parts": [{"text": text}]}
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of a run of two cases, beside that of two runs; one case failed, and the agent spoke HTML."""
+    """The report of a run of two cases, beside that of two runs; one case failed, and the agent spoke HTML.
+
+    The ids of the cases are long words.
+    """
     folder = tmp_path_factory.mktemp("reported")
     (folder / "agent.py").write_text(AGENT)
     turns = {"one": f"{HOSTILE}one", "two": "otherwise"}
-    rows = [{"system_prompt": "", "user_prompt": name, "ground_truth": wanted} for name, wanted in turns.items()]
-    (folder / "set.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    play = ["eval", "agent:root_agent", "set.jsonl"]
+    cases = [
+        {"eval_id": f"{name}_{LONG}", "conversation": [{"user_content": said(name), "final_response": said(wanted)}]}
+        for name, wanted in turns.items()
+    ]
+    (folder / "a.evalset.json").write_text(json.dumps({"eval_set_id": "a", "eval_cases": cases}))
+    play = ["eval", "agent:root_agent", "a.evalset.json"]
     for words in (play, play, ["report", "1", "-o", "report.html"], ["report", "1..2", "-o", "comparison.html"]):
         done = subprocess.run(
             [*bound_python("-m", "evaldesk"), *words], cwd=folder, capture_output=True, text=True, check=False

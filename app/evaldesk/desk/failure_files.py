@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.failures import MAX_FINDING, MAX_QUOTE, FailureDesk, TypedMode, checked_texts
 from evaldesk.errors import UsageError
-from evaldesk.model.failures import TRIALS, Anchor, FindingDraft
+from evaldesk.model.failures import TRIALS, Anchor, FindingDraft, Mode
 from evaldesk.reading.strict_json import Document, Place, parse_json
-from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_text
+from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text
 from evaldesk.secrets import scrubber
 from evaldesk.wire import to_json
 
 VERSION = 1
 _TEXTS = ("definition", "example_yes", "example_no")
+_RUNS = ("fixed_in", "reopened_in")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +32,10 @@ class TakenIn:
     n_elsewhere: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    run_id: int
-    case_id: str
-    trial_index: int
-    mode: str
-    note: str
-    author: str
-    anchor: Anchor
-
-
 def export_modes(desk: Desk) -> bytes:
-    """All modes in use, all counted findings and the trials in which nothing was wrong, secrets masked, as JSON."""
+    """All modes but merged ones, all counted findings and the trials with nothing wrong, secrets masked, as JSON."""
     mask, store = scrubber(os.environ), desk.store
-    modes = [mode for mode in store.failures.modes() if mode.is_active]
-    names = {mode.id: mode.name for mode in store.failures.modes()}
+    modes = {mode.id: mode for mode in store.failures.modes() if mode.merged_into is None}
     found = store.failures.list()
     clear = {run_id: store.failures.read_trials(run_id).clear for run_id in sorted(store.failures.read_runs())}
     cases = {run_id: store.runs.case_ids(run_id) for run_id in {*clear, *(each.run_id for each in found)}}
@@ -54,7 +44,8 @@ def export_modes(desk: Desk) -> bytes:
             "run": each.run_id,
             "case": cases[each.run_id].get(each.case_index, ""),
             "trial_index": each.trial_index,
-            "mode": mask(names.get(each.mode_id or 0, "")),
+            "mode": mask(mode.name if mode else ""),
+            "mode_retired_at": _moment(mode),
             "note": mask(each.note),
             "author": each.author,
             "turn": each.anchor.turn,
@@ -65,11 +56,13 @@ def export_modes(desk: Desk) -> bytes:
             "created_at": each.created_at.isoformat(),
         }
         for each in found
+        for mode in [modes.get(each.mode_id or 0)]
     ]
     codebook = [
-        {"name": mask(mode.name), "life": mode.life, "fixed_in": mode.fixed_in}
+        {"name": mask(mode.name), "life": mode.life, "retired_at": _moment(mode)}
+        | {name: getattr(mode, name) for name in _RUNS}
         | {name: mask(getattr(mode, name)) for name in _TEXTS}
-        for mode in modes
+        for mode in modes.values()
     ]
     nothing_wrong = [
         {"run": run_id, "case": cases[run_id].get(trial // TRIALS, ""), "trial_index": trial % TRIALS, "author": reader}
@@ -96,19 +89,17 @@ def import_modes(desk: Desk, data: bytes, source: str, author: str) -> TakenIn:
     rows += [_finding(*each, is_clear=True) for each in _rows(document, {"nothing_wrong": []} | whole, "nothing_wrong")]
     drafts, n_elsewhere = [], 0
     cases: dict[int, dict[str, int]] = {}
-    for row in rows:
-        if row.run_id not in cases:
-            found = store.failures.verdicts(row.run_id)
-            cases[row.run_id] = {case_id: at for at, (case_id, strip) in enumerate(found) if strip}
-        case_index = cases[row.run_id].get(row.case_id)
+    for case_id, draft, reader, name, retired_at in rows:
+        if draft.run_id not in cases:
+            found = store.failures.verdicts(draft.run_id)
+            cases[draft.run_id] = {case_id: at for at, (case_id, strip) in enumerate(found) if strip}
+        case_index = cases[draft.run_id].get(case_id)
         if case_index is None:
             n_elsewhere += 1
             continue
-        drafts.append(
-            (FindingDraft(row.run_id, case_index, row.trial_index, row.note, anchor=row.anchor), row.author, row.mode)
-        )
+        drafts.append((replace(draft, case_index=case_index), reader, name, retired_at))
     if not drafts or n_elsewhere:  # the numbers of runs are those of another workspace
-        modes = [mode | {"fixed_in": None} for mode in modes]
+        modes = [mode | dict.fromkeys(_RUNS) for mode in modes]
     n_modes, n_findings, n_clear, n_missing = store.failures.take_in(modes, drafts, by)
     return TakenIn(n_modes, n_findings, n_clear, n_elsewhere + n_missing)
 
@@ -119,8 +110,8 @@ def _rows(document: Document, whole: dict[str, Any], key: str) -> Sequence[tuple
 
 def _mode(place: Place, raw: dict[str, Any]) -> dict[str, Any]:
     name, *texts = (read_text(place.at(key), raw.get(key, "")) for key in ("name", *_TEXTS))
-    fixed_in = None if raw.get("fixed_in") is None else _number(place.at("fixed_in"), raw["fixed_in"])
-    return _checked(place, TypedMode(name, *texts)) | {"fixed_in": fixed_in}
+    runs = {key: _optional_number(place, raw, key) for key in _RUNS}
+    return _checked(place, TypedMode(name, *texts)) | runs | {"retired_at": _time(place, raw, "retired_at")}
 
 
 def _checked(place: Place, typed: TypedMode) -> dict[str, str]:
@@ -130,7 +121,10 @@ def _checked(place: Place, typed: TypedMode) -> dict[str, str]:
         raise place.error(str(error)) from None
 
 
-def _finding(place: Place, raw: dict[str, Any], *, is_clear: bool = False) -> _Read:
+def _finding(
+    place: Place, raw: dict[str, Any], *, is_clear: bool = False
+) -> tuple[str, FindingDraft, str, str, datetime | None]:
+    """The id of its case, whose place in the run is not known yet, the finding, its author, its mode and its end."""
     if is_clear:
         raw = {key: raw[key] for key in ("run", "case", "trial_index", "author") if key in raw}
     case_id, mode, note, author, quote = (
@@ -145,12 +139,29 @@ def _finding(place: Place, raw: dict[str, Any], *, is_clear: bool = False) -> _R
     if mode:
         mode = _checked(place.at("mode"), TypedMode(mode))["name"]
     run_id, trial_index = (_number(place.at(key), raw.get(key)) for key in ("run", "trial_index"))
-    turn, event, start, end = (
-        None if raw.get(key) is None else _number(place.at(key), raw[key]) for key in ("turn", "event", "start", "end")
-    )
+    turn, event, start, end = (_optional_number(place, raw, key) for key in ("turn", "event", "start", "end"))
     if not note and not mode and not is_clear:
         raise place.error("a finding needs a note or a mode")
-    return _Read(run_id, case_id, trial_index, mode, note, author, Anchor(turn, event, start, end, quote))
+    anchor, created_at = Anchor(turn, event, start, end, quote), _time(place, raw, "created_at")
+    draft = FindingDraft(run_id, 0, trial_index, note, anchor=anchor, created_at=created_at)
+    return case_id, draft, author, mode, _time(place, raw, "mode_retired_at")
+
+
+def _moment(mode: Mode | None) -> str | None:
+    return mode.retired_at.isoformat() if mode and mode.retired_at else None
+
+
+def _time(place: Place, raw: dict[str, Any], key: str) -> datetime | None:
+    if (text := read_optional_text(place.at(key), raw.get(key))) is None:
+        return None
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise place.at(key).error('expected a moment such as "2026-11-26T10:00:00+00:00"') from None
+
+
+def _optional_number(place: Place, raw: dict[str, Any], key: str) -> int | None:
+    return None if raw.get(key) is None else _number(place.at(key), raw[key])
 
 
 def _number(place: Place, raw: Any) -> int:

@@ -139,12 +139,10 @@ class FailureDesk:
         author = self._author(typed.author)
         if not finding_ids:
             raise UsageError("Choose a proposal.", field="finding")
-        if not is_accepted:
-            self._failures.decide(finding_ids, None, author)
-            return
-        if not typed.new_mode.strip():
+        if is_accepted and not typed.new_mode.strip():
             raise UsageError("Name the kind of failure of this proposal.", field="new-mode")
-        self._failures.decide(finding_ids, None, author, checked_texts(TypedMode(typed.new_mode))["name"])
+        new_mode = checked_texts(TypedMode(typed.new_mode))["name"] if is_accepted else ""
+        self._failures.decide(finding_ids, None, author, new_mode)
 
     def name(self, finding_ids: Sequence[int], typed: TypedFinding) -> None:
         """Give notes without a mode the one that was typed.

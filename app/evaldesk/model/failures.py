@@ -52,7 +52,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class FindingDraft:
-    """A finding that is not stored yet."""
+    """A finding that is not stored yet; without `created_at` it is made when it is stored."""
 
     run_id: int
     case_index: int
@@ -61,6 +61,7 @@ class FindingDraft:
     mode_id: int | None = None
     anchor: Anchor = Anchor()
     signature: str = ""
+    created_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,9 +161,9 @@ def check_name(connection: Connection, name: str, but: int | None = None) -> Non
         raise UsageError(f"“{name}” is in use; choose another name, or merge the two.", field="name")
 
 
-def in_use(name: str) -> list[Any]:
-    """The conditions of the mode in use with this name."""
-    return [MODE.c.folded == folded_name(name), MODE.c.retired_at.is_(None), MODE.c.merged_into.is_(None)]
+def in_use(name: str, retired_at: datetime | None = None) -> list[Any]:
+    """The conditions of the mode in use with this name, or of the one that was retired at that moment."""
+    return [MODE.c.folded == folded_name(name), MODE.c.retired_at == retired_at, MODE.c.merged_into.is_(None)]
 
 
 def mode_row(connection: Connection, mode_id: int) -> Any:

@@ -13,7 +13,6 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
-    Select,
     String,
     and_,
     bindparam,
@@ -78,6 +77,8 @@ class FailureStore:
             if new_mode:
                 draft = replace(draft, mode_id=self._named_mode(connection, step, new_mode))
             finding_id = self._insert(connection, step, draft, author, "person", "counted")
+            if draft.mode_id is not None:
+                self._check_usable(connection, step, draft.mode_id, draft.run_id)
             self._mark_read(connection, step, draft, author, is_clear=False)
             step.close("found", f"finding on trial {draft.trial_index + 1}")
             return finding_id
@@ -87,8 +88,7 @@ class FailureStore:
         with self._database.writing() as connection:
             n = 0
             for draft in drafts:
-                same = at(FINDING, place_of(draft))
-                same.append(FINDING.c.signature == draft.signature)
+                same = at(FINDING, place_of(draft) | {"signature": draft.signature})
                 if connection.execute(select(FINDING.c.id).where(*same)).first() is None:
                     self._insert(connection, None, draft, source, source, "proposed")
                     n += 1
@@ -155,14 +155,13 @@ class FailureStore:
             if len(rows) < len(set(finding_ids)):
                 raise NotFoundError("a proposal is not there any more; load the page again")
             if new_mode:
-                mode_id = self._named_mode(connection, step, new_mode, _proposed_definition(rows, new_mode))
+                mode_id = self._named_mode(connection, step, new_mode, definition=_proposed_definition(rows, new_mode))
             if any(row.status != "proposed" for row in rows):
                 raise ConflictError("a proposal was accepted or rejected meanwhile; load the page again")
+            values: dict[str, Any] = {"status": "rejected"}
             if mode_id is not None:
                 for run_id in {row.run_id for row in rows}:
                     self._check_usable(connection, step, mode_id, run_id)
-            values: dict[str, Any] = {"status": "rejected"}
-            if mode_id is not None:
                 values = {"status": "counted", "mode_id": mode_id, "author": author}
             for row in rows:
                 step.change(FINDING, {"id": row.id}, values)
@@ -172,20 +171,24 @@ class FailureStore:
             step.close(kind, f"{len(rows)} proposed findings {kind}")
 
     def take_in(
-        self, modes: Sequence[Mapping[str, Any]], drafts: Sequence[tuple[FindingDraft, str, str]], author: str
+        self,
+        modes: Sequence[Mapping[str, Any]],
+        drafts: Sequence[tuple[FindingDraft, str, str, datetime | None]],
+        author: str,
     ) -> tuple[int, int, int, int]:
-        """Store modes and (finding, its author, the name of its mode) that are not there yet, as one step.
+        """Store modes and findings that are not there yet, as one step.
 
+        A finding comes with its author, and the name of its mode and when that was retired, which tell modes apart.
         A finding without a note and a mode says that nothing is wrong. Returns how many modes, findings and trials with
         nothing wrong are new, and how many are of trials that are not there.
         """
         with self._database.writing() as connection:
             step, n_modes, n_findings, n_clear, n_elsewhere = self._step(connection, author), 0, 0, 0, 0
             for texts in modes:
-                if connection.scalar(select(MODE.c.id).where(*in_use(texts["name"]))) is None:
+                if connection.scalar(select(MODE.c.id).where(*in_use(texts["name"], texts["retired_at"]))) is None:
                     self._create_mode(connection, step, **texts)
                     n_modes += 1
-            for bare, reader, name in drafts:
+            for bare, reader, name, retired_at in drafts:
                 if not has_trial(connection, place_of(bare)):
                     n_elsewhere += 1
                     continue
@@ -195,10 +198,15 @@ class FailureStore:
                         self._mark_read(connection, step, bare, reader, is_clear=True)
                         n_clear += 1
                     continue
-                draft = replace(bare, mode_id=self._named_mode(connection, step, name) if name else None)
-                values = place_of(draft) | {"note": draft.note, "mode_id": draft.mode_id, "author": reader}
+                mode_id = self._named_mode(connection, step, name, retired_at=retired_at) if name else None
+                draft = replace(bare, mode_id=mode_id)
+                values = place_of(draft) | asdict(draft.anchor)
+                values |= {"note": draft.note, "mode_id": mode_id, "author": reader}
                 if connection.execute(select(FINDING.c.id).where(*at(FINDING, values))).first() is None:
                     self._insert(connection, step, draft, reader, "person", "counted")
+                    if mode_id is not None:
+                        step.use(mode_id)
+                        self._reopen(connection, step, mode_id, draft.run_id)
                     self._mark_read(connection, step, draft, reader, is_clear=False)
                     n_findings += 1
             step.close("imported", f"{n_modes} kinds of failure and {n_findings} findings imported")
@@ -209,8 +217,7 @@ class FailureStore:
         place = FindingDraft(run_id, *key)
         with self._database.writing() as connection:
             _check_trial(connection, place)
-            mine = at(FINDING, place_of(place))
-            mine += [FINDING.c.author == author, FINDING.c.status == "counted"]
+            mine = at(FINDING, place_of(place) | {"author": author, "status": "counted"})
             if connection.execute(select(FINDING.c.id).where(*mine)).first():
                 raise ConflictError("you have a finding on this trial; undo or remove it first")
             step = self._step(connection, author)
@@ -381,8 +388,10 @@ class FailureStore:
 
     def trials_by_run(self, mode_id: int) -> Mapping[int, int]:
         """How many trials of each run have the mode."""
+        f = FINDING.c
+        rows = select(f.run_id, func.count(_number(f).distinct())).join(RUN, _OF_RUN).where(*_of_mode(mode_id, None))
         with self._database.reading() as connection:
-            return {row[0]: row[1] for row in connection.execute(_with_mode(mode_id))}
+            return {row[0]: row[1] for row in connection.execute(rows.group_by(f.run_id).order_by(f.run_id))}
 
     def last_author(self) -> str:
         """Who took the last step; empty before the first."""
@@ -509,12 +518,10 @@ class FailureStore:
         status: FindingStatus,
     ) -> int:
         _check_trial(connection, draft)
-        if step and draft.mode_id is not None:
-            self._check_usable(connection, step, draft.mode_id, draft.run_id)
         values = asdict(draft) | asdict(draft.anchor) | {"author": author, "source": source, "status": status}
+        values["created_at"] = draft.created_at or self._clock()
         del values["anchor"]
-        statement = insert(FINDING).values(values | {"created_at": self._clock()}).returning(FINDING.c.id)
-        finding_id: int = connection.execute(statement).scalar_one()
+        finding_id: int = connection.execute(insert(FINDING).values(values).returning(FINDING.c.id)).scalar_one()
         if step:
             step.made(FINDING, {"id": finding_id})
         return finding_id
@@ -529,7 +536,8 @@ class FailureStore:
             step.change(READING, key, {"is_clear": is_clear})
 
     def _create_mode(self, connection: Connection, step: Step, **texts: Any) -> int:
-        check_name(connection, texts["name"])
+        if texts.get("retired_at") is None:
+            check_name(connection, texts["name"])
         values = {"definition": "", "example_yes": "", "example_no": ""} | texts
         values["folded"] = folded_name(texts["name"])
         statement = insert(MODE).values(values | {"created_at": self._clock()}).returning(MODE.c.id)
@@ -537,9 +545,9 @@ class FailureStore:
         step.made(MODE, {"id": mode_id})
         return mode_id
 
-    def _named_mode(self, connection: Connection, step: Step, name: str, definition: str = "") -> int:
-        named: int | None = connection.scalar(select(MODE.c.id).where(*in_use(name)))
-        return named or self._create_mode(connection, step, name=name, definition=definition)
+    def _named_mode(self, connection: Connection, step: Step, name: str, **others: Any) -> int:
+        named: int | None = connection.scalar(select(MODE.c.id).where(*in_use(name, others.get("retired_at"))))
+        return named or self._create_mode(connection, step, name=name, **others)
 
     def _assign(self, connection: Connection, step: Step, finding_ids: Sequence[int], mode_id: int | None) -> None:
         rows = connection.execute(select(FINDING).where(FINDING.c.id.in_(finding_ids))).all()
@@ -561,13 +569,6 @@ class FailureStore:
         row = mode_row(connection, mode_id)
         if row.fixed_in is not None and row.reopened_in is None and run_id >= row.fixed_in:
             step.change(MODE, {"id": mode_id}, {"reopened_in": run_id})
-
-
-def _with_mode(mode_id: int) -> Select[Any]:
-    """Each run with the mode, and how many of its trials have it."""
-    f = FINDING.c
-    rows = select(f.run_id, func.count(_number(f).distinct())).join(RUN, _OF_RUN).where(*_of_mode(mode_id, None))
-    return rows.group_by(f.run_id).order_by(f.run_id)
 
 
 def _of_mode(mode_id: int | None, run_id: int | None) -> list[Any]:
