@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaldesk.desk.runs.accepting import StagedCase
+from evaldesk.desk.runs.accepting import StagedCase, left_out, one_of
 from evaldesk.diff.acceptance import acceptable, accepted, distance
 from evaldesk.matching import Tolerance, json_equal, read_allowances
 from evaldesk.metrics import score_trial
@@ -24,6 +24,7 @@ from evaldesk.model import (
     TrialResult,
     Turn,
     TurnRecord,
+    Verdict,
 )
 from evaldesk.model.conclusion import trial_verdict
 
@@ -274,3 +275,41 @@ def test_what_is_chosen_first_never_makes_fewer_trials_pass(expected: tuple[Tool
     found = staged(case, *trials)
 
     assert n_passed(found.with_changes(found.best(BY_CALLS))) >= n_passed(case)
+
+
+def _trial_that_said(at: int, text: str, verdict: Verdict) -> TrialResult:
+    record = TurnRecord("roll", (Event("agent_message", text=text),), state_after={"k": at})
+    return TrialResult(1, 0, at, "finished", verdict, transcript=Transcript((record,)))
+
+
+@pytest.mark.parametrize(
+    ("way", "written", "left"),
+    [
+        ("replace", {"1.answer": "replace", "state.k": "replace"}, []),
+        ("as_well", {"1.answer": "as_well"}, [("c", "Final state, k")]),
+        ("ignore", {"state.k": "ignore"}, [("c", "Turn 1, answer")]),
+    ],
+)
+def test_a_change_that_cannot_be_written_in_the_asked_way_is_left_and_named(
+    way: str, written: dict[str, str], left: list[tuple[str, str]]
+) -> None:
+    case = Case("c", (Turn("roll", Expected(reference="9")),), final_state={"k": 9})
+    trial = _trial_that_said(0, "8", "failed")
+    offered = acceptable(case, trial.transcript)
+    cases = (StagedCase("0", case, trial, offered, (trial,)),)
+
+    keys = one_of(cases, (), None, way)
+
+    assert keys == {"0": written}
+    assert left_out(cases, keys, None) == left
+
+
+def test_what_a_trial_that_broke_off_said_is_not_accepted_as_well() -> None:
+    case = Case("c", (Turn("roll", Expected(reference="9")),))
+    failed, other = _trial_that_said(0, "8", "failed"), _trial_that_said(1, "7", "failed")
+    trials = (failed, other, _trial_that_said(2, "", "errored"))
+    [change] = acceptable(case, failed.transcript)
+
+    now = StagedCase("0", case, failed, (change,), trials).with_changes({change.key: "as_well"})
+
+    assert [each.answer for each in read_allowances(now)] == ["8", "7"]

@@ -37,7 +37,7 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, way: str, yes:
 
     Without CASE it is every case that failed, without TRIAL the first trial of each that failed. The run keeps its
     verdicts; how its trials would be judged now is shown. Without --only no expectation is
-    removed because the agent did not do it.
+    removed because the agent did not do it. With --way a change that cannot be written so is left.
 
     \b
     evaldesk accept 12
@@ -55,9 +55,10 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, way: str, yes:
         staged = stage(desk, desk.stored_runs.named(name), case_id, trial)
         for case, reason in staged.refused.items():
             click.echo(f"{case}: {reason}", err=True)
-        keys = one_of(staged, parts, turn, WAYS[way])
-        for case, left in [] if parts else left_out(staged, keys, turn):
-            click.echo(f"{case}: left as it is: {left} (name its part with --only to accept it)", err=True)
+        keys = one_of(staged.cases, parts, turn, WAYS[way])
+        more = "" if way == "replace" else "use --way replace, and "
+        for case, left in [] if parts else left_out(staged.cases, keys, turn):
+            click.echo(f"{case}: left as it is: {left} ({more}name its part with --only to accept it)", err=True)
         n_changes, n_cases = sum(map(len, keys.values())), sum(map(bool, keys.values()))
         if not n_changes:
             click.echo("There is nothing to accept.")
@@ -70,8 +71,8 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, way: str, yes:
             click.echo("Nothing was written.")
             return
         save(desk, staged, keys)
-        more = f" {counted(staged.n_more, 'case')} more failed: accept again." if staged.n_more else ""
-        click.echo(f"Wrote {what} to {staged.file_name}.{more}")
+        rest = f" {counted(staged.n_more, 'case')} more failed: accept again." if staged.n_more else ""
+        click.echo(f"Wrote {what} to {staged.file_name}.{rest}")
 
 
 def _parts(wanted: str) -> tuple[str, str | None, int | None]:

@@ -62,8 +62,9 @@ class StagedCase:
     trials: tuple[TrialResult, ...]
 
     def with_changes(self, ways: Ways) -> Case:
-        """The case with these changes; what it accepts as well is what all of its trials did there."""
-        others = [(each.transcript, each.scores) for each in self.trials if each is not self.trial]
+        """The case with these changes; what it accepts as well is what all of its trials that ended did there."""
+        ended = (each for each in self.trials if each is not self.trial and each.verdict != "errored")
+        others = [(each.transcript, each.scores) for each in ended]
         return accepted(self.case, self.trial.transcript, ways, self.trial.scores, others)
 
     @property
@@ -333,26 +334,29 @@ def _verdict(case: Case, trial: TrialResult, config: RunConfig) -> str:
     return trial_verdict([*kept, *scores], config.criteria, trial.error)
 
 
-def one_of(staged: Staged, parts: Sequence[str], turn: int | None, way: str) -> dict[str, dict[str, Way]]:
+def one_of(cases: Sequence[StagedCase], parts: Sequence[str], turn: int | None, way: str) -> dict[str, dict[str, Way]]:
     """The changes of these parts, of one turn (from 1) or all; without a part those that are chosen first.
 
-    Each is written in this way, where it can be.
+    A change that cannot be written in this way is none of them: in place of what is expected, it could make a trial
+    fail that passed.
     """
     return {
         each.key: {
-            change.key: next((each for each in change.ways if each == way), "replace")
+            change.key: found
             for change in (each.offered if parts else each.unasked)
             if (not parts or change.part in parts) and (turn is None or change.turn == turn)
+            for found in change.ways
+            if found == way
         }
-        for each in staged.cases
+        for each in cases
     }
 
 
-def left_out(staged: Staged, keys: Keys, turn: int | None) -> list[tuple[str, str]]:
-    """By case id, the changes of that turn or all that would make it expect less and are not wanted."""
+def left_out(cases: Sequence[StagedCase], keys: Keys, turn: int | None) -> list[tuple[str, str]]:
+    """By case id, the changes of that turn or all that are not wanted."""
     found = []
-    for each in staged.cases:
-        left = [change for change in each.offered if change.key not in keys[each.key] and change not in each.unasked]
+    for each in cases:
+        left = [change for change in each.offered if change.key not in keys[each.key]]
         places = ", ".join(change.place for change in left if turn is None or change.turn == turn)
         found += [(each.case.id, places)] if places else []
     return found
