@@ -21,6 +21,7 @@ from evaldesk.model import (
     Criterion,
     Event,
     Expected,
+    ModelOptions,
     Session,
     ToolCall,
     Transcript,
@@ -28,7 +29,7 @@ from evaldesk.model import (
     TurnRecord,
     Waiting,
 )
-from evaldesk.model.transcript import AWAITING
+from evaldesk.model.transcript import AWAITING, UNMADE, Capture, StopReason
 from evaldesk.transcripts.recorded import RecordedRun, recorded_trial
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what the packages warn of is not ours
@@ -98,7 +99,45 @@ def check_nothing_is_satisfied(turn: TurnRecord) -> None:
     assert never.score(transcript, case)[-1].value == 0.0
     allowed = replace(case, extra={"also_accepted": [{"turn": 1, "tool": "roll_die", "argument": "x", "ignore": True}]})
     assert not as_taken(allowed, transcript)[1]
-    assert "Waits for a person: " in steps_text(turn)
+    if turn.stop_reason == AWAITING:
+        assert "Waits for a person: " in steps_text(turn)
+
+
+def again(source: str, old: str, new: str) -> str:
+    """The source of a rolling agent whose model calls a tool in each answer."""
+    assert old in source
+    return source.replace(old, new)
+
+
+OPENAI_AGAIN = again(
+    openai_agents_source.ROLLER, "Scripted(answer)", "Scripted(lambda *_: called('roll_die', {'sides': 6}))"
+)
+PYDANTIC_AGAIN = again(
+    pydantic_ai_source.ROLLER, "scripted(answer),", "scripted(lambda *_: called('roll_die', {'sides': 6})),"
+)
+GRAPH_AGAIN = again(langgraph_source.ROLLER, 'if last.type == "tool":', "if False:").replace(
+    "found = await decided(word)", "found = 6"
+)
+BOUNDED = [
+    pytest.param("agents", OPENAI_AGAIN, id="OpenAI"),
+    pytest.param("pydantic_ai", PYDANTIC_AGAIN, id="pydantic-ai"),
+    pytest.param("langgraph", GRAPH_AGAIN, id="LangGraph"),
+]
+
+
+@pytest.mark.parametrize(("package", "source"), BOUNDED)
+async def test_at_the_bound_of_a_turn_a_call_counts_where_it_has_a_result(
+    loaded: Any, played: Any, package: str, source: str
+) -> None:
+    skip_without(package)
+
+    turn = await played(loaded(source), Session("s", model_options=ModelOptions(max_turns=1)), "Roll a d6")
+
+    n_results = sum(event.kind == "tool_result" for event in turn.events)
+    assert (turn.stop_reason, len(turn.tool_calls)) == ("max_turns", 1)
+    assert [call.name for call in turn.judged_calls] == (["roll_die"] if n_results else [f"roll_die{UNMADE[0]}"])
+    if not n_results:
+        check_nothing_is_satisfied(turn)
 
 
 async def test_a_request_to_the_person_is_no_call_of_the_agent(loaded: Any, played: Any) -> None:
@@ -177,6 +216,37 @@ def test_a_call_that_waits_is_found_however_the_agent_names_it(waiting: Waiting)
     check_nothing_is_satisfied(turn)
 
 
+CUT: list[StopReason] = ["max_turns", "max_iterations", "error", "timed_out", "cancelled", "interrupted"]
+
+
+@pytest.mark.parametrize("reason", CUT)
+@pytest.mark.parametrize("captures", [("adapter",), ("told",), ("spans",), ("gateway",), ()])
+def test_a_call_without_a_result_is_not_made_in_a_turn_that_was_cut_short(
+    reason: StopReason, captures: tuple[Capture, ...]
+) -> None:
+    first, last = Event("tool_call", call=CALL), Event("tool_call", call=replace(CALL, id="c2"))
+    result = Event("tool_result", call=CALL, result=6)
+    cut = TurnRecord("Roll", (first, result, last), stop_reason=reason, captures=captures)
+    untold = replace(cut, events=(first,))
+    names = ["roll_die", "roll_die, which has no result"]
+
+    assert [call.name for call in cut.judged_calls] == names
+    assert [call.name for call in untold.judged_calls] == [names["adapter" in captures]]
+    assert replace(cut, stop_reason="answered").judged_calls == cut.tool_calls
+    if "adapter" in captures:
+        check_nothing_is_satisfied(untold)
+
+
+def test_the_reason_names_the_call_that_waits() -> None:
+    turn = waited(Event("tool_call", call=CALL), waiting=Waiting("c1", "roll_die", {"sides": 6}))
+    case = Case("c", (Turn("Roll", Expected(tool_calls=(ToolCall("roll_die", {"sides": 6}),))),))
+
+    scores = build_metric(Criterion("tool_exact", 1.0)).score(Transcript((turn,)), case)
+
+    assert isinstance(scores, list)
+    assert scores[0].reason == "Of the calls, 1 missing, 1 extra: roll_die, which waits for an answer."
+
+
 def test_only_the_call_that_waits_is_not_made() -> None:
     first, second = replace(CALL, id=None), replace(CALL, args={"sides": 8}, id=None)
     made = [Event("tool_call", call=first), Event("tool_result", call=first, result=6)]
@@ -190,8 +260,8 @@ def test_only_the_call_that_waits_is_not_made() -> None:
     twice = waited(*made, Event("tool_call", call=first), waiting=Waiting("", "roll_die", {"sides": 6}))
 
     assert [call.name for call in done.judged_calls] == ["roll_die"]
-    assert [call.name for call in both.judged_calls] == ["roll_die", "roll_die (waiting for approval)"]
-    assert [call.name for call in twice.judged_calls] == ["roll_die", "roll_die (waiting for approval)"]
+    assert [call.name for call in both.judged_calls] == ["roll_die", "roll_die, which waits for an answer"]
+    assert [call.name for call in twice.judged_calls] == ["roll_die", "roll_die, which waits for an answer"]
 
 
 @pytest.mark.parametrize("waiting", [Waiting("c1", "roll_die", {"sides": 6}), Waiting("adk-2", "roll_die", CALL.args)])

@@ -468,6 +468,21 @@ async def test_a_turn_gets_no_more_model_calls_than_the_run_allows(play_calls: P
     assert (len(endpoint.asked), len(turn.usages), turn.answer) == (2, 2, "")
 
 
+@pytest.mark.parametrize("name", APIS)
+async def test_a_call_whose_result_is_told_beyond_the_bound_was_made(
+    name: str, play_calls: Play, endpoint: Endpoint
+) -> None:
+    requests, given, _ = APIS[name]
+    endpoint.answers += given[:1]
+
+    result = await play_calls(requests, model_options=ModelOptions(max_turns=1))
+
+    [turn] = result.transcript.turns
+    assert turn.stop_reason == "max_turns"
+    assert [event.kind for event in turn.events if event.call] == ["tool_call", "tool_result"]
+    assert [call.name for call in turn.judged_calls] == ["roll"]
+
+
 async def test_the_bound_of_model_calls_is_that_of_each_turn(play_calls: Play, endpoint: Endpoint) -> None:
     for _ in range(4):
         endpoint.says("4")

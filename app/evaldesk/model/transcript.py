@@ -51,6 +51,8 @@ AWAITING: Final = "awaiting_approval"
 """The stop reason of a turn in which the agent waits for the decision or the input of a person."""
 UNANSWERED: frozenset[str] = BOUNDS | {AWAITING}
 """Stop reasons of a turn that ended without an answer, and without a failure."""
+UNMADE: Final = (", which has no result", ", which waits for an answer")
+"""What stands behind the name of a call that was not made: in a turn that was cut short, and in one that waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +180,15 @@ class TurnRecord:
     def judged_calls(self) -> tuple[ToolCall, ...]:
         """`tool_calls` as they are compared with the expected calls.
 
-        In a turn that waits for a person, a call on which it waits, or that has no result, gets a name that no expected
-        call has: what a tool told before the decision is no result of the call.
+        In a turn that ended before its agent did, a call on which it waits for a person, or that has no result, gets a
+        name that no expected call has: what a tool told before the decision is no result of the call. An agent that
+        tells no results at all is judged by its calls, unless they wait.
         """
-        if self.stop_reason != AWAITING:
-            return self.tool_calls
         calls, unmade = self.tool_calls, set[int]()
         ended = Counter(_key(event.call) for event in self.events if event.kind == "tool_result" and event.call)
+        is_waiting = self.stop_reason == AWAITING
+        if self.stop_reason == "answered" or not (ended or is_waiting or "adapter" in self.captures):
+            return calls
         for at, call in enumerate(calls):
             ended[_key(call)] -= 1
             if ended[_key(call)] < 0:
@@ -197,10 +201,8 @@ class TurnRecord:
             if any(is_like) or (named and not waiting.args):
                 free.discard(nearest)
                 unmade.add(nearest)
-        return tuple(
-            replace(call, name=f"{call.name} (waiting for approval)") if at in unmade else call
-            for at, call in enumerate(calls)
-        )
+        why = UNMADE[is_waiting]
+        return tuple(replace(call, name=call.name + why) if at in unmade else call for at, call in enumerate(calls))
 
     @property
     def answer(self) -> str:

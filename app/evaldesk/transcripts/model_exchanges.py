@@ -85,8 +85,14 @@ def read_exchange(api: Api, path: str, request: Json, answer: bytes) -> Exchange
     told = _values(answer)
     if not told:
         raise ValueError("the answer is empty")
-    request_messages, read = _READERS[api]
-    return read(_model(api, path, request, told), tuple(request_messages(request)), told)
+    _, read = _READERS[api]
+    return read(_model(api, path, request, told), results_in(api, request), told)
+
+
+def results_in(api: Api, request: Json) -> tuple[Message, ...]:
+    """The results of tools that the request tells after the model's last answer."""
+    request_messages, _ = _READERS[api]
+    return tuple(request_messages(request))
 
 
 def _values(answer: bytes) -> list[Json]:

@@ -11,7 +11,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.client import HTTPException
@@ -33,12 +33,13 @@ from evaldesk.llm.retries import PATIENT, wait_after
 from evaldesk.llm.retry_events import PLAYED_TURN, RetryWait, SeenCall, notifier, waiting_s
 from evaldesk.model import ErrorRecord, Event, Session, Usage
 from evaldesk.transcripts.messages import Message, TurnEvents
-from evaldesk.transcripts.model_exchanges import Exchange, read_exchange
+from evaldesk.transcripts.model_exchanges import Exchange, read_exchange, results_in
 
 MAX_ANSWER = 64 * 1024 * 1024
 LAST_CALL_S = 1.0
 MAX_REASON = 500
 LEAST_ERROR = BAD_REQUEST = 400
+_OTHER_SHAPE = (FormatError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,9 @@ class ModelGateway:
         with self._lock:
             self._n_asked += 1
             n_asked = self._n_asked
+            if n_asked == most + 1:
+                with suppress(*_OTHER_SHAPE):  # the call is refused, but its tools have run
+                    self._send_results(turn, results_in(call.api, call.body))
         if n_asked == most + 1:
             sentence = f"the agent never answered: it asked for more than {most} model calls"
             turn.send(Event("error", error=ErrorRecord("max_turns", sentence)))
@@ -180,27 +184,23 @@ class ModelGateway:
             return
         try:
             exchange = read_exchange(call.api, call.path, call.body, answer.body)
-        except (
-            FormatError,
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-        ) as error:  # of any shape
+        except _OTHER_SHAPE as error:
             turn.send(Event("log", author="evaldesk", text=f"Left out: an answer that cannot be read: {error!r:.300}"))
             return
         turn.passed(call, answer)
         with self._lock:
-            for result in exchange.results:
-                if result.call_id is None or result.call_id not in self._told:
-                    self._told.add(result.call_id or "")
-                    self._send(turn, result)
+            self._send_results(turn, exchange.results)
             try:
                 turn.send(Event("usage", usage=_usage(turn.session, call, exchange, answer)))
             except BadNumberError as bad:
                 turn.send(Event("log", author="evaldesk", text=f"Left out: the tokens of an answer: {bad}"))
             self._send(turn, Message("agent", calls=exchange.answer.calls))
+
+    def _send_results(self, turn: _Turn, results: Iterable[Message]) -> None:
+        for result in results:
+            if result.call_id is None or result.call_id not in self._told:
+                self._told.add(result.call_id or "")
+                self._send(turn, result)
 
     def _send(self, turn: _Turn, message: Message) -> None:
         n_before = len(self._events.events)

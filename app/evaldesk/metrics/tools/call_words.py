@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from evaldesk.matching import Step, diff_args, json_equal
 from evaldesk.model import JsonObject, JsonValue, ToolCall
+from evaldesk.model.transcript import UNMADE
 from evaldesk.wire import to_json
 
 _LONGEST = 60
@@ -30,7 +31,8 @@ def other_calls(
     words = (("~", "with other arguments"), ("-", "missing"), ("+", "extra"), ("moved", "moved"))
     counts = [(sum(step[0] == op for step in steps), word) for op, word in words]
     parts = ", ".join(f"{count} {word}" for count, word in counts if count)
-    return f"Of the calls, {parts}." if parts else ""
+    unmade = next((f": {call.name}" for call in actual if call.name.endswith(UNMADE)), "")
+    return f"Of the calls, {parts}{unmade}." if parts else ""
 
 
 def accepted_calls(accepted: Sequence[tuple[Step, Sequence[str]]]) -> str:

@@ -66,7 +66,7 @@ class ToolUsed:
         return [*turns, Score(name, mean([score.value or 0.0 for score in turns]), reason=reason)]
 
     def _counts(self, record: TurnRecord) -> tuple[int, int]:
-        """How often the tool was called, and how often it was so that no person is waited for."""
+        """How often the tool was called, and how often it was so that the call was made."""
         asked, made = (
             sum(call.name == self.tool for call in calls) for calls in (record.tool_calls, record.judged_calls)
         )
@@ -77,8 +77,8 @@ class ToolUsed:
 
     def _reason(self, asked: int, made: int) -> str:
         times = {0: "not called", 1: "called once", 2: "called twice"}.get(asked, f"called {asked} times")
-        waiting = "" if asked == made else f", {asked - made} waiting for approval"
-        return f"{self.tool} was {times}{waiting}{'.' if self._value(asked, made) else f', wanted {self._wanted()}.'}"
+        unmade = "" if asked == made else f", {asked - made} not finished"
+        return f"{self.tool} was {times}{unmade}{'.' if self._value(asked, made) else f', wanted {self._wanted()}.'}"
 
     def _wanted(self) -> str:
         low, high = self.at_least, self.at_most
