@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.accepting import Effect, Keys, Staged, StagedCase, StagedFile
 from evaldesk.diff.acceptance import Acceptable, Way, Ways, acceptable
 from evaldesk.errors import LossError
 from evaldesk.model import Case, TrialResult
+from evaldesk.model.stored import RunSummary
 from evaldesk.wording.words import counted_words
 
 WAY_KEYS: Mapping[Way, str] = {"as_well": "o", "within": "t", "replace": "r", "ignore": "g"}
@@ -105,9 +107,12 @@ class AcceptPage:
         return sum(case.n_wanted > 0 for case in self.cases)
 
 
-def offers_changes(case: Case, result: TrialResult) -> bool:
-    """Whether something that the trial did could be accepted."""
-    return bool(acceptable(case, result.transcript, result.scores))
+def accept_href(desk: Desk, run: RunSummary, case: Case, result: TrialResult | None) -> str:
+    """Where the differences of a trial are accepted; empty without one, or where its eval set is not of this desk."""
+    if result is None or not acceptable(case, result.transcript, result.scores):
+        return ""
+    query = urlencode({"case": case.id, "trial": str(result.trial_index + 1)})
+    return f"/runs/{run.id}/acceptance?{query}" if desk.evalsets.id_of_run(run.config) else ""
 
 
 def keys_of(ways: Mapping[str, Way]) -> Keys:

@@ -139,6 +139,7 @@ class RunPage:
     facts: Sequence[Fact]
     scorings: Sequence[Scoring]
     places: Sequence[Place]
+    accept_href: str = ""
 
     @property
     def places_words(self) -> str:

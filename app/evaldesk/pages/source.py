@@ -12,7 +12,9 @@ from evaldesk.matching import json_equal
 from evaldesk.model import Case, ToolCall, TrialResult
 from evaldesk.model.conclusion import counted
 from evaldesk.model.transcript import reported_values
+from evaldesk.pages.conversation import cut
 from evaldesk.pages.json_tree import Node, Trees
+from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.wording.words import counted_words
 
 MAX_LINES = 300
@@ -92,7 +94,7 @@ class Text:
 class Source:
     """What is known beside a trial, each part empty where there is nothing; `told` are single values by their title."""
 
-    told: Sequence[tuple[str, str]]
+    told: Sequence[tuple[str, Prose]]
     actions: Sequence[Action]
     checks: Sequence[Check]
     texts: Sequence[Text]
@@ -111,17 +113,16 @@ class Source:
         """What the trial came to, in sentences: reference actions, patch, tests; empty where nothing says so."""
         n_made = sum(action.op == "=" for action in self.actions)
         actions = [f"{counted_words(n_made, len(self.actions), 'reference action')} made."] if self.actions else []
-        patches = [self.patch] if self.patch else []
         tests = [text for text in self.texts if text.words and not text.lines]
-        return " ".join([*actions, *(f"{text.title}: {text.words}." for text in (*patches, *tests[:1]))])
+        return " ".join([*actions, *(f"{text.title}: {text.words}." for text in (self.patch, *tests[:1]) if text)])
 
 
 def source_of(case: Case, result: TrialResult | None) -> Source:
     """All that is known beside a trial; without a result that of its case."""
-    trees = Trees(n_left=300)
+    trees, markdown, told = Trees(n_left=300), Markdown(), (*_scenario(case, result), *_targets(case, result))
     reports = [(name, trees.tree(value)) for name, value in _reports(result)] if result else []
     return Source(
-        told=[*_scenario(case), *_targets(case, result), *_ending(case, result)],
+        told=[(title, markdown.prose(cut(text, MAX_OUTPUT))) for title, text in told],
         actions=_actions(case, result),
         checks=_checks(result),
         texts=[_text(at, title, text) for at, (title, text) in enumerate(source_texts(case, result))],
@@ -166,7 +167,7 @@ def _title(name: str) -> str:
     return name.replace("_", " ").strip().capitalize()
 
 
-def _scenario(case: Case) -> Iterator[tuple[str, str]]:
+def _scenario(case: Case, result: TrialResult | None) -> Iterator[tuple[str, str]]:
     user = case.extra.get("user_scenario")
     persona = user.get("persona") if isinstance(user, dict) else None
     fields = dict(case.scenario or {})
@@ -176,6 +177,8 @@ def _scenario(case: Case) -> Iterator[tuple[str, str]]:
     for name, title in SCENARIO.items():
         if isinstance(text := fields.get(name), str) and text.strip():
             yield title, text
+    if case.scenario is not None and result and result.stop_reason:
+        yield "Stop reason", result.stop_reason.replace("_", " ")
 
 
 def _targets(case: Case, result: TrialResult | None) -> Iterator[tuple[str, str]]:
@@ -189,11 +192,6 @@ def _targets(case: Case, result: TrialResult | None) -> Iterator[tuple[str, str]
             yield f"Answer that {score.metric} read", answer
             if score.reason:
                 yield f"Explanation of {score.metric}", score.reason
-
-
-def _ending(case: Case, result: TrialResult | None) -> Iterator[tuple[str, str]]:
-    if case.scenario is not None and result and result.stop_reason:
-        yield "Stop reason", result.stop_reason.replace("_", " ")
 
 
 def _actions(case: Case, result: TrialResult | None) -> list[Action]:

@@ -278,6 +278,22 @@ def test_a_trial_that_differs_leads_to_its_changes_and_one_that_does_not_has_no_
     assert pages.get(f"{address}/acceptance?case=misses&trial=9").status_code == 404
 
 
+def test_nothing_leads_to_accepting_where_the_desk_does_not_serve_the_eval_set(pages: Any) -> None:
+    address = pages.finish()
+    queue = pages.desk.queues.create(TypedQueue([address[6:]], ["failed"], "1", "jo"))
+    item = pages.desk.store.queues.items(queue, "jo")[0]
+    to_read = pages.get(f"/queues/{queue}?reader=jo&blind=off").text
+    pages.desk.queues.give(queue, TypedVerdict([f"{item.place}.0"], "passed", "jo"))
+    shown = (address, f"{address}/cases/1/trials/0", f"/queues/{queue}?reader=jo")
+    assert all("/acceptance" in text for text in (to_read, *(pages.get(each).text for each in shown)))
+    file_of(pages).rename(pages.desk.settings.workspace / "elsewhere.json")
+
+    found = [pages.get(each) for each in (*shown, f"/queues/{queue}?reader=mia&blind=off")]
+
+    assert [each.status_code for each in found] == [200] * 4
+    assert not any("/acceptance" in each.text for each in found)
+
+
 def accept(pages: Any, *arguments: str) -> tuple[int, str]:
     command = ["accept", *arguments, "--workspace", str(pages.desk.settings.workspace)]
     result = CliRunner().invoke(cli, command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from evaldesk.model import (
     Turn,
     TurnRecord,
 )
+from evaldesk.pages.prose import Prose
 from evaldesk.pages.source import MAX_LINES, PatchLine, source_of, source_texts
 
 SAMPLES = Path(__file__).parents[2] / "formats" / "exchange_samples"
@@ -117,7 +119,24 @@ def test_a_sample_of_inspect_shows_what_its_scorer_read_and_said(pages: Any) -> 
 
     assert re.search(r"<summary>Answer that match read</summary><p[^>]*>4</p>", page)
     assert re.search(r"<summary>Explanation of match</summary><p[^>]*>compared</p>", page)
-    assert source_of(Case("a", extra={"target": ["4", "four"]}), None).told == [("Target", "4\nfour")]
+    assert source_of(Case("a", extra={"target": ["4", "four"]}), None).told == [("Target", Prose("4\nfour"))]
+
+
+def test_a_long_explanation_of_a_scorer_is_markdown_and_a_plain_text_stands_as_it_is() -> None:
+    score = Score(
+        "match", 0.0, False, reason="**Wrong**: <script>x</script> " + "more " * 200, details={"answer": "4 < 5"}
+    )
+    trial = replace(played(), scores=(score,))
+
+    (_, answer), (title, long) = source_of(Case("a"), trial).told
+
+    assert (answer.text, answer.html) == ("4 < 5", "")
+    assert title == "Explanation of match"
+    assert "<strong>Wrong</strong>" in long.html
+    assert "<script" not in long.html
+    ((_, cut),) = source_of(Case("a", extra={"target": "*a* " * 50_000}), None).told
+    assert len(cut.text) < 5_000
+    assert "more characters" in cut.text
 
 
 def test_a_patch_is_a_diff_with_its_line_numbers(pages: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -15,7 +15,7 @@ from evaldesk.desk.evalsets.masking import masked_file, without_secrets
 from evaldesk.desk.evalsets.names import candidates
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
 from evaldesk.formats.files import names_for, suffix_of
-from evaldesk.model import EvalSet
+from evaldesk.model import EvalSet, RunConfig
 from evaldesk.model.evalset import LargeCases
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.settings import Settings
@@ -118,6 +118,12 @@ class EvalSetDesk:
         """The id of the eval set in a file that was read; empty where the file is not of this workspace."""
         return self._files.id_of(path)
 
+    def id_of_run(self, config: RunConfig) -> str:
+        """The id here of the eval set of a run, which other folders would name otherwise; empty where it is not."""
+        with suppress(NotFoundError):
+            return self.id_of(Path(config.evalset_path)) or self.file(config.evalset_id).id
+        return ""
+
     def file(self, evalset_id: str) -> EvalSetFile:
         """The location of an eval set and its known facts. Raises NotFoundError."""
         return self._files.file(evalset_id)
@@ -167,7 +173,7 @@ class EvalSetDesk:
         """
         known = self._named(name)
         if known and continues and self._is_same(known, evalset):
-            yield PreparedSet(known.id, known.path, known.version, put=_nothing, take_back=_nothing)
+            yield PreparedSet(known.id, known.path, known.version, put=lambda: None, take_back=lambda: None)
             return
         if known and replaces:
             ready = self._files.prepared_over(known.id, evalset)
@@ -296,7 +302,3 @@ class EvalSetDesk:
 
     def _named(self, name: str) -> EvalSetFile | None:
         return next((each for each in self.list() if each.name.casefold() == name.casefold()), None)
-
-
-def _nothing() -> None:
-    """A set that is in place already needs no step."""

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 from evaldesk.desk.criteria.criteria import is_plain
 from evaldesk.desk.desk import Desk
@@ -262,9 +261,8 @@ class StagedFile:
 
 
 def _evalset_of(desk: Desk, run: RunSummary) -> tuple[str, EvalSet, str, str]:
-    """Id, content, version and file name. A desk that searches other folders knows the same file by another id."""
-    path = run.config.evalset_path
-    evalset_id = (desk.evalsets.id_of(Path(path)) if path else "") or run.config.evalset_id
+    """Id, content, version and file name."""
+    evalset_id, path = desk.evalsets.id_of_run(run.config), run.config.evalset_path
     try:
         evalset, version, file = desk.evalsets.read(evalset_id)
     except NotFoundError as error:

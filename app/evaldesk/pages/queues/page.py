@@ -17,7 +17,7 @@ from evaldesk.model.failures import Finding, Mode
 from evaldesk.model.json_text import json_line
 from evaldesk.model.queues import QUEUE_KINDS, Queue, QueueItem, QueueKind, QueueProgress
 from evaldesk.model.stored import RunSummary
-from evaldesk.pages.accepting import offers_changes
+from evaldesk.pages.accepting import accept_href
 from evaldesk.pages.queues.result import (
     DECIDED,
     SAID,
@@ -303,9 +303,6 @@ def _trial(
     here = store.failures.of_trial(item.labelled_run, item.key)
     mine = [each for each in here if each.author == reader and each.status == "counted"]
     findings = mine if hidden else [each for each in here if each.status == "counted"]
-    summary = runs[item.run_id]
-    offers = not hidden and result is not None and offers_changes(case, result)
-    accept = urlencode({"case": item.case_id, "trial": str(item.key[1] + 1)})
     return TrialToRead(
         item=item,
         number=number,
@@ -318,9 +315,9 @@ def _trial(
         result=result,
         turns=turn_panels(shown_case, shown, MAX_SAID, room) if result else (),
         expected=_expected(case) if hidden else (),
-        divergence=divergence_of(case, result, summary.config) if result and not hidden else None,
+        divergence=divergence_of(case, result, runs[item.run_id].config) if result and not hidden else None,
         scores=score_lines(result.scores) if result and not hidden else (),
-        accept_href=f"/runs/{item.run_id}/acceptance?{accept}" if offers else "",
+        accept_href="" if hidden else accept_href(desk, runs[item.run_id], case, result),
         findings=[(each, names.get(each.mode_id or 0, "")) for each in findings],
         chips=_chips(desk, queue, modes, {each.mode_id for each in mine}, reader),
         modes=modes,

@@ -139,7 +139,8 @@ def _next_steps(desk: Desk, queue: Queue, items: Sequence[QueueItem], reader: st
     for run_id, n in Counter(each.run_id for each in narrow).most_common():
         words = "You said pass, the metrics said failed: the expectation is too narrow."
         title = f"Accept what {counted(n, 'trial')} of run {run_id} did"
-        steps.append(NextStep("edit", title, words, f"/runs/{run_id}/acceptance?queue={queue.id}"))
+        if desk.evalsets.id_of_run(desk.store.runs.summary(run_id).config):
+            steps.append(NextStep("edit", title, words, f"/runs/{run_id}/acceptance?queue={queue.id}"))
     steps += [
         _other_reader(name, verdicts, items)
         for name, verdicts in desk.store.queues.verdicts(queue.id).items()

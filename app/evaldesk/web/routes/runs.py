@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from itertools import islice
 from typing import get_args
 from urllib.parse import urlencode
@@ -197,7 +198,11 @@ def run_query(request: Request) -> RunQuery:
 
 
 async def _read(request: Request) -> RunPage:
-    return await run_page(desk_of(request).runs, run_id_of(request), run_query(request))
+    desk = desk_of(request)
+    run = await run_page(desk.runs, run_id_of(request), run_query(request))
+    may_accept = not run.is_live and run.summary.counts.failed > 0
+    found = await asyncio.to_thread(desk.evalsets.id_of_run, run.summary.config) if may_accept else ""
+    return replace(run, accept_href=f"/runs/{run.summary.id}/acceptance" if found else "")
 
 
 async def _page_of(

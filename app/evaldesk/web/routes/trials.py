@@ -17,7 +17,7 @@ from evaldesk.errors import ConflictError, EvaldeskError, UsageError
 from evaldesk.model.evalset import case_key
 from evaldesk.model.stored import LabelFilter, TrialKey
 from evaldesk.pages import trial as pages
-from evaldesk.pages.accepting import offers_changes
+from evaldesk.pages.accepting import accept_href
 from evaldesk.pages.failure_kind import read_findings
 from evaldesk.pages.labels import cursor_time, read_labels
 from evaldesk.pages.large_state import ValuePart
@@ -70,15 +70,8 @@ async def trial_page(
         run_href=f"/runs/{run_id}",
         edit_href=f"{evalset}/cases/{case_key(trial.case.id)}" if evalset else "",
         again_href=f"/runs/new?{urlencode(again)}",
-        accept_href=_accept_href(trial) if evalset else "",
+        accept_href=await asyncio.to_thread(accept_href, desk_of(request), trial.summary, trial.case, trial.result),
     )
-
-
-def _accept_href(trial: pages.TrialPage) -> str:
-    """Where the differences of a played trial are accepted; empty where nothing differs from the case."""
-    if trial.result is None or not offers_changes(trial.case, trial.result):
-        return ""
-    return f"/runs/{trial.summary.id}/acceptance?{urlencode({'case': trial.case.id, 'trial': str(trial.number)})}"
 
 
 async def show_turn(request: Request, kind: str = "turn") -> Response:
