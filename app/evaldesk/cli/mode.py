@@ -50,8 +50,8 @@ def list_modes(is_json: bool, workspace: str | None) -> None:
     from evaldesk.wording.printable import in_one_line
 
     with _desk(workspace) as desk:
-        modes = [each for each in desk.store.failures.modes() if each.is_active]
-        trials = {each.id: desk.store.failures.trials_by_run(each.id) for each in modes}
+        modes = [each for each in desk.failures.modes() if each.is_active]
+        trials = {each.id: desk.failures.trials_by_run(each.id) for each in modes}
     if is_json:
         rows = [
             {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -81,6 +81,14 @@ class FailureDesk:
         mode_id = checked_id(typed.mode, "mode") if typed.mode and not new_mode else None
         played = played_run_id(self._store.runs, run_id)
         return self._failures.add(FindingDraft(played, *key, note, mode_id, anchor), author, new_mode)
+
+    def modes(self) -> Sequence[Mode]:
+        """All modes, those in use first."""
+        return self._failures.modes()
+
+    def trials_by_run(self, mode_id: int) -> Mapping[int, int]:
+        """How many trials of each run have the mode."""
+        return self._failures.trials_by_run(mode_id)
 
     def propose(self, run_id: int) -> int:
         """Propose findings for trials that fail alike, by what their metrics found; no model is asked.

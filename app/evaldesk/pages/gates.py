@@ -118,8 +118,11 @@ class GatesPage:
 
 
 def read_gates(runs: RunStore, show: str = "") -> GatesPage:
-    """The gates of the last N_RUNS runs that ended, those that need attention first; `show` is a flag, or all."""
-    ended = [run for run in runs.list(limit=N_RUNS) if run.status not in LIVE]
+    """The gates of the last N_RUNS runs that ended, those that need attention first; `show` is a flag, or all.
+
+    A re-score has the trials of another run, so it is no further answer.
+    """
+    ended = [run for run in runs.list(limit=N_RUNS) if run.status not in LIVE and run.config.source_run_id is None]
     stored = StoredRuns(runs)
     found: dict[tuple[str, str, str], list[tuple[RunSummary, Gates, GateState]]] = defaultdict(list)
     for run in ended:
@@ -188,8 +191,7 @@ def _row(
     same: dict[tuple[str, str], list[GateAnswer]] = defaultdict(list)
     for run, gates, state in found:
         against = run.config.gates.baseline if gates.compares else ""
-        if run.config.source_run_id is None:
-            same[run_fingerprint(run.config), against].append(GateAnswer(run.id, state))
+        same[run_fingerprint(run.config), against].append(GateAnswer(run.id, state))
     flips = [
         SameAgent(fingerprint, tuple(answers))
         for (fingerprint, _), answers in same.items()
@@ -204,7 +206,8 @@ def _row(
         flips=tuple(flips),
     )
     (newest, alone, _) = found[0]
-    alike = [run for run, *_ in found if run.n_cases == newest.n_cases and _is_alike(run, newest)]
+    own = (newest.n_cases, run_fingerprint(newest.config))
+    alike = [run for run, *_ in found if (run.n_cases, run_fingerprint(run.config)) == own]
     cases = _pooled(stored.store, newest.id, tuple((run.id, run.counts) for run in alike))
     chance = _chance(alone, cases, newest.config.pass_threshold)
     if chance is None or chance.false_alarm is None:
@@ -222,10 +225,6 @@ def _flag(counts: Mapping[GateState, int], is_flipping: bool) -> GateFlag:
     if n >= FEWEST and not counts["held"]:
         return "never-held"
     return "never-failed" if n >= FEWEST and not counts["failed"] else ""
-
-
-def _is_alike(run: RunSummary, newest: RunSummary) -> bool:
-    return run.config.source_run_id is None and run_fingerprint(run.config) == run_fingerprint(newest.config)
 
 
 @lru_cache(maxsize=512)

@@ -16,9 +16,14 @@ from starlette.responses import Response
 
 from evaldesk import paths
 from evaldesk.desk.runs.stored_runs import StoredRuns
-from evaldesk.model.comparison import KINDS
-from evaldesk.pages.comparison import compared_runs
-from evaldesk.pages.reports.html import MAX_CASES, Masking, ReportTrial, compared_trials, read_report, report_trials
+from evaldesk.pages.reports.html import (
+    Masking,
+    ReportTrial,
+    compared_trials,
+    read_comparison,
+    read_report,
+    report_trials,
+)
 from evaldesk.web.render import environment as templates
 
 MAX_TRIALS_BYTES = 2 * 1024 * 1024
@@ -70,7 +75,7 @@ def comparison_report(
     now: datetime | None = None,
 ) -> Report:
     """The report of run `b_id` against run `a_id`. Raises NotFoundError; UsageError for a run and itself."""
-    found, masking = compared_runs(runs.store, a_id, b_id, KINDS, most=MAX_CASES), Masking(environment)
+    found, masking = read_comparison(runs, a_id, b_id), Masking(environment)
     trials, title = (
         _written(compared_trials(runs, found, masking), MAX_COMPARED_BYTES, is_named=True),
         f"Run {b_id} against run {a_id}",

@@ -15,11 +15,13 @@ from evaldesk.model import Gates, RunStatus, TrialSpec, Verdict
 from evaldesk.pages.gates import GateRow, read_gates
 
 
-def played(pages: Any, letters: str, gates: Gates, *, version: str = "v1", status: RunStatus = "finished") -> int:
+def played(
+    pages: Any, letters: str, gates: Gates, *, version: str = "v1", status: RunStatus = "finished", **changes: Any
+) -> int:
     """A stored run of as many cases as letters, with one trial each."""
     verdicts: dict[str, Verdict] = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored"}
     plan = pages.desk.runs.plan_for(subject(len(letters)), RunOptions(gates=gates))
-    config = replace(plan.config, agent_version=version)
+    config = replace(plan.config, agent_version=version, **changes)
     store = pages.desk.runs.stored
     run_id: int = store.create(config, plan.cases)
     specs = [TrialSpec(run_id, index, 0, case, config.agent) for index, case in enumerate(plan.cases)]
@@ -81,6 +83,16 @@ def test_a_gate_that_often_fails_for_nothing_needs_a_look(pages: Any) -> None:
 
     assert "1 of 1 gate needs attention" in text
     assert "<b>Often fails although nothing changed.</b> Take one of the better gates, or play more trials." in text
+
+
+def test_a_re_score_is_no_further_answer(pages: Any) -> None:
+    first = played(pages, "pp", Gates(min_pass_rate=0.5))
+    played(pages, "ff", Gates(min_pass_rate=0.5), source_run_id=first)
+
+    page = read_gates(pages.desk.runs.stored)
+
+    assert page.n_runs == 1
+    assert [[answer.run_id for answer in row.answers] for row in page.rows] == [[first]]
 
 
 def test_errors_are_counted_apart_and_stopped_runs_not_at_all(pages: Any) -> None:

@@ -13,8 +13,9 @@ from evaldesk.desk.evalsets.masking import masked_words, without_secrets
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.diff.divergence import Divergence
 from evaldesk.model import ErrorRecord, RunConfig
+from evaldesk.model.comparison import KINDS
 from evaldesk.model.stored import CaseRow, TrialKey
-from evaldesk.pages.comparison import CHANGED, ComparisonPage
+from evaldesk.pages.comparison import CHANGED, ComparisonPage, compared_runs
 from evaldesk.pages.run import RunPage, read_run
 from evaldesk.pages.run_view import STATUS_OF, RunQuery
 from evaldesk.pages.trial import divergence_of
@@ -67,6 +68,11 @@ def read_report(runs: StoredRuns, run_id: int) -> tuple[RunPage, str]:
     """The page of the run with its worst MAX_CASES cases, and how its file is called. Raises NotFoundError."""
     run = read_run(runs.store, run_id, RunQuery(sort="worst"), most=MAX_CASES)
     return run, f"{file_stem(run_id, run.summary.config)}.html"
+
+
+def read_comparison(runs: StoredRuns, a_id: int, b_id: int) -> ComparisonPage:
+    """The comparison of run `b_id` with run `a_id`, up to MAX_CASES cases. Raises NotFoundError and UsageError."""
+    return compared_runs(runs.store, a_id, b_id, KINDS, most=MAX_CASES)
 
 
 def report_trials(runs: StoredRuns, run_id: int, masking: Masking) -> Iterator[ReportTrial]:

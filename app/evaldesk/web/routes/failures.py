@@ -69,7 +69,7 @@ async def undo(request: Request) -> Response:
     if target_of(request) == "room":
         return await _room(request, run_id, undone=step.words)
     if mode_id is not None and any(
-        mode.id == mode_id for mode in await asyncio.to_thread(desk_of(request).store.failures.modes)
+        mode.id == mode_id for mode in await asyncio.to_thread(desk_of(request).failures.modes)
     ):
         return RedirectResponse(f"/failures/{mode_id}", status_code=303)
     return RedirectResponse(f"/failures?run={run_id}" if run_id is not None else "/failures", status_code=303)
@@ -153,7 +153,7 @@ async def show_where(request: Request) -> Response:
     """GET /failures/{mode_id}/where: its findings by tool, turn, tag and case, for which trials are read."""
     mode_id: int = request.path_params["mode_id"]
     desk = desk_of(request)
-    if all(mode.id != mode_id for mode in await asyncio.to_thread(desk.store.failures.modes)):
+    if all(mode.id != mode_id for mode in await asyncio.to_thread(desk.failures.modes)):
         raise NotFoundError(f"there is no kind of failure {mode_id}")
     found = await asyncio.to_thread(read_where, desk, mode_id)
     return page(request, "failures/where.html", block="where", where=found, mode_id=mode_id)
