@@ -139,6 +139,8 @@ def test_what_is_no_folder_is_refused_by_name(tmp_path: Path, name: str) -> None
 
     with pytest.raises(UsageError, match=rf"{name} is not a folder; name the folder that holds your agents"):
         open_settings((str(tmp_path / name),), workspace=str(tmp_path))
+    with pytest.raises(UsageError, match=rf"{name} is not a folder; name the folder that holds .evaldesk"):
+        open_settings((), workspace=str(tmp_path / name))
 
 
 @pytest.mark.parametrize(("n_processors", "expected"), [(1, (1, 1)), (2, (1, 1)), (4, (3, 2)), (64, (63, 2))])

@@ -30,9 +30,7 @@ def open_settings(folders: tuple[str, ...], *, workspace: str | None = None, is_
     """
     home = Path(workspace).resolve() if workspace else Path.cwd()
     roots = tuple(Path(folder).resolve() for folder in folders) or (home,)
-    for root in (home, *roots):
-        if not root.is_dir():
-            raise UsageError(f"{root} is not a folder; name the folder that holds your agents")
+    check_folders(home, roots)
     n_workers = max(1, (os.cpu_count() or 2) - 1)
     settings = read_settings(home, roots, environment=os.environ, n_workers=n_workers)
     settings = replace(settings, n_warm_workers=min(n_workers, MAX_WARM_WORKERS))
@@ -40,6 +38,15 @@ def open_settings(folders: tuple[str, ...], *, workspace: str | None = None, is_
         return _with_samples(settings, ())
     declared_refs(settings.agents, home)  # a wrong table is said before anything starts
     return settings if settings.agents or find_agents(settings.roots) else _with_samples(settings, _own_roots(roots))
+
+
+def check_folders(home: Path, roots: tuple[Path, ...]) -> None:
+    """Raise UsageError for a workspace or a folder of agents that is no folder."""
+    if not home.is_dir():
+        raise UsageError(f"{home} is not a folder; name the folder that holds .evaldesk, or is to hold it")
+    for root in roots:
+        if not root.is_dir():
+            raise UsageError(f"{root} is not a folder; name the folder that holds your agents")
 
 
 def _own_roots(roots: tuple[Path, ...]) -> tuple[Path, ...]:

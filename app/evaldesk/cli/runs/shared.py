@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaldesk.cli.files.exchange_files import open_home
-from evaldesk.errors import UsageError
 
 if TYPE_CHECKING:
     from evaldesk.desk.runs.stored_runs import StoredRuns
@@ -49,14 +48,13 @@ def settings_of(folders: tuple[str, ...], workspace: str | None, python: str | N
 
     Writes nothing. Raises UsageError.
     """
+    from evaldesk.desk.workspace import check_folders
     from evaldesk.paths import interpreter_path
     from evaldesk.settings import read_settings
 
     home = Path(workspace).resolve() if workspace else Path.cwd()
     roots = tuple(Path(folder).resolve() for folder in folders) or (home,)
-    for root in (home, *roots):
-        if not root.is_dir():
-            raise UsageError(f"{root} is not a folder; name the folder that holds your agents")
+    check_folders(home, roots)
     settings = read_settings(home, roots, environment=os.environ)
     return replace(settings, python=interpreter_path(python, Path.cwd())) if python else settings
 
