@@ -132,7 +132,7 @@ def flips_words(change: RunChange) -> str:
     if not lost and not any(n for n, _ in counts):
         return "No verdict changed"
     parts = [f"{n:,} {kind}" for n, kind in counts]
-    return ", ".join(parts + ([f"{lost:,} lost {_its(lost)} verdict"] if lost else []))
+    return ", ".join(parts + ([f"{lost:,} lost {'its' if lost == 1 else 'their'} verdict"] if lost else []))
 
 
 def states_words(change: RunChange, most: int = 10) -> list[str]:
@@ -187,10 +187,6 @@ def p_words(p: float) -> str:
     if p < 0.001:
         return "p < 0.001"
     return f"p {p:.2f}" if p >= 0.1 else f"p {p:.3f}"
-
-
-def _its(n: int) -> str:
-    return "its" if n == 1 else "their"
 
 
 def _end(value: float, unit: Unit) -> str:

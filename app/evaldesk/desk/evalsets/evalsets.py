@@ -205,7 +205,11 @@ class EvalSetDesk:
             raise DescriptionChangedError(stored)
         if stored != description:
             self._files.save(evalset_id, replace(evalset, description=description or None), version)
-        return self._rename(evalset_id, name) if is_renamed else evalset_id
+        if not is_renamed:
+            return evalset_id
+        renamed = self._files.rename(evalset_id, name)
+        self._store.move_evalset(evalset_id, renamed, self.file(renamed).path)
+        return renamed
 
     def save(self, evalset_id: str, evalset: EvalSet, version: str) -> str:
         """Write over that version of the file, in its own format; gives the new version.
@@ -282,11 +286,6 @@ class EvalSetDesk:
         known = self._named(name)
         if known and known.id != but and not (but and self._files.is_half_renamed(but, name)):
             raise SetNameTakenError(name, self.free_name(name), known)
-
-    def _rename(self, evalset_id: str, name: str) -> str:
-        renamed = self._files.rename(evalset_id, name)
-        self._store.move_evalset(evalset_id, renamed, self.file(renamed).path)
-        return renamed
 
     def renamed(self, evalset_id: str) -> str:
         """The id that a set has since a desk renamed it, or another program moved its file.
