@@ -25,6 +25,9 @@ SHOWN: Mapping[str, str] = {
         "the page that opens the browser is for its person alone"
     ),
     "If the folder has no agent": "desk/test_agents.py: the samples are there when asked for or when nothing is found",
+    "The page asks once whether you trust": (
+        "security/test_trust.py: the option trusts from now on, another folder at the same path is asked about again"
+    ),
     "They use a *scripted demo model*": (
         "agents/test_samples.py: the dice roller talks without a mistake, trials of the dice roller differ; "
         "cli/test_readme_commands.py: an evaluation runs from the checkout"
