@@ -178,7 +178,9 @@ class CommandContainer:
     def _unpack(self, source: Path, name: str, folder: str) -> None:
         with tempfile.TemporaryFile() as packed:
             with tarfile.open(fileobj=packed, mode="w") as archive:
-                archive.add(source, name, filter=_of_its_user)
+                archive.add(
+                    source, name, filter=lambda file: file.replace(uid=0, gid=0, uname="", gname="", deep=False)
+                )
             packed.seek(0)
             self._exec('mkdir -p -- "$1" && tar -xof - -C "$1"', folder, given=packed)
 
@@ -228,8 +230,3 @@ class CommandContainer:
             )
         end_group(self._process.pid)
         self._process.communicate()
-
-
-def _of_its_user(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """The file without its owner here."""
-    return member.replace(uid=0, gid=0, uname="", gname="", deep=False)

@@ -119,7 +119,7 @@ def page(
         "nonce": request.state.nonce,
         "path": request.url.path,
         "is_refused": status >= 400,
-        "is_restricted": _is_restricted(request),
+        "is_restricted": desk_of(request).is_restricted,
         "is_read_only": desk_of(request).is_read_only,
         **context,
     }
@@ -136,11 +136,6 @@ def fragment(request: Request, template: str, block: str, **context: object) -> 
     found = env.get_template(template)
     values = {"nonce": request.state.nonce, "path": request.url.path, **context}
     return "".join(found.blocks[block](found.new_context(values)))
-
-
-def _is_restricted(request: Request) -> bool:
-    """Whether the page says that nothing of this folder runs."""
-    return desk_of(request).is_restricted
 
 
 def refused_status(error: Exception | None) -> int:

@@ -31,9 +31,8 @@ def trial_text(case: Case, result: TrialResult, *, is_whole: bool = False) -> st
     diffs = turn_diffs(case, result.transcript, result.scores)
     n = len(diffs)
     lines = [line for index in range(n) for line in _turn_lines(case, result, index, diffs[index], is_whole=is_whole)]
-    whole = [
-        score for score in result.scores if score.turn is None and (n > 1 or not _is_repeated(score, result.scores))
-    ]
+    of_first = {score.metric for score in result.scores if score.turn == 0}
+    whole = [score for score in result.scores if score.turn is None and (n > 1 or score.metric not in of_first)]
     lines += [f"{score.metric} {_score_words(score)}" for score in whole if is_whole or _is_open(score)]
     if result.error:
         lines += [
@@ -108,11 +107,6 @@ def _score_words(score: Score) -> str:
         value = f"<{score.threshold:.2f}"
     needs = "" if score.threshold is None else f" (needs {score.threshold:.2f})"
     return f"{value}{needs}" + (f": {score.reason}" if score.reason else "")
-
-
-def _is_repeated(whole: Score, scores: Sequence[Score]) -> bool:
-    """Whether the only turn has the same reason as the score of the trial."""
-    return any(score.turn == 0 and score.metric == whole.metric for score in scores)
 
 
 def _is_open(score: Score) -> bool:

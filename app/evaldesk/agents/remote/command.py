@@ -180,7 +180,7 @@ class CommandProcess(Kept):
                     send(calls.known(event))
         finally:
             log.end()
-            printed = self._printed()
+            printed = plain_text("".join(self._stderr.popleft() for _ in range(len(self._stderr))))
             if printed:
                 send(Event("log", author="stderr", text=printed))
 
@@ -200,10 +200,6 @@ class CommandProcess(Kept):
         if len(line) >= MAX_ANSWER:
             raise AgentError(f"the command wrote a line of more than {MAX_ANSWER // 2**20} MiB")
         return line
-
-    def _printed(self) -> str:
-        lines = [self._stderr.popleft() for _ in range(len(self._stderr))]
-        return plain_text("".join(lines))
 
     def _ending(self) -> str:
         code = self._process.wait()

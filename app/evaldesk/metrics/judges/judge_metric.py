@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 from evaldesk.errors import UsageError
 from evaldesk.metrics.judges.judged_turns import Judgement
-from evaldesk.metrics.judges.options import MAX_SAMPLES, N_SAMPLES, JudgeOptions, read_options
+from evaldesk.metrics.judges.options import MAX_SAMPLES, N_SAMPLES, read_options
 from evaldesk.metrics.judges.panel import Panel, Task, kept, problems
 from evaldesk.metrics.judges.replies import Rating, Validity, Verdict
 from evaldesk.metrics.judges.voting import Spread, count, spread
@@ -58,12 +58,9 @@ class JudgeMetric:
         """The judges, ready to be asked in the running event loop."""
         given = read_options(self.judge_model_options)
         n_samples = self.num_samples or given.num_samples
-        options = replace(given, judge_model="", judge_models=self._judges(given), num_samples=n_samples)
+        judges = [*([self.judge_model] if self.judge_model else given.models), *self.more_judges]
+        options = replace(given, judge_model="", judge_models=judges, num_samples=n_samples)
         return Panel.of(options, self.default_samples)
-
-    def _judges(self, given: JudgeOptions) -> list[str]:
-        first = [self.judge_model] if self.judge_model else list(given.models)
-        return [*first, *self.more_judges]
 
 
 async def vote(panel: Panel, task: Task[V], sections: Mapping[str, str], words: tuple[str, str]) -> Judgement:
