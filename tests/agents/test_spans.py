@@ -290,7 +290,7 @@ async def test_the_first_price_is_no_time_of_the_agent(
         time.sleep(2)
         return 0.5
 
-    monkeypatch.setattr("evaldesk.engine.worker.prompts.price", price)
+    monkeypatch.setattr("evaldesk.llm.costs.price", price)
 
     turn = await played(loaded(PLAIN), Session("s"), "Roll.")
 

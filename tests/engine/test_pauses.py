@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 
 from evaldesk.engine import InlineExecutor, LocalExecutor
+from evaldesk.engine.frames import Ready
 from evaldesk.engine.host.process import WorkerProcess
 from evaldesk.engine.worker.attempt import Attempt, Pause, active, pauses_sentence
 from evaldesk.engine.worker.main import Channel, Worker
@@ -83,7 +84,7 @@ async def test_a_worker_tells_with_every_beat_and_its_parent_remembers() -> None
 
     beat = worker.moment()
     parent = WorkerProcess(lambda _: None, lambda _: None)
-    parent.received(to_json(beat) + b"\n")
+    parent.received(to_json(Ready(1)) + b"\n" + to_json(beat) + b"\n")
 
     assert [key for key, _ in beat.left] == [1]
     assert parent.pauses == (Pause("rate-limited", LATER.timestamp()),)

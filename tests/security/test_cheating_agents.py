@@ -10,7 +10,7 @@ import pytest
 
 from evaldesk.agents.agent import AGENTS
 from evaldesk.engine import LocalExecutor, drive
-from evaldesk.engine.host import agent_host, executors, process
+from evaldesk.engine.host import agent_host, process, worker_set
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentRef, Case, Criterion, Expected, Limits, TrialResult, TrialSpec, Turn
 from evaldesk.model.evalset import user_side
@@ -502,7 +502,7 @@ async def test_an_answer_that_comes_late_does_not_count(
 async def test_an_agent_that_turns_its_clock_back_is_ended(
     at_once: str, write: Callable[[str], AgentRef], executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (executors, process):
+    for module in (worker_set, process):
         monkeypatch.setattr(module, "LOAD_TIMEOUT_S", 1.0)
     monkeypatch.setattr(process, "LONG_OVERDUE_S", 0.1)
 
@@ -527,7 +527,7 @@ async def test_an_agent_that_is_imported_without_end_describes_nothing(
 async def test_a_player_that_always_says_it_was_disturbed_is_not_believed_for_ever(
     write: Callable[[str], AgentRef], executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executors, "MAX_LOSSES", 1)
+    monkeypatch.setattr(worker_set, "MAX_LOSSES", 1)
 
     (result,) = await played(executor, write(ALWAYS_DISTURBED))
 
