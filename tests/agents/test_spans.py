@@ -283,6 +283,39 @@ async def test_a_framework_without_a_provider_of_its_own_is_seen(loaded: Any, pl
     assert story(turn) == STORY
 
 
+async def test_calls_whose_spans_hold_no_messages_are_counted(loaded: Any, played: Any) -> None:
+    """Instruments leave out the messages unless they are told otherwise, and not each has a span of the agent."""
+    agent = loaded(
+        HEAD
+        + """
+def model(tokens_in):
+    with tracer.start_as_current_span("chat small") as span:
+        span.set_attribute("gen_ai.operation.name", "chat")
+        span.set_attribute("gen_ai.request.model", "small")
+        span.set_attribute("gen_ai.usage.input_tokens", tokens_in)
+        span.set_attribute("gen_ai.usage.output_tokens", 1)
+
+def root_agent(message):
+    model(7)
+    tool("roll", {"sides": 6}, {"value": 4})
+    with tracer.start_as_current_span("invoke", attributes={"gen_ai.operation.name": "invoke_agent"}):
+        model(9)
+    return "A four."
+"""
+    )
+
+    turn = await played(agent, Session("s"), "Roll.")
+
+    assert story(turn) == [
+        ("usage", 8),
+        ("tool_call", "roll"),
+        ("tool_result", {"value": 4}),
+        ("usage", 10),
+        ("agent_message", "A four."),
+    ]
+    assert turn.captures == ("told", "spans")
+
+
 async def test_the_first_price_is_no_time_of_the_agent(
     loaded: Any, played: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

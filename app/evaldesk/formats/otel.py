@@ -75,7 +75,7 @@ def read_traces(format_name: str, data: bytes, source: str) -> Imported:
     """The conversations in the spans of a file. Raises FormatError, also when no span is of an agent."""
     notes = Notes()
     spans = read_spans(data, source)
-    found = conversations(spans, notes)
+    found = [each for each in conversations(spans, notes) if any(visit.steps for visit in each.visits)]
     if not found:
         what = " ".join(notes.sentences) or "none has gen_ai.*, OpenInference or ADK attributes with messages"
         raise FormatError(

@@ -184,10 +184,10 @@ class _TurnBuilder:
             self._happen(replace(message, author=step.agent, at_ms=ended_ms, usage=None if index else usage))
 
     def _add_inner(self, call: InnerCall) -> None:
-        """A model call inside of a tool is its tokens."""
-        usage = usage_of(call.span, call.span.end_ms)
+        """A model call inside of a tool, or without messages, is its tokens."""
+        usage, within = usage_of(call.span, call.span.end_ms), _tool_name(call.tool) if call.tool else ""
         if usage:
-            self._happen(Message("agent", usage=usage, at_ms=call.span.end_ms, within=_tool_name(call.tool)))
+            self._happen(Message("agent", usage=usage, at_ms=call.span.end_ms, within=within))
 
     def _add_tool(self, step: Step) -> None:
         """The run of a tool answers its call; a call that no model was seen to make is told as well."""
@@ -258,8 +258,8 @@ def _evaluations(conversation: Conversation) -> Iterator[Score]:
 
 
 def _error(visit: Visit) -> ErrorRecord | None:
-    last = visit.steps[-1].span
-    message = (visit.top.error if visit.top else None) or (last.error if visit.steps[-1].call else None)
+    last = next((step.span for step in visit.steps[-1:] if step.call), None)
+    message = (visit.top.error if visit.top else None) or (last.error if last else None)
     return ErrorRecord("recorded", message[:2000]) if message else None
 
 

@@ -44,10 +44,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class InnerCall:
-    """A model call inside of a tool: its tokens count, its messages are the tool's own."""
+    """A model call of which the tokens count alone: inside of a tool, or one whose span tells no messages."""
 
     span: Span
-    tool: Span
+    tool: Span | None
 
 
 @dataclass(slots=True)
@@ -62,7 +62,12 @@ class Visit:
     @property
     def start_ms(self) -> float:
         """When it began."""
-        return min(step.span.start_ms for step in self.steps)
+        return min(span.start_ms for span in self.spans)
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        """Those of its steps, then those of calls that count alone."""
+        return [*(step.span for step in self.steps), *(call.span for call in self.inner)]
 
 
 @dataclass(slots=True)
@@ -108,13 +113,15 @@ def conversations(spans: Sequence[Span], notes: Notes) -> list[Conversation]:
                 visits[place].inner.append(InnerCall(span, around.tool))
             continue
         call = tree.call(span, notes) if kind == "model" else None
+        visit = visits.setdefault(place, Visit(top))
+        visit.conversation = visit.conversation or _text(span, *_CONVERSATION) or around.conversation
         if kind == "tool" or call:
-            visit = visits.setdefault(place, Visit(top))
-            visit.conversation = visit.conversation or _text(span, *_CONVERSATION) or around.conversation
             visit.steps.append(Step(span, around.agent or _text(span, *_AGENT), call))
+        else:
+            visit.inner.append(InnerCall(span, None))
     found: dict[str, Conversation] = {}
     for visit in sorted(visits.values(), key=lambda visit: visit.start_ms):
-        key = visit.conversation or visit.steps[0].span.trace_id
+        key = visit.conversation or visit.spans[0].trace_id
         found.setdefault(key, Conversation(key, [])).visits.append(visit)
     return list(found.values())
 
