@@ -61,8 +61,13 @@ class SpanRow:
 
     @property
     def has_tokens(self) -> bool:
-        """Whether a model was asked in it."""
-        return bool(self.span.usages)
+        """Whether a model was asked in it, and told tokens."""
+        return any(not usage.is_least for usage in self.span.usages)
+
+    @property
+    def is_least(self) -> bool:
+        """Whether there are calls of which nobody told the tokens."""
+        return any(usage.is_least for usage in self.span.usages)
 
     @property
     def kind_words(self) -> str:
@@ -137,6 +142,7 @@ class Timeline:
     counts: str
     tokens: int
     cost: str
+    is_least: bool
     view: SpanView | None
     kinds: Sequence[SpanKind]
     earlier: Beyond | None = None
@@ -220,6 +226,7 @@ def _timeline(
         counts=_counts(spans),
         tokens=sum(usage.tokens_in + usage.tokens_out for usage in usages),
         cost=_cost(usages),
+        is_least=any(usage.is_least for usage in usages),
         view=view,
         earlier=Beyond(first, rows[first - 1].span.id) if first else None,
         later=Beyond(len(rest), rest[0].span.id) if rest else None,

@@ -276,6 +276,20 @@ def test_a_time_that_nobody_knows_is_neither_zero_nor_a_bar(pages: Any) -> None:
     assert not re.search(r"\b0 ms", pages.get(trial).text)
 
 
+def test_tokens_are_at_least_what_was_told_where_a_call_told_none(pages: Any) -> None:
+    silent = Event("usage", 900, usage=Usage("unknown", cost=None, is_least=True))
+    turn = TurnRecord(
+        "Find.", (Event("user_message"), Event("usage", 800, usage=spent(7, 300)), silent), duration_ms=900
+    )
+
+    page = pages.get(f"{stored(pages, turn)}/timeline").text
+
+    rows = {name: re.search(rf'<tr id="span-{name}".*?</tr>', page, re.DOTALL) for name in ("1", "1.1", "1.2")}
+    found = {name: re.findall(r"<td data-num>([^<]*→[^<]*)</td>", row[0]) for name, row in rows.items() if row}
+    assert found == {"1": ["at least 7 → 5"], "1.1": ["7 → 5"], "1.2": []}
+    assert "at least 12 tokens, cost unknown" in page
+
+
 def test_events_without_any_time_are_not_all_at_zero(pages: Any) -> None:
     trial = stored(pages, TurnRecord("Find.", (Event("user_message"), Event("usage", usage=spent(7, 0)))))
 
