@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from alembic.script import ScriptDirectory
-from sqlalchemy import select
+from sqlalchemy import event, select
 from tests.killed_steps import kill_at_each_statement
 from tests.store.conftest import select_rows
 
@@ -53,6 +53,48 @@ def test_totals_equal_those_of_the_rows_after_any_sequence(
     _check_figures(store, runs)
     store.runs.restore(runs[0])
     _check_figures(store, runs)
+
+
+@pytest.mark.parametrize("n_labels", [0, 1])
+@pytest.mark.parametrize("seen", [LabelFilter(), LabelFilter(verdict="passed"), LabelFilter(is_disagreement=True)])
+def test_no_question_about_labels_looks_at_runs_without_one(
+    database: Path, store: Store, plan: Plan, seen: LabelFilter, n_labels: int
+) -> None:
+    plan(n_cases=20, n=3)
+    for at in range(n_labels):
+        store.labels.put(1, (at, 0), None, "jo", "passed", "")
+    few = _steps_of_labels(database, store, seen)
+    for _ in range(40):
+        plan(n_cases=20, n=3)
+
+    assert _steps_of_labels(database, store, seen) <= few + 20
+
+
+def _steps_of_labels(database: Path, store: Store, seen: LabelFilter) -> int:
+    """The steps of SQLite for all that the page of labels asks, when it knows how large the tables are."""
+    asked: list[tuple[str, Any]] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, values: Any, *_: Any) -> None:
+        if statement.startswith("SELECT"):
+            asked.append((statement, values))
+
+    engine = store._database._reader
+    event.listen(engine, "before_cursor_execute", note)
+    store.labels.list(seen)
+    store.labels.pairs(None)
+    store.labels.of_turns(None, 100)
+    store.labels.count(seen)
+    store.labels.labellers()
+    event.remove(engine, "before_cursor_execute", note)
+    steps = Counter[str]()
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("ANALYZE")
+        connection.commit()
+    with closing(sqlite3.connect(database)) as connection:
+        for statement, values in asked:
+            connection.set_progress_handler(lambda: steps.update(("all",)), 1)
+            connection.execute(statement, values).fetchall()
+    return steps["all"]
 
 
 def test_a_verdict_that_comes_after_its_label_is_killed_with_the_totals(store: Store, plan: Plan, end: End) -> None:

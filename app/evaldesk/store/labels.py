@@ -18,7 +18,10 @@ from evaldesk.store.tables.runs import LABEL, LABEL_TOTAL, RUN, RUN_CASE, SCORE,
 
 _L = LABEL.c
 _OF_CASE = (RUN_CASE.c.run_id == _L.run_id) & (RUN_CASE.c.case_index == _L.case_index)
-_OF_RUN = (RUN.c.id == _L.run_id) & VISIBLE
+_OF_RUN = RUN.c.id == _L.run_id
+_SHOWN = LABEL.join(RUN, _OF_RUN, isouter=True)
+"""Labels with their runs. Outer joins keep the labels first: SQLite has no statistics of an empty table and would look
+for labels from every run, case or trial."""
 
 
 class LabelStore:
@@ -88,8 +91,8 @@ class LabelStore:
     ) -> builtins.list[LabelledTrial]:
         """Labels with their trials, newest first; `before` is the time of the last one of a page."""
         rows = select(LABEL, RUN_CASE.c.case_id, TRIAL.c.verdict.label("trial_verdict"), RUN.c.evalset_id)
-        rows = rows.select_from(LABEL.join(TRIAL, OF_TRIAL).join(RUN_CASE, _OF_CASE).join(RUN, _OF_RUN))
-        rows = rows.where(*_matching(wanted))
+        rows = rows.select_from(_SHOWN.join(TRIAL, OF_TRIAL, isouter=True).join(RUN_CASE, _OF_CASE, isouter=True))
+        rows = rows.where(VISIBLE, *_matching(wanted))
         if before is not None:
             rows = rows.where(_L.labelled_at < before)
         with self._database.reading() as connection:
@@ -110,8 +113,10 @@ class LabelStore:
         """How many labels a filter shows."""
         held = LABEL_TOTAL.c
         columns = ((held.run_id, wanted.run_id), (held.labeller, wanted.labeller), (held.verdict, wanted.verdict))
-        rows = select(func.coalesce(func.sum(held.n), 0)).join(RUN, (RUN.c.id == held.run_id) & VISIBLE)
-        rows = rows.where(*(column == value for column, value in columns if value is not None))
+        rows = select(func.coalesce(func.sum(held.n), 0)).select_from(
+            LABEL_TOTAL.join(RUN, RUN.c.id == held.run_id, isouter=True)
+        )
+        rows = rows.where(VISIBLE, *(column == value for column, value in columns if value is not None))
         if wanted.is_disagreement:
             rows = rows.where(held.is_disagreement)
         with self._database.reading() as connection:
@@ -129,7 +134,7 @@ class LabelStore:
         if run_id is not None:
             of_turn.append(_L.run_id == run_id)
         places = (_L.run_id, _L.case_index, _L.trial_index)
-        last = select(*places).join(RUN, _OF_RUN).where(*of_turn).group_by(*places)
+        last = select(*places).select_from(_SHOWN).where(VISIBLE, *of_turn).group_by(*places)
         last = last.order_by(func.max(_L.labelled_at).desc()).limit(n_trials)
         chosen = last.subquery()
         same = [column == chosen.c[column.name] for column in places]
@@ -148,20 +153,22 @@ class LabelStore:
         Of one run, whose trials `scored_run` may have scored again, or of all. `metric` is empty for the verdict of the
         trial itself.
         """
-        of_run = [_L.turn == WHOLE_TRIAL, _L.verdict.in_(DECIDED)]
+        of_run = [VISIBLE, _L.turn == WHOLE_TRIAL, _L.verdict.in_(DECIDED)]
         if labelled_run is not None:
             of_run.append(_L.run_id == labelled_run)
         run_id = _L.run_id if scored_run is None else scored_run
         names = (_L.labeller, _L.run_id, _L.case_index, _L.trial_index, _L.verdict)
-        same_trial = (TRIAL.c.case_index == _L.case_index) & (TRIAL.c.trial_index == _L.trial_index)
-        same_score = (SCORE.c.case_index == _L.case_index) & (SCORE.c.trial_index == _L.trial_index)
-        verdicts = select(*names, TRIAL.c.verdict.label("trial_verdict")).join(
-            TRIAL, (TRIAL.c.run_id == run_id) & same_trial
+        same_trial, same_score = (
+            (of.run_id == run_id) & (of.case_index == _L.case_index) & (of.trial_index == _L.trial_index)
+            for of in (TRIAL.c, SCORE.c)
         )
-        scores = select(*names, SCORE.c.metric, SCORE.c.passed).join(SCORE, (SCORE.c.run_id == run_id) & same_score)
+        verdicts = select(*names, TRIAL.c.run_id.label("found"), TRIAL.c.verdict.label("trial_verdict"))
+        verdicts = verdicts.select_from(_SHOWN.join(TRIAL, same_trial, isouter=True)).where(*of_run)
+        scores = select(*names, SCORE.c.metric, SCORE.c.passed)
+        scores = scores.select_from(_SHOWN.join(SCORE, same_score, isouter=True)).where(*of_run)
         with self._database.reading() as connection:
-            whole = connection.execute(verdicts.join(RUN, _OF_RUN).where(*of_run)).all()
-            by_metric = connection.execute(scores.join(RUN, _OF_RUN).where(*of_run, SCORE.c.passed.is_not(None))).all()
+            whole = [row for row in connection.execute(verdicts) if row.found is not None]
+            by_metric = [row for row in connection.execute(scores) if row.passed is not None]
         return [
             *(_pair(row, "", row.trial_verdict == "passed" if row.trial_verdict in DECIDED else None) for row in whole),
             *(_pair(row, row.metric, row.passed) for row in by_metric),
