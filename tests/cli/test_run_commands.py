@@ -209,6 +209,9 @@ def test_a_run_is_scored_again_as_a_new_one(played: Place) -> None:
         scored = store.runs.list()[0]
     assert [criterion.metric for criterion in scored.config.criteria] == ["response_exact"]
     assert scored.config.source_run_id == 1
+    same = "Run 2 has the same criteria: scores change only where a metric's code or a judge did."
+    assert same not in result.output
+    assert same in played.run("run", "rescore", "1", "--config_file_path", config).output
 
 
 def test_a_run_is_given_out_as_a_file(played: Place) -> None:

@@ -301,7 +301,9 @@ def test_a_change_that_cannot_be_written_in_the_asked_way_is_left_and_named(
     keys = one_of(cases, (), None, way)
 
     assert keys == {"0": written}
-    assert left_out(cases, keys, None) == left
+    assert [(case_id, places) for case_id, places, _ in left_out(cases, keys, (), None)] == left
+    (state,) = left_out(cases, {"0": {}}, ("state",), None)
+    assert state == ("c", "Final state, k", {"replace", "ignore"})
 
 
 def test_what_a_trial_that_broke_off_said_is_not_accepted_as_well() -> None:

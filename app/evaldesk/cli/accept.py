@@ -57,11 +57,14 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, way: str, yes:
             click.echo(f"{case}: {reason}", err=True)
         keys = one_of(staged.cases, parts, turn, WAYS[way])
         more = "" if way == "replace" else "use --way replace, and "
-        for case, left in [] if parts else left_out(staged.cases, keys, turn):
-            click.echo(f"{case}: left as it is: {left} ({more}name its part with --only to accept it)", err=True)
+        how = "use --way {}" if parts else f"{more}name its part with --only to accept it"
+        left_cases = left_out(staged.cases, keys, parts, turn)
+        for case, left, ways in left_cases:
+            named = " or ".join(name for name, each in WAYS.items() if each in ways)
+            click.echo(f"{case}: left as it is: {left} ({how.format(named)})", err=True)
         n_changes, n_cases = sum(map(len, keys.values())), sum(map(bool, keys.values()))
         if not n_changes:
-            click.echo("There is nothing to accept.")
+            click.echo("Nothing is accepted." if left_cases else "There is nothing to accept.")
             return
         file = StagedFile(desk, staged)
         _show(staged.file_name, file.before, file.after(keys))

@@ -317,12 +317,25 @@ def test_the_command_shows_the_lines_and_writes_when_it_is_told_to(pages: Any) -
     assert '-                "text": "nothing of the kind"' in asked[1]
     assert "misses: 0 of 2 passed; 0 of 2 passed by the new expectations" in asked[1]
     left = "misses: left as it is: Turn 1, roll_die (name its part with --only to accept it)\n"
-    assert unasked == (0, left + "There is nothing to accept.\n")
+    assert unasked == (0, left + "Nothing is accepted.\n")
     assert "misses: 0 of 2 passed; 2 of 2 passed by the new expectations" in rest[1]
     assert untouched == before
     assert written[1].endswith("Wrote 1 change in 1 case to dice_set.evalset.json.\n")
     assert rest[1].endswith("Wrote 1 change in 1 case to dice_set.evalset.json.\n")
     assert done == (0, "There is nothing to accept.\n")
+
+
+def test_a_part_that_has_no_such_way_names_those_it_has(pages: Any) -> None:
+    number, before = pages.finish().rpartition("/")[2], file_of(pages).read_text()
+
+    call = accept(pages, number, "--only", "call", "--way", "as-well", "--yes")
+    absent = accept(pages, number, "--only", "state", "--way", "as-well", "--yes")
+    answer = accept(pages, number, "--only", "answer", "--way", "tolerance", "--yes")
+
+    assert call == (0, "misses: left as it is: Turn 1, roll_die (use --way replace)\nNothing is accepted.\n")
+    assert absent == (0, "There is nothing to accept.\n")
+    assert "misses: left as it is: Turn 1, answer (use --way replace or as-well)\n" in answer[1]
+    assert file_of(pages).read_text() == before
 
 
 def test_the_command_names_what_it_does_not_know(pages: Any) -> None:

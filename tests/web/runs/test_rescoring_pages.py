@@ -81,6 +81,26 @@ def test_criteria_that_cannot_be_come_back_with_what_was_typed(pages: Any, chang
     assert pages.get("/runs").text.count('name="run"') == 1
 
 
+def test_criteria_that_some_scoring_has_already_are_named_and_not_refused(pages: Any) -> None:
+    source = pages.finish(case=["misses"], cases="selected", n="1")
+    again = pages.post(f"{source}/scorings", **ROUGE).headers["location"]
+    pages.get(f"{again}/events")
+
+    def said(**typed: Any) -> str:
+        """The line that a change of the form brings; the form as it opens is that of the run."""
+        headers = {"HX-Request": "true", "HX-Target": "p#same"}
+        ask = pages.client.post if typed else pages.client.get
+        answer = ask(f"{source}/scorings/new", **({"data": typed} if typed else {}), headers=headers).text
+        return re.sub("<[^>]*>", "", answer).strip()
+
+    known = "Run {} has the same criteria: scores change only where a metric&#39;s code or a judge did."
+    assert said() == known.format(source[6:])
+    assert said(**ROUGE) == known.format(again[6:])
+    assert said(**ROUGE | {"response_match_score.threshold": "0.2"}) == ""
+    assert said(**ROUGE | {"response_match_score.threshold": "a lot"}) == ""
+    assert pages.post(f"{source}/scorings", **ROUGE).status_code == 303
+
+
 def test_a_run_that_goes_on_is_not_scored_again(open_runs: Any) -> None:
     gate = threading.Event()
     pages = open_runs(gate=gate)

@@ -116,6 +116,8 @@ def rescore(name: str, config_file_path: str, is_trusted: bool, workspace: str |
     criteria = given_criteria(config_file_path)
 
     async def begin(desk: Desk, run: RunSummary) -> int:
+        if same := await desk.runs.same_criteria(run.id, criteria):
+            click.echo(same, err=True)
         return await desk.runs.rescore(run.id, criteria)
 
     sys.exit(_followed(open_home(workspace), name, begin, is_trusted=is_trusted))

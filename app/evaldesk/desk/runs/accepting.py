@@ -350,11 +350,19 @@ def one_of(cases: Sequence[StagedCase], parts: Sequence[str], turn: int | None, 
     }
 
 
-def left_out(cases: Sequence[StagedCase], keys: Keys, turn: int | None) -> list[tuple[str, str]]:
-    """By case id, the changes of that turn or all that are not wanted."""
+def left_out(
+    cases: Sequence[StagedCase], keys: Keys, parts: Sequence[str], turn: int | None
+) -> list[tuple[str, str, set[Way]]]:
+    """By case id, the changes of these parts, of that turn or all, that are not wanted, and the ways they have."""
     found = []
     for each in cases:
-        left = [change for change in each.offered if change.key not in keys[each.key]]
-        places = ", ".join(change.place for change in left if turn is None or change.turn == turn)
-        found += [(each.case.id, places)] if places else []
+        left = [
+            change
+            for change in each.offered
+            if change.key not in keys[each.key]
+            and (not parts or change.part in parts)
+            and (turn is None or change.turn == turn)
+        ]
+        ways = {way for change in left for way in change.ways}
+        found += [(each.case.id, ", ".join(change.place for change in left), ways)] if left else []
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from evaldesk import __version__
 from evaldesk.desk.criteria.criteria import is_plain
@@ -41,6 +42,18 @@ def plan_rescoring(runs: RunStore, run_id: int, criteria: Sequence[Criterion]) -
     )
     plan = foreseen_plan(config, cases)
     return replace(plan, baseline=runs.baseline(run_id), trials_of_cases=tuple(map(len, runs.strips(run_id))))
+
+
+def same_criteria(runs: RunStore, run_id: int, criteria: Sequence[Criterion]) -> str:
+    """Says which scoring of the trials of run `run_id` has these criteria already; empty where none has.
+
+    It is no refusal: the code of a metric may have changed, and a judge may answer otherwise. Raises NotFoundError.
+    """
+    wanted = sorted(criteria, key=attrgetter("metric"))
+    for run in (runs.summary(run_id), *runs.scorings(played_run_id(runs, run_id))):
+        if sorted(run.config.criteria, key=attrgetter("metric")) == wanted:
+            return f"Run {run.id} has the same criteria: scores change only where a metric's code or a judge did."
+    return ""
 
 
 def played_run_id(runs: RunStore, run_id: int) -> int:

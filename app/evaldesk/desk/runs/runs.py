@@ -23,7 +23,7 @@ from evaldesk.desk.runs.gates import Ending
 from evaldesk.desk.runs.kept_workers import SharedWorkers
 from evaldesk.desk.runs.model_checks import check_models
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, RunSubject, plan_run, recordings_folder, with_defaults
-from evaldesk.desk.runs.rescoring import as_handed_out, plan_rescoring
+from evaldesk.desk.runs.rescoring import as_handed_out, plan_rescoring, same_criteria
 from evaldesk.desk.runs.stored_runs import StoredRuns, is_held
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import Executor, LocalExecutor, WarmPool
@@ -136,6 +136,12 @@ class RunDesk:
         await self._check_nobody_drives(seen)
         if not await self._write(self._store.runs.move_on, seen, "pending", seen.reason, driver=WAITING):
             raise ConflictError(f"run {run_id} was taken up, stopped or deleted by another process just now")
+
+    async def same_criteria(self, run_id: int, criteria: Sequence[Criterion]) -> str:
+        """What `same_criteria` says of criteria that are not ready yet. Raises NotFoundError, UsageError."""
+        root = (await self.summary(run_id)).config.agent.root
+        ready = ready_criteria(criteria, self._settings, root)
+        return await asyncio.to_thread(same_criteria, self._store.runs, run_id, ready)
 
     async def rescore(self, run_id: int, criteria: Sequence[Criterion]) -> int:
         """Score a run's stored trials again as a new run; gives its id. Raises NotFoundError, Conflict-, UsageError."""

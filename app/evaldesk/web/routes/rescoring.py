@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import replace
 
 from starlette.datastructures import ImmutableMultiDict
@@ -58,6 +59,10 @@ async def _form(request: Request, typed: Typed, error: UsageError | None = None)
     desk = desk_of(request)
     run = await desk.runs.summary(run_id_of(request))
     cases = await asyncio.to_thread(desk.stored_runs.snapshots, run.id)
+    same = ""
+    with suppress(UsageError):  # it is beside its field once the form is sent
+        criteria = allowed_criteria(read_criteria(typed) or (), desk.settings, run.config.criteria)
+        same = await desk.runs.same_criteria(run.id, criteria)
     functions = {*desk.settings.functions, *own_functions(run.config.criteria)}
     problems = defaultdict(str, {(error.field or "") if error else "": str(error or "")})
     offer = Offer(desk.settings.allowed_judges, functions)
@@ -66,7 +71,7 @@ async def _form(request: Request, typed: Typed, error: UsageError | None = None)
     return page(
         request,
         "runs/rescore.html",
-        block=target if target == "plan" else None,
+        block=target if target in ("plan", "same") else None,
         status=422 if error else 200,
         run=run,
         title=run_title(run),
@@ -74,6 +79,7 @@ async def _form(request: Request, typed: Typed, error: UsageError | None = None)
         metrics=metrics,
         problems=problems,
         problem=str(error or ""),
+        same=same,
     )
 
 
