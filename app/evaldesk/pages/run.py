@@ -140,6 +140,7 @@ class RunPage:
     scorings: Sequence[Scoring]
     places: Sequence[Place]
     accept_href: str = ""
+    away: str = ""
 
     @property
     def places_words(self) -> str:

@@ -157,6 +157,14 @@ def _plain(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else json_line(value) if isinstance(value, Mapping) else str(value)
 
 
+def away_sentence(config: RunConfig) -> str:
+    """Why no case of the run is edited or run again here, where its eval set is not served; empty without a set."""
+    if not has_evalset(config):
+        return ""
+    where = f" It was read from {config.evalset_path}." if config.evalset_path else ""
+    return f"This desk does not serve the eval set {evalset_name(config)}: no case is edited or run again.{where}"
+
+
 def evalset_href(config: RunConfig) -> str:
     """Where the eval set is; nowhere when the cases came in the file of an imported run."""
     return f"/evalsets/{config.evalset_id}" if has_evalset(config) else ""

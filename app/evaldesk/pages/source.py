@@ -40,7 +40,7 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A reference action: made (`=`), made with other arguments (`~`), or never made (`-`).
+    """A reference action: made (`=`), made with other arguments (`~`), or never made (`-`); empty without a trial.
 
     `args` are those of the call that is nearest, which stands at `href` of the page; empty without one.
     """
@@ -208,12 +208,13 @@ def _actions(case: Case, result: TrialResult | None) -> list[Action]:
             if found := next(fit, None):
                 pairs[at] = found
                 made.remove(found)
-    return [_action(action, pairs.get(at)) for at, action in enumerate(wanted)]
+    absent = "-" if result else ""
+    return [_action(action, pairs.get(at), absent) for at, action in enumerate(wanted)]
 
 
-def _action(action: ToolCall, pair: tuple[ToolCall, str] | None) -> Action:
+def _action(action: ToolCall, pair: tuple[ToolCall, str] | None, absent: str) -> Action:
     if pair is None:
-        return Action("-", action.name, diff_args_by_key(action.args, {}), "")
+        return Action(absent, action.name, diff_args_by_key(action.args, {}), "")
     rows = diff_args_by_key(action.args, pair[0].args)
     return Action("=" if all(row.op == "=" for row in rows) else "~", action.name, rows, pair[1])
 

@@ -53,14 +53,19 @@ def test_raw_json_over_a_changed_case_shows_both(pages: Pages, address: str) -> 
 
 
 def test_a_scenario_is_edited_as_raw_json_only(pages: Pages) -> None:
-    scenario = {"starting_prompt": "Hi", "conversation_plan": "Ask for a die."}
-    value = {"eval_set_id": "s", "eval_cases": [{"eval_id": "plan", "conversation_scenario": scenario}]}
-    address = pages.case_address(pages.write("s.evalset.json", value), "plan")
+    scenario = {"starting_prompt": "Hi", "conversation_plan": "Ask:\n\n1. for a **die**\n2. <script>x</script>"}
+    criteria = {"actions": [{"name": "roll_die", "arguments": {"sides": 6}}]}
+    case = {"eval_id": "plan", "conversation_scenario": scenario, "evaluation_criteria": criteria}
+    address = pages.case_address(pages.write("s.evalset.json", {"eval_set_id": "s", "eval_cases": [case]}), "plan")
 
-    answer = pages.get(address)
+    answer, page = pages.get(address), pages.get(f"{address}/json").text
 
     assert answer.headers["location"] == f"{address}/json"
-    assert "simulated user" in pages.get(f"{address}/json").text
+    assert "simulated user" in page
+    assert "<li>for a <strong>die</strong></li>" in page
+    assert "<li>&lt;script&gt;x&lt;/script&gt;</li>" in page
+    assert "<code>roll_die</code>" in page
+    assert "not made" not in page
 
 
 def test_a_file_of_the_old_form_asks_before_it_becomes_a_new_one(pages: Pages) -> None:

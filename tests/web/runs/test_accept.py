@@ -278,7 +278,7 @@ def test_a_trial_that_differs_leads_to_its_changes_and_one_that_does_not_has_no_
     assert pages.get(f"{address}/acceptance?case=misses&trial=9").status_code == 404
 
 
-def test_nothing_leads_to_accepting_where_the_desk_does_not_serve_the_eval_set(pages: Any) -> None:
+def test_nothing_leads_to_an_eval_set_that_the_desk_does_not_serve(pages: Any) -> None:
     address = pages.finish()
     queue = pages.desk.queues.create(TypedQueue([address[6:]], ["failed"], "1", "jo"))
     item = pages.desk.store.queues.items(queue, "jo")[0]
@@ -292,6 +292,8 @@ def test_nothing_leads_to_accepting_where_the_desk_does_not_serve_the_eval_set(p
 
     assert [each.status_code for each in found] == [200] * 4
     assert not any("/acceptance" in each.text for each in found)
+    assert not any(word in each.text for each in found for word in ("Edit case", "Run again"))
+    assert all("This desk does not serve the eval set" in each.text for each in found[:2])
 
 
 def accept(pages: Any, *arguments: str) -> tuple[int, str]:

@@ -23,6 +23,7 @@ from evaldesk.model import Case, Turn
 from evaldesk.model.evalset import case_key
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.pages.case_text import DiffLine, case_text, difference
+from evaldesk.pages.source import source_of
 from evaldesk.pages.typed import Problems, error_sentence
 from evaldesk.web.cases.checks import case_from
 from evaldesk.web.cases.drafts import CaseDraft, TurnDraft, apply_op, draft_of, fits_form, read_draft
@@ -255,7 +256,9 @@ def _render_json(
         "theirs": theirs,
         "lost": lost,
     }
-    typed["agents"] = desk_of(request).agents.list() if found.case.scenario is not None else ()
+    is_scenario = found.case.scenario is not None
+    typed["agents"] = desk_of(request).agents.list() if is_scenario else ()
+    typed["scenario"] = source_of(found.case, None) if is_scenario else None
     where: dict[str, Any] = {"file": file, "found": found, "base": f"/evalsets/{file.id}/cases/{found.key}"}
     address = run_address(file.id, found.case.id)
     return page(request, "cases/json.html", status=status, note=note, run_address=address, **typed, **where)

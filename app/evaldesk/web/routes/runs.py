@@ -21,7 +21,7 @@ from evaldesk.model.stored import CaseFilter, CaseSort
 from evaldesk.pages.gates import read_gates
 from evaldesk.pages.run import RunPage, run_page
 from evaldesk.pages.run_divergences import read_divergences
-from evaldesk.pages.run_facts import config_json
+from evaldesk.pages.run_facts import away_sentence, config_json
 from evaldesk.pages.run_listing import read_listing
 from evaldesk.pages.run_spread import read_spread
 from evaldesk.pages.run_view import RunQuery
@@ -200,9 +200,12 @@ def run_query(request: Request) -> RunQuery:
 async def _read(request: Request) -> RunPage:
     desk = desk_of(request)
     run = await run_page(desk.runs, run_id_of(request), run_query(request))
-    may_accept = not run.is_live and run.summary.counts.failed > 0
-    found = await asyncio.to_thread(desk.evalsets.id_of_run, run.summary.config) if may_accept else ""
-    return replace(run, accept_href=f"/runs/{run.summary.id}/acceptance" if found else "")
+    if run.is_live:
+        return run
+    config, may_accept = run.summary.config, run.summary.counts.failed > 0
+    if await asyncio.to_thread(desk.evalsets.id_of_run, config):
+        return replace(run, accept_href=f"/runs/{run.summary.id}/acceptance" if may_accept else "")
+    return replace(run, again_href="", away=away_sentence(config) if run.again_href else "")
 
 
 async def _page_of(

@@ -22,7 +22,7 @@ from evaldesk.pages.failure_kind import read_findings
 from evaldesk.pages.labels import cursor_time, read_labels
 from evaldesk.pages.large_state import ValuePart
 from evaldesk.pages.pair import read_pair
-from evaldesk.pages.run_facts import evalset_href
+from evaldesk.pages.run_facts import away_sentence
 from evaldesk.pages.timeline import raw_call, read_timeline
 from evaldesk.pages.trial import read_other_scorings
 from evaldesk.web.forms import read_form, text_of
@@ -55,8 +55,8 @@ async def trial_page(
     findings = await asyncio.to_thread(read_findings, desk_of(request), run_id, key, finding, finding_error)
     other_scorings = await asyncio.to_thread(read_other_scorings, desk_of(request), run_id, key)
     config = trial.summary.config
-    evalset = evalset_href(config)
-    again = {"agent": config.agent.id, "evalset": config.evalset_id, "case": trial.case.id, "n": str(config.n)}
+    evalset = await asyncio.to_thread(desk_of(request).evalsets.id_of_run, config)
+    again = {"agent": config.agent.id, "evalset": evalset, "case": trial.case.id, "n": str(config.n)}
     return page(
         request,
         "trials/trial.html",
@@ -68,7 +68,8 @@ async def trial_page(
         is_swap=target_of(request) == "labels",
         other_scorings=other_scorings,
         run_href=f"/runs/{run_id}",
-        edit_href=f"{evalset}/cases/{case_key(trial.case.id)}" if evalset else "",
+        edit_href=f"/evalsets/{evalset}/cases/{case_key(trial.case.id)}" if evalset else "",
+        away="" if evalset else away_sentence(config),
         again_href=f"/runs/new?{urlencode(again)}",
         accept_href=await asyncio.to_thread(accept_href, desk_of(request), trial.summary, trial.case, trial.result),
     )
