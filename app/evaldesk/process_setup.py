@@ -95,6 +95,18 @@ def allow_open_files() -> None:
 WORKER_VARIABLE = "EVALDESK_WORKER"
 """Marks a worker and the processes that it starts, so that those can be found when it is gone."""
 MAX_ROUNDS = 20
+_RLIMIT_LOCKS = 10  # Linux counts no locks against it since 2.4, and hands it on as every limit
+
+
+def mark_process(pid: int, mark: str) -> None:
+    """Give a process, and what it starts from now on, the mark of a worker in a limit that means nothing (Linux).
+
+    A program keeps it when it clears its environment. No mark takes away the one that was inherited.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError, ValueError):  # the process is gone, or its kernel knows no such limit
+            _, most = resource.prlimit(pid, _RLIMIT_LOCKS)
+            resource.prlimit(pid, _RLIMIT_LOCKS, (_limit_of(mark) if mark else most, most))
 
 
 def end_marked(mark: str) -> None:
@@ -102,8 +114,23 @@ def end_marked(mark: str) -> None:
 
     A process may start another while it is looked for, so that is done until none is left. Without `/proc`, nothing.
     """
-    wanted = f"{WORKER_VARIABLE}={mark}".encode()
-    _kill_each(lambda: [pid for pid in _pids() if wanted in _read(f"/proc/{pid}/environ").split(b"\0")])
+    limit, variable = _limit_of(mark), f"{WORKER_VARIABLE}={mark}".encode()
+    _kill_each(
+        lambda: [
+            pid for pid in _pids() if _limit(pid) == limit or variable in _read(f"/proc/{pid}/environ").split(b"\0")
+        ]
+    )
+
+
+def _limit_of(mark: str) -> int:
+    return int(mark[:15], 16)
+
+
+def _limit(pid: int) -> int:
+    try:
+        return resource.prlimit(pid, _RLIMIT_LOCKS)[0]
+    except OSError:
+        return resource.RLIM_INFINITY  # of another person, or gone
 
 
 def end_descendants() -> None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.virtual_environments import make_environment
 
+from evaldesk.agents import group_guard
 from evaldesk.engine import AgentHost, LocalExecutor
-from evaldesk.model import AgentRef, TrialResult, TrialSpec
+from evaldesk.engine.launch import OWN, ProcessLauncher
+from evaldesk.model import AgentRef, TrialResult, TrialSpec, TurnSpec
+from evaldesk.process_setup import end_marked, mark_process
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="daemons are found by /proc")]
 
@@ -18,7 +25,7 @@ Write = Callable[..., AgentRef]
 Trial = Callable[..., TrialSpec]
 Play = Callable[..., Awaitable[dict[int, TrialResult]]]
 
-# The daemon is started by a shell that ends at once, in a session of its own.
+# The daemon is started by a shell that ends at once, in a session of its own; one that is cleared knows no variable.
 AGENT = """
     import os, pathlib, signal, subprocess, time
 
@@ -29,9 +36,9 @@ AGENT = """
         script = f"setsid sleep 86400 >/dev/null 2>&1 & echo $! > {pid}.new; mv {pid}.new {pid}"
         environment = {"PATH": os.environ["PATH"]} if "cleared" in message else None
         subprocess.run(["sh", "-c", script], env=environment, check=True)
-        if message == "exit":
+        if "exit" in message:
             os._exit(3)
-        if message == "kill":
+        if "kill" in message:
             os.kill(os.getpid(), signal.SIGKILL)
         return message
 """
@@ -45,7 +52,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("message", ["stay", "stay cleared", "exit", "kill"])
+@pytest.mark.parametrize("message", ["stay", "stay cleared", "exit", "exit cleared", "kill", "kill cleared"])
 async def test_a_daemon_ends_with_the_player_of_its_agent(
     message: str, write_agent: Write, trial: Trial, play: Play
 ) -> None:
@@ -60,6 +67,48 @@ async def test_a_daemon_ends_with_the_player_of_its_agent(
 
     while is_running(daemon):
         await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("place", ["forks", "another interpreter", "a chat"])
+async def test_a_daemon_without_variables_ends_with_a_killed_player_of_each_kind(
+    place: str, write_agent: Write, trial: Trial, play: Play, host: AgentHost, tmp_path: Path
+) -> None:
+    agent = write_agent(AGENT)
+    if place == "a chat":
+        async for _ in host.play_turn(TurnSpec("s", agent, "kill cleared")):
+            pass
+    else:
+        is_forked = place == "forks"
+        launcher = OWN if is_forked else ProcessLauncher(str(make_environment(tmp_path / "venv")))
+        executor = LocalExecutor(1, 1, launcher=launcher, is_shared=not is_forked)
+        await play(executor, [trial(agent, 0, ("kill cleared",))], 1)
+        assert bool(executor.zygote_pid) == is_forked
+        await executor.close()
+
+    daemon = int((Path(agent.folder) / "pid").read_text())
+    while is_running(daemon):
+        await asyncio.sleep(0.01)
+
+
+def test_the_guard_of_commands_outlives_the_worker_that_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_guard, "_guard", None)
+    mark = "c0ffee" * 5
+    mark_process(os.getpid(), mark)
+    try:
+        left = subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(86400)"],
+            env={"PATH": os.environ["PATH"]},
+            start_new_session=True,
+        )
+        guard = group_guard._running()
+    finally:
+        mark_process(os.getpid(), "")
+
+    end_marked(mark)
+
+    assert left.wait() == -signal.SIGKILL
+    assert guard.poll() is None
+    group_guard._close(guard)
 
 
 async def test_a_worker_that_is_gone_before_it_is_given_work_is_replaced(

@@ -14,7 +14,7 @@ import sys
 import threading
 from contextlib import suppress
 
-from evaldesk.process_setup import WORKER_VARIABLE
+from evaldesk.process_setup import WORKER_VARIABLE, mark_process
 
 CLOSE_S = 1.0
 
@@ -71,6 +71,7 @@ def _running() -> subprocess.Popen[bytes]:
             start_new_session=True,
             env={name: value for name, value in os.environ.items() if name != WORKER_VARIABLE},  # outlives its worker
         )
+        mark_process(_guard.pid, "")
         atexit.register(_close, _guard)
     return _guard
 

@@ -33,7 +33,7 @@ from evaldesk.engine.host.zygote import UNFORKED, UNSEEN, AheadTransport, Zygote
 from evaldesk.engine.launch import OWN, Launch, Launcher
 from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S, Pause, Tail
 from evaldesk.errors import EvaldeskError, UsageError
-from evaldesk.process_setup import descendants, end_marked, hide_memory
+from evaldesk.process_setup import descendants, end_marked, hide_memory, mark_process
 from evaldesk.wire import to_json, value_scrubber
 from evaldesk.workers_ahead import WorkerAhead, take_ahead
 
@@ -285,6 +285,8 @@ class WorkerProcess:
     def opened(self, transport: asyncio.SubprocessTransport) -> None:
         """Take hold of the process, which may be gone again before `start` goes on."""
         self._transport = transport
+        if self._mark:
+            mark_process(self.pid, self._mark)
 
     def received(self, data: bytes) -> None:
         """Read data from the pipe of the frames; what its interpreter prints until the worker is ready is output."""
