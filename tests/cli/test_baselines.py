@@ -196,6 +196,19 @@ def test_a_run_that_is_scored_again_keeps_its_baseline(place: Place) -> None:
         assert plan.baseline.name == "run 1"
 
 
+def test_how_a_whole_run_got_to_its_end_is_no_reason_of_its_failure() -> None:
+    taken_over = "Taken over from a process on vm, which is gone: trials that were under way there are played again."
+    whole = RunNumbers.of_cases(
+        [CaseNumbers("a", Counts(2, passed=1, failed=1))], endings=[Ending("finished", taken_over)]
+    )
+    broken = RunNumbers.of_cases(
+        [CaseNumbers("a", Counts(2, passed=1))], endings=[Ending("failed", "No host came back.")]
+    )
+
+    assert conclude(Gates(), whole).reasons == ("every trial must pass: 1 of 2 trials passed",)
+    assert conclude(Gates(), broken).reasons[0] == "No host came back."
+
+
 def test_a_case_that_was_not_played_is_no_regression() -> None:
     before, after = PlayedCase(CaseKey("set", "a"), "pp"), PlayedCase(CaseKey("set", "a"), "..")
     numbers = RunNumbers.of_cases([CaseNumbers("a", Counts(2))], endings=[Ending("stopped", "The cost is too high.")])

@@ -197,7 +197,10 @@ def _reasons(outcome: Outcome, run: RunNumbers, found: Sequence[GateOutcome]) ->
     counts = run.counts
     for ending in run.endings:
         is_told = ending.stop is not None and bool(ending.stop.answers)  # by the gate that was decided
-        if ending.reason and not is_told:
+        is_whole = ending.status == "finished" and not (
+            ending.stop or counts.unplayed
+        )  # how it got there decides nothing
+        if ending.reason and not is_told and not is_whole:
             yield ending.reason
     if counts.unplayed and outcome != "failed" and not run.stop:
         were = "was" if counts.unplayed == 1 else "were"
