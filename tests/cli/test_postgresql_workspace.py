@@ -137,7 +137,10 @@ def test_nothing_of_a_desk_speaks_to_it_either(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "evaldesk.toml").write_text('[store]\nurl = "postgresql://foreign.example/evals"\n', "utf-8")
     trust = Trust(read_settings(tmp_path, (tmp_path,), environment={}), environment={})
 
-    with pytest.raises(TrustError, match="trust it with --trust, or for one command with EVALDESK_TRUST=1"):
+    with pytest.raises(
+        TrustError,
+        match="trust it with --trust of `evaldesk ui` or `evaldesk eval`, or for one command with EVALDESK_TRUST=1",
+    ):
         trust.opened_store()
 
     assert ("database", "postgresql://foreign.example/evals, whose waiting runs would go on") in question_words(

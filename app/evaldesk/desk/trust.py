@@ -30,10 +30,8 @@ from evaldesk.settings import CONFIG_NAME, STORE_VARIABLE, Settings
 from evaldesk.store import Store
 
 VARIABLE = "EVALDESK_TRUST"
-NEXT_STEP = (
-    f"trust it on the page of `evaldesk ui`, with --trust, or for one command with {VARIABLE}=1; "
-    "until then nothing of it runs"
-)
+_BY_COMMAND = f"with --trust of `evaldesk ui` or `evaldesk eval`, or for one command with {VARIABLE}=1"
+NEXT_STEP = f"trust it on the page of `evaldesk ui`, {_BY_COMMAND}; until then nothing of it runs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +184,7 @@ class Trust:
         if settings.store and settings.is_store_of_file and not self._is_given:
             raise TrustError(
                 f"{settings.workspace / CONFIG_NAME} names the database {settings.store}, and nobody has trusted it; "
-                f"trust it with --trust, or for one command with {VARIABLE}=1, or name the database in {STORE_VARIABLE}"
+                f"trust it {_BY_COMMAND}, or name the database in {STORE_VARIABLE}"
             )
 
     def opened_store(self) -> Store:
