@@ -149,8 +149,8 @@ class RunPage:
 
     @property
     def again_sentence(self) -> str:
-        """The trials that were lost and played again."""
-        return again_sentence(self.summary.n_played_again) if self.summary.n_played_again else ""
+        """The trials that were lost and played again, with the places that were lost once no table shows them."""
+        return again_sentence(self.summary.n_played_again, () if self.summary.status in LIVE else self.summary.places)
 
     @property
     def id(self) -> int:

@@ -41,12 +41,21 @@ def is_telling(places: Sequence[Place]) -> bool:
     return len(places) > 1 or any(place.note or place.kind == "host" for place in places)
 
 
-def again_sentence(n: int) -> str:
-    """How many trials of a run were played again because they were lost; empty for none."""
-    if n == 1:
-        return f"1 trial was played again, because its worker or host was lost; model calls of the lost attempt {PAID}."
-    many = f"{n:,} trials were played again, because their workers or hosts were lost"
-    return f"{many}; model calls of the lost attempts {PAID}." if n else ""
+def again_sentence(n: int, places: Sequence[Place] = ()) -> str:
+    """How many trials of a run were played again because they were lost, and which places were lost; empty for none."""
+    if not n:
+        return ""
+    whose = "its worker or host was" if n == 1 else "their workers or hosts were"
+    gone = ", ".join(f"{place.name} ({place.note})" if place.note else place.name for place in places if is_lost(place))
+    lost = f"{whose} lost: {gone}" if gone else f"{whose} lost"
+    attempts = "the lost attempt" if n == 1 else "the lost attempts"
+    was = "trial was" if n == 1 else "trials were"
+    return f"{n:,} {was} played again, because {lost}; model calls of {attempts} {PAID}."
+
+
+def is_lost(place: Place) -> bool:
+    """Whether nothing is played there any more."""
+    return place.state == "lost"
 
 
 def losses_sentence(result: TrialResult) -> str:

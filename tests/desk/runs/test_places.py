@@ -109,7 +109,9 @@ async def test_trials_that_were_lost_are_counted_once_and_said(open_desk: OpenDe
     summary = await over(desk, run_id)
 
     assert (summary.n_played_again, summary.n_passed) == (2, 3)
-    assert "2 trials were played again" in read_run(store.runs, run_id, RunQuery()).again_sentence
+    assert "2 trials were played again, because their workers or hosts were lost; model" in (
+        read_run(store.runs, run_id, RunQuery()).again_sentence
+    )
     trial = store.runs.trial(run_id, 0, 0)
     assert (trial.place, trial.losses) == ("gpu-01", ("no node", "killed"))
 
@@ -121,4 +123,6 @@ def test_places_are_said_in_words() -> None:
     )
     assert place_words(HOSTS[2]) == "lost: no node"
     assert place_words(Place("b", "host", state="starting")) == "starting"
-    assert (places_words(()), places_words((HERE,)), again_sentence(0)) == ("", "2 workers", "")
+    assert (places_words(()), places_words((HERE,)), again_sentence(0, HOSTS)) == ("", "2 workers", "")
+    lost = "because its worker or host was lost: gpu-03 (no node); model calls of the lost attempt may"
+    assert f"1 trial was played again, {lost}" in again_sentence(1, HOSTS)

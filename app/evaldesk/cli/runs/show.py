@@ -125,10 +125,10 @@ def _by(run: RunSummary) -> str:
 
 def _places(run: RunSummary) -> list[tuple[str, str]]:
     """Where a run that goes on is played at this moment, and how many trials were lost with a worker or a host."""
-    places = run.places if run.status in LIVE else ()
+    places, gone = (run.places, ()) if run.status in LIVE else ((), run.places)
     now = [("Places", places_words(places))] if places else []
     each = [("", f"{place.name}: {place_words(place)}") for place in places if is_telling(places)]
-    again = [("Played again", again_sentence(run.n_played_again))] if run.n_played_again else []
+    again = [("Played again", again_sentence(run.n_played_again, gone))] if run.n_played_again else []
     return [*now, *each, *again]
 
 
