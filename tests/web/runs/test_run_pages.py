@@ -139,6 +139,7 @@ def test_a_live_run_connects_to_its_stream_with_the_nonce_of_the_page(open_runs:
     nonce = re.search(r"nonce-([\w-]+)", page.headers["content-security-policy"])
     assert nonce is not None
     assert re.search(rf'hx-nonce="{nonce[1]}" hx-sse:connect="/runs/1/events"', page.text)
+    assert re.search(r"Mean over cases, after 0 of \d+ trials; brought up to date when the run ends", page.text)
 
 
 def test_a_run_is_cancelled_and_resumed(open_runs: Callable[..., Any]) -> None:
@@ -160,6 +161,7 @@ def test_a_run_is_cancelled_and_resumed(open_runs: Callable[..., Any]) -> None:
     assert (stopped.status_code, resumed.status_code) == (303, 303)
     assert before.status == "stopped"
     assert "Resume 8 trials" in page
+    assert "brought up to date" not in page
     assert "hx-sse:connect" in again
     assert (after.status, after.n_done) == ("finished", 8)
 
