@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,18 @@ from click.testing import CliRunner, Result
 from evaldesk.cli import cli
 from evaldesk.errors import FormatError
 from evaldesk.formats.criteria_file import load_criteria_file
-from evaldesk.model import AgentRef, Case, Criterion, RunConfig, Score, TrialResult, Turn
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    Criterion,
+    Event,
+    RunConfig,
+    Score,
+    Transcript,
+    TrialResult,
+    Turn,
+    TurnRecord,
+)
 from evaldesk.model.failures import Anchor, FindingDraft
 from evaldesk.settings import Settings
 from evaldesk.store import Store
@@ -208,6 +222,108 @@ def test_a_file_that_is_none_names_the_place(tmp_path: Path, content: str, said:
 
     assert isinstance(found.exception, FormatError | SystemExit)
     assert said in str(found.exception) + found.output
+    assert shown(home) == []
+
+
+def test_findings_are_given_out_as_tables_with_the_words_around_what_is_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = workspace(tmp_path / "home")
+    monkeypatch.setenv("SHOP_API_KEY", "sk-0123456789abcdef")
+    said = "x" * 300 + " You leave on Friday, sk-0123456789abcdef. " + "y" * 300
+    turns = (TurnRecord("When?", (Event("agent_message", text=said),)),)
+    with Store.open(Settings(home, (home,)).database) as store:
+        run_id = store.runs.create(RunConfig(AgentRef("dice", "dice:agent"), "set"), [Case("=c", (Turn("When?"),))])
+        store.runs.record([TrialResult(run_id, 0, 0, "finished", "failed", transcript=Transcript(turns))])
+        store.failures.add(FindingDraft(run_id, 0, 0, "=late", anchor=Anchor(0, 0, 314, 320, "Friday")), "Ana", "other")
+        store.failures.add(FindingDraft(run_id, 0, 0, "no mark"), "Ana")
+
+    lines = [json.loads(line) for line in run(home, "export", "--format", "jsonl").stdout.splitlines()]
+    table = run(home, "export", "other", "--format", "csv").stdout
+
+    assert [(each["mode"], each["case"], each["note"]) for each in lines[2:]] == [
+        ("other", "=c", "=late"),
+        ("", "=c", "no mark"),
+    ]
+    assert lines[2]["excerpt"].startswith("…" + "x" * 100)
+    assert "leave on Friday, [SHOP_API_KEY]. yy" in lines[2]["excerpt"]
+    assert lines[3]["excerpt"] == f"When?\n\n{said[:393]}…".replace("sk-0123456789abcdef", "[SHOP_API_KEY]")
+    assert lines[0]["excerpt"] == ""
+    assert [row[:5] for row in csv.reader(io.StringIO(table))] == [
+        ["run", "case", "trial_index", "mode", "note"],
+        ["2", "'=c", "0", "other", "'=late"],
+    ]
+    assert "sk-0123456789abcdef" not in table
+
+
+def test_the_codebook_as_markdown_shows_every_text_as_it_stands(tmp_path: Path) -> None:
+    home = workspace(tmp_path / "home")
+    with Store.open(Settings(home, (home,)).database) as store:
+        hostile = "<img src=x> [a](javascript:b)\n# head"
+        store.failures.create_mode("Ana", name="*bold*", definition=hostile)
+        store.failures.add(FindingDraft(1, 3, 0, hostile), "Ana")
+
+    text = run(home, "export", "--format", "markdown").stdout
+
+    assert text.startswith(
+        "# Kinds of failure\n\n## wrong date\n\nOpen.\n\n- a week late (Ana, run 1, c0, trial 1, turn 1)\n"
+    )
+    assert "  > Friday\n" in text
+    assert "## \\*bold\\*\n" in text
+    assert "Counts: &lt;img src=x&gt; \\[a\\]\\(javascript:b\\) \\# head" in text
+    assert "\n## Without a kind\n\n- &lt;img" in text
+    only = run(home, "export", "asks twice", "--format", "markdown").stdout
+    assert re.findall("^#+ .*", only, re.MULTILINE) == ["# Kinds of failure", "## asks twice"]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_kinds_that_were_filled_in_elsewhere_come_back_to_their_notes(tmp_path: Path, form: str) -> None:
+    home, file = workspace(tmp_path / "home"), tmp_path / f"findings.{form}"
+    with Store.open(Settings(home, (home,)).database) as store:
+        store.failures.add(FindingDraft(1, 2, 0, "-what?; 'yes'"), "Ben")
+        store.failures.add(FindingDraft(1, 3, 0, "why?\nno", anchor=Anchor(0, quote="a, b")), "Ben")
+    file.write_text(run(home, "export", "--format", form).stdout)
+
+    untouched = run(home, "import", str(file), "--by", "Cy").stdout
+    if form == "csv":
+        rows = [dict(row) for row in csv.DictReader(io.StringIO(file.read_text()))]
+        with file.open("w", newline="") as opened:
+            table = csv.DictWriter(opened, rows[0], delimiter=";")  # as a spreadsheet in Europe saves it
+            table.writeheader()
+            table.writerows(row | {"mode": row["mode"] or "no reason"} for row in rows)
+    else:
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        file.write_text("\n".join(json.dumps(row | {"mode": row["mode"] or "no reason"}) for row in lines))
+    named, again = (run(home, "import", str(file), "--by", "Cy").stdout for _ in range(2))
+
+    assert untouched == again == "Imported 0 new kinds of failure and 0 new findings.\n"
+    assert named == "Imported 1 new kind of failure, 0 new findings and a kind for 2 notes.\n"
+    findings = json.loads(run(home, "export").stdout)["findings"]
+    assert [(each["mode"], each["author"]) for each in findings[2:]] == [("no reason", "Ben")] * 2
+    assert [each["note"] for each in findings[2:]] == ["-what?; 'yes'", "why?\nno"]
+    for _ in range(2):
+        run(home, "undo", "--by", "Cy")
+    assert [each["mode"] for each in json.loads(run(home, "export").stdout)["findings"][2:]] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", "a,b\n1,2\n", "it has no column author"),
+        ("a.csv", "", "no column"),
+        ("a.csv", "run,case,trial_index,author,note\none,c0,0,Ana,n\n", "a.csv:2: run: expected a whole number"),
+        ("a.jsonl", '{"run": 1}\n', "a.jsonl:1:1: author"),
+        ("a.jsonl", '{"run": 1, "case": "c0", "trial_index": 0, "author": "A", "note": "n"}\n[]\n', "a.jsonl:2:1"),
+    ],
+)
+def test_a_table_that_is_none_names_its_line(tmp_path: Path, name: str, content: str, said: str) -> None:
+    home, file = workspace(tmp_path / "home", with_findings=False), tmp_path / name
+    file.write_text(content)
+
+    found = run(home, "import", str(file))
+
+    assert isinstance(found.exception, FormatError)
+    assert said in str(found.exception)
     assert shown(home) == []
 
 

@@ -15,7 +15,7 @@ from evaldesk.cli.files.exchange_files import open_home, write_bytes
 from evaldesk.cli.lazy import refusing_repeats
 from evaldesk.cli.runs.shared import json_option, workspace_option
 from evaldesk.errors import UsageError
-from evaldesk.model.conclusion import counted
+from evaldesk.model.failures import FORMS
 
 if TYPE_CHECKING:
     from evaldesk.desk.desk import Desk
@@ -110,20 +110,30 @@ def undo(by: str | None, workspace: str | None) -> None:
 
 
 @mode.command(name="export")
+@click.argument("name", metavar="[NAME]", required=False)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(tuple(FORMS)),
+    default="json",
+    show_default=True,
+    help="JSON of all that `import` takes in, a finding a line as JSON or CSV, or the kinds as Markdown.",
+)
 @click.option("-o", "--output", metavar="FILE", help="Output file; default: the stream.")
 @click.option("--force", is_flag=True, help="Replace an existing FILE.")
 @workspace_option
-def export_file(output: str | None, force: bool, workspace: str | None) -> None:
-    """Write the kinds of failure and their findings as JSON.
+def export_file(name: str | None, form: str, output: str | None, force: bool, workspace: str | None) -> None:
+    """Write the kinds of failure and their findings, or those of the kind NAME.
 
     \b
     evaldesk mode export -o failures.json
+    evaldesk mode export "wrong date" --format csv -o findings.csv
     """
-    from evaldesk.desk.failure_files import export_modes
+    from evaldesk.desk.failure_files import export_failures
 
     with _desk(workspace) as desk:
-        data = export_modes(desk)
-    write_bytes(data, output, is_forced=force)
+        kind = desk.failures.mode_named(name) if name is not None else None
+        write_bytes(export_failures(desk, form, kind).parts, output, is_forced=force)
 
 
 @mode.command(name="import")
@@ -133,6 +143,8 @@ def export_file(output: str | None, force: bool, workspace: str | None) -> None:
 def import_file(file: str, by: str | None, workspace: str | None) -> None:
     """Add the kinds of failure of FILE that are not here yet, and its findings on trials that are here.
 
+    FILE is .json, .jsonl or .csv of `mode export`. A note that is here without a kind gets the one that FILE names.
+
     \b
     evaldesk mode import failures.json
     """
@@ -140,13 +152,7 @@ def import_file(file: str, by: str | None, workspace: str | None) -> None:
 
     with _desk(workspace) as desk:
         author = by if by is not None else desk.person.name()
-        found = import_modes(desk, Path(file).read_bytes(), file, author)
-    kinds, findings = counted(found.n_modes, "new kind"), counted(found.n_findings, "new finding")
-    clear = f" and {counted(found.n_clear, 'trial')} with nothing wrong" if found.n_clear else ""
-    click.echo(f"Imported {kinds} of failure{',' if clear else ' and'} {findings}{clear}.")
-    if found.n_elsewhere:
-        trials = "1 finding is" if found.n_elsewhere == 1 else f"{found.n_elsewhere:,} findings are"
-        click.echo(f"{trials} on trials that are not in this workspace.")
+        click.echo(import_modes(desk, Path(file).read_bytes(), file, author).words)
 
 
 @mode.command()

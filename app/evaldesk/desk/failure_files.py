@@ -1,77 +1,206 @@
-"""The codebook and its findings as a JSON file, and back."""
+"""The codebook and its findings as a file, and back."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.failures import MAX_FINDING, MAX_QUOTE, FailureDesk, TypedMode, checked_texts
-from evaldesk.errors import UsageError
-from evaldesk.model.failures import TRIALS, Anchor, FindingDraft, Mode
-from evaldesk.reading.strict_json import Document, Place, parse_json
+from evaldesk.desk.evalsets.exporting import ExportStream
+from evaldesk.desk.evalsets.names import slug
+from evaldesk.desk.failures import (
+    MAX_FINDING,
+    MAX_QUOTE,
+    SIGNED_AT_ONCE,
+    FailureDesk,
+    TypedMode,
+    checked_texts,
+    excerpt,
+)
+from evaldesk.desk.runs.trial_rows import cell, uncelled
+from evaldesk.errors import FormatError, NotFoundError, UsageError
+from evaldesk.model.conclusion import counted
+from evaldesk.model.failures import FORMS, TRIALS, Anchor, Finding, FindingDraft, Mode
+from evaldesk.reading.json_lines import Line, read_lines
+from evaldesk.reading.strict_json import Document, Place, decoded, parse_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text
 from evaldesk.secrets import scrubber
 from evaldesk.wire import to_json
+from evaldesk.wording.printable import markdown_text
 
 VERSION = 1
+_TABLES = (".jsonl", ".csv")
+COLUMNS = (
+    *("run", "case", "trial_index", "mode", "note", "quote", "excerpt", "author"),
+    *("turn", "event", "start", "end", "created_at", "mode_retired_at"),
+)
+_NUMBERS = ("run", "trial_index", "turn", "event", "start", "end")
 _TEXTS = ("definition", "example_yes", "example_no")
 _RUNS = ("fixed_in", "reopened_in")
 
 
+Row: TypeAlias = tuple[str, FindingDraft, str, str, datetime | None]
+"""The id of a case, whose place in the run is not known yet, the finding, its author, its mode and its end."""
+
+
 @dataclass(frozen=True, slots=True)
 class TakenIn:
-    """What an import stored; `n_elsewhere` findings are on trials that this workspace does not have."""
+    """What an import stored; `n_named` notes got a kind, `n_elsewhere` findings are on trials that are not here."""
 
     n_modes: int
     n_findings: int
+    n_named: int
     n_clear: int
     n_elsewhere: int
 
+    @property
+    def words(self) -> str:
+        """`Imported 2 new kinds of failure and 1 new finding.`, and what else came."""
+        parts = [f"{counted(self.n_modes, 'new kind')} of failure", counted(self.n_findings, "new finding")]
+        parts += [f"a kind for {counted(self.n_named, 'note')}"] if self.n_named else []
+        parts += [f"{counted(self.n_clear, 'trial')} with nothing wrong"] if self.n_clear else []
+        elsewhere = f"{counted(self.n_elsewhere, 'finding')} {'is' if self.n_elsewhere == 1 else 'are'}"
+        more = f" {elsewhere} on trials that are not in this workspace." if self.n_elsewhere else ""
+        return f"Imported {', '.join(parts[:-1])} and {parts[-1]}.{more}"
 
-def export_modes(desk: Desk) -> bytes:
-    """All modes but merged ones, all counted findings and the trials with nothing wrong, secrets masked, as JSON."""
-    mask, store = scrubber(os.environ), desk.store
-    modes = {mode.id: mode for mode in store.failures.modes() if mode.merged_into is None}
-    found = store.failures.list()
-    clear = {run_id: store.failures.read_trials(run_id).clear for run_id in sorted(store.failures.read_runs())}
-    cases = {run_id: store.runs.case_ids(run_id) for run_id in {*clear, *(each.run_id for each in found)}}
-    findings: list[dict[str, Any]] = [
-        {
+
+def export_failures(desk: Desk, form: str = "json", mode: Mode | None = None) -> ExportStream:
+    """All modes but merged ones and all counted findings, or those of one mode, secrets masked.
+
+    JSON is what an import takes in whole, with the trials that have nothing wrong; JSON lines and CSV have a finding
+    each, with an excerpt of its trial; Markdown is the codebook. Raises NotFoundError for another format.
+    """
+    if form not in FORMS:
+        raise NotFoundError.among("format", form[:100], [*FORMS])
+    modes = [each for each in desk.store.failures.modes() if each.merged_into is None]
+    found = desk.store.failures.list()
+    if mode:
+        modes, found = [mode], [each for each in found if each.mode_id == mode.id]
+    export = _Export(desk, scrubber(os.environ), {each.id: each for each in modes}, found, is_whole=mode is None)
+    parts = {"json": export.whole, "jsonl": export.lines, "csv": export.table, "markdown": export.codebook}
+    return ExportStream(f"{slug(mode.name) if mode else 'failures'}{FORMS[form][0]}", parts[form]())
+
+
+@dataclass(frozen=True)
+class _Export:
+    """What is written, in each of the forms; `is_whole` where it is not one mode alone."""
+
+    desk: Desk
+    mask: Callable[[str], str]
+    modes: Mapping[int, Mode]
+    found: Sequence[Finding]
+    is_whole: bool
+
+    def whole(self) -> Iterator[bytes]:
+        failures = self.desk.store.failures
+        read = sorted(failures.read_runs()) if self.is_whole else ()
+        nothing_wrong = [
+            {
+                "run": run_id,
+                "case": self._case(run_id, trial // TRIALS),
+                "trial_index": trial % TRIALS,
+                "author": reader,
+            }
+            for run_id in read
+            for reader, trials in sorted(failures.read_trials(run_id).clear.items())
+            for trial in sorted(trials)
+        ]
+        modes = [
+            {"name": self.mask(mode.name), "life": mode.life, "retired_at": _moment(mode)}
+            | {name: getattr(mode, name) for name in _RUNS}
+            | {name: self.mask(getattr(mode, name)) for name in _TEXTS}
+            for mode in self.modes.values()
+        ]
+        findings = [self._row(each) for each in self.found]
+        whole = {"modes": modes, "findings": findings, "nothing_wrong": nothing_wrong}
+        yield to_json({"evaldesk_failures": VERSION} | whole) + b"\n"
+
+    def lines(self) -> Iterator[bytes]:
+        yield from (to_json(row) + b"\n" for row in self._excerpts())
+
+    def table(self) -> Iterator[bytes]:
+        yield _csv_line(COLUMNS)
+        yield from (_csv_line([cell(row[name]) for name in COLUMNS]) for row in self._excerpts())
+
+    def codebook(self) -> Iterator[bytes]:
+        yield b"# Kinds of failure\n"
+        for mode_id, mode in [*self.modes.items(), *([(None, None)] if self.is_whole else [])]:
+            rows = [self._row(each) for each in self.found if each.mode_id == mode_id]
+            if mode or rows:
+                lines = [*_mode_lines(mode, self.mask), *(line for row in rows for line in _finding_lines(row))]
+                yield "\n".join(("", *lines, "")).encode("utf-8", "replace")
+
+    def _row(self, each: Finding) -> dict[str, Any]:
+        mode, anchor = self.modes.get(each.mode_id or 0), asdict(each.anchor)
+        return {
             "run": each.run_id,
-            "case": cases[each.run_id].get(each.case_index, ""),
+            "case": self._case(each.run_id, each.case_index),
             "trial_index": each.trial_index,
-            "mode": mask(mode.name if mode else ""),
+            "mode": self.mask(mode.name if mode else ""),
             "mode_retired_at": _moment(mode),
-            "note": mask(each.note),
+            "note": self.mask(each.note),
             "author": each.author,
-            "turn": each.anchor.turn,
-            "event": each.anchor.event,
-            "start": each.anchor.start,
-            "end": each.anchor.end,
-            "quote": mask(each.anchor.quote),
+            **anchor,
+            "quote": self.mask(each.anchor.quote),
             "created_at": each.created_at.isoformat(),
         }
-        for each in found
-        for mode in [modes.get(each.mode_id or 0)]
-    ]
-    codebook = [
-        {"name": mask(mode.name), "life": mode.life, "retired_at": _moment(mode)}
-        | {name: getattr(mode, name) for name in _RUNS}
-        | {name: mask(getattr(mode, name)) for name in _TEXTS}
-        for mode in modes.values()
-    ]
-    nothing_wrong = [
-        {"run": run_id, "case": cases[run_id].get(trial // TRIALS, ""), "trial_index": trial % TRIALS, "author": reader}
-        for run_id, by_reader in clear.items()
-        for reader, trials in sorted(by_reader.items())
-        for trial in sorted(trials)
-    ]
-    whole = {"modes": codebook, "findings": findings, "nothing_wrong": nothing_wrong}
-    return to_json({"evaldesk_failures": VERSION} | whole) + b"\n"
+
+    def _excerpts(self) -> Iterator[dict[str, Any]]:
+        """The rows, each with the words of its trial around what is marked; some trials are read at a time."""
+        for first in range(0, len(self.found), SIGNED_AT_ONCE):
+            some = self.found[first : first + SIGNED_AT_ONCE]
+            played = {
+                (run_id, key): result
+                for run_id in {each.run_id for each in some}
+                for key, result in self.desk.store.runs.trials(
+                    run_id, sorted({(each.case_index, each.trial_index) for each in some if each.run_id == run_id})
+                ).items()
+            }
+            for each in some:
+                result = played.get((each.run_id, (each.case_index, each.trial_index)))
+                yield self._row(each) | {
+                    "excerpt": self.mask(excerpt(each.anchor, result.transcript) if result else "")
+                }
+
+    def _case(self, run_id: int, case_index: int) -> str:
+        return self._case_ids[run_id].get(case_index, "")
+
+    @cached_property
+    def _case_ids(self) -> Mapping[int, Mapping[int, str]]:
+        store = self.desk.store
+        runs = {*store.failures.read_runs(), *(each.run_id for each in self.found)}
+        return {run_id: store.runs.case_ids(run_id) for run_id in runs}
+
+
+def _mode_lines(mode: Mode | None, mask: Callable[[str], str]) -> Iterator[str]:
+    yield f"## {markdown_text(mask(mode.name)) if mode else 'Without a kind'}"
+    if mode:
+        yield from ("", f"{mode.life_words[0].upper()}{mode.life_words[1:]}{', retired' if mode.retired_at else ''}.")
+        texts = zip(("Counts", "Example that counts", "Example that does not"), _TEXTS, strict=True)
+        for title, text in ((title, mask(getattr(mode, name))) for title, name in texts):
+            yield from ("", f"{title}: {markdown_text(text)}") if text else ()
+    yield ""
+
+
+def _finding_lines(row: Mapping[str, Any]) -> Iterator[str]:
+    turn = "" if row["turn"] is None else f", turn {row['turn'] + 1}"
+    place = f"run {row['run']}, {markdown_text(row['case'])}, trial {row['trial_index'] + 1}{turn}"
+    yield f"- {markdown_text(row['note']) or 'Marked'} ({markdown_text(row['author'])}, {place})"
+    if row["quote"]:
+        yield f"  > {markdown_text(row['quote'])}"
+
+
+def _csv_line(values: Sequence[Any]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerow(values)
+    return text.getvalue().encode("utf-8", "replace")
 
 
 def import_modes(desk: Desk, data: bytes, source: str, author: str) -> TakenIn:
@@ -80,13 +209,7 @@ def import_modes(desk: Desk, data: bytes, source: str, author: str) -> TakenIn:
     Known modes keep their texts; a finding that is there already is not stored again. Raises FormatError, UsageError.
     """
     store, by = desk.store, desk.failures.checked_author(author)
-    document = parse_json(data, source=source)
-    whole = read_mapping(Place(document), document.value)
-    if whole.get("evaldesk_failures") != VERSION:
-        raise document.error(f'expected a file of `evaldesk mode export` with "evaldesk_failures": {VERSION}')
-    modes = [_mode(*each) for each in _rows(document, whole, "modes")]
-    rows = [_finding(*each) for each in _rows(document, whole, "findings")]
-    rows += [_finding(*each, is_clear=True) for each in _rows(document, {"nothing_wrong": []} | whole, "nothing_wrong")]
+    modes, rows = _read_whole(data, source) if Path(source).suffix.lower() not in _TABLES else _read_rows(data, source)
     drafts, n_elsewhere = [], 0
     cases: dict[int, dict[str, int]] = {}
     for case_id, draft, reader, name, retired_at in rows:
@@ -100,8 +223,44 @@ def import_modes(desk: Desk, data: bytes, source: str, author: str) -> TakenIn:
         drafts.append((replace(draft, case_index=case_index), reader, name, retired_at))
     if not drafts or n_elsewhere:  # the numbers of runs are those of another workspace
         modes = [mode | dict.fromkeys(_RUNS) for mode in modes]
-    n_modes, n_findings, n_clear, n_missing = store.failures.take_in(modes, drafts, by)
-    return TakenIn(n_modes, n_findings, n_clear, n_elsewhere + n_missing)
+    n_modes, n_findings, n_named, n_clear, n_missing = store.failures.take_in(modes, drafts, by)
+    return TakenIn(n_modes, n_findings, n_named, n_clear, n_elsewhere + n_missing)
+
+
+def _read_whole(data: bytes, source: str) -> tuple[list[dict[str, Any]], list[Row]]:
+    document = parse_json(data, source=source)
+    whole = read_mapping(Place(document), document.value)
+    if whole.get("evaldesk_failures") != VERSION:
+        raise document.error(f'expected a file of `evaldesk mode export` with "evaldesk_failures": {VERSION}')
+    modes = [_mode(*each) for each in _rows(document, whole, "modes")]
+    rows = [_finding(*each) for each in _rows(document, whole, "findings")]
+    clear = _rows(document, {"nothing_wrong": []} | whole, "nothing_wrong")
+    return modes, [*rows, *(_finding(*each, is_clear=True) for each in clear)]
+
+
+def _read_rows(data: bytes, source: str) -> tuple[list[dict[str, Any]], list[Row]]:
+    """A finding in each line; the kinds that they name have no other texts."""
+    lines = read_lines(data, source) if source.lower().endswith(".jsonl") else _csv_rows(data, source)
+    rows = [_finding(Place(line), read_mapping(Place(line), line.value)) for line in lines]
+    named = dict.fromkeys((name, retired_at) for *_, name, retired_at in rows if name)
+    empty = dict.fromkeys(_TEXTS, "") | dict.fromkeys(_RUNS)
+    return [{"name": name, "retired_at": retired_at} | empty for name, retired_at in named], rows
+
+
+def _csv_rows(data: bytes, source: str) -> Iterator[Line]:
+    """The lines of a table as JSON: a cell without text is absent."""
+    text = decoded(data, source)
+    head = text.partition("\n")[0]
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=";" if head.count(";") > head.count(",") else ",")
+    if missing := {"run", "case", "trial_index", "author"} - {*(reader.fieldnames or ())}:
+        raise FormatError(f"expected a table of `evaldesk mode export`; it has no column {min(missing)}", source=source)
+    try:
+        for row in reader:
+            cells: dict[str, Any] = {name: uncelled(value) for name, value in row.items() if name in COLUMNS and value}
+            numbers = {name: int(value) for name, value in cells.items() if name in _NUMBERS and value.isdecimal()}
+            yield Line(cells | numbers, "", source, reader.line_num)
+    except csv.Error as error:
+        raise FormatError(str(error), source=source, line=reader.line_num) from None
 
 
 def _rows(document: Document, whole: dict[str, Any], key: str) -> Sequence[tuple[Place, dict[str, Any]]]:
@@ -121,10 +280,7 @@ def _checked(place: Place, typed: TypedMode) -> dict[str, str]:
         raise place.error(str(error)) from None
 
 
-def _finding(
-    place: Place, raw: dict[str, Any], *, is_clear: bool = False
-) -> tuple[str, FindingDraft, str, str, datetime | None]:
-    """The id of its case, whose place in the run is not known yet, the finding, its author, its mode and its end."""
+def _finding(place: Place, raw: dict[str, Any], *, is_clear: bool = False) -> Row:
     if is_clear:
         raw = {key: raw[key] for key in ("run", "case", "trial_index", "author") if key in raw}
     case_id, mode, note, author, quote = (

@@ -26,6 +26,8 @@ MAX_MODE_NAME = 60
 MAX_TEXT = 2_000
 MAX_FINDING = 4_000
 MAX_QUOTE = 500
+AROUND = 200
+"""Characters of an excerpt before and after what is marked."""
 JUDGE = "failure_mode"
 """The metric that judges whether a trial shows a mode."""
 MAX_SIGNED = 5_000
@@ -318,6 +320,19 @@ def checked_anchor(typed: TypedFinding, transcript: Transcript) -> Anchor:
     if event >= len(record.events):
         raise UsageError("There is no such call in this turn.", field="turn")
     return _cited(turn, event, record.events[event], quote) or Anchor(turn, event)
+
+
+def excerpt(anchor: Anchor, transcript: Transcript) -> str:
+    """The words around what is marked; without a mark what its turn, or the last one, asked and answered."""
+    turns = transcript.turns
+    if not turns:
+        return ""
+    turn = turns[anchor.turn if anchor.turn is not None and anchor.turn < len(turns) else -1]
+    event = turn.events[anchor.event] if anchor.event is not None and anchor.event < len(turn.events) else None
+    text = (event.text or _value_text(event)) if event else f"{turn.query}\n\n{turn.answer or ''}".strip()
+    at = anchor.start if anchor.start is not None else max(text.find(anchor.quote), 0)
+    first, last = max(at - AROUND, 0), at + (len(anchor.quote) or AROUND) + AROUND
+    return f"{'…' if first else ''}{text[first:last]}{'…' if last < len(text) else ''}"
 
 
 def literal_anchor(result: TrialResult, quote: str) -> Anchor | None:

@@ -14,6 +14,14 @@ FindingSource: TypeAlias = Literal["person", "signature", "model"]
 FindingStatus: TypeAlias = Literal["counted", "proposed", "rejected"]
 ModeLife: TypeAlias = Literal["open", "fixed", "reopened"]
 
+FORMS: Mapping[str, tuple[str, str]] = {
+    "json": (".json", "JSON, to import"),
+    "jsonl": (".jsonl", "JSON lines"),
+    "csv": (".csv", "CSV"),
+    "markdown": (".md", "Markdown"),
+}
+"""The ending and the title of each format in which findings are given out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Anchor:

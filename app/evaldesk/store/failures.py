@@ -175,15 +175,17 @@ class FailureStore:
         modes: Sequence[Mapping[str, Any]],
         drafts: Sequence[tuple[FindingDraft, str, str, datetime | None]],
         author: str,
-    ) -> tuple[int, int, int, int]:
+    ) -> tuple[int, int, int, int, int]:
         """Store modes and findings that are not there yet, as one step.
 
         A finding comes with its author, and the name of its mode and when that was retired, which tell modes apart.
-        A finding without a note and a mode says that nothing is wrong. Returns how many modes, findings and trials with
+        A finding without a note and a mode says that nothing is wrong. A note that is there without a mode gets that of
+        the same note. Returns how many modes and findings are new, how many notes got a mode, how many trials with
         nothing wrong are new, and how many are of trials that are not there.
         """
         with self._database.writing() as connection:
-            step, n_modes, n_findings, n_clear, n_elsewhere = self._step(connection, author), 0, 0, 0, 0
+            step, n_modes, n_findings, n_named, n_clear, n_elsewhere = self._step(connection, author), 0, 0, 0, 0, 0
+            last = connection.scalar(select(func.max(FINDING.c.id))) or 0
             for texts in modes:
                 if connection.scalar(select(MODE.c.id).where(*in_use(texts["name"], texts["retired_at"]))) is None:
                     self._create_mode(connection, step, **texts)
@@ -202,15 +204,22 @@ class FailureStore:
                 draft = replace(bare, mode_id=mode_id)
                 values = place_of(draft) | asdict(draft.anchor)
                 values |= {"note": draft.note, "mode_id": mode_id, "author": reader}
-                if connection.execute(select(FINDING.c.id).where(*at(FINDING, values))).first() is None:
-                    self._insert(connection, step, draft, reader, "person", "counted")
-                    if mode_id is not None:
-                        step.use(mode_id)
-                        self._reopen(connection, step, mode_id, draft.run_id)
-                    self._mark_read(connection, step, draft, reader, is_clear=False)
-                    n_findings += 1
-            step.close("imported", f"{n_modes} kinds of failure and {n_findings} findings imported")
-            return n_modes, n_findings, n_clear, n_elsewhere
+                if connection.execute(select(FINDING.c.id).where(*at(FINDING, values))).first():
+                    continue
+                unnamed = at(FINDING, values | {"mode_id": None, "status": "counted"})
+                note = connection.scalar(select(FINDING.c.id).where(*unnamed, FINDING.c.id <= last))
+                if mode_id is not None:
+                    step.use(mode_id)
+                    self._reopen(connection, step, mode_id, draft.run_id)
+                if note is not None:
+                    step.change(FINDING, {"id": note}, {"mode_id": mode_id})
+                    n_named += 1
+                    continue
+                self._insert(connection, step, draft, reader, "person", "counted")
+                self._mark_read(connection, step, draft, reader, is_clear=False)
+                n_findings += 1
+            step.close("imported", f"{n_modes} kinds of failure and {n_findings + n_named} findings imported")
+            return n_modes, n_findings, n_named, n_clear, n_elsewhere
 
     def clear(self, run_id: int, key: TrialKey, author: str) -> None:
         """Say that nothing is wrong in a trial. Raises ConflictError where the reader has a finding on it."""

@@ -10,6 +10,8 @@ _KEPT = f"\n\t{_NOTHING}"
 _COMMAND = re.compile(r"^([^\S\n]*)(?=::)|(?<=##)(?=\[)", re.MULTILINE)
 """Where GitHub would read a command: `::` that begins a line, `##[` anywhere. (actions/runner, ActionCommand.cs)"""
 
+_REFERENCE = re.compile(r"(?<=@)(?=\w)|(?<=#)(?=\d)|(?<=GH\\-)(?=\d)", re.IGNORECASE)
+
 
 def printable(text: str) -> str:
     """Text of an agent or a file without terminal control characters and workflow commands of a build."""
@@ -20,3 +22,10 @@ def printable(text: str) -> str:
 def in_one_line(text: str) -> str:
     """Printable text that cannot begin a line of its own."""
     return " ".join(printable(text).split())
+
+
+def markdown_text(text: str) -> str:
+    """Text that Markdown and GitHub show as it stands: no markup, no mention of a person, no reference."""
+    text = re.sub(r"([\\`*_{}\[\]()#+!|~-])", r"\\\1", in_one_line(text))
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _REFERENCE.sub("\u200b", text)

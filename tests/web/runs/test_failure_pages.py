@@ -53,6 +53,54 @@ def test_a_finding_is_written_on_the_page_of_its_trial(pages: Any) -> None:
     assert "<i>prices" not in text
 
 
+def test_findings_leave_as_files_and_come_back_once(pages: Any) -> None:
+    trial = failed_trial(pages)
+    pages.post(f"{trial}/findings", **SAID, place="0", quote="greet")
+    room = f"/failures?run={trial.split('/')[2]}"
+    links = re.findall(r'href="(/failures/file[^"]*)" download>', pages.get(room).text)
+
+    files = [pages.get(link.replace("&amp;", "&")) for link in links]
+    name = {"file": ("failures.json", files[0].content)}
+    pages.post("/failures/undo", labeller="Ana")
+    back, again = (pages.client.post("/failures/file", data={"labeller": "Ben"}, files=name) for _ in range(2))
+
+    types = ["application/json", "application/x-ndjson", "text/csv; charset=utf-8", "text/markdown; charset=utf-8"]
+    assert [each.headers["content-type"] for each in files] == types
+    assert [each.headers["content-disposition"][-16:] for each in files[1:]] == [
+        '"failures.jsonl"',
+        'e="failures.csv"',
+        'me="failures.md"',
+    ]
+    assert all("invents a price" in re.sub(r"\\|<[^>]*>|&lt;.*?&gt;", "", each.text) for each in files)
+    assert "Imported 1 new kind of failure and 1 new finding." in back.text
+    assert "Imported 0 new kinds of failure and 0 new findings." in again.text
+    [(kind, link)] = set(re.findall(r'href="/failures/(\d+)">(invents[^<]*)', again.text))
+    assert link == "invents &lt;i&gt;prices&lt;/i&gt;"
+    assert f"/failures/file?format=csv&amp;mode={kind}" in pages.get(f"/failures/{kind}").text
+    assert pages.get(f"/failures/file?format=csv&mode={kind}").headers["content-disposition"].endswith('_prices_i.csv"')
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        ({"data": {"labeller": "Ana"}}, "Choose a file."),
+        ({"data": {"labeller": "Ana"}, "files": {"file": ("a.json", b"{}")}}, "expected a file of"),
+        ({"data": {"labeller": ""}, "files": {"file": ("a.csv", b"run")}}, "Enter your name"),
+    ],
+)
+def test_a_file_that_cannot_be_taken_in_is_refused_in_words(pages: Any, sent: dict[str, Any], said: str) -> None:
+    pages.finish(n="1")
+
+    answer = pages.client.post("/failures/file", **sent)
+
+    assert (answer.status_code, said in answer.text) == (422, True)
+
+
+def test_a_kind_or_a_format_that_does_not_exist_is_not_given_out(pages: Any) -> None:
+    assert pages.get("/failures/file?mode=9").status_code == 404
+    assert pages.get("/failures/file?format=exe").status_code == 404
+
+
 def test_the_room_draws_the_next_trial_and_counts_what_was_read(pages: Any) -> None:
     run = pages.finish(n="1")
     room = f"/failures?run={run[6:]}"

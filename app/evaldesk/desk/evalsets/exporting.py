@@ -34,7 +34,12 @@ CSV = "csv"
 CSV_TITLE = "CSV, one line for each trial"
 CRITERIA = "criteria"
 CRITERIA_TITLE = "Criteria, as a test_config.json"
-MEDIA_TYPES = {".json": "application/json", ".jsonl": "application/x-ndjson", ".csv": "text/csv; charset=utf-8"}
+MEDIA_TYPES = {
+    ".json": "application/json",
+    ".jsonl": "application/x-ndjson",
+    ".csv": "text/csv; charset=utf-8",
+    ".md": "text/markdown; charset=utf-8",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,3 +66,8 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0", "＝", "＋", "－", "�
 def cell(value: T) -> T | str:
     """`value`; a text that a spreadsheet would take for a formula has a quote before it, which keeps it text."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def uncelled(text: str) -> str:
+    """The text of such a cell."""
+    return text[1:] if text.startswith("'") and text[1:].startswith(_FORMULA) else text

@@ -12,7 +12,7 @@ from evaldesk.model import Answer, Conclusion, Counts, Outcome
 from evaldesk.model.comparison import RunChange
 from evaldesk.model.conclusion import Interval
 from evaldesk.wording.comparison import change_sentence, flips_words, states_words
-from evaldesk.wording.printable import in_one_line
+from evaldesk.wording.printable import in_one_line, markdown_text
 from evaldesk.wording.trial_text import first_words
 from evaldesk.wording.words import asides_words, cost_words, passed_sentence, share_range
 
@@ -27,7 +27,6 @@ TITLES: dict[Outcome, str] = {
 ICONS: dict[Answer, str] = {"held": "✅", "failed": "❌", "undecided": "❔"}
 MARK = "<!-- evaldesk -->"
 """First line of the summary, by which a workflow finds its own comment again."""
-_REFERENCE = re.compile(r"(?<=@)(?=\w)|(?<=#)(?=\d)|(?<=GH\\-)(?=\d)", re.IGNORECASE)
 """Where GitHub names a person or an issue, which no backslash keeps it from. (github/cmark-gfm, issue 181)"""
 
 
@@ -49,26 +48,26 @@ def markdown_summary(parts: Sequence[SummaryPart], conclusion: Conclusion, chang
     """The comment. Everything an agent or a file said is escaped."""
     lines = [MARK, f"## {TITLES[conclusion.outcome]}", ""]
     if conclusion.outcome in ("neutral", "undecided", "interrupted"):
-        lines += [f"No verdict: {_escaped(conclusion.reason)}.", ""]
+        lines += [f"No verdict: {markdown_text(conclusion.reason)}.", ""]
     if change is not None:
         lines += _regressions(parts, change)
-    lines += [f"- {ICONS[gate.answer]} `{gate.name}` {_escaped(gate.sentence)}" for gate in conclusion.gates]
+    lines += [f"- {ICONS[gate.answer]} `{gate.name}` {markdown_text(gate.sentence)}" for gate in conclusion.gates]
     for part in parts:
-        lines += ["", f"### {_escaped(part.title)}", "", *_numbers(part), *_worst(part)]
+        lines += ["", f"### {markdown_text(part.title)}", "", *_numbers(part), *_worst(part)]
     return "\n".join(lines) + "\n"
 
 
 def _regressions(parts: Sequence[SummaryPart], change: RunChange) -> Iterator[str]:
     if change.regressed:
-        yield f"**Regressed against {_escaped(change.name)}:**"
+        yield f"**Regressed against {markdown_text(change.name)}:**"
         yield ""
         for case in change.regressed[:MOST_ROWS]:
             reasons = (part.reasons.get(case.key.case_id, "") for part in parts if part.evalset == case.key.evalset)
-            yield f"- {_code(case.name)} {_escaped(next(filter(None, reasons), ''))}".rstrip()
+            yield f"- {_code(case.name)} {markdown_text(next(filter(None, reasons), ''))}".rstrip()
         yield from _more(len(change.regressed) - MOST_ROWS)
         yield ""
     lines = [flips_words(change), f"Pass rate: {change_sentence(change)}", *states_words(change, MOST_ROWS)]
-    yield f"Against {_escaped(change.name)}: {_escaped('. '.join(lines))}."
+    yield f"Against {markdown_text(change.name)}: {markdown_text('. '.join(lines))}."
     yield ""
 
 
@@ -77,7 +76,7 @@ def _numbers(part: SummaryPart) -> Iterator[str]:
     yield f"**{passed_sentence(run.counts, run.interval)}**{asides_words(run.counts)}"
     yield ""
     if part.asserted:
-        yield f"{_escaped('. '.join(part.asserted))}."
+        yield f"{markdown_text('. '.join(part.asserted))}."
         yield ""
     points = [point for point in run.curve if point.k in (1, 2, 3, 5, 10)]
     if len(points) > 1:
@@ -105,7 +104,7 @@ def _worst(part: SummaryPart) -> Iterator[str]:
     yield "| case | passed | why |"
     yield "|---|--:|---|"
     for case in bad[:MOST_ROWS]:
-        why = _escaped(part.reasons.get(case.id, ""))
+        why = markdown_text(part.reasons.get(case.id, ""))
         yield f"| {_code(case.id)} | {_passed(case.counts)} | {why} |"
     yield from _more(len(bad) - MOST_ROWS)
 
@@ -128,13 +127,6 @@ def _more(n: int) -> Iterator[str]:
 def _code(text: str) -> str:
     """A name as code; a backtick or a bar in it would break out of it."""
     return "`" + re.sub(r"[`|]", "·", in_one_line(text)) + "`"
-
-
-def _escaped(text: str) -> str:
-    """Text that Markdown and GitHub show as it stands: no markup, no mention of a person, no reference."""
-    text = re.sub(r"([\\`*_{}\[\]()#+!|~-])", r"\\\1", in_one_line(text))
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _REFERENCE.sub("\u200b", text)
 
 
 MOST_CASES = 10

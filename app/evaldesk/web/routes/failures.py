@@ -7,14 +7,17 @@ import re
 from functools import partial
 from urllib.parse import urlencode
 
-from starlette.datastructures import FormData
+from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from evaldesk.desk.evalsets.exporting import media_type
+from evaldesk.desk.failure_files import export_failures, import_modes
 from evaldesk.desk.failures import FailureDesk, TypedFinding, TypedMode, checked_id
 from evaldesk.desk.model_proposals import ModelProposals
-from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, UsageError
+from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
+from evaldesk.model.failures import FORMS
 from evaldesk.pages.failure_kind import TypedChange, read_mode, read_where
 from evaldesk.pages.failures import read_failures, read_spent
 from evaldesk.web.forms import read_form, text_of
@@ -36,8 +39,9 @@ async def _room(
     undone: str = "",
     new_kind: TypedMode | None = None,
     asked: ModelProposals | None = None,
+    imported: str = "",
 ) -> Response:
-    """The room; with what could not be stored as it was typed, or what was taken back."""
+    """The room; with what could not be stored as it was typed, or what was taken back or in."""
     before, first = (_id(request.query_params.get(name, "")) for name in ("before", "from"))
     room = await asyncio.to_thread(read_failures, desk_of(request), run_id, before, typed, error, first or 0)
     return page(
@@ -49,7 +53,38 @@ async def _room(
         undone=undone,
         new_kind=new_kind,
         asked=asked,
+        imported=imported,
+        forms=FORMS,
     )
+
+
+async def give_out(request: Request) -> Response:
+    """GET /failures/file: all findings, or those of `mode`, in a `format`."""
+    desk, mode_id = desk_of(request), _id(request.query_params.get("mode", ""))
+    mode = None
+    if mode_id is not None:
+        modes = await asyncio.to_thread(desk.failures.modes)
+        mode = next((each for each in modes if each.id == mode_id), None)
+        if mode is None:
+            raise NotFoundError(f"there is no kind of failure {mode_id}")
+    export = await asyncio.to_thread(export_failures, desk, request.query_params.get("format", "json"), mode)
+    headers = {"Content-Disposition": f'attachment; filename="{export.file_name}"'}
+    return StreamingResponse(export.parts, media_type=media_type(export.file_name), headers=headers)
+
+
+async def take_in(request: Request) -> Response:
+    """POST /failures/file: add the kinds and findings of a `file` that was given out."""
+    form = await read_form(request)
+    run_id, upload = _id(text_of(form, "run")), form.get("file")
+    try:
+        if not isinstance(upload, UploadFile) or not upload.filename:
+            raise UsageError("Choose a file.", field="file")
+        data, name = await upload.read(), upload.filename
+        await upload.close()
+        found = await asyncio.to_thread(import_modes, desk_of(request), data, name, text_of(form, "labeller"))
+    except (UsageError, FormatError) as error:
+        return await _room(request, run_id, None, error)
+    return await _room(request, run_id, imported=found.words)
 
 
 async def undo(request: Request) -> Response:
@@ -146,7 +181,7 @@ async def _mode(
     found = await asyncio.to_thread(read)
     if found is None:
         raise NotFoundError(f"there is no kind of failure {mode_id}")
-    return page(request, "failures/mode.html", status=refused_status(error), kind=found)
+    return page(request, "failures/mode.html", status=refused_status(error), kind=found, forms=FORMS)
 
 
 async def show_where(request: Request) -> Response:
@@ -241,6 +276,8 @@ routes = [
     Route("/failures/proposals", propose, methods=["POST"]),
     Route("/failures/undo", undo, methods=["POST"]),
     Route("/failures/cost", show_spent, methods=["GET"]),
+    Route("/failures/file", give_out, methods=["GET"]),
+    Route("/failures/file", take_in, methods=["POST"]),
     Route(MODE, show_mode, methods=["GET"]),
     Route(f"{MODE}/where", show_where, methods=["GET"]),
     Route(MODE, change_mode, methods=["POST"]),
