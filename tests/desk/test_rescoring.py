@@ -24,6 +24,7 @@ from evaldesk.model import (
     Limits,
     RunConfig,
     Score,
+    ToolCall,
     Transcript,
     TrialResult,
     Turn,
@@ -249,6 +250,27 @@ async def test_trials_that_a_file_does_not_have_keep_no_scoring_open(desk: RunDe
 
     assert (again.status, again.n_done, again.n_passed) == ("finished", 1, 1)
     assert again.reason == f"1 trial was not in the file that run {source} was imported from."
+
+
+@pytest.mark.parametrize("tells_results", [True, False])
+async def test_a_call_without_a_result_in_a_run_of_a_file_counts_where_the_file_has_no_results(
+    desk: RunDesk, store: Store, tells_results: bool
+) -> None:
+    call = ToolCall("refund", {"order": "A1"}, "c1")
+    called, ended = Event("tool_call", call=call), Event("tool_result", call=call, result="done")
+    cases = [Case(f"c{at}", (Turn("Refund.", Expected((call,))),)) for at in range(2)]
+    source = store.runs.create(RunConfig(AgentRef("somebody", "", kind="imported"), "shop", criteria=()), cases)
+    store.runs.set_status(source, "running")
+    turns = [TurnRecord("Refund.", (called,)), TurnRecord("Refund.", (called, *[ended][: int(tells_results)]))]
+    store.runs.record([result(source, at, "x", transcript=Transcript((turn,))) for at, turn in enumerate(turns)])
+    store.runs.set_status(source, "finished")
+
+    again = await over(desk, await desk.rescore(source, (Criterion("tool_trajectory_avg_score", 1.0),)))
+
+    trials = [store.runs.trial(again.id, at, 0) for at in range(2)]
+    assert [trial.verdict for trial in trials] == ["failed" if tells_results else "passed", "passed"]
+    assert [trial.transcript.turns[0].stop_reason == "interrupted" for trial in trials] == [tells_results, False]
+    assert ("refund, which has no result" in trials[0].scores[0].reason) is tells_results
 
 
 @pytest.mark.parametrize(

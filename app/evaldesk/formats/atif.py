@@ -105,7 +105,7 @@ def _read(place: Place, raw: Any, notes: Notes) -> _Trajectory:
     steps = read_list(
         place.at("steps"), whole.get("steps", ABSENT), lambda at, step: _read_step(at, step, model, notes)
     )
-    turns = turns_of(message for step in steps for message in step)
+    turns = turns_of((message for step in steps for message in step), tells_results=True)
     extra = notes.unknown(place, whole, (*_TOLD, "agent"))
     about = {key: value for key, value in agent.items() if key not in ("name", "model_name")}
     final = whole.get("final_metrics")

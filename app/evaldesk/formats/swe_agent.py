@@ -41,7 +41,7 @@ class SweAgent(ReadOnly):
 def _imported(place: Place, whole: dict[str, Any], name: str) -> Imported:
     notes = Notes()
     history = read_list(place.at("history"), whole.get("history", ABSENT), lambda at, raw: (at, read_mapping(at, raw)))
-    turns = turns_of(_messages(history, notes))
+    turns = turns_of(_messages(history, notes), tells_results=True)
     info = read_optional_mapping(place.at("info"), whole.get("info")) or {}
     result = {key: value for key, value in info.items() if key != "model_stats"}
     if turns and result:

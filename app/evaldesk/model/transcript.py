@@ -182,16 +182,18 @@ class TurnRecord:
 
         In a turn that ended before its agent did, a call on which it waits for a person, or that has no result, gets a
         name that no expected call has: what a tool told before the decision is no result of the call. An agent that
-        tells no results at all is judged by its calls, unless they wait.
+        tells no results at all is judged by its calls, unless they wait. A turn of a file is only interrupted, or ended
+        by a bound, where the file would tell them.
         """
         calls, unmade = self.tool_calls, set[int]()
-        ended = Counter(_key(event.call) for event in self.events if event.kind == "tool_result" and event.call)
+        ended = Counter(call_key(event.call) for event in self.events if event.kind == "tool_result" and event.call)
         is_waiting = self.stop_reason == AWAITING
-        if self.stop_reason == "answered" or not (ended or is_waiting or "adapter" in self.captures):
+        is_told = "adapter" in self.captures or (not self.captures and self.stop_reason in BOUNDS | {"interrupted"})
+        if self.stop_reason == "answered" or not (ended or is_waiting or is_told):
             return calls
         for at, call in enumerate(calls):
-            ended[_key(call)] -= 1
-            if ended[_key(call)] < 0:
+            ended[call_key(call)] -= 1
+            if ended[call_key(call)] < 0:
                 unmade.add(at)
         free = set(range(len(calls)))
         for waiting in self.waiting:
@@ -254,7 +256,7 @@ class TurnRecord:
         return [event for event in answers if not (event.is_partial or event.within)]
 
 
-def _key(call: ToolCall) -> str:
+def call_key(call: ToolCall) -> str:
     """The id that a call shares with its result; its name where it has no id."""
     return call.id or call.name
 

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from evaldesk.model import ErrorRecord, Event, JsonValue, ToolCall, TurnRecord, Usage
 from evaldesk.model.media import Media
-from evaldesk.transcripts.recorded import usage_event
+from evaldesk.transcripts.recorded import cut_short, usage_event
 
 _FAREWELLS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
 
@@ -45,10 +45,13 @@ class Message:
         return self.speaker == "user" and any(word in self.text for word in _FAREWELLS)
 
 
-def turns_of(messages: Iterable[Message], error: ErrorRecord | None = None) -> tuple[TurnRecord, ...]:
+def turns_of(
+    messages: Iterable[Message], error: ErrorRecord | None = None, *, tells_results: bool = False
+) -> tuple[TurnRecord, ...]:
     """The turns that the messages make up; each message of the user after a reply opens one, but not a last farewell.
 
-    Messages of the agent before the user's first make a turn with an empty query. `error` ends the last turn.
+    Messages of the agent before the user's first make a turn with an empty query. `error` ends the last turn. Where the
+    source `tells_results` of all calls, a turn that ends with a call without one was interrupted.
     """
     turns: list[TurnEvents] = []
     waiting: list[Event] = []  # the message of a system before any other
@@ -66,7 +69,8 @@ def turns_of(messages: Iterable[Message], error: ErrorRecord | None = None) -> t
         turns.append(TurnEvents(waiting))
     if error:
         turns[-1].events.append(Event("error", error=error))
-    return tuple(turn.record() for turn in turns)
+    records = tuple(turn.record() for turn in turns)
+    return tuple(map(cut_short, records)) if tells_results else records
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping, read_optional_text, wanted
 from evaldesk.transcripts.messages import TurnEvents
 from evaldesk.transcripts.openhands_events import read_history, response_times
-from evaldesk.transcripts.recorded import known_cost, known_time, whole_number
+from evaldesk.transcripts.recorded import ends_in_calls, known_cost, known_time, whole_number
 from evaldesk.wire import to_json
 
 FORM: Final = "openhands"
@@ -54,7 +54,7 @@ def row_turn(place: Place, row: dict[str, Any], text: str, notes: Notes) -> Turn
     query = row_query(place, row)
     turn = _history(place, row, query, notes)
     events = [Event("user_message", author="user", text=query), *_events(place, row, text, turn, {})]
-    reason: StopReason = "answered"
+    reason: StopReason = "interrupted" if ends_in_calls(turn.events) else "answered"
     if events[-1].error:
         error = events[-1].error
         reason = cast("StopReason", error.kind) if error.kind in BOUNDS else "error"

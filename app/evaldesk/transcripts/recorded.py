@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import takewhile
 from operator import itemgetter
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
@@ -30,7 +31,7 @@ from evaldesk.model import (
     trial_verdict,
 )
 from evaldesk.model.evalset import Cases
-from evaldesk.model.transcript import UNANSWERED, Role, checked_amount, checked_count, is_score
+from evaldesk.model.transcript import UNANSWERED, Role, call_key, checked_amount, checked_count, is_score
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place
 from evaldesk.wire import to_json
@@ -203,6 +204,34 @@ def ended_so(turn: TurnRecord, stop_reason: StopReason, waiting: Iterable[Waitin
     """The turn that ended without an answer, with what waits for a person."""
     events = (Event("waiting", at_ms=turn.duration_ms, waiting=each) for each in waiting)
     return replace(turn, events=(*turn.events, *events), stop_reason=stop_reason)
+
+
+ENDING_TOOLS = frozenset(
+    {"attempt_completion", "final_answer", "final_result", "finish", "mark_task_complete", "submit"}
+)
+"""Tools by whose call an agent ends: the call is its answer, and has no result in many files."""
+
+
+def cut_short(turn: TurnRecord) -> TurnRecord:
+    """The turn of a file that tells results, which was interrupted if it ends in calls.
+
+    A turn of which the file says how it ended, or that was captured here, is as it was.
+    """
+    is_open = turn.stop_reason == "answered" and not turn.captures
+    return replace(turn, stop_reason="interrupted") if is_open and ends_in_calls(turn.events) else turn
+
+
+def ends_in_calls(events: Iterable[Event]) -> bool:
+    """Whether one of the last calls has no result, where neither an answer nor another call follows."""
+    own = [event for event in events if event.kind in _OWN and not (event.is_partial or event.within)]
+    results = [*takewhile(lambda event: event.kind == "tool_result", reversed(own))]
+    calls = takewhile(lambda event: event.kind == "tool_call", reversed(own[: len(own) - len(results)]))
+    made = [event.call for event in calls if event.call and event.call.name not in ENDING_TOOLS]
+    ended = Counter(call_key(event.call) for event in results if event.call)
+    return bool(Counter(map(call_key, made)) - ended)
+
+
+_OWN = frozenset({"agent_message", "tool_call", "tool_result"})
 
 
 def last_stop(turns: Sequence[TurnRecord]) -> StopReason:

@@ -36,6 +36,8 @@ from evaldesk.transcripts.recorded import (
     trial_places,
 )
 
+NO_ANSWER = UNANSWERED | {"interrupted"}
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -113,7 +115,7 @@ def session_note(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
 def _end(turn: TurnRecord) -> dict[str, Any] | None:
     """Why the turn has no answer, and what waits for a person; None of one that has an answer, or broke off."""
     waiting = [{"id": each.id, "tool": each.tool, "args": dict(each.args)} for each in turn.waiting]
-    return {"stop": turn.stop_reason, "waiting": waiting} if turn.stop_reason in UNANSWERED else None
+    return {"stop": turn.stop_reason, "waiting": waiting} if turn.stop_reason in NO_ANSWER else None
 
 
 def _spoken(turns: tuple[TurnRecord, ...], note: _Note) -> tuple[TurnRecord, ...]:
@@ -124,7 +126,8 @@ def _spoken(turns: tuple[TurnRecord, ...], note: _Note) -> tuple[TurnRecord, ...
 
 
 def _ended(turn: TurnRecord, end: Any) -> TurnRecord:
-    if not isinstance(end, dict) or end.get("stop") not in [*UNANSWERED]:
+    turn = replace(turn, stop_reason="answered") if turn.stop_reason == "interrupted" else turn
+    if not isinstance(end, dict) or end.get("stop") not in [*NO_ANSWER]:
         return turn
     told = end["waiting"] if isinstance(end.get("waiting"), list) else []
     read = [(each, each.get("args")) for each in told if isinstance(each, dict)]

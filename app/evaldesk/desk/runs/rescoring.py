@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from operator import attrgetter
 
 from evaldesk import __version__
@@ -12,14 +13,16 @@ from evaldesk.desk.criteria.criteria import is_plain
 from evaldesk.desk.runs.plan import RunPlan, check_deciding, foreseen_plan
 from evaldesk.engine import GradeSpec
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
-from evaldesk.model import Case, Criterion, RunConfig, TrialResult
+from evaldesk.model import Case, Criterion, RunConfig, Transcript, TrialResult
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.run_options import KEEP
 from evaldesk.store import RunStore
-from evaldesk.transcripts.recorded import last_stop
+from evaldesk.store.runs.run_store import is_imported
+from evaldesk.transcripts.recorded import cut_short, last_stop
 
 READ_AHEAD = 16
+LOOKED_AT = 32
 SCORED_AT_ONCE = 64
 GRADING_FAILED = "grading_failed"
 
@@ -103,11 +106,22 @@ class StoredTrials:
         played = self._read.pop(key, None)
         if played is None or played.status == "cancelled":
             return None
+        if self._tells_results:
+            played = replace(played, transcript=Transcript(tuple(map(cut_short, played.transcript.turns))))
         result = replace(as_played(played), run_id=self._run_id, attempt=trial.attempt)
         config = self._config
         return GradeSpec(
             result, case, config.criteria, config.limits, config.is_strict, keeps_prompts=config.prompts == KEEP
         )
+
+    @cached_property
+    def _tells_results(self) -> bool:
+        """Whether the source came in a file that tells results of calls, as its first trials do."""
+        if not is_imported(self._config):
+            return False
+        looked_at = self._runs.trials(self._config.source_run_id or 0, [(at, 0) for at in range(LOOKED_AT)])
+        turns = (turn for trial in looked_at.values() for turn in trial.transcript.turns)
+        return any(event.kind == "tool_result" for turn in turns for event in turn.events)
 
 
 def as_played(result: TrialResult) -> TrialResult:

@@ -43,7 +43,7 @@ from evaldesk.reading.values import (
     snake_case,
 )
 from evaldesk.transcripts.adk import CONFIRMATION, AdkEvents, message_text, read_parts, spelled
-from evaldesk.transcripts.recorded import RecordedRun, TrialRows, ended_so, last_stop
+from evaldesk.transcripts.recorded import RecordedRun, TrialRows, cut_short, ended_so, last_stop
 
 _RESULTS = {"eval_case_results", "evalCaseResults"}
 
@@ -336,7 +336,9 @@ def read_played(place: Place, raw: Any) -> TurnRecord:
         did.append(Event("agent_message", author=author, text=message_text(answer)))
     duration_ms = 1000 * _duration(place.at("duration"), values.get("duration"))
     record = TurnRecord(query, tuple(did), duration_ms=duration_ms, media=media)
-    return ended_so(record, AWAITING, reader.waiting.values()) if reader.waiting else record
+    if reader.waiting:
+        return ended_so(record, AWAITING, reader.waiting.values())
+    return cut_short(record) if events_key(values.get("intermediate_data") or {}) else record
 
 
 def write_played(record: TurnRecord) -> dict[str, Any]:

@@ -232,7 +232,7 @@ def read_sample(place: Place, raw: Any, notes: Notes) -> InspectSample:
     attachments = read_optional_mapping(place.at("attachments"), sample.get("attachments")) or {}
     error = _error(sample.get("error"))
     spoken = read_chat(place.at("messages"), sample.get("messages") or [], notes)
-    turns = turns_of([_resolved(message, attachments) for message in spoken], error)
+    turns = turns_of([_resolved(message, attachments) for message in spoken], error, tells_results=True)
     store = read_optional_mapping(place.at("store"), sample.get("store")) or {}
     if turns and store:
         turns = (*turns[:-1], replace(turns[-1], state_after=store))

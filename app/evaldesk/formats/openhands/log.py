@@ -53,7 +53,7 @@ class OpenHandsLog(ReadOnly):
         for place, event in _events(data, source):
             events.append(event)
             messages += read_event(place, event, notes)
-        turns = turns_of(messages)
+        turns = turns_of(messages, tells_results=True)
         if not turns:
             raise FormatError("no event has content: the log contains no turn", source=source)
         name = file_stem(source)

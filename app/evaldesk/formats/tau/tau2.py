@@ -342,7 +342,7 @@ def _result(place: Place, row: dict[str, Any], notes: Notes) -> TrialResult:
     duration_s = known_time(place.at("duration"), row.get("duration"), notes)
     return recorded_trial(
         (0, 0),
-        turns_of(messages, error),
+        turns_of(messages, error, tells_results=True),
         scores=scores,
         criteria=(REWARD,),
         error=error,

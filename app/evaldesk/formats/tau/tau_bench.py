@@ -143,7 +143,7 @@ def _result(place: Place, row: dict[str, Any], notes: Notes) -> TrialResult:
     scores = () if error else (_score(place, row, info),)
     return recorded_trial(
         (0, 0),
-        turns_of(messages, error),
+        turns_of(messages, error, tells_results=True),
         scores=scores,
         criteria=(REWARD,),
         error=error,
