@@ -103,3 +103,53 @@ def _write_set(path: Path, cases: Mapping[str, Written]) -> None:
         for case_id, (query, answer, calls) in cases.items()
     ]
     path.write_text(json.dumps({"eval_set_id": path.name.partition(".")[0], "eval_cases": eval_cases}), "utf-8")
+
+
+def coded() -> bytes:
+    """A row of OpenHands in which an agent edits, tests, fails and edits again, with the tests of a benchmark."""
+    said = "The root cause is the sign."
+    calls = [
+        *[("run", {"command": f"ls {at}"}, "calc.py", True) for at in range(6)],
+        ("run", {"command": "python calc.py", "thought": said}, "AssertionError", False),
+        (
+            "edit",
+            {"path": "/w/calc.py", "command": "str_replace", "old_str": "a - b", "new_str": "a+b"},
+            "edited",
+            True,
+        ),
+        ("run", {"command": "pytest -q"}, "F.\n1 failed, 1 passed in 0.1s", False),
+        (
+            "edit",
+            {"path": "/w/calc.py", "command": "str_replace", "old_str": "a+b", "new_str": "a + b"},
+            "edited",
+            True,
+        ),
+        ("run", {"command": "pytest -q"}, "..\n2 passed in 0.1s", True),
+    ]
+    history: list[dict[str, object]] = [
+        {"id": 0, "source": "user", "action": "message", "args": {"content": "Fix add."}}
+    ]
+    for at, (action, args, content, success) in enumerate(calls, 1):
+        history.append({"id": 2 * at, "source": "agent", "action": action, "args": args})
+        told = {"cause": 2 * at, "observation": action, "content": content, "success": success}
+        history.append({"id": 2 * at + 1, "source": "agent", **told})
+    history.append({"id": 99, "source": "agent", "action": "finish", "args": {"final_thought": "It **adds** now."}})
+    patch = "diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n"
+    output = "____ test_old ____\n\n>   assert add(1, 2) == 4\nE   AssertionError\n\n==== short ====\n"
+    output += "PASSED test_calc.py::test_add\nFAILED test_calc.py::test_old - AssertionError\n"
+    row = {
+        "instance_id": "calc-1",
+        "instruction": "Fix add.",
+        "test_result": {
+            "git_patch": f"{patch}-    return a - b\n+    return a + b\n",
+            "report": {"resolved": False},
+            "test_output": output,
+        },
+        "history": history,
+        "instance": {
+            "FAIL_TO_PASS": ["test_calc.py::test_add"],
+            "PASS_TO_PASS": ["test_calc.py::test_old", "test_calc.py::test_gone"],
+            "patch": f"{patch}-    return a - b\n+    return b + a\n",
+        },
+    }
+    return json.dumps(row).encode()

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from playwright.sync_api import Page, expect
-from tests.e2e.many_kinds import ANSWERS, RAISES, RENDERED, furnish
+from playwright.sync_api import FilePayload, Page, expect
+from tests.e2e.many_kinds import ANSWERS, RAISES, RENDERED, coded, furnish
 
 from evaldesk import paths
 
@@ -102,7 +102,13 @@ def _afterwards(someone: Visitor, run: str, trial: str) -> dict[str, str]:
     said = "".join(f"&item={box}" for box in boxes)
     done = f"reader=Cy&then=list&verdict=failed{said}"
     assert ask.post(f"{queues[1].url}/labels", data=done, headers=kind).ok
-    return {"run-again": again, "id-run": run[6:], "id-again": again[6:]}
+    someone.goto("/imports")
+    file = FilePayload(name="coded.jsonl", mimeType="application/jsonl", buffer=coded())
+    someone.page.get_by_label("File", exact=True).set_input_files(file)
+    someone.page.get_by_role("button", name="Preview").click()
+    someone.page.get_by_role("button", name="Import 1").click()
+    coding = _first(someone.page, "main a[href^='/runs/']")
+    return {"run-again": again, "id-run": run[6:], "id-again": again[6:], "coding": coding}
 
 
 def _first(page: Page, selector: str) -> str:
@@ -150,6 +156,7 @@ PAGES = {
     "trial-pair": "{trial}/pair?show=all",
     "trial-timeline": "{trial}/timeline",
     "trial-errored": "{trial-errored}",
+    "trial-patch": "{coding}/cases/0/trials/0",
     "trial-call": "{trial}/calls/0",
     "failures": "/failures?run={id-run}&before={id-again}",
     "failures-newest": "/failures",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from evaldesk.diff.text_diff import Segment, diff_text
 from evaldesk.diff.turn_diff import ArgRow, diff_args_by_key
 from evaldesk.matching import json_equal
 from evaldesk.model import Case, ToolCall, TrialResult
@@ -15,6 +16,7 @@ from evaldesk.model.transcript import reported_values
 from evaldesk.pages.conversation import cut
 from evaldesk.pages.json_tree import Node, Trees
 from evaldesk.pages.prose import Markdown, Prose
+from evaldesk.pages.tested import AskedTests, asked_tests
 from evaldesk.wording.words import counted_words
 
 MAX_LINES = 300
@@ -62,12 +64,18 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class PatchLine:
-    """A line of a patch with its numbers before and after; `op` is `+`, `-`, `@` (a hunk), `f` (a file), or empty."""
+    """A line of a patch with its numbers before and after; `op` is `+`, `-`, `@` (a hunk), `f` (a file), or empty.
+
+    `hunk` counts the hunks of the patch from 1, on the line where one begins. `segments` are the words that changed
+    where a line stands for another.
+    """
 
     op: str
     text: str
     before: int | None = None
     after: int | None = None
+    hunk: int = 0
+    segments: tuple[Segment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,17 @@ class Text:
         """Whether the agent or its tests left it, rather than the benchmark as a reference."""
         return not self.title.startswith("Reference ")
 
+    @property
+    def files(self) -> dict[str, list[str]]:
+        """The addresses of the hunks on this page, by the file that they change."""
+        found: dict[str, list[str]] = {}
+        for line in self.lines:
+            if line.op == "f":
+                hunks = found.setdefault(line.text, [])
+            elif line.hunk and found:
+                hunks.append(f"#source-{self.at}-hunk-{line.hunk}")
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -99,9 +118,10 @@ class Source:
     checks: Sequence[Check]
     texts: Sequence[Text]
     reports: Sequence[tuple[str, Node]]
+    tests: AskedTests | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.told or self.actions or self.checks or self.texts or self.reports)
+        return bool(self.told or self.actions or self.checks or self.texts or self.reports or self.tests)
 
     @property
     def patch(self) -> Text | None:
@@ -109,24 +129,41 @@ class Source:
         return next((text for text in self.texts if text.lines and text.is_made), None)
 
     @property
+    def reference_files(self) -> set[str]:
+        """The files that a reference patch changes; empty without one."""
+        return {name for text in self.texts if not text.is_made for name in text.files}
+
+    def hunks(self, path: str) -> tuple[str, ...] | None:
+        """The addresses of the hunks of a file in the agent's patch; None without a patch, or where it is cut."""
+        if self.patch is None or self.patch.is_cut:
+            return None
+        found = (hunks for name, hunks in self.patch.files.items() if f"/{path}".endswith(f"/{name}"))
+        return tuple(next(found, ()))
+
+    @property
     def summary(self) -> str:
         """What the trial came to, in sentences: reference actions, patch, tests; empty where nothing says so."""
         n_made = sum(action.op == "=" for action in self.actions)
         actions = [f"{counted_words(n_made, len(self.actions), 'reference action')} made."] if self.actions else []
-        tests = [text for text in self.texts if text.words and not text.lines]
-        return " ".join([*actions, *(f"{text.title}: {text.words}." for text in (self.patch, *tests[:1]) if text)])
+        tests = [text for text in self.texts if text.words and not text.lines][:1]
+        told = f"{self.tests.sentence}." if self.tests and self.tests.sentence else ""
+        texts = [f"{text.title}: {text.words}." for text in (self.patch, *(() if told else tests)) if text]
+        return " ".join([*actions, *([told] if told else []), *texts])
 
 
 def source_of(case: Case, result: TrialResult | None) -> Source:
     """All that is known beside a trial; without a result that of its case."""
     trees, markdown, told = Trees(n_left=300), Markdown(), (*_scenario(case, result), *_targets(case, result))
     reports = [(name, trees.tree(value)) for name, value in _reports(result)] if result else []
+    texts = source_texts(case, result)
+    outputs = [text for _, text in texts if not _PATCH.search(text[:2_000])]
     return Source(
         told=[(title, markdown.prose(cut(text, MAX_OUTPUT))) for title, text in told],
         actions=_actions(case, result),
         checks=_checks(result),
-        texts=[_text(at, title, text) for at, (title, text) in enumerate(source_texts(case, result))],
+        texts=[_text(at, title, text) for at, (title, text) in enumerate(texts)],
         reports=[(name, tree) for name, tree in reports if tree],
+        tests=asked_tests(_instance(case), _told(result), outputs),
     )
 
 
@@ -136,15 +173,21 @@ def source_texts(case: Case, result: TrialResult | None) -> list[tuple[str, str]
     Of the state at the end, in which SWE-agent's submission is, and of a reference only patches are.
     """
     found: dict[str, str] = {}
-    instance = case.extra.get("instance")
+    instance = _instance(case)
     state = result.transcript.final_state if result and result.transcript.turns else {}
     told = (("", _told(result), True), ("", state, False))
-    for owner, values, is_whole in (*told, ("reference", instance if isinstance(instance, dict) else {}, False)):
+    for owner, values, is_whole in (*told, ("reference", instance, False)):
         for name, text in _strings(values):
             is_patch = _PATCH.search(text[:2_000]) is not None
             if (is_patch or (is_whole and "\n" in text.strip())) and text not in found.values():
                 found[_title(f"{owner} {name}")] = text
     return sorted(found.items(), key=lambda each: _PATCH.search(each[1][:2_000]) is None)
+
+
+def _instance(case: Case) -> dict[str, Any]:
+    """What the benchmark knows of its instance; Inspect has it as the metadata of a sample."""
+    found = (case.extra.get(key) for key in ("instance", "metadata"))
+    return next((each for each in found if isinstance(each, dict)), {})
 
 
 def _told(result: TrialResult | None) -> dict[str, Any]:
@@ -294,23 +337,48 @@ def _changed_words(lines: Sequence[str]) -> str:
 
 
 def _patch(lines: Sequence[str]) -> Iterator[PatchLine]:
-    before = after = 0
+    before = after = hunk = 0
     is_head, is_git = True, False
+    gone: list[PatchLine] = []
+    come: list[PatchLine] = []
     for line in lines:
         text = line[:500]
-        if hunk := _HUNK.match(line):
-            before, after, is_head = int(hunk[1]), int(hunk[2]), False
-            yield PatchLine("@", text)
+        if line.startswith("+") and not is_head:
+            come.append(PatchLine("+", text[1:], None, after))
+            after += 1
+            continue
+        if come or not line.startswith("-"):
+            yield from _changed(gone, come)
+            gone, come = [], []
+        if found := _HUNK.match(line):
+            before, after, is_head, hunk = int(found[1]), int(found[2]), False, hunk + 1
+            yield PatchLine("@", text, hunk=hunk)
         elif line.startswith("diff --git ") or is_head:
             is_head, is_git = True, is_git or line.startswith("diff --git ")
             if line.startswith("diff --git " if is_git else "+++ "):
                 yield PatchLine("f", text.rpartition(" b/")[2] if is_git else text.removeprefix("+++ "))
-        elif line.startswith("+"):
-            yield PatchLine("+", text[1:], None, after)
-            after += 1
         elif line.startswith("-"):
-            yield PatchLine("-", text[1:], before)
+            gone.append(PatchLine("-", text[1:], before))
             before += 1
         else:
             yield PatchLine("", text[1:], before, after)
             before, after = before + 1, after + 1
+    yield from _changed(gone, come)
+
+
+def _changed(gone: Sequence[PatchLine], come: Sequence[PatchLine]) -> list[PatchLine]:
+    """Lines that were taken away and those after them; as many of both are compared word by word."""
+    if len(gone) != len(come):
+        return [*gone, *come]
+    pairs = [(old, new, diff_text(old.text, new.text)) for old, new in zip(gone, come, strict=True)]
+    alike = [any(each.kind == "same" and each.text.strip() for each in diff.expected) for _, _, diff in pairs]
+    return [
+        *(
+            replace(old, segments=diff.expected) if like else old
+            for like, (old, _, diff) in zip(alike, pairs, strict=True)
+        ),
+        *(
+            replace(new, segments=diff.actual) if like else new
+            for like, (_, new, diff) in zip(alike, pairs, strict=True)
+        ),
+    ]

@@ -21,6 +21,7 @@ from evaldesk.pages.large_state import ValuePart, text_part
 from evaldesk.pages.pair import other_trial, pair_href
 from evaldesk.pages.run_view import STATUS_OF, Square, scorings
 from evaldesk.pages.source import Source, source_of, source_texts
+from evaldesk.pages.steps import Walk, walk_of
 from evaldesk.pages.timeline import Strip, strip_of
 from evaldesk.pages.trial_turns import (
     EVENTS_ROOM,
@@ -80,6 +81,7 @@ class TrialPage:
     next_mismatch: str
     beside: str
     strip: Strip | None
+    walk: Walk | None
 
     @property
     def run_title(self) -> str:
@@ -157,7 +159,7 @@ def read_trial(
     letters = ["r" if (case_index, at) in in_flight else letter for at, letter in enumerate(row.verdicts)]
     status = STATUS_OF[letters[trial_index]]
     is_done = row.verdicts[trial_index] != "."
-    scores = result.scores if result else ()
+    scores, source = result.scores if result else (), source_of(case, result)
     return TrialPage(
         summary=summary,
         case=case,
@@ -173,7 +175,7 @@ def read_trial(
         divergence=divergence_of(case, result, summary.config) if result else None,
         turns=turn_panels(case, result, MAX_SAID, room),
         conversation=conversation_rows(case, result.transcript, scores) if result else (),
-        source=source_of(case, result),
+        source=source,
         scores=score_lines(scores),
         adk_sentence=_elsewhere(case, result, summary.config) if is_done else "",
         previous_trial=_href(run_id, neighbours.previous_trial),
@@ -182,6 +184,7 @@ def read_trial(
         next_mismatch=_href(run_id, neighbours.next_mismatch),
         beside=_beside(runs, run_id, key) if result else "",
         strip=strip_of(result) if result else None,
+        walk=walk_of(case, result, source.hunks) if result else None,
     )
 
 

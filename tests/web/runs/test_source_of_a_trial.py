@@ -156,8 +156,8 @@ def test_a_patch_is_a_diff_with_its_line_numbers(pages: Any) -> None:
     assert "<p data-text>Git patch: 1 line added, 1 removed. Test output: 1 failed, 2 passed.</p>" in page
     assert '<tr data-op="f"><th scope="rowgroup" colspan="4">calc.py</th></tr>' in page
     assert ' id="source-1"><summary>Reference patch: 1 line added, 1 removed</summary>' in page
-    assert '<tr data-op="-"><td>4</td><td></td><td>−</td><td>    return a - b</td></tr>' in page
-    assert '<tr data-op="+"><td></td><td>4</td><td>+</td><td>    return a + b</td></tr>' in page
+    assert '<tr data-op="-"><td>4</td><td></td><td>−</td><td>    return a <del>-</del> b</td></tr>' in page
+    assert '<tr data-op="+"><td></td><td>4</td><td>+</td><td>    return a <ins>+</ins> b</td></tr>' in page
     assert "<tr><td>5</td><td>5</td><td></td><td># end</td></tr>" in page
     assert re.search(r"<summary>Test output: 1 failed, 2 passed</summary>\s*<pre[^>]*>1 failed\n===", page)
     assert re.search(r"<summary>Report</summary>.*<b>resolved</b> <samp>false</samp>", page, re.DOTALL)

@@ -1,0 +1,319 @@
+"""The decisive steps of a code agent's trial, chosen by rule, and between them the others, folded to a line each.
+
+Decisive are the task, the last edit of a file in a row, test runs, the first error of each kind, the words before the
+first edit that name a cause, and the last message. No model reads them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from evaldesk.model import Case, Event, ToolCall, TrialResult
+from evaldesk.model.conclusion import counted
+from evaldesk.pages.conversation import call_line, cut, whole
+from evaldesk.pages.prose import Markdown, Prose
+from evaldesk.wording.words import ending_sentence
+
+LEAST = 10
+"""A trial of fewer steps is read as it is."""
+MAX_DECISIVE = 60
+MAX_LINE = 160
+MAX_SAID = 600
+MAX_READ = 20_000
+Hunks: TypeAlias = Callable[[str], tuple[str, ...] | None]
+Kind: TypeAlias = Literal["task", "message", "thought", "read", "search", "command", "tests", "edit", "finish", "call"]
+NOUNS: dict[Kind, tuple[str, str]] = {
+    "task": ("message of the user", "messages of the user"),
+    "message": ("message", "messages"),
+    "thought": ("thought", "thoughts"),
+    "read": ("file read", "files read"),
+    "search": ("search", "searches"),
+    "command": ("command", "commands"),
+    "tests": ("test run", "test runs"),
+    "edit": ("edit", "edits"),
+    "finish": ("end", "ends"),
+    "call": ("other call", "other calls"),
+}
+_PATHS = ("path", "file_path", "filename", "file", "target_file")
+_COMMANDS = ("command", "cmd", "code", "script")
+_PREFIX = (
+    r"^(?:\w+=\S*\s+)*(?:(?:sudo|time|timeout\s+\S+|uv\s+run|poetry\s+run|npx|bundle\s+exec"
+    r"|python[\d.]*(?:\s+-\S+)*)\s+)*"
+)
+_TESTS = re.compile(
+    _PREFIX
+    + r"(?:\S*/)?(?:pytest|py\.test|unittest|tox|nox|nosetests|runtests\.py|jest|vitest|mocha|rspec|phpunit|ctest"
+    r"|bin/test|(?:manage\.py|npm|yarn|pnpm|go|cargo|mvn|gradlew?|dotnet|rake|make|mix|swift)(?:\s+\S+){0,3}?\s+(?:test|check)\S*)"
+    r"(?:\s|$)"
+)
+_SEARCH = re.compile(_PREFIX + r"(?:grep|rg|ag|find|ls|tree|which|pwd|git\s+(?:log|status|diff|show|grep|blame))\b")
+_READ = re.compile(_PREFIX + r"(?:cat|head|tail|less|nl|wc|sed\s+-n)\b")
+_WRITES = re.compile(r"\bsed\s+-i\b.*\s(\S+)$|^(?:cat|echo|printf|tee)\b[^|]*?>>?\s*([\w./-]+)")
+_PATCHED = re.compile(r"^(?:\*\*\* (?:Update|Add) File: |\+\+\+ (?:b/)?)(\S+)", re.MULTILINE)
+_CAUSE = re.compile(
+    r"\b(?:root cause|(?:the|this) (?:cause|problem|issue|bug|fault|reason)\b"
+    r"[^.,;:\n]{0,60}?\b(?:is|was|lies|seems)\b)",
+    re.IGNORECASE,
+)
+_SUMMARY = re.compile(r"^[= ]*((?:\d+ [a-z]+(?:, )?)+) in \d[\d.]*s\b|^(OK|FAILED)(?: \(.*\))?$", re.MULTILINE)
+_HARNESS = re.compile(r"^\[(?:The command completed|Current working directory|Python [Ii]nterpreter).*\]$")
+_FAILED_EDIT = re.compile(r"\s*(?:ERROR\b|Error\b|No replacement was performed)")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of the agent: `line` is what it did, `words` are those that it said with it, `output` what came back."""
+
+    number: int
+    kind: Kind
+    line: str
+    href: str
+    words: str = ""
+    file: str = ""
+    change: str = ""
+    output: str = ""
+    verdict: Literal["", "passed", "failed", "errored"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A decisive step, or as `folded` those between two of them, which the title counts.
+
+    `code` is what it changed, or its command with the end of the output. `to` are the hunks of the patch that an edit
+    may have made, by their addresses.
+    """
+
+    title: str
+    step: Step | None = None
+    prose: Prose = field(default_factory=lambda: Prose(""))
+    code: str = ""
+    note: str = ""
+    to: Sequence[str] = ()
+    folded: Sequence[Step] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The decisive steps of `n`, with what is folded between them."""
+
+    entries: Sequence[Entry]
+    n: int
+
+    @property
+    def words(self) -> str:
+        """How many are shown."""
+        return f"{sum(entry.step is not None for entry in self.entries)} of {self.n:,}"
+
+
+def walk_of(case: Case, result: TrialResult, hunks: Hunks) -> Walk | None:
+    """The walk through a trial that edits files or runs tests in many steps; None for any other.
+
+    `hunks` gives the addresses of the hunks that the patch has of a file, None without a patch.
+    """
+    steps = list(_steps(result))
+    if len(steps) < LEAST or not any(step.kind in ("edit", "tests") for step in steps):
+        return None
+    chosen = _chosen(steps, hunks)
+    entries, at, markdown, edited = list[Entry](), 0, Markdown(), set[str]()
+    for index in sorted(chosen):
+        if index > at:
+            entries.append(_fold(steps[at:index]))
+        step, is_last = steps[index], index == len(steps) - 1
+        entries.append(_entry(case, step, chosen[index], edited, hunks, markdown, is_last=is_last))
+        at = index + 1
+    if at < len(steps):
+        entries.append(_fold(steps[at:]))
+    if steps[-1].kind not in ("message", "finish"):
+        why = result.error.message if result.error else ending_sentence(result)
+        entries.append(Entry("Ended without a last message", note=cut(why, MAX_SAID)))
+    return Walk(entries, len(steps))
+
+
+def _steps(result: TrialResult) -> Iterator[Step]:
+    """Each message and each call of the agent, with its result; words before a call belong to it."""
+    number = 0
+    for turn, record in enumerate(result.transcript.turns, 1):
+        number += 1
+        yield Step(number, "task", cut(record.query, MAX_LINE), f"#turn-{turn}", record.query)
+        found = list[Step]()
+        said: Step | None = None
+        calls: dict[str, int] = {}
+        for at, event in enumerate(record.events):
+            href = f"#turn-{turn}-event-{at}"
+            if event.within or event.is_partial:
+                continue
+            if event.kind == "agent_message" and event.text.strip():
+                found += [said] if said else []
+                said = Step(0, "message", cut(event.text.strip(), MAX_LINE), href, event.text[:MAX_READ])
+                if found and found[-1].kind == "finish":
+                    found[-1], said = replace(found[-1], words=said.words), None
+            elif event.kind == "tool_call" and event.call:
+                calls[event.call.id or event.call.name] = len(found)
+                found.append(_call(event.call, href, said.words if said else ""))
+                said = None
+            elif event.kind == "tool_result" and event.call:
+                index = calls.pop(event.call.id or event.call.name, None)
+                if index is not None:
+                    found[index] = _answered(found[index], event)
+        for step in [*found, *([said] if said else [])]:
+            number += 1
+            yield replace(step, number=number)
+
+
+def _call(call: ToolCall, href: str, words: str) -> Step:
+    """What kind of step a call is, by its name and its arguments."""
+    names = set(re.findall(r"[a-z]+", call.name.lower()))
+    texts = {key: value for key, value in call.args.items() if isinstance(value, str)}
+    path = next((texts[key] for key in _PATHS if key in texts), "")
+    command = next((texts[key] for key in _COMMANDS if key in texts), "")
+    line = cut(f"{call.name} {path}" if path else call_line(call.name, call.args), MAX_LINE)
+    if names & {"think", "thought"}:
+        text = next(iter(texts.values()), "")
+        return Step(0, "thought", cut(text, MAX_LINE), href, text[:MAX_READ] or words)
+    if names & {"finish", "submit", "complete"}:
+        return Step(
+            0, "finish", line, href, next((texts[key] for key in ("message", "final_thought") if key in texts), "")
+        )
+    if path and command in ("view", "create", "str_replace", "insert", "undo_edit"):
+        kind: Kind = "read" if command == "view" else "edit"
+    elif names & {"edit", "write", "replace", "patch", "create", "insert"}:
+        kind, path = "edit", path or next(iter(_PATCHED.findall("\n".join(texts.values())[:MAX_READ])), "")
+    elif names & {"read", "view", "open", "cat", "goto", "scroll"}:
+        kind = "read"
+    elif names & {"search", "grep", "find", "glob", "ls", "list"}:
+        kind = "search"
+    elif command:
+        kind, path = _shell(command[:2_000])
+        line = cut(f"$ {command.strip()}", MAX_LINE)
+    else:
+        kind = "call"
+    return Step(0, kind, line, href, words, path if kind == "edit" else "", _change(texts) if kind == "edit" else "")
+
+
+def _shell(command: str) -> tuple[Kind, str]:
+    """The kind of a shell command by its parts, and the file that it writes."""
+    parts = [part.strip() for part in re.split(r"&&|\|\||[;|\n]", command) if part.strip()]
+    if any(_TESTS.match(part) for part in parts):
+        return "tests", ""
+    if wrote := _WRITES.search(command.strip().partition("\n")[0]):
+        return "edit", wrote[1] or wrote[2]
+    parts = [part for part in parts if not part.startswith(("cd ", "export "))]
+    kinds: tuple[tuple[Kind, re.Pattern[str]], ...] = (("search", _SEARCH), ("read", _READ))
+    return next((kind for kind, pattern in kinds if parts and pattern.match(parts[0])), "command"), ""
+
+
+def _change(texts: dict[str, str]) -> str:
+    """The first lines that an edit takes away and adds."""
+    old, new = (
+        [
+            line
+            for line in next((texts[key] for key in keys if key in texts), "")[:MAX_READ].splitlines()
+            if line.strip()
+        ]
+        for keys in (("old_str", "old_string", "search"), ("new_str", "new_string", "replace", "file_text", "content"))
+    )
+    gone, come = [line for line in old if line not in new], [line for line in new if line not in old]
+    left = len(gone[3:]) + len(come[3:])
+    lines = [*(f"− {cut(line, MAX_LINE)}" for line in gone[:3]), *(f"+ {cut(line, MAX_LINE)}" for line in come[:3])]
+    return "\n".join([*lines, *([f"… {counted(left, 'more line')}"] if left else [])])
+
+
+def _answered(step: Step, event: Event) -> Step:
+    if step.kind != "tests" and not event.is_error and not (step.kind == "edit" and isinstance(event.result, str)):
+        return step
+    text = whole(event.result)[-MAX_READ:]
+    lines = [line for line in text.splitlines() if line.strip() and not _HARNESS.match(line)]
+    output = "\n".join(cut(line, MAX_LINE) for line in lines[-3:])
+    is_failed = event.is_error or (step.kind == "edit" and _FAILED_EDIT.match(text) is not None)
+    if step.kind != "tests":
+        return replace(step, output=output, verdict="errored" if is_failed else "")
+    found = ["".join(groups) for groups in _SUMMARY.findall(text)]
+    if not found:
+        return replace(step, output=output, verdict="failed" if is_failed else "")
+    return replace(
+        step, output=output, verdict="failed" if re.search(r"fail|error", found[-1], re.IGNORECASE) else "passed"
+    )
+
+
+def _chosen(steps: Sequence[Step], hunks: Hunks) -> dict[int, list[int]]:
+    """The decisive steps by their index; with an edit the edits of the same file in a row, of which it is the last."""
+    chosen, errors, row = {0: list[int]()}, set[str](), list[int]()
+
+    def close() -> None:
+        if row:
+            chosen[([at for at in row if not steps[at].verdict] or row)[-1]] = list(row)
+        row.clear()
+
+    for at, step in enumerate(steps):
+        if step.kind == "edit" and (not step.file or hunks(step.file) != ()):
+            if row and steps[row[0]].file != step.file:
+                close()
+            row.append(at)
+        elif step.kind == "tests" or (step.kind in ("command", "call") and step.verdict and step.output not in errors):
+            errors.add(step.output)
+            close()
+            chosen[at] = []
+    close()
+    first = min((at for at in chosen if steps[at].kind == "edit"), default=len(steps))
+    if cause := [at for at in range(1, first + 1) if at < len(steps) and _CAUSE.search(steps[at].words)]:
+        chosen.setdefault(cause[-1], [])
+    if steps[-1].kind in ("message", "finish"):
+        chosen[len(steps) - 1] = []
+    kept = sorted(chosen)
+    return {
+        at: chosen[at]
+        for at in (kept if len(kept) <= MAX_DECISIVE else [*kept[: MAX_DECISIVE // 2], *kept[-MAX_DECISIVE // 2 :]])
+    }
+
+
+def _entry(
+    case: Case,
+    step: Step,
+    row: Sequence[int],
+    edited: set[str],
+    hunks: Hunks,
+    markdown: Markdown,
+    *,
+    is_last: bool,
+) -> Entry:
+    words, code, note = step.words, "\n".join(filter(None, (step.line, step.output))), ""
+    name = step.file.rpartition("/")[2]
+    cause = _CAUSE.search(words)
+    if step.kind == "task":
+        title, words, code = "Task" if step.number == 1 else "Asked", _task(case, step), ""
+    elif step.kind in ("message", "finish"):
+        title, code = "Last message" if is_last else "Named a cause", ""
+    elif step.kind == "edit":
+        verb = "Edit failed" if step.verdict else "Edited again" if step.file in edited else "Edited"
+        title, code = f"{verb}: {name}".rstrip(": "), code if step.verdict else step.change
+        edited.add(step.file)
+        note = f"The last of {len(row)} edits in a row." if len(row) > 1 else ""
+    elif step.kind == "tests":
+        title = {"passed": "Tests passed", "failed": "Tests failed"}.get(step.verdict, "Ran tests")
+    elif step.verdict and step.kind in ("command", "call"):
+        title = "Error"
+    else:
+        title, code = "Named a cause", ""
+    if step.kind not in ("task", "message", "finish"):
+        words = words[max(0, words.rfind(". ", 0, cause.start()) + 1) :] if cause else ""
+    prose = markdown.prose(cut(words.strip(), MAX_SAID))
+    return Entry(title, step, prose, code, note, hunks(step.file) or () if name else ())
+
+
+def _task(case: Case, step: Step) -> str:
+    """The problem that a benchmark states in its task; else the task."""
+    instance = case.extra.get("instance")
+    stated = instance.get("problem_statement") if isinstance(instance, dict) else None
+    return stated if step.number == 1 and isinstance(stated, str) and stated.strip() else step.words
+
+
+def _fold(steps: Sequence[Step]) -> Entry:
+    kinds = dict.fromkeys(step.kind for step in steps)
+    counts = ((sum(step.kind == kind for step in steps), *NOUNS[kind]) for kind in kinds)
+    words = (f"{n:,} {one if n == 1 else many}" for n, one, many in counts)
+    n_failed = sum(step.verdict == "errored" for step in steps)
+    failed = f", {n_failed:,} failed" if n_failed else ""
+    return Entry(f"{counted(len(steps), 'step')}: {', '.join(words)}{failed}", folded=steps)

@@ -1,0 +1,215 @@
+"""The tests that a benchmark asks of a patch: those that must turn green, those that must stay so, and what they did.
+
+They are read from the report of the benchmark, else by their names from the output of pytest, unittest or Django.
+(SWE-bench swebench/harness/grading.py and log_parsers; Multi-SWE-bench multi_swe_bench/harness/report.py)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MAX_READ = 1_000_000
+"""So many characters at the end of an output are read."""
+MAX_OUTPUT = 3_000
+ASKED = {"FAIL_TO_PASS": ("Must turn green", "failed"), "PASS_TO_PASS": ("Must stay green", "passed")}
+"""The keys of SWE-bench: what is asked of their tests, and what they did before the patch."""
+RUNS = {
+    "f2p_tests": "FAIL_TO_PASS",
+    "s2p_tests": "FAIL_TO_PASS",
+    "n2p_tests": "FAIL_TO_PASS",
+    "p2p_tests": "PASS_TO_PASS",
+}
+"""The keys of Multi-SWE-bench."""
+OTHERS = ("tests", "test_results", "test_cases")
+"""Keys by which other reports list their tests, as a list of objects or as an object of outcomes."""
+WORDS = {
+    **dict.fromkeys(("pass", "passed", "ok", "success", "xfail", "true", "."), "passed"),
+    **dict.fromkeys(("fail", "failed", "failure", "error", "errored", "xpass", "f", "e", "false"), "failed"),
+    **dict.fromkeys(("skip", "skipped", "s"), "skipped"),
+}
+_WORDS = "PASSED|FAILED|ERROR|XFAIL|XPASS"
+_LINES = (
+    re.compile(
+        rf"^(?P<name>\S.{{0,400}}?) (?:\.\.\. ?)?(?P<word>{_WORDS}|SKIPPED|ok|OK|FAIL|F|E)\s*(?:\[.{{0,20}}\])?$", re.M
+    ),
+    re.compile(rf"^(?P<word>{_WORDS}) (?P<name>\S.*?)(?: - .*)?$", re.M),
+)
+"""The lines of a test as it runs, and those of the summary, which come last and count."""
+_SECTION = re.compile(r"^_{3,} (.+?) _{3,}$|^(?:FAIL|ERROR): (.+)$", re.M)
+_RULE = re.compile(r"^(?:_{3,} .+ _{3,}|={3,}.*)$", re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """A test before and after the patch: `passed`, `failed`, `skipped`, or empty where nothing tells it."""
+
+    name: str
+    before: str
+    after: str
+
+    @property
+    def words(self) -> str:
+        """What became of it."""
+        after = self.after or "not run"
+        return after if not self.before else f"{after}; {self.before} before"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The tests of which the same is asked; none has an `after` where no result is told."""
+
+    title: str
+    tests: Sequence[Tested]
+
+    def n(self, after: str) -> int:
+        """How many did this after the patch."""
+        return sum(test.after == after for test in self.tests)
+
+    @property
+    def before(self) -> str:
+        """What they did before the patch."""
+        told = dict.fromkeys(test.before for test in self.tests if test.before)
+        return ", ".join(f"{sum(test.before == word for test in self.tests):,} {word}" for word in told)
+
+    @property
+    def verdict(self) -> str:
+        """A test that did not run did not pass; empty where no result is told."""
+        if not any(test.after for test in self.tests):
+            return ""
+        return "passed" if self.n("passed") == len(self.tests) else "failed"
+
+    @property
+    def passed_words(self) -> str:
+        """How many passed, as `121 of 122`."""
+        return f"{self.n('passed'):,} of {len(self.tests):,}" if self.verdict else "–"
+
+    @property
+    def sentence(self) -> str:
+        """`must stay green: 120 of 122 passed, 1 failed, 1 not run`."""
+        left = [f"{n:,} {word or 'not run'}" for word in ("failed", "skipped", "") if (n := self.n(word))]
+        return ", ".join([f"{self.title.lower()}: {self.passed_words} passed", *left])
+
+
+@dataclass(frozen=True, slots=True)
+class AskedTests:
+    """The groups; `broken` are the first tests that did not pass, `output` is what the first of them printed."""
+
+    groups: Sequence[Group]
+    output: str
+
+    @property
+    def broken(self) -> list[Tested]:
+        """Those that did not pass, in groups that have a result; failed ones first."""
+        missed = [test for group in self.groups if group.verdict for test in group.tests if test.after != "passed"]
+        return sorted(missed, key=lambda test: test.after != "failed")
+
+    @property
+    def passed(self) -> list[Tested]:
+        """Those that passed."""
+        return [test for group in self.groups for test in group.tests if test.after == "passed"]
+
+    @property
+    def sentence(self) -> str:
+        """What became of the groups that have a result; empty without one."""
+        words = "; ".join(group.sentence for group in self.groups if group.verdict)
+        return f"{words[:1].upper()}{words[1:]}"
+
+
+def asked_tests(instance: Any, told: Mapping[str, Any], outputs: Iterable[str]) -> AskedTests | None:
+    """The tests that the report in `told` lists, else those of `instance` as `outputs` tell them; None without any."""
+    texts = [text[-MAX_READ:] for text in outputs]
+    groups = list(_reported(told)) or list(_asked(instance if isinstance(instance, dict) else {}, texts))
+    tests = AskedTests(groups, "")
+    return AskedTests(groups, _output(tests.broken[0].name, texts) if tests.broken else "") if groups else None
+
+
+def _reported(report: Mapping[str, Any], depth: int = 0) -> Iterator[Group]:
+    """The groups of the first report in `report` that tells tests, three levels deep."""
+    status = report.get("tests_status")
+    found = [*_groups(_of_status(status if isinstance(status, dict) else {})), *_groups(_of_runs(report))]
+    found = found or [Group("Tests", tests) for key in OTHERS if (tests := list(_of_list(report.get(key))))][:1]
+    for value in report.values():
+        found = found or (list(_reported(value, depth + 1)) if isinstance(value, dict) and depth < 3 else [])
+    yield from found
+
+
+def _groups(tests: Iterable[tuple[str, Tested]]) -> Iterator[Group]:
+    listed = list(tests)
+    for asked, (title, _) in ASKED.items():
+        if mine := [test for key, test in listed if key == asked]:
+            yield Group(title, mine)
+
+
+def _of_status(status: Mapping[str, Any]) -> Iterator[tuple[str, Tested]]:
+    for asked, (_, before) in ASKED.items():
+        lists = status.get(asked)
+        for key, after in (("failure", "failed"), ("success", "passed")):
+            for name in _names(lists.get(key) if isinstance(lists, dict) else None):
+                yield asked, Tested(name, before, after)
+
+
+def _of_runs(report: Mapping[str, Any]) -> Iterator[tuple[str, Tested]]:
+    for key, asked in RUNS.items():
+        rows = report.get(key)
+        for name, runs in rows.items() if isinstance(rows, dict) else ():
+            if isinstance(runs, dict):
+                yield asked, Tested(str(name), _word(runs.get("test")), _word(runs.get("fix")))
+
+
+def _of_list(rows: Any) -> Iterator[Tested]:
+    if isinstance(rows, dict):
+        rows = [{"name": name, "status": value} for name, value in rows.items()]
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict):
+            name = next((row[key] for key in ("name", "nodeid", "test", "id") if isinstance(row.get(key), str)), "")
+            told = next((row[key] for key in ("status", "outcome", "result", "passed") if key in row), None)
+            if name and (after := _word(told)):
+                yield Tested(name, "", after)
+
+
+def _asked(instance: Mapping[str, Any], texts: Sequence[str]) -> Iterator[Group]:
+    wanted = {asked: _names(instance.get(asked)) for asked in ASKED}
+    after = _statuses(texts) if any(wanted.values()) else {}
+    for asked, names in wanted.items():
+        title, before = ASKED[asked]
+        if names:
+            yield Group(title, [Tested(name, before, after.get(name, "")) for name in names])
+
+
+def _names(listed: Any) -> list[str]:
+    """A list of names, also as the JSON text that data sets have in its place."""
+    if isinstance(listed, str):
+        try:
+            listed = json.loads(listed)
+        except (ValueError, RecursionError):
+            return []
+    return [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+
+
+def _statuses(texts: Sequence[str]) -> dict[str, str]:
+    """Every test that an output names with its last status there; data sets cut names at their first space."""
+    found: dict[str, str] = {}
+    for line in _LINES:
+        for match in (match for text in texts for match in line.finditer(text)):
+            name, word = match["name"], _word(match["word"])
+            found[name] = found[name.partition(" ")[0]] = word
+    return found
+
+
+def _word(told: Any) -> str:
+    return WORDS.get(str(told).strip().lower(), "") if isinstance(told, str | bool) else ""
+
+
+def _output(name: str, texts: Sequence[str]) -> str:
+    """What pytest or unittest printed of a test that failed; empty where nothing is found."""
+    short = ".".join(name.split("::")[1:]) or name
+    for text in texts:
+        for head in _SECTION.finditer(text):
+            if (head[1] or head[2]).strip() in (short, name, short.partition(" ")[0]):
+                end = _RULE.search(text, head.end())
+                return text[head.end() : end.start() if end else None].strip("\n")[:MAX_OUTPUT]
+    return ""

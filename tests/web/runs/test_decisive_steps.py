@@ -1,0 +1,176 @@
+"""The decisive steps of a code agent: chosen by rule, the others folded between them, each with its address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaldesk.formats.files import read_file
+from evaldesk.model import Case, ErrorRecord, Event, ToolCall, Transcript, TrialResult, TurnRecord
+from evaldesk.pages.steps import MAX_DECISIVE, Walk, walk_of
+
+REAL = Path(__file__).parents[4] / "shared" / "data" / "openhands" / "v0_evaloutput.jsonl"
+LOOK, EDIT = ("bash", {"command": "ls src"}), ("edit", {"path": "/w/src/calc.py", "old_str": "a", "new_str": "b"})
+TEST = ("bash", {"command": "cd /w && python -m pytest -q"})
+
+
+def played(*steps: tuple[Any, ...], error: ErrorRecord | None = None, last: str = "Done.") -> TrialResult:
+    """A trial of calls: name, arguments, and where told result, whether it is an error, and the words before it."""
+    events = list[Event]()
+    for at, (name, args, *more) in enumerate(steps):
+        result, is_error, words = (*more, "", False, "")[:3] if len(more) < 3 else more
+        call = ToolCall(name, args, str(at))
+        events += [Event("agent_message", text=words)] if words else []
+        events += [Event("tool_call", call=call), Event("tool_result", call=call, result=result, is_error=is_error)]
+    events += [Event("agent_message", text=last)] if last else []
+    return TrialResult(
+        1, 0, 0, "finished", "unscored", transcript=Transcript((TurnRecord("Fix it.", tuple(events)),)), error=error
+    )
+
+
+def walked(result: TrialResult, patch: dict[str, tuple[str, ...]] | None = None) -> Walk:
+    walk = walk_of(Case("fix"), result, lambda path: None if patch is None else patch.get(path, ()))
+    assert walk
+    return walk
+
+
+def titles(walk: Walk) -> list[str]:
+    return [entry.title for entry in walk.entries]
+
+
+def test_edits_test_runs_and_the_last_message_are_decisive() -> None:
+    failed, passed = (*TEST, "F.\n1 failed, 1 passed in 0.2s", True), (*TEST, "..\n== 2 passed in 0.2s ==")
+
+    walk = walked(played(*[LOOK] * 4, EDIT, failed, EDIT, passed, LOOK))
+
+    assert titles(walk) == [
+        "Task",
+        "4 steps: 4 searches",
+        "Edited: calc.py",
+        "Tests failed",
+        "Edited again: calc.py",
+        "Tests passed",
+        "1 step: 1 search",
+        "Last message",
+    ]
+    assert [entry.step.number for entry in walk.entries if entry.step] == [1, 6, 7, 8, 9, 11]
+    assert walk.words == "6 of 11"
+    assert walk.entries[2].code == "− a\n+ b"
+    assert walk.entries[3].code == "$ cd /w && python -m pytest -q\nF.\n1 failed, 1 passed in 0.2s"
+
+
+def test_of_edits_in_a_row_the_last_that_worked_counts() -> None:
+    fails = (*EDIT, "No replacement was performed, old_str `a` did not appear")
+
+    walk = walked(played(fails, fails, EDIT, LOOK, fails, *[LOOK] * 6))
+    alone = walked(played(fails, *[LOOK] * 9))
+
+    assert titles(walk)[:3] == ["Task", "2 steps: 2 edits, 2 failed", "Edited: calc.py"]
+    assert walk.entries[2].note == "The last of 4 edits in a row."
+    assert titles(alone)[1] == "Edit failed: calc.py"
+    assert alone.entries[1].step is not None
+    assert alone.entries[1].step.verdict == "errored"
+
+
+def test_an_edit_of_a_file_that_the_patch_does_not_have_is_folded() -> None:
+    scratch = ("edit", {"path": "/w/repro.py", "file_text": "x"})
+    patch: dict[str, tuple[str, ...]] = {"/w/src/calc.py": ("#source-0-hunk-1",)}
+
+    walk = walked(played(*[LOOK] * 7, scratch, EDIT), patch)
+
+    assert titles(walk) == ["Task", "8 steps: 7 searches, 1 edit", "Edited: calc.py", "Last message"]
+    assert walk.entries[2].to == ("#source-0-hunk-1",)
+
+
+def test_the_first_error_of_each_kind_and_a_named_cause_are_decisive() -> None:
+    make = ("bash", {"command": "make"}, "make: *** Error 2", True)
+    look = (*LOOK, "", False, "I looked. The root cause is the <b>sign</b>.")
+
+    walk = walked(played(make, make, look, (*LOOK, "nothing", True), EDIT, *[LOOK] * 6))
+
+    assert titles(walk)[:5] == [
+        "Task",
+        "Error",
+        "1 step: 1 command, 1 failed",
+        "Named a cause",
+        "1 step: 1 search, 1 failed",
+    ]
+    assert walk.entries[3].prose.text == "The root cause is the <b>sign</b>."
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        (("bash", {"command": "pytest -k 'a and b' tests"}), "tests"),
+        (("bash", {"command": "cd a; PYTHONPATH=. timeout 60 python3 -m unittest -v"}), "tests"),
+        (("bash", {"command": "npm run test:unit"}), "tests"),
+        (("bash", {"command": "cargo test"}), "tests"),
+        (("bash", {"command": "./tests/runtests.py a"}), "tests"),
+        (("bash", {"command": "grep -rn pytest ."}), "search"),
+        (("bash", {"command": "cat pytest.ini"}), "read"),
+        (("bash", {"command": "pip install pytest"}), "command"),
+        (("bash", {"command": "sed -i 's/a/b/' src/calc.py"}), "edit"),
+        (("bash", {"command": "cat <<EOF > a.py\nprint()\nEOF"}), "edit"),
+        (("str_replace_editor", {"command": "view", "path": "a"}), "read"),
+        (("str_replace_based_edit_tool", {"command": "insert", "path": "a"}), "edit"),
+        (("apply_patch", {"input": "*** Begin Patch\n*** Update File: a.py\n"}), "edit"),
+        (("search_dir", {"search_term": "x"}), "search"),
+        (("think", {"thought": "hm"}), "thought"),
+        (("submit", {}), "finish"),
+        (("weather", {"city": "x"}), "call"),
+    ],
+)
+def test_the_kind_of_a_step_is_told_by_its_call(call: tuple[str, dict[str, Any]], kind: str) -> None:
+    walk = walked(played(call, *[EDIT] * 9))
+
+    steps = [step for entry in walk.entries for step in (*entry.folded, *([entry.step] if entry.step else []))]
+    assert [step.kind for step in steps if step.number == 2] == [kind]
+
+
+def test_a_trial_that_ends_without_a_last_message_says_so() -> None:
+    walk = walked(played(EDIT, *[LOOK] * 9, error=ErrorRecord("max_iterations", "50 of 50"), last=""))
+
+    assert (titles(walk)[-1], walk.entries[-1].note) == ("Ended without a last message", "50 of 50")
+
+
+def test_other_and_short_trials_have_no_such_steps() -> None:
+    assert walk_of(Case("a"), played(*[("weather", {})] * 50), lambda path: None) is None
+    assert walk_of(Case("a"), played(EDIT, TEST), lambda path: None) is None
+    assert walk_of(Case("a"), TrialResult(1, 0, 0, "finished", "unscored"), lambda path: None) is None
+
+
+def test_a_long_trial_keeps_its_first_and_last_steps() -> None:
+    walk = walked(played(*[TEST] * 1_000))
+
+    assert sum(entry.step is not None for entry in walk.entries) == MAX_DECISIVE
+    assert walk.n == 1_002
+
+
+@pytest.mark.parametrize("odd", [None, 3, ["a"], {"a": 1}, "make " * 100_000, "the problem " * 50_000, "1 a " * 50_000])
+def test_a_hostile_call_is_a_step_as_well(odd: Any) -> None:
+    keys = ("command", "path", "old_str", "new_str", "file_text", "thought", "message")
+
+    walk = walked(
+        played(
+            *[(name, dict.fromkeys(keys, odd), odd, True, str(odd)) for name in ("edit", "bash", "think")], *[EDIT] * 9
+        )
+    )
+
+    assert walk.n == 14
+
+
+def test_steps_of_the_page_lead_to_their_calls(pages: Any) -> None:
+    if not REAL.exists():
+        pytest.skip("the real rows of OpenHands are not here")
+    taken = pages.desk.imports.take_in(read_file(REAL.read_bytes(), REAL.name), source=REAL.name, name="rows")
+
+    shown = [pages.get(f"/runs/{taken.run_ids[0]}/cases/{at}/trials/0").text for at in range(3)]
+
+    assert ["Decisive steps" in page for page in shown] == [True] * 3
+    assert '<a href="#turn-1-event-' in shown[0]
+    assert 'href="#source-0-hunk-1"' in shown[0]
+    assert 'id="source-0-hunk-1"' in shown[0]
+    assert "Ended without a last message" in shown[2]
+    assert max(map(len, shown)) < 100_000
