@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,19 @@ def test_a_command_has_an_environment_without_keys_and_ends_at_its_limit() -> No
     assert given.output == "hello"
     with pytest.raises(UsageError, match="has ended"):
         workspace.run("true")
+
+
+def test_a_session_that_keeps_the_output_open_does_not_hold_a_command_beyond_its_limit() -> None:
+    workspace = open_workspace({"PATH": os.environ["PATH"]})
+    command = "setsid sleep 600 & echo before $!; wait"
+    try:
+        tried = (workspace.run(command, timeout_s=limit) for limit in (0.2, 10, 100))  # a busy machine starts it late
+        late = next(ended for ended in tried if ended.output)
+        os.kill(int(late.output.split()[1]), signal.SIGKILL)  # it is there still
+    finally:
+        workspace.close()
+
+    assert late.is_timeout
 
 
 def test_a_file_may_not_lie_outside_of_the_workspace(tmp_path: Path) -> None:

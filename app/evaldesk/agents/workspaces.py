@@ -20,6 +20,8 @@ from evaldesk.agents.group_guard import end_group, kill_group, watch
 from evaldesk.errors import UsageError
 from evaldesk.model.run import IMAGE_VARIABLE, Container
 
+REST_S = 1.0
+"""So long the output of a killed command is read, where a session that it began keeps it open."""
 MAX_OUTPUT = 30_000
 MAX_DIFF = 200_000
 MAX_FILES = 2_000
@@ -87,8 +89,7 @@ class Workspace:
             output, _ = process.communicate(input, timeout=timeout_s)
         except subprocess.TimeoutExpired:
             kill_group(process.pid)
-            output, _ = process.communicate()
-            return CommandResult(-1, shortened(output), is_timeout=True)
+            return CommandResult(-1, shortened(_last_words(process)), is_timeout=True)
         return CommandResult(process.returncode, shortened(output))
 
     def write(self, name: str, text: str) -> Path:
@@ -127,6 +128,16 @@ class Workspace:
         for group in self._groups:
             end_group(group)
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _last_words(killed: subprocess.Popen[str]) -> str:
+    try:
+        return killed.communicate(timeout=REST_S)[0]
+    except subprocess.TimeoutExpired as error:
+        assert killed.stdout  # noqa: S101 - it was asked for
+        killed.stdout.close()
+        killed.wait()
+        return (error.output or b"").decode("utf-8", "replace")
 
 
 def open_workspace(environment: Mapping[str, str], seed: Path | None = None) -> Workspace:
