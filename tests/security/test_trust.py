@@ -58,6 +58,7 @@ ARGUMENTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "mode undo": ((),),
     "mode export": ((), ("-o", "failures.json")),
     "mode import": (("set.csv",),),
+    "mode cases": (("a",), ("a", "--into", "shop")),
     "mode check": (("1", "--max-mode", "a=0.1"),),
     "trash list": ((), ("--json",)),
     "trash restore": (("0123456789abcdef",),),

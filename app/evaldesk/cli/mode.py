@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evaldesk.cli.files.exchange_files import open_home, write_bytes
+from evaldesk.cli.files.exchange_files import open_home, visible, write_bytes
 from evaldesk.cli.lazy import refusing_repeats
 from evaldesk.cli.runs.shared import json_option, workspace_option
 from evaldesk.errors import UsageError
@@ -35,6 +35,7 @@ def mode() -> None:
     evaldesk mode import failures.json
     evaldesk mode check 61 --max-mode "wrong date=0.05"
     evaldesk mode judge "wrong date"
+    evaldesk mode cases "wrong date"
     """
 
 
@@ -153,6 +154,30 @@ def import_file(file: str, by: str | None, workspace: str | None) -> None:
     with _desk(workspace) as desk:
         author = by if by is not None else desk.person.name()
         click.echo(import_modes(desk, Path(file).read_bytes(), file, author).words)
+
+
+@mode.command(name="cases")
+@click.argument("name", metavar="NAME")
+@click.option("--run", type=click.IntRange(1), help="Of the findings of this run alone.")
+@click.option("--into", metavar="SET", help="An eval set, or the name of a new one; default: the name of the kind.")
+@workspace_option
+def make(name: str, run: int | None, into: str | None, workspace: str | None) -> None:
+    """Make cases of the trials with the kind of failure NAME: what was said until then, with what the case expects.
+
+    \b
+    evaldesk mode cases "wrong date" --into trips
+    """
+    from evaldesk.desk.evalsets.names import slug
+    from evaldesk.desk.failure_cases import make_cases
+
+    with _desk(workspace) as desk:
+        kind = desk.failures.mode_named(name)
+        wanted = into or slug(kind.name)
+        known = next((file.id for file in desk.evalsets.list() if wanted in (file.name, file.id)), "")
+        made = make_cases(desk, kind, known, wanted, run)
+    click.echo(visible(made.words))
+    for case_id in made.ids:
+        click.echo(f"  {visible(case_id)}")
 
 
 @mode.command()

@@ -96,6 +96,24 @@ def test_a_file_that_cannot_be_taken_in_is_refused_in_words(pages: Any, sent: di
     assert (answer.status_code, said in answer.text) == (422, True)
 
 
+def test_cases_are_made_of_a_kind_once(pages: Any) -> None:
+    trial = failed_trial(pages)
+    pages.post(f"{trial}/findings", **SAID, place="0", quote="greet")
+
+    first = pages.post("/failures/1/cases", **{"new-set": "greetings"})
+    address = re.findall(r'href="(/evalsets/[^"]*)">Show greetings', first.text)[0]
+    again = pages.post("/failures/1/cases", evalset=address.rpartition("/")[2])
+
+    assert "1 case added to greetings." in first.text
+    assert "0 cases added to greetings; 1 was there already." in again.text
+    assert "misses_invents_i_prices_i" in pages.get(address).text
+    taken = pages.post("/failures/1/cases", **{"new-set": "greetings"})
+    assert (taken.status_code, "greetings" in taken.text) == (409, True)
+    assert pages.post("/failures/1/cases", **{"new-set": "../x"}).status_code == 422
+    assert pages.post("/failures/9/cases", **{"new-set": "x"}).status_code == 404
+    assert pages.post("/failures/1/cases", evalset="gone").status_code == 404
+
+
 def test_a_kind_or_a_format_that_does_not_exist_is_not_given_out(pages: Any) -> None:
     assert pages.get("/failures/file?mode=9").status_code == 404
     assert pages.get("/failures/file?format=exe").status_code == 404

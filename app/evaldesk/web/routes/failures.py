@@ -13,11 +13,13 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from evaldesk.desk.evalsets.exporting import media_type
+from evaldesk.desk.evalsets.names import slug
+from evaldesk.desk.failure_cases import MadeCases, make_cases
 from evaldesk.desk.failure_files import export_failures, import_modes
 from evaldesk.desk.failures import FailureDesk, TypedFinding, TypedMode, checked_id
 from evaldesk.desk.model_proposals import ModelProposals
-from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
-from evaldesk.model.failures import FORMS
+from evaldesk.errors import ConflictError, EvaldeskError, FormatError, LossError, NotFoundError, UsageError
+from evaldesk.model.failures import FORMS, Mode
 from evaldesk.pages.failure_kind import TypedChange, read_mode, read_where
 from evaldesk.pages.failures import read_failures, read_spent
 from evaldesk.web.forms import read_form, text_of
@@ -61,12 +63,7 @@ async def _room(
 async def give_out(request: Request) -> Response:
     """GET /failures/file: all findings, or those of `mode`, in a `format`."""
     desk, mode_id = desk_of(request), _id(request.query_params.get("mode", ""))
-    mode = None
-    if mode_id is not None:
-        modes = await asyncio.to_thread(desk.failures.modes)
-        mode = next((each for each in modes if each.id == mode_id), None)
-        if mode is None:
-            raise NotFoundError(f"there is no kind of failure {mode_id}")
+    mode = await _mode_of(request, mode_id) if mode_id is not None else None
     export = await asyncio.to_thread(export_failures, desk, request.query_params.get("format", "json"), mode)
     headers = {"Content-Disposition": f'attachment; filename="{export.file_name}"'}
     return StreamingResponse(export.parts, media_type=media_type(export.file_name), headers=headers)
@@ -174,23 +171,36 @@ async def show_mode(request: Request) -> Response:
 
 
 async def _mode(
-    request: Request, mode_id: int, typed: TypedChange | None = None, error: EvaldeskError | None = None
+    request: Request,
+    mode_id: int,
+    typed: TypedChange | None = None,
+    error: EvaldeskError | None = None,
+    made: MadeCases | None = None,
 ) -> Response:
     before, runs = (_id(request.query_params.get(name, "")) for name in ("before", "runs"))
     read = partial(read_mode, desk_of(request), mode_id, typed, error, before=before, runs_before=runs)
     found = await asyncio.to_thread(read)
     if found is None:
         raise NotFoundError(f"there is no kind of failure {mode_id}")
-    return page(request, "failures/mode.html", status=refused_status(error), kind=found, forms=FORMS)
+    desk, sets = desk_of(request), await asyncio.to_thread(desk_of(request).evalsets.list)
+    new_set = await asyncio.to_thread(desk.evalsets.free_name, slug(found.mode.name))
+    return page(
+        request,
+        "failures/mode.html",
+        status=refused_status(error),
+        kind=found,
+        forms=FORMS,
+        sets=[each for each in sets if not each.error],
+        new_set=new_set,
+        made=made,
+    )
 
 
 async def show_where(request: Request) -> Response:
     """GET /failures/{mode_id}/where: its findings by tool, turn, tag and case, for which trials are read."""
     mode_id: int = request.path_params["mode_id"]
-    desk = desk_of(request)
-    if all(mode.id != mode_id for mode in await asyncio.to_thread(desk.failures.modes)):
-        raise NotFoundError(f"there is no kind of failure {mode_id}")
-    found = await asyncio.to_thread(read_where, desk, mode_id)
+    await _mode_of(request, mode_id)
+    found = await asyncio.to_thread(read_where, desk_of(request), mode_id)
     return page(request, "failures/where.html", block="where", where=found, mode_id=mode_id)
 
 
@@ -228,6 +238,29 @@ def _change_mode(failures: FailureDesk, mode_id: int, form: FormData) -> int:
     else:
         raise UsageError("Choose what to do with this kind of failure.", field="op")
     return mode_id
+
+
+async def make(request: Request) -> Response:
+    """POST /failures/{mode_id}/cases: cases of the trials with it, in the `evalset` or a new one, `new-set`."""
+    form, desk, mode_id = await read_form(request), desk_of(request), request.path_params["mode_id"]
+    mode = await _mode_of(request, mode_id)
+    try:
+        made = await asyncio.to_thread(
+            make_cases, desk, mode, text_of(form, "evalset"), text_of(form, "new-set").strip()
+        )
+    except NotFoundError:
+        raise
+    except (UsageError, ConflictError, LossError) as error:
+        return await _mode(request, mode_id, error=error)
+    return await _mode(request, mode_id, made=made)
+
+
+async def _mode_of(request: Request, mode_id: int) -> Mode:
+    modes = await asyncio.to_thread(desk_of(request).failures.modes)
+    found = next((each for each in modes if each.id == mode_id), None)
+    if found is None:
+        raise NotFoundError(f"there is no kind of failure {mode_id}")
+    return found
 
 
 async def put(request: Request) -> Response:
@@ -281,5 +314,6 @@ routes = [
     Route(MODE, show_mode, methods=["GET"]),
     Route(f"{MODE}/where", show_where, methods=["GET"]),
     Route(MODE, change_mode, methods=["POST"]),
+    Route(f"{MODE}/cases", make, methods=["POST"]),
     Route(TRIAL + "/findings", put, methods=["POST"]),
 ]
