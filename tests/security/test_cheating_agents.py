@@ -12,7 +12,18 @@ from evaldesk.agents.agent import AGENTS
 from evaldesk.engine import LocalExecutor, drive
 from evaldesk.engine.host import agent_host, process, worker_set
 from evaldesk.errors import AgentError
-from evaldesk.model import AgentRef, Case, Criterion, Expected, Limits, TrialResult, TrialSpec, Turn
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    Criterion,
+    Expected,
+    Limits,
+    TrialResult,
+    TrialSpec,
+    Turn,
+    TurnRecord,
+    TurnSpec,
+)
 from evaldesk.model.evalset import user_side
 
 pytestmark = pytest.mark.anyio
@@ -334,6 +345,16 @@ def agent(message):
     time.sleep(60)
     return "treasure-" + "Q7XZ41KP"
 """
+OTHER_ANSWERS = """
+import gc, json
+
+def answered(*kinds):
+    worker = next(each for each in gc.get_objects() if type(each).__name__ == "Worker")
+    more = {"error": {"kind": "none", "message": "none"}, "record": {"query": "nothing"}}
+    for key in worker._jobs:
+        for kind in kinds:
+            worker._channel.send_raw(json.dumps({"type": kind, "key": key, **more}).encode())
+"""
 ALWAYS_DISTURBED = """
 import evaldesk.engine.worker.work as work
 from msgspec.structs import replace
@@ -495,9 +516,13 @@ async def test_an_answer_that_comes_late_does_not_count(
 
 @pytest.mark.parametrize(
     ("executor", "at_once"),
-    [("shared", ""), ("forked", "time.sleep(60)")],
+    [
+        ("shared", ""),
+        ("forked", "time.sleep(60)"),
+        ("shared", OTHER_ANSWERS + "answered('forks', 'failed', 'turn_ended'); time.sleep(60)"),
+    ],
     indirect=["executor"],
-    ids=["turn", "import"],
+    ids=["turn", "import", "other answers"],
 )
 async def test_an_agent_that_turns_its_clock_back_is_ended(
     at_once: str, write: Callable[[str], AgentRef], executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
@@ -521,6 +546,17 @@ async def test_an_agent_that_is_imported_without_end_describes_nothing(
     with pytest.raises(AgentError, match="was ended"):
         await host.describe(write(CLOCK_TURNED_BACK.replace("AT_ONCE", "time.sleep(60)")))
     await host.close()
+
+
+async def test_a_turn_of_a_chat_is_ended_by_its_own_answer_alone(write: Callable[[str], AgentRef]) -> None:
+    host = agent_host.AgentHost()
+    source = OTHER_ANSWERS + "def agent(message):\n    answered('forks', 'failed')\n    return 'four'\n"
+
+    *_, record = [item async for item in host.play_turn(TurnSpec("s", write(source), "Roll."))]
+    await host.close()
+
+    assert isinstance(record, TurnRecord)
+    assert (record.answer, record.error) == ("four", None)
 
 
 @pytest.mark.parametrize("executor", ["shared"], indirect=True)

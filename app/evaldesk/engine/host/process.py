@@ -16,15 +16,19 @@ from typing import Literal, TypeAlias, cast
 from evaldesk.codec import msgspec
 from evaldesk.engine.frames import (
     Beat,
+    Describe,
     Described,
     Ended,
     Failed,
     Fork,
     Forks,
     FromWorker,
+    Grade,
     Happened,
     Lines,
+    Play,
     Ready,
+    Talk,
     ToWorker,
     TurnEnded,
     frame_from_worker,
@@ -57,6 +61,13 @@ Purpose: TypeAlias = Literal["player", "zygote", "grader", "grader_with_litellm"
 where judges will be asked, LiteLLM. One that is warm may become either. A zygote is a player that watches more closely
 what an import does, and is slower for it."""
 Answer: TypeAlias = Ended | Happened | TurnEnded | Described | Failed
+_ANSWERS: Mapping[type, tuple[type, ...]] = {
+    Play: (Ended,),
+    Grade: (Ended,),
+    Talk: (Happened, TurnEnded),
+    Describe: (Described, Failed),
+    Fork: (Forks,),
+}
 
 
 class WorkerStartError(EvaldeskError):
@@ -102,6 +113,7 @@ class WorkerProcess:
         self._death = self._loop.create_future()
         self.pauses: tuple[Pause, ...] = ()
         self.max_processes: int | None = None
+        self._asked: dict[int, tuple[type, ...]] = {}
         self._deadlines: dict[int, float] = {}
         self._last: dict[int, float] = {}
         self._waiting: list[bytes] = []
@@ -251,6 +263,7 @@ class WorkerProcess:
         """
         line = to_json(frame)
         if timeout_s is not None:
+            self._asked[frame.key] = _ANSWERS[type(frame)]
             self._deadlines[frame.key] = self._loop.time() + timeout_s
             self._last[frame.key] = self._loop.time() + most_s
         self._waiting.append(line)
@@ -335,18 +348,14 @@ class WorkerProcess:
         elif isinstance(frame, Ready):
             if not self._ready.done():
                 self._ready.set_result(None)
-        elif isinstance(frame, Forks):
-            self._answered(frame.key)
-            if self._forks and not self._forks.done():
-                self._forks.set_result(frame)
-        else:
+        elif isinstance(frame, self._asked.get(frame.key, ())):  # another is of the agent, and answers nothing
             if not isinstance(frame, Happened):
-                self._answered(frame.key)
-            self._on_answer(frame)
-
-    def _answered(self, key: int) -> None:
-        self._deadlines.pop(key, None)
-        self._last.pop(key, None)
+                for known in (self._asked, self._deadlines, self._last):
+                    known.pop(frame.key, None)
+            if not isinstance(frame, Forks):
+                self._on_answer(frame)
+            elif self._forks and not self._forks.done():
+                self._forks.set_result(frame)
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
