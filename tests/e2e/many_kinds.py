@@ -11,6 +11,7 @@ from typing import Any
 from evaldesk import paths
 from evaldesk.samples.hello_world.agent import check_prime, roll_die
 
+SAMPLE_SESSIONS = Path(__file__).parents[1] / "formats" / "exchange_samples" / "adk-session-db.db"
 Written = tuple[str, str, Sequence[tuple[str, Any]]]  # message, reference, expected calls
 MOODY = '''"""Does as it is told."""
 import threading
@@ -62,6 +63,8 @@ def furnish(workspace: Path) -> tuple[str, ...]:
     for name, source in (("moody", MOODY), ("broken", "import pdf_tables\nroot_agent = pdf_tables.agent()\n")):
         (agents / name).mkdir()
         (agents / name / "agent.py").write_text(source, "utf-8")
+    (agents / "hello_world" / ".adk").mkdir()
+    shutil.copy(SAMPLE_SESSIONS, agents / "hello_world" / ".adk" / "session.db")
     evalsets.mkdir()
     for path in paths.shipped("evalsets").glob("*.json"):
         shutil.copy(path, evalsets)

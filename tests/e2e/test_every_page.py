@@ -6,13 +6,17 @@ import importlib.resources
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+import httpx
 import pytest
 from playwright.sync_api import FilePayload, Page, expect
+from starlette.routing import Match, Route
 from tests.e2e.many_kinds import ANSWERS, RAISES, RENDERED, coded, furnish
 
 from evaldesk import paths
+from evaldesk.registry import import_target
+from evaldesk.web.server import ROUTES
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Furniture, Visitor
@@ -33,7 +37,9 @@ WIDER = """() => document.scrollingElement.scrollWidth <= innerWidth ? [] : ["th
   .map(box => box.tagName + "." + box.className).slice(0, 5)]"""
 ALL_RULES = {"preload": False, "resultTypes": ["violations"]}
 OF_COLOURS = ALL_RULES | {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
-ROWS = Path(__file__).parents[1] / "formats" / "exchange_samples" / "osmosis-csv.csv"
+SAMPLES = Path(__file__).parents[1] / "formats" / "exchange_samples"
+PICTURE = Path(__file__).parents[2] / "docs" / "run.png"
+ROWS, PATCHES = SAMPLES / "osmosis-csv.csv", SAMPLES / "openhands.jsonl"
 # Between day and night only colours change; that this is so has a test of its own.
 LOOKS = (
     ("desktop", "light", ALL_RULES),
@@ -80,7 +86,22 @@ def places(resident: Visitor) -> Mapping[str, str]:
     for name in ("dice", "trip_planner"):
         resident.goto(f"/evalsets/{resident.evalset(name)}")
         places[f"case-{name}"] = _first(resident.page, "tbody th a")
-    return places
+    return places | _brought_in(resident, places["chat"])
+
+
+def _brought_in(someone: Visitor, chat: str) -> dict[str, str]:
+    """What came from elsewhere: a file that waits for a person, a run with a patch, a session of ADK, a picture."""
+    ask, home = someone.page.context.request, someone.desk.address
+    sent = [
+        FilePayload(name=each.name, mimeType="image/png", buffer=each.read_bytes()) for each in (ROWS, PATCHES, PICTURE)
+    ]
+    staged = [ask.post(f"{home}/imports", multipart={"file": file}).url for file in sent[:2]]
+    run = ask.post(staged[1], form={}).url
+    adk = re.findall(r'href="(/adk-sessions/[^"]+/case)"', ask.get(f"{home}/adk-sessions").text())
+    ask.post(f"{home}{chat}/turns", multipart={"message": "Look.", "media": sent[2]})
+    media = re.findall(r'src="(/media/[^"]+)"', ask.get(f"{home}{chat}").text())
+    found = {"staged": staged[0], "run-with-patch": run, "adk-session": adk[0], "picture": media[0]}
+    return {name: address.removeprefix(home) for name, address in found.items()}
 
 
 def _afterwards(someone: Visitor, run: str, trial: str) -> dict[str, str]:
@@ -132,10 +153,17 @@ PAGES = {
     "add-session": "{chat}/case",
     "add-session-raises": "{chat-raises}/case",
     "add-session-empty": "{chat-empty}/case",
+    "chat-state-value": "{chat}/state/value?key=rolls",
+    "chat-call": "{chat}/calls/0",
+    "adk-sessions": "/adk-sessions",
+    "adk-session": "{adk-session}",
     "sets": "/evalsets",
     "sets-new": "/evalsets/new",
     "import": "/imports",
+    "import-preview": "{staged}",
+    "import-record": "/imports/records/1",
     "set": "{set-dice}",
+    "set-cases": "{set-dice}/cases?q=check",
     "set-samples": "{set-hello_world}",
     "set-empty": "{set-empty}",
     "set-torn": "{set-torn}",
@@ -158,6 +186,8 @@ PAGES = {
     "trial-errored": "{trial-errored}",
     "trial-patch": "{coding}/cases/0/trials/0",
     "trial-call": "{trial}/calls/0",
+    "trial-event": "{trial}/turns/0/events/0",
+    "trial-source": "{run-with-patch}/cases/0/trials/0/source/0",
     "failures": "/failures?run={id-run}&before={id-again}",
     "failures-newest": "/failures",
     "failures-cost": "/failures/cost?run={id-run}",
@@ -166,6 +196,7 @@ PAGES = {
     "queues": "/queues?run={id-run}",
     "queue": "/queues/1",
     "queue-open": "/queues/1?blind=off",
+    "queue-event": "/queues/1/trials/1/turns/0/events/0",
     "queue-trials": "/queues/1/trials?stored=1",
     "queue-done": "/queues/2?reader=Cy",
     "queue-empty": "/queues/3",
@@ -183,6 +214,7 @@ PAGES = {
     "gates": "/gates",
     "labels-of-run": "/labels?run={id-run}&only=disagreements",
     "trash": "/trash",
+    "trust": "/trust",
     "search": "/search?q=dice",
     "search-nothing": "/search?q=no-such-thing",
     "not-found": "/runs/999",
@@ -252,9 +284,51 @@ def test_what_answers_an_act_fits_every_screen_and_has_no_fault(
     check(resident, name)
 
 
+def test_every_address_that_answers_with_a_page_is_among_these(places: Mapping[str, str], resident: Visitor) -> None:
+    addresses = [*PAGES.values(), *(address for address, _ in ACTS.values()), "{picture}"]
+    shown = [_matched(_at(places, address)) for address in addresses]
+    seen = {path for path, _ in shown}
+    known = {name: value for _, values in reversed(shown) for name, value in values.items()}
+
+    left = [route.path for route in _routes() if "GET" in (route.methods or ()) and route.path not in seen]
+    asked = {path: re.sub(r"\{(\w+)(:\w+)?\}", lambda found: known[found[1]], path) for path in left}
+
+    assert [path for path, address in asked.items() if _is_page(resident, address)] == []
+
+
+def _routes() -> list[Route]:
+    return [route for target in ROUTES for route in cast("list[Route]", import_target(target))]
+
+
+def _matched(address: str) -> tuple[str, Mapping[str, Any]]:
+    """The route of an address, and the values that stand in its path."""
+    path = re.split("[?#]", address)[0]
+    scope: dict[str, Any] = {"type": "http", "method": "GET", "path": path, "root_path": "", "headers": []}
+    for route in _routes():
+        match, found = route.matches(scope)
+        if match is Match.FULL:
+            return route.path, {name: str(value) for name, value in found["path_params"].items()}
+    return "", {}
+
+
+def _is_page(someone: Visitor, address: str) -> bool:
+    """Whether the address is that of a page, not of a part of one, of a file, of a stream, or of another address."""
+    cookies = {str(each.get("name")): str(each.get("value")) for each in someone.page.context.cookies()}
+    with httpx.stream("GET", someone.desk.address + address, cookies=cookies, timeout=60) as answer:
+        assert answer.status_code < 400, address
+        is_shown = (
+            "content-disposition" not in answer.headers and answer.headers.get("content-type", "")[:9] == "text/html"
+        )
+        return answer.status_code == 200 and is_shown and b"<main" in answer.read()
+
+
+def _at(places: Mapping[str, str], address: str) -> str:
+    return re.sub(r"\{(.+?)\}", lambda found: places[found[1]], address)
+
+
 def _go(someone: Visitor, places: Mapping[str, str], address: str) -> None:
     someone.wear("desktop", "light")
-    someone.goto(re.sub(r"\{(.+?)\}", lambda found: places[found[1]], address))
+    someone.goto(_at(places, address))
 
 
 def check(someone: Visitor, name: str) -> None:
