@@ -144,7 +144,10 @@ document.addEventListener("htmx:after:swap", () => {
 window.addEventListener("storage", (event) => event.key === "theme" && wear(theme()));
 window.addEventListener("storage", (event) => event.key === "text" && showRaw(isRaw()));
 
-/* The first steps of a newcomer: the last one is done when the page of a failure was opened; then they are hidden. */
+/* The first steps of a newcomer in a workspace: the last one is done when the page of a failure was opened; then they
+   are hidden. */
+
+const inWorkspace = (name) => `${name}-${document.documentElement.dataset.workspace}`;
 
 function kept(name) {
   try {
@@ -154,19 +157,19 @@ function kept(name) {
   }
 }
 document.addEventListener("DOMContentLoaded", () => {
-  for (const page of $$("[data-shows]")) keep(`seen-${page.dataset.shows}`, "yes");
-  for (const step of $$("[data-seen]").filter((each) => kept(`seen-${each.dataset.seen}`))) step.dataset.done = "";
+  for (const page of $$("[data-shows]")) keep(inWorkspace(`seen-${page.dataset.shows}`), "yes");
+  for (const step of $$("[data-seen]").filter((each) => kept(inWorkspace(`seen-${each.dataset.seen}`)))) step.dataset.done = "";
   for (const button of $$("[data-hides]")) {
     const box = button.closest(`[data-${button.dataset.hides}]`);
     const isOver = !box.querySelector("li:not([data-done])");
     button.hidden = false;
-    box.hidden = isOver || Boolean(kept(`hides-${button.dataset.hides}`));
+    box.hidden = isOver || Boolean(kept(inWorkspace(`hides-${button.dataset.hides}`)));
   }
 });
 document.addEventListener("click", (event) => {
   const button = event.target.closest?.("[data-hides]");
   if (!button) return;
-  keep(`hides-${button.dataset.hides}`, "yes");
+  keep(inWorkspace(`hides-${button.dataset.hides}`), "yes");
   button.closest(`[data-${button.dataset.hides}]`).hidden = true;
 });
 const isShown = (element) => element.checkVisibility();

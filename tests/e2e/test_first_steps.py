@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 if TYPE_CHECKING:
-    from tests.e2e.conftest import Furniture, Visitor
+    from tests.e2e.conftest import Furniture, RunningDesk, Visitor
 
 pytestmark = pytest.mark.browser
 
@@ -29,7 +30,9 @@ def _furnish(workspace: Path) -> tuple[str, ...]:
     return ("agents",)
 
 
-def test_the_first_steps_lead_to_a_failure_and_are_gone_when_it_was_read(someone: Visitor) -> None:
+def test_the_first_steps_lead_to_a_failure_and_are_gone_when_it_was_read(
+    someone: Visitor, desk: RunningDesk, tmp_path: Path
+) -> None:
     page = someone.page
     steps = page.get_by_role("region", name="First steps")
 
@@ -51,6 +54,14 @@ def test_the_first_steps_lead_to_a_failure_and_are_gone_when_it_was_read(someone
 
     expect(page.get_by_role("heading", name="Home")).to_be_visible()
     expect(steps).to_be_hidden()
+    other = replace(desk, workspace=tmp_path, folders=_furnish(tmp_path), process=None)
+    desk.kill()
+    other.start()
+    someone.goto("/")
+    expect(steps.get_by_role("listitem")).to_have_count(4)
+    expect(steps.locator("li[data-done]")).to_have_count(0)
+    other.kill()
+    desk.start()
 
 
 def test_the_first_steps_can_be_hidden_for_good(someone: Visitor) -> None:

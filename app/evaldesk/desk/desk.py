@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import zlib
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,11 @@ class Desk:
     def is_restricted(self) -> bool:
         """Whether something of the workspace waits for the answer of a person, and nothing of it runs."""
         return not self.trust.is_given and (self.trust.is_restricted or self.agents.has_untrusted)
+
+    @cached_property
+    def mark(self) -> str:
+        """What tells the workspace from another one that a browser had at this address."""
+        return f"{zlib.crc32(os.fsencode(self.settings.workspace)):08x}"
 
     @cached_property
     def sessions(self) -> SessionDesk:

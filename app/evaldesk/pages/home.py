@@ -21,6 +21,7 @@ N_RUNS = 6
 N_FIRST_RUNS = 3
 N_CASES = 5
 N_KINDS = 5
+N_CHATS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,8 @@ def home(desk: Desk, agents: Sequence[FoundAgent]) -> Home:
     runs = store.runs.list(limit=N_RUNS)
     n_runs = sum(store.runs.counts_by_status().values())
     lines = [run_line(store.runs, run, desk.me) for run in runs]
-    newest = next(iter(store.sessions.list(limit=1)), None)
+    chats = store.sessions.list(limit=N_CHATS)
+    newest = next((chat for chat in chats if chat.n_turns), next(iter(chats), None))
     failure = _worst_of(store, runs)
     beginning = _of_beginning(agents, evalsets, newest, has_run=bool(runs))
     first = _first_steps(store, evalsets, beginning, newest, lines, failure) if n_runs <= N_FIRST_RUNS else ()
@@ -90,7 +92,8 @@ def home(desk: Desk, agents: Sequence[FoundAgent]) -> Home:
         *_of_broken(agents, evalsets),
         *(() if first else beginning.values()),
     ]
-    errored = {agent.id: errored_words(desk.stored_runs, agent.id) for agent in agents}
+    told = ((agent.id, errored_words(desk.stored_runs, agent.id)) for agent in agents)
+    errored = {agent_id: words for agent_id, words in told if not words.startswith("0 ")}
     cases = _worst_rows(store, runs[0]) if runs else ()
     kinds = [mode for mode in store.failures.modes() if mode.is_active][:N_KINDS]
     return Home(first, steps, agents, evalsets, lines, n_runs, errored, cases, kinds)
@@ -110,7 +113,7 @@ def _first_steps(
 ) -> tuple[FirstStep, ...]:
     """The four steps of the README; none where no agent can be talked to and none was."""
     chatted = newest if newest and newest.n_turns else None
-    if not (chatted or lines or "chat" in beginning):
+    if not (newest or lines or "chat" in beginning):
         return ()
     to_chat, to_run = beginning.get("chat"), beginning.get("run")
     saved = store.sessions.last_case()
@@ -120,11 +123,11 @@ def _first_steps(
             "Chat with an agent",
             f"{chatted.agent_id}, {_turns(chatted)}" if chatted else to_chat.title if to_chat else "Type a message",
             to_chat.address if to_chat else f"/sessions/{newest.id}" if newest else "/sessions/new",
-            bool(chatted),
+            bool(chatted or saved),
         ),
         FirstStep(
             "Save it as a case",
-            f"{saved[1]} in {names.get(saved[0], saved[0])}" if saved else "Press “Add current session”",
+            " in ".join(filter(None, (saved[1], names.get(saved[0])))) if saved else "Press “Add current session”",
             f"/sessions/{chatted.id}/case" if chatted else "",
             saved is not None,
         ),
@@ -199,7 +202,7 @@ def _worst_case(store: Store, run: RunSummary) -> list[Step]:
 
 
 def _of_session(store: Store, newest: SessionSummary | None) -> list[Step]:
-    """The newest chat, while it is in no eval set."""
+    """The newest chat in which something was said, while it is in no eval set."""
     if newest is None or not newest.n_turns or store.sessions.has_case(newest.id):
         return []
     title = f"“{newest.title or 'Untitled'}” is not in an eval set yet"

@@ -119,6 +119,7 @@ def page(
         "nonce": request.state.nonce,
         "path": request.url.path,
         "is_refused": status >= 400,
+        "workspace": desk_of(request).mark,
         "is_restricted": desk_of(request).is_restricted,
         "is_read_only": desk_of(request).is_read_only,
         **context,

@@ -63,6 +63,24 @@ def test_each_step_that_is_done_is_ticked_and_leads_to_the_next(pages: RunPages)
     assert not after_run["Open a red square"][0]
 
 
+def test_a_step_stays_ticked_when_another_chat_begins_and_when_the_chat_is_deleted(pages: RunPages) -> None:
+    sessions = pages.desk.store.sessions
+    silent = sessions.create(pages.agent, "Not a word yet").id
+    begun = first_steps(pages)
+    session = chat(pages)
+    sessions.create(pages.agent, "Not a word yet")
+    said = first_steps(pages)
+    sessions.note_case(session, pages.evalset, "greets")
+    sessions.delete(session)
+    deleted = first_steps(pages)
+
+    assert begun["Chat with an agent"] == (False, f"/sessions/{silent}", "Type a message")
+    assert said["Chat with an agent"] == (True, "", f"{pages.agent}, 1 turn")
+    assert said["Save it as a case"][1] == f"/sessions/{session}/case"
+    assert deleted["Chat with an agent"][0]
+    assert deleted["Save it as a case"][0]
+
+
 def test_the_last_step_leads_to_a_failure_that_says_what_it_is(pages: RunPages) -> None:
     pages.finish()
 
