@@ -46,8 +46,8 @@
    data-shows="failure"  a page that is noted in this browser once it was opened: an element with data-seen="failure" is
                          done then; data-hides="first-steps" is the button that hides [data-first-steps] for good
    data-opens="palette"  a link that opens the dialog with that id instead; a button with data-closes closes it
-   Ctrl or Cmd with K opens #palette: its field asks the server, and what the page itself can do (data-key) and the last
-   places of this tab stand before the answer.
+   Ctrl or Cmd with K opens #palette: its field asks the server, and what the page itself can do (its keys and the
+   buttons of its head) and the last places of this tab stand before the answer.
    Keys stand down while one types (Escape leaves a field with data-key), and with Ctrl, Alt or Meta held. `?` opens the
    popover #keys, `/` focuses the element with data-key="/" or type="search". */
 "use strict";
@@ -141,7 +141,7 @@ document.addEventListener("htmx:after:swap", () => {
   showRaw(document.documentElement.hasAttribute("data-raw"));
   showDifferences(document.documentElement.hasAttribute("data-differing"));
 });
-window.addEventListener("storage", (event) => event.key === "theme" && wear(theme()));
+window.addEventListener("storage", (event) => event.key === "theme" && (wear(theme()), redraw()));
 window.addEventListener("storage", (event) => event.key === "text" && showRaw(isRaw()));
 
 /* The first steps of a newcomer in a workspace: the last one is done when the page of a failure was opened; then they
@@ -601,11 +601,12 @@ function openPalette() {
 function offerHere(typed) {
   const text = typed.replace(/^>/, "").trim().toLowerCase();
   const fits = (name) => name.toLowerCase().includes(text);
-  const acts = $$("[data-key]").filter((element) => isShown(element) && !isTyping(element) && !element.matches(":disabled"));
+  const found = [...$$("[data-key]"), ...$$(".pagehead .actions .button:not([data-key]), [data-theme-switch]")];
+  const acts = found.filter((element) => isShown(element) && !isTyping(element) && !element.matches(":disabled"));
   const named = acts.map((element) => [nameOf(element), element]).filter(([name]) => name && fits(name));
   const places = typed ? [] : recentPlaces().filter(([, address]) => address !== location.pathname + location.search);
   document.getElementById("here").replaceChildren(
-    ...groupOf("On this page", named.map(([name, element]) => optionOf(name, element.dataset.key, () => press(element)))),
+    ...groupOf("On this page", named.map(([name, element]) => optionOf(name, element.dataset.key ?? "", () => press(element)))),
     ...groupOf("Where you were", places.map(([name, address]) => optionOf(name, "", null, address))),
   );
   choose(0);

@@ -58,6 +58,24 @@ def test_what_the_page_can_do_stands_first_and_is_done_by_enter(someone: Visitor
     page.wait_for_url("**/runs/new")
 
 
+def test_a_button_without_a_key_is_found_and_pressed_as_well(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto("/runs")
+    group = page.get_by_role("group", name="On this page")
+
+    page.keyboard.press("Control+k")
+    page.keyboard.type("theme")
+    expect(group.get_by_role("option")).to_have_text(["Theme: system"])
+    page.keyboard.press("Enter")
+    expect(page.locator(".tools [data-theme-switch]")).to_have_text("Theme: light")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("import")
+    expect(group.get_by_role("option")).to_have_text(["Import"])
+    page.keyboard.press("Enter")
+
+    page.wait_for_url("**/imports")
+
+
 def test_enter_right_after_the_last_letter_waits_for_the_answer(someone: Visitor) -> None:
     page = someone.page
     someone.goto("/agents")

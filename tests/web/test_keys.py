@@ -21,16 +21,32 @@ GIVEN: dict[str, set[str]] = {
 
 
 def test_every_key_of_a_page_stands_in_the_list() -> None:
-    keys = (TEMPLATES / "base.html").read_text("utf-8").split('class="keys"')[1]
-    listed = set(re.findall(r"<kbd>(.)</kbd>", keys))
-    listed |= {f"Ctrl {key}" for key in re.findall(r"<kbd>Ctrl</kbd> <kbd>(\w+)</kbd>", keys)}
-    for first, last in re.findall(r"<kbd>(\d)</kbd> … <kbd>(\d)</kbd>", keys):
-        listed |= {str(at) for at in range(int(first), int(last) + 1)}
-
     used = {key for path in TEMPLATES.rglob("*.html") for key in _keys_of(path)}
 
     assert {"r", "a", "z", "t", "9", "H"} <= used
-    assert used - listed == set()
+    assert used - _listed() == set()
+
+
+def test_every_key_that_the_script_itself_knows_stands_in_the_list() -> None:
+    script = (paths.shipped("static") / "app.js").read_text("utf-8")
+    known = set(re.findall(r'\b(?:event\.)?key(?:\.toLowerCase\(\))? [!=]== "([^"]+)"', script)) - STORED
+    used = {SHOWN.get(key, key) for key in known}
+
+    assert {"Ctrl S", "Ctrl K", "Enter", "j", "?"} <= used
+    assert used - _listed() == set()
+
+
+STORED = {"theme", "text"}  # keys of what a browser keeps
+SHOWN = {"s": "Ctrl S", "k": "Ctrl K", "Escape": "Esc", "ArrowDown": "↓", "ArrowUp": "↑"}
+
+
+def _listed() -> set[str]:
+    keys = (TEMPLATES / "base.html").read_text("utf-8").split('class="keys"')[1]
+    listed = set(re.findall(r"<kbd>(\S+)</kbd>", keys))
+    listed |= {f"Ctrl {key}" for key in re.findall(r"<kbd>Ctrl</kbd> <kbd>(\w+)</kbd>", keys)}
+    for first, last in re.findall(r"<kbd>(\d)</kbd> … <kbd>(\d)</kbd>", keys):
+        listed |= {str(at) for at in range(int(first), int(last) + 1)}
+    return listed
 
 
 def _keys_of(path: Path) -> set[str]:

@@ -117,6 +117,15 @@ def test_a_trial_is_found_by_what_is_said_in_it_with_the_place_marked(chat: Any)
         )
 
 
+@pytest.mark.parametrize("typed", ["{0}", "run {0}", "Run {0}", "#{0}", "RUN {0}, dice", "run{0}"])
+def test_a_run_is_found_by_its_number_as_people_write_it(chat: Any, typed: str) -> None:
+    run_id = play(chat, "Sunny.")
+
+    text = chat.client.get("/search", params={"q": typed.format(run_id)}, headers=PALETTE).text
+
+    assert re.search(rf'href="/runs/{run_id}"', text)
+
+
 def test_a_trial_beyond_those_of_its_case_is_not_offered(chat: Any) -> None:
     cases = [Case("roll_16", (Turn("q"),)), Case("roll_6", (Turn("q"),))]
     run_id = chat.desk.store.runs.create(RunConfig(AgentRef("dice", "dice"), "s", n=3), cases, n_each=(3, 1))

@@ -24,7 +24,9 @@ MAX_CASES = 10_000
 AROUND = 20
 """Letters of a long text before its match."""
 
-_TRIALS = re.compile(r"(\d{1,15})(?:\s*:\s*|\s+)(.*?)(?:\s*:\s*(\d{1,9}))?")
+_TRIALS = re.compile(r"(?:run\s+)?(\d{1,15})(?:\s*:\s*|\s+)(.*?)(?:\s*:\s*(\d{1,9}))?", re.IGNORECASE)
+_RUN = re.compile(r"(?:run\s*)?#?(\d{1,15})(?:,.*)?", re.IGNORECASE | re.ASCII)
+"""A run as people call it, and as its page is headed: `61`, `run 61`, `Run 61, hello_world`."""
 
 PAGES: tuple[tuple[str, str, str], ...] = (
     ("New chat", "/sessions/new", "chat"),
@@ -135,10 +137,9 @@ def _evalsets(files: Sequence[EvalSetFile], text: str) -> list[Place]:
 
 def _runs(desk: Desk, text: str) -> list[Place]:
     summaries = desk.store.runs.list(text=text, limit=MAX_EACH)
-    number = text.removeprefix("run ").strip()
-    if number.isascii() and number.isdigit() and len(number) < 16:
+    if asked := _RUN.fullmatch(text):
         try:
-            exact = desk.store.runs.summary(int(number))
+            exact = desk.store.runs.summary(int(asked[1]))
         except NotFoundError:
             exact = None
         summaries = [*([exact] if exact else []), *(each for each in summaries if each != exact)]
