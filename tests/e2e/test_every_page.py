@@ -37,9 +37,8 @@ WIDER = """() => document.scrollingElement.scrollWidth <= innerWidth ? [] : ["th
   .map(box => box.tagName + "." + box.className).slice(0, 5)]"""
 ALL_RULES = {"preload": False, "resultTypes": ["violations"]}
 OF_COLOURS = ALL_RULES | {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
-SAMPLES = Path(__file__).parents[1] / "formats" / "exchange_samples"
 PICTURE = Path(__file__).parents[2] / "docs" / "run.png"
-ROWS, PATCHES = SAMPLES / "osmosis-csv.csv", SAMPLES / "openhands.jsonl"
+ROWS = Path(__file__).parents[1] / "formats" / "exchange_samples" / "osmosis-csv.csv"
 # Between day and night only colours change; that this is so has a test of its own.
 LOOKS = (
     ("desktop", "light", ALL_RULES),
@@ -90,18 +89,14 @@ def places(resident: Visitor) -> Mapping[str, str]:
 
 
 def _brought_in(someone: Visitor, chat: str) -> dict[str, str]:
-    """What came from elsewhere: a file that waits for a person, a run with a patch, a session of ADK, a picture."""
+    """What came from elsewhere: a file that waits for a person, a session of ADK, a picture."""
     ask, home = someone.page.context.request, someone.desk.address
-    sent = [
-        FilePayload(name=each.name, mimeType="image/png", buffer=each.read_bytes()) for each in (ROWS, PATCHES, PICTURE)
-    ]
-    staged = [ask.post(f"{home}/imports", multipart={"file": file}).url for file in sent[:2]]
-    run = ask.post(staged[1], form={}).url
+    rows, picture = (FilePayload(name=at.name, mimeType="image/png", buffer=at.read_bytes()) for at in (ROWS, PICTURE))
+    staged = ask.post(f"{home}/imports", multipart={"file": rows}).url.removeprefix(home)
     adk = re.findall(r'href="(/adk-sessions/[^"]+/case)"', ask.get(f"{home}/adk-sessions").text())
-    ask.post(f"{home}{chat}/turns", multipart={"message": "Look.", "media": sent[2]})
+    ask.post(f"{home}{chat}/turns", multipart={"message": "Look.", "media": picture})
     media = re.findall(r'src="(/media/[^"]+)"', ask.get(f"{home}{chat}").text())
-    found = {"staged": staged[0], "run-with-patch": run, "adk-session": adk[0], "picture": media[0]}
-    return {name: address.removeprefix(home) for name, address in found.items()}
+    return {"staged": staged, "adk-session": adk[0], "picture": media[0]}
 
 
 def _afterwards(someone: Visitor, run: str, trial: str) -> dict[str, str]:
@@ -128,7 +123,8 @@ def _afterwards(someone: Visitor, run: str, trial: str) -> dict[str, str]:
     someone.page.get_by_label("File", exact=True).set_input_files(file)
     someone.page.get_by_role("button", name="Preview").click()
     someone.page.get_by_role("button", name="Import 1").click()
-    coding = _first(someone.page, "main a[href^='/runs/']")
+    someone.page.wait_for_url(re.compile(r"/runs/\d+$"))
+    coding = someone.page.url.removeprefix(home)
     return {"run-again": again, "id-run": run[6:], "id-again": again[6:], "coding": coding}
 
 
@@ -187,7 +183,7 @@ PAGES = {
     "trial-patch": "{coding}/cases/0/trials/0",
     "trial-call": "{trial}/calls/0",
     "trial-event": "{trial}/turns/0/events/0",
-    "trial-source": "{run-with-patch}/cases/0/trials/0/source/0",
+    "trial-source": "{coding}/cases/0/trials/0/source/0",
     "failures": "/failures?run={id-run}&before={id-again}",
     "failures-newest": "/failures",
     "failures-cost": "/failures/cost?run={id-run}",
@@ -294,6 +290,7 @@ def test_every_address_that_answers_with_a_page_is_among_these(places: Mapping[s
     asked = {path: re.sub(r"\{(\w+)(:\w+)?\}", lambda found: known[found[1]], path) for path in left}
 
     assert [path for path, address in asked.items() if _is_page(resident, address)] == []
+    assert [address for address, (path, _) in zip(addresses, shown, strict=True) if not path] == ["/nothing/here"]
 
 
 def _routes() -> list[Route]:
