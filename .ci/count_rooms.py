@@ -4,8 +4,8 @@
 - a trial: files of which a function runs while `evaluate()` plans, plays, grades and records one trial of a one-line
   function agent, in the driver and its worker processes together. Eval set and criteria are read before, and another
   trial was played before, so that the driver is warm.
-- a run page: files of which a function runs while a served desk answers GET /runs/1 again: in most of 20 warm
-  answers, so that background work of the desk does not count.
+- a run page: files of which a function runs while a served desk answers GET /runs/1 again, the page of a run whose eval
+  set it serves: in most of 20 warm answers, so that background work of the desk does not count.
 - single-importer modules: modules that exactly one other module imports, from the same folder, by a statement anywhere
   in that file. Neither of the two is the `__init__` of the package.
 
@@ -35,7 +35,7 @@ READY = re.compile(r"Evaldesk ready at (http://[^/]+/)\?token=(\S+)")
 DEADLINE_S = 600.0
 N_ANSWERS = 20
 TRIAL, PAGE, SINGLE, LINES = "one trial passes", "a warm run page passes", "have one importer, in their folder", "lines"
-LIMITS = {TRIAL: 60, PAGE: 30, SINGLE: 30, LINES: 108_600}
+LIMITS = {TRIAL: 60, PAGE: 30, SINGLE: 30, LINES: 109_600}
 """The most of each; a reader pays for more. (docs/decisions/185-counts-that-are-held.md, 210, 242)"""
 
 TRACER = f"""
@@ -83,18 +83,18 @@ TRIALS = """
 import os, sys, evaldesk
 from evaldesk.model import Criterion
 
-evalset = evaldesk.load_evalset("one.evalset.json")
 criteria = [Criterion("response_match_score", 0.8)]
 
-def play():
+def play(evalset):
     result = evaldesk.evaluate("agent", evalset, criteria=criteria, workspace=".")
     assert result.trials[0].verdict == "passed", result
 
-play()
+play("agent/one.evalset.json")
+evalset = evaldesk.load_evalset("agent/one.evalset.json")
 os.environ.update(TRACED)
 sys.path.insert(0, os.environ["PYTHONPATH"])
 import sitecustomize
-play()
+play(evalset)
 """
 AGENT = "def root_agent(message, state):\n    return message\n"
 HELLO = {"parts": [{"text": "hello"}]}
@@ -161,7 +161,7 @@ def _followed(folder: Path) -> tuple[list[str], list[str]]:
     """The modules that a trial passes, and those that a warm run page passes."""
     (folder / "agent").mkdir()
     (folder / "agent/agent.py").write_text(AGENT)
-    (folder / "one.evalset.json").write_text(json.dumps(EVALSET))
+    (folder / "agent/one.evalset.json").write_text(json.dumps(EVALSET))
     (folder / "tracer").mkdir()
     (folder / "tracer/sitecustomize.py").write_text(TRACER)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("EVALDESK_")}

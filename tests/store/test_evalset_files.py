@@ -28,9 +28,12 @@ def test_a_file_that_was_listed_is_shown_as_it_is_now_without_a_search(
     with monkeypatch.context() as unsearched:
         unsearched.setattr(evalset_files, "find_files", None)
         n_cases = files.file(file_id).n_cases
+        at = files.id_of(path)
+        elsewhere = files.id_of(root.parent / "calc.evalset.json")
     path.unlink()
 
-    assert n_cases == 1
+    assert (n_cases, at, elsewhere) == (1, file_id, "")
+    assert files.id_of(path) == ""
     with pytest.raises(NotFoundError, match="deleted or renamed"):
         files.file(file_id)
 

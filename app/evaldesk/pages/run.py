@@ -150,7 +150,8 @@ class RunPage:
     @property
     def again_sentence(self) -> str:
         """The trials that were lost and played again, with the places that were lost once no table shows them."""
-        return again_sentence(self.summary.n_played_again, () if self.summary.status in LIVE else self.summary.places)
+        run = self.summary
+        return again_sentence(run.n_played_again, () if self.is_live else run.places) if run.n_played_again else ""
 
     @property
     def id(self) -> int:

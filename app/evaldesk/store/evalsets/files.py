@@ -109,10 +109,14 @@ class EvalSetFiles:
         return shown
 
     def id_of(self, path: Path) -> str:
-        """The id of a file; empty where it lies elsewhere. No file is read."""
+        """The id of a file; empty where it lies elsewhere. No file is read, and no folder searched for one listed."""
+        if not any(path.is_relative_to(root) for root in self._roots):
+            return ""
         with self._lock:
-            self._look()
-            return next((file.id for file in self._known.values() if file.path == path), "")
+            found = self._id_at(path) if path.is_file() else ""
+            if not found:
+                self._look()
+            return found or self._id_at(path)
 
     def moved(self, file_id: str) -> str:
         """The id of a file that was listed and that another program moved since; empty where that is not certain."""
@@ -301,6 +305,9 @@ class EvalSetFiles:
         if file_id not in self._known:
             raise _not_here()
         return self._known[file_id]
+
+    def _id_at(self, path: Path) -> str:
+        return next((file.id for file in self._known.values() if file.path == path), "")
 
     def _look(self) -> None:
         found = find_files(self._roots)
