@@ -66,7 +66,7 @@ def config_with(**values: Any) -> RunConfig:
 def run_of(config: RunConfig, run_id: int = 1) -> RunSummary:
     """A finished run of two cases with this configuration."""
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    totals = dict.fromkeys(("n_duplicates", "n_unpriced"), 0)
+    totals = dict.fromkeys(("n_duplicates", "n_unpriced", "n_uncounted", "n_timed"), 0)
     amounts = {"tokens_in": 0, "tokens_out": 0, "cost": 0.0, "duration_ms": 0.0, "active_ms": 0.0}
     fixed: dict[str, Any] = {**totals, **amounts, "created_at": now, "started_at": now, "finished_at": now}
     return RunSummary(

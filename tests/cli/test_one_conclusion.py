@@ -42,8 +42,10 @@ from evaldesk.model import (
     Gates,
     RunConfig,
     RunStatus,
+    Transcript,
     TrialResult,
     Turn,
+    TurnRecord,
 )
 from evaldesk.model.comparison import Baseline, RunChange
 from evaldesk.model.conclusion import UNDECIDED, VERDICTS
@@ -129,6 +131,7 @@ def trials(run_id: int, ended: Ended, first: int = 0) -> list[TrialResult]:
             index,
             "errored" if verdict == "errored" else "finished",
             verdict,
+            transcript=Transcript((TurnRecord("Roll.", captures=("told",)),)),
             error=ErrorRecord("agent_raised", "no") if verdict == "errored" else None,
         )
         for index, verdict in enumerate(verdicts, first)

@@ -276,7 +276,9 @@ def test_time_is_the_mean_of_a_trial_in_every_table(store: Store) -> None:
 
     assert (found.a.mean_ms, found.b.mean_ms) == (time.before, time.after) == (100.0, 300.0)
     assert run.total is not None
-    assert run.total.mean_ms == run.rows[0].mean_ms == {name: n for name, _, n in run.figures}["mean of a trial"]
+    assert (
+        run.total.mean_ms == run.rows[0].mean_ms == {each.label: each.value for each in run.figures}["mean of a trial"]
+    )
 
 
 def test_a_run_without_times_is_not_compared_as_if_it_took_none(store: Store) -> None:

@@ -167,7 +167,7 @@ def test_the_page_of_an_imported_run_shows_only_figures_of_the_file(desk: Import
 
     assert page.figures == []
     assert [sort.text for sort in page.sorts] == ["Worst", "Flakiest", "File order"]
-    assert [label for label, _, _ in other.figures] == ["mean of a trial"]
+    assert [each.label for each in other.figures] == ["mean of a trial"]
     assert [each.is_measured for each in (page, other)] == [False, True]
     assert other.n_columns == page.n_columns + 2
 

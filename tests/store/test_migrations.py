@@ -6,16 +6,23 @@ import re
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, text
+from tests.postgresql_server import ENGINES
+from tests.store.conftest import end_trial, plan_run
 
 from evaldesk.errors import WorkspaceError
+from evaldesk.model import Transcript, TurnRecord, Usage
+from evaldesk.settings import DatabaseUrl
 from evaldesk.store import Store, store, upgrade
 from evaldesk.store.tables import METADATA
 
@@ -131,6 +138,45 @@ def test_a_migration_may_not_leave_rows_that_belong_to_nothing(database: Path, n
         Store.open(database)
 
     assert store.stored_revision(database) == TODAY
+
+
+@pytest.mark.parametrize("place", ENGINES, indirect=True)
+def test_trials_of_earlier_versions_tell_whether_they_are_whole(place: Path | DatabaseUrl, store: Store) -> None:
+    told, untold = TurnRecord("Roll.", captures=("told",)), TurnRecord("Roll.")
+    least, whole = Usage("m", is_least=True), Usage("m", tokens_in=1, cost=0.1)
+    run = plan_run(store, n_cases=2, n=3)
+    shapes = [
+        ((told,), (whole,), 1.0),
+        ((told,), (whole, least), 2.0),
+        ((untold,), (), 0.0),
+        ((untold,), (replace(whole, cost=None),), 4.0),
+        ((), (), 5.0),
+    ]
+    store.runs.record(
+        [
+            end_trial(run, at // 3, at % 3, transcript=Transcript(turns), usages=usages, duration_ms=ms)
+            for at, (turns, usages, ms) in enumerate(shapes)
+        ]
+    )
+    before, summary = _sums(store), store.runs.summary(run)
+
+    with store._database.writing() as connection:
+        connection.execute(text("ALTER TABLE trial DROP COLUMN is_least"))
+        for table, name in product(("run", "run_case"), ("n_uncounted", "n_timed")):
+            connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {name}"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0034'"))
+    store.close()
+
+    with Store.open(place) as again:
+        assert _sums(again) == before
+    assert (summary.n_uncounted, summary.n_timed) == (3, 4)
+
+
+def _sums(store: Store) -> list[list[tuple[Any, ...]]]:
+    asked = ("SELECT is_least FROM trial ORDER BY case_index, trial_index", "SELECT n_uncounted, n_timed FROM run")
+    cases = "SELECT n_uncounted, n_timed FROM run_case ORDER BY case_index"
+    with store._database.reading() as connection:
+        return [[tuple(row) for row in connection.execute(text(each))] for each in (*asked, cases)]
 
 
 @pytest.fixture

@@ -55,10 +55,10 @@ def _result(chance: random.Random, run: int, n_cases: int, n: int, end: End) -> 
     fields: dict[str, Any] = {
         "values": values,
         "attempt": chance.randint(1, 3),
-        "usages": (Usage("m", tokens_in=chance.randrange(9), tokens_out=1, cost=cost),)
+        "usages": (Usage("m", tokens_in=chance.randrange(9), tokens_out=1, cost=cost, is_least=chance.random() < 0.3),)
         if chance.random() < 0.8
         else (),
-        "duration_ms": float(chance.randrange(1000)),
+        "duration_ms": float(chance.choice([0, chance.randrange(1000)])),
     }
     if chance.random() < 0.1:
         fields["status"] = "cancelled"
@@ -72,9 +72,14 @@ def _totals(store: Store, run: int) -> dict[str, Any]:
     names = ("passed", "failed", "errored", "unscored")
     return {
         "run": [getattr(summary, f"n_{name}") for name in names]
-        + [summary.n_unpriced, summary.tokens_in, summary.tokens_out, summary.cost, summary.duration_ms],
+        + [summary.n_unpriced, summary.n_uncounted, summary.n_timed]
+        + [summary.tokens_in, summary.tokens_out, summary.cost, summary.duration_ms],
         "cases": {
-            row.case_index: [row.verdicts, *(getattr(row, f"n_{name}") for name in names), row.cost, row.n_unpriced]
+            row.case_index: [
+                row.verdicts,
+                *(getattr(row, f"n_{name}") for name in names),
+                *(row.cost, row.duration_ms, row.n_unpriced, row.n_uncounted, row.n_timed),
+            ]
             for row in store.runs.case_rows(run)
         },
         "means": {row.case_index: dict(row.means) for row in store.runs.case_rows(run)},
@@ -97,7 +102,7 @@ def _recounted(store: Store, run: int) -> dict[str, Any]:
     return {
         "run": [
             *_verdicts(done),
-            _unpriced(done),
+            *_gaps(done),
             *(sum(trial[name] or 0 for trial in done) for name in ("tokens_in", "tokens_out", "cost", "duration_ms")),
         ],
         "cases": {index: _case(every, index) for index in cases},
@@ -111,15 +116,21 @@ def _case(trials: list[Any], index: int) -> list[Any]:
     own = [trial for trial in trials if trial["case_index"] == index]
     done = [trial for trial in own if trial["verdict"]]
     verdicts = "".join((trial["verdict"] or ".")[0] for trial in own)
-    return [verdicts, *_verdicts(done), sum(trial["cost"] or 0 for trial in done), _unpriced(done)]
+    return [
+        verdicts,
+        *_verdicts(done),
+        *(sum(trial[name] or 0 for trial in done) for name in ("cost", "duration_ms")),
+        *_gaps(done),
+    ]
 
 
 def _verdicts(trials: list[Any]) -> list[int]:
     return [sum(trial["verdict"] == verdict for trial in trials) for verdict in VERDICTS]
 
 
-def _unpriced(trials: list[Any]) -> int:
-    return sum(trial["cost"] is None and trial["n_calls"] > 0 for trial in trials)
+def _gaps(trials: list[Any]) -> list[int]:
+    unpriced = sum(trial["cost"] is None and trial["n_calls"] > 0 for trial in trials)
+    return [unpriced, sum(trial["is_least"] for trial in trials), sum(trial["duration_ms"] > 0 for trial in trials)]
 
 
 def _means(scores: list[Any]) -> dict[str, float]:

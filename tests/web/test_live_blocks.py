@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from evaldesk.pages.run_view import Bar, MatrixRow, Square
+from evaldesk.pages.run_view import Bar, Cost, MatrixRow, Square
 from evaldesk.web.live import Frame, LiveBlocks, Message, event_stream, frame, split
 from evaldesk.web.render import environment, remembered
 
@@ -253,7 +253,7 @@ ROW = MatrixRow(
     pass_at_k=0.5,
     pass_hat_k=0.25,
     means=(("match", 0.5),),
-    cost=0.5,
+    cost=Cost(0.5, is_least=False),
     mean_ms=1500.0,
 )
 OTHER_VALUES: dict[str, Any] = {
@@ -268,7 +268,7 @@ OTHER_VALUES: dict[str, Any] = {
     "pass_at_k": None,
     "pass_hat_k": 0.5,
     "means": (("match", None),),
-    "cost": None,
+    "cost": Cost(0.5, is_least=True),
     "mean_ms": 2500.0,
 }
 

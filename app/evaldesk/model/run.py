@@ -289,8 +289,10 @@ class TrialResult:
 
     @property
     def is_least(self) -> bool:
-        """Whether there were calls whose tokens are not known."""
-        return any(usage.is_least for usage in self.usages)
+        """Whether its sums are lower bounds: the tokens of a call are not known, or nobody tells if one was made."""
+        is_told = any(usage.role == "agent" for usage in self.usages) or self.transcript.captures
+        is_played = self.transcript.turns or self.status == "finished"
+        return bool(is_played and not is_told) or any(usage.is_least for usage in self.usages)
 
     @property
     def cost(self) -> float | None:

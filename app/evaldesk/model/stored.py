@@ -49,11 +49,42 @@ class ImportSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class RunSummary(Counted):
+class Sums(Counted):
+    """The sums over the trials of a run, or of one of its cases.
+
+    `duration_ms` is that of the `n_timed` trials whose time is known. Tokens and cost, in US dollars, are lower bounds
+    where `n_uncounted` trials do not tell every call. `n_unpriced` trials called a model of unknown price.
+    """
+
+    n_unpriced: int
+    n_uncounted: int
+    n_timed: int
+    tokens_in: int
+    tokens_out: int
+    cost: float
+    duration_ms: float
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in and out."""
+        return self.tokens_in + self.tokens_out
+
+    @property
+    def n_unknown_cost(self) -> int:
+        """Trials that cost more than is known."""
+        return max(self.n_unpriced, self.n_uncounted)
+
+    @property
+    def mean_ms(self) -> float | None:
+        """The mean time of a trial; None where no time is known."""
+        return self.duration_ms / self.n_timed if self.n_timed else None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary(Sums):
     """A run and its totals.
 
-    `cost` is the sum of the known costs in US dollars; `n_unpriced` trials called a model of unknown price.
-    `duration_ms` adds up the trials, `active_ms` is how long the run went on, over resumes, the machine being awake.
+    `active_ms` is how long the run went on, over resumes, the machine being awake.
     `n_duplicates` counts results that came for a trial that had one already. `note` may be edited after the start,
     unlike the one in `config`. `n_confirming_todo` and `n_confirming_errored` are fresh trials that confirm a
     regression; they are in no other count. `lease` counts the times a process took the run, and `leased_until`, by the
@@ -72,11 +103,6 @@ class RunSummary(Counted):
     n_most: int
     counts: Counts
     n_duplicates: int
-    n_unpriced: int
-    tokens_in: int
-    tokens_out: int
-    cost: float
-    duration_ms: float
     active_ms: float
     created_at: datetime
     started_at: datetime | None
@@ -123,34 +149,35 @@ class RunSummary(Counted):
     @property
     def has_models(self) -> bool:
         """Whether a model call was seen; where none was, the cost is not known."""
-        return self.tokens_in + self.tokens_out + self.n_unpriced > 0 or self.cost > 0
+        return self.tokens + self.n_unpriced > 0 or self.cost > 0
+
+    def known_cost(self, part: Sums) -> float | None:
+        """US dollars of the run or a part of it, as far as they are known; None where none are, as without a model."""
+        return part.cost if self.has_models and (part.cost or not part.n_unknown_cost) else None
 
     @property
     def whole_cost(self) -> float | None:
-        """US dollars of all trials; None where a price is not known, or no model call was seen."""
-        return self.cost if self.has_models and not self.n_unpriced else None
+        """US dollars of all trials; None where not every call and price is known, or no model call was seen."""
+        return self.cost if self.has_models and not self.n_unknown_cost else None
 
 
 @dataclass(frozen=True, slots=True)
-class CaseRow(Counted):
+class CaseRow(Sums):
     """A case of a run as one line of its page. `means` has no entry for a metric that gave no value.
 
-    `mean_ms` is None before the first trial is done. `cursor` continues the page after this row.
+    `cursor` continues the page after this row.
     """
 
     case_index: int
     case_id: str
     verdicts: str
     counts: Counts
-    n_unpriced: int
-    cost: float
-    mean_ms: float | None
     means: Mapping[str, float]
     cursor: str
 
 
 @dataclass(frozen=True, slots=True)
-class CaseOutcome(Counted):
+class CaseOutcome(Sums):
     """A case of a run as it is compared with the same case of another. `digest` is of the case as it was run.
 
     `means` has no entry for a metric that gave no value. `confirming` has one letter for each fresh trial that confirms
@@ -162,11 +189,6 @@ class CaseOutcome(Counted):
     digest: str
     verdicts: str
     counts: Counts
-    n_unpriced: int
-    tokens_in: int
-    tokens_out: int
-    cost: float
-    duration_ms: float
     means: Mapping[str, float]
     confirming: str = ""
 

@@ -20,7 +20,7 @@ from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseOutcome, RunSummary
 from evaldesk.pages.pair import pair_href
 from evaldesk.pages.run_facts import all_facts, repeats_recorded, run_facts
-from evaldesk.pages.run_view import Bar, Filter, columns_k, first_problem, known_cost, reliability, tally
+from evaldesk.pages.run_view import Bar, Cost, Filter, columns_k, first_problem, known_cost, reliability, tally
 from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.statistics.comparison import cases_to_show, compare_scores
 from evaldesk.store import RunStore
@@ -59,7 +59,7 @@ class Side:
     doubt: str
     pass_hat_k: float | None
     pass_hat_k_range: str
-    cost: float | None
+    cost: Cost
     mean_ms: float | None
 
     @property
@@ -176,8 +176,8 @@ def _side(runs: RunStore, letter: str, summary: RunSummary, k: int) -> Side:
         doubt=found.doubt.removeprefix(f"{CI} "),
         pass_hat_k=point.pass_hat_k,
         pass_hat_k_range=share_range(point.hat_interval),
-        cost=known_cost(summary, summary.cost, summary.n_unpriced),
-        mean_ms=summary.duration_ms / summary.n_done if summary.n_done and summary.duration_ms else None,
+        cost=known_cost(summary, summary),
+        mean_ms=summary.mean_ms,
     )
 
 
@@ -191,7 +191,7 @@ def _differences(a: RunSummary, b: RunSummary, before: Outcomes, after: Outcomes
         for name in names
     ]
     found.append(_difference("Time of a trial", "duration", _times(before), _times(after), MILLISECONDS))
-    if not a.n_unpriced and not b.n_unpriced and (a.cost or b.cost):
+    if not a.n_unknown_cost and not b.n_unknown_cost and (a.cost or b.cost):
         found.append(_difference("Cost of a trial", "dollars", _costs(before), _costs(after), DOLLARS))
     return [each for each in found if each]
 
@@ -235,7 +235,7 @@ def _means(cases: Outcomes, metric: str) -> dict[Place, float]:
 
 def _times(cases: Outcomes) -> dict[Place, float]:
     """The mean time of the trials of each case; without the cases of which no time is known, as of imported runs."""
-    return {place: case.duration_ms / case.counts.done for place, case in cases.items() if case.duration_ms}
+    return {place: case.mean_ms for place, case in cases.items() if case.mean_ms is not None}
 
 
 def _costs(cases: Outcomes) -> dict[Place, float]:

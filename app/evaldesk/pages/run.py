@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
@@ -22,6 +22,7 @@ from evaldesk.pages.run_view import (
     PAGE_SIZE,
     SORTS,
     Bar,
+    Cost,
     Filter,
     MatrixRow,
     MetricLine,
@@ -97,8 +98,17 @@ class Total:
     pass_hat_k: float | None
     hat_doubt: str
     means: tuple[tuple[str, float | None, str], ...]
-    cost: float | None
+    cost: Cost
     mean_ms: float | None
+
+
+class Figure(NamedTuple):
+    """A number of the run beside its answer, by its kind; a lower bound where it `is_least`."""
+
+    label: str
+    kind: str
+    value: float | None
+    is_least: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +134,7 @@ class RunPage:
     answer: Answer
     errors_sentence: str
     dash_sentence: str
-    figures: Sequence[tuple[str, str, object]]
+    figures: Sequence[Figure]
     filters: Sequence[Filter]
     sorts: Sequence[Filter]
     only_words: str
@@ -336,22 +346,21 @@ def _sorts(summary: RunSummary, query: RunQuery, current: CaseSort) -> list[Filt
     return [Filter(text, 0, "", query.href(summary.id, sort=name, after=None), name == current) for name, text in shown]
 
 
-def _figures(summary: RunSummary) -> list[tuple[str, str, object]]:
-    """Label, kind of value, value; of a run that came in a file only those that the file tells."""
-    cost = known_cost(summary, summary.cost, summary.n_unpriced)
-    figures: list[tuple[str, str, object]] = [("known cost" if summary.n_unpriced else "cost", "dollars", cost)]
+def _figures(summary: RunSummary) -> list[Figure]:
+    """The figures; of a run that came in a file only those that the file tells."""
+    cost, is_least = known_cost(summary, summary), summary.n_uncounted > 0
+    figures = [Figure("cost", "dollars", cost.dollars, cost.is_least)]
     if summary.n_unpriced:
-        figures.append(("cost unknown", "trials", summary.n_unpriced))
-    mean_ms = summary.duration_ms / summary.n_done if summary.n_done and summary.duration_ms else None
-    has_tokens = summary.tokens_in or summary.tokens_out or not is_imported(summary.config)
+        figures.append(Figure("cost unknown", "trials", summary.n_unpriced))
+    has_tokens = summary.tokens or not (is_least or is_imported(summary.config))
     n_in, n_out = (summary.tokens_in, summary.tokens_out) if has_tokens else (None, None)
     figures += [
-        ("mean of a trial", "duration", mean_ms),
-        ("time", "duration", summary.active_ms or None),
-        ("tokens in", "count", n_in),
-        ("tokens out", "count", n_out),
+        Figure("mean of a trial", "duration", summary.mean_ms),
+        Figure("time", "duration", summary.active_ms or None),
+        Figure("tokens in", "count", n_in, is_least),
+        Figure("tokens out", "count", n_out, is_least),
     ]
-    return [each for each in figures if each[2] is not None] if is_imported(summary.config) else figures
+    return [each for each in figures if each.value is not None] if is_imported(summary.config) else figures
 
 
 def _total(summary: RunSummary, found: Reliability, lines: Sequence[MetricLine], point: CurvePoint) -> Total:
@@ -366,8 +375,8 @@ def _total(summary: RunSummary, found: Reliability, lines: Sequence[MetricLine],
         means=tuple(
             (short_title(each.metric), *means.get(each.metric, (None, ""))) for each in summary.config.criteria
         ),
-        cost=known_cost(summary, summary.cost, summary.n_unpriced),
-        mean_ms=summary.duration_ms / summary.n_done if summary.n_done and summary.duration_ms else None,
+        cost=known_cost(summary, summary),
+        mean_ms=summary.mean_ms,
     )
 
 
@@ -439,7 +448,7 @@ def _money_left(summary: RunSummary) -> str:
         word = "budget"
     else:
         return ""
-    if summary.n_unpriced:
+    if summary.n_unknown_cost:
         return f"Some costs are not known, so it is not known how much of the {word} of ${amount:g} is left."
     return f"{cost_words(max(0.0, amount - summary.cost))} of the {word} of ${amount:g} left."
 

@@ -13,7 +13,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name, run_title
 from evaldesk.model import Counts, RunStatus
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
-from evaldesk.pages.run_view import BADGES, Filter, known_cost, run_badge, tally
+from evaldesk.pages.run_view import BADGES, Cost, Filter, known_cost, run_badge, tally
 from evaldesk.statistics.intervals import CaseCounts
 from evaldesk.store import RunStore
 from evaldesk.wording.words import conclusion_words, doubt_cell, in_page_words, trials_each
@@ -42,7 +42,7 @@ class RunLine:
     n_trials: int
     passed: str
     doubt: str
-    cost: float | None
+    cost: Cost
     created_at: datetime
     by: str
 
@@ -123,7 +123,7 @@ def run_line(runs: RunStore, summary: RunSummary, me: str) -> RunLine:
         n_trials=summary.n_trials,
         passed=f"{summary.counts.passed:,} of {summary.counts.scored:,}" if summary.counts.scored else "–",
         doubt=_doubt(runs, summary, outcomes) if summary.counts.scored else "",
-        cost=known_cost(summary, summary.cost, summary.n_unpriced),
+        cost=known_cost(summary, summary),
         created_at=summary.created_at,
         by=summary.started_by if summary.started_by != me else "",
     )

@@ -32,10 +32,12 @@ from evaldesk.wording.words import (
     FEW_TRIALS,
     basis_sentence,
     basis_why,
+    cost_words,
     curve_note,
     curve_sentence,
     doubt_cell,
     doubt_words,
+    least_words,
     live_doubt_words,
     needs_words,
     range_words,
@@ -130,7 +132,7 @@ class MatrixRow:
     pass_at_k: float | None
     pass_hat_k: float | None
     means: tuple[tuple[str, float | None], ...]
-    cost: float | None
+    cost: Cost
     mean_ms: float | None
 
 
@@ -160,8 +162,8 @@ def _matrix_row(
         pass_at_k=pass_at_k(n_equal, n_passed, k) if k else None,
         pass_hat_k=pass_hat_k(n_equal, n_passed, k) if k else None,
         means=tuple((short_title(name), row.means.get(name)) for name in metrics),
-        cost=known_cost(summary, row.cost, row.n_unpriced) if row.counts.done else None,
-        mean_ms=row.mean_ms or None,
+        cost=known_cost(summary, row),
+        mean_ms=row.mean_ms,
     )
 
 
@@ -204,9 +206,22 @@ def bar(
     return Bar(rate, interval.low, interval.high, least)
 
 
-def known_cost(summary: RunSummary, cost: float, n_unpriced: int) -> float | None:
-    """US dollars; None where no model was called, or no price is known."""
-    return cost if summary.has_models and (cost or not n_unpriced) else None
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """US dollars as far as they are known, None where nothing is; some trials cost more where it `is_least`."""
+
+    dollars: float | None
+    is_least: bool
+
+    @property
+    def words(self) -> str:
+        """`$0.50`, `at least $0.50`, a dash."""
+        return "–" if self.dollars is None else least_words(cost_words(self.dollars), self.is_least)
+
+
+def known_cost(summary: RunSummary, sums: RunSummary | CaseRow) -> Cost:
+    """The cost of a run or of one of its cases; not known where the run called no model, or nothing is done."""
+    return Cost(summary.known_cost(sums) if sums.counts.done else None, sums.n_unknown_cost > 0)
 
 
 def columns_k(n: int) -> int:

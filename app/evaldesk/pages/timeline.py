@@ -186,7 +186,8 @@ def read_timeline(
     trail = (("Runs", "/runs"), (run_title(summary), f"/runs/{run_id}"), (title, href))
     lacks = _LACKS if summary.config.prompts == KEEP else _OFF
     seen = _view(view, prompts, part, lacks) if view else None
-    return _timeline(title, trail, href, result.verdict, spans, view, seen)
+    line = _timeline(title, trail, href, result.verdict, spans, view, seen)
+    return replace(line, is_least=result.is_least)
 
 
 def read_chat_timeline(desk: Desk, session_id: str, chosen: str = "", part: str = "") -> Timeline:

@@ -212,7 +212,7 @@ def _moved(config: str, evalset_id: str, path: Path) -> str:
     return to_json(moved).decode()
 
 
-HEAD = "0034"
+HEAD = "0035"
 FIRST_TABLES = {"alembic_version", "run", "trial", "score", "session"}
 # As Alembic makes it, which reads from it where the database is.
 _REVISIONS = (

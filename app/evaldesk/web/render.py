@@ -216,8 +216,10 @@ def dollars(cost: float | None) -> str:
     return cost_words(cost)
 
 
-def count(number: int) -> str:
-    """A whole number with separators; thousands shortened from 10,000 on."""
+def count(number: int | None) -> str:
+    """A whole number with separators; thousands shortened from 10,000 on; a dash where it is not known."""
+    if number is None:
+        return "–"
     return f"{number:,}" if number < 10_000 else f"{number / 1000:,.1f}k"
 
 

@@ -160,6 +160,11 @@ def cost_words(cost: float) -> str:
     return f"${cost:,.{2 if is_in_cents else max(4, 1 - floor(log10(cost)))}f}"
 
 
+def least_words(amount: str, is_least: bool) -> str:
+    """`at least $0.50`: an amount, which is a lower bound where not every call tells its tokens and its cost."""
+    return f"at least {amount}" if is_least else amount
+
+
 def size_words(n_bytes: int) -> str:
     """`412 bytes`, `13 kB`, `1.2 MB`."""
     if n_bytes < 1000:

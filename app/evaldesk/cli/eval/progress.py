@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO, TypeAlias
 import click
 
 from evaldesk.model.stored import RunSummary
-from evaldesk.wording.words import cost_words
+from evaldesk.wording.words import cost_words, least_words
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -110,13 +110,12 @@ def progress_words(summary: RunSummary, left_s: float | None, pause: str = "") -
     parts = [f"{counts.done:,} of {counts.planned:,} done", f"{counts.passed:,} passed"]
     others = (("errored", counts.errored), ("unscored", counts.unscored))
     parts += [f"{n:,} {word}" for word, n in others if n]
-    tokens = summary.tokens_in + summary.tokens_out
-    if tokens:
-        parts.append(f"{tokens:,} tokens")
+    if summary.tokens:
+        parts.append(f"{least_words(f'{summary.tokens:,}', summary.n_uncounted > 0)} tokens")
     if summary.cost:
-        parts.append(cost_words(summary.cost))
-    if summary.n_unpriced:
-        parts.append("cost not known" if not summary.cost else "and more of unknown price")
+        parts.append(least_words(cost_words(summary.cost), summary.n_unknown_cost > 0))
+    elif summary.n_unknown_cost:
+        parts.append("cost not known")
     if left_s is not None:
         parts.append(f"about {duration_words(left_s)} left")
     return "; ".join(filter(None, (", ".join(parts), pause.removesuffix("."))))

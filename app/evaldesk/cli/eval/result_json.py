@@ -120,11 +120,20 @@ def run_object(run: RunSummary, numbers: RunNumbers) -> dict[str, Any]:
         "pass_at_k_interval": {str(point.k): ends(point.at_interval) for point in curve},
         "pass_hat_k": {str(point.k): point.pass_hat_k for point in curve},
         "pass_hat_k_interval": {str(point.k): ends(point.hat_interval) for point in curve},
-        "tokens": run.tokens_in + run.tokens_out,
-        "cost": run.whole_cost,
-        "n_unpriced": run.n_unpriced,
+        **spent_object(run),
         "duration_ms": run.duration_ms,
         "active_ms": run.active_ms,
+    }
+
+
+def spent_object(run: RunSummary) -> dict[str, Any]:
+    """What a run used; `cost` is null where only the `known_cost` is: of some trials calls or prices are not known."""
+    return {
+        "tokens": run.tokens,
+        "n_uncounted": run.n_uncounted,
+        "cost": run.whole_cost,
+        "known_cost": run.known_cost(run),
+        "n_unpriced": run.n_unpriced,
     }
 
 
@@ -212,8 +221,7 @@ def run_item(run: RunSummary, outcome: Outcome | None) -> dict[str, Any]:
             "unscored": run.counts.unscored,
             "graded": run.counts.scored,
             "pass_rate": run.counts.rate,
-            "tokens": run.tokens_in + run.tokens_out,
-            "cost": run.whole_cost,
+            **spent_object(run),
             "progress": {"completed": run.n_done, "total": run.n_trials, "unit": "trials"},
         },
     }

@@ -31,6 +31,7 @@ from evaldesk.wording.words import (
     cost_words,
     counted_words,
     interval_words,
+    least_words,
     passed_sentence,
     passed_words,
     range_words,
@@ -94,8 +95,8 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         ("Eval set", f"{config.evalset_id} {config.evalset_path}".strip()),
         ("Settings", options_line(config)),
         ("Fingerprint", run_fingerprint(config)),
-        ("Tokens", f"{run.tokens_in + run.tokens_out:,}"),
-        ("Cost", "not known" if run.whole_cost is None else cost_words(run.whole_cost)),
+        ("Tokens", _spent(f"{run.tokens:,}", run.tokens, run.n_uncounted)),
+        ("Cost", _spent(cost_words(run.cost), run.cost, run.n_unknown_cost or int(not run.has_models))),
         ("Submitted", f"{run.created_at.isoformat(' ', 'seconds')}{_by(run)}"),
         ("Started", run.started_at.isoformat(" ", "seconds") if run.started_at else "–"),
         ("Completed", run.finished_at.isoformat(" ", "seconds") if run.finished_at else "–"),
@@ -105,6 +106,11 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         found.append(("pass@k", ", ".join(_point(each.k, each.pass_at_k, each.at_interval) for each in curve)))
         found.append(("pass^k", ", ".join(_point(each.k, each.pass_hat_k, each.hat_interval) for each in curve)))
     return [*found, ("Note", run.note)] if run.note else found
+
+
+def _spent(words: str, amount: float, n_untold: int) -> str:
+    """The amount; a lower bound, or not known where it is none, where `n_untold` trials do not tell theirs."""
+    return least_words(words, n_untold > 0) if amount or not n_untold else "not known"
 
 
 def _concluded(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:

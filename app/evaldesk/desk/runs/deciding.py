@@ -130,7 +130,7 @@ class Decider:
         seen = runs.summary(run_id)
         if not self.may_look(seen.n_done):
             return None
-        return self.look(partial(runs.strips, run_id), Spent(seen.cost, seen.n_unpriced))
+        return self.look(partial(runs.strips, run_id), Spent(seen.cost, seen.n_unknown_cost))
 
     def _look_by_case(self, read: ReadStrips, spent: Spent) -> Stop | None:
         """As `look`, reading only the cases that come after those that were seen done."""

@@ -24,6 +24,7 @@ from evaldesk.wording.words import (
     beside_words,
     cost_words,
     counted_words,
+    least_words,
     named_words,
     passed_sentence,
     share_range,
@@ -69,7 +70,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class RunNumbers:
-    """The input of a conclusion. `cost` is US dollars of the trials with known prices, `n_unpriced` are the others.
+    """The input of a conclusion. `cost` is US dollars of the trials with known prices, `n_unpriced` cost more.
 
     `case_counts` are the cases by their scored and passed trials, which is all that most gates need; `cases` names
     them, and is empty where the names are not needed. `endings` is one for each run. `equal_counts` are the cases by
@@ -346,7 +347,9 @@ def _cost(run: RunNumbers, most: float) -> GateOutcome:
         return GateOutcome("--max-cost", "undecided", words)
     is_near = not is_within and run.cost < most + 0.005
     amount = f"${beside_words(run.cost, most)}" if is_near else cost_words(run.cost)
-    words = f"the run cost {amount}, {'within' if is_within else 'more than'} ${most:g}"
+    words = (
+        f"the run cost {least_words(amount, run.n_unpriced > 0)}, {'within' if is_within else 'more than'} ${most:g}"
+    )
     if not counts.unplayed or run.stop:
         return GateOutcome("--max-cost", "held" if is_within else "failed", words)
     were = "was" if counts.unplayed == 1 else "were"

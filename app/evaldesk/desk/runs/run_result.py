@@ -115,11 +115,10 @@ class RunResult(Counted, Sequence[CaseResult]):
         """The conclusion of the run, by the gates of its configuration; without gates every trial must pass."""
         threshold = self.config.pass_threshold
         cases = (CaseNumbers(case.id, case.counts, threshold) for case in self.cases)
-        usages = [trial for trial in self.trials if trial.usages]
         numbers = RunNumbers.of_cases(
             cases,
-            cost=sum(trial.cost or 0.0 for trial in usages),
-            n_unpriced=sum(trial.cost is None for trial in usages),
+            cost=sum(trial.cost or 0.0 for trial in self.trials),
+            n_unpriced=sum(trial.is_least or bool(trial.usages and trial.cost is None) for trial in self.trials),
             endings=[Ending(self.status, self.reason, self.stop)],
         )
         return conclude(self.config.gates, replace(numbers, equal_counts=self.equal_counts), self.change)
@@ -174,11 +173,16 @@ class RunResult(Counted, Sequence[CaseResult]):
         return sum(trial.tokens for trial in self.trials)
 
     @property
+    def is_least(self) -> bool:
+        """Whether there were more tokens, because a trial does not tell every call."""
+        return any(trial.is_least for trial in self.trials)
+
+    @property
     def cost(self) -> float | None:
-        """US dollars; None as soon as one price is unknown, and when no model was called."""
+        """US dollars; None as soon as one price is unknown or a trial `is_least`, and when no model was called."""
         costs = [trial.cost for trial in self.trials if trial.usages]
         known = [cost for cost in costs if cost is not None]
-        return sum(known) if costs and len(known) == len(costs) else None
+        return sum(known) if costs and len(known) == len(costs) and not self.is_least else None
 
     def pass_at(self, k: int) -> float | None:
         """pass@k: the mean over cases of the chance that one of k trials passes; None where most cases have fewer."""

@@ -144,7 +144,7 @@ class StoredRuns:
             for each, key in zip(outcomes, keys, strict=True)
         ]
         endings = (Ending(run.status, run.reason, run.stop),)
-        found = RunNumbers.of_cases(_named(cases, keys), cost=run.cost, n_unpriced=run.n_unpriced, endings=endings)
+        found = RunNumbers.of_cases(_named(cases, keys), cost=run.cost, n_unpriced=run.n_unknown_cost, endings=endings)
         return replace(found, equal_counts=self.equal_counts(run))
 
     def interval(self, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> Interval | None:
@@ -179,7 +179,7 @@ class StoredRuns:
         endings = (Ending(run.status, run.reason, run.stop),)
         equal = self.equal_counts(run) if run.is_uneven else None
         numbers = RunNumbers(
-            run.counts, tuple(rows), cost=run.cost, n_unpriced=run.n_unpriced, endings=endings, equal_counts=equal
+            run.counts, tuple(rows), cost=run.cost, n_unpriced=run.n_unknown_cost, endings=endings, equal_counts=equal
         )
         return conclude(run.config.gates, numbers, self.change(run))
 

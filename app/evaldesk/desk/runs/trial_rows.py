@@ -21,6 +21,7 @@ _OF_TRIAL: Mapping[str, Callable[[Case, TrialResult, RunConfig], Cell]] = {
     "duration_ms": lambda _, trial, __: trial.duration_ms,
     "tokens": lambda _, trial, __: trial.tokens,
     "cost": lambda _, trial, __: trial.cost,
+    "is_least": lambda _, trial, __: trial.is_least,
     "n_replayed": lambda _, trial, __: sum(usage.is_replayed for usage in trial.usages),
     "capture": lambda _, trial, __: ",".join(trial.transcript.captures) or None,
     "error_kind": lambda _, trial, __: trial.error.kind if trial.error else None,
@@ -44,6 +45,7 @@ def trial_row(case: Case, trial: TrialResult, config: RunConfig) -> dict[str, Ce
     """One trial: `TRIAL_COLUMNS`, then one column for each criterion with its value, None where it is unscored.
 
     `n_replayed` counts the model calls that a recording answered: such a trial is no repeat of its own.
+    The `tokens` are a lower bound, and the cost is not known whole, where the trial `is_least`.
     `capture` are the ways by which calls and tokens became known, None where that was not noted.
     """
     values = {score.metric: score.value for score in trial.scores if score.turn is None}

@@ -341,6 +341,7 @@ def retry_some(connection: Connection, run_id: int, first: int) -> tuple[int, in
     connection.execute(delete(SCORE).where(SCORE.c.run_id == run_id, exists().where(errored & own)))
     again = {"status": "planned", "verdict": None, "attempt": TRIAL.c.attempt + 1, "n_calls": 0, "cost": None}
     nothing = {"tokens_in": 0, "tokens_out": 0, "duration_ms": 0.0, "error_kind": None, "error_message": None}
+    nothing |= {"is_least": False}
     connection.execute(update(TRIAL).where(errored).values(again | nothing))
     forget_errors(connection, trials)
     recount_some(connection, run_id, first, end, n_confirming)

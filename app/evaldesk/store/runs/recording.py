@@ -55,12 +55,14 @@ COUNTERS = (
     "n_errored",
     "n_unscored",
     "n_unpriced",
+    "n_uncounted",
+    "n_timed",
     "tokens_in",
     "tokens_out",
     "cost",
     "duration_ms",
 )
-COSTS = ("n_unpriced", "tokens_in", "tokens_out", "cost")
+COSTS = ("n_unpriced", "n_uncounted", "tokens_in", "tokens_out", "cost")
 MESSAGE_LENGTH = 200
 SUMS = ("n", "n_passed", "total", "total_squares")
 _MOST_CASES = 2**31 - 1
@@ -287,6 +289,7 @@ def outcome(result: TrialResult) -> Values:
         "error_kind": error.kind if error else None,
         "error_message": error.message if error else None,
         "place": result.place or None,
+        "is_least": result.is_least,
     }
 
 
@@ -295,6 +298,8 @@ def counters(row: Values) -> Values:
     verdicts = {f"n_{verdict}": int(row["verdict"] == verdict) for verdict in LETTERS}
     return verdicts | {
         "n_unpriced": int(row["cost"] is None and row["n_calls"] > 0),
+        "n_uncounted": int(row["is_least"]),
+        "n_timed": int(row["duration_ms"] > 0),
         "tokens_in": row["tokens_in"],
         "tokens_out": row["tokens_out"],
         "cost": row["cost"] or 0.0,
@@ -426,7 +431,8 @@ def _recount_cases(connection: Connection, run_id: int, first: int = 0, end: int
     done, is_planned = TRIAL.c.verdict.is_not(None), TRIAL.c.trial_index < N_OF_CASE
     unpriced = done & TRIAL.c.cost.is_(None) & (TRIAL.c.n_calls > 0)
     sums = {f"n_{verdict}": _count(is_planned & (TRIAL.c.verdict == verdict)) for verdict in LETTERS}
-    sums |= {"n_unpriced": _count(unpriced)}
+    sums |= {"n_unpriced": _count(unpriced), "n_uncounted": _count(done & TRIAL.c.is_least)}
+    sums |= {"n_timed": _count(done & is_planned & (TRIAL.c.duration_ms > 0))}
     for name in ("tokens_in", "tokens_out", "cost"):
         sums[name] = func.coalesce(func.sum(case((done, TRIAL.c[name]))), 0)
     sums["duration_ms"] = func.coalesce(func.sum(case((done & is_planned, TRIAL.c.duration_ms))), 0)

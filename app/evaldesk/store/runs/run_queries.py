@@ -475,9 +475,8 @@ def score_counts(connection: Connection, run_id: int) -> dict[str, list[tuple[fl
 
 
 _C = RUN_CASE.c
-_DONE = _C.n_passed + _C.n_failed + _C.n_errored + _C.n_unscored
 _MISMATCHES = _C.n_failed + _C.n_errored + _C.n_unscored
-_MEAN_MS = _C.duration_ms / func.nullif(_DONE, 0)
+_MEAN_MS = _C.duration_ms / func.nullif(_C.n_timed, 0)
 _OF_RUN = _C.run_id == bindparam("run_id")
 _PLACES = ("place_0", "place_1", "place_2")
 _SHOWN = tuple(name for name in CaseRow.__dataclass_fields__ if name not in ("counts", "means", "verdicts", "cursor"))
@@ -507,7 +506,7 @@ def case_rows(
 def case_row(connection: Connection, run_id: int, case_index: int) -> CaseRow:
     """One case as a line. Raises NotFoundError."""
     config = _config(connection, run_id)
-    query = select(RUN_CASE, _MEAN_MS.label("mean_ms"), _C.case_index.label(_PLACES[0]))
+    query = select(RUN_CASE, _C.case_index.label(_PLACES[0]))
     row = connection.execute(query.where(_OF_RUN, _C.case_index == case_index), {"run_id": run_id}).first()
     if row is None:
         raise NotFoundError(f"run {run_id} has no case {case_index}")
@@ -640,7 +639,7 @@ def _page_query(
     order = [_C.worst, -_C.n_errored, _C.case_index] if is_indexed else _order(sort, errors_are_failures)
     names = _PLACES[: len(order)]
     places = [expression.label(name) for expression, name in zip(order, names, strict=True)]
-    query = select(RUN_CASE, _MEAN_MS.label("mean_ms"), *places).where(_OF_RUN)
+    query = select(RUN_CASE, *places).where(_OF_RUN)
     if only is not None:
         query = query.where(_filter(only, errors_are_failures))
     if is_continued:

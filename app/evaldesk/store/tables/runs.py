@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, Index, LargeBinary, Text, func
+from sqlalchemy import BigInteger, Index, LargeBinary, Text, false, func
 from sqlmodel import Field
 
 from evaldesk.store.tables.columns import OfCase, OfRun, OfTrial, Row, UtcTime, of_case, of_run, of_trial
@@ -81,6 +81,8 @@ class Run(Row, table=True):
     started_on: str = Field(default="", sa_column_kwargs=EMPTY)
     n_least: int = Field(default=0, sa_column_kwargs=ZERO)
     n_trials: int = Field(default=0, sa_column_kwargs=ZERO)
+    n_uncounted: int = Field(default=0, sa_column_kwargs=ZERO)
+    n_timed: int = Field(default=0, sa_column_kwargs=ZERO)
 
 
 class RunSource(OfRun, table=True):
@@ -124,6 +126,8 @@ class RunCase(OfCase, table=True):
     cost: float = 0.0
     duration_ms: float = 0.0
     worst: float | None = 3.0
+    n_uncounted: int = Field(default=0, sa_column_kwargs=ZERO)
+    n_timed: int = Field(default=0, sa_column_kwargs=ZERO)
 
 
 class CaseSnapshot(OfCase, table=True):
@@ -209,7 +213,8 @@ class ErrorGroupRow(OfRun, table=True):
 class Trial(OfTrial, table=True):
     """A trial, planned from the start of the run. `verdict` is None while it is to do: planned, or cancelled.
 
-    `place` is the host that played it; None for the machine of the driver.
+    `place` is the host that played it; None for the machine of the driver. Its tokens and cost may be lower bounds: it
+    `is_least`. Cases and runs count such trials as `n_uncounted`, and those whose time is known as `n_timed`.
     """
 
     __tablename__ = "trial"
@@ -227,6 +232,7 @@ class Trial(OfTrial, table=True):
     error_message: str | None = Field(default=None, sa_type=Text)
     recorded_at: datetime | None = Field(default=None, sa_type=UtcTime)
     place: str | None = None
+    is_least: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
 
 
 class TrialScore(OfTrial, table=True):
