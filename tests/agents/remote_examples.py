@@ -13,7 +13,7 @@ from typing import Any
 
 from evaldesk.agents import Agent, load_agent
 from evaldesk.agents.finding import checked_ref
-from evaldesk.agents.remote.protocol import event_of
+from evaldesk.agents.remote.protocol import told_events
 from evaldesk.model import Change, Event, Session, TurnRecord
 from evaldesk.wire import to_json
 
@@ -84,8 +84,7 @@ def remote_agent(kind: str, folder: Path) -> Iterator[Agent]:
 def _trial(query: str) -> dict[str, Any]:
     state: dict[str, Any] = {}
     session = Session("s")
-    told = [event_of(event, session, "dice") for event in turn(query, state)]
-    events = [event for event in told if event]
+    events = [told for event in turn(query, state) for told in told_events(event, session, "dice")]
     if session.state:
         events.insert(2, Event("state_delta", changes=(Change("rolls", after=session.state["rolls"]),)))
     return {"case_id": None, "trial_index": 0, "transcript": {"turns": [TurnRecord(query, tuple(events))]}}

@@ -27,7 +27,7 @@ from evaldesk.agents.adk.server import AdkServerAgent
 from evaldesk.agents.openhands.benchmark import read_line
 from evaldesk.agents.remote import model_gateway
 from evaldesk.agents.remote.http_protocol import HttpAgent, parsed
-from evaldesk.agents.remote.protocol import description_of, event_of
+from evaldesk.agents.remote.protocol import description_of, told_events
 from evaldesk.agents.replay import read_recording
 from evaldesk.desk.chat.sessions import parse_state
 from evaldesk.desk.evalsets.cases import CaseDesk
@@ -199,9 +199,7 @@ def read_frame(data: bytes, _: Path) -> None:
 
 
 def read_event(data: bytes, _: Path) -> None:
-    found = event_of(parsed(data, "an agent"), Session("s"), "a")
-    if found:
-        to_json(found)
+    to_json([*told_events(parsed(data, "an agent"), Session("s"), "a")])
 
 
 def read_whole_turn(data: bytes, _: Path) -> None:

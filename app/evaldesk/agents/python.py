@@ -10,7 +10,7 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evaldesk.agents.remote.protocol import decisions_of, event_of
+from evaldesk.agents.remote.protocol import decisions_of, told_events
 from evaldesk.agents.spans import INSTRUMENTS, take_spans
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.errors import AgentError
@@ -115,8 +115,7 @@ class PythonAgent:
                     if session.is_streaming:
                         yield Event("agent_message", text=item, is_partial=True)
                 elif item is not None:
-                    event = _event(item, session)
-                    for each in (*_joined(pieces), *((event,) if event else ())):
+                    for each in (*_joined(pieces), *_events(item, session)):
                         yield each
         for event in _joined(pieces):
             yield event
@@ -204,10 +203,10 @@ def _joined(pieces: list[str]) -> list[Event]:
     return [Event("agent_message", text=text)] if text else []
 
 
-def _event(item: object, session: Session) -> Event | None:
-    """The event that the agent gave, as our own class or as the object of the protocol; None for a new state."""
+def _events(item: object, session: Session) -> Sequence[Event]:
+    """The event that the agent gave, as our own class or as the object of the protocol; none for a new state."""
     if isinstance(item, Mapping) and "kind" in item:
-        return event_of(item, session, "")
+        return [*told_events(item, session, "")]
     if not isinstance(item, Event):
         wanted = "a str, an Event, or an object of docs/protocol.md with its kind"
         raise AgentError(f"the agent returned {type(item).__name__}, wanted {wanted}")
@@ -215,7 +214,7 @@ def _event(item: object, session: Session) -> Event | None:
     if needed and getattr(item, needed) is None:
         raise AgentError(f"the agent gave a {item.kind} event without its {needed}")
     call = item.call and replace(item.call, args=_plain_object(item.call.args))
-    return replace(item, call=call, result=plain(item.result))
+    return [replace(item, call=call, result=plain(item.result))]
 
 
 def _plain_object(value: object) -> dict[str, Any]:

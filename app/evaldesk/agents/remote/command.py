@@ -22,7 +22,7 @@ from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.group_guard import end_group, watch
 from evaldesk.agents.in_thread import called
 from evaldesk.agents.remote.http_protocol import read_options
-from evaldesk.agents.remote.protocol import Calls, event_of, turn_body
+from evaldesk.agents.remote.protocol import Calls, told_events, turn_body
 from evaldesk.agents.spans import OPEN_SPANS
 from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, FormatError
@@ -175,8 +175,7 @@ class CommandProcess(Kept):
                 found = _parsed(line)
                 if isinstance(found, dict) and found.get("kind") == "done":
                     return
-                event = event_of(found, session, author)
-                if event:
+                for event in told_events(found, session, author):
                     send(calls.known(event))
         finally:
             log.end()

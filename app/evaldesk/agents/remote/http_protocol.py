@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaldesk.agents.agent import Agent
-from evaldesk.agents.remote.protocol import Calls, description_of, event_of, turn_body
+from evaldesk.agents.remote.protocol import Calls, description_of, told_events, turn_body
 from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, FormatError
 from evaldesk.llm.retry_events import captured
@@ -87,8 +87,7 @@ class HttpAgent:
                     raise AgentError(await refusal_of(got, f"{self.ref.target}/turn"))
                 if "ndjson" in got.headers.get("content-type", ""):
                     async for line in bounded_lines(got):
-                        event = event_of(parsed(line, self.ref.target), session, self.ref.id)
-                        if event:
+                        for event in told_events(parsed(line, self.ref.target), session, self.ref.id):
                             yield calls.known(event)
                 else:
                     for event in self._whole(await whole_body(got), session):
@@ -101,10 +100,10 @@ class HttpAgent:
         listed = found.get("events") if isinstance(found, dict) else None
         if not isinstance(listed, list):
             raise AgentError(f"{self.ref.target}/turn answered without a list of events: {body[:80]!r}")
-        events = [event_of(item, session, self.ref.id) for item in listed]
+        events = [event for item in listed for event in told_events(item, session, self.ref.id)]
         if isinstance(found, dict) and found.get("state") is not None:
-            event_of({"kind": "state", "state": found["state"]}, session, self.ref.id)
-        return [event for event in events if event]
+            events.extend(told_events({"kind": "state", "state": found["state"]}, session, self.ref.id))
+        return events
 
     def _asked(self) -> object:
         address = f"{self.ref.target}/agent"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from evaldesk.errors import AgentError
 from evaldesk.model import (
@@ -25,6 +25,7 @@ from evaldesk.wire import plain
 
 VERSION = 1
 MAX_CODE = 80
+MAX_LEFT_OUT = 5
 MAX_NAME = 200
 MAX_SAID = 100_000
 MAX_TOOLS = 1_000
@@ -81,19 +82,35 @@ def _media(item: Media) -> dict[str, Any]:
     return {"at": item.at, **{key: value for key, value in found.items() if value}}
 
 
-def event_of(found: object, session: Session, author: str) -> Event | None:
-    """The event that one object says; None for a new state, which the session then has. Raises AgentError."""
+def told_events(found: object, session: Session, author: str) -> Iterator[Event]:
+    """The event that one object says, after a log of keys that it should not have; the session has a new state.
+
+    Raises AgentError.
+    """
     if not isinstance(found, Mapping):
         raise AgentError(f"an event must be an object, got {type(found).__name__}: {str(found)[:80]!r}")
     kind = found.get("kind")
-    if kind == "state":
-        session.state = dict(_object(found, "state"))
-        return None
-    maker = _MAKERS.get(str(kind))
+    maker, keys = _MAKERS.get(str(kind), (None, ""))
+    if not keys:
+        raise AgentError(f"no event of kind {kind!r}; there are: {', '.join(_MAKERS)}")
+    yield from _left_out(found, f"kind author {keys}".split(), session)
     if maker is None:
-        raise AgentError(f"no event of kind {kind!r}; there are: {', '.join((*_MAKERS, 'state'))}")
+        session.state = dict(_object(found, "state"))
+        return
     named = found.get("author", author)
-    return maker(found, named if isinstance(named, str) else author)
+    yield maker(found, named if isinstance(named, str) else author)
+
+
+def _left_out(found: Mapping[str, Any], known: Sequence[str], session: Session) -> Iterator[Event]:
+    """A log that names the keys of an event that mean nothing to Evaldesk; once in a session for each kind."""
+    names = [str(key)[:MAX_CODE] for key in found if key not in known]
+    said, kind = cast("set[str]", session.memory.setdefault("keys left out", set())), str(found["kind"])
+    if names and kind not in said:
+        said.add(kind)
+        more = f" and {len(names) - MAX_LEFT_OUT:,} more" if len(names) > MAX_LEFT_OUT else ""
+        words = f"{', '.join(map(repr, names[:MAX_LEFT_OUT]))}{more}"
+        text = f"A `{kind}` event has {words}, which Evaldesk does not read; it reads {', '.join(known)}."
+        yield Event("log", author="evaldesk", text=text)
 
 
 @dataclass(slots=True)
@@ -184,10 +201,12 @@ def _tool_result(found: Mapping[str, Any], author: str) -> Event:
 
 
 def _usage(found: Mapping[str, Any], _: str) -> Event:
+    """The usage; of a call whose tokens and cost are both left out nothing is known."""
     return Event(
         "usage",
         usage=Usage(
             _text(found, "model") or "unknown",
+            is_least=not found.keys() & {"tokens_in", "tokens_out", "cost"},
             tokens_in=found.get("tokens_in", 0),
             tokens_out=found.get("tokens_out", 0),
             tokens_cached=found.get("tokens_cached", 0),
@@ -216,15 +235,17 @@ def _error(found: Mapping[str, Any], _: str) -> Event:
     return Event("error", error=ErrorRecord(code, message))
 
 
-_MAKERS: Mapping[str, Callable[[Mapping[str, Any], str], Event]] = {
-    "message": _message,
-    "log": _log,
-    "tool_call": _tool_call,
-    "tool_result": _tool_result,
-    "usage": _usage,
-    "error": _error,
-    "waiting": _waiting,
+_MAKERS: Mapping[str, tuple[Callable[[Mapping[str, Any], str], Event] | None, str]] = {
+    "message": (_message, "text media is_partial"),
+    "log": (_log, "text"),
+    "tool_call": (_tool_call, "name args id"),
+    "tool_result": (_tool_result, "name args id result is_error duration_ms"),
+    "usage": (_usage, "model tokens_in tokens_out tokens_cached tokens_reasoning cost"),
+    "error": (_error, "message code"),
+    "waiting": (_waiting, "name args id question choices"),
+    "state": (None, "state"),
 }
+"""What makes an event of each kind, and its keys."""
 
 
 def _call(found: Mapping[str, Any]) -> ToolCall:
