@@ -235,6 +235,7 @@ async def test_calls_results_and_tokens_are_seen_in_every_api(name: str, play_ca
         (model, *second),
     ]
     assert [call.name for call in played.transcript.turns[0].tool_calls] == ["roll"]
+    assert played.transcript.captures == ("told", "gateway")
     assert played.tokens == 11 + 5 + sum(second)
     assert played.cost is None  # a model at an address of one's own has a price of its own
     assert endpoint.headers[0]["authorization"] == "Bearer k"

@@ -92,7 +92,9 @@ class CommandAgent:
 
     async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
         """As `reply`, with what a person decided; a command that was started anew gets the whole of it, too."""
-        captured("gateway" if self.options.model_gateway else "told")
+        captured("told")
+        if self.options.model_gateway:
+            captured("gateway")
         kept = session.memory.get(_MEMORY)
         process = kept if isinstance(kept, CommandProcess) and kept.is_alive else self._start(session)
 
