@@ -71,7 +71,7 @@ def test_an_agent_by_its_target(workspace: Path) -> None:
 
 
 def test_agents_that_are_not_imported(workspace: Path) -> None:
-    chat, server, command = _refs(
+    chat, server, prefixed, command = _refs(
         workspace,
         """
         [agents.chat]
@@ -80,14 +80,17 @@ def test_agents_that_are_not_imported(workspace: Path) -> None:
         [agents.server]
         kind = "adk"
         url = "http://127.0.0.1:9/weather"
+        [agents.prefixed]
+        url = "a2a:http://127.0.0.1:9"
         [agents.command]
         command = "node agent.js"
         """,
     )
 
-    assert [(ref.id, ref.kind) for ref in (chat, server, command)] == [
+    assert [(ref.id, ref.kind) for ref in (chat, server, prefixed, command)] == [
         ("chat", "http_chat"),
         ("server", "adk_server"),
+        ("prefixed", "a2a"),
         ("command", "command"),
     ]
     assert chat.declared == '{"model":"small"}'
@@ -106,6 +109,10 @@ def test_agents_that_are_not_imported(workspace: Path) -> None:
         ("[agents.x]\nmodel = 'm'\ninstructions = 'typo'", "unknown field `instructions`"),
         ("[agents.x]\nmodel = 'm'\ntools = 'a:b'", "Expected `array`"),
         ("[agents.x]\nkind = 'ftp'\nurl = 'http://127.0.0.1:9'", "kind is one of"),
+        ("[agents.x]\nurl = 'ftp:http://127.0.0.1:9'", "kind is one of"),
+        ("[agents.x]\nurl = 'rm -rf here'", "url is an address such as http://127.0.0.1:8000, not 'rm -rf here'"),
+        ("[agents.x]\nurl = 'http://127.0.0.1:9'\ncommand = 'node a.js'", "say a url or a command, as a string"),
+        ("[agents.x]\ncommand = ['node', 'a.js']", "say a url or a command, as a string"),
     ],
 )
 def test_a_wrong_table_is_refused_with_its_place(workspace: Path, text: str, says: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -92,7 +93,7 @@ def write_hostile_files(home: Path, marks: Path) -> None:
     interpreter.parent.mkdir(parents=True)
     interpreter.write_text(f'#!/bin/sh\ntouch {marks}/ran-interpreter\nexec {sys.executable} "$@"\n')
     interpreter.chmod(0o755)
-    command = json.dumps([sys.executable, "-c", code("command")])
+    command = json.dumps(shlex.join([sys.executable, "-c", code("command")]))
     (home / "evaldesk.toml").write_text(
         f'models = ["demo/scripted"]\n[agents.evil]\ncommand = {command}\n[metrics]\nevil = "evil:root_agent"\n'
     )

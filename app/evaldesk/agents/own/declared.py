@@ -183,8 +183,15 @@ def _optioned(kind: AgentKind, place: str, table: dict[str, Any], workspace: Pat
 
 
 def _remote(place: str, name: str, table: dict[str, Any]) -> AgentRef:
-    kind_name = table.pop("kind", None)
-    target = str(table.pop("url", "") or table.pop("command", ""))
+    kind_name, key = table.pop("kind", None), "url" if "url" in table else "command"
+    target = table.pop(key)
+    if not isinstance(target, str) or "command" in table:
+        raise UsageError(f"{place}: say a url or a command, as a string")
+    if key == "url" and not kind_name and not target.startswith("http"):
+        kind_name, _, address = target.partition(":")  # as on the command line
+        if not address.startswith("http"):
+            raise UsageError(f"{place}: url is an address such as http://127.0.0.1:8000, not {target!r}")
+        target = address
     kind = _remote_kind(kind_name, target)
     if kind is None:
         raise UsageError(f"{place}: kind is one of {', '.join(AGENTS.prefixes())}, not {kind_name!r}")
