@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import Match, SequenceMatcher
 from typing import Literal, TypeAlias
@@ -17,6 +17,8 @@ SegmentKind: TypeAlias = Literal["same", "del", "ins"]
 _WORD = re.compile(r"\s*(?:\w+|[^\w\s]|\Z)")
 _MOST_WORK = 300_000
 _MOST_LETTERS = 500_000
+_MOST_WORK_ON_LINES = 2_000_000
+_AROUND = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +56,35 @@ def diff_text(expected: str, actual: str) -> TextDiff:
     left_words, right_words = [word.strip() for word in left], [word.strip() for word in right]
     gone: list[tuple[SegmentKind, str]] = []
     come: list[tuple[SegmentKind, str]] = []
-    for op, i, i_end, j, j_end in _opcodes(left_words, right_words):
+    for op, i, i_end, j, j_end in opcodes(left_words, right_words):
         gone.append(("same" if op == "equal" else "del", "".join(left[i:i_end])))
         come.append(("same" if op == "equal" else "ins", "".join(right[j:j_end])))
     return TextDiff(_segments(gone), _segments(come))
 
 
-def _opcodes(left: Sequence[str], right: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
+def unified_lines(expected: str, actual: str) -> Iterator[str]:
+    """The lines that differ as a unified diff with three lines around them; nothing of equal texts."""
+    left, right = expected.splitlines(), actual.splitlines()
+    found = opcodes(left, right, _MOST_WORK_ON_LINES)
+    last = max((at for at, (op, *_) in enumerate(found) if op != "equal"), default=-1)
+    for at, (op, i, i_end, j, j_end) in enumerate(found):
+        if op != "equal":
+            yield from ["@@ -1 +1 @@"] if not at else ()
+            yield from (f"-{line}" for line in left[i:i_end])
+            yield from (f"+{line}" for line in right[j:j_end])
+            continue
+        after = min(i + _AROUND, i_end) if at else i
+        before = max(after, i_end - _AROUND) if at < last else i_end
+        yield from (f" {line}" for line in left[i:after])
+        if at < last and (before > after or not at):
+            yield f"@@ -{before + 1} +{j + before - i + 1} @@"
+        yield from (f" {line}" for line in left[before:i_end])
+
+
+def opcodes(
+    left: Sequence[str], right: Sequence[str], most_work: int = _MOST_WORK
+) -> list[tuple[str, int, int, int, int]]:
+    """The steps from `left` to `right` as difflib has them, none empty; the middle is one where it is too much work."""
     start, end = 0, 0
     shortest = min(len(left), len(right))
     while start < shortest and left[start] == right[start]:
@@ -69,11 +93,14 @@ def _opcodes(left: Sequence[str], right: Sequence[str]) -> list[tuple[str, int, 
         end += 1
     left_end, right_end = len(left) - end, len(right) - end
     try:
-        matcher = _Matcher(left[start:left_end], right[start:right_end])
+        if left_end + right_end - 2 * start > most_work:
+            raise _TooMuchWorkError
+        matcher = _Matcher(left[start:left_end], right[start:right_end], most_work)
         middle = [(op, a + start, b + start, c + start, d + start) for op, a, b, c, d in matcher.get_opcodes()]
     except _TooMuchWorkError:
         middle = [("replace", start, left_end, start, right_end)]
-    return [("equal", 0, start, 0, start), *middle, ("equal", left_end, len(left), right_end, len(right))]
+    found = [("equal", 0, start, 0, start), *middle, ("equal", left_end, len(left), right_end, len(right))]
+    return [step for step in found if step[1] < step[2] or step[3] < step[4]]
 
 
 class _TooMuchWorkError(Exception):
@@ -81,16 +108,16 @@ class _TooMuchWorkError(Exception):
 
 
 class _Matcher(SequenceMatcher[str]):
-    """Gives up after _MOST_WORK comparisons; lists of 500 words with a comma after each take 200 times as many."""
+    """Gives up after `most_work` comparisons; lists of 500 words with a comma after each take 200 times as many."""
 
-    def __init__(self, left: Sequence[str], right: Sequence[str]) -> None:
+    def __init__(self, left: Sequence[str], right: Sequence[str], most_work: int) -> None:
         super().__init__(None, left, right, autojunk=False)
         self._costs = [1 + n for n in map(Counter(right).__getitem__, left)]
-        self._work = 0
+        self._work, self._most_work = 0, most_work
 
     def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
         self._work += sum(self._costs[alo:ahi])
-        if self._work > _MOST_WORK:
+        if self._work > self._most_work:
             raise _TooMuchWorkError
         return super().find_longest_match(alo, ahi, blo, bhi)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 
+from evaldesk.diff.text_diff import opcodes
+from evaldesk.matching import json_equal
 from evaldesk.model import JsonValue
 from evaldesk.model.json_text import json_line
 
@@ -20,13 +23,18 @@ MAX_LINE = 300
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value under its key: on one line, and its `children` with the number of those that are left out."""
+    """A value under its key: on one line, and its `children` with the number of those that are left out.
+
+    In a comparison `op` is that of an argument, and `other` the actual value beside the expected one.
+    """
 
     key: str
     line: str
     children: tuple[Node, ...] = ()
     n_left_out: int = 0
     words: str = ""
+    op: str = ""
+    other: str = ""
 
 
 @dataclass(slots=True)
@@ -34,11 +42,42 @@ class Trees:
     """Draws the trees of one page, until MAX_ON_PAGE nodes are drawn."""
 
     n_left: int = MAX_ON_PAGE
+    is_cut: bool = False
 
     def tree(self, value: JsonValue) -> Node | None:
         """The tree of a list or an object, also of one that stands in a text; None for any other value."""
-        value = _read(value) if isinstance(value, str) else value
+        value = read_container(value, MAX_READ) if isinstance(value, str) else value
         return self._node("", value, 0) if _is_container(value) and self.n_left > 0 else None
+
+    def difference(self, expected: str, actual: str) -> Node | None:
+        """The tree of two texts of JSON with their differences marked.
+
+        None where one is no list and no object, or where a difference would be left out.
+        """
+        old, new = read_container(expected, MAX_READ), read_container(actual, MAX_READ)
+        if self.n_left <= 0 or not (_is_container(old) and _is_container(new)):
+            return None
+        self.is_cut = False
+        tree = self._compared("", old, new, 0)
+        return None if self.is_cut else tree
+
+    def _compared(self, key: str, old: JsonValue, new: JsonValue, depth: int) -> Node:
+        if json_equal(old, new):
+            return replace(self._node(key, old, depth), op="=")
+        self.n_left -= 1
+        pairs = list(_pairs(old, new)) if depth < MAX_DEPTH else []
+        if not pairs:
+            return Node(key, _cut(json_line(old)), op="~", other=_cut(json_line(new)))
+        if len(pairs) > min(self.n_left, MAX_CHILDREN):
+            self.is_cut = True
+            return Node(key, "")
+        children = [
+            self._compared(name, was[0], now[0], depth + 1)
+            if was and now
+            else Node(name, _cut(json_line((was or now)[0])), op="-" if was else "+")
+            for name, was, now in pairs
+        ]
+        return Node(key, "", tuple(children), 0, _words(new, len(pairs)), "~")
 
     def _node(self, key: str, value: JsonValue, depth: int) -> Node:
         self.n_left -= 1
@@ -54,8 +93,21 @@ class Trees:
         return Node(key, line, tuple(children), n - len(children), _words(value, n))
 
 
-def _read(text: str) -> JsonValue:
-    if len(text) > MAX_READ or not text.lstrip().startswith(("{", "[")):
+def _pairs(old: JsonValue, new: JsonValue) -> Iterator[tuple[str, list[JsonValue], list[JsonValue]]]:
+    """The items of two objects by key, or of two lists by what stayed, each as a list of one or none."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in dict.fromkeys([*old, *new]):
+            yield key, [old[key]] if key in old else [], [new[key]] if key in new else []
+    elif isinstance(old, list) and isinstance(new, list):
+        for _, i, i_end, j, j_end in opcodes([*map(json_line, old)], [*map(json_line, new)]):
+            for was, now in zip_longest(range(i, i_end), range(j, j_end)):
+                name = str(was if now is None else now)
+                yield name, [] if was is None else [old[was]], [] if now is None else [new[now]]
+
+
+def read_container(text: str, most: int = 1_000_000) -> JsonValue:
+    """The list or the object that a text is; None for any other text, and one of more characters."""
+    if len(text) > most or not text.lstrip().startswith(("{", "[")):
         return None
     try:
         value: JsonValue = json.loads(text)

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from evaldesk.diff.text_diff import Segment
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, JsonObject, JsonValue
 from evaldesk.wire import to_json
@@ -136,6 +137,20 @@ def text_part(key: str, text: str, start: int) -> ValuePart:
     end = min(start + PART, len(text))
     previous = max(0, start - PART) if start else None
     return ValuePart(key, text[start:end], start, end, len(text), previous, end if end < len(text) else None)
+
+
+def shortened(segments: Sequence[Segment], most: int) -> Sequence[Segment]:
+    """The beginning of longer segments, with the number of characters after it."""
+    n_left = sum(len(segment.text) for segment in segments) - most
+    if n_left <= 0:
+        return segments
+    kept = list[Segment]()
+    for segment in segments:
+        kept.append(Segment(segment.kind, segment.text[:most]))
+        most -= len(segment.text)
+        if most <= 0:
+            break
+    return [*kept, Segment("same", f"… ({n_left:,} more characters)")]
 
 
 def _state_key(key: str, data: bytes) -> StateKey:

@@ -326,7 +326,7 @@ def _text(at: int, title: str, text: str) -> Text:
         tested = _TESTED.findall(text[-MAX_SEARCHED:])
         return Text(at, title, (), tested[-1] if tested else "", text[:MAX_OUTPUT], len(text) > MAX_OUTPUT)
     lines = text.splitlines()
-    return Text(at, title, list(_patch(lines[:MAX_LINES])), _changed_words(lines), "", len(lines) > MAX_LINES)
+    return Text(at, title, list(patch_lines(lines[:MAX_LINES])), _changed_words(lines), "", len(lines) > MAX_LINES)
 
 
 def _changed_words(lines: Sequence[str]) -> str:
@@ -336,7 +336,8 @@ def _changed_words(lines: Sequence[str]) -> str:
     return f"{counted(added, 'line')} added, {removed:,} removed{where}"
 
 
-def _patch(lines: Sequence[str]) -> Iterator[PatchLine]:
+def patch_lines(lines: Sequence[str]) -> Iterator[PatchLine]:
+    """The lines of a patch, or of one file from its first hunk on, as rows of a table."""
     before = after = hunk = 0
     is_head, is_git = True, False
     gone: list[PatchLine] = []

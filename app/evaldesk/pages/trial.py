@@ -30,6 +30,7 @@ from evaldesk.pages.trial_turns import (
     Room,
     ScoreLine,
     TurnPanel,
+    answer_diff,
     score_lines,
     turn_panels,
     turn_part,
@@ -211,6 +212,15 @@ def event_part(runs: RunStore, run_id: int, key: TrialKey, place: tuple[int, int
         raise NotFoundError(f"trial {key[1] + 1} has no event {at + 1} in turn {turn + 1}")
     event = turns[turn].events[at]
     return text_part(f"turn {turn + 1}, {event.kind.replace('_', ' ')}", whole_text(event), start)
+
+
+def answer_part(runs: RunStore, run_id: int, key: TrialKey, turn: int, start: int) -> ValuePart:
+    """A part of the diff of an answer and its reference. Raises NotFoundError where one is missing."""
+    try:
+        text = answer_diff(runs.case(run_id, key[0]), runs.trial(run_id, *key), turn)
+    except IndexError:
+        raise NotFoundError(f"turn {turn + 1} of trial {key[1] + 1} has no answer beside a reference") from None
+    return text_part(f"turn {turn + 1}, answer against its reference", text, start)
 
 
 def source_part(runs: RunStore, run_id: int, key: TrialKey, at: int, start: int) -> ValuePart:

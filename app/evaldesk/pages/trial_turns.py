@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from evaldesk.diff.conversation_diff import turn_diffs
 from evaldesk.diff.state import StateRow, state_rows
+from evaldesk.diff.text_diff import unified_lines
 from evaldesk.diff.turn_diff import CallRow, TurnDiff
 from evaldesk.llm.faults import INJECTED
 from evaldesk.metrics import is_higher_better
@@ -16,8 +18,11 @@ from evaldesk.model.decisions import UNUSED
 from evaldesk.model.json_text import json_line
 from evaldesk.model.media import Media
 from evaldesk.pages.conversation import Part, asks_for, cut, folded_parts, rendered_part, whole
+from evaldesk.pages.json_tree import Node, read_container
 from evaldesk.pages.media import MediaView, media_views, result_line
 from evaldesk.pages.prose import Markdown, Prose
+from evaldesk.pages.source import PatchLine, patch_lines
+from evaldesk.wording.json_layout import laid_out
 from evaldesk.wording.words import needs_words, score_words, short_title
 
 MAX_TEXT = 4_000
@@ -28,6 +33,9 @@ LEAST_ROOM = 8_000
 PART_ROOM = 60_000
 EVENTS_ROOM = 8_000
 MAX_FOLDED = 160
+MAX_COMPARED = 20_000
+"""An answer and its reference of so many characters are compared word by word, longer ones line by line."""
+MAX_LINES = 120
 MAX_ASKED = 20
 ROLES = {"user": "simulated user", "judge": "judge"}
 
@@ -101,7 +109,8 @@ class Shown:
 class TurnPanel:
     """One turn; `record` is None when it was never played. `status` is empty where no metric judged it.
 
-    `answer` is the text of an answer that nothing is compared with, empty elsewhere.
+    `answer` is the text of an answer that nothing is compared with, empty elsewhere. One of JSON with a reference of
+    JSON has an `answer_tree`, and a long one the first `answer_lines` that differ.
 
     `parts` are what the agent did in a turn that expects nothing, in order: nothing stands beside it. None elsewhere;
     there `calls` are compared, and `call_events` are the indexes of the events of the calls that the agent made.
@@ -132,6 +141,8 @@ class TurnPanel:
     is_folded: bool = False
     media: tuple[MediaView, ...] = ()
     answer_media: tuple[MediaView, ...] = ()
+    answer_tree: Node | None = None
+    answer_lines: Sequence[PatchLine] = ()
 
     @property
     def is_same(self) -> bool:
@@ -205,6 +216,10 @@ class _Drawing:
         calls = [each for each in drawn if isinstance(each, CallRow)]
         events, events_shown = self._events(None if is_folded else record, first_event)
         has_answer = not is_silent and diff.text is None and not shown.n_left
+        answers = None if is_silent or is_folded or shown.n_left else _answers(diff)
+        tree = self.markdown.trees.difference(*answers) if answers else None
+        is_long = answers is not None and tree is None and sum(map(len, answers)) > MAX_COMPARED
+        lines = list(islice(answer_lines(*answers), MAX_LINES)) if answers and is_long else []
         return TurnPanel(
             number=index + 1,
             query=Prose(query[:MAX_FOLDED]) if is_folded else self.markdown.prose(query),
@@ -228,6 +243,8 @@ class _Drawing:
             is_folded=is_folded,
             media=media_views(turn.media if turn else record.media if record else ()),
             answer_media=media_views(_said_media(record)) if record and not is_silent else (),
+            answer_tree=tree,
+            answer_lines=list(patch_lines(lines)),
         )
 
     def _taken(self, pieces: Sequence[Part | CallRow], first: int) -> Shown:
@@ -259,6 +276,26 @@ def _size(piece: Part | CallRow) -> int:
         return 900 + 3 * (len(piece.text) + len(piece.result) + len(piece.line)) + shown
     segments = [part for arg in piece.args for part in (*(arg.expected or ()), *(arg.actual or ()))]
     return 700 + sum(40 + len(part.text) for part in segments)
+
+
+def _answers(diff: TurnDiff) -> tuple[str, str] | None:
+    """The reference and the answer of a played turn that has both."""
+    return (diff.reference, diff.answer) if diff.reference and diff.answer else None
+
+
+def answer_lines(reference: str, answer: str) -> Iterator[str]:
+    """The lines in which an answer differs from its reference; JSON is laid out before."""
+    values = [read_container(text) for text in (reference, answer)]
+    old, new = (reference, answer) if None in values else map(laid_out, values)
+    return unified_lines(old, new)
+
+
+def answer_diff(case: Case, result: TrialResult, index: int) -> str:
+    """All lines in which the answer of a turn differs from its reference. Raises IndexError without both."""
+    answers = _answers(_diffs(case, result)[index])
+    if answers is None:
+        raise IndexError(index)
+    return "\n".join(answer_lines(*answers))
 
 
 def _said_media(record: TurnRecord) -> Iterator[Media]:

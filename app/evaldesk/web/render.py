@@ -7,12 +7,12 @@ them, after the first page, which does not.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
@@ -262,6 +262,13 @@ def share_range(interval: Interval | None) -> str:
     return sentences.share_range(interval)
 
 
+def shortened(segments: Sequence[Any], most: int = 4_000) -> Sequence[Any]:
+    """The beginning of a long comparison, with the number of characters after it."""
+    from evaldesk.pages import large_state
+
+    return large_state.shortened(segments, most)
+
+
 def speaker(asked_by: AskedBy | None) -> str:
     """The author of the message of a turn."""
     return {"person": "You", "simulated": "Simulated user", "scripted": "Scripted user"}.get(asked_by or "", "User")
@@ -286,4 +293,5 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "passed_words": passed_words,
     "rate_label": rate_label,
     "share_range": share_range,
+    "shortened": shortened,
 }

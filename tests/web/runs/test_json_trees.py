@@ -7,7 +7,10 @@ import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from evaldesk.matching import json_equal
 from evaldesk.model import (
     AgentRef,
     Case,
@@ -26,6 +29,10 @@ from evaldesk.pages.large_state import PART
 FLIGHTS = {"flights": [{"id": "HAT030", "fare": 120.5}, {"id": "HAT031", "fare": None}], "next": "<b>"}
 SILENT = Case("trip", (Turn("Find."),))
 CALL = ToolCall("search", {"from": "JFK", "to": ["SEA", "PDX"]}, "1")
+
+
+def nested(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(values, max_size=3) | st.dictionaries(st.text(max_size=2), values, max_size=3)
 
 
 def tree(value: Any) -> Node:
@@ -133,3 +140,89 @@ def test_an_event_that_is_not_there_is_not_found(pages: Any, place: str) -> None
 
     assert pages.get(f"{address}/turns/0/events/0?from=nowhere").status_code == 200
     assert pages.get(f"{address}/{place}").status_code == 404
+
+
+def compared(pages: Any, reference: str, answer: str) -> tuple[str, str]:
+    """The address and the page of a trial whose answer stands beside its reference."""
+    case = Case("trip", (Turn("Find.", Expected(reference=reference)),))
+    address = played(pages, Event("agent_message", text=answer), case=case)
+    return address, pages.get(address).text
+
+
+def test_an_answer_of_json_stands_beside_its_reference_as_one_tree(pages: Any) -> None:
+    actual = {"flights": [FLIGHTS["flights"][1]], "next": "<i>", "n": 1}
+
+    _, page = compared(pages, json.dumps(FLIGHTS), json.dumps(actual))
+    _, same = compared(pages, json.dumps(FLIGHTS), json.dumps(FLIGHTS, indent=2))
+
+    assert "<b>next</b> <samp><del>&#34;&lt;b&gt;&#34;</del> <ins>&#34;&lt;i&gt;&#34;</ins></samp>" in page
+    assert "<b>n</b> <samp><ins>1</ins></samp>" in page
+    assert "<details open><summary><b>flights</b> <small>2 items</small>" in page
+    assert "<b>0</b> <samp><del>{&#34;id&#34;: &#34;HAT030&#34;, &#34;fare&#34;: 120.5}</del></samp>" in page
+    assert "<li data-same><details><summary><b>0</b>" in page
+    assert "<b>=</b> same answer" in same
+    assert "<del>" not in same
+
+
+@pytest.mark.parametrize("wrap", [str, lambda text: json.dumps({"rows": text.split("\n")})], ids=["text", "json"])
+def test_a_long_answer_beside_a_reference_shows_the_lines_that_differ_and_opens_in_parts(pages: Any, wrap: Any) -> None:
+    reference = [f"row {number}" for number in range(40_000)]
+    answer = [*reference]
+    answer[7], answer[39_000] = "row <b>seven</b>", "another row"
+
+    address, page = compared(pages, wrap("\n".join(reference)), wrap("\n".join(answer)))
+    whole = pages.get(f"{address}/turns/0/answer").text
+
+    assert len(page) < 150_000
+    assert "<ins>&lt;b&gt;seven&lt;/b&gt;</ins>" in page
+    assert "another" in page
+    assert "row 20000" not in page
+    assert f'href="{address}/turns/0/answer"' in page
+    assert "row &lt;b&gt;seven&lt;/b&gt;" in whole
+    assert "another row" in whole
+    assert f'href="{address}#turn-1">Back to the trial' in whole
+
+
+@pytest.mark.parametrize("size", [1_000_000, 5_000_000])
+def test_a_page_with_an_answer_of_megabytes_and_another_reference_stays_small(pages: Any, size: int) -> None:
+    address, page = compared(
+        pages, "\n".join("ab" for _ in range(size // 3)), "\n".join("cd" for _ in range(size // 3))
+    )
+    flat_address, flat = compared(pages, "y" * size, "x" * size)
+
+    parts = pages.get(f"{address}/turns/0/answer?from={size}").text
+
+    assert max(len(page), len(flat)) < 150_000
+    assert 'rel="next"' in parts
+    assert "xxxx" in pages.get(f"{flat_address}/turns/0/answer?from={size + 100}").text
+
+
+def test_only_an_answer_beside_a_reference_has_a_diff(pages: Any) -> None:
+    address = played(pages, Event("agent_message", text="Hi"))
+
+    assert [pages.get(f"{address}/turns/{turn}/answer").status_code for turn in (0, 7)] == [404, 404]
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual"),
+    [("[1]", "text"), ("{}", "[1]"), ("[1, 2", "[1]"), (json.dumps([*range(200)]), json.dumps([*range(1, 300)]))],
+)
+def test_a_difference_that_a_tree_would_leave_out_is_no_tree(expected: str, actual: str) -> None:
+    assert Trees().difference(expected, actual) is None
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=3), nested, max_leaves=12), st.data())
+def test_a_tree_says_same_just_where_values_are_equal(old: Any, data: st.DataObject) -> None:
+    new = data.draw(st.just(old) | st.recursive(st.none() | st.integers(), nested, max_leaves=8))
+
+    found = Trees().difference(json.dumps([old]), json.dumps([new]))
+
+    assert found is not None
+    assert (found.op == "=") == json_equal(old, new)
+    assert (found.op == "=") == all(op == "=" for op in _leaves(found))
+
+
+def _leaves(node: Node) -> list[str]:
+    """The marks of what differs; a node that is the same speaks for what is in it."""
+    inside = [op for child in node.children for op in _leaves(child)]
+    return [node.op] if node.op != "~" or not inside else inside

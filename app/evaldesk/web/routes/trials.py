@@ -111,6 +111,13 @@ async def show_event(request: Request) -> Response:
     return _long_text(request, part, "Event", f"/turns/{turn}/events/{at}", f"#turn-{turn + 1}")
 
 
+async def show_answer(request: Request) -> Response:
+    """GET .../turns/{turn}/answer: how an answer differs from its reference, by lines, from the character `from` on."""
+    (run_id, key), turn = trial_key(request), request.path_params["turn"]
+    part = await asyncio.to_thread(pages.answer_part, desk_of(request).runs.stored, run_id, key, turn, _place(request))
+    return _long_text(request, part, "Answer", f"/turns/{turn}/answer", f"#turn-{turn + 1}")
+
+
 async def show_source(request: Request) -> Response:
     """GET .../source/{at}: the whole of a long text that the source of the trial gave, from the character `from` on."""
     (run_id, key), at = trial_key(request), request.path_params["at"]
@@ -208,6 +215,7 @@ routes = [
     Route(TURN, show_turn, methods=["GET"]),
     *(Route(f"{TURN}/{kind}", partial(show_turn, kind=kind), methods=["GET"]) for kind in ("pieces", "events")),
     Route(f"{TURN}/events/{number('event')}", show_event, methods=["GET"]),
+    Route(f"{TURN}/answer", show_answer, methods=["GET"]),
     Route(f"{TRIAL}/timeline", show_timeline, methods=["GET"]),
     Route(f"{TRIAL}/calls/{number('at')}", show_call, methods=["GET"]),
     Route(f"{TRIAL}/pair", show_pair, methods=["GET"]),
