@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evaldesk.formats.files import read_file
+from evaldesk.model import Usage
 
 SAMPLES = Path(__file__).parents[2] / "formats" / "exchange_samples"
 
@@ -26,6 +27,18 @@ def test_a_trial_without_times_and_usage_says_that_they_are_unknown(pages: Any) 
     assert "0 ms" not in page
     assert '<th scope="col">Expected</th>' not in page
     assert "<b>reward:</b> The database and the required outputs are as expected." in page
+
+
+def test_a_file_that_tells_what_a_trial_cost_and_no_tokens_has_no_trial_of_0_tokens(pages: Any) -> None:
+    imported = read_file((SAMPLES / "tau-bench.json").read_bytes(), "tau-bench.json")
+    (run,) = imported.runs
+    results = tuple(replace(each, usages=(Usage("gpt-4o", cost=0.0707),)) for each in run.results)
+    whole = replace(imported, runs=(replace(run, results=results),))
+    taken = pages.desk.imports.take_in(whole, source="t.json", name="imported")
+
+    page = pages.get(f"/runs/{taken.run_ids[0]}/cases/0/trials/0").text
+
+    assert "time unknown, tokens unknown, $0.0707" in page
 
 
 def test_a_trial_that_nothing_scored_finished_all_the_same(pages: Any) -> None:
