@@ -17,6 +17,8 @@ from evaldesk.errors import EvaldeskError, NotFoundError
 from evaldesk.model.conclusion import Answer, Interval, counted
 from evaldesk.model.failures import TRIALS, Asked, Finding, Mode, ProposedGroup, ProposedMerge, ReadTrials, trial_number
 from evaldesk.model.stored import RunSummary
+from evaldesk.pages.conversation import cut
+from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.pages.run_view import STATUS_OF
 from evaldesk.pages.samples import Sample, drawing_orders, samples
 from evaldesk.pages.trial import divergence_of
@@ -106,8 +108,8 @@ class NextTrial:
     name: str
     status: str
     why: str
-    query: str
-    answer: str
+    query: Prose
+    answer: Prose
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +233,14 @@ def _next_trial(store: Store, run: RunSummary, number: int, draw: Draw) -> NextT
     turn = turns[min(found.turn if found else len(turns), len(turns)) - 1] if turns else None
     why = f"{found.place[:1].upper()}{found.place[1:]}: {found.sentence}." if found else ""
     reasons = (score.reason for score in result.scores if score.passed is False and score.reason)
+    markdown = Markdown()
     return NextTrial(
         href=_href(run.id, number),
         name=f"{case.id}, trial {at + 1}",
         status=STATUS_OF[draw.cases[case_index][1][at]],
         why=why or (result.error.message if result.error else next(reasons, "")),
-        query=turn.query if turn else "",
-        answer=turn.answer if turn else "",
+        query=markdown.prose(cut(turn.query, 400) if turn else ""),
+        answer=markdown.prose(cut(turn.answer or "", 600) if turn else ""),
     )
 
 

@@ -177,11 +177,15 @@ def test_the_reason_of_a_trial_that_another_tool_scored_stands_where_it_is_read_
     score = Score("reward", value=0.0, passed=False, threshold=1.0, reason="Not <b>said</b>: 23553.")
     config = RunConfig(AgentRef("a", "a"), "s", n=1, criteria=(Criterion("reward", 1.0),))
     run_id = runs.create(config, [Case("trip", (Turn("Book."),))])
-    transcript = Transcript((TurnRecord("Book."),))
+    said = "- **Seat** 4\n- <script>x</script>\n" + "y" * 900
+    transcript = Transcript((TurnRecord("Book.", (Event("agent_message", text=said),)),))
     runs.record([TrialResult(run_id, 0, 0, "finished", "failed", "answered", transcript, (score,))])
 
     room = pages.get(f"/failures?run={run_id}").text
 
+    assert re.search(r'<dd data-said><div class="prose">\s*<ul>\s*<li>\s*<strong>Seat</strong> 4', room)
+    assert re.search(r"\(33\d more characters\)", room)
+    assert "<script>x" not in room
     assert "Not &lt;b&gt;said&lt;/b&gt;: 23553.</p>" in room.split('id="next-title"')[1]
 
 
