@@ -70,7 +70,7 @@ class Kept(ABC):
 
 def close_kept(memory: Mapping[str, object]) -> None:
     """Close what adapters keep in the memory of a session."""
-    for kept in memory.values():
+    for kept in [*memory.values()]:  # the thread of a turn that was left behind may add to it
         if isinstance(kept, Kept):
             kept.close()
 

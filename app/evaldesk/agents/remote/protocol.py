@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 from evaldesk.errors import AgentError
 from evaldesk.model import (
@@ -103,10 +103,9 @@ def told_events(found: object, session: Session, author: str) -> Iterator[Event]
 
 def _left_out(found: Mapping[str, Any], known: Sequence[str], session: Session) -> Iterator[Event]:
     """A log that names the keys of an event that mean nothing to Evaldesk; once in a session for each kind."""
-    names = [str(key)[:MAX_CODE] for key in found if key not in known]
-    said, kind = cast("set[str]", session.memory.setdefault("keys left out", set())), str(found["kind"])
-    if names and kind not in said:
-        said.add(kind)
+    kind, names = str(found["kind"]), [str(key)[:MAX_CODE] for key in found if key not in known]
+    if names and f"left out of {kind}" not in session.memory:
+        session.memory[f"left out of {kind}"] = True
         more = f" and {len(names) - MAX_LEFT_OUT:,} more" if len(names) > MAX_LEFT_OUT else ""
         words = f"{', '.join(map(repr, names[:MAX_LEFT_OUT]))}{more}"
         text = f"A `{kind}` event has {words}, which Evaldesk does not read; it reads {', '.join(known)}."
