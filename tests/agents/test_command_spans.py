@@ -9,14 +9,15 @@ import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.agents.otlp_bytes import encoded
 
-from evaldesk.agents import load_agent
+from evaldesk.agents import load_agent, span_endpoint
 from evaldesk.agents.span_endpoint import SpanEndpoint
 from evaldesk.agents.spans import TurnSpans
 from evaldesk.engine import play_trial
@@ -179,6 +180,46 @@ def test_spans_that_name_the_trace_of_another_turn_belong_to_the_address_they_we
         own.take(json.dumps(request_of(signed)).encode(), JSON)
 
     assert (len(turn.events()), victim.events()) == (5, ())
+
+
+def test_a_span_whose_outer_one_does_not_come_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(span_endpoint, "LAST_S", 0.0)
+    endpoint, turns = SpanEndpoint(), [TurnSpans(lambda: 0.0), TurnSpans(lambda: 0.0)]
+
+    for turn, spans in zip(turns, (INNER, [*INNER, *AROUND]), strict=True):
+        with endpoint.listening(turn):
+            endpoint.take(json.dumps(request_of(spans)).encode(), JSON)
+
+    said = [[event.text for event in turn.events() if event.kind == "log"] for turn in turns]
+    assert said == [["A span came without the one that it is inside of, so calls of this turn may be missing."], []]
+
+
+class SlowLock:
+    """A lock of which a wait takes 10 s as long as something else has the processor."""
+
+    def __init__(self, clock: list[float], *, n_slow: int) -> None:
+        self.clock, self.n_slow, self.n_waits = clock, n_slow, 0
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
+    def wait(self, seconds: float) -> None:
+        self.n_waits += 1
+        self.clock[0] += 10.0 if self.n_waits <= self.n_slow else seconds
+
+
+@pytest.mark.parametrize(("n_slow", "n_waits"), [(0, 1), (1, 2), (1000, 2)])
+def test_time_without_a_processor_is_no_time_without_spans(
+    n_slow: int, n_waits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    lock = SlowLock(clock, n_slow=n_slow)
+    monkeypatch.setattr(span_endpoint, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    with SpanEndpoint(_lock=cast("Any", lock)).listening(TurnSpans(lambda: 0.0)):
+        pass
+
+    assert lock.n_waits == n_waits
 
 
 def test_spans_as_protocol_buffers_are_those_in_json() -> None:

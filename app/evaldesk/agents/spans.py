@@ -46,6 +46,7 @@ class TurnSpans:
     _spans: list[Span] = field(default_factory=list)
     _n_bytes: int = 0
     _n_lost: int = 0
+    _is_cut: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, span: Span) -> None:
@@ -67,6 +68,10 @@ class TurnSpans:
             ids = {span.span_id for span in self._spans}
             return all(not span.parent_id or span.parent_id in ids for span in self._spans)
 
+    def cut(self) -> None:
+        """Note that some spans did not come in time."""
+        self._is_cut = not self.is_whole
+
     def end(self) -> None:
         """Take no more: the turn is over."""
         for trace_id in [trace_id for trace_id, turn in [*_taking.items()] if turn is self]:
@@ -80,9 +85,11 @@ class TurnSpans:
         if not spans:
             return ()
         lost = f"Left out: {n_lost} spans; a turn keeps {MAX_SPANS} and {MAX_BYTES // 2**20} MiB of them."
+        cut = "A span came without the one that it is inside of, so calls of this turn may be missing."
         told = events_of_turn(spans)
-        note = (Event("log", told[-1].at_ms if told else 0.0, author="evaldesk", text=lost),) if n_lost else ()
-        return (*told, *note)
+        at_ms = told[-1].at_ms if told else 0.0
+        notes = [text for text, is_so in ((lost, n_lost), (cut, self._is_cut)) if is_so]
+        return (*told, *(Event("log", at_ms, author="evaldesk", text=text) for text in notes))
 
     def sent_calls(self) -> list[tuple[float, Usage, Sent, Any]]:
         """The model calls of the spans as they were sent, with their answers."""
