@@ -11,18 +11,20 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tests.agents.endpoint import Answer, Endpoint, chunks, completion
 
 from evaldesk.agents import load_agent
+from evaldesk.agents.remote import model_gateway
 from evaldesk.agents.remote.model_gateway import ModelGateway
 from evaldesk.agents.remote.providers import PROVIDERS
 from evaldesk.engine import play_trial
 from evaldesk.llm.pacing import Pace
 from evaldesk.llm.refusals import STRICTNESS
-from evaldesk.llm.retry_events import CURRENT_LISTENER
-from evaldesk.model import AgentRef, Case, Limits, ModelOptions, TrialResult, TrialSpec, Turn
+from evaldesk.llm.retry_events import CURRENT_LISTENER, PLAYED_TURN
+from evaldesk.model import AgentRef, Case, Limits, ModelOptions, Session, TrialResult, TrialSpec, Turn
 from evaldesk.model.options import Recording
 
 pytestmark = pytest.mark.anyio
@@ -384,6 +386,7 @@ async def test_an_answer_of_any_shape_reaches_the_agent_and_harms_no_trial(
 
     assert played.status == "finished"
     assert answers(played)[0].encode() == raw
+    assert [usage.is_least for usage in played.usages] == [True]
 
 
 @pytest.mark.parametrize("number", [-1, 2**70, "many", None, [1]])
@@ -394,7 +397,46 @@ async def test_tokens_that_cannot_be_are_left_out_by_name(number: object, play_c
 
     assert played.status == "finished"
     assert (played.tokens == 5) == (number is None)
+    assert played.is_least == (number is not None)
     assert any("Left out: the tokens of an answer" in line for line in logs(played)) == (number is not None)
+
+
+@pytest.mark.parametrize(
+    ("requests", "stream", "tokens_in"),
+    [
+        (streamed(CHAT_REQUESTS), CHAT_STREAM[:1], 0),
+        (streamed(ANTHROPIC_REQUESTS), ANTHROPIC_STREAM[:3], 11),
+        (APIS["gemini, streamed"][0], [GEMINI_CALL], 11),
+    ],
+    ids=["chat", "anthropic", "gemini"],
+)
+async def test_a_stream_that_the_provider_breaks_off_breaks_off_for_the_agent(
+    requests: Any, stream: Any, tokens_in: int, play_calls: Play, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    recording = Recording("record", str(tmp_path / "calls"))
+    endpoint.answers.append(Answer(stream=list(stream), is_dropped=True))
+
+    result = await play_calls([requests[0]], recording=recording)
+    again = await play_calls([requests[0]], recording=replace(recording, mode="replay"))
+
+    assert result.error is not None  # the command does not expect it
+    assert "IncompleteRead" in result.error.trace + result.error.message + result.logs
+    assert [(usage.tokens_in, usage.cost, usage.is_least) for usage in result.usages] == [(tokens_in, None, True)]
+    assert sum("broke off" in each for each in logs(result)) == 1
+    assert "not in the recording" in str(again)
+    assert len(endpoint.asked) == 1
+
+
+def test_a_call_that_a_turn_does_not_wait_for_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_gateway, "LAST_CALL_S", 0.0)
+    gateway, missed = ModelGateway({}), Mock()
+    token = PLAYED_TURN.set(missed)
+
+    with gateway.call(), gateway.listening(Session("s"), lambda event: None):
+        assert missed.missed_call.call_count == 0
+
+    PLAYED_TURN.reset(token)
+    assert missed.missed_call.call_count == 1
 
 
 def test_an_address_is_for_its_session_and_for_its_turns() -> None:

@@ -88,6 +88,12 @@ class _Turn:
         if played and call.api:
             played.unanswered(SeenCall(call.path, call.body, b"", duration_ms), why, duration_ms)
 
+    def missed(self) -> None:
+        """Tell the turn of a call whose answer it does not wait for."""
+        played = self.context.get(PLAYED_TURN)
+        if played:
+            played.missed_call()
+
     def passed(self, call: Call, answer: Answer) -> None:
         """Tell the turn how a call was sent that was answered."""
         played = self.context.get(PLAYED_TURN)
@@ -133,6 +139,8 @@ class ModelGateway:
         finally:
             with self._lock:  # a call of which the agent did not read the end
                 self._lock.wait_for(lambda: not self._n_under_way, LAST_CALL_S)
+                for _ in range(self._n_under_way):
+                    turn.missed()
                 self._turn = None
 
     @contextmanager
@@ -186,14 +194,19 @@ class ModelGateway:
             exchange = read_exchange(call.api, call.path, call.body, answer.body)
         except _OTHER_SHAPE as error:
             turn.send(Event("log", author="evaldesk", text=f"Left out: an answer that cannot be read: {error!r:.300}"))
+            turn.send(Event("usage", usage=_unknown(call, answer)))
             return
         turn.passed(call, answer)
+        if answer.is_cut:
+            text = f"The answer of {call.model} broke off; its tokens are at least those that it told."
+            turn.send(Event("log", author="evaldesk", text=text))
         with self._lock:
             self._send_results(turn, exchange.results)
             try:
                 turn.send(Event("usage", usage=_usage(turn.session, call, exchange, answer)))
             except BadNumberError as bad:
                 turn.send(Event("log", author="evaldesk", text=f"Left out: the tokens of an answer: {bad}"))
+                turn.send(Event("usage", usage=_unknown(call, answer)))
             self._send(turn, Message("agent", calls=exchange.answer.calls))
 
     def _send_results(self, turn: _Turn, results: Iterable[Message]) -> None:
@@ -237,9 +250,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer, and the end of it that the agent does not have yet; `is_begun` where it has the rest.
+    """An answer, and the end of it that the agent does not have yet; `is_begun` where it has the rest.
 
-    How often it was asked for, and how long that took; `is_replayed` from a recording; `base` is who answered.
+    A stream that the provider did not end `is_cut`. How often it was asked for, and how long that took; `is_replayed`
+    from a recording; `base` is who answered.
     """
 
     status: int
@@ -247,6 +261,7 @@ class Answer:
     body: bytes
     unsent: bytes
     is_begun: bool = False
+    is_cut: bool = False
     n_attempts: int = 1
     duration_ms: float = 0.0
     is_replayed: bool = False
@@ -269,14 +284,19 @@ def _usage(session: Session, call: Call, exchange: Exchange, answer: Answer) -> 
         cost=0.0 if answer.is_replayed else None,
         tokens_cached=tokens.cached if tokens else 0,
         tokens_reasoning=tokens.reasoning if tokens else 0,
-        is_least=tokens is None,
+        is_least=tokens is None or answer.is_cut,
     )
     is_usual = answer.base == PROVIDERS[call.provider].address
-    if tokens is None:
+    if tokens is None or answer.is_cut:
         return usage
     if is_usual and not (tokens.cached or tokens.written) and not answer.is_replayed:
         usage = replace(usage, cost=price(usage.model, usage.tokens_in, usage.tokens_out))
     return replace(usage, cost=cost_at(session.model_options.prices, usage))
+
+
+def _unknown(call: Call, answer: Answer) -> Usage:
+    """The usage of a call that was answered, of whose tokens nothing is known."""
+    return Usage(call.model, n_attempts=answer.n_attempts, duration_ms=answer.duration_ms, is_least=True)
 
 
 def _opened(call: Call, base: str) -> Any:
@@ -419,7 +439,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             recording = gateway.recording_of(turn, call)
             answer = (recording and _recorded(call, *recording)) or self._asked(gateway, turn, call)
-            is_kept = answer.status < LEAST_ERROR and not answer.is_replayed and fault != TRUNCATED
+            is_whole = fault != TRUNCATED and not answer.is_cut
+            is_kept = answer.status < LEAST_ERROR and not answer.is_replayed and is_whole
             if recording and is_kept:
                 recorder, key = recording
                 text = answer.body.decode("utf-8", "replace")
@@ -437,7 +458,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._write(answer.unsent[: len(answer.unsent) // 2])
         elif answer.is_begun:
             self._write_piece(answer.unsent)
-            self._write(b"0\r\n\r\n" if self._is_chunked else b"")
+            self.close_connection |= answer.is_cut  # the agent sees a stream without its end, as we do
+            self._write(b"0\r\n\r\n" if self._is_chunked and not answer.is_cut else b"")
         else:
             self._begin(answer.status, answer.kind, len(answer.unsent))
             self._write(answer.unsent)
@@ -496,12 +518,15 @@ class _Handler(BaseHTTPRequestHandler):
             body = response.read(MAX_ANSWER)
             return Answer(response.status, kind, body, body)
         self._begin(response.status, kind, None)
-        stream, pieces = _Stream(hides_usage=call.hides_usage), []
-        with suppress(OSError, HTTPException):
+        stream, pieces, is_cut = _Stream(hides_usage=call.hides_usage), [], False
+        try:
             while piece := response.read1(PIECE):
                 pieces.append(piece)
                 self._write_piece(stream.ready(piece))
-        return Answer(response.status, kind, b"".join(pieces), stream.end(), is_begun=True)
+        except (OSError, HTTPException):
+            is_cut = True
+        is_cut |= bool(response.length)  # fewer bytes than it said
+        return Answer(response.status, kind, b"".join(pieces), stream.end(), is_begun=True, is_cut=is_cut)
 
     def _begin(self, status: int, kind: str, length: int | None, *, may_retry: bool = False) -> None:
         """Send the head; an answer of unknown length is sent in chunks, or ends with its connection."""

@@ -67,6 +67,11 @@ class ProviderAnswer:
         self.read = response.read
         self.read1 = response.read1
 
+    @property
+    def length(self) -> int | None:
+        """How many bytes are left of those that it said; None where it said none."""
+        return self._response.length
+
     def close(self) -> None:
         """Keep the connection, or end it where something of the answer is left."""
         is_read, will_close = self._response.isclosed(), self._response.will_close
