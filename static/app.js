@@ -952,8 +952,16 @@ function begin(root) {
   fresh("[data-enter]").forEach(grow);
   $$("[data-select]", root).forEach(count);
 }
+/* The size that a person gave a field: htmx would copy it to the field in its place, as a style that the CSP refuses. */
+function dropSizes(tasks) {
+  for (const { target, swapSpec } of tasks) {
+    const place = typeof target === "string" ? document.querySelector(target) : target;
+    if (place && /HTML$/.test(swapSpec?.style)) $$("textarea[style]", place).forEach((area) => area.removeAttribute("style"));
+  }
+}
 const unfolded = new Map();
-document.addEventListener("htmx:before:swap", () => {
+document.addEventListener("htmx:before:swap", (event) => {
+  dropSizes(event.detail?.tasks ?? []);
   for (const element of $$("[data-keep-open][id]")) unfolded.set(element.id, $$("details", element).map((item) => item.open));
 });
 document.addEventListener("htmx:after:swap", () => {

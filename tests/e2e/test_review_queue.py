@@ -114,6 +114,23 @@ def test_notes_and_kinds_are_written_without_the_mouse(someone: Visitor) -> None
     expect(page.get_by_text("Blind: off")).to_be_visible()
 
 
+def test_keys_in_a_field_that_was_made_larger_break_no_policy_of_the_page(someone: Visitor) -> None:
+    _, page = _queue(someone), someone.page
+    page.evaluate("addEventListener('securitypolicyviolation', event => console.error(event.violatedDirective))")
+
+    for key, n_read in (("1", 1), ("2", 2), ("z", 1), ("3", 2)):
+        page.locator("#note").evaluate("note => (note.style.height = '99px')")
+        page.keyboard.press(key)
+        expect(page.get_by_role("heading", level=1)).to_contain_text(f"{n_read} of 50 read")
+    for key in "mihlb":
+        page.locator("#note").evaluate("note => (note.style.height = '99px')")
+        page.keyboard.press(key)
+        page.keyboard.press("Escape")
+
+    expect(page.get_by_text("Blind: off")).to_be_visible()
+    assert someone.complaints == []
+
+
 def test_a_killed_desk_loses_no_label_and_the_page_says_what_was_not_stored(
     someone: Visitor, desk: RunningDesk
 ) -> None:
