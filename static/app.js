@@ -48,7 +48,7 @@
    data-opens="palette"  a link that opens the dialog with that id instead; a button with data-closes closes it
    Ctrl or Cmd with K opens #palette: its field asks the server, and what the page itself can do (its keys and the
    buttons of its head) and the last places of this tab stand before the answer.
-   Keys stand down while one types (Escape leaves a field with data-key), and with Ctrl, Alt or Meta held. `?` opens the
+   Keys stand down while one types (Escape leaves a field), and with Ctrl, Alt or Meta held. `?` opens the
    popover #keys, `/` focuses the element with data-key="/" or type="search". */
 "use strict";
 
@@ -184,7 +184,7 @@ const isTyping = (element) =>
 document.addEventListener("keydown", (event) => {
   if (event.defaultPrevented || event.ctrlKey || event.altKey || event.metaKey || event.isComposing) return;
   if (isTyping(event.target)) {
-    if (event.key === "Escape" && event.target.dataset.key) event.target.blur(); // keys are keys again
+    if (event.key === "Escape" && !event.target.closest("dialog")) event.target.blur(); // keys are keys again
     return;
   }
   if (event.key === "Escape") destination = "";

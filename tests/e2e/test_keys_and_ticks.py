@@ -359,8 +359,11 @@ def test_every_failure_that_is_named_by_key_is_stored_when_the_next_key_follows_
     someone.goto(room)
     expect(page.get_by_text(f"0 of {N} failed trials read.")).to_be_visible()
 
+    page.locator("#reader").fill("jo")
+    page.keyboard.press("Escape")
     page.keyboard.press("i")
     page.keyboard.type("It never calls the tool.")
+    expect(page.locator("#finding")).to_have_value("It never calls the tool.")
     page.get_by_label("Kind of failure m", exact=True).fill("no call")
     page.keyboard.press("Enter")
     expect(page.get_by_text(f"1 of {N} failed trials read.")).to_be_visible()

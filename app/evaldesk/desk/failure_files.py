@@ -192,7 +192,7 @@ def _mode_lines(mode: Mode | None, mask: Callable[[str], str]) -> Iterator[str]:
 def _finding_lines(row: Mapping[str, Any]) -> Iterator[str]:
     turn = "" if row["turn"] is None else f", turn {row['turn'] + 1}"
     place = f"run {row['run']}, {markdown_text(row['case'])}, trial {row['trial_index'] + 1}{turn}"
-    yield f"- {markdown_text(row['note']) or 'Marked'} ({markdown_text(row['author'])}, {place})"
+    yield f"- {markdown_text(row['note']) or 'No note'} ({markdown_text(row['author'])}, {place})"
     if row["quote"]:
         yield f"  > {markdown_text(row['quote'])}"
 

@@ -15,7 +15,7 @@ FindingStatus: TypeAlias = Literal["counted", "proposed", "rejected"]
 ModeLife: TypeAlias = Literal["open", "fixed", "reopened"]
 
 FORMS: Mapping[str, tuple[str, str]] = {
-    "json": (".json", "JSON, to import"),
+    "json": (".json", "JSON"),
     "jsonl": (".jsonl", "JSON lines"),
     "csv": (".csv", "CSV"),
     "markdown": (".md", "Markdown"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -124,6 +125,13 @@ class ModePage:
     split_name: str
     chosen: Sequence[str]
     problem: str
+
+    @property
+    def gate(self) -> str:
+        """The command that checks the newest run that was read; empty before that, and where the mode is out of use."""
+        if not self.runs or not self.mode.is_active:
+            return ""
+        return f"evaldesk mode check {self.runs[0].run.id} --max-mode {shlex.quote(f'{self.mode.name}=0.05')}"
 
     @property
     def stored(self) -> Sequence[tuple[str, str]]:

@@ -202,7 +202,7 @@ def read_failures(
         rows=_kind_rows(modes, by_mode, sampled),
         unnamed=_other_row("no name yet", reading.unnamed, sampled),
         clear=_other_row("nothing wrong", reading.all_clear & failed, sampled, "0"),
-        share_of=_share_of(sampled),
+        share_of=_share_of(sampled, len(read)),
         seen=seen,
         sentence=_seen_sentence(seen, n_left, n_since),
         why=_why(seen, n_since),
@@ -405,10 +405,13 @@ def kind_row(
     )
 
 
-def _share_of(sampled: Mapping[str, Sample]) -> str:
+def _share_of(sampled: Mapping[str, Sample], n_read: int) -> str:
+    """Which trials the shares are of, and by how many they are known where some were read out of order."""
     words = ("failed", "errored", "passed", "unscored")
     found = [word for word, sample in zip(words, sampled.values(), strict=True) if sample.keys]
-    return f"{' and '.join(found) or 'failed'} trials"
+    n_drawn = sum(len(sample.keys) for sample in sampled.values())
+    drawn = f", by the {n_drawn:,} read in the order of the draw" if 0 < n_drawn < n_read else ""
+    return f"{' and '.join(found) or 'failed'} trials{drawn}"
 
 
 def _n_since_new(order: Iterable[int], reading: ReadTrials) -> int:

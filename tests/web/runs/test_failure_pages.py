@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+import shlex
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
@@ -112,6 +114,28 @@ def test_cases_are_made_of_a_kind_once(pages: Any) -> None:
     assert pages.post("/failures/1/cases", **{"new-set": "../x"}).status_code == 422
     assert pages.post("/failures/9/cases", **{"new-set": "x"}).status_code == 404
     assert pages.post("/failures/1/cases", evalset="gone").status_code == 404
+
+
+def test_the_gate_of_a_kind_is_a_command_that_a_shell_reads_as_it_stands(pages: Any) -> None:
+    name = "a'b $(touch x); `c`"
+    pages.post(f"{failed_trial(pages)}/findings", labeller="Ana", **{"new-mode": name})
+
+    text = re.findall(r"<pre[^>]*Command of the gate[^>]*>([^<]*)", pages.get("/failures/1").text)[0]
+
+    assert shlex.split(html.unescape(text)) == ["evaldesk", "mode", "check", "1", "--max-mode", f"{name}=0.05"]
+
+
+def test_shares_say_by_how_many_trials_they_are_known(pages: Any) -> None:
+    run = pages.finish(n="4")
+    room = f"/failures?run={run[6:]}"
+    order = [*Draw(pages.desk.store, int(run[6:])).strata["f"]]
+
+    said = []
+    for trial in (order[-1], order[0]):
+        pages.post(f"{run}/cases/{trial // TRIALS}/trials/{trial % TRIALS}/findings", **SAID)
+        said.append(re.findall(r"<p>Share of ([^<]*)</p>", pages.get(room).text)[0])
+
+    assert said == ["failed trials", "failed trials, by the 1 read in the order of the draw"]
 
 
 def test_a_kind_or_a_format_that_does_not_exist_is_not_given_out(pages: Any) -> None:
