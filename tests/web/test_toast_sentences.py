@@ -19,6 +19,7 @@ ELSEWHERE = {
     "/evalsets/{{ file.id }}/trash": "the list of eval sets offers to undo it",
     "/evalsets/{{ file.id }}/settings": "the page has a note",
     "{{ path }}": "the page has a note",
+    "/queues": "the page of the queue says how many are read",
     "/trash/removal": "the trash has a note",
 }
 
