@@ -373,6 +373,24 @@ async def test_each_turn_has_its_own_calls_and_a_command_tells_none_twice(play_c
     assert [event.text for event in played.transcript.turns[0].events if event.text == "kept"]
 
 
+async def test_what_a_command_tells_in_a_turn_without_a_model_counts(play_calls: Play, endpoint: Endpoint) -> None:
+    endpoint.answers += APIS["chat"][1]
+    roll = {"name": "roll", "id": "c9"}
+    tells = [
+        {"kind": "tool_call", **roll, "args": {"sides": 4}},
+        {"kind": "tool_result", **roll, "result": 3},
+        {"kind": "usage", "model": "own", "tokens_in": 7},
+    ]
+    asked = dict(CHAT_REQUESTS[0])
+    rolled = {"role": "tool", "tool_call_id": "c9", "content": "3"}
+    asked["body"] = {**asked["body"], "messages": [*asked["body"]["messages"], rolled]}
+
+    played = await play_calls([], [asked], tells=tells)
+
+    assert shown(played, 0) == [("call", "roll", {"sides": 4}), ("result", "roll", 3, False), ("own", 7, 0)]
+    assert shown(played, 1) == [("small", 11, 5), ("call", "roll", {"sides": 6})]
+
+
 @pytest.mark.parametrize(
     "raw",
     [b"", b"[]", b"null", b"{", b'{"choices": 1}', b'{"choices": [{"message": {"tool_calls": 7}}]}', b"[" * 90_000],

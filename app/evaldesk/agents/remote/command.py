@@ -161,8 +161,9 @@ class CommandProcess(Kept):
             if self._gateway is None:
                 self._talk(session, body, send, author)
                 return
-            with self._gateway.listening(session, send):
-                self._talk(session, body, _without_calls(send), author)
+            tells = self._gateway.tells
+            with self._gateway.listening(session, send, goes_on=bool(body["decisions"])):
+                self._talk(session, body, lambda event: None if tells(event) else send(event), author)
 
     def _talk(self, session: Session, body: JsonObject, send: SendEvent, author: str) -> None:
         calls, log = Calls(), _Lines(send)
@@ -251,16 +252,6 @@ def _opened_spans() -> SpanEndpoint:
     endpoint = SpanEndpoint()
     endpoint.open()
     return endpoint
-
-
-def _without_calls(send: SendEvent) -> SendEvent:
-    """Leaves out the calls and tokens that the command tells itself: the gateway tells each once."""
-
-    def send_other(event: Event) -> None:
-        if event.kind not in ("tool_call", "tool_result", "usage"):
-            send(event)
-
-    return send_other
 
 
 def _drain(process: subprocess.Popen[bytes], lines: deque[str]) -> None:

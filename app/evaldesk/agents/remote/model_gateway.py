@@ -103,10 +103,14 @@ class _Turn:
 
 @dataclass(slots=True)
 class ModelGateway:
-    """The address of one session. Calls between turns are refused: they would belong to none."""
+    """The address of one session. Calls between turns are refused: they would belong to none.
+
+    `is_asked` says that the turn under way asked a model here, or, where it goes on in another process, may have.
+    """
 
     environment: Mapping[str, str]
     key: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+    is_asked: bool = True
     _turn: _Turn | None = None
     _events: TurnEvents = field(default_factory=TurnEvents)
     _told: set[str] = field(default_factory=set)
@@ -129,8 +133,9 @@ class ModelGateway:
         _gateways.pop(self.key, None)
 
     @contextmanager
-    def listening(self, session: Session, send: SendEvent) -> Iterator[None]:
-        """Calls belong to this turn until the context ends."""
+    def listening(self, session: Session, send: SendEvent, *, goes_on: bool = False) -> Iterator[None]:
+        """Calls belong to this turn until the context ends; one that `goes_on` waited for a person before."""
+        self.is_asked = self.is_asked and goes_on
         turn = _Turn(session, send, CURRENT_RECORDER.get(), contextvars.copy_context())
         with self._lock:
             self._turn, self._events, self._n_asked = turn, TurnEvents(), 0
@@ -158,7 +163,10 @@ class ModelGateway:
     def may_ask(self, turn: _Turn, call: Call) -> bool:
         """Whether the turn has a model call left. The first one beyond its limit ends it, as in other agents."""
         most = turn.session.model_options.max_turns
-        if most is None or call.api is None:
+        if call.api is None:
+            return True
+        self.is_asked = True
+        if most is None:
             return True
         with self._lock:
             self._n_asked += 1
@@ -208,6 +216,15 @@ class ModelGateway:
                 turn.send(Event("log", author="evaldesk", text=f"Left out: the tokens of an answer: {bad}"))
                 turn.send(Event("usage", usage=_unknown(call, answer)))
             self._send(turn, Message("agent", calls=exchange.answer.calls))
+
+    def tells(self, event: Event) -> bool:
+        """Whether a call, a result or tokens that the command tells itself are told from here, once a model was asked.
+
+        A result that it told before is not told again from the request that has it.
+        """
+        if not self.is_asked and event.kind == "tool_result" and event.call and event.call.id:
+            self._told.add(event.call.id)
+        return self.is_asked and event.kind in ("tool_call", "tool_result", "usage")
 
     def _send_results(self, turn: _Turn, results: Iterable[Message]) -> None:
         for result in results:
