@@ -6,12 +6,14 @@ may import, starts Python instead. `python -m tests.forked_commands` reads the c
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -87,7 +89,10 @@ def _serve() -> None:
                 answers.close()
                 for stream, place in enumerate((os.open(os.devnull, os.O_RDONLY), said.fileno(), errors.fileno())):
                     os.dup2(place, stream)
-                _play(json.loads(line), os.dup(notes.fileno()))
+                try:
+                    _play(json.loads(line), os.dup(notes.fileno()))
+                except SystemExit as ended:
+                    _end(ended)
             exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             noted = json.loads(_text(notes) or "{}")
             found = {"exit_code": exit_code, "stdout": _text(said), "stderr": _text(errors)}
@@ -121,6 +126,17 @@ def _play(asked: dict[str, Any], notes: int) -> None:
         modules = sorted(name for name in set(sys.modules) - before if name.startswith("evaldesk."))
         noted = {"n_steps": steps.n_calls, "modules": modules, "searched": sys.path}
         os.write(notes, json.dumps(noted).encode())
+
+
+def _end(ended: SystemExit) -> None:
+    """End as Python does, but free nothing: each object that a fork frees has the kernel copy its page first."""
+    if not isinstance(ended.code, int):
+        raise ended
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(ended.code)
 
 
 def _text(file: IO[bytes]) -> str:

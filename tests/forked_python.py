@@ -31,11 +31,15 @@ ROOM = 100_000
 HIGH = 512
 """Where the files of a fork are before each has its own number."""
 ROOM_VARIABLE = "ROOM"
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""NumPy starts a thread for each other core when it is imported, and only a process with one thread is forked."""
 WORKER = "evaldesk.engine.worker.main"
+GRADER = (WORKER, "evaldesk.metrics:preload")
 IMPORTED: Mapping[tuple[str, ...], Sequence[str]] = {
     (WORKER, "player"): (WORKER,),
     (WORKER, "zygote"): (WORKER, "evaldesk.engine.worker.zygote"),
-    (WORKER, "grader"): (WORKER, "evaldesk.metrics:preload"),
+    (WORKER, "grader"): GRADER,
+    (WORKER, "grader_with_litellm"): GRADER,
 }
 """What is imported before the fork, by the module and what follows its name."""
 
@@ -132,7 +136,7 @@ class _Template:
         self._lock = Lock()
         self._asking, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, *FLAGS[:-1], __file__, str(theirs.fileno()), *names]
-        environment = {**os.environ, ROOM_VARIABLE: "-" * ROOM}
+        environment = {**os.environ, ROOM_VARIABLE: "-" * ROOM, **ONE_THREAD}
         self._process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
         )

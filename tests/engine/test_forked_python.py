@@ -14,7 +14,7 @@ import pytest
 from tests.forked_python import ForkedPython
 
 from evaldesk.engine import LocalExecutor
-from evaldesk.engine.host.process import WorkerProcess
+from evaldesk.engine.host.process import Purpose, WorkerProcess
 from evaldesk.model import AgentRef, TrialResult, TrialSpec
 from evaldesk.process_setup import children
 
@@ -129,6 +129,17 @@ async def test_a_fork_is_a_child_that_ends_with_an_exit_code() -> None:
 
     assert [death.message for death in deaths] == ["the worker process was ended by SIGKILL"]
     assert worker.pid not in children(os.getpid())
+
+
+@pytest.mark.parametrize("purpose", ["player", "grader"])
+async def test_a_worker_is_forked_whatever_it_is_for(forked_python: ForkedPython, purpose: Purpose) -> None:
+    n_before = forked_python.n_forks
+
+    worker = WorkerProcess(print, print)
+    await worker.start(os.environ, purpose)
+    await worker.close()
+
+    assert forked_python.n_forks - n_before == 1
 
 
 @pytest.mark.parametrize("variables", [{}, {"PYTHONHASHSEED": "1"}], ids=["the same", "another"])
