@@ -190,6 +190,16 @@ def test_a_value_is_accepted_in_its_own_call_of_a_tool_that_is_expected_twice() 
     assert acceptable(now, two_rolls(ToolCall("roll", {"n": 20}), ToolCall("roll", {"n": 8})))
 
 
+def test_a_value_that_several_trials_gave_is_accepted_once() -> None:
+    case = Case("c", (Turn("a", Expected((ToolCall("roll", {"n": 6}),))),))
+    trial, *others = (two_rolls(ToolCall("roll", {"n": n})) for n in (8, "8", 8, 9, 8))
+
+    [change] = acceptable(case, trial)
+    now = accepted(case, trial, {change.key: "as_well"}, (), [(other, ()) for other in others])
+
+    assert now.extra["also_accepted"] == [{"turn": 1, "tool": "roll", "argument": "n", "any_of": [8, "8", 9]}]
+
+
 def test_a_call_that_is_accepted_before_it_moves_the_number_of_a_call() -> None:
     case = Case("c", (Turn("a", Expected((ToolCall("roll", {"n": 6, "m": 1}),))),))
     trial = two_rolls(ToolCall("roll", {"k": 1}), ToolCall("roll", {"n": 7, "m": 1}))

@@ -150,8 +150,8 @@ def _allowances(
             far = [found for other in alike if (found := distance(each.wish, other.value)) is not None]
             yield Allowance(each.turn, each.tool, each.argument, within=max(far), call=each.call)
         elif each.part == "argument":
-            values = [other.value for other in alike if other.actual is not None]
-            yield Allowance(each.turn, each.tool, each.argument, tuple(values), call=each.call)
+            values = {other.actual: other.value for other in alike if other.actual is not None}
+            yield Allowance(each.turn, each.tool, each.argument, tuple(values.values()), call=each.call)
 
 
 def _place(change: Acceptable) -> tuple[object, ...]:
