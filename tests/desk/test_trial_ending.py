@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
-from evaldesk.model import TrialResult, Usage
+from evaldesk.model import Transcript, TrialResult, TurnRecord, Usage
 from evaldesk.model.options import UserStop
 from evaldesk.wording.words import ENDINGS, ending_sentence
 
@@ -26,6 +27,12 @@ def test_a_scripted_trial_with_its_own_answers_says_nothing() -> None:
 def test_an_agent_at_its_bound_never_answered() -> None:
     assert ending_sentence(result("max_turns")) == ending_sentence(result("max_iterations"))
     assert "without an answer" in ending_sentence(result("max_turns"))
+
+
+def test_a_file_that_ends_in_a_call_says_that_it_counts_as_not_made() -> None:
+    cut = replace(result(), transcript=Transcript((TurnRecord("q", stop_reason="interrupted"),)))
+
+    assert ending_sentence(cut).startswith("The file ends a turn before a result and an answer.")
 
 
 def test_replayed_calls_are_counted() -> None:

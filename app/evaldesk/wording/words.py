@@ -413,7 +413,9 @@ ENDINGS: Mapping[str, str] = {
     "user_error": "The simulated user failed; the agent did not.",
 }
 
-AWAITS = "The agent waits for a decision of a person. A tool call without a result counts as not made."
+UNMADE = "A tool call without a result counts as not made."
+AWAITS = f"The agent waits for a decision of a person. {UNMADE}"
+CUT_SHORT = f"The file ends a turn before a result and an answer. {UNMADE}"
 CUT = "An answer of the model was cut at its token limit (finish_reason length)."
 NEVER_ANSWERED = "The agent reached its limit of model calls without an answer. Its transcript is scored."
 
@@ -428,6 +430,8 @@ def ending_sentence(result: TrialResult | None) -> str:
     if n_replayed:
         share = "All" if n_replayed == len(result.usages) else f"{n_replayed:,} of {len(result.usages):,}"
         text = f"{text} {share} model calls were answered from a recording or a cache."
+    if any(turn.stop_reason == "interrupted" for turn in result.transcript.turns):
+        text = f"{text} {CUT_SHORT}"
     if any(turn.is_cut for turn in result.transcript.turns):
         text = f"{text} {CUT}"
     n_again = sum(max(usage.n_attempts - 1, 0) for usage in result.usages)
