@@ -122,8 +122,12 @@ def test_labels_of_before_are_counted_once(database: Path, plan: Plan, end: End,
     expected = _counted(store)
     store.close()
     with closing(sqlite3.connect(database)) as connection, connection:
-        for made_later in _tables_made_since("0030"):
+        for made_later in _made_since("0030", r'op\.create_table\(\s*"(\w+)"'):
             connection.execute(f"DROP TABLE {made_later}")
+        for column in _made_since("0030", r'op\.add_column\([^,]+, sa\.Column\("(\w+)"'):
+            tables = "SELECT m.name FROM sqlite_master AS m, pragma_table_info(m.name) AS c WHERE c.name = ?"
+            for (table,) in connection.execute(f"{tables} AND m.type = 'table'", (column,)).fetchall():
+                connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         connection.execute("UPDATE alembic_version SET version_num = '0029'")
 
     with Store.open(database) as opened:
@@ -146,10 +150,10 @@ def test_totals_are_made_again_in_a_recovered_database(database: Path, plan: Pla
         assert _kept(opened) == _counted(opened) == expected
 
 
-def _tables_made_since(revision: str) -> list[str]:
+def _made_since(revision: str, pattern: str) -> list[str]:
     scripts = ScriptDirectory.from_config(upgrade.alembic_config()).walk_revisions()
     texts = [Path(script.path).read_text() for script in scripts if script.revision >= revision]
-    return [name for text in texts for name in re.findall(r'op\.create_table\(\s*"(\w+)"', text)]
+    return [name for text in texts for name in re.findall(pattern, text)]
 
 
 def _act(store: Store, chance: random.Random, runs: list[int], queue: int, end: End) -> None:
