@@ -52,6 +52,7 @@ BUDGETS = (
     Budget(f"{measure_pages.RUN_PAGE}{measure_pages.SIZES[1][1]}"),
     Budget(measure_pages.RUNS_LIST, "428 ms"),
     Budget(f"{measure_pages.RUNS_LIST}, size", "752 kB"),
+    Budget(f"{measure_pages.SEARCH}{measure_pages.SIZES[1][1]}"),
     Budget(measure_pages.LARGE_RUN),
     Budget(f"{measure_pages.RUN_FORM}, size"),
     Budget(measure_assets.FIRST, "930 kB"),

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from bench.processor import cpu_s_of
 from bench.row import Row, rounded
-from bench.seed import read, seed
+from bench.seed import index_copies, read, seed
 
 TOKEN = "a-token-for-the-bench"
 N_ASKED = 30
@@ -26,6 +26,7 @@ MOST_REST_S, AT_REST_S = 120, 0.1
 LARGE, FORM_CASES = 200_000, 10_000
 N_FINDINGS = 10_000
 RUN_PAGE, RUNS_LIST = "run page, 1,000 x 5", "runs list"
+SEARCH = "search of all texts"
 LARGE_RUN = f"run page, {LARGE:,} cases"
 RUN_FORM = f"run form of an eval set of {FORM_CASES:,} cases"
 _Page: TypeAlias = tuple[str, str, float | None, float | None]
@@ -47,6 +48,8 @@ def measure(folder: Path) -> Iterator[Row]:
         workspace = folder / f"beside-{n_others}"
         (workspace / ".evaldesk").mkdir(parents=True)
         run_id = seed(workspace / ".evaldesk" / "evaldesk.db", 1000, 5, n_others)
+        if n_others:
+            index_copies(workspace, run_id)
         yield from _measure_at(workspace, words, _pages_of(run_id))
     workspace = folder / "large"
     (workspace / ".evaldesk").mkdir(parents=True)
@@ -69,6 +72,7 @@ def _pages_of(run_id: int) -> Sequence[_Page]:
         ("trial page", f"/runs/{run_id}/cases/3/trials/2", None, None),
         ("labels", "/labels", None, None),
         ("home", "/", None, None),
+        (SEARCH, "/search?q=roll+prime", 50, None),
     )
 
 

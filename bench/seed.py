@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import insert, text, update
 
+from evaldesk.desk.search import SearchDesk
 from evaldesk.model import (
     AgentRef,
     Case,
@@ -27,8 +30,10 @@ from evaldesk.model import (
     Usage,
     Verdict,
 )
+from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.store.runs.recording import add_totals, recount
+from evaldesk.store.search import numbers_of
 from evaldesk.store.tables import METADATA
 from evaldesk.store.tables.failures import FINDING, READING
 from evaldesk.store.tables.runs import RUN, RUN_CASE, TO_DO
@@ -94,6 +99,27 @@ def copy_run(store: Store, run_id: int, n: int) -> None:
                 rows += " CROSS JOIN run AS copy WHERE held.run_id = :run AND copy.id BETWEEN :first AND :last"
                 span = {"run": run_id, "first": ids[0], "last": ids[-1]}
                 connection.execute(text(f"INSERT INTO {table} (run_id, {columns}) {rows} ORDER BY copy.id"), span)
+
+
+def index_copies(workspace: Path, last: int) -> None:
+    """Let the search know the run `last`, and all runs before it, which are copies of one another."""
+    database, source = workspace / ".evaldesk" / "evaldesk.db", last - 1
+    with Store.open(database) as store:
+        desk = SearchDesk(Settings(workspace, (workspace,)), store)
+        for _ in store.search.catch_up(desk.case_text, desk.trial_text):
+            if source - 1 in store.search._index.seen():  # newer runs come first
+                break
+    first, end = numbers_of(source)
+    with closing(sqlite3.connect(database.with_name("search.db"))) as index:
+        index.execute(
+            "CREATE TEMP TABLE copied AS SELECT rowid AS at, words FROM place WHERE at >= ? AND at < ?", (first, end)
+        )
+        for run_id in range(1, source):
+            less, after = numbers_of(run_id)
+            index.execute("DELETE FROM place WHERE rowid >= ? AND rowid < ?", (less, after))
+            index.execute("INSERT INTO place(rowid, words) SELECT at - ?, words FROM copied", (first - less,))
+            index.execute("REPLACE INTO seen SELECT ?, mark, up_to FROM seen WHERE run_id = ?", (run_id, source))
+            index.commit()
 
 
 def read(database: Path, run_id: int, n: int) -> int:
