@@ -985,6 +985,8 @@ document.addEventListener("DOMContentLoaded", () => {
 
 const TOASTS = 3;
 const TOAST_MS = 8000;
+const MAX_FORM = 10 * 2 ** 20; // what the guard lets in
+const TOO_LARGE = "Not stored: a form holds at most 10 MiB. What you typed is still here.";
 const UNANSWERED = "Not stored: the desk does not answer. What you typed is still here.";
 function toast(text, kind = "passed") {
   const [note, icon, box, words] = ["div", "svg", "div", "p"].map((tag) =>
@@ -1064,6 +1066,11 @@ async function send(form, submitter) {
     return toast(UNANSWERED, "failed");
   }
   if (form.matches("[data-uploads]") && sizeOf(form) > MIB) return upload(form);
+  const isUpload = (submitter?.formEnctype || form.enctype) === "multipart/form-data";
+  if (!isUpload && String(new URLSearchParams(new FormData(form))).length > MAX_FORM) {
+    if (form.matches("[data-dirty-guard]")) dirty.add(form);
+    return toast(TOO_LARGE, "failed");
+  }
   sent.add(form);
   form.requestSubmit(submitter?.isConnected ? submitter : undefined);
   sent.delete(form); // a field that is not valid any more stopped it

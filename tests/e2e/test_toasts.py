@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from evaldesk.web.guard import MAX_BODY
+
 if TYPE_CHECKING:
     from tests.e2e.conftest import Visit, Visitor
 
@@ -81,6 +83,23 @@ def test_a_form_is_kept_as_it_is_while_the_desk_does_not_answer(visit: Visit) ->
     assert refused
     for each in refused:  # the browser's own words, which may come late
         someone.complaints.remove(each)
+
+
+def test_a_form_that_is_too_large_is_kept_as_it_is(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto(settings_of(someone))
+    kept, field = page.url, page.get_by_label("Description")
+    # Not by typing, and not shown: the browser would lay out every letter.
+    field.evaluate(f"field => {{ field.style.display = 'none'; field.value = 'x'.repeat({MAX_BODY}); }}")
+
+    page.get_by_role("button", name="Save").click()
+
+    expect(page.locator("#toasts")).to_contain_text("Not stored: a form holds at most 10 MiB.")
+    assert page.url == kept
+    assert page.locator("[name=description]").evaluate("field => field.value.length") == MAX_BODY
+    page.locator("[name=description]").evaluate("field => { field.value = 'A few words.'; }")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("#toasts")).to_contain_text("Saved.")
 
 
 def test_without_scripts_it_stands_on_the_page(visit: Visit) -> None:
