@@ -183,6 +183,7 @@ PAGES = {
     "trial-patch": "{coding}/cases/0/trials/0",
     "trial-call": "{trial}/calls/0",
     "trial-event": "{trial}/turns/0/events/0",
+    "trial-answer": "{trial}/turns/0/answer",
     "trial-source": "{coding}/cases/0/trials/0/source/0",
     "failures": "/failures?run={id-run}&before={id-again}",
     "failures-newest": "/failures",

@@ -139,8 +139,15 @@ class Fort:
     def pages(self) -> list[str]:
         """The addresses of all pages on which somebody else's text stands."""
         session, evalset, run = f"/sessions/{self.session}", f"/evalsets/{self.evalset}", f"/runs/{self.run}"
-        case = f"{evalset}/cases/{self.cases[0]}"
+        case, trial = f"{evalset}/cases/{self.cases[0]}", f"{run}/cases/0/trials/0"
         return [
+            *("/trust", "/evalsets/new", f"{evalset}/cases", f"{evalset}/cases/new", "/failures/1/where"),
+            *(f"{session}/timeline", f"{session}/calls/0", f"{session}/state/value?key={quote(self.state_key)}"),
+            *(
+                f"{trial}/{part}"
+                for part in ("timeline", "calls/0", "pair", "pair?show=all", "source/0", "turns/0/answer")
+            ),
+            f"/failures/cost?run={self.run}",
             *("/adk-sessions", f"/adk-sessions/{self.adk_session}/case"),
             *("/", "/agents", "/sessions/new", session, f"{session}/case", "/evalsets", evalset),
             *(f"{evalset}/settings", f"{evalset}/exports", case, f"{case}/json", f"/runs/new?evalset={self.evalset}"),

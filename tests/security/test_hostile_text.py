@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from starlette.routing import Match
 
 pytestmark = pytest.mark.long
 
@@ -146,6 +147,18 @@ def nonce_of(answer: Any) -> str:
     found = re.search(r"'nonce-([\w-]+)'", answer.headers["content-security-policy"])
     assert found
     return found[1]
+
+
+def test_no_page_of_the_desk_is_left_out(hostile: Any, pages: dict[str, Any]) -> None:
+    routes = [route for route in hostile.routes() if "GET" in route.methods and not route.path.endswith("/events")]
+    asked = [{"type": "http", "method": "GET", "path": address.partition("?")[0], "headers": []} for address in pages]
+    left = [route for route in routes if not any(route.matches(scope)[0] is Match.FULL for scope in asked)]
+
+    answers = {route.path: hostile.client.get(hostile.address(route), follow_redirects=False) for route in left}
+
+    shown = {path: answer for path, answer in answers.items() if "content-disposition" not in answer.headers}
+    assert [path for path, answer in shown.items() if answer.status_code == 200 and "<main" in answer.text] == []
+    assert {path: answer.status_code for path, answer in answers.items() if answer.status_code >= 400} == {}
 
 
 def test_hostile_text_adds_no_element_and_no_attribute_to_any_page(
