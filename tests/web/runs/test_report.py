@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, cast
 
-from evaldesk.model import AgentRef, Case, Event, RunConfig, Transcript, TrialResult, Turn, TurnRecord
+from evaldesk.model import AgentRef, Case, Event, RunConfig, Score, Transcript, TrialResult, Turn, TurnRecord
 from evaldesk.model.conclusion import Verdict
 from evaldesk.web.report import MAX_TRIALS_BYTES, comparison_report, run_report
 
@@ -79,6 +79,29 @@ def test_secrets_are_masked_and_listed_with_their_cases(pages: Any) -> None:
     assert KEY not in text
     assert KEY.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") not in text
     assert "No secret was found in this report." in text_of(pages, run_id)
+
+
+def test_a_trial_has_the_data_of_its_source_under_addresses_of_its_own(pages: Any) -> None:
+    patch = f"diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-a = '{KEY}'\n+a = '{HOSTILE}'\n"
+    tests: dict[str, Any] = {"tests_status": {"FAIL_TO_PASS": {"failure": ["a.py::test_a"], "success": []}}}
+    scores = (Score("resolved", 0.0, details={"test_result": {"git_patch": patch, "report": tests}}),)
+    runs, record = pages.desk.store.runs, TurnRecord("hi", (Event("agent_message", text="done"),))
+    run_id = runs.create(RunConfig(AgentRef("dice", "dice"), "calc", n=2), [Case("c", (Turn("hi"),))])
+    whole = Transcript((record,))
+    trials = [TrialResult(run_id, 0, at, "finished", "failed", "answered", whole, scores) for at in (0, 1)]
+    runs.record(trials)
+    runs.set_status(run_id, "finished")
+
+    text = text_of(pages, run_id, SERVICE_API_KEY=KEY)
+
+    ids = re.findall(r' id="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    assert f'id="run-{run_id}-case-1-trial-2-source-0"' in text
+    assert text.count('<th scope="row">Must turn green</th>') == 2
+    assert "[SERVICE_API_KEY]" in text
+    assert KEY not in text
+    assert HOSTILE not in text
+    assert set(re.findall(r'href="#([^"]+)"', text)) <= set(ids)
 
 
 def test_what_did_not_pass_has_room_first_and_the_rest_is_counted(pages: Any) -> None:

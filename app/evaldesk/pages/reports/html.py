@@ -18,6 +18,7 @@ from evaldesk.model.stored import CaseRow, TrialKey
 from evaldesk.pages.comparison import CHANGED, ComparisonPage, compared_runs
 from evaldesk.pages.run import RunPage, read_run
 from evaldesk.pages.run_view import STATUS_OF, RunQuery
+from evaldesk.pages.source import Source, source_of
 from evaldesk.pages.trial import divergence_of
 from evaldesk.pages.trial_turns import ScoreLine, TurnPanel, score_lines, turn_panels
 from evaldesk.secrets import known_values, scrubber_of
@@ -43,6 +44,7 @@ class ReportTrial:
     divergence: Divergence | None
     turns: Sequence[TurnPanel]
     scores: Sequence[ScoreLine]
+    source: Source
 
 
 @dataclass(slots=True)
@@ -132,4 +134,5 @@ def _trials(
             divergence=divergence_of(case, result, config),
             turns=turn_panels(case, result),
             scores=score_lines(result.scores),
+            source=source_of(case, result),
         )
