@@ -161,10 +161,10 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path, name: str) -> None:
         with path.open("w") as file:
             if name.endswith("csv"):
                 file.write("user_prompt,ground_truth\n")
-                file.writelines(f"{'x' * 200} {number},{number}\n" for number in range(n))
+                file.writelines(f"{'x' * 600} {number},{number}\n" for number in range(n))
             else:
                 file.writelines(
-                    f'{{"user_prompt": "{"x" * 200} {number}", "ground_truth": "1"}}\n' for number in range(n)
+                    f'{{"user_prompt": "{"x" * 600} {number}", "ground_truth": "1"}}\n' for number in range(n)
                 )
 
         def read() -> Imported:
@@ -175,6 +175,6 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path, name: str) -> None:
 
         return peak_of(read)
 
-    few, many = use(1_000), use(3_000)
+    few, many = use(800), use(1_600)
 
-    assert many < few + 150_000, "2,000 more cases have 3 MiB in memory"
+    assert many < few + 150_000, "800 more cases have 2 MiB in memory"

@@ -80,10 +80,19 @@ class Answer:
     body: bytes
 
 
-def raw(fort: Any, method: str, target: str, body: bytes = b"", **headers: str) -> Answer:
-    """What is answered to a target that no client has tidied: it reaches the application as uvicorn gives it."""
+def raw(fort: Any, *asked: tuple[str, str]) -> list[Answer]:
+    """What is answered to methods and targets that no client has tidied: they reach the application as uvicorn's do."""
+
+    async def answers() -> list[Answer]:
+        return [await _answer(fort, method, target) for method, target in asked]
+
+    assert fort.client.portal is not None
+    return list(fort.client.portal.call(answers))
+
+
+async def _answer(fort: Any, method: str, target: str) -> Answer:
     path, _, query = target.partition("?")
-    given = {"host": "127.0.0.1:8420", "cookie": f"evaldesk-8420={fort.token}"} | headers
+    given = {"host": "127.0.0.1:8420", "cookie": f"evaldesk-8420={fort.token}"}
     scope = {
         "type": "http",
         "http_version": "1.1",
@@ -92,13 +101,13 @@ def raw(fort: Any, method: str, target: str, body: bytes = b"", **headers: str) 
         "path": unquote(path),
         "raw_path": path.encode("latin-1"),
         "query_string": query.encode("latin-1"),
-        "headers": [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in given.items()],
+        "headers": [(name.encode(), value.encode("latin-1")) for name, value in given.items()],
         "server": ("127.0.0.1", 8420),
         "client": ("127.0.0.1", 1),
         "app": None,
     }
     sent: list[Message] = []
-    incoming: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    incoming: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
 
     async def receive() -> Message:
         return incoming.pop() if incoming else {"type": "http.disconnect"}
@@ -106,9 +115,8 @@ def raw(fort: Any, method: str, target: str, body: bytes = b"", **headers: str) 
     async def send(message: Message) -> None:
         sent.append(message)
 
-    assert fort.client.portal is not None
     with suppress(Exception):  # what escapes has been answered with 500 before
-        fort.client.portal.call(fort.client.app, scope, receive, send)
+        await fort.client.app(scope, receive, send)
     body = b"".join(message.get("body", b"") for message in sent)
     return Answer(sent[0]["status"], dict(sent[0]["headers"]), body) if sent else Answer(500, {}, b"")
 
@@ -233,9 +241,9 @@ def test_a_hostile_id_opens_nothing_and_is_not_found(fort: Any, opened_paths: li
 
     for route in fort.routes():
         for name in route.param_convertors:
-            for hostile in HOSTILE_IDS:
-                address = fort.address(route, **{name: hostile})
-                answer = raw(fort, "GET" if "GET" in methods(route) else "POST", address)
+            method = "GET" if "GET" in methods(route) else "POST"
+            answers = raw(fort, *((method, fort.address(route, **{name: hostile})) for hostile in HOSTILE_IDS))
+            for hostile, answer in zip(HOSTILE_IDS, answers, strict=True):
                 is_right = answer.status in {404, 405, 409, 422} and b"Traceback" not in answer.body
                 if not is_right or b"set-cookie" in answer.headers:
                     answered_wrongly.append((answer.status, route.path, name, hostile[:80]))
@@ -263,7 +271,7 @@ def test_a_hostile_id_opens_nothing_and_is_not_found(fort: Any, opened_paths: li
     ],
 )
 def test_static_files_come_from_their_folder_only(fort: Any, path: str) -> None:
-    answer = raw(fort, "GET", f"/static/{path}")
+    [answer] = raw(fort, ("GET", f"/static/{path}"))
 
     assert answer.status == 404
     assert b"root:" not in answer.body
