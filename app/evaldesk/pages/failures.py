@@ -536,6 +536,15 @@ def _agreement_words(counts: Counter[tuple[bool, bool]], n_pairs: int) -> str:
     return f"agree on {found.n_agreed:,} of {counted(found.n, 'trial')}; {kappa_words(found)}"
 
 
+def failure_changes(desk: Desk, before_id: int, after_id: int) -> tuple[str, Sequence[ChangeRow]]:
+    """What failed otherwise in the second of two runs, or why that is not told; nothing where one was not read."""
+    store = desk.store
+    before, after = (played_run_id(store.runs, run_id) for run_id in (before_id, after_id))
+    if before == after or not {before, after} <= {*store.failures.read_runs()}:
+        return "", ()
+    return _changes(store, before, after, {mode.id: mode for mode in store.failures.modes()})
+
+
 def _changes(store: Store, before: int, after: int, modes: Mapping[int, Mode]) -> tuple[str, list[ChangeRow]]:
     """Each kind in the cases that both runs have; told only when every failed trial of both was read."""
     sides = [(Draw(store, run_id), store.failures.read_trials(run_id)) for run_id in (before, after)]

@@ -10,6 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.pages.comparison import read_choice, read_comparison
+from evaldesk.pages.failures import failure_changes
 from evaldesk.web.render import desk_of, page
 from evaldesk.web.report import comparison_report, report_answer
 
@@ -36,7 +37,8 @@ async def show(request: Request) -> Response:
         return page(request, "comparison/choose.html", status=422, choice=choice)
     start = int(query["from"]) if _is_number(query.get("from", "")) else 0
     found = await asyncio.to_thread(read_comparison, desk, named[0], named[1], query.get("show", ""), start)
-    return page(request, "comparison/show.html", comparison=found)
+    unread, otherwise = await asyncio.to_thread(failure_changes, desk, *named[:2])
+    return page(request, "comparison/show.html", comparison=found, unread=unread, otherwise=otherwise)
 
 
 async def report(request: Request) -> Response:
