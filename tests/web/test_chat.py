@@ -191,3 +191,17 @@ def test_too_many_open_streams_are_told_to_come_back(chat: Any, monkeypatch: pyt
     assert (watched.status_code, watched.headers["retry-after"]) == (503, "5")
     assert (sent.status_code, chat.host.specs) == (503, [])
     assert "composer-note" in sent.text
+
+
+def test_tokens_of_a_turn_with_a_call_that_tells_none_are_at_least_so_many(chat: Any) -> None:
+    session, least = chat.new_session(), Event("usage", 40, usage=Usage("unknown", is_least=True))
+    said = ". Tokens are at least so many, a call did not tell its own: turn 2, 3<"
+
+    pages = []
+    for events in (ROLLED, (*ROLLED, least), (*ROLLED, least)):
+        chat.host.events = events
+        chat.say(session)
+        pages.append(chat.client.get(session).text)
+
+    assert [said in page for page in pages] == [False, False, True]
+    assert "at least 0 in, 0 out" in pages[1]

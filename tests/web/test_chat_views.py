@@ -12,7 +12,7 @@ from evaldesk.diff.turn_diff import CallRow
 from evaldesk.matching import Op
 from evaldesk.model import AskedBy, Event, JsonValue, ToolCall, TurnRecord, Usage
 from evaldesk.model.media import MARK
-from evaldesk.pages.conversation import MAX_SHOWN, TurnView, parts_of
+from evaldesk.pages.conversation import MAX_SHOWN, TurnView, gist, parts_of
 from evaldesk.pages.prose import Prose
 from evaldesk.web.render import environment, speaker
 from evaldesk.web.timing import bars, timings, total_cost
@@ -137,6 +137,14 @@ def test_tools_that_ran_side_by_side_count_once() -> None:
     assert (row.tools_ms, row.model_ms, row.rest_ms) == (70, 100, 30)
     assert (row.tokens_in, row.tokens_out, row.cost) == (5, 2, 0.25)
     assert [bar.part for bar in bars([row])[0][1]] == ["model", "tool", "other"]
+
+
+def test_a_turn_with_a_call_that_tells_no_tokens_is_named() -> None:
+    whole, untold = (Event("usage", usage=Usage("m", tokens_in=3, is_least=is_least)) for is_least in (False, True))
+    rows = timings([TurnRecord("?", (whole,)), TurnRecord("?", (whole, untold))])
+
+    assert [row.is_least for row in rows] == [False, True]
+    assert [gist(event) for event in (whole, untold)] == ["3 in, 0 out", "at least 3 in, 0 out"]
 
 
 def test_an_unknown_price_makes_the_sum_unknown() -> None:

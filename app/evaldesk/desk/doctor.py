@@ -48,6 +48,7 @@ from evaldesk.store import Store, hold_workspace
 from evaldesk.store.network_disk import disk_warning
 from evaldesk.store.store import EngineFacts, is_made, repair_marker
 from evaldesk.wording.places import again_sentence, place_words
+from evaldesk.wording.words import least_words
 
 State: TypeAlias = Literal["good", "untried", "warning", "bad"]
 CALL_S = 30.0
@@ -270,10 +271,12 @@ async def _played(host: AgentHost, agent: FoundAgent, settings: Settings) -> Fin
     if record is None or record.error:
         return Finding(about, "bad", record.error.message if record and record.error else "no answer")
     calls = ", ".join(call.name for call in record.tool_calls)
+    n_tokens = sum(usage.tokens_in + usage.tokens_out for usage in record.usages)
+    tokens = least_words(f"{n_tokens:,} tokens", any(usage.is_least for usage in record.usages))
     facts = [
         f"asked {MESSAGE!r}, it said {shortened(record.answer, MAX_SAID)}" if record.answer else "it said nothing",
         f"called {calls}" if calls else "",
-        f"{sum(usage.tokens_in + usage.tokens_out for usage in record.usages):,} tokens" if record.usages else "",
+        tokens if record.usages else "",
         f"{record.duration_ms:,.0f} ms",
     ]
     return Finding(about, "good" if record.answer else "warning", ", ".join(filter(None, facts)))

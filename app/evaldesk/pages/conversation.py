@@ -29,6 +29,7 @@ from evaldesk.pages.json_tree import Node
 from evaldesk.pages.media import MediaView, media_views, result_media, without_images
 from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.wording.json_layout import laid_out
+from evaldesk.wording.words import least_words
 
 MAX_SHOWN = 20_000
 CallStatus: TypeAlias = Literal["running", "finished", "errored", "stopped"]
@@ -351,7 +352,7 @@ def gist(event: Event) -> str:
     if event.changes:
         return ", ".join(change.key for change in event.changes)
     if event.usage:
-        return f"{event.usage.tokens_in:,} in, {event.usage.tokens_out:,} out"
+        return least_words(f"{event.usage.tokens_in:,} in, {event.usage.tokens_out:,} out", event.usage.is_least)
     text = event.error.message if event.error else event.text
     return _line(text)
 

@@ -47,11 +47,12 @@ ACCOUNTS: Mapping[Role, str] = {"agent": "agent", "user": "simulated user", "jud
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The cost of one part of a trial; `cost` is None as soon as one price is unknown."""
+    """The cost of one part of a trial; `cost` is None as soon as one price is unknown, tokens may be `is_least`."""
 
     who: str
     tokens: int
     cost: float | None
+    is_least: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,12 @@ class TrialPage:
         """The cost of each part, where more than the agent has any."""
         usages = self.result.usages if self.result else ()
         found = [
-            Account(words, sum(each.tokens_in + each.tokens_out for each in mine), _sum(each.cost for each in mine))
+            Account(
+                words,
+                sum(each.tokens_in + each.tokens_out for each in mine),
+                _sum(each.cost for each in mine),
+                any(each.is_least for each in mine),
+            )
             for role, words in ACCOUNTS.items()
             if (mine := [usage for usage in usages if usage.role == role])
         ]

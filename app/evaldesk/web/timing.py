@@ -14,7 +14,10 @@ MAX_BARS = 12
 
 @dataclass(frozen=True, slots=True)
 class TurnTiming:
-    """Milliseconds of one turn, on the clock: tools that ran side by side count once. `cost` None is unknown."""
+    """Milliseconds of one turn, on the clock: tools that ran side by side count once. `cost` None is unknown.
+
+    Where it `is_least` a call did not tell its tokens.
+    """
 
     number: int
     total_ms: float
@@ -23,6 +26,7 @@ class TurnTiming:
     tokens_in: int
     tokens_out: int
     cost: float | None
+    is_least: bool
 
     @property
     def rest_ms(self) -> float:
@@ -68,6 +72,7 @@ def _timing(number: int, turn: TurnRecord) -> TurnTiming:
         tokens_in=sum(usage.tokens_in for usage in usages),
         tokens_out=sum(usage.tokens_out for usage in usages),
         cost=_cost(usages),
+        is_least=any(usage.is_least for usage in usages),
     )
 
 
