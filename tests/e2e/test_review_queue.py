@@ -44,6 +44,7 @@ def _queue(someone: Visitor) -> str:
     run = someone.run("echo", someone.evalset("wants"), {"response_match_score": "0.9"}, cases="all", n="5")
     someone.goto(run)
     expect(someone.page.get_by_text("All 50 trials done.")).to_be_visible()
+    expect(someone.page.get_by_role("link", name="Review… g")).to_be_visible()  # a moment later, when the run has ended
     someone.page.keyboard.press("g")
     someone.page.get_by_label("Your name").fill("jo")
     someone.page.get_by_label("At most of each kind").fill("50")
