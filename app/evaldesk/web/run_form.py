@@ -180,6 +180,8 @@ class RunForm:
     not_applicable: Sequence[str] = ()
     estimate: Estimate | None = None
     spread: str = ""
+    is_reading: bool = False
+    """Whether the eval set is being read, so that its cases are not known yet."""
     kept: Kept | None = None
     problems: Mapping[str, str] = field(default_factory=lambda: defaultdict(str))
     problem: str = ""

@@ -45,6 +45,15 @@ def test_pages_do_not_wait_for_it_and_say_that_it_is_being_read(
     assert "calc" in text or "q=" in address
 
 
+def test_the_form_of_a_run_says_why_nothing_can_be_started(pages: Pages, held: Event) -> None:
+    set_id = next(each.id for each in pages.desk.evalsets.list() if each.name == "large")
+
+    text = pages.get(f"/runs/new?evalset={set_id}").text
+
+    assert "The eval set is being read. Load the page again in a moment." in text
+    assert "at least one case before you start" not in text
+
+
 @pytest.mark.parametrize("address", ["/", "/evalsets"])
 def test_lists_ask_again_until_it_is_read(pages: Pages, held: Event, address: str) -> None:
     before = pages.get(address, **{"HX-Target": "section#evalsets"}).text

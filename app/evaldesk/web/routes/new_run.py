@@ -234,8 +234,9 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         ("", "") if wanted else await asyncio.to_thread(_proposed, desk, _chosen(typed, "agent"), agents)
     )
     evalset_id = wanted if wanted in {file.id for file in files} else usual
-    is_read = any(file.id == evalset_id and not file.is_reading for file in files)
-    evalset = await _read_evalset(request, evalset_id) if is_read else None
+    chosen = next((file for file in files if file.id == evalset_id), None)
+    is_reading = chosen is not None and chosen.is_reading
+    evalset = await _read_evalset(request, evalset_id) if chosen and not is_reading else None
     is_selection, ticked = chosen_of(typed, evalset)
     all_cases = evalset.cases if evalset else ()
     cases = await asyncio.to_thread(with_ids, all_cases, ticked) if is_selection else all_cases
@@ -285,6 +286,7 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         not_applicable=not_applicable,
         estimate=plan,
         spread=spread_words,
+        is_reading=is_reading,
         gates=await asyncio.to_thread(_gates, desk, typed, plan.last_run, n_each=n_each, evalset_id=evalset_id),
     )
 
