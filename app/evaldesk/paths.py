@@ -95,7 +95,7 @@ def _evalset_file(name: str, folder: Path | None) -> Path | None:
 def _nearest_evalset(name: str, folder: Path | None) -> str:
     """The proposal for a `name` that is no file: a file near it, or a name in the agent's folder."""
     path = Path(name)
-    hint = did_you_mean(path, "")
+    hint = "" if path.exists() else did_you_mean(path, "")  # a folder is no file, and near itself
     if hint:
         return hint
     known = {_stem(file): str(file) for place in (Path(EVALSET_FOLDER), path.parent) for file in _evalsets(place)}

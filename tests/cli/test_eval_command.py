@@ -77,6 +77,7 @@ def test_options_take_dashes_and_underscores(place: Place, spelled: str) -> None
         (("samples/hello_world",), "name an eval set"),
         (("samples/hello_world", "nowhere.json"), "is not a file"),
         (("samples/hello_word", "nowhere.json"), "did you mean 'hello_world'"),
+        (("samples/hello_world", "samples"), "samples is not a file; name an eval set"),
         (("samples/hello_world", "test_confg.json"), "did you mean test_config.json?"),
         (("samples/hello_world", "hello_world", "--workspace", "nowhere"), "nowhere is not a folder; name the folder"),
         (("test_config", "x.json"), "nor an agent that evaldesk.toml declares; did you mean test_config.json?"),
