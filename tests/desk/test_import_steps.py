@@ -498,14 +498,14 @@ def test_the_memory_of_storing_does_not_grow_with_the_cases(place: Place, monkey
     gc.freeze()  # the more objects a process has, the later garbage is collected
     gc.collect()
 
-    for n in (1_000, 5_000):
+    for n in (2_000, 6_000):
         tracemalloc.start()
         place.take_in(generated(n))
         peaks[n] = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
 
-    assert peaks[5_000] < 1.5 * peaks[1_000]
-    assert {run.n_passed for run in place.store.runs.list()} == {150, 1_000, 5_000}
+    assert peaks[6_000] < 1.5 * peaks[2_000]
+    assert {run.n_passed for run in place.store.runs.list()} == {150, 2_000, 6_000}
 
 
 def test_no_transaction_writes_many_bytes(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
