@@ -21,6 +21,8 @@ from evaldesk.pages.run_facts import all_facts, run_fingerprint
 from evaldesk.settings import read_settings
 from evaldesk.store import Store
 
+pytestmark = pytest.mark.long
+
 AGENT = """
 import sys
 

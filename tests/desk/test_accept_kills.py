@@ -57,6 +57,7 @@ def _trial(run_id: int, at: int) -> TrialResult:
     return TrialResult(run_id, at, 0, "finished", "failed", transcript=Transcript((record,)), scores=scores)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["replace", "as-well"])
 def test_an_eval_set_is_old_or_new_after_a_kill_at_any_step(way: str, original: Path, commands: ForkedCommands) -> None:
     # The run names its file by the folder in which it was made: the copy is what is kept.

@@ -29,6 +29,7 @@ def _is_repaired(place: BrokenPlace) -> bool:
     return all(finding.state == "good" for finding in look_at_workspace(place.settings))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("disk", "gap"), [(FaultyDisk, 3), (KilledSteps, 17)], ids=["files, every 3rd call", "statements, every 17th"]
 )

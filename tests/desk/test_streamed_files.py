@@ -154,6 +154,7 @@ def peak_of(action: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv"])
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path, name: str) -> None:
     def use(n: int) -> int:

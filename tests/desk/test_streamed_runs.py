@@ -251,6 +251,7 @@ def test_a_full_folder_of_temporary_files_is_told_in_words(
         read_path(path)
 
 
+@pytest.mark.long
 @every_format_of_ours
 def test_memory_does_not_grow_with_the_trials(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streamed, "HEAD_OF_OBJECT", 1024)

@@ -59,6 +59,7 @@ def test_a_restoration_that_is_killed_at_any_step_is_finished_by_the_next(place:
     assert at > 5
 
 
+@pytest.mark.long
 def test_an_emptying_that_is_killed_at_any_step_is_finished_by_the_next(place: TrashPlace) -> None:
     for at in count(1):
         place.reset()

@@ -132,6 +132,7 @@ STARTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("script", "said"), STARTS.values(), ids=STARTS)
 async def test_an_interpreter_may_print_at_its_start_and_says_why_it_has_none(
     script: str, said: str, write_agent: Write, host: AgentHost, tmp_path: Path

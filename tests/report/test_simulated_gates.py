@@ -15,6 +15,8 @@ import pytest
 from evaldesk.desk.runs.gate_answers import assumed_subject
 from evaldesk.desk.runs.gate_chances import DROPS, FOUND, SOUGHT, TOLERATED, gate_chances
 
+pytestmark = pytest.mark.long
+
 
 def script(name: str) -> ModuleType:
     """A script of bench/, which is beside the tests and not installed."""

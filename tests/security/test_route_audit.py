@@ -232,6 +232,7 @@ def opened_paths() -> Iterator[list[str]]:
     is_on[0] = False
 
 
+@pytest.mark.long
 def test_a_hostile_id_opens_nothing_and_is_not_found(fort: Any, opened_paths: list[str]) -> None:
     canary = fort.folder.parent / "canary.json"
     canary.write_text('{"eval_set_id": "canary", "eval_cases": []}')

@@ -372,6 +372,7 @@ def peak_of(action: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_cases(root: Path) -> None:
     def use(n: int) -> int:
         at = root / str(n)

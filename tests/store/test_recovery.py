@@ -125,6 +125,7 @@ def test_a_whole_database_is_the_same_afterwards(filled: Path) -> None:
     assert said.endswith("Lost: nothing.")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.torture), 4], ids=["every page", "every 4th page"])
 def test_no_page_costs_more_than_its_own_rows(filled: Path, tmp_path: Path, every: int) -> None:
     original = tmp_path / "original.db"
@@ -275,6 +276,7 @@ def _place(home: Path, original: Path) -> Path:
     return home / "evaldesk.db"
 
 
+@pytest.mark.long
 @AT_EVERY_CALL
 def test_a_repair_that_is_killed_at_any_call_of_the_disk_is_finished_by_the_next(filled: Path, tmp_path: Path) -> None:
     original, whole = _states(filled, tmp_path)
@@ -329,6 +331,7 @@ def test_a_repair_that_is_killed_while_it_builds_begins_that_again(
     assert _rows(path) == whole
 
 
+@pytest.mark.long
 @AT_EVERY_CALL
 def test_a_repair_on_a_full_disk_is_told_and_finished_later(filled: Path, tmp_path: Path) -> None:
     original, whole = _states(filled, tmp_path)

@@ -77,6 +77,7 @@ def some_gates(chance: Random, n: int) -> Gates:
     return gates
 
 
+@pytest.mark.long
 def test_the_answer_at_a_stop_is_that_of_the_whole_run() -> None:
     chance = Random(3)
     n_stopped = n_passed = 0
@@ -103,6 +104,7 @@ def test_the_answer_at_a_stop_is_that_of_the_whole_run() -> None:
     assert n_passed > 100
 
 
+@pytest.mark.long
 def test_the_answer_at_a_stop_is_that_of_the_whole_run_where_cases_have_different_numbers_of_trials() -> None:
     chance = Random(4)
     n_stopped = n_late = 0

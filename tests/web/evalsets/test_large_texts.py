@@ -12,6 +12,8 @@ from tests.web.evalsets.conftest import fields_of
 from evaldesk.model import Event, ToolCall, TurnRecord
 from evaldesk.web.guard import MAX_BODY
 
+pytestmark = pytest.mark.long
+
 Pages = Any
 
 MESSAGE = "Ask\r\n" + "m" * 2_000_000 + "\r\nÄ€😀\x00\r"
