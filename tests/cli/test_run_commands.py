@@ -14,7 +14,7 @@ from click.testing import Result
 
 from evaldesk.desk.process_owner import current_owner
 from evaldesk.errors import EvaldeskError
-from evaldesk.model import AgentRef, Case, RunConfig, Turn
+from evaldesk.model import AgentRef, Case, RunConfig, TrialResult, Turn
 from evaldesk.store import Store
 
 if TYPE_CHECKING:
@@ -138,6 +138,20 @@ def test_logs_show_what_broke(played: Place) -> None:
     assert "ValueError: raise was asked for" in said
     entry = json.loads(played.run("run", "logs", "1", "--errors", "--json").output)
     assert (entry["case_id"], entry["trial"]) == ("case_3", 1)
+
+
+def test_logs_name_a_trial_that_changed_its_process(played: Place) -> None:
+    with played.store() as store:
+        again = store.runs.create(store.runs.summary(1).config, store.runs.cases(1))
+        store.runs.record([TrialResult(again, 0, 0, "finished", "passed", logs="hello\n", changes="the umask")])
+
+    said = played.run("run", "logs", str(again)).output.splitlines()
+
+    assert [line.strip() for line in said if line.strip()] == [
+        "case_1, trial 1 passed",
+        "hello",
+        "This trial changed the umask. Its process was ended after it.",
+    ]
 
 
 def test_errors_are_played_again_into_the_same_run(played: Place) -> None:

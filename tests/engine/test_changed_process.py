@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from evaldesk.engine import LocalExecutor
+from evaldesk.engine.frames import grade_spec, graded, played
 from evaldesk.model import AgentRef, TrialResult, TrialSpec
 
 pytestmark = pytest.mark.anyio
@@ -91,12 +93,23 @@ async def test_a_trial_that_changes_its_process_is_named_and_the_next_has_anothe
     results = await play(executor, [trial(agent, i, (word,)) for i, word in enumerate(("first", change, "look"))], 1)
     await executor.close()
 
-    assert f"This trial changed {CHANGES[change]}" in results[1].logs
-    assert "Its player was retired." in results[1].logs
-    assert "secret" not in results[1].logs
-    assert results[1].logs.count(" to (100, ") == (change == "files")  # a limit with two names is told once
+    assert results[1].changes.startswith(CHANGES[change])
+    assert "secret" not in results[1].changes
+    assert results[1].changes.count(" to (100, ") == (change == "files")  # a limit with two names is told once
     assert said(results[2]) == said(results[0]) != said(results[1])
-    assert results[0].logs == results[2].logs == ""
+    assert results[0].changes == results[2].changes == ""
+
+
+def test_what_a_player_says_of_its_own_changes_is_dropped_and_what_was_seen_outlives_the_grader(trial: Trial) -> None:
+    spec = trial(AgentRef("a", "a:agent"), 0)
+    result = TrialResult(
+        spec.run_id, spec.case_index, 0, "finished", "unscored", attempt=spec.attempt, changes="forged"
+    )
+
+    taken = played(spec, result)
+    scored = graded(grade_spec(spec, replace(taken, changes="the umask")), result)
+
+    assert (taken.changes, scored.changes) == ("", "the umask")
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -111,9 +124,9 @@ async def test_a_trial_beside_one_that_changes_the_process_is_played_again(
     alone = await play(executor, [trial(agent, 2, ("look",))], 1)
     await executor.close()
 
-    assert CHANGES[change] in results[0].logs
+    assert CHANGES[change] in results[0].changes
     assert said(results[1]) == said(alone[2])
-    assert results[1].logs == ""
+    assert results[1].changes == ""
     assert [results[at].attempt for at in (0, 1)] == [2, 2]
 
 
@@ -127,7 +140,7 @@ async def test_no_trial_of_many_sees_the_folder_of_another(write_agent: Write, t
 
     folders = {index: said(result).split()[0] for index, result in results.items()}
     assert {index for index, folder in folders.items() if folder == "/"} == {3, 17}
-    assert {index for index, result in results.items() if result.logs} == {3, 17}
+    assert {index for index, result in results.items() if result.changes} == {3, 17}
 
 
 async def test_a_late_import_that_appends_the_working_folder_is_no_change(
@@ -141,7 +154,7 @@ async def test_a_late_import_that_appends_the_working_folder_is_no_change(
     await executor.close()
 
     assert len({said(result) for result in results.values()}) == 1
-    assert {result.logs for result in results.values()} == {""}
+    assert {result.changes for result in results.values()} == {""}
 
 
 async def test_a_price_that_is_asked_for_late_costs_no_player(write_agent: Write, trial: Trial, play: Play) -> None:
@@ -155,7 +168,7 @@ async def test_a_price_that_is_asked_for_late_costs_no_player(write_agent: Write
     await executor.close()
 
     assert said(results[0]) == said(results[1])
-    assert {result.logs for result in results.values()} == {""}
+    assert {result.changes for result in results.values()} == {""}
 
 
 async def test_settings_that_the_module_of_an_agent_makes_are_no_change(
@@ -169,7 +182,7 @@ async def test_settings_that_the_module_of_an_agent_makes_are_no_change(
     results = await play(executor, [trial(agent, index) for index in range(4)], 2)
     await executor.close()
 
-    assert [(result.logs, result.attempt) for result in results.values()] == [("", 1)] * 4
+    assert [(result.changes, result.attempt) for result in results.values()] == [("", 1)] * 4
 
 
 async def test_a_change_between_two_trials_is_of_neither(write_agent: Write, trial: Trial, play: Play) -> None:
@@ -200,4 +213,4 @@ async def test_a_change_between_two_trials_is_of_neither(write_agent: Write, tri
     await executor.close()
 
     assert said(first[0]) == said(second[1])
-    assert (first[0].logs, second[1].logs, second[1].attempt) == ("", "", 2)
+    assert (first[0].changes, second[1].changes, second[1].attempt) == ("", "", 2)

@@ -273,7 +273,14 @@ def played(spec: TrialSpec, result: TrialResult, *, is_cancelled: bool = False) 
     transcript, verdict = _as_asked(spec, result.transcript), trial_verdict((), spec.criteria, result.error)
     prompts = result.prompts.of_judges(is_wanted=False) if result.prompts else None
     return replace(
-        result, transcript=transcript, scores=(), verdict=verdict, losses=spec.losses, place="", prompts=prompts
+        result,
+        transcript=transcript,
+        scores=(),
+        verdict=verdict,
+        losses=spec.losses,
+        place="",
+        changes="",
+        prompts=prompts,
     )
 
 
@@ -297,7 +304,14 @@ def graded(spec: GradeSpec, result: TrialResult) -> TrialResult:
         return unplayed(spec, "errored", problem)
     kept = spec.result
     asked = result.prompts.of_judges(is_wanted=True).after(kept.prompts) if result.prompts else kept.prompts
-    return replace(result, transcript=kept.transcript, losses=kept.losses, place=kept.place, prompts=asked)
+    return replace(
+        result,
+        transcript=kept.transcript,
+        losses=kept.losses,
+        place=kept.place,
+        changes=kept.changes,
+        prompts=asked,
+    )
 
 
 def _problem(asked: TrialSpec | TrialResult, found: TrialResult) -> ErrorRecord | None:

@@ -245,8 +245,9 @@ class TrialResult:
     """The result of one trial. `logs` is the agent's printed output, bounded; `cost` None means unknown.
 
     `place` names the host that played it, where that was not the driver's own machine. `losses` say why attempts before
-    it gave no result: their worker or their host was lost, and the trial was played again. `prompts` come from the
-    player and are stored apart; a stored result has none.
+    it gave no result: their worker or their host was lost, and the trial was played again. `changes` tells what the
+    trial changed of the process that played it. `prompts` come from the player and are stored apart; a stored result
+    has none.
     """
 
     run_id: int
@@ -264,6 +265,7 @@ class TrialResult:
     attempt: int = 1
     place: str = ""
     losses: tuple[str, ...] = ()
+    changes: str = ""
     prompts: Prompts | None = None
 
     def without_content(self, error: ErrorRecord) -> TrialResult:

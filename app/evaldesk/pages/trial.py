@@ -37,7 +37,7 @@ from evaldesk.pages.trial_turns import (
     whole_text,
 )
 from evaldesk.store import RunStore
-from evaldesk.wording.places import losses_sentence
+from evaldesk.wording.places import changes_sentence, losses_sentence
 from evaldesk.wording.words import ending_sentence, passed_words
 
 MAX_SQUARES = 100
@@ -115,6 +115,11 @@ class TrialPage:
     def ending(self) -> str:
         """How a simulated conversation ended, the repeated requests, and the recorded or cached answers."""
         return ending_sentence(self.result)
+
+    @property
+    def changes_sentence(self) -> str:
+        """What the trial changed of its process."""
+        return changes_sentence(self.result) if self.result else ""
 
     @property
     def losses_sentence(self) -> str:

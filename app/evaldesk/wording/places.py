@@ -47,7 +47,7 @@ def again_sentence(n: int, places: Sequence[Place] = ()) -> str:
         return ""
     whose = "its worker or host was" if n == 1 else "their workers or hosts were"
     gone = ", ".join(f"{place.name} ({place.note})" if place.note else place.name for place in places if is_lost(place))
-    lost = f"{whose} lost: {gone}" if gone else f"{whose} lost"
+    lost = f"{whose} lost: {gone}" if gone else f"{whose} lost, or changed by another trial"
     attempts = "the lost attempt" if n == 1 else "the lost attempts"
     was = "trial was" if n == 1 else "trials were"
     return f"{n:,} {was} played again, because {lost}; model calls of {attempts} {PAID}."
@@ -56,6 +56,11 @@ def again_sentence(n: int, places: Sequence[Place] = ()) -> str:
 def is_lost(place: Place) -> bool:
     """Whether nothing is played there any more."""
     return place.state == "lost"
+
+
+def changes_sentence(result: TrialResult) -> str:
+    """What the trial changed of the process that played or scored it; empty where it changed nothing."""
+    return f"This trial changed {result.changes}. Its process was ended after it." if result.changes else ""
 
 
 def losses_sentence(result: TrialResult) -> str:

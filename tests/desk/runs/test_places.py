@@ -109,8 +109,9 @@ async def test_trials_that_were_lost_are_counted_once_and_said(open_desk: OpenDe
     summary = await over(desk, run_id)
 
     assert (summary.n_played_again, summary.n_passed) == (2, 3)
-    assert "2 trials were played again, because their workers or hosts were lost; model" in (
-        read_run(store.runs, run_id, RunQuery()).again_sentence
+    assert (
+        "2 trials were played again, because their workers or hosts were lost, or changed by another trial; model"
+        in (read_run(store.runs, run_id, RunQuery()).again_sentence)
     )
     trial = store.runs.trial(run_id, 0, 0)
     assert (trial.place, trial.losses) == ("gpu-01", ("no node", "killed"))

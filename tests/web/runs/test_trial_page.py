@@ -243,6 +243,17 @@ def test_a_trial_that_was_lost_before_says_where_and_why(pages: Any) -> None:
     assert "Attempt 1 was lost: its host gpu-07 was lost. Attempt 2 was lost: &lt;b&gt;. Its model calls" in page
 
 
+def test_a_trial_that_changed_its_process_says_what(pages: Any) -> None:
+    run_id = int(pages.finish().rpartition("/")[2])
+    runs = pages.desk.store.runs
+    again = runs.create(runs.summary(run_id).config, runs.cases(run_id))
+    runs.record([TrialResult(again, 0, 0, "finished", "passed", logs="hello\n", changes="the umask to <b>")])
+
+    page = pages.get(f"/runs/{again}/cases/0/trials/0").text
+
+    assert 'id="changes">This trial changed the umask to &lt;b&gt;. Its process was ended after it.</p>' in page
+
+
 def test_the_page_of_a_run_names_the_hosts_that_play_it(pages: Any) -> None:
     runs = pages.desk.store.runs
     config = runs.summary(int(pages.finish().rpartition("/")[2])).config

@@ -21,7 +21,7 @@ from evaldesk.model.stored import MetricRow, RunSummary, host_of
 from evaldesk.pages.run_facts import options_line, played_in, run_fingerprint, spread_of
 from evaldesk.pages.run_view import exact_interval
 from evaldesk.wording.noise import exact_words
-from evaldesk.wording.places import again_sentence, is_telling, place_words, places_words
+from evaldesk.wording.places import again_sentence, changes_sentence, is_telling, place_words, places_words
 from evaldesk.wording.printable import in_one_line, printable
 from evaldesk.wording.words import (
     CI,
@@ -215,13 +215,15 @@ def logs(name: str, limit: int, is_errors: bool, is_json: bool, workspace: str |
 def _entries(cases: Iterable[CaseResult], *, is_errors: bool) -> Iterator[dict[str, Any]]:
     for case in cases:
         for trial in case:
-            if not (trial.error or (trial.logs and not is_errors)):
+            changes = changes_sentence(trial)
+            log = f"{trial.logs}\n{changes}".lstrip() if changes else trial.logs
+            if not (trial.error or (log and not is_errors)):
                 continue
             yield {
                 "case_id": case.id,
                 "trial": trial.trial_index + 1,
                 "verdict": trial.verdict,
-                "log": trial.logs,
+                "log": log,
                 "error": f"{trial.error.kind}: {trial.error.message}" if trial.error else "",
                 "trace": trial.error.trace if trial.error else "",
             }

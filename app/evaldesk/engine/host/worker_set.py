@@ -419,11 +419,8 @@ def _killed(spec: TrialSpec | GradeSpec, death: Death) -> TrialResult:
 
 
 def _named(result: TrialResult, changed: Sequence[str]) -> TrialResult:
-    """The trial with a line in its log on what it changed; as a player says it, and so cut."""
-    if not changed:
-        return result
-    sentence = f"This trial changed {'; '.join(changed)}"[:MAX_CHANGES]
-    return replace(result, logs=f"{result.logs}\n{sentence}. Its player was retired.\n".lstrip("\n"))
+    """The trial with what it changed; as a player or a grader says it, and so cut."""
+    return replace(result, changes="; ".join(filter(None, (result.changes, *changed)))[:MAX_CHANGES])
 
 
 def _most_s(spec: TrialSpec) -> float:
