@@ -18,11 +18,11 @@ from tests.store.evalset_folders import SET, put
 from evaldesk.formats import write_evalset
 from evaldesk.model import Case, EvalSet, Turn
 from evaldesk.model.stored import EvalSetFacts, EvalSetFile
+from evaldesk.reading.regular_file import read_regular
 from evaldesk.store import Store
 from evaldesk.store.evalsets import lines
 from evaldesk.store.evalsets.files import EvalSetFiles
 from evaldesk.store.evalsets.indexing import indexed_facts
-from evaldesk.store.regular_file import read_regular
 
 LARGE = EvalSet("large", cases=tuple(Case(f"c{n}", (Turn("Roll a die. " * 40),)) for n in range(1_500)))
 

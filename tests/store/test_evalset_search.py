@@ -11,11 +11,11 @@ from tests.store.evalset_folders import SET, places, put
 
 from evaldesk.errors import FormatError
 from evaldesk.formats import write_evalset
+from evaldesk.reading.regular_file import read_regular
 from evaldesk.store.evalsets.files import EvalSetFiles
 from evaldesk.store.evalsets.found import MAX_DEPTH
 from evaldesk.store.evalsets.large import MAX_SET
 from evaldesk.store.evalsets.names import evalset_file_id
-from evaldesk.store.regular_file import read_regular
 
 
 def test_sets_are_found_by_name_anywhere_and_by_shape_in_eval_folders(files: EvalSetFiles, root: Path) -> None:

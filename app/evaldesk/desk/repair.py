@@ -14,6 +14,7 @@ from evaldesk.desk.imports.uploads import Uploads
 from evaldesk.durable_files import create_file, leftovers, make_folder, move_file, remove_file, remove_leftovers
 from evaldesk.errors import ConflictError, DamagedDatabaseError, EvaldeskError, FormatError
 from evaldesk.formats import read_evalset
+from evaldesk.reading.regular_file import check_regular, read_regular, version_of
 from evaldesk.reading.strict_json import MAX_BYTES
 from evaldesk.settings import Settings
 from evaldesk.store import Store
@@ -23,7 +24,6 @@ from evaldesk.store.evalsets.half_files import HalfFile, half_file
 from evaldesk.store.evalsets.names import stem_and_suffix
 from evaldesk.store.evalsets.trash import InTrash, trash_remains
 from evaldesk.store.lock import LOCK_NAME, address_of_holder
-from evaldesk.store.regular_file import check_regular, read_regular, version_of
 from evaldesk.store.store import repair_marker
 
 

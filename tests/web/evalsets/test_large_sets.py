@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tests.web.evalsets.conftest import CALC
 
+from evaldesk.reading.regular_file import read_regular
 from evaldesk.store.evalsets import large, lines
 from evaldesk.store.evalsets.case_index import build_index
-from evaldesk.store.regular_file import read_regular
 
 Pages = Any
 

@@ -28,10 +28,10 @@ from evaldesk.formats.adk.session_database import (
 )
 from evaldesk.model import Case, Expected, SessionInit, ToolCall, Turn
 from evaldesk.reading.notes import Notes
+from evaldesk.reading.regular_file import check_regular
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.settings import Settings
 from evaldesk.store.evalsets.found import folders_of
-from evaldesk.store.regular_file import check_regular
 
 PAGE_SIZE = 50
 MAX_DATABASES = 50

@@ -25,8 +25,8 @@ from evaldesk.errors import ConflictError, DiskError, EvaldeskError, NotFoundErr
 from evaldesk.formats import case_from_json, case_from_text, case_to_json, evalset_format
 from evaldesk.model import Case, EvalSet, JsonValue, SessionInit
 from evaldesk.model.evalset import EditedCases, LargeCases, case_key, spliced
+from evaldesk.reading.regular_file import read_regular
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES
-from evaldesk.store.regular_file import read_regular
 from evaldesk.wire import from_json, to_json
 
 MAX_TRIES = 5

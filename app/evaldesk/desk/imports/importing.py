@@ -33,11 +33,11 @@ from evaldesk.formats.files import title_of
 from evaldesk.model import EvalSet, RunConfig, TrialResult
 from evaldesk.model.evalset import renamed_repeats, repeats_words
 from evaldesk.model.stored import ImportSummary
+from evaldesk.reading.regular_file import version_of_file
 from evaldesk.run_options import KEEP
 from evaldesk.settings import DatabaseUrl, Settings
 from evaldesk.store import Store
 from evaldesk.store.evalsets.files import PreparedSet
-from evaldesk.store.regular_file import version_of_file
 from evaldesk.store.runs.imports import AlreadyImportedError, ImportEndedError, ImportUnderWayError, NewRun, new_run
 from evaldesk.store.runs.planning import NO_EVALSET
 from evaldesk.store.runs.run_store import imported_agent

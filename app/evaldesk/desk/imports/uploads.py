@@ -18,8 +18,8 @@ import msgspec
 from evaldesk.durable_files import GrowingFile, create_file, growing_file, remove_file, replace_file
 from evaldesk.errors import DiskError, FormatError, NotFoundError, UsageError
 from evaldesk.paths import make_private_folder
+from evaldesk.reading.regular_file import check_regular, read_regular
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES
-from evaldesk.store.regular_file import check_regular, read_regular
 from evaldesk.wire import from_json, to_json
 
 MAX_WAITING = 50

@@ -30,8 +30,8 @@ from evaldesk.model.evalset import CaseGroup, EditedCases, LargeCases, case_key,
 from evaldesk.model.stored import EvalSetFacts
 from evaldesk.process_setup import gc_paused
 from evaldesk.reading.json_stream import Item
+from evaldesk.reading.regular_file import open_regular
 from evaldesk.reading.strict_json import Place, parse_json
-from evaldesk.store.regular_file import open_regular
 from evaldesk.wire import from_json, to_json
 
 LAYOUT = 2

@@ -25,6 +25,7 @@ from evaldesk.formats import evalset_format, format_of, losses, read_evalset, wr
 from evaldesk.model import EvalSet
 from evaldesk.model.stored import EvalSetFacts, EvalSetFile
 from evaldesk.reading.json_stream import NotStreamedError
+from evaldesk.reading.regular_file import bytes_of, check_folder, read_regular, version_of
 from evaldesk.reading.strict_json import MAX_BYTES
 from evaldesk.store.evalsets.case_index import IndexedCases
 from evaldesk.store.evalsets.found import FoundFile, find_files, id_of_new
@@ -32,7 +33,6 @@ from evaldesk.store.evalsets.large import LargeContent, LargeSets, WholeContent,
 from evaldesk.store.evalsets.lines import Lines, LineStore
 from evaldesk.store.evalsets.names import check_free, check_name, stem_and_suffix
 from evaldesk.store.evalsets.trash import InTrash, keep_in_trash, origin_of, put_in_trash, take_from_trash
-from evaldesk.store.regular_file import bytes_of, check_folder, read_regular, version_of
 
 NEW_SUFFIX = ".evalset.json"
 _COMPACT = {"indent": None}

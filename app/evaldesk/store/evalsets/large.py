@@ -22,11 +22,11 @@ from evaldesk.model.evalset import EditedCases
 from evaldesk.model.stored import EvalSetFacts
 from evaldesk.reading.json_stream import NotStreamedError
 from evaldesk.reading.json_text import to_text
+from evaldesk.reading.regular_file import version_of
 from evaldesk.store.evalsets.case_index import SUFFIX, IndexedCases, index_path, new_index
 from evaldesk.store.evalsets.found import FoundFile
 from evaldesk.store.evalsets.indexing import indexed_facts
 from evaldesk.store.evalsets.set_writer import SetWriter
-from evaldesk.store.regular_file import version_of
 
 WHOLE = 1024 * 1024
 """The largest file that is read whole."""

@@ -14,8 +14,8 @@ import msgspec
 
 from evaldesk.durable_files import copy_file, create_file, is_same_file, make_folder, remove_file, remove_folder
 from evaldesk.errors import ConflictError, DiskError, EvaldeskError, NotFoundError
+from evaldesk.reading.regular_file import check_folder, check_regular, read_regular, version_of_file
 from evaldesk.reading.strict_json import MAX_BYTES
-from evaldesk.store.regular_file import check_folder, check_regular, read_regular, version_of_file
 from evaldesk.wire import from_json
 
 _TOKEN = re.compile(r"[a-z0-9]{16}")
