@@ -15,9 +15,13 @@ from tests.formats.test_adk_stream import FAULTS, GOOD
 from evaldesk.desk.imports import streamed
 from evaldesk.desk.imports.files import examine_file, read_path
 from evaldesk.errors import FormatError
+from evaldesk.formats import load_evalset
+from evaldesk.formats.criteria_file import load_criteria_file
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import read_file
 from evaldesk.model.evalset import LargeCases
+from evaldesk.reading.regular_file import read_regular
+from evaldesk.reading.strict_json import MAX_BYTES
 from evaldesk.store.evalsets import large
 
 ROWS = [
@@ -152,6 +156,24 @@ def peak_of(action: Callable[[], object]) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "of an import": (FILES["lines"][1], read_path),
+    "of an eval set": (GOOD["usual"], load_evalset),
+    "of criteria": ('{"criteria": {}}', load_criteria_file),
+    "of served folders": ("", lambda path: read_regular(path, MAX_BYTES)),
+}
+
+
+@pytest.mark.parametrize(("text", "read"), READERS.values(), ids=READERS.keys())
+def test_a_small_file_takes_no_memory_for_the_largest_that_is_read(
+    tmp_path: Path, text: str, read: Callable[[Path], object]
+) -> None:
+    path = written(tmp_path, ("s.json", text))
+    read(path)  # imports are done
+
+    assert peak_of(lambda: read(path)) < MAX_BYTES // 4
 
 
 @pytest.mark.long

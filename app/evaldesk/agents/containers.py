@@ -26,6 +26,7 @@ from evaldesk.agents.group_guard import end_group, watch
 from evaldesk.agents.workspaces import CommandResult, Workspace
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import Container
+from evaldesk.reading.regular_file import read_at_most
 
 CLIENTS = ("docker", "podman")
 PULL_TIMEOUT_S, FILE_TIMEOUT_S = 600.0, 120.0
@@ -200,7 +201,7 @@ class CommandContainer:
             timer.start()
             assert done.stdout  # noqa: S101 - it was asked for
             with done.stdout as stream:
-                output = stream.read(MAX_COPY + 1)
+                output = read_at_most(stream, MAX_COPY + 1)
             if len(output) > MAX_COPY:
                 done.kill()
             code = done.wait()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from evaldesk.errors import FormatError
 
@@ -20,7 +21,15 @@ def read_regular(path: Path, max_bytes: int) -> bytes:
     Raises FormatError for links, pipes and devices, which are not opened for reading; OSError when it is not there.
     """
     with open_regular(path) as file:
-        return file.read(max_bytes + 1)
+        return read_at_most(file, max_bytes + 1)
+
+
+def read_at_most(file: IO[bytes], n_bytes: int) -> bytes:
+    """The next bytes of a file or a pipe, at most `n_bytes`; no memory is set aside for more than come."""
+    found = io.BytesIO()
+    while part := file.read(min(PART, n_bytes - found.tell())):
+        found.write(part)
+    return found.getvalue()
 
 
 def open_regular(path: Path) -> BinaryIO:

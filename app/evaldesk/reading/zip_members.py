@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from evaldesk.errors import FormatError
+from evaldesk.reading.regular_file import read_at_most
 
 MAX_MEMBERS = 50_000
 MAX_MEMBER_BYTES = 64 * 1024 * 1024
@@ -100,7 +101,7 @@ def _unpacked_zstd(packed: bytes, limit: int) -> bytes:
 
     try:
         reader = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).stream_reader(packed)
-        return bytes(reader.read(limit + 1))
+        return read_at_most(reader, limit + 1)
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from None
 
