@@ -15,7 +15,7 @@ from evaldesk.formats import write_evalset
 from evaldesk.model import Case, Turn
 from evaldesk.store.evalsets import files as evalset_files
 from evaldesk.store.evalsets.files import ChangedFileError, EvalSetFiles
-from evaldesk.store.evalsets.found import find_files
+from evaldesk.store.evalsets.found import find_files, may_be_found
 
 
 def test_a_file_that_was_listed_is_shown_as_it_is_now_without_a_search(
@@ -193,3 +193,65 @@ def test_the_id_of_a_file_is_told_without_reading_any(
     assert {path: files.id_of(path) for path in ids} == ids
     assert len(ids) == 2
     assert files.id_of(other) == ""
+
+
+def test_a_recorded_set_that_is_not_served_is_told_without_a_search(
+    files: EvalSetFiles, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = put(root, "gone/calc.evalset.json")
+    rows = put(root, "data/rows.json")
+    hidden = put(root, ".old/calc.evalset.json")
+    file_id = id_of(files, "gone/calc.evalset.json")
+    gone.unlink()
+    files.list()
+    monkeypatch.setattr(evalset_files, "find_files", None)
+
+    assert files.id_of_recorded(file_id, gone) == ""
+    assert files.id_of_recorded("calc", gone) == ""
+    assert files.id_of_recorded("rows", rows) == files.id_of_recorded("calc", hidden) == ""
+    assert files.id_of_recorded("none", Path("")) == ""
+    assert files.id_of_recorded(file_id, Path("/ben/project/gone/calc.evalset.json")) == ""
+
+
+@pytest.mark.parametrize("is_listed", [True, False], ids=["listed", "new"])
+@pytest.mark.parametrize("is_twin", [True, False], ids=["twin", "alone"])
+def test_a_set_recorded_under_other_folders_is_found_by_its_place(
+    files: EvalSetFiles, root: Path, tmp_path: Path, *, is_listed: bool, is_twin: bool
+) -> None:
+    other = tmp_path / "ben" / root.name
+    theirs = EvalSetFiles([tmp_path / "ben" / "first", other], other, tmp_path / "trash")
+    if is_twin:
+        put(tmp_path / "ben" / "first", "evals/calc.evalset.json")
+    path = put(other, "evals/calc.evalset.json")
+    file_id = theirs.id_of(path)
+    here = put(root, "evals/calc.evalset.json")
+    if is_listed:
+        files.list()
+    path.unlink()
+
+    found = files.id_of_recorded(file_id, path)
+
+    assert found == ("" if is_twin else files.id_of(here))
+    assert files.id_of_recorded(file_id, Path("")) == found
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "calc.evalset.json",
+        "calc.json",
+        "evals/calc.json",
+        "evals/.calc.json",
+        ".venv/calc.evalset.json",
+        "venv/x/calc.test.json",
+        "/".join("12345678") + "/calc.evalset.json",
+        "/".join("123456789") + "/calc.evalset.json",
+    ],
+)
+def test_a_file_may_be_found_where_a_search_finds_it(root: Path, place: str) -> None:
+    path = put(root, place)
+    found = {file.path for file in find_files([root]).values()}
+
+    assert may_be_found(path, [root]) == (path in found)
+    assert not may_be_found(path.with_name("x.evalset.json"), [root])
+    assert not may_be_found(path, [root / "inner"])

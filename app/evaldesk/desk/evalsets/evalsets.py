@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -120,9 +120,7 @@ class EvalSetDesk:
 
     def id_of_run(self, config: RunConfig) -> str:
         """The id here of the eval set of a run, which other folders would name otherwise; empty where it is not."""
-        with suppress(NotFoundError):
-            return self.id_of(Path(config.evalset_path)) or self.file(config.evalset_id).id
-        return ""
+        return self._files.id_of_recorded(config.evalset_id, Path(config.evalset_path))
 
     def file(self, evalset_id: str) -> EvalSetFile:
         """The location of an eval set and its known facts. Raises NotFoundError."""

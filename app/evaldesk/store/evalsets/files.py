@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from evaldesk.reading.json_stream import NotStreamedError
 from evaldesk.reading.regular_file import bytes_of, check_folder, read_regular, version_of
 from evaldesk.reading.strict_json import MAX_BYTES
 from evaldesk.store.evalsets.case_index import IndexedCases
-from evaldesk.store.evalsets.found import FoundFile, find_files, id_of_new
+from evaldesk.store.evalsets.found import FoundFile, find_files, id_of_new, may_be_found, places_of
 from evaldesk.store.evalsets.large import LargeContent, LargeSets, WholeContent, is_whole
 from evaldesk.store.evalsets.lines import Lines, LineStore
 from evaldesk.store.evalsets.names import check_free, check_name, stem_and_suffix
@@ -109,14 +109,28 @@ class EvalSetFiles:
         return shown
 
     def id_of(self, path: Path) -> str:
-        """The id of a file; empty where it lies elsewhere. No file is read, and no folder searched for one listed."""
-        if not any(path.is_relative_to(root) for root in self._roots):
-            return ""
+        """The id of a file; empty where it lies elsewhere. No file is read; one that is new is searched for."""
         with self._lock:
-            found = self._id_at(path) if path.is_file() else ""
-            if not found:
-                self._look()
-            return found or self._id_at(path)
+            found = self._id_at(path)
+            if found and path.is_file():
+                return found
+            if not may_be_found(path, self._roots):
+                return ""
+            self._look()
+            return self._id_at(path)
+
+    def id_of_recorded(self, file_id: str, path: Path) -> str:
+        """The id here of a file that had this id and path, maybe under other folders; empty where it is not served.
+
+        The folders are searched only where a file is at the place that id and path tell, or where they tell none.
+        """
+        if found := self.id_of(path):
+            return found
+        places = places_of(file_id, path, self._roots)
+        if places is None or any(may_be_found(place, self._roots) for place in places):
+            with suppress(NotFoundError):
+                return self.file(file_id).id
+        return ""
 
     def moved(self, file_id: str) -> str:
         """The id of a file that was listed and that another program moved since; empty where that is not certain."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from evaldesk.errors import UsageError
-from evaldesk.store.evalsets.names import evalset_file_id, stem_and_suffix
+from evaldesk.store.evalsets.names import evalset_file_id, is_file_id, stem_and_suffix
 
 MAX_DEPTH = 8
 MAX_FILES = 2_000
@@ -70,6 +70,25 @@ def id_of_new(path: Path, roots: Sequence[Path]) -> str:
     return _free_id(path, roots[place], path.relative_to(roots[place]).as_posix(), find_files(roots[:place]))
 
 
+def may_be_found(path: Path, roots: Iterable[Path]) -> bool:
+    """Whether `find_files` may give the file at `path`, going by its name and those of its folders."""
+    if not _is_candidate(path.name, path.parent.name):
+        return False
+    inner = [path.parent.relative_to(root).parts for root in roots if path.is_relative_to(root)]
+    is_searched = any(len(folders) <= MAX_DEPTH and not any(map(_is_skipped, folders)) for folders in inner)
+    return is_searched and path.is_file()
+
+
+def places_of(file_id: str, path: Path, roots: Sequence[Path]) -> list[Path] | None:
+    """Where a file has this id that one at `path` had under other roots; None where that is not told."""
+    if not is_file_id(file_id):
+        return []
+    stem, _ = stem_and_suffix(path)
+    ends = [PurePath(*path.parts[n:]).as_posix() for n in range(len(path.parts))]
+    known = [end for end in ends if evalset_file_id(stem, end) == file_id]
+    return [folder / end for end in known for root in roots for folder in (root, root.parent)] or None
+
+
 def folders_of(roots: Iterable[Path]) -> list[Path]:
     """The folders that are searched for eval sets."""
     return list(dict.fromkeys(folder for root in roots for folder, _ in _folders(root)))
@@ -113,8 +132,11 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_entered(entry: os.DirEntry[str]) -> bool:
-    is_skipped = entry.name.startswith(".") or entry.name in SKIPPED
-    return not is_skipped and entry.is_dir(follow_symlinks=False)
+    return not _is_skipped(entry.name) and entry.is_dir(follow_symlinks=False)
+
+
+def _is_skipped(name: str) -> bool:
+    return name.startswith(".") or name in SKIPPED
 
 
 def _is_candidate(name: str, folder: str) -> bool:

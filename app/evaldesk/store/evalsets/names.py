@@ -14,6 +14,7 @@ SUFFIXES = (".evalset.json", ".test.json", ".json")
 """The endings of eval set files; the part before it is the name a person gives."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
+_FILE_ID = re.compile(r"[a-z0-9-]+-[0-9a-f]{8}")
 _RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(10))}
 
 
@@ -51,6 +52,11 @@ def evalset_file_id(stem: str, place: str) -> str:
     """The id of the file at `place` (a path under its root): letters a-z, digits and dashes only, always the same."""
     slug = re.sub(r"[^a-z0-9]+", "-", stem.lower())[:40].strip("-") or "evalset"
     return f"{slug}-{hashlib.sha256(place.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
+
+
+def is_file_id(text: str) -> bool:
+    """Whether `evalset_file_id` may have given this id; the id that a set gives itself mostly differs."""
+    return bool(_FILE_ID.fullmatch(text))
 
 
 def _folded(name: str) -> str:
