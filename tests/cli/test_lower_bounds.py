@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from evaldesk.cli.eval.progress import progress_words
 from evaldesk.cli.eval.result_json import run_object
 from evaldesk.desk.runs.gates import conclude
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
-from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers
 from evaldesk.desk.runs.trial_rows import trial_row
 from evaldesk.model import AgentRef, Case, Event, RunConfig, Transcript, TrialResult, Turn, TurnRecord, Usage
 from evaldesk.model.conclusion import Gates
@@ -154,8 +155,25 @@ def test_a_limit_of_cost_is_not_said_to_hold_where_a_trial_tells_nothing(store: 
 
     assert result.conclusion.gates[-1] == within
     assert (within.answer, above.answer) == ("undecided", "failed")
-    assert within.sentence == "the price of 1 trial is not known, so the cost cannot be held to $1"
+    assert within.sentence == "the cost of 1 trial is not known, so the run cannot be held to $1"
     assert above.sentence.startswith("the run cost at least $0.25, more than $0.1")
+
+
+@pytest.mark.parametrize("kinds", MIXES, ids="+".join)
+def test_no_place_says_that_fewer_trials_have_an_unknown_cost_than_have(store: Store, kinds: tuple[str, ...]) -> None:
+    run_id, result = played(store, *kinds, gates=Gates(max_cost=1.0))
+    summary, runs = store.runs.summary(run_id), StoredRuns(store.runs)
+    numbers, n_unknown = runs.numbers(summary), sum(kind != "whole" for kind in kinds)
+
+    outcomes = [each.gates[-1] for each in (runs.conclusion(summary), conclude(Gates(max_cost=1.0), numbers))]
+    joined = joined_numbers([numbers, numbers])
+    summed = markdown_summary([SummaryPart("dice", numbers, {})], runs.conclusion(summary))
+
+    assert outcomes == [result.conclusion.gates[-1]] * 2
+    for n, words in ((n_unknown, outcomes[0].sentence), (n_unknown, summed), (2 * n_unknown, joined.spent.unknown)):
+        said = re.search(r"the cost of (at least )?(\d)", words)
+        assert bool(said) is (n > 0)
+        assert said is None or (int(said[2]) <= n if said[1] else int(said[2]) == n)
 
 
 def test_trials_without_a_time_do_not_pull_the_mean_down(store: Store) -> None:

@@ -160,7 +160,7 @@ def test_a_cost_that_is_not_known_does_not_hold(dear: Place) -> None:
     result = dear.eval(dear.evalset("words", {"unpriced": "unpriced"}), "--max-cost", 1)
 
     assert result.exit_code == 3
-    assert "the price of 1 trial is not known" in result.stdout
+    assert "the cost of 1 trial is not known" in result.stdout
 
 
 SILENT = """

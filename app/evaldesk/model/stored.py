@@ -70,9 +70,9 @@ class Sums(Counted):
         return self.tokens_in + self.tokens_out
 
     @property
-    def n_unknown_cost(self) -> int:
-        """Trials that cost more than is known."""
-        return max(self.n_unpriced, self.n_uncounted)
+    def is_cost_unknown(self) -> bool:
+        """Whether some trials cost more than is known. How many is not told: a trial may be in both counts."""
+        return self.n_unpriced + self.n_uncounted > 0
 
     @property
     def mean_ms(self) -> float | None:
@@ -153,12 +153,12 @@ class RunSummary(Sums):
 
     def known_cost(self, part: Sums) -> float | None:
         """US dollars of the run or a part of it, as far as they are known; None where none are, as without a model."""
-        return part.cost if self.has_models and (part.cost or not part.n_unknown_cost) else None
+        return part.cost if self.has_models and (part.cost or not part.is_cost_unknown) else None
 
     @property
     def whole_cost(self) -> float | None:
         """US dollars of all trials; None where not every call and price is known, or no model call was seen."""
-        return self.cost if self.has_models and not self.n_unknown_cost else None
+        return self.cost if self.has_models and not self.is_cost_unknown else None
 
 
 @dataclass(frozen=True, slots=True)

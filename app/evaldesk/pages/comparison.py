@@ -191,7 +191,7 @@ def _differences(a: RunSummary, b: RunSummary, before: Outcomes, after: Outcomes
         for name in names
     ]
     found.append(_difference("Time of a trial", "duration", _times(before), _times(after), MILLISECONDS))
-    if not a.n_unknown_cost and not b.n_unknown_cost and (a.cost or b.cost):
+    if not a.is_cost_unknown and not b.is_cost_unknown and (a.cost or b.cost):
         found.append(_difference("Cost of a trial", "dollars", _costs(before), _costs(after), DOLLARS))
     return [each for each in found if each]
 

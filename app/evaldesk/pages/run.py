@@ -351,7 +351,7 @@ def _figures(summary: RunSummary) -> list[Figure]:
     cost, is_least = known_cost(summary, summary), summary.n_uncounted > 0
     figures = [Figure("cost", "dollars", cost.dollars, cost.is_least)]
     if summary.n_unpriced:
-        figures.append(Figure("cost unknown", "trials", summary.n_unpriced))
+        figures.append(Figure("cost unknown", "trials", summary.n_unpriced, summary.n_uncounted > 0))
     has_tokens = summary.tokens or not (is_least or is_imported(summary.config))
     n_in, n_out = (summary.tokens_in, summary.tokens_out) if has_tokens else (None, None)
     figures += [
@@ -448,7 +448,7 @@ def _money_left(summary: RunSummary) -> str:
         word = "budget"
     else:
         return ""
-    if summary.n_unknown_cost:
+    if summary.is_cost_unknown:
         return f"Some costs are not known, so it is not known how much of the {word} of ${amount:g} is left."
     return f"{cost_words(max(0.0, amount - summary.cost))} of the {word} of ${amount:g} left."
 

@@ -221,7 +221,7 @@ class Cost:
 
 def known_cost(summary: RunSummary, sums: RunSummary | CaseRow) -> Cost:
     """The cost of a run or of one of its cases; not known where the run called no model, or nothing is done."""
-    return Cost(summary.known_cost(sums) if sums.counts.done else None, sums.n_unknown_cost > 0)
+    return Cost(summary.known_cost(sums) if sums.counts.done else None, sums.is_cost_unknown)
 
 
 def columns_k(n: int) -> int:

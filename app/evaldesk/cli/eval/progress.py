@@ -113,8 +113,8 @@ def progress_words(summary: RunSummary, left_s: float | None, pause: str = "") -
     if summary.tokens:
         parts.append(f"{least_words(f'{summary.tokens:,}', summary.n_uncounted > 0)} tokens")
     if summary.cost:
-        parts.append(least_words(cost_words(summary.cost), summary.n_unknown_cost > 0))
-    elif summary.n_unknown_cost:
+        parts.append(least_words(cost_words(summary.cost), summary.is_cost_unknown))
+    elif summary.is_cost_unknown:
         parts.append("cost not known")
     if left_s is not None:
         parts.append(f"about {duration_words(left_s)} left")

@@ -95,8 +95,8 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         ("Eval set", f"{config.evalset_id} {config.evalset_path}".strip()),
         ("Settings", options_line(config)),
         ("Fingerprint", run_fingerprint(config)),
-        ("Tokens", _spent(f"{run.tokens:,}", run.tokens, run.n_uncounted)),
-        ("Cost", _spent(cost_words(run.cost), run.cost, run.n_unknown_cost or int(not run.has_models))),
+        ("Tokens", _spent(f"{run.tokens:,}", run.tokens, run.n_uncounted > 0)),
+        ("Cost", _spent(cost_words(run.cost), run.cost, run.is_cost_unknown or not run.has_models)),
         ("Submitted", f"{run.created_at.isoformat(' ', 'seconds')}{_by(run)}"),
         ("Started", run.started_at.isoformat(" ", "seconds") if run.started_at else "–"),
         ("Completed", run.finished_at.isoformat(" ", "seconds") if run.finished_at else "–"),
@@ -108,9 +108,9 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
     return [*found, ("Note", run.note)] if run.note else found
 
 
-def _spent(words: str, amount: float, n_untold: int) -> str:
-    """The amount; a lower bound, or not known where it is none, where `n_untold` trials do not tell theirs."""
-    return least_words(words, n_untold > 0) if amount or not n_untold else "not known"
+def _spent(words: str, amount: float, is_least: bool) -> str:
+    """The amount; a lower bound, or not known where it is none, where not every trial tells its own."""
+    return least_words(words, is_least) if amount or not is_least else "not known"
 
 
 def _concluded(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:

@@ -137,7 +137,7 @@ def _is_alike(run: RunSummary, subject: Subject) -> bool:
 
 
 def _earlier(cases: Sequence[CaseOutcome]) -> _Earlier:
-    priced = [case for case in cases if case.n_done and not case.n_unknown_cost and (case.cost or case.tokens_in)]
+    priced = [case for case in cases if case.n_done and not case.is_cost_unknown and (case.cost or case.tokens_in)]
     n_priced = sum(case.n_done for case in priced)
     return _Earlier(
         sum(case.n_scored for case in cases),

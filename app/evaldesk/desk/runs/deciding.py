@@ -15,7 +15,7 @@ from functools import cache, cached_property, partial
 from math import ceil
 from typing import TypeAlias
 
-from evaldesk.desk.runs.gates import ALL_PASSED, MOST_NAMED, OF_A_RATE, ROUNDING, RunNumbers, outcomes
+from evaldesk.desk.runs.gates import ALL_PASSED, MOST_NAMED, OF_A_RATE, ROUNDING, RunNumbers, Spent, outcomes
 from evaldesk.desk.runs.plan import order_of_play, shuffled
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Answer, Counts, GateOutcome, RunConfig
@@ -31,14 +31,6 @@ DECIDED_LIKELY = ("min_pass_rate", "min_case_pass_rate", "margin")
 """The gates that `likely` decides by what is beyond doubt; it decides the others as `exact` does."""
 GROWTH = 1.02
 """Of a run with one trial a case each of the first cases is looked after, later ones 2 % apart."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """The US dollars of the trials so far; those of `n_unpriced` trials are not known."""
-
-    cost: float = 0.0
-    n_unpriced: int = 0
 
 
 ReadStrips: TypeAlias = Callable[[Sequence[int] | None], Sequence[str]]
@@ -130,7 +122,7 @@ class Decider:
         seen = runs.summary(run_id)
         if not self.may_look(seen.n_done):
             return None
-        return self.look(partial(runs.strips, run_id), Spent(seen.cost, seen.n_unknown_cost))
+        return self.look(partial(runs.strips, run_id), Spent(seen.cost, seen.n_unpriced, seen.n_uncounted))
 
     def _look_by_case(self, read: ReadStrips, spent: Spent) -> Stop | None:
         """As `look`, reading only the cases that come after those that were seen done."""
@@ -435,8 +427,7 @@ class _Seen:
         )
         is_uneven = any(n > self.n_least for _, n in self.kinds)
         counts = counts.of_cases(rows) if is_uneven else counts
-        spent = self.spent
-        return RunNumbers(counts, tuple(rows), cost=spent.cost, n_unpriced=spent.n_unpriced, equal_counts=tuple(equal))
+        return RunNumbers(counts, tuple(rows), equal_counts=tuple(equal), spent=self.spent)
 
 
 def looks_of(n: int, n_cases: int) -> list[int]:

@@ -52,7 +52,7 @@ def estimate(
     return Estimate(
         n_trials=n_trials,
         last_run=last.id if last else None,
-        cost=last.cost / last.n_done * n_trials if last and not last.n_unknown_cost else None,
+        cost=last.cost / last.n_done * n_trials if last and not last.is_cost_unknown else None,
         ms=last.mean_ms * n_trials / max(1, min(concurrency, n_trials)) if last and last.mean_ms else None,
         visible=gap_sentence(n_cases, n, smallest_gap(n_cases, n)),
         rows=_rows(n_cases, n),

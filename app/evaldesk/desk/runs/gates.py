@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates, Outcome, RunStatus
 from evaldesk.model.comparison import RunChange
-from evaldesk.model.conclusion import Interval, Stop, Undecided, has_too_many_errors
+from evaldesk.model.conclusion import Interval, Stop, Undecided, counted, has_too_many_errors
 from evaldesk.model.evalset import CaseKey
 from evaldesk.statistics.intervals import (
     CaseCounts,
@@ -69,8 +69,35 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
+class Spent:
+    """US dollars, as far as they are known.
+
+    `n_unpriced` trials called a model of unknown price, `n_uncounted` do not tell every call; a trial may do both.
+    """
+
+    cost: float = 0.0
+    n_unpriced: int = 0
+    n_uncounted: int = 0
+
+    def __add__(self, other: Spent) -> Spent:
+        n_unpriced, n_uncounted = self.n_unpriced + other.n_unpriced, self.n_uncounted + other.n_uncounted
+        return Spent(self.cost + other.cost, n_unpriced, n_uncounted)
+
+    @property
+    def words(self) -> str:
+        """`at least $0.50`."""
+        return least_words(cost_words(self.cost), bool(self.unknown))
+
+    @property
+    def unknown(self) -> str:
+        """`the cost of at least 3 trials is not known`; empty where all costs are."""
+        fewer, more = sorted((self.n_unpriced, self.n_uncounted))
+        return f"the cost of {least_words(counted(more, 'trial'), fewer > 0)} is not known" if more else ""
+
+
+@dataclass(frozen=True, slots=True)
 class RunNumbers:
-    """The input of a conclusion. `cost` is US dollars of the trials with known prices, `n_unpriced` cost more.
+    """The input of a conclusion.
 
     `case_counts` are the cases by their scored and passed trials, which is all that most gates need; `cases` names
     them, and is empty where the names are not needed. `endings` is one for each run. `equal_counts` are the cases by
@@ -80,20 +107,19 @@ class RunNumbers:
     counts: Counts
     case_counts: tuple[CaseCounts, ...]
     cases: tuple[CaseNumbers, ...] = ()
-    cost: float = 0.0
-    n_unpriced: int = 0
+    spent: Spent = Spent()
     endings: tuple[Ending, ...] = ()
     equal_counts: tuple[CaseCounts, ...] | None = None
 
     @classmethod
     def of_cases(
-        cls, cases: Iterable[CaseNumbers], *, cost: float = 0.0, n_unpriced: int = 0, endings: Sequence[Ending] = ()
+        cls, cases: Iterable[CaseNumbers], *, spent: Spent = Spent(), endings: Sequence[Ending] = ()
     ) -> RunNumbers:
         """The numbers over `cases`."""
         found = tuple(cases)
         rows = tuple((case.counts.scored, case.counts.passed, 1) for case in found)
         total = Counts.total_of_cases([case.counts for case in found])
-        return cls(total, rows, found, cost, n_unpriced, tuple(endings))
+        return cls(total, rows, found, spent, tuple(endings))
 
     @property
     def n_cases(self) -> int:
@@ -188,7 +214,7 @@ def _outcome(gates: Gates, run: RunNumbers, found: Sequence[GateOutcome]) -> Out
 
 def _is_interruption(ending: Ending, gates: Gates, run: RunNumbers) -> bool:
     """Whether a person stopped the run, not its limit of cost, which gives a reason."""
-    is_overspent = gates.max_cost is not None and run.cost > gates.max_cost + ROUNDING
+    is_overspent = gates.max_cost is not None and run.spent.cost > gates.max_cost + ROUNDING
     return ending.status == "stopped" and not (is_overspent and ending.reason)
 
 
@@ -340,16 +366,13 @@ def _curve(run: RunNumbers, name: str, word: str, k: int, least: float, undecide
 
 
 def _cost(run: RunNumbers, most: float) -> GateOutcome:
-    counts, is_within = run.counts, run.cost <= most + ROUNDING
-    if run.n_unpriced and is_within:
-        trials = "1 trial" if run.n_unpriced == 1 else f"{run.n_unpriced:,} trials"
-        words = f"the price of {trials} is not known, so the cost cannot be held to ${most:g}"
-        return GateOutcome("--max-cost", "undecided", words)
-    is_near = not is_within and run.cost < most + 0.005
-    amount = f"${beside_words(run.cost, most)}" if is_near else cost_words(run.cost)
-    words = (
-        f"the run cost {least_words(amount, run.n_unpriced > 0)}, {'within' if is_within else 'more than'} ${most:g}"
-    )
+    counts, spent = run.counts, run.spent
+    is_within = spent.cost <= most + ROUNDING
+    if spent.unknown and is_within:
+        return GateOutcome("--max-cost", "undecided", f"{spent.unknown}, so the run cannot be held to ${most:g}")
+    is_near = not is_within and spent.cost < most + 0.005
+    amount = least_words(f"${beside_words(spent.cost, most)}", bool(spent.unknown)) if is_near else spent.words
+    words = f"the run cost {amount}, {'within' if is_within else 'more than'} ${most:g}"
     if not counts.unplayed or run.stop:
         return GateOutcome("--max-cost", "held" if is_within else "failed", words)
     were = "was" if counts.unplayed == 1 else "were"

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, overload
 
 from evaldesk.desk.runs.charts import pass_figure
-from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude, sure_interval
+from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, Spent, conclude, sure_interval
 from evaldesk.desk.runs.trial_rows import trial_row
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, Conclusion, Counted, Counts, RunConfig, RunStatus, TrialResult
@@ -117,8 +117,11 @@ class RunResult(Counted, Sequence[CaseResult]):
         cases = (CaseNumbers(case.id, case.counts, threshold) for case in self.cases)
         numbers = RunNumbers.of_cases(
             cases,
-            cost=sum(trial.cost or 0.0 for trial in self.trials),
-            n_unpriced=sum(trial.is_least or bool(trial.usages and trial.cost is None) for trial in self.trials),
+            spent=Spent(
+                sum(trial.cost or 0.0 for trial in self.trials),
+                sum(bool(trial.usages and trial.cost is None) for trial in self.trials),
+                sum(trial.is_least for trial in self.trials),
+            ),
             endings=[Ending(self.status, self.reason, self.stop)],
         )
         return conclude(self.config.gates, replace(numbers, equal_counts=self.equal_counts), self.change)

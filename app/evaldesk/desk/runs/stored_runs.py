@@ -15,7 +15,7 @@ from typing import get_args
 from evaldesk.desk.other_tools import difference, has_other_scores, may_differ, tools_beside, unscored_by
 from evaldesk.desk.process_owner import is_at_work, is_here
 from evaldesk.desk.runs.baseline import read_baseline_file
-from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude, sure_interval
+from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, Spent, conclude, sure_interval
 from evaldesk.desk.runs.plan import RunPlan, foresee
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.trust import check_store
@@ -144,7 +144,9 @@ class StoredRuns:
             for each, key in zip(outcomes, keys, strict=True)
         ]
         endings = (Ending(run.status, run.reason, run.stop),)
-        found = RunNumbers.of_cases(_named(cases, keys), cost=run.cost, n_unpriced=run.n_unknown_cost, endings=endings)
+        found = RunNumbers.of_cases(
+            _named(cases, keys), endings=endings, spent=Spent(run.cost, run.n_unpriced, run.n_uncounted)
+        )
         return replace(found, equal_counts=self.equal_counts(run))
 
     def interval(self, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> Interval | None:
@@ -179,7 +181,11 @@ class StoredRuns:
         endings = (Ending(run.status, run.reason, run.stop),)
         equal = self.equal_counts(run) if run.is_uneven else None
         numbers = RunNumbers(
-            run.counts, tuple(rows), cost=run.cost, n_unpriced=run.n_unknown_cost, endings=endings, equal_counts=equal
+            run.counts,
+            tuple(rows),
+            endings=endings,
+            equal_counts=equal,
+            spent=Spent(run.cost, run.n_unpriced, run.n_uncounted),
         )
         return conclude(run.config.gates, numbers, self.change(run))
 
@@ -393,8 +399,7 @@ def joined_numbers(runs: Sequence[RunNumbers]) -> RunNumbers:
     named = _named(cases, _renumbered([case.key for case in cases]))
     found = RunNumbers.of_cases(
         named,
-        cost=sum(run.cost for run in runs),
-        n_unpriced=sum(run.n_unpriced for run in runs),
+        spent=sum((run.spent for run in runs), Spent()),
         endings=[ending for run in runs for ending in run.endings],
     )
     equal = runs[0].equal_counts if len(runs) == 1 else None

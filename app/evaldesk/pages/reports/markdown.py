@@ -14,7 +14,7 @@ from evaldesk.model.conclusion import Interval
 from evaldesk.wording.comparison import change_sentence, flips_words, states_words
 from evaldesk.wording.printable import in_one_line, markdown_text
 from evaldesk.wording.trial_text import first_words
-from evaldesk.wording.words import asides_words, cost_words, least_words, passed_sentence, share_range
+from evaldesk.wording.words import asides_words, passed_sentence, share_range
 
 MOST_ROWS = 20
 TITLES: dict[Outcome, str] = {
@@ -86,10 +86,8 @@ def _numbers(part: SummaryPart) -> Iterator[str]:
             at_k, hat_k = (_beside(interval) for interval in (point.at_interval, point.hat_interval))
             yield f"| {point.k} | {point.pass_at_k:.2f}{at_k} | {point.pass_hat_k:.2f}{hat_k} | {point.n_cases} |"
         yield ""
-    if run.cost or run.n_unpriced:
-        trials = "trial" if run.n_unpriced == 1 else "trials"
-        unknown = f", {run.n_unpriced:,} {trials} of unknown price" if run.n_unpriced else ""
-        yield f"Cost {least_words(cost_words(run.cost), run.n_unpriced > 0)}{unknown}."
+    if run.spent.cost or run.spent.unknown:
+        yield f"Cost {'; '.join(filter(None, (run.spent.words, run.spent.unknown)))}."
         yield ""
 
 
