@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from evaldesk.engine import AgentHost, LocalExecutor
+from evaldesk.engine import AgentHost, LocalExecutor, executors
 from evaldesk.engine.frames import Describe, GradeSpec, Ready
-from evaldesk.engine.host import executors, worker_set
+from evaldesk.engine.host import worker_set
 from evaldesk.engine.host.agent_host import HostedAgent
 from evaldesk.engine.host.process import Death, WorkerProcess, WorkerStartError
 from evaldesk.errors import AgentError

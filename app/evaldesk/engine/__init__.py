@@ -6,10 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evaldesk.engine.executors import Executor, drive, drive_batches
+    from evaldesk.engine.executors import Executor, LocalExecutor, drive, drive_batches
     from evaldesk.engine.frames import GradeSpec
     from evaldesk.engine.host.agent_host import AgentHost
-    from evaldesk.engine.host.executors import LocalExecutor
     from evaldesk.engine.host.inline import InlineExecutor
     from evaldesk.engine.host.process import WarmPool
     from evaldesk.engine.worker.attempt import grade
@@ -20,7 +19,7 @@ _MODULES = {
     "Executor": "executors",
     "GradeSpec": "frames",
     "InlineExecutor": "host.inline",
-    "LocalExecutor": "host.executors",
+    "LocalExecutor": "executors",
     "WarmPool": "host.process",
     "drive": "executors",
     "drive_batches": "executors",

@@ -1,1 +1,1 @@
-"""The side of the engine in the desk or command: executors, worker processes, the warm pool."""
+"""The side of the engine in the desk or command: worker processes, and which of them gets the next trial."""

@@ -17,9 +17,9 @@ from typing import Any, TypeAlias, TypeVar
 
 from evaldesk import __version__
 from evaldesk.background_loop import BackgroundLoop
+from evaldesk.engine.executors import LocalExecutor
 from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import GradeSpec, cancelled
-from evaldesk.engine.host.executors import LocalExecutor
 from evaldesk.engine.launch import OWN, ProcessLauncher
 from evaldesk.engine.worker.attempt import Pause
 from evaldesk.model import AgentRef, Criterion, ErrorRecord, TrialResult, TrialSpec
