@@ -18,7 +18,7 @@ from bench.fake_model import fake_model
 from bench.framework_agents import N_WARM, installed, write_agents
 from bench.processor import cpu_s, pss_mib_of
 from bench.row import Row, rounded
-from evaldesk.agents.remote.model_gateway import ModelGateway
+from evaldesk.agents.remote.forwarding import open_gateway
 from evaldesk.engine import LocalExecutor, drive
 from evaldesk.engine.launch import OWN, Launcher, ProcessLauncher
 from evaldesk.model import AgentRef, Case, Criterion, Expected, Limits, Session, TrialSpec, Turn
@@ -146,8 +146,7 @@ async def _trial_ms(
 
 async def _gateway(address: str) -> Row:
     """A call through the gateway, whose thread is in this process, less the same call straight to the endpoint."""
-    gateway = ModelGateway({**os.environ, "OPENAI_BASE_URL": address})
-    gateway.open()
+    gateway = open_gateway({**os.environ, "OPENAI_BASE_URL": address})
     try:
         with gateway.listening(Session("s"), lambda event: None):
             through = await asyncio.to_thread(_calls_ms, gateway.variables()["OPENAI_BASE_URL"])

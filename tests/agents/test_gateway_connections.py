@@ -18,7 +18,7 @@ import pytest
 from tests.agents.endpoint import chunks, completion
 
 from evaldesk.agents.remote import providers
-from evaldesk.agents.remote.model_gateway import ModelGateway
+from evaldesk.agents.remote.forwarding import open_gateway
 from evaldesk.agents.remote.providers import opened_answer
 from evaldesk.model import Event, Session
 
@@ -104,8 +104,7 @@ class Gateway:
 
 @pytest.fixture
 def gateway(provider: Provider) -> Iterator[Gateway]:
-    opened, events = ModelGateway({"OPENAI_BASE_URL": provider.address}), list[Event]()
-    opened.open()
+    opened, events = open_gateway({"OPENAI_BASE_URL": provider.address}), list[Event]()
     address = urlsplit(opened.variables()["OPENAI_BASE_URL"])
     with opened.listening(Session("s"), events.append):
         yield Gateway(address.netloc, f"{address.path}/chat/completions", events)

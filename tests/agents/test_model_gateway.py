@@ -18,6 +18,7 @@ from tests.agents.endpoint import Answer, Endpoint, chunks, completion
 
 from evaldesk.agents import load_agent
 from evaldesk.agents.remote import model_gateway
+from evaldesk.agents.remote.forwarding import open_gateway
 from evaldesk.agents.remote.model_gateway import ModelGateway
 from evaldesk.agents.remote.providers import PROVIDERS
 from evaldesk.engine import play_trial
@@ -458,8 +459,7 @@ def test_a_call_that_a_turn_does_not_wait_for_was_made(monkeypatch: pytest.Monke
 
 
 def test_an_address_is_for_its_session_and_for_its_turns() -> None:
-    gateway = ModelGateway({"NO_PROXY": "example.org"})
-    gateway.open()
+    gateway = open_gateway({"NO_PROXY": "example.org"})
     variables = gateway.variables()
     address = variables["OPENAI_BASE_URL"]
 

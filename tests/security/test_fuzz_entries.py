@@ -26,6 +26,7 @@ import pytest
 from evaldesk.agents.adk.server import AdkServerAgent
 from evaldesk.agents.openhands.benchmark import read_line
 from evaldesk.agents.remote import model_gateway
+from evaldesk.agents.remote.forwarding import open_gateway
 from evaldesk.agents.remote.http_protocol import HttpAgent, parsed
 from evaldesk.agents.remote.protocol import description_of, told_events
 from evaldesk.agents.replay import read_recording
@@ -479,8 +480,7 @@ def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[model_gateway.ModelGate
     """A gateway with a turn under way whose models answer nothing, as nobody is at their address."""
     with socket.socket() as closed:  # bound, so that nobody else is there, and never listening
         closed.bind(("127.0.0.1", 0))
-        gateway = model_gateway.ModelGateway({"OPENAI_BASE_URL": f"http://127.0.0.1:{closed.getsockname()[1]}"})
-        gateway.open()
+        gateway = open_gateway({"OPENAI_BASE_URL": f"http://127.0.0.1:{closed.getsockname()[1]}"})
         session = Session("s", model_options=ModelOptions(n_retries=0))
         with gateway.listening(session, lambda event: None):
             yield gateway

@@ -239,11 +239,9 @@ def _parsed(line: bytes) -> object:
 
 
 def _opened_gateway() -> ModelGateway:
-    from evaldesk.agents.remote.model_gateway import ModelGateway  # the client of HTTP is for those who ask for it
+    from evaldesk.agents.remote.forwarding import open_gateway  # the client of HTTP is for those who ask for it
 
-    gateway = ModelGateway(dict(os.environ))
-    gateway.open()
-    return gateway
+    return open_gateway(dict(os.environ))
 
 
 def _opened_spans() -> SpanEndpoint:

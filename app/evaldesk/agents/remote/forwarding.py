@@ -1,0 +1,308 @@
+"""Forwards the model calls of an agent over HTTP: each to its provider, and the answer to the agent as it comes.
+
+One server for the process, one address for each session. (docs/protocol.md)
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from http.client import HTTPException
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from evaldesk.agents.local_server import LocalServer
+from evaldesk.agents.remote.model_gateway import GATEWAYS, LEAST_ERROR, Answer, Call, ModelGateway, PlayedTurn
+from evaldesk.agents.remote.providers import HOP_BY_HOP, MAX_BODY, PIECE, PROVIDERS, TIMEOUT_S, opened_answer
+from evaldesk.errors import ModelError
+from evaldesk.llm.apis import api_of
+from evaldesk.llm.failures import failure_of
+from evaldesk.llm.faults import GIVEN, SLOW, SLOW_S, STATUS, TIMEOUT, TRUNCATED, WORDS, malformed_body, refusal_body
+from evaldesk.llm.recording import Recorder
+from evaldesk.llm.refusals import EndpointError
+from evaldesk.llm.retries import PATIENT, wait_after
+from evaldesk.model import Event
+
+MAX_ANSWER = 64 * 1024 * 1024
+BAD_REQUEST = 400
+
+
+def open_gateway(environment: Mapping[str, str]) -> ModelGateway:
+    """A gateway whose address answers, to the providers of the environment."""
+    gateway = ModelGateway(environment, _SERVER.address)
+    GATEWAYS[gateway.key] = gateway
+    return gateway
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"  # an SDK keeps its connection
+    timeout = TIMEOUT_S
+    wbufsize = PIECE  # the head of an answer goes with its first piece
+    disable_nagle_algorithm = True
+
+    def do_POST(self) -> None:
+        self._forward()
+
+    def do_GET(self) -> None:
+        self._forward()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: the turn's events say it all."""
+
+    def handle_expect_100(self) -> bool:
+        """Ask for the body at once, whatever else is to be written."""
+        super().handle_expect_100()
+        self.wfile.flush()
+        return True
+
+    def _forward(self) -> None:
+        key, _, rest = self.path.removeprefix("/").partition("/")
+        provider, slash, path = rest.partition("/")
+        gateway = GATEWAYS.get(key)
+        if gateway is None or provider not in PROVIDERS or ".." in path.partition("?")[0].split("/"):
+            self._refuse(404, "not_found", "nothing is at this address")
+            return
+        if not path.isascii():
+            self._refuse(400, "bad_request", "an address has ASCII letters only; write others as %XX")
+            return
+        with gateway.call() as turn:
+            call = self._call(provider, slash + path)
+            if turn is None:
+                self._refuse(409, "no_turn", "no turn is under way, so this call would belong to none")
+            elif call is None:
+                self._refuse(
+                    400,
+                    "bad_request",
+                    f"the body is not a JSON object of known length, at most {MAX_BODY // 2**20} MiB",
+                )
+            elif not gateway.may_ask(turn, call):
+                self._refuse(429, "max_turns", "the run allows no more model calls in this turn")
+            else:
+                self._answer(gateway, turn, call)
+
+    def _call(self, provider: str, path: str) -> Call | None:
+        try:
+            length = int(self.headers.get("content-length") or 0)
+            if not 0 <= length <= MAX_BODY or self.headers.get("transfer-encoding"):
+                return None
+            data = self.rfile.read(length)
+            body = json.loads(data) if data else {}
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(body, dict):
+            return None
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP_BY_HOP}
+        api = api_of(path) if self.command == "POST" else None
+        return Call(provider, self.command, path, headers, data, body, api)
+
+    def _answer(self, gateway: ModelGateway, turn: PlayedTurn, call: Call) -> None:
+        """Tell of the answer before its last bytes are sent: with them the agent may end its turn.
+
+        An injected fault is the agent's to cope with: it is not tried again here.
+        """
+        fault = turn.fault(call)
+        if fault in GIVEN:
+            turn.unanswered(call, f"{WORDS[fault]} (injected)", 0.0)
+            self._fail(call, fault)
+            return
+        if fault == SLOW:
+            time.sleep(SLOW_S)
+        try:
+            recording = gateway.recording_of(turn, call)
+            answer = (recording and _recorded(call, *recording)) or self._asked(gateway, turn, call)
+            is_whole = fault != TRUNCATED and not answer.is_cut
+            is_kept = answer.status < LEAST_ERROR and not answer.is_replayed and is_whole
+            if recording and is_kept:
+                recorder, key = recording
+                text = answer.body.decode("utf-8", "replace")
+                recorder.keep(key, {"status": answer.status, "kind": answer.kind, "body": text})
+        except ModelError as error:
+            turn.unanswered(call, str(error), 0.0)
+            turn.send(Event("log", author="evaldesk", text=f"A call of {call.model} failed: {error}"))
+            self._refuse(502, error.kind, str(error))
+            return
+        gateway.tell(turn, call, answer)
+        if fault == TRUNCATED:
+            self.close_connection = True
+            if not answer.is_begun:
+                self._begin(answer.status, answer.kind, len(answer.unsent))
+                self._write(answer.unsent[: len(answer.unsent) // 2])
+        elif answer.is_begun:
+            self._write_piece(answer.unsent)
+            self.close_connection |= answer.is_cut  # the agent sees a stream without its end, as we do
+            self._write(b"0\r\n\r\n" if self._is_chunked and not answer.is_cut else b"")
+        else:
+            self._begin(answer.status, answer.kind, len(answer.unsent))
+            self._write(answer.unsent)
+
+    def _fail(self, call: Call, fault: str) -> None:
+        """Answer as an endpoint with that fault does; one that gives no answer ends the connection."""
+        if fault == TIMEOUT:
+            self.close_connection = True
+            return
+        status, is_stream = STATUS.get(fault, 200), bool(call.body.get("stream")) or ":stream" in call.path
+        kind, data = malformed_body(is_stream=is_stream)
+        if status >= LEAST_ERROR:
+            kind, data = "application/json", refusal_body(status)
+        self._begin(status, kind, len(data), may_retry=True)
+        self._write(data)
+
+    def _asked(self, gateway: ModelGateway, turn: PlayedTurn, call: Call) -> Answer:
+        """The answer of the provider; a stream is sent on as it comes, but for its end. Raises ModelError."""
+        base, n_tried, started = PROVIDERS[call.provider].base(gateway.environment), 0, time.perf_counter()
+        patience = PATIENT.with_retries(turn.session.model_options.n_retries)
+        call = turn.without(call, base) or call
+        while True:
+            n_tried += 1
+            refused: Answer | None = None
+            error: Exception
+            if call.api:
+                turn.pause(call.model)
+            try:
+                with _opened(call, base) as response:
+                    if response.status < LEAST_ERROR:
+                        answer = self._taken(call, response)
+                        duration_ms = (time.perf_counter() - started) * 1000
+                        return replace(answer, n_attempts=n_tried, duration_ms=duration_ms, base=base)
+                    body = response.read(MAX_ANSWER)
+                    refused = Answer(response.status, _kind(response), body, body, n_attempts=n_tried)
+                    if again := turn.without(call, base, refused):
+                        call = again
+                        continue
+                    error = EndpointError(response.status, body, dict(response.headers))
+            except (OSError, HTTPException) as broken:  # no connection, or no answer in time
+                error = broken
+            failure = failure_of(error, call.model)
+            wait = wait_after(failure, n_tried, patience)
+            if wait is not None:
+                turn.waits(wait)
+                time.sleep(wait.seconds)
+            elif refused:
+                return refused
+            else:
+                raise ModelError(failure.sentence, kind=failure.kind)
+
+    def _taken(self, call: Call, response: Any) -> Answer:
+        """The answer; a stream that breaks off is what came of it."""
+        kind = _kind(response)
+        if not kind.startswith("text/event-stream"):
+            body = response.read(MAX_ANSWER)
+            return Answer(response.status, kind, body, body)
+        self._begin(response.status, kind, None)
+        stream, pieces, is_cut = _Stream(hides_usage=call.hides_usage), [], False
+        try:
+            while piece := response.read1(PIECE):
+                pieces.append(piece)
+                self._write_piece(stream.ready(piece))
+        except (OSError, HTTPException):
+            is_cut = True
+        is_cut |= bool(response.length)  # fewer bytes than it said
+        return Answer(response.status, kind, b"".join(pieces), stream.end(), is_begun=True, is_cut=is_cut)
+
+    def _begin(self, status: int, kind: str, length: int | None, *, may_retry: bool = False) -> None:
+        """Send the head; an answer of unknown length is sent in chunks, or ends with its connection."""
+        self.send_response_only(status)
+        self.send_header("content-type", kind)
+        if status >= LEAST_ERROR and not may_retry:
+            self.send_header("x-should-retry", "false")  # it was tried as often as the run asks for
+        if length is not None:
+            self.send_header("content-length", str(length))
+        elif self._is_chunked:
+            self.send_header("transfer-encoding", "chunked")
+        else:
+            self.close_connection = True
+        if self.close_connection:
+            self.send_header("connection", "close")
+        self.end_headers()
+
+    @property
+    def _is_chunked(self) -> bool:
+        return self.request_version == "HTTP/1.1"
+
+    def _write_piece(self, piece: bytes) -> None:
+        """Write a part of an answer of unknown length."""
+        if piece:
+            self._write(b"%x\r\n%b\r\n" % (len(piece), piece) if self._is_chunked else piece)
+
+    def _write(self, piece: bytes) -> None:
+        with suppress(OSError):  # the agent is gone, or does not want the rest
+            self.wfile.write(piece)
+            self.wfile.flush()
+
+    def _refuse(self, status: int, kind: str, message: str) -> None:
+        error = {"type": kind, "code": kind, "message": f"evaldesk: {message}"}
+        data = json.dumps({"type": "error", "error": error}).encode()
+        self.close_connection = True  # the body of the request may be unread
+        with suppress(OSError):
+            self._begin(status, "application/json", len(data))
+            self.wfile.write(data)
+
+
+def _opened(call: Call, base: str) -> Any:
+    """The answer of the provider, also one that refuses. Raises OSError.
+
+    An endpoint that does not know `stream_options` is asked again without.
+    """
+    data = call.data
+    if call.hides_usage:
+        given = call.body.get("stream_options")
+        options = {**(given if isinstance(given, dict) else {}), "include_usage": True}
+        data = json.dumps({**call.body, "stream_options": options}).encode()
+    answer = opened_answer(call.method, base + call.path, data, call.headers)
+    if answer.status != BAD_REQUEST or data is call.data:
+        return answer
+    answer.close()
+    return opened_answer(call.method, base + call.path, call.data, call.headers)
+
+
+def _kind(response: Any) -> str:
+    return str(response.headers.get("content-type", "application/json"))
+
+
+def _recorded(call: Call, recorder: Recorder, key: str) -> Answer | None:
+    """The recorded answer. Raises ModelError in a replay that lacks it."""
+    found = recorder.found(key, f"the call of {call.model}")
+    if found is None:
+        return None
+    body = str(found["body"]).encode()
+    return Answer(int(found["status"]), str(found["kind"]), body, body, is_replayed=True)
+
+
+@dataclass(slots=True)
+class _Stream:
+    """A stream on its way to the agent; its last piece is kept until the call was told.
+
+    The event that has nothing but tokens is left out where only we asked for it.
+    """
+
+    hides_usage: bool
+    _rest: bytes = b""
+    _part: bytes = b""
+
+    def ready(self, piece: bytes) -> bytes:
+        """What may be sent now."""
+        if self.hides_usage:
+            *events, self._part = (self._part + piece).split(b"\n\n")
+            piece = b"".join(event + b"\n\n" for event in events if not _has_tokens_alone(event))
+        if not piece:
+            return b""
+        ready, self._rest = self._rest, piece
+        return ready
+
+    def end(self) -> bytes:
+        """What is left."""
+        return self._rest + self._part
+
+
+def _has_tokens_alone(event: bytes) -> bool:
+    try:
+        found = json.loads(event.partition(b":")[2])
+    except ValueError:
+        return False
+    return isinstance(found, dict) and found.get("choices") == [] and bool(found.get("usage"))
+
+
+_SERVER = LocalServer("evaldesk-gateway", _Handler)
