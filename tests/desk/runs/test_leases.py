@@ -22,6 +22,7 @@ from tests.desk.runs_by_hand import HandExecutor, OpenDesk, check_exact, over, s
 from tests.postgresql_server import ENGINES, place_of
 
 from evaldesk.desk.process_owner import current_owner
+from evaldesk.desk.runs import players
 from evaldesk.desk.runs import runs as runs_module
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.runs import RunDesk
@@ -117,7 +118,7 @@ async def test_a_process_that_lost_its_run_stores_nothing_and_ends(open_desk: Op
 async def test_a_lost_lease_is_seen_while_no_trial_ends(
     open_desk: OpenDesk, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs_module, "RENEW_S", 0.01)
+    monkeypatch.setattr(players, "RENEW_S", 0.01)
     executor = HandExecutor()
     desk = open_desk(executor)
     run_id = await started(desk, n_cases=1)
@@ -171,7 +172,7 @@ DRIVER = """
 import asyncio, socket, sys, time
 from pathlib import Path
 socket.gethostname = lambda: sys.argv[2]
-from evaldesk.desk.runs import runs
+from evaldesk.desk.runs import players, runs
 from evaldesk.engine import InlineExecutor
 from evaldesk.engine.worker.player import adopt
 from evaldesk.model import AgentRef
@@ -179,7 +180,7 @@ from evaldesk.settings import Settings, database_url
 from evaldesk.store import Store
 from evaldesk.store.runs import planning
 planning.NEW_LEASE = planning.DatabaseSeconds() + 1.0
-runs.RENEW_S = 0.2
+players.RENEW_S = 0.2
 place = Path(sys.argv[1]) if sys.argv[1].startswith("/") else database_url(sys.argv[1], "the test")
 
 async def answer(message):

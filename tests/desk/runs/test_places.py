@@ -10,6 +10,7 @@ from sqlalchemy import update
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, started
 
 from evaldesk.desk.doctor import look_at_runs
+from evaldesk.desk.runs import players
 from evaldesk.desk.runs import runs as runs_module
 from evaldesk.model import Case, Turn
 from evaldesk.model.run import Place
@@ -34,7 +35,7 @@ async def stored(store: Store, run_id: int, places: tuple[Place, ...]) -> None:
 async def test_a_place_that_comes_or_is_lost_is_stored_at_once_and_its_load_with_the_lease(
     open_desk: OpenDesk, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs_module, "LOOK_S", 0.01)
+    monkeypatch.setattr(players, "LOOK_S", 0.01)
     executor = HandExecutor()
     executor.places = (HERE,)
     desk = open_desk(executor)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, started
 
-from evaldesk.desk.runs import driver as run_live
+from evaldesk.desk.runs import players
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_watchers_of_a_run_share_each_tick(open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_live, "TICK_S", 0.0)
+    monkeypatch.setattr(players, "TICK_S", 0.0)
     executor = HandExecutor()
     desk = open_desk(executor)
     run_id = await started(desk, n_cases=2, concurrency=2)

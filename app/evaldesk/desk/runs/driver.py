@@ -1,6 +1,6 @@
 """The driver of one run: hands out its pending trials within its cost, and commits each result before it is shown.
 
-Its writer goes on trying while the disk takes nothing; its watchers share a tick.
+Its writer goes on trying while the disk takes nothing.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakValueDictionary
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
 from evaldesk.desk.other_tools import as_tool_judges
 from evaldesk.desk.runs.gates import Ending
 from evaldesk.desk.runs.plan import order_of_play
-from evaldesk.desk.runs.rescoring import StoredTrials
+from evaldesk.desk.runs.rescoring import StoredTrials, missing_ending
 from evaldesk.desk.runs.stored_runs import plan_confirming
 from evaldesk.engine import Executor, GradeSpec, drive_batches
 from evaldesk.engine.worker.attempt import Pause, pauses_sentence
-from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, NotFoundError, WorkspaceError
+from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, WorkspaceError
 from evaldesk.model import Case, ErrorRecord, RunConfig, TrialResult, TrialSpec
 from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.run import Place
@@ -36,7 +35,6 @@ from evaldesk.model.transcript import FATAL_KINDS
 from evaldesk.run_options import KEEP, OWN
 from evaldesk.store import RunStore, Store
 from evaldesk.store.runs.planning import Planning
-from evaldesk.store.runs.run_store import is_imported
 from evaldesk.wording.words import cost_words, stopped_words
 
 if TYPE_CHECKING:
@@ -404,36 +402,6 @@ def is_fatal(result: TrialResult) -> bool:
     return _fatal_error(result) is not None
 
 
-def missing_ending(runs: RunStore, config: RunConfig, n: int) -> Ending:
-    """How a run ends that scores another again, of which `n` trials were never played.
-
-    As that one did, where it stopped when it was decided: its stop without the answers, which were of other scores.
-    """
-    if is_imported(config):
-        return Ending("finished", missing_sentence(n, config))
-    try:
-        stop = runs.summary(config.source_run_id or 0).stop
-    except NotFoundError:
-        stop = None
-    if stop is None:
-        return Ending("stopped", missing_sentence(n, config))
-    return Ending("finished", decided_source_sentence(n, config), replace(stop, answers=()))
-
-
-def decided_source_sentence(n: int, config: RunConfig) -> str:
-    """That the other run stopped before it played the rest, in one sentence."""
-    trials = "1 trial was" if n == 1 else f"{n:,} trials were"
-    return f"Run {config.source_run_id} stopped when it was decided, so {trials} never played."
-
-
-def missing_sentence(n: int, config: RunConfig) -> str:
-    """Why some trials of a run that scores another again have no score."""
-    trials = "1 trial was" if n == 1 else f"{n:,} trials were"
-    if is_imported(config):
-        return f"{trials} not in the file that run {config.source_run_id} was imported from."
-    return f"{trials} never played in run {config.source_run_id}. Resume that run first, then this one."
-
-
 def fatal_sentence(result: TrialResult) -> str:
     """Why the run stopped, in one sentence."""
     error = _fatal_error(result)
@@ -567,55 +535,3 @@ class RunWriter:
         if now - self._refused_since >= self.patience_s:
             waited = f"given up after {self.patience_s / 60:.0f} min"
             raise WorkspaceError(f"{error}; {waited}: make room, then resume the run") from error
-
-
-TICK_S = 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """A moment of a run. `shared` is where its watchers share what they show, as long as one of them holds it."""
-
-    number: int
-    is_last: bool = False
-    shared: WeakValueDictionary[object, Any] = field(default_factory=WeakValueDictionary)
-
-
-class LiveRun:
-    """Turns many changes into few ticks, and wakes every watcher at each."""
-
-    def __init__(self) -> None:
-        self.tick = Tick(0)
-        self._is_dirty = asyncio.Event()
-        self._moved = asyncio.Condition()
-
-    def touch(self) -> None:
-        """Something changed."""
-        self._is_dirty.set()
-
-    async def beat(self) -> None:
-        """Tick while there are changes; runs as a task beside the driver."""
-        while True:
-            await self._is_dirty.wait()
-            self._is_dirty.clear()
-            await self._move(is_last=False)
-            await asyncio.sleep(TICK_S)
-
-    async def end(self) -> None:
-        """The last tick: the run is over, and its watchers leave."""
-        await self._move(is_last=True)
-
-    async def ticks(self) -> AsyncIterator[Tick]:
-        """The present moment at once, then every later one; slow watchers skip."""
-        seen = self.tick
-        yield seen
-        while not seen.is_last:
-            async with self._moved:
-                await self._moved.wait_for(lambda seen=seen: self.tick is not seen)  # type: ignore[misc]
-            seen = self.tick
-            yield seen
-
-    async def _move(self, *, is_last: bool) -> None:
-        async with self._moved:
-            self.tick = Tick(self.tick.number + 1, is_last, self.tick.shared)
-            self._moved.notify_all()

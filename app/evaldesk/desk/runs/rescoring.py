@@ -10,6 +10,7 @@ from operator import attrgetter
 
 from evaldesk import __version__
 from evaldesk.desk.criteria.criteria import is_plain
+from evaldesk.desk.runs.gates import Ending
 from evaldesk.desk.runs.plan import RunPlan, check_deciding, foreseen_plan
 from evaldesk.engine import GradeSpec
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
@@ -131,3 +132,33 @@ def as_played(result: TrialResult) -> TrialResult:
     if result.error and result.error.kind == GRADING_FAILED:
         return replace(bare, status="finished", stop_reason=last_stop(result.transcript.turns), error=None)
     return bare
+
+
+def missing_ending(runs: RunStore, config: RunConfig, n: int) -> Ending:
+    """How a run ends that scores another again, of which `n` trials were never played.
+
+    As that one did, where it stopped when it was decided: its stop without the answers, which were of other scores.
+    """
+    if is_imported(config):
+        return Ending("finished", missing_sentence(n, config))
+    try:
+        stop = runs.summary(config.source_run_id or 0).stop
+    except NotFoundError:
+        stop = None
+    if stop is None:
+        return Ending("stopped", missing_sentence(n, config))
+    return Ending("finished", decided_source_sentence(n, config), replace(stop, answers=()))
+
+
+def decided_source_sentence(n: int, config: RunConfig) -> str:
+    """That the other run stopped before it played the rest, in one sentence."""
+    trials = "1 trial was" if n == 1 else f"{n:,} trials were"
+    return f"Run {config.source_run_id} stopped when it was decided, so {trials} never played."
+
+
+def missing_sentence(n: int, config: RunConfig) -> str:
+    """Why some trials of a run that scores another again have no score."""
+    trials = "1 trial was" if n == 1 else f"{n:,} trials were"
+    if is_imported(config):
+        return f"{trials} not in the file that run {config.source_run_id} was imported from."
+    return f"{trials} never played in run {config.source_run_id}. Resume that run first, then this one."

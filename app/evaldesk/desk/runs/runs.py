@@ -7,23 +7,21 @@ import contextlib
 import logging
 import os
 import random
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.criteria.criteria import allowed_criteria, ready_criteria
-from evaldesk.desk.process_owner import current_owner, is_elsewhere
+from evaldesk.desk.process_owner import is_elsewhere
 from evaldesk.desk.runs.allocating import with_budget
-from evaldesk.desk.runs.driver import LiveRun, RunDriver, RunWriter, Tick, is_more
 from evaldesk.desk.runs.first_runs import first_seed
-from evaldesk.desk.runs.gates import Ending
 from evaldesk.desk.runs.kept_workers import SharedWorkers
 from evaldesk.desk.runs.model_checks import check_models
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, RunSubject, plan_run, recordings_folder, with_defaults
-from evaldesk.desk.runs.rescoring import as_handed_out, plan_rescoring, same_criteria
+from evaldesk.desk.runs.players import Playing, RunPlayers, Tick
+from evaldesk.desk.runs.rescoring import plan_rescoring, same_criteria
 from evaldesk.desk.runs.stored_runs import StoredRuns, is_held
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import Executor, LocalExecutor, WarmPool
@@ -33,13 +31,12 @@ from evaldesk.engine.launch import launcher_of
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, WorkspaceError
 from evaldesk.model import Criterion, RunConfig, RunStatus
 from evaldesk.model.conclusion import StopRule
-from evaldesk.model.run import LIVE, Place, is_news
+from evaldesk.model.run import LIVE, Place
 from evaldesk.model.stored import RunSummary, TrialKey, host_of
 from evaldesk.settings import Settings
 from evaldesk.store import RunStore, Store
 from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.run_store import is_playable
-from evaldesk.wire import result_scrubber
 
 log = logging.getLogger("evaldesk.runs")
 
@@ -443,202 +440,4 @@ def check_playable(summary: RunSummary) -> None:
         raise ConflictError(
             f"run {summary.id} was imported: the agent that played it is not here, so no trial can be played again; "
             "run its cases with an agent of this workspace instead"
-        )
-
-
-RENEW_S = 5.0
-LOOK_S = 0.5
-CLOSE_S = 5.0
-
-
-@dataclass(slots=True)
-class Playing:
-    """A run that this process drives; `driver` is None while it waits for its turn. `max_cost` is in US dollars.
-
-    `max_cost` is what is left of the limit of a command with several runs; else that of the run's gates counts. `lease`
-    is the one that this process has of it; `planning` plans its later trials. `unstored` says why its end could not be
-    stored, should that be given up.
-    """
-
-    live: LiveRun = field(default_factory=LiveRun)
-    driver: RunDriver | None = None
-    task: asyncio.Task[None] | None = None
-    is_stopped: bool = False
-    lease: int = 1
-    max_cost: float | None = None
-    unstored: str = ""
-    planning: Planning | None = None
-
-
-class RunPlayers:
-    """`playing` are the runs of this process by id, those that wait for their turn included."""
-
-    def __init__(self, settings: Settings, store: Store, open_executor: Callable[[RunConfig], Executor]) -> None:
-        self.playing: dict[int, Playing] = {}
-        self.writer = RunWriter()
-        self._store = store
-        self._open_executor = open_executor
-        self._scrubbed = result_scrubber(settings.environment)
-        self._slots = asyncio.Semaphore(settings.n_runs_at_once)
-        self._is_closing = False
-
-    @cached_property
-    def owner(self) -> str:
-        """The name of this process in the database, which stays when the machine gets another name."""
-        return current_owner()
-
-    def play(
-        self, run_id: int, note: str = "", max_cost: float | None = None, planning: Planning | None = None
-    ) -> Playing:
-        """Play a run that is ours when its turn comes; `note` becomes part of its reason. It is planned meanwhile."""
-        playing = self.playing.setdefault(run_id, Playing(max_cost=max_cost, planning=planning))
-        playing.task = asyncio.create_task(self._play_one(run_id, playing, note), name=f"run {run_id}")
-        return playing
-
-    async def take_up(self, seen: RunSummary, note: str = "") -> Playing:
-        """Make a run that rests ours before anybody can see it at rest again, and play it.
-
-        Raises ConflictError when it is not any more as it was `seen`.
-        """
-        if seen.id in self.playing:
-            return self.playing[seen.id]
-        playing = self.playing[seen.id] = Playing(lease=seen.lease + 1)
-        is_ours = False
-        try:
-            is_ours = await self.writer.write(self._store.runs.move_on, seen, "pending", note, driver=self.owner)
-        finally:
-            if not is_ours:
-                del self.playing[seen.id]
-                await playing.live.end()
-        if not is_ours:
-            raise ConflictError(f"run {seen.id} was taken up, stopped or deleted by another process just now")
-        return self.play(seen.id, note)
-
-    async def close(self) -> None:
-        """End the runs of this process without a verdict; they stay `running` and go on at the next start."""
-        self._is_closing = True
-        tasks = []
-        for playing in list(self.playing.values()):  # each takes itself out when it ends
-            if playing.driver:
-                await playing.driver.cancel()
-            elif playing.task:
-                playing.task.cancel()
-            if playing.task:
-                tasks.append(playing.task)
-        if tasks:
-            _, hanging = await asyncio.wait(tasks, timeout=CLOSE_S)
-            for task in hanging:  # it waits for a disk that takes nothing: its trials are played again
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        await self.writer.close()
-
-    async def _play_one(self, run_id: int, playing: Playing, note: str) -> None:
-        pulse = asyncio.create_task(playing.live.beat())
-        renewing = asyncio.create_task(self._renew(run_id, playing))
-        planned = asyncio.create_task(self._plan(playing))
-        try:
-            ending = await self._ending(run_id, playing, note)
-            await planned  # a run that ends, or is closed, has all of its trials
-            if not self._is_closing:
-                with contextlib.suppress(NotFoundError):  # it was deleted while it waited for its turn
-                    end = partial(self._store.runs.end, lease=playing.lease, stop=ending.stop)
-                    if not await self.writer.write_with_retry(end, run_id, ending.status, ending.reason):
-                        playing.unstored = f"run {run_id} was taken over by another process, which plays it on"
-                        log.warning(playing.unstored)
-        except WorkspaceError as error:
-            playing.unstored = str(error)
-        finally:
-            for task in (pulse, renewing, planned):
-                task.cancel()
-            await asyncio.gather(pulse, renewing, planned, return_exceptions=True)
-            del self.playing[run_id]
-            await playing.live.end()
-
-    async def _plan(self, playing: Playing) -> None:
-        """Plan the trials that are not planned yet; a run that was deleted or taken meanwhile has no more."""
-        planning = playing.planning
-        with contextlib.suppress(ConflictError):
-            while planning and not planning.is_done:
-                await self.writer.write_with_retry(planning.step)
-                playing.live.touch()
-
-    async def _renew(self, run_id: int, playing: Playing) -> None:
-        """Keep the lease of a run while it is played, and tell where: later, or at once when a place came or was lost.
-
-        Once another process has the lease, no more is played here.
-        """
-        told: Sequence[Place] = ()
-        renewed_at = time.monotonic()
-        while True:
-            await asyncio.sleep(min(LOOK_S, RENEW_S))
-            places = playing.driver.places if playing.driver else ()
-            if time.monotonic() - renewed_at < RENEW_S and not is_news(told, places):
-                continue
-            told, renewed_at = places, time.monotonic()
-            try:
-                if await self.writer.write(self._store.runs.renew, run_id, playing.lease, places):
-                    continue
-            except (
-                WorkspaceError
-            ) as error:  # tried again while the lease lasts, and after it until another takes the run
-                log.warning("run %s: its lease was not renewed: %s", run_id, error)
-                continue
-            playing.is_stopped = True
-            if playing.driver:
-                await playing.driver.cancel()
-            return
-
-    async def _ending(self, run_id: int, playing: Playing, note: str) -> Ending:
-        """Play the run when its turn comes; how that ended, and why."""
-        try:
-            async with self._slots:
-                ending = await self._drive(run_id, playing, note)
-            return replace(ending, reason=" ".join(filter(None, (ending.reason, note))))
-        except asyncio.CancelledError:  # it waited for its turn when it was stopped
-            return Ending("stopped", note)
-        except EvaldeskError as error:
-            return Ending("failed", str(error))
-        except Exception as error:
-            log.exception("run %s broke off", run_id)
-            return Ending("failed", f"Evaldesk broke off: {error!r}")
-
-    async def _drive(self, run_id: int, playing: Playing, note: str) -> Ending:
-        seen = await asyncio.to_thread(self._store.runs.summary, run_id)
-        config = seen.config
-        is_wanted = not playing.is_stopped and seen.status != "stopping" and seen.lease == playing.lease
-        if not (is_wanted and await self.writer.write_with_retry(self._store.runs.move_on, seen, "running", note)):
-            return Ending("stopped")
-        n_unplanned = 0 if playing.planning else await asyncio.to_thread(self._store.runs.n_unplanned, run_id)
-        if n_unplanned:
-            return Ending("failed", await self._cut(seen, n_unplanned))
-        if config.source_run_id is not None:
-            config = as_handed_out(config)
-        limit = config.gates.max_cost if playing.max_cost is None else playing.max_cost
-        playing.driver = RunDriver(
-            run_id,
-            config,
-            self._store,
-            self._open_executor(config),
-            writer=self.writer,
-            scrubbed=self._scrubbed,
-            on_change=playing.live.touch,
-            max_cost=None if is_more(seen.cost, limit) else limit,  # resumed above it: a person wants the rest
-            spent=seen.cost,
-            lease=playing.lease,
-            planning=playing.planning,
-            stop_rule=seen.stop_rule,
-        )
-        try:
-            return await playing.driver.drive()
-        except EvaldeskError as error:
-            if seen.counts.done and has_own_driver(config.executor):  # its cluster is away: the rest is for later
-                return Ending("stopped", str(error))
-            raise
-
-    async def _cut(self, seen: RunSummary, n_unplanned: int) -> str:
-        """Let a run whose planning broke off with its process be one of the planned cases; says so."""
-        await self.writer.write_with_retry(self._store.runs.cut_to_planned, seen.id)
-        planned = f"{seen.n_cases - n_unplanned:,} of {seen.n_cases:,} cases are in it"
-        return (
-            f"Its process ended while the run was planned: {planned}. Resume it to play these, or start the run anew."
         )
