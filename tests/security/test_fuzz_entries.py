@@ -52,7 +52,6 @@ from evaldesk.engine.frames import (
     played,
 )
 from evaldesk.engine.worker.attempt import Pause
-from evaldesk.engine.worker.turn import checked_event
 from evaldesk.errors import AgentError, BadNumberError, EvaldeskError, FormatError, ModelError, UsageError
 from evaldesk.llm import ModelCall, ModelReply
 from evaldesk.llm.apis import api_of
@@ -85,7 +84,7 @@ from evaldesk.settings import CONFIG_NAME, read_settings
 from evaldesk.store.evalsets.files import EvalSetFiles
 from evaldesk.store.evalsets.trash import put_in_trash, trash_remains
 from evaldesk.transcripts.adk import AdkEvents
-from evaldesk.wire import to_json
+from evaldesk.wire import checked_event, to_json
 
 N_ROUNDS = 1_500
 CALL = ModelCall("openai/small", [{"role": "user", "content": "hi"}])

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from heapq import merge
-from typing import Any, TypeAlias, get_args
+from typing import TypeAlias, get_args
 
 from evaldesk.agents.spans import TurnSpans
 from evaldesk.engine.worker.attempt import Clock
@@ -32,10 +32,8 @@ from evaldesk.model import (
     Change,
     ErrorRecord,
     Event,
-    EventKind,
     JsonObject,
     JsonValue,
-    Role,
     Session,
     StopReason,
     ToolCall,
@@ -43,13 +41,13 @@ from evaldesk.model import (
     Usage,
     Waiting,
 )
-from evaldesk.model.decisions import ANY, Decided
-from evaldesk.model.media import MAX_IMAGES, MAX_MEDIA_COUNT, Media, base64_text, without_image_texts
+from evaldesk.model.decisions import Decided
+from evaldesk.model.media import MAX_IMAGES, without_image_texts
 from evaldesk.model.prompts import FAILED
-from evaldesk.model.transcript import broken_turn, checked_amount, image_length, is_artefact, waiting_of
+from evaldesk.model.transcript import broken_turn, image_length, waiting_of
 from evaldesk.transcripts.model_exchanges import sent_of
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
-from evaldesk.wire import plain, plain_text, to_json
+from evaldesk.wire import checked_event, plain, to_json
 
 MAX_EVENTS = 10_000
 MAX_PARTIAL = 200_000
@@ -509,121 +507,3 @@ def changes(before: JsonObject, after: JsonObject) -> tuple[Change, ...]:
     ]
     gone = [Change(key, value, None, is_present=False) for key, value in before.items() if key not in after]
     return (*found, *gone)
-
-
-# The player itself says these: an agent that does too would have them twice.
-_NOT_THE_AGENTS = ("user_message", "state_delta", "decision")
-_AGENT_KINDS = tuple(kind for kind in get_args(EventKind) if kind not in _NOT_THE_AGENTS)
-
-
-def checked_event(found: object, at_ms: float) -> Event:
-    """`found` as a plain event stamped `at_ms`. Raises AgentError naming its fault."""
-    if not isinstance(found, Event):
-        raise AgentError(f"the agent yielded {_shown(found)}, not an Event")
-    if found.kind not in _AGENT_KINDS:
-        raise AgentError(f"the agent yielded an event of kind {_shown(found.kind)}; kinds: {', '.join(_AGENT_KINDS)}")
-    needed = {
-        "tool_call": found.call,
-        "tool_result": found.call,
-        "usage": found.usage,
-        "error": found.error,
-        "waiting": found.waiting,
-    }
-    if found.kind in needed and needed[found.kind] is None:
-        raise AgentError(f"the agent yielded a {found.kind} event without its content")
-    return Event(
-        kind=found.kind,
-        at_ms=at_ms,
-        author=_text(found.author, "author"),
-        within=_text(found.within, "within"),
-        text=_text(found.text, "text"),
-        call=_call(found.call) if found.call is not None else None,
-        result=found.result if is_artefact(found) else plain(found.result),
-        is_error=found.is_error is True,
-        is_partial=found.is_partial is True,
-        duration_ms=None if found.duration_ms is None else checked_amount("event.duration_ms", found.duration_ms),
-        usage=_usage(found.usage) if found.usage is not None else None,
-        error=_error(found.error) if found.error is not None else None,
-        waiting=_waiting(found.waiting) if found.waiting is not None else None,
-        media=_media(found.media) if found.media else (),
-    )
-
-
-def _media(found: object) -> tuple[Media, ...]:
-    if not isinstance(found, list | tuple) or len(found) > MAX_MEDIA_COUNT:
-        raise AgentError(f"the media of an event must be a list of at most {MAX_MEDIA_COUNT}, got {_shown(found)}")
-    return tuple(_medium(item) for item in found)
-
-
-def _medium(found: object) -> Media:
-    if not isinstance(found, Media):
-        raise AgentError(f"the media of an event must be Media, got {_shown(found)}")
-    data = base64_text(found.data) if isinstance(found.data, str) else None
-    uri = _text(found.uri, "media.uri")
-    if not data and not uri:
-        raise AgentError("the media of an event have neither base64 in `data` nor an address in `uri`")
-    mime_type, name = _text(found.mime_type, "media.mime_type")[:200], _text(found.name, "media.name")[:200]
-    return Media(mime_type, data or "", uri, name, found.at if isinstance(found.at, int) and found.at >= 0 else 0)
-
-
-def _call(found: object) -> ToolCall:
-    if not isinstance(found, ToolCall):
-        raise AgentError(f"the call of an event must be a ToolCall, got {_shown(found)}")
-    args = plain(found.args)
-    if not isinstance(args, dict):
-        raise AgentError(f"the arguments of a tool call must be an object, got {_shown(found.args)}")
-    call_id = None if found.id is None else _text(found.id, "call.id")
-    extra = plain(found.extra)
-    return ToolCall(_text(found.name, "call.name"), args, call_id, extra if isinstance(extra, dict) else {})
-
-
-def _usage(found: object) -> Usage:
-    if not isinstance(found, Usage):
-        raise AgentError(f"the usage of an event must be a Usage, got {_shown(found)}")
-    return Usage(
-        model=_text(found.model, "usage.model"),
-        role=found.role if found.role in get_args(Role) else "agent",
-        tokens_in=found.tokens_in,
-        tokens_out=found.tokens_out,
-        cost=found.cost,
-        n_attempts=found.n_attempts,
-        duration_ms=found.duration_ms,
-        is_replayed=found.is_replayed is True,
-        tokens_cached=found.tokens_cached,
-        tokens_reasoning=found.tokens_reasoning,
-        is_least=found.is_least is True,
-        is_cut=found.is_cut is True,
-    )
-
-
-def _error(found: object) -> ErrorRecord:
-    if not isinstance(found, ErrorRecord):
-        raise AgentError(f"the error of an event must be an ErrorRecord, got {_shown(found)}")
-    return ErrorRecord(_text(found.kind, "kind"), _text(found.message, "message"), _text(found.trace, "trace"))
-
-
-def _waiting(found: object) -> Waiting:
-    if not isinstance(found, Waiting):
-        raise AgentError(f"the waiting of an event must be a Waiting, got {_shown(found)}")
-    args = plain(found.args)
-    return Waiting(
-        _text(found.id, "waiting.id"),
-        _text(found.tool, "waiting.tool"),
-        args if isinstance(args, dict) else {},
-        tuple(choice for choice in ANY if choice in found.choices) or ANY,
-        plain(found.question),
-        found.takes_message is True,
-    )
-
-
-def _text(found: Any, name: str) -> str:
-    if not isinstance(found, str):
-        raise AgentError(f"the {name} of an event must be a string, got {_shown(found)}")
-    return plain_text(found)
-
-
-def _shown(found: object) -> str:
-    if found is None:
-        return "None"
-    text = str(plain(found))
-    return f"{type(found).__name__} {text[:80]}{'…' if len(text) > 80 else ''}"
