@@ -71,11 +71,12 @@ def test_a_folder_with_an_agent_is_found(tmp_path: Path, files: dict[str, str], 
         {"_private/agent.py": "root_agent = 1"},
         {"a/agent.py": "my_agent = 1\nif agent == 1: pass"},
         {"a/tools.py": "root_agent = 1"},
-        {"a/deeper/agent.py": "root_agent = 1"},
+        {"a/b/deeper/agent.py": "root_agent = 1"},
+        {"tests/deeper/agent.py": "root_agent = 1"},
         {"readme.txt": "root_agent"},
         {},
     ],
-    ids=["hidden", "cache", "private", "no-agent", "other-file", "too-deep", "no-folder", "nothing"],
+    ids=["hidden", "cache", "private", "no-agent", "other-file", "too-deep", "tests", "no-folder", "nothing"],
 )
 def test_other_folders_are_not_agents(tmp_path: Path, files: dict[str, str]) -> None:
     assert find_agents([_write(tmp_path, files)]) == []
@@ -85,6 +86,15 @@ def test_a_root_that_is_an_agent_is_that_agent_alone(tmp_path: Path) -> None:
     _write(tmp_path, {"one/agent.py": "root_agent = 1", "one/inner/agent.py": "root_agent = 1"})
 
     assert _targets(tmp_path / "one") == [("one", "one.agent:root_agent")]
+
+
+def test_a_project_without_an_agent_of_its_own_has_those_of_its_folders(tmp_path: Path) -> None:
+    _write(tmp_path, {"agents/shop/agent.py": "root_agent = 1", "bots/dice/root_agent.yaml": "name: dice"})
+
+    assert _targets(tmp_path, tmp_path) == [("shop", "shop.agent:root_agent"), ("dice", "root_agent.yaml")]
+
+    _write(tmp_path, {"own/agent.py": "root_agent = 1"})
+    assert _targets(tmp_path) == [("own", "own.agent:root_agent")]
 
 
 def test_ids_are_made_unique_and_a_folder_named_twice_is_one_agent(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_nothing_of_a_desk_speaks_to_it_either(tmp_path: Path, monkeypatch: pyte
 
     with pytest.raises(
         TrustError,
-        match="trust it with --trust of `evaldesk ui` or `evaldesk eval`, or for one command with EVALDESK_TRUST=1",
+        match="trust it with --trust of `evaldesk ui` or `evaldesk agents`, or for one command with EVALDESK_TRUST=1",
     ):
         trust.opened_store()
 

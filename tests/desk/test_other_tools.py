@@ -37,6 +37,7 @@ from evaldesk.model import (
     TurnRecord,
     trial_verdict,
 )
+from evaldesk.wording.trial_text import first_words
 
 pytest.importorskip("google.adk.evaluation.trajectory_evaluator")
 
@@ -377,3 +378,26 @@ def _says(case: Case) -> Any:
 
 def _mean(trial: TrialResult) -> float | None:
     return next(score.value for score in trial.scores if score.turn is None)
+
+
+JUDGE = Criterion("final_response_match_v2", 0.5)
+NO_VALUE = Score(JUDGE.metric, threshold=0.5, reason="The judge gave no answer.")
+FAULT = replace(NO_VALUE, error=ErrorRecord("judge", "The judge is down."))
+
+
+@pytest.mark.parametrize(
+    ("of_judge", "verdict", "why"),
+    [(NO_VALUE, "unscored", "The judge gave no answer."), (FAULT, "errored", "The judge gave no answer.")],
+)
+def test_a_trial_without_a_verdict_names_the_metric_that_gave_none(of_judge: Score, verdict: str, why: str) -> None:
+    case = Case("c", (Turn("q", Expected(reference="yes")),))
+    criteria = [Criterion(CALLS, 1.0), Criterion(ANSWERS, 0.8), JUDGE]
+    trial = trial_of(case, (record((), "no"),), criteria[:2], strict=False)
+    trial = replace(trial, scores=(*trial.scores, of_judge))
+    trial = replace(trial, verdict=trial_verdict(trial.scores, criteria, None))
+
+    assert trial.verdict == verdict
+    assert first_words(case, trial) == f"{JUDGE.metric}: {why}"
+    assert difference("adk", case, trial, criteria) == (
+        f"{verdict} here, failed by `adk eval`: it leaves out the turns that could not be judged"
+    )

@@ -37,7 +37,7 @@ SHOWN: Mapping[str, str] = {
     "press Trust this folder": "test_trust_question.py: the button, yes in the terminal; test_trust.py: the option",
     "set `EVALDESK_TRUST=1`": "test_trust.py: the variable trusts one process",
     "name an agent": "test_trust.py: a named agent runs, a forked command; test_settings_of_others.py: settings hold",
-    "start the desk in a folder without": (
+    "start the desk in an empty folder": (
         "test_trust.py: the samples ask nothing, an empty folder asks nothing, a repository cloned into a folder"
     ),
     "Where the named agent is from elsewhere": (

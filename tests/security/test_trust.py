@@ -22,7 +22,7 @@ from evaldesk.cli import cli
 from evaldesk.desk.adopting import TOOLS
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.named_agents import named_agent
-from evaldesk.desk.trust import Answers, Trust, question_words
+from evaldesk.desk.trust import NEXT_STEP, Answers, Trust, question_words
 from evaldesk.desk.workspace import open_settings
 from evaldesk.errors import TrustError
 from evaldesk.store import Store
@@ -314,6 +314,35 @@ def test_an_empty_folder_asks_nothing_and_its_own_agents_neither(
     assert not trust.is_restricted
     assert not Trust(settings_of(home)).is_restricted
     assert Trust(settings_of(home)).allows(agent_ref(str(home)))
+
+
+@pytest.mark.parametrize("file", ["python/agents/shop/shop/agent.py", "evals/test_config.json", ".hidden/agent.py"])
+def test_serving_the_samples_in_a_folder_that_is_not_empty_trusts_nothing_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    monkeypatch.delenv("EVALDESK_TRUST")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    home = tmp_path / "cloned"
+    (home / file).parent.mkdir(parents=True)
+    (home / file).write_text("root_agent = None\n")
+    served = open_settings((), workspace=str(home))
+    Trust(served).opened_store().close()
+    (home / file).with_name("agent.py").write_text("root_agent = None\n")
+
+    folder = str((home / file).parent)
+    assert served.is_demo
+    assert Trust(open_settings((folder,), workspace=str(home))).is_restricted
+    assert not Trust(settings_of(home)).allows(agent_ref(folder))
+
+
+def test_every_command_that_the_next_step_names_has_the_option() -> None:
+    named = re.findall(r"`evaldesk (\w+)`", NEXT_STEP.partition("--trust of")[2])
+
+    assert named
+    for name in named:
+        command = cli.get_command(click.Context(cli), name)
+        assert command
+        assert "--trust" in [option for each in command.params for option in each.opts]
 
 
 def test_a_repository_cloned_into_a_folder_of_ones_own_is_asked_about(

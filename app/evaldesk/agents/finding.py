@@ -30,6 +30,8 @@ MAX_SOURCE = 1_000_000
 PYTHON = Path("bin", "python")
 PACKAGE_DEPTH = 3
 """Levels below a folder of source code: `src/shop/agents/support`."""
+COLLECTION_DEPTH = 2
+"""Levels below a root that has no agent of its own: `agents/shop`."""
 NOT_SOURCE = ("tests", "test", "node_modules", "venv", "build", "dist", "site-packages")
 MAX_MEMBERS = 200
 
@@ -53,15 +55,15 @@ def find_agents(roots: Sequence[Path]) -> list[AgentRef]:
 
     An agent's folder has an `agent.py` or an `__init__.py` that mentions `root_agent` or defines `agent`, `app` or
     `get_agent_async`, or a `root_agent.yaml`. It lies in a root, or in a package below `src` or below a member of a
-    workspace of uv. Ids are the names of the folders, made unique.
+    workspace of uv; where none does, in a folder of a root. Ids are the names of the folders, made unique.
     """
-    found: dict[Path, AgentRef] = {}
-    for root in roots:
-        for folder in _agent_folders(root.resolve()):
-            ref = _folder_ref(folder)
-            if ref:
-                found.setdefault(folder, ref)
-    return _with_unique_ids(found.values())
+    places = [root.resolve() for root in roots]
+    folders = dict.fromkeys(folder for place in places for folder in _agent_folders(place))
+    found = [ref for folder in folders if (ref := _folder_ref(folder))]
+    if not found:
+        folders = dict.fromkeys(folder for place in places for folder in _in_packages(place, COLLECTION_DEPTH))
+        found = [ref for folder in folders if (ref := _folder_ref(folder))]
+    return _with_unique_ids(found)
 
 
 def agent_ref(spec: str) -> AgentRef:

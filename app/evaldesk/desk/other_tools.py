@@ -243,7 +243,7 @@ def _why(tool: str, case: Case, trial: TrialResult, theirs: TrialResult, criteri
     own = {score.metric: score for score in trial.scores if score.turn is None}
     known = {each.metric for each in criteria if decides(tool, each)}
     judged = [score for score in theirs.scores if score.turn is None and score.metric in known]
-    for score in sorted(judged, key=lambda each: each.verdict != theirs.verdict):
+    for score in (each for each in judged if each.verdict == theirs.verdict):
         ours = own.get(score.metric)
         if ours is not None and score.value is not None and ours.passed is not score.passed:
             reason = f"{score.metric} is {score.value:{ROUND}} there"

@@ -30,7 +30,7 @@ from evaldesk.settings import CONFIG_NAME, STORE_VARIABLE, Settings
 from evaldesk.store import Store
 
 VARIABLE = "EVALDESK_TRUST"
-_BY_COMMAND = f"with --trust of `evaldesk ui` or `evaldesk eval`, or for one command with {VARIABLE}=1"
+_BY_COMMAND = f"with --trust of `evaldesk ui` or `evaldesk agents`, or for one command with {VARIABLE}=1"
 NEXT_STEP = f"trust it on the page of `evaldesk ui`, {_BY_COMMAND}; until then nothing of it runs"
 
 
@@ -201,7 +201,7 @@ class Trust:
         store = Store.open(settings.database, starter=starter(settings))
         if is_new:
             self._answers.mark_own(settings.state_folder)
-            if not (_has_settings(settings) or find_agents([settings.workspace])):
+            if _is_empty(settings):
                 self._answers.trust(settings.workspace, MADE)
         return store
 
@@ -252,6 +252,11 @@ def check_store(settings: Settings) -> None:
 def _has_database(settings: Settings) -> bool:
     """Whether there is a database file, or a log from which SQLite would make one."""
     return any(settings.state_folder.glob(f"{settings.database_file.name}*"))
+
+
+def _is_empty(settings: Settings) -> bool:
+    """Whether all that will be in the workspace comes later: code can lie deeper than agents are looked for."""
+    return all(path == settings.state_folder for path in settings.workspace.iterdir())
 
 
 def _has_settings(settings: Settings) -> bool:

@@ -17,9 +17,15 @@ _OTHER_VERDICTS = {"unplayed": "never played", "unscored": "not judged"}
 
 
 def first_words(case: Case, result: TrialResult) -> str:
-    """Why a trial did not pass, on one line: its error, the first divergence, or the reasons of its metrics."""
+    """Why a trial did not pass, on one line: its error, the first divergence, or the reasons of its metrics.
+
+    A metric without a value comes first where the trial has no verdict because of it.
+    """
+    lacking = [score for score in result.scores if score.verdict == result.verdict != "failed"]
     if result.error:
         text = result.error.message or result.error.kind
+    elif why := next(_reasons(lacking), ""):
+        text = why
     else:
         divergence = first_divergence(case, result.transcript, result.scores)
         text = str(divergence) if divergence else next(_reasons(result.scores), _why_bare(result))
