@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from evaldesk.agents.shared_loop import SendEvent, SentEvents
+from evaldesk.agents.shared_loop import SendEvent, SentEvents, on_shared_loop
 from evaldesk.errors import AgentError
 from evaldesk.model import Event
 
@@ -104,6 +104,30 @@ async def test_nothing_is_taken_of_work_that_goes_on_after_its_listener_left() -
     await asyncio.to_thread(tried.wait)
     assert await SentEvents(_nothing).hear(take) is False  # the loop has gone round since then
     assert taken == []
+
+
+async def test_work_whose_listener_left_before_it_began_does_nothing() -> None:
+    done: list[str] = []
+    holding, goes_on = threading.Event(), threading.Event()
+
+    async def hold() -> None:
+        holding.set()
+        goes_on.wait()
+
+    async def work(send: SendEvent) -> None:
+        done.append("begun")
+
+    held = asyncio.ensure_future(on_shared_loop(hold()))
+    await asyncio.to_thread(holding.wait)
+    listening = asyncio.ensure_future(SentEvents(work).hear(lambda _: False))
+    await asyncio.sleep(0)
+    listening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await listening
+    goes_on.set()
+    await held
+    assert await SentEvents(_nothing).hear(lambda _: False) is False  # the loop has gone round since then
+    assert done == []
 
 
 async def _nothing(send: SendEvent) -> None:

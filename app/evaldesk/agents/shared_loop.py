@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
-from concurrent.futures import Future
 from contextlib import suppress
 from threading import Lock
 from typing import Any, TypeAlias, TypeVar
@@ -52,6 +51,7 @@ class SentEvents(AsyncIterator[Event]):
         shared, own = _shared.loop, asyncio.get_running_loop()
         over: asyncio.Future[bool] = own.create_future()
         lock, is_left = Lock(), False
+        running: asyncio.Task[None] | None = None
 
         def end(is_enough: bool, error: BaseException | None = None) -> None:
             with suppress(RuntimeError):  # the trial thread's loop is closed: there is no listener
@@ -69,14 +69,25 @@ class SentEvents(AsyncIterator[Event]):
                 end(True)
             await shared.create_future()  # until the listener has left
 
-        running = asyncio.run_coroutine_threadsafe(self._work(send), shared)
-        running.add_done_callback(lambda done: end(False, _error_of(done)))
+        work = self._work(send)
+
+        def begin() -> None:
+            nonlocal running
+            running = shared.create_task(work)
+            running.add_done_callback(lambda done: end(False, _error_of(done)))
+
+        def leave() -> None:
+            if running:
+                running.cancel()
+
+        shared.call_soon_threadsafe(begin)
         try:
             return await over
         finally:
             with lock:
                 is_left = True
-            running.cancel()
+            if not (running and running.done()):
+                shared.call_soon_threadsafe(leave)
 
     async def __anext__(self) -> Event:
         """The next event, in the loop of the listener."""
@@ -124,7 +135,7 @@ def _settle(over: asyncio.Future[bool], is_enough: bool, error: BaseException | 
         over.set_result(is_enough)
 
 
-def _error_of(done: Future[None]) -> BaseException | None:
+def _error_of(done: asyncio.Future[None]) -> BaseException | None:
     return asyncio.CancelledError() if done.cancelled() else done.exception()
 
 

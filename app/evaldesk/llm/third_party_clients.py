@@ -284,6 +284,8 @@ def is_asking_model() -> bool:
 def parts_of(module: str, classes: tuple[str, ...], names: tuple[str, ...]) -> Iterator[tuple[Any, str]]:
     """The classes of a module that is imported, each with the names of its functions."""
     found = sys.modules.get(module)
+    if found is None:
+        return
     owners = (getattr(found, name, None) for name in classes)
     yield from ((owner, name) for owner in owners if owner is not None for name in names)
 

@@ -75,7 +75,10 @@ def turns_of(
 
 @dataclass(slots=True)
 class TurnEvents:
-    """The events of one turn while its messages come in; a result finds the call that it answers."""
+    """The events of one turn while its messages come in; a result finds the call that it answers.
+
+    They are of `author`, where that is known, whatever the messages say.
+    """
 
     events: list[Event] = field(default_factory=list)
     queries: list[str] = field(default_factory=list)
@@ -85,6 +88,7 @@ class TurnEvents:
     is_answered: bool = False
     began_ms: float | None = None
     now_ms: float = 0.0
+    author: str | None = None
 
     def add(self, message: Message, *, is_last_word: bool = False) -> None:
         """Take the next message; the last word of a simulated user is no query."""
@@ -159,4 +163,5 @@ class TurnEvents:
         self.now_ms = max(self.now_ms, round(message.at_ms - self.began_ms, 3))
 
     def _keep(self, event: Event) -> None:
-        self.events.append(replace(event, at_ms=self.now_ms))
+        author = event.author if self.author is None or event.author == "thought" else self.author
+        self.events.append(replace(event, at_ms=self.now_ms, author=author))

@@ -112,8 +112,9 @@ class EventSender:
         if isinstance(found, Event):
             await self._send(found)
             return
-        usage = self._usage(message) if getattr(message, "usage_metadata", None) else None
-        for event in events_of_message(self._turn, replace(found, usage=usage), author):
+        if getattr(message, "usage_metadata", None):
+            found = replace(found, usage=self._usage(message))
+        for event in events_of_message(self._turn, found, author):
             await self._send(event)
 
     def _usage(self, message: Any) -> Usage:

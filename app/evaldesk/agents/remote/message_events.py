@@ -83,9 +83,9 @@ def left_out(error: FormatError) -> Event:
 
 def events_of_message(turn: TurnEvents, message: Message, author: str) -> list[Event]:
     """The events of the message, with `author`."""
-    n_events = len(turn.events)
+    n_events, turn.author = len(turn.events), author
     turn.add(message)
-    return [event if event.author == "thought" else replace(event, author=author) for event in turn.events[n_events:]]
+    return turn.events[n_events:]
 
 
 __all__ = ["assistant_message", "chat_messages", "tool_message", "user_message"]
