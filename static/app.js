@@ -1053,10 +1053,15 @@ document.addEventListener("submit", (event) => {
   const form = event.target;
   const method = event.submitter?.getAttribute("formmethod") ?? form.method;
   if (event.defaultPrevented || method !== "post" || form.matches("[data-htmx-powered]")) return;
-  if (sent.delete(form)) return keepPosted(event.submitter?.dataset.saysStored ?? form.dataset.saysStored ?? "");
+  if (sent.delete(form)) {
+    form.ariaBusy = "true"; // a second click would be a second request
+    setTimeout(() => (form.ariaBusy = null), ANSWER_MS); // the person may have stopped it
+    return keepPosted(event.submitter?.dataset.saysStored ?? form.dataset.saysStored ?? "");
+  }
   event.preventDefault();
   if (!form.ariaBusy) send(form, event.submitter);
 });
+window.addEventListener("pageshow", (event) => event.persisted && $$("form[aria-busy]").forEach((form) => (form.ariaBusy = null)));
 async function send(form, submitter) {
   form.ariaBusy = "true";
   const isThere = await answers();

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from evaldesk.web.guard import MAX_BODY
 
@@ -83,6 +83,32 @@ def test_a_form_is_kept_as_it_is_while_the_desk_does_not_answer(visit: Visit) ->
     assert refused
     for each in refused:  # the browser's own words, which may come late
         someone.complaints.remove(each)
+
+
+def test_a_second_click_sends_no_form_again_until_the_first_is_answered_or_stopped(visit: Visit) -> None:
+    someone = visit()
+    page, posted, asked = someone.page, list[Route](), list[str]()
+    page.clock.install()
+    someone.goto(settings_of(someone))
+    page.on("request", lambda request: asked.append(request.method))
+    page.route(
+        "**/settings", lambda route: posted.append(route) if route.request.method == "POST" else route.continue_()
+    )
+    button = page.get_by_role("button", name="Save")
+    button.scroll_into_view_if_needed()
+    box = button.bounding_box() or {"x": 0, "y": 0}
+
+    for _ in range(2):  # a locator would wait for the page that comes
+        with page.expect_request(lambda request: request.method == "POST"):
+            page.mouse.click(box["x"] + 5, box["y"] + 5)
+        page.mouse.click(box["x"] + 5, box["y"] + 5)
+        if len(posted) == 1:
+            posted[0].abort("aborted")  # as the stop button does
+            page.clock.fast_forward(10_000)
+    posted[-1].continue_()
+
+    expect(page.locator("#toasts")).to_contain_text("Saved")
+    assert asked.count("POST") == asked.count("HEAD") == 2  # the small request before each
 
 
 def test_a_form_that_is_too_large_is_kept_as_it_is(someone: Visitor) -> None:
