@@ -73,7 +73,7 @@ class FailureDesk:
 
         Raises UsageError naming the field, NotFoundError, ConflictError when the mode was merged or retired.
         """
-        author, note = self._author(typed.author), typed.note.strip()
+        author, note = self.sign(typed.author), typed.note.strip()
         if len(note) > MAX_FINDING:
             raise UsageError(f"The note has {len(note):,} characters; {MAX_FINDING:,} fit.", field="finding")
         if not note and not typed.mode and not typed.new_mode.strip():
@@ -146,7 +146,7 @@ class FailureDesk:
 
         Raises UsageError naming the field, NotFoundError, ConflictError when one was decided meanwhile.
         """
-        author = self._author(typed.author)
+        author = self.sign(typed.author)
         if not finding_ids:
             raise UsageError("Choose a proposal.", field="finding")
         if is_accepted and not typed.new_mode.strip():
@@ -159,25 +159,25 @@ class FailureDesk:
 
         Raises UsageError naming the field, NotFoundError, ConflictError when one has a mode by now.
         """
-        author = self._author(typed.author)
+        author = self.sign(typed.author)
         if not finding_ids or not typed.new_mode.strip():
             raise UsageError("Name the kind of failure of these notes.", field="new-mode")
         self._failures.name(finding_ids, checked_texts(TypedMode(typed.new_mode))["name"], author)
 
     def remove(self, finding_id: int, author: str) -> None:
         """Take a finding away. Raises UsageError, NotFoundError."""
-        self._failures.remove(finding_id, self._author(author))
+        self._failures.remove(finding_id, self.sign(author))
 
     def remove_named(self, run_id: int, key: TrialKey, typed: TypedFinding) -> None:
         """Take away the findings of a reader on a trial that name a mode. Raises UsageError, NotFoundError."""
-        author, mode_id = self._author(typed.author), checked_id(typed.mode, "mode")
+        author, mode_id = self.sign(typed.author), checked_id(typed.mode, "mode")
         for each in self.of_trial(run_id, key):
             if (each.author, each.mode_id, each.status) == (author, mode_id, "counted"):
                 self._failures.remove(each.id, author)
 
     def clear(self, run_id: int, key: TrialKey, author: str) -> None:
         """Say that nothing is wrong in a trial. Raises UsageError, NotFoundError, ConflictError."""
-        self._failures.clear(played_run_id(self._store.runs, run_id), key, self._author(author))
+        self._failures.clear(played_run_id(self._store.runs, run_id), key, self.sign(author))
 
     def of_trial(self, run_id: int, key: TrialKey) -> Sequence[Finding]:
         """The findings of a trial, proposals included, also of a re-scored one. Raises NotFoundError."""
@@ -203,22 +203,22 @@ class FailureDesk:
 
     def create(self, typed: TypedMode, author: str) -> int:
         """Create a mode. Raises UsageError naming the field."""
-        return self._failures.create_mode(self._author(author), **checked_texts(typed))
+        return self._failures.create_mode(self.sign(author), **checked_texts(typed))
 
     def edit(self, mode_id: int, typed: TypedMode, author: str, seen: str = "") -> None:
         """Rename a mode or rewrite its definition.
 
         Raises UsageError naming the field, NotFoundError, and ConflictError for other texts than were `seen`.
         """
-        self._failures.edit_mode(mode_id, self._author(author), seen=seen, **checked_texts(typed))
+        self._failures.edit_mode(mode_id, self.sign(author), seen=seen, **checked_texts(typed))
 
     def merge(self, mode_id: int, into_id: int, author: str) -> None:
         """Let the findings of a mode belong to another. Raises UsageError, NotFoundError, ConflictError."""
-        self._failures.merge(mode_id, into_id, self._author(author))
+        self._failures.merge(mode_id, into_id, self.sign(author))
 
     def decide_merge(self, proposal_id: int, author: str, *, is_accepted: bool) -> None:
         """Merge two modes as a model proposed, or reject that. Raises UsageError, NotFoundError, ConflictError."""
-        author = self._author(author)
+        author = self.sign(author)
         if not is_accepted:
             self._failures.reject_merge(proposal_id, author)
             return
@@ -229,21 +229,21 @@ class FailureDesk:
 
     def split(self, mode_id: int, finding_ids: Sequence[int], typed: TypedMode, author: str) -> int:
         """Make a new mode of some findings of another. Raises UsageError, NotFoundError, ConflictError."""
-        return self._failures.split(mode_id, finding_ids, self._author(author), **checked_texts(typed))
+        return self._failures.split(mode_id, finding_ids, self.sign(author), **checked_texts(typed))
 
     def retire(self, mode_id: int, author: str) -> None:
         """Take a mode out of use. Raises NotFoundError, ConflictError."""
-        self._failures.retire(mode_id, self._author(author))
+        self._failures.retire(mode_id, self.sign(author))
 
     def mark_fixed(self, mode_id: int, run_id: int, author: str) -> None:
         """Say that a mode is fixed in a run. Raises UsageError when that run or a later one shows it."""
-        self._failures.mark_fixed(mode_id, run_id, self._author(author))
+        self._failures.mark_fixed(mode_id, run_id, self.sign(author))
 
     def undo(self, author: str) -> UndoneStep:
         """Take back a person's last step. Raises NotFoundError, ConflictError."""
-        return self._failures.undo(self._author(author))
+        return self._failures.undo(self.sign(author))
 
-    def _author(self, typed: str) -> str:
+    def sign(self, typed: str) -> str:
         """The person who takes a step, who sits at this browser from now on. Raises UsageError."""
         name = self.checked_author(typed)
         self._person.is_called(name)

@@ -183,7 +183,7 @@ def read_mode(
         newest_runs=newest,
         judges=calibrations(desk, mode),
         agents=_agents(runs),
-        author=(typed and typed.author) or desk.person.name(),
+        author=(typed and typed.author.strip()) or desk.person.name(),
         typed=typed.texts if typed and typed.op == "edit" else _texts(mode),
         split_name=typed.texts.name if typed and typed.op == "split" else "",
         chosen=typed.findings if typed else (),

@@ -76,7 +76,7 @@ def test_findings_leave_as_files_and_come_back_once(pages: Any) -> None:
     assert all("invents a price" in re.sub(r"\\|<[^>]*>|&lt;.*?&gt;", "", each.text) for each in files)
     assert "Imported 1 new kind of failure and 1 new finding." in back.text
     assert "Imported 0 new kinds of failure and 0 new findings." in again.text
-    [(kind, link)] = set(re.findall(r'href="/failures/(\d+)">(invents[^<]*)', again.text))
+    [(kind, link)] = set(re.findall(r'href="/failures/(\d+)\?run=\d+">(invents[^<]*)', again.text))
     assert link == "invents &lt;i&gt;prices&lt;/i&gt;"
     assert f"/failures/file?format=csv&amp;mode={kind}" in pages.get(f"/failures/{kind}").text
     assert pages.get(f"/failures/file?format=csv&mode={kind}").headers["content-disposition"].endswith('_prices_i.csv"')
@@ -335,6 +335,44 @@ def test_a_kind_of_failure_is_defined_merged_split_fixed_and_retired(pages: Any)
     assert pages.post("/runs/2/cases/1/trials/0/findings", labeller="Ana", mode="3").status_code == 409
 
 
+def test_a_person_is_led_back_to_the_room_from_which_they_came_to_a_kind(pages: Any) -> None:
+    trial = failed_trial(pages)
+    pages.post(f"{trial}/findings", **SAID)
+    pages.post(f"{pages.finish(n='1')}/cases/1/trials/0/findings", **SAID)
+    [kind] = set(re.findall(r'<th scope="row">.*?href="(/failures/1[^"]*)"', pages.get("/failures?run=1").text))
+
+    split = pages.post(kind, op="split", finding="1", name="asks twice", labeller="Ana").headers["location"]
+    page = pages.get(split).text
+    form = dict(re.findall(r'name="(\w+)" value="([^"]*)"', page.split("Undo my last step")[0]))
+    undone = pages.post("/failures/undo", **form).headers["location"]
+    edited = pages.post(kind, op="edit", name="invents", labeller="Ana").headers["location"]
+    again = pages.post("/failures/undo", labeller="Ana", mode="1", run="1").headers["location"]
+
+    assert (split, undone, edited, again) == ("/failures/2?run=1", "/failures?run=1", "/failures/1?run=1", edited)
+    assert '<a href="/failures?run=1">Failures of run 1</a>' in page
+    assert '<a href="/failures">Failures</a>' in pages.get("/failures/1").text
+
+
+def test_a_name_is_asked_for_once_on_the_page_of_a_kind(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages.post(f"{failed_trial(pages)}/findings", **SAID)
+    names = re.compile(r'name="labeller"[^>]* value="([^"]*)"')
+
+    page = pages.get("/failures/1").text
+    named = pages.post("/failures/1", op="name", labeller="Ben")
+    again = pages.get("/failures/1").text
+    monkeypatch.setattr(type(pages.desk.person), "name", lambda person: "")
+    nobody = pages.post("/failures/1", op="name", labeller=" ")
+
+    assert page.count("Your name") == 1
+    assert names.findall(page) == ["Ana"] * 6
+    assert (named.status_code, named.headers["location"]) == (303, "/failures/1")
+    assert "evaldesk-name=Ben" in named.headers["set-cookie"]
+    assert names.findall(again) == ["Ben"] * 6
+    assert (nobody.status_code, "Enter your name" in nobody.text) == (422, True)
+    assert nobody.text.count("Your name</label>") == 5
+    assert '<details class="disclosure lede" id="reader" open>' in nobody.text
+
+
 def test_a_mode_that_is_not_there_and_a_verb_that_is_none(pages: Any) -> None:
     pages.post(f"{failed_trial(pages)}/findings", **SAID)
 
@@ -470,7 +508,7 @@ def test_a_kind_is_created_in_the_room_and_that_is_undone(pages: Any) -> None:
     taken = pages.post("/failures", name="ASKS  twice", definition="typed", labeller="Ana", run=run)
     undone = pages.post("/failures/undo", labeller="Ana", mode="1")
 
-    assert made.headers["location"] == "/failures/1"
+    assert made.headers["location"] == f"/failures/1?run={run}"
     assert taken.status_code == 422
     assert 'value="ASKS  twice"' in taken.text
     assert "typed</textarea>" in taken.text

@@ -85,7 +85,7 @@ async def take_in(request: Request) -> Response:
 
 
 async def undo(request: Request) -> Response:
-    """POST /failures/undo: take back the last step of a reader, then show the room of `run` or the kind `mode`.
+    """POST /failures/undo: take back the last step of a reader, then show the kind `mode`, or the room of `run`.
 
     A kind that the step had made is gone by that; then the room is shown.
     """
@@ -103,8 +103,8 @@ async def undo(request: Request) -> Response:
     if mode_id is not None and any(
         mode.id == mode_id for mode in await asyncio.to_thread(desk_of(request).failures.modes)
     ):
-        return RedirectResponse(f"/failures/{mode_id}", status_code=303)
-    return RedirectResponse(f"/failures?run={run_id}" if run_id is not None else "/failures", status_code=303)
+        return RedirectResponse(f"/failures/{mode_id}{_from(run_id)}", status_code=303)
+    return RedirectResponse(f"/failures{_from(run_id)}", status_code=303)
 
 
 async def propose(request: Request) -> Response:
@@ -150,12 +150,12 @@ async def propose(request: Request) -> Response:
 async def create(request: Request) -> Response:
     """POST /failures: create a kind of failure, and show it."""
     form = await read_form(request)
-    typed = _typed_mode(form)
+    typed, run_id = _typed_mode(form), _id(text_of(form, "run"))
     try:
         mode_id = await asyncio.to_thread(desk_of(request).failures.create, typed, text_of(form, "labeller"))
     except UsageError as error:
-        return await _room(request, _id(text_of(form, "run")), None, error, new_kind=typed)
-    return RedirectResponse(f"/failures/{mode_id}", status_code=303)
+        return await _room(request, run_id, None, error, new_kind=typed)
+    return RedirectResponse(f"/failures/{mode_id}{_from(run_id)}", status_code=303)
 
 
 async def show_spent(request: Request) -> Response:
@@ -166,7 +166,10 @@ async def show_spent(request: Request) -> Response:
 
 
 async def show_mode(request: Request) -> Response:
-    """GET /failures/{mode_id}: one kind of failure, with findings older than `before` and runs before `runs`."""
+    """GET /failures/{mode_id}: a kind of failure, with findings older than `before` and runs before `runs`.
+
+    A person who comes from the room of a `run` is led back to it.
+    """
     return await _mode(request, request.path_params["mode_id"])
 
 
@@ -177,7 +180,7 @@ async def _mode(
     error: EvaldeskError | None = None,
     made: MadeCases | None = None,
 ) -> Response:
-    before, runs = (_id(request.query_params.get(name, "")) for name in ("before", "runs"))
+    before, runs, run_id = (_id(request.query_params.get(name, "")) for name in ("before", "runs", "run"))
     read = partial(read_mode, desk_of(request), mode_id, typed, error, before=before, runs_before=runs)
     found = await asyncio.to_thread(read)
     if found is None:
@@ -193,6 +196,8 @@ async def _mode(
         sets=[each for each in sets if not each.error],
         new_set=new_set,
         made=made,
+        run_id=run_id,
+        from_room=_from(run_id),
     )
 
 
@@ -205,7 +210,7 @@ async def show_where(request: Request) -> Response:
 
 
 async def change_mode(request: Request) -> Response:
-    """POST /failures/{mode_id}: `op` is edit, merge, split, retire or fix."""
+    """POST /failures/{mode_id}: `op` is edit, merge, split, retire, fix, or name for the name of the reader alone."""
     form = await read_form(request)
     mode_id: int = request.path_params["mode_id"]
     try:
@@ -216,7 +221,7 @@ async def change_mode(request: Request) -> Response:
         chosen = [each for each in form.getlist("finding") if isinstance(each, str)]
         typed = TypedChange(text_of(form, "op"), _typed_mode(form), chosen, text_of(form, "labeller"))
         return await _mode(request, mode_id, typed, error)
-    return RedirectResponse(f"/failures/{shown}", status_code=303)
+    return RedirectResponse(f"/failures/{shown}{_from(_id(request.query_params.get('run', '')))}", status_code=303)
 
 
 def _change_mode(failures: FailureDesk, mode_id: int, form: FormData) -> int:
@@ -233,6 +238,8 @@ def _change_mode(failures: FailureDesk, mode_id: int, form: FormData) -> int:
         return failures.split(mode_id, ids, _typed_mode(form), author)
     elif op == "retire":
         failures.retire(mode_id, author)
+    elif op == "name":
+        failures.sign(author)
     elif op == "fix":
         failures.mark_fixed(mode_id, checked_id(text_of(form, "run"), "run"), author)
     else:
@@ -296,6 +303,11 @@ async def put(request: Request) -> Response:
 
 def _typed_mode(form: FormData) -> TypedMode:
     return TypedMode(*(text_of(form, name) for name in ("name", "definition", "example-yes", "example-no")))
+
+
+def _from(run_id: int | None) -> str:
+    """What an address says of the room from which a person comes."""
+    return "" if run_id is None else f"?run={run_id}"
 
 
 def _id(text: str) -> int | None:
