@@ -26,8 +26,9 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.store.database import utc_now
-from evaldesk.store.runs.planning import Planning, hide
+from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.run_store import DELETED_RUNS_KEPT
+from evaldesk.store.runs.trash import hide
 from evaldesk.store.tables.runs import RUN
 
 pytestmark = pytest.mark.anyio

@@ -29,7 +29,7 @@ from evaldesk.model import (
 from evaldesk.model.media import TO_URL, images_in
 from evaldesk.model.stored import OpenTurn
 from evaldesk.store import Store, media, sessions
-from evaldesk.store.runs import planning
+from evaldesk.store.runs import trash
 from evaldesk.store.tables.media import MEDIA, RUN_MEDIA, SESSION_MEDIA
 from evaldesk.store.tables.runs import CASE_SNAPSHOT, RUN_CASE, TRANSCRIPT
 from evaldesk.store.tables.sessions import SESSION_TURN, TURN_PROMPTS
@@ -103,7 +103,7 @@ def test_the_bytes_of_a_removed_run_go_in_steps(store: Store, monkeypatch: pytes
     store.runs.delete(run_id)
     left: list[tuple[int, int]] = []
     n_bytes = len(pictures[0].content())
-    delete_some = planning.delete_some
+    delete_some = trash.delete_some
 
     def cut_short(connection: Connection, *arguments: Any) -> bool:
         is_left = delete_some(connection, *arguments)
@@ -112,7 +112,7 @@ def test_the_bytes_of_a_removed_run_go_in_steps(store: Store, monkeypatch: pytes
         return is_left and len(left) != 4
 
     monkeypatch.setattr(media, "MAX_DROPPED", 2 * n_bytes)
-    monkeypatch.setattr(planning, "delete_some", cut_short)
+    monkeypatch.setattr(trash, "delete_some", cut_short)
     store.runs.remove_deleted()
     assert run_id not in [run.id for run, _ in store.runs.deleted()]
     store.runs.finish_deleting()

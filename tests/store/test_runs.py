@@ -19,7 +19,7 @@ from evaldesk.model import AgentRef, Case, Counts, Expected, RunConfig, SessionI
 from evaldesk.model.stored import LastVerdicts
 from evaldesk.store import RunStore, Store, database
 from evaldesk.store.database import StepSize
-from evaldesk.store.runs import planning, run_store
+from evaldesk.store.runs import run_store, trash
 from evaldesk.store.runs.run_store import DELETED_RUNS_KEPT
 from evaldesk.store.tables import METADATA
 from evaldesk.store.tables.runs import RUN
@@ -185,9 +185,9 @@ def remove_some(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         delete_some(*arguments)
         return False
 
-    delete_some = planning.delete_some
+    delete_some = trash.delete_some
     with monkeypatch.context() as context:
-        context.setattr(planning, "delete_some", once)
+        context.setattr(trash, "delete_some", once)
         context.setattr(run_store, "TRIALS_DELETED_AT_ONCE", 2)
         store.runs.remove_deleted()
 
@@ -226,12 +226,12 @@ def test_a_case_of_many_trials_is_removed_in_steps(
         left.append(counts[0] or 0)
         return is_left
 
-    delete_some = planning.delete_some
+    delete_some = trash.delete_some
     remove_some(store, monkeypatch)
     assert store.runs.deleted() == []
     with pytest.raises(NotFoundError, match="not in the trash"):
         store.runs.restore(run)
-    monkeypatch.setattr(planning, "delete_some", watched)
+    monkeypatch.setattr(trash, "delete_some", watched)
     monkeypatch.setattr(run_store, "TRIALS_DELETED_AT_ONCE", 2)
     monkeypatch.setattr(database, "STEP_S", 1e6)
     store.runs.finish_deleting()
@@ -315,8 +315,8 @@ def test_a_removal_leaves_a_run_that_is_restored_meanwhile(
             connection.execute(update(RUN).where(RUN.c.id == second).values(deleted_at=None))
         return delete_some(connection, run_id, n_trials)
 
-    delete_some = planning.delete_some
-    monkeypatch.setattr(planning, "delete_some", restored_before)
+    delete_some = trash.delete_some
+    monkeypatch.setattr(trash, "delete_some", restored_before)
     store.runs.remove_deleted()
 
     assert [run.id for run in store.runs.list()] == [second]
@@ -416,7 +416,7 @@ def test_others_write_and_delete_between_the_steps_of_a_deletion(
     store: Store, plan: Plan, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, first, second, last = (plan(n_cases=n) for n in (1, 9, 8, 9))
-    name_runs_before, runs_before = planning.name_runs_before, store.runs._runs_before
+    name_runs_before, runs_before = trash.name_runs_before, store.runs._runs_before
     sizes = []
 
     def counted(connection: Connection, run_id: int, orphans: Sequence[Any]) -> None:
@@ -428,11 +428,11 @@ def test_others_write_and_delete_between_the_steps_of_a_deletion(
         store.runs.set_note(other, f"after {len(sizes)} steps")
         if not store.runs.in_trash([second]):
             with store._database.writing() as connection:
-                planning.hide(connection, second, clock())  # to which its cases would go back
+                trash.hide(connection, second, clock())  # to which its cases would go back
         return found
 
     monkeypatch.setattr(run_store, "CASES_NAMED_AT_ONCE", 4)
-    monkeypatch.setattr(planning, "name_runs_before", counted)
+    monkeypatch.setattr(trash, "name_runs_before", counted)
     monkeypatch.setattr(store.runs, "_runs_before", between_steps)
     store.runs.delete(last)
 

@@ -58,7 +58,7 @@ from evaldesk.model.conclusion import counted, plural
 from evaldesk.paths import is_read_only
 from evaldesk.reading.sqlite_pages import Row, SqlitePages, Tree, Value
 from evaldesk.store.database import Clock, execute_many, utc_now
-from evaldesk.store.runs import planning
+from evaldesk.store.runs import planning, trash
 from evaldesk.store.runs.recording import (
     add_totals,
     outcome,
@@ -519,7 +519,7 @@ class _Recovery:
         played = select(RUN.c.id).where(VISIBLE, is_played, is_of_set).order_by(RUN.c.id)
         for run_id in self._connection.scalars(played).all():
             last = self._connection.scalar(select(func.max(RUN_CASE.c.case_index)).where(RUN_CASE.c.run_id == run_id))
-            planning.name_last_run_of(self._connection, run_id, 0, (last or 0) + 1)
+            trash.name_last_run_of(self._connection, run_id, 0, (last or 0) + 1)
         going = (IMPORT_RECORD.c.status == "importing") & (IMPORT_RECORD.c.stage != "naming")
         ended = {"status": "failed", "reason": "The database was damaged.", "finished_at": utc_now()}
         self._connection.execute(update(IMPORT_RECORD).where(going).values(ended))

@@ -17,8 +17,9 @@ from evaldesk.model.media import Media
 from evaldesk.model.stored import AddedCase, OpenTurn, SessionSummary, StoredSession
 from evaldesk.store.database import NOBODY, Database, Starter
 from evaldesk.store.media import bytes_of, drop_some, fitting, keep, result_images, turns_apart
-from evaldesk.store.runs.planning import BEING_REMOVED, NEW_LEASE
+from evaldesk.store.runs.planning import NEW_LEASE
 from evaldesk.store.runs.recording import Values
+from evaldesk.store.runs.trash import BEING_REMOVED
 from evaldesk.store.tables.columns import DatabaseSeconds, pack, pack_json, unpack_all, upsert
 from evaldesk.store.tables.media import SESSION_MEDIA
 from evaldesk.store.tables.sessions import (

@@ -14,7 +14,7 @@ from evaldesk.model import Case, RunConfig, TrialResult
 from evaldesk.model.stored import ImportStatus, ImportSummary
 from evaldesk.store import media
 from evaldesk.store.database import NOBODY, Clock, Database, Starter, StepSize
-from evaldesk.store.runs import planning, totals
+from evaldesk.store.runs import planning, totals, trash
 from evaldesk.store.runs.planning import NO_EVALSET
 from evaldesk.store.runs.recording import Storable, record, scores, storable_rows
 from evaldesk.store.runs.run_store import checked_trials
@@ -209,7 +209,7 @@ class ImportStore:
             while start < n_cases:
                 end = start + size.n
                 with size.writing(self._database) as connection:
-                    planning.name_last_run_of(connection, run_id, start, end)
+                    trash.name_last_run_of(connection, run_id, start, end)
                 start = end
         with self._database.writing() as connection:
             _end(connection, import_id, "done", "", self._clock)

@@ -1,4 +1,4 @@
-"""The life of a run: planned as rows, taken up, tried again, deleted."""
+"""The life of a run: planned as rows, taken up, tried again."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
-    BigInteger,
     Connection,
-    ScalarSelect,
     Select,
     bindparam,
     delete,
@@ -22,7 +20,7 @@ from sqlalchemy import (
     update,
 )
 
-from evaldesk.errors import ConflictError, NotFoundError, UsageError
+from evaldesk.errors import ConflictError, UsageError
 from evaldesk.model import Case, RunConfig, RunStatus
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop
@@ -34,8 +32,6 @@ from evaldesk.store.runs import totals
 from evaldesk.store.runs.recording import Storable, Values, forget_errors, recount_some
 from evaldesk.store.runs.run_queries import run_row
 from evaldesk.store.tables.columns import DatabaseSeconds, pack, pack_json, upsert
-from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN
-from evaldesk.store.tables.media import RUN_MEDIA
 from evaldesk.store.tables.runs import (
     CASE_SNAPSHOT,
     LAST_RUN,
@@ -47,9 +43,7 @@ from evaldesk.store.tables.runs import (
     RUN_SOURCE,
     SCORE,
     TO_DO,
-    TRANSCRIPT,
     TRIAL,
-    TRIAL_PROMPTS,
     VISIBLE,
 )
 from evaldesk.wire import to_json
@@ -60,12 +54,6 @@ ENDED: tuple[RunStatus, ...] = ("stopped", "finished", "failed")
 LEASE_S = 15.0
 NEW_LEASE = DatabaseSeconds() + LEASE_S
 
-_MOST_CASES = 2**32
-"""More cases than a run has."""
-BEING_REMOVED = 2**31 - 1
-"""The cases of a run, or turns of a chat, whose removal has begun: more than it has, so that it is not whole."""
-N_MEASURED = 100
-"""Transcripts that are measured to say about how many bytes all of a run take."""
 
 NO_EVALSET = "imported-"
 """The start of the eval set ids of runs whose cases came with them and are in no file here."""
@@ -348,104 +336,11 @@ def retry_some(connection: Connection, run_id: int, first: int) -> tuple[int, in
     return end, len(trials)
 
 
-def hide(connection: Connection, run_id: int, now: datetime) -> None:
-    """Take a run out of every list; its rows stay in the trash. Raises ConflictError while it is going."""
-    run = run_row(connection, run_id)
-    if run.status in ACTIVE:
-        raise ConflictError(f"run {run_id} is {run.status}; stop it before you delete it")
-    connection.execute(update(RUN).where(RUN.c.id == run_id).values(deleted_at=now))
-
-
-def hidden_last_runs(connection: Connection) -> Sequence[int]:
-    """The hidden runs that are still the last ones of some of their cases."""
-    is_last = exists().where(LAST_RUN.c.run_id == RUN.c.id)
-    return connection.scalars(select(RUN.c.id).where(~VISIBLE, is_last).order_by(RUN.c.id)).all()
-
-
-def show_again(connection: Connection, run_id: int, clock: Clock) -> None:
-    """Take a run out of the trash, as it was; one that waited to be played is stopped.
-
-    Raises NotFoundError for a run that is not in the trash.
-    """
-    row = connection.execute(in_trash().where(RUN.c.id == run_id)).first()
-    if row is None:
-        raise NotFoundError(f"run {run_id} is not in the trash; it was restored or deleted for good")
-    connection.execute(update(RUN).where(RUN.c.id == run_id).values(deleted_at=None))
-    if row.status not in ENDED:
-        set_status(connection, run_id, "stopped", "It was in the trash; resume it to play the rest.", "", clock)
-    is_scoring = connection.scalar(select(RUN_SOURCE.c.run_id).where(RUN_SOURCE.c.run_id == run_id)) is not None
-    if not is_scoring and not row.evalset_id.startswith(NO_EVALSET):
-        name_last_run_of(connection, run_id, 0, row.n_cases)
-
-
-def in_trash() -> Select[Any]:
-    """The deleted runs that are whole: no case is removed yet, and none is part of an import that was never shown."""
-    return select(RUN).where(~VISIBLE, RUN.c.id.not_in(_never_shown()), _n_stored_cases() == RUN.c.n_cases)
-
-
-def n_bytes(connection: Connection, run_id: int) -> int:
-    """About how many bytes the transcripts of a run take: the mean of the first ones, for every trial that ended."""
-    own = TRANSCRIPT.c.run_id == run_id
-    first = select(func.length(TRANSCRIPT.c.data).label("n")).where(own).limit(N_MEASURED).subquery()
-    mean = connection.scalar(select(func.avg(first.c.n))) or 0.0
-    ended = RUN.c.n_passed + RUN.c.n_failed + RUN.c.n_errored + RUN.c.n_unscored
-    return round(mean * (connection.scalar(select(ended).where(RUN.c.id == run_id)) or 0))
-
-
 def without_deleted(connection: Connection, rows: Sequence[Storable]) -> list[Storable]:
     """The rows of results without those of deleted runs, which stay as they were deleted."""
     run_ids = {row.result.run_id for row in rows}
     shown = set(connection.scalars(select(RUN.c.id).where(RUN.c.id.in_(run_ids), VISIBLE)))
     return [row for row in rows if row.result.run_id in shown]
-
-
-def remains(connection: Connection) -> Sequence[int]:
-    """The hidden runs that nobody can restore: of imports that ended before they were shown, and partly removed."""
-    ended = IMPORT_RECORD.c.status != "importing"
-    is_partly_removed = RUN.c.id.not_in(_never_shown()) & (_n_stored_cases() < RUN.c.n_cases)
-    rows = select(RUN.c.id).where(~VISIBLE, RUN.c.id.in_(_never_shown().where(ended)) | is_partly_removed)
-    return connection.scalars(rows.order_by(RUN.c.id)).all()
-
-
-def _never_shown() -> Select[Any]:
-    imports = IMPORT_RUN.join(IMPORT_RECORD, IMPORT_RECORD.c.id == IMPORT_RUN.c.import_id)
-    rows = select(IMPORT_RUN.c.run_id).select_from(imports)
-    return rows.where(IMPORT_RECORD.c.status != "done", IMPORT_RECORD.c.stage != "naming")
-
-
-def _n_stored_cases() -> ScalarSelect[int]:
-    own = RUN_CASE.c.run_id == RUN.c.id
-    return select(func.count()).select_from(RUN_CASE).where(own).correlate(RUN).scalar_subquery()
-
-
-def delete_some(connection: Connection, run_id: int, n: int) -> bool:
-    """Delete `n` trials of a hidden run with the cases before them, or `n` of the cases then left, or of its media.
-
-    The run goes at last. False when done, and for a run that was restored meanwhile.
-    """
-    hidden = (RUN.c.id == run_id) & ~VISIBLE
-    if not connection.execute(update(RUN).where(hidden).values(n_cases=BEING_REMOVED)).rowcount:
-        return False
-    trials = select(TRIAL.c.case_index, TRIAL.c.trial_index).where(TRIAL.c.run_id == run_id)
-    some = connection.execute(trials.order_by(TRIAL.c.case_index, TRIAL.c.trial_index).limit(n)).all()
-    if some:
-        last = some[-1]
-        for table in (TRIAL_PROMPTS, TRANSCRIPT, SCORE, TRIAL):
-            own = table.c
-            before = (own.case_index < last.case_index) | (own.trial_index <= last.trial_index)
-            connection.execute(delete(table).where(own.run_id == run_id, own.case_index <= last.case_index, before))
-        done = RUN_CASE.c.case_index < last.case_index
-    else:
-        cases = select(RUN_CASE.c.case_index).where(RUN_CASE.c.run_id == run_id).order_by(RUN_CASE.c.case_index)
-        indexes = connection.scalars(cases.limit(n)).all()
-        if not indexes:
-            is_left = media.drop_some(connection, RUN_MEDIA, run_id, n)
-            if not is_left:
-                connection.execute(delete(RUN).where(RUN.c.id == run_id))
-            return is_left
-        done = RUN_CASE.c.case_index <= indexes[-1]
-    connection.execute(delete(RUN_CASE).where(RUN_CASE.c.run_id == run_id, done))
-    return True
 
 
 def insert_run(
@@ -524,55 +419,3 @@ def _name_last_run(connection: Connection, evalset_id: str, rows: Sequence[Value
     last = last.on_conflict_do_update(index_elements=list(LAST_RUN.primary_key), set_=place)
     names = ("run_id", "case_id", "case_index")
     execute_many(connection, last, [{"evalset_id": evalset_id} | {name: row[name] for name in names} for row in rows])
-
-
-def name_last_run_of(connection: Connection, run_id: int, first: int, end: int) -> None:
-    """A run that is shown is the newest of its cases from `first` up to `end`, where no newer one played them."""
-    place = func.max(RUN_CASE.c.case_index)
-    cases = select(RUN.c.evalset_id, RUN_CASE.c.case_id, RUN.c.id, place).join(RUN_CASE, RUN_CASE.c.run_id == RUN.c.id)
-    some = (RUN_CASE.c.case_index >= first) & (RUN_CASE.c.case_index < end)
-    cases = cases.where(RUN.c.id == run_id, VISIBLE, some).group_by(RUN.c.evalset_id, RUN_CASE.c.case_id, RUN.c.id)
-    last = upsert(connection.dialect.name, LAST_RUN)
-    values = {"run_id": last.excluded.run_id, "case_index": last.excluded.case_index}
-    last = last.from_select(["evalset_id", "case_id", "run_id", "case_index"], cases).on_conflict_do_update(
-        index_elements=list(LAST_RUN.primary_key),
-        set_=values,
-        where=(LAST_RUN.c.run_id <= last.excluded.run_id) | exists().where(RUN.c.id == LAST_RUN.c.run_id, ~VISIBLE),
-    )
-    connection.execute(last)
-
-
-def runs_before(connection: Connection, run_id: int) -> list[Values]:
-    """The cases whose last run is this hidden one, each with the place where it was played before; None for nowhere."""
-    last = select(LAST_RUN.c.evalset_id.label("of_set"), LAST_RUN.c.case_id.label("of_case"))
-    last = last.where(LAST_RUN.c.run_id == run_id).order_by(LAST_RUN.c.case_index)
-    orphans: list[Values] = [row._asdict() | {"run_id": None} for row in connection.execute(last)]
-    wanted = {orphan["of_case"]: orphan for orphan in orphans}
-    is_played = ~exists().where(RUN_SOURCE.c.run_id == RUN.c.id)
-    of_set = RUN.c.evalset_id.in_({orphan["of_set"] for orphan in orphans}) & VISIBLE & is_played
-    newest = connection.scalars(select(RUN.c.id).where(of_set).order_by(RUN.c.id.desc())).all()
-    # One number for run and place: one pass finds the last place of a case in the newest run.
-    place = func.max(RUN_CASE.c.run_id * literal(_MOST_CASES, BigInteger) + RUN_CASE.c.case_index)
-    places = select(RUN_CASE.c.case_id, place).join(RUN, RUN.c.id == RUN_CASE.c.run_id).group_by(RUN_CASE.c.case_id)
-    start = 0
-    while wanted and start < len(newest):  # the newest, the two before it, the four before these: most have all cases
-        some = newest[start : 2 * start + 1]
-        for case_id, at in connection.execute(places.where(of_set, RUN_CASE.c.run_id.between(some[-1], some[0]))):
-            if orphan := wanted.pop(case_id, None):
-                orphan |= {"run_id": at // _MOST_CASES, "case_index": at % _MOST_CASES}
-        start = 2 * start + 1
-    return orphans
-
-
-def name_runs_before(connection: Connection, run_id: int, orphans: Sequence[Values]) -> None:
-    """Make the runs before the last ones of some cases of a hidden run, but not one that was hidden meanwhile."""
-    wanted = {orphan["run_id"] for orphan in orphans} - {None}
-    shown = select(RUN.c.id).where(RUN.c.id.in_({run_id, *wanted}), VISIBLE).order_by(RUN.c.id)
-    visible = set(connection.scalars(shown.with_for_update(read=True)))  # none of them is hidden before this is stored
-    if run_id in visible:
-        return
-    own = (LAST_RUN.c.run_id == run_id) & (LAST_RUN.c.evalset_id == bindparam("of_set"))
-    own &= LAST_RUN.c.case_id == bindparam("of_case")
-    found = [orphan for orphan in orphans if orphan["run_id"] in visible]
-    execute_many(connection, update(LAST_RUN).where(own), found)
-    execute_many(connection, delete(LAST_RUN).where(own), [each for each in orphans if each["run_id"] is None])

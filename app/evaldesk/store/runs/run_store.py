@@ -19,7 +19,7 @@ from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.run import Place
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.store.database import NOBODY, Clock, Database, Starter, StepSize, reading
-from evaldesk.store.runs import planning, run_queries
+from evaldesk.store.runs import planning, run_queries, trash
 from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.recording import KIND, Storable, add_totals, record, storable_rows, unstorable
 from evaldesk.store.tables.runs import RUN, VISIBLE
@@ -46,8 +46,8 @@ class RunStore:
 
     pending = reading(planning.pending)
     n_unplanned = reading(planning.n_unplanned)
-    _hidden_last_runs = reading(planning.hidden_last_runs)
-    _runs_before = reading(planning.runs_before)
+    _hidden_last_runs = reading(trash.hidden_last_runs)
+    _runs_before = reading(trash.runs_before)
     is_leased = reading(planning.is_leased)
     counts_by_status = reading(run_queries.counts_by_status)
     agents = reading(run_queries.agents)
@@ -241,7 +241,7 @@ class RunStore:
         """Move runs to the trash, all or none; no list has them. Raises ConflictError while one is going."""
         with self._database.writing() as connection:
             for run_id in run_ids:
-                planning.hide(connection, run_id, self._clock())
+                trash.hide(connection, run_id, self._clock())
         with suppress(WorkspaceError):  # they are deleted; the next removal goes on
             self._name_runs_before()
 
@@ -253,7 +253,7 @@ class RunStore:
                 size = StepSize(CASES_NAMED_AT_ONCE)
                 while orphans:
                     with size.writing(self._database) as connection:
-                        planning.name_runs_before(connection, run_id, orphans[: size.n])
+                        trash.name_runs_before(connection, run_id, orphans[: size.n])
                     del orphans[: size.n]
 
     def restore(self, *run_ids: int) -> None:
@@ -263,25 +263,25 @@ class RunStore:
         """
         with self._database.writing() as connection:
             for run_id in run_ids:
-                planning.show_again(connection, run_id, self._clock)
+                trash.show_again(connection, run_id, self._clock)
 
     def deleted(self) -> builtins.list[tuple[RunSummary, datetime]]:
         """The runs in the trash with the times of their deletion, oldest run first."""
         with self._database.reading() as connection:
-            rows = connection.execute(planning.in_trash().order_by(RUN.c.id)).all()
+            rows = connection.execute(trash.in_trash().order_by(RUN.c.id)).all()
             found = self._summaries(connection, rows)
         return [(run, row.deleted_at) for run, row in zip(found, rows, strict=True)]
 
     def in_trash(self, run_ids: Collection[int]) -> Sequence[int]:
         """Those of the runs that are in the trash, oldest run first."""
         with self._database.reading() as connection:
-            rows = connection.execute(planning.in_trash().where(RUN.c.id.in_(run_ids)).order_by(RUN.c.id))
+            rows = connection.execute(trash.in_trash().where(RUN.c.id.in_(run_ids)).order_by(RUN.c.id))
             return [row.id for row in rows]
 
     def sizes(self, run_ids: Sequence[int]) -> dict[int, int]:
         """About how many bytes the transcripts of each run take, also of one in the trash."""
         with self._database.reading() as connection:
-            return {run_id: planning.n_bytes(connection, run_id) for run_id in run_ids}
+            return {run_id: trash.n_bytes(connection, run_id) for run_id in run_ids}
 
     def remove_deleted(self, kept: timedelta = timedelta(0), *, until: datetime | None = None) -> None:
         """Remove for good the runs that were deleted up to `until`, or have been in the trash for `kept`.
@@ -290,7 +290,7 @@ class RunStore:
         """
         is_old = RUN.c.deleted_at <= (until or self._clock() - kept)
         with self._database.reading() as connection:
-            old = connection.scalars(planning.in_trash().with_only_columns(RUN.c.id).where(is_old)).all()
+            old = connection.scalars(trash.in_trash().with_only_columns(RUN.c.id).where(is_old)).all()
         self._remove(old)
         self.finish_deleting()
 
@@ -301,7 +301,7 @@ class RunStore:
         """
         self._name_runs_before()
         with self._database.reading() as connection:
-            remains = planning.remains(connection)
+            remains = trash.remains(connection)
         self._remove(remains)
 
     def _remove(self, run_ids: Sequence[int]) -> None:
@@ -310,7 +310,7 @@ class RunStore:
             size, is_left = StepSize(TRIALS_DELETED_AT_ONCE), True
             while is_left:
                 with size.writing(self._database) as connection:
-                    is_left = planning.delete_some(connection, run_id, size.n)
+                    is_left = trash.delete_some(connection, run_id, size.n)
 
     def summary(self, run_id: int) -> RunSummary:
         """A run and its totals."""
