@@ -32,7 +32,7 @@ from evaldesk.model import (
 )
 from evaldesk.settings import Settings
 from evaldesk.store import Store
-from evaldesk.store.runs.recording import add_totals, recount
+from evaldesk.store.runs.recounting import add_totals, recount
 from evaldesk.store.search import numbers_of
 from evaldesk.store.tables import METADATA
 from evaldesk.store.tables.failures import FINDING, READING

@@ -17,7 +17,7 @@ from evaldesk.model import AgentRef, Case, ErrorRecord, EvalSet, Score, TrialRes
 from evaldesk.model.run import Place
 from evaldesk.model.stored import RunSummary
 from evaldesk.store import Store
-from evaldesk.store.runs.recording import recount
+from evaldesk.store.runs.recounting import recount
 
 OpenDesk = Callable[..., RunDesk]
 

@@ -13,7 +13,8 @@ from tests.store.conftest import select_rows
 from evaldesk.model import ErrorRecord, TrialResult, Usage, Verdict
 from evaldesk.store import Store
 from evaldesk.store.runs import planning
-from evaldesk.store.runs.recording import normalised, recount
+from evaldesk.store.runs.recording import normalised
+from evaldesk.store.runs.recounting import recount
 from evaldesk.store.tables.runs import SCORE, TRIAL
 
 Plan = Callable[..., int]

@@ -17,7 +17,7 @@ from evaldesk.model.stored import CaseFilter
 from evaldesk.statistics.intervals import score_interval
 from evaldesk.store import Store
 from evaldesk.store.runs import run_queries, totals
-from evaldesk.store.runs.recording import add_totals
+from evaldesk.store.runs.recounting import add_totals
 from evaldesk.store.tables.runs import CASE_METRIC, RUN_CASE, RUN_METRIC, RUN_OUTCOME
 
 Plan = Callable[..., int]

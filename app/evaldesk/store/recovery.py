@@ -60,15 +60,14 @@ from evaldesk.reading.sqlite_pages import Row, SqlitePages, Tree, Value
 from evaldesk.store.database import Clock, execute_many, utc_now
 from evaldesk.store.runs import planning, trash
 from evaldesk.store.runs.recording import (
-    add_totals,
     outcome,
     record,
-    recount,
     scores,
     storable_rows,
     transcript_row,
     trial_key,
 )
+from evaldesk.store.runs.recounting import add_totals, recount
 from evaldesk.store.runs.run_store import imported_agent, is_playable
 from evaldesk.store.runs.totals import recount_labels
 from evaldesk.store.sqlite import writing_engine

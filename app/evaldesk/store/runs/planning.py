@@ -29,7 +29,8 @@ from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.store import media
 from evaldesk.store.database import NOBODY, Clock, Database, Starter, execute_many
 from evaldesk.store.runs import totals
-from evaldesk.store.runs.recording import Storable, Values, forget_errors, recount_some
+from evaldesk.store.runs.recording import Storable, Values
+from evaldesk.store.runs.recounting import forget_errors, recount_some
 from evaldesk.store.runs.run_queries import run_row
 from evaldesk.store.tables.columns import DatabaseSeconds, pack, pack_json, upsert
 from evaldesk.store.tables.runs import (

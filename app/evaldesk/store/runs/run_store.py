@@ -21,7 +21,8 @@ from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.store.database import NOBODY, Clock, Database, Starter, StepSize, reading
 from evaldesk.store.runs import planning, run_queries, trash
 from evaldesk.store.runs.planning import Planning
-from evaldesk.store.runs.recording import KIND, Storable, add_totals, record, storable_rows, unstorable
+from evaldesk.store.runs.recording import KIND, Storable, record, storable_rows, unstorable
+from evaldesk.store.runs.recounting import add_totals
 from evaldesk.store.tables.runs import RUN, VISIBLE
 
 log = logging.getLogger("evaldesk.store")
