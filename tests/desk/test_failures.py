@@ -32,7 +32,7 @@ from evaldesk.model import (
     TurnRecord,
 )
 from evaldesk.model.failures import Anchor, FindingDraft, Mode, trial_number
-from evaldesk.pages.failure_kind import calibrations
+from evaldesk.pages.failures.kind import calibrations
 from evaldesk.statistics.agreement import JudgeSkill, agreement
 from evaldesk.store import Store
 from evaldesk.wording.agreement import kappa_words

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evaldesk import paths
 from evaldesk.pages.accepting import WAY_KEYS
-from evaldesk.pages.failures import N_KEYS
+from evaldesk.pages.failures.room import N_KEYS
 
 TEMPLATES = paths.shipped("templates")
 

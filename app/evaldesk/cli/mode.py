@@ -192,7 +192,7 @@ def check(run: int, max_mode: tuple[str, ...], workspace: str | None) -> None:
     \b
     evaldesk mode check 61 --max-mode "wrong date=0.05"
     """
-    from evaldesk.pages.failures import mode_gate
+    from evaldesk.pages.failures.room import mode_gate
     from evaldesk.wording.printable import in_one_line
 
     bounds = [_bound(each) for each in max_mode]
@@ -216,7 +216,7 @@ def judge(name: str, is_file: bool, workspace: str | None) -> None:
     evaldesk mode judge "wrong date" --criteria > criteria.json
     """
     from evaldesk.desk.failures import judge_criterion
-    from evaldesk.pages.failure_kind import calibrations
+    from evaldesk.pages.failures.kind import calibrations
 
     with _desk(workspace) as desk:
         kind = desk.failures.mode_named(name)

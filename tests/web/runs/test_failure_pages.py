@@ -31,8 +31,8 @@ from evaldesk.model import (
     Usage,
 )
 from evaldesk.model.failures import TRIALS, FindingDraft
-from evaldesk.pages.failure_kind import NO_CALL, NO_PLACE, read_mode, read_where
-from evaldesk.pages.failures import Draw, read_failures, read_spent
+from evaldesk.pages.failures.kind import NO_CALL, NO_PLACE, read_mode, read_where
+from evaldesk.pages.failures.room import Draw, read_failures, read_spent
 
 SAID = {"labeller": "Ana", "note": "It <b>invents</b> a price.", "new-mode": "invents <i>prices</i>"}
 
@@ -696,7 +696,7 @@ def test_without_a_model_in_the_settings_none_is_offered(open_runs: Any) -> None
 
 
 def test_any_run_can_be_typed_and_the_newest_ones_are_offered(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evaldesk.pages.failures.N_RUNS", 1)
+    monkeypatch.setattr("evaldesk.pages.failures.room.N_RUNS", 1)
     cases = [Case("c", (Turn("q"),))]
     runs = [pages.desk.store.runs.create(RunConfig(AgentRef("dice", "dice"), "trips"), cases) for _ in range(3)]
     for run in runs:
@@ -711,9 +711,9 @@ def test_any_run_can_be_typed_and_the_newest_ones_are_offered(pages: Any, monkey
 
 
 def test_lists_that_are_cut_lead_to_the_rest(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evaldesk.pages.failure_kind.N_FINDINGS", 2)
-    monkeypatch.setattr("evaldesk.pages.failure_kind.N_ROWS", 1)
-    monkeypatch.setattr("evaldesk.pages.failures.N_PROPOSALS", 2)
+    monkeypatch.setattr("evaldesk.pages.failures.kind.N_FINDINGS", 2)
+    monkeypatch.setattr("evaldesk.pages.failures.kind.N_ROWS", 1)
+    monkeypatch.setattr("evaldesk.pages.failures.room.N_PROPOSALS", 2)
     store, said = pages.desk.store, Transcript((TurnRecord("q", ()),))
     cases = [Case(f"c{at}", (Turn("q"),)) for at in range(9)]
     runs = [store.runs.create(RunConfig(AgentRef("dice", "dice"), "trips"), cases) for _ in range(2)]

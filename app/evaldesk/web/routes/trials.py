@@ -18,7 +18,7 @@ from evaldesk.model.evalset import case_key
 from evaldesk.model.stored import LabelFilter, TrialKey
 from evaldesk.pages import trial as pages
 from evaldesk.pages.accepting import accept_href
-from evaldesk.pages.failure_kind import read_findings
+from evaldesk.pages.failures.kind import read_findings
 from evaldesk.pages.labels import cursor_time, read_labels
 from evaldesk.pages.large_state import ValuePart
 from evaldesk.pages.pair import read_pair
