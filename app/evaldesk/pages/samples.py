@@ -15,6 +15,7 @@ from evaldesk.desk.queues import drawing_order
 from evaldesk.model.failures import trial_number
 from evaldesk.model.stored import TrialKey
 from evaldesk.statistics.failure_modes import Stratum
+from evaldesk.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +65,28 @@ def drawing_orders(run_id: int, strips: tuple[str, ...], letters: str) -> Mappin
                 by_letter[letter].append((case_index, trial_index))
     orders = ((letter, drawing_order(run_id, keys)) for letter, keys in by_letter.items())
     return {letter: {trial_number(key): key[0] for key in order} for letter, order in orders}
+
+
+class Draw:
+    """The planned trials of a run by verdict, each in the order in which they are drawn to be read.
+
+    The order is a random one that depends on the run alone. The first trials of a stratum that were all read are a
+    random sample of it; a trial that was read out of order joins it later.
+    """
+
+    def __init__(self, store: Store, run_id: int) -> None:
+        self.cases = store.failures.verdicts(run_id)
+        self.strata = drawing_orders(run_id, tuple(strip for _, strip in self.cases), "fepu")
+
+    def next(self, read: Set[int]) -> int | None:
+        """The next trial to read: failed ones, then errored ones, then a tenth of the passed ones."""
+        passed = self.strata["p"]
+        for numbers in (self.strata["f"], self.strata["e"], islice(passed, -(-len(passed) // 10))):
+            found = next((number for number in numbers if number not in read), None)
+            if found is not None:
+                return found
+        return None
+
+    def sampled(self, read: Set[int]) -> Mapping[str, Sample]:
+        """The sample of each stratum."""
+        return samples(self.strata, read)

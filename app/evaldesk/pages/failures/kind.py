@@ -15,8 +15,9 @@ from evaldesk.errors import EvaldeskError
 from evaldesk.model import Criterion, TrialResult
 from evaldesk.model.failures import Finding, Mode
 from evaldesk.model.stored import RunSummary, TrialKey
-from evaldesk.pages.failures.room import N_RUNS, Draw, KindRow, kind_row
+from evaldesk.pages.failures.room import N_RUNS, KindRow, kind_row
 from evaldesk.pages.labels import HALF_WIDTH
+from evaldesk.pages.samples import Draw
 from evaldesk.statistics.agreement import JudgeSkill, agreement, judge_skill
 from evaldesk.store import Store
 from evaldesk.wording.agreement import found_sentence, kappa_words, next_labels_sentence

@@ -20,7 +20,7 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.pages.conversation import cut
 from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.pages.run_view import STATUS_OF
-from evaldesk.pages.samples import Sample, drawing_orders, samples
+from evaldesk.pages.samples import Draw, Sample
 from evaldesk.pages.trial import divergence_of
 from evaldesk.statistics.agreement import agreement
 from evaldesk.statistics.failure_modes import (
@@ -338,31 +338,6 @@ def _trend_path(trend: Sequence[float | None]) -> str:
     step = 100 / max(len(trend) - 1, 1)
     points = [f"{at * step:.1f} {19 - 18 * share:.1f}" for at, share in enumerate(trend) if share is not None]
     return f"M{'L'.join(points)}" if len(points) > 1 else ""
-
-
-class Draw:
-    """The planned trials of a run by verdict, each in the order in which they are drawn to be read.
-
-    The order is a random one that depends on the run alone. The first trials of a stratum that were all read are a
-    random sample of it; a trial that was read out of order joins it later.
-    """
-
-    def __init__(self, store: Store, run_id: int) -> None:
-        self.cases = store.failures.verdicts(run_id)
-        self.strata = drawing_orders(run_id, tuple(strip for _, strip in self.cases), "fepu")
-
-    def next(self, read: Set[int]) -> int | None:
-        """The next trial to read: failed ones, then errored ones, then a tenth of the passed ones."""
-        passed = self.strata["p"]
-        for numbers in (self.strata["f"], self.strata["e"], islice(passed, -(-len(passed) // 10))):
-            found = next((number for number in numbers if number not in read), None)
-            if found is not None:
-                return found
-        return None
-
-    def sampled(self, read: Set[int]) -> Mapping[str, Sample]:
-        """The sample of each stratum."""
-        return samples(self.strata, read)
 
 
 def _kind_rows(
