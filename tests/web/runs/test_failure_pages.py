@@ -32,7 +32,8 @@ from evaldesk.model import (
 )
 from evaldesk.model.failures import TRIALS, FindingDraft
 from evaldesk.pages.failures.kind import NO_CALL, NO_PLACE, read_mode, read_where
-from evaldesk.pages.failures.room import read_failures, read_spent
+from evaldesk.pages.failures.over_runs import read_spent
+from evaldesk.pages.failures.room import read_failures
 from evaldesk.pages.samples import Draw
 
 SAID = {"labeller": "Ana", "note": "It <b>invents</b> a price.", "new-mode": "invents <i>prices</i>"}

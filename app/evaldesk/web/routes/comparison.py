@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.pages.comparison import read_choice, read_comparison
-from evaldesk.pages.failures.room import failure_changes
+from evaldesk.pages.failures.over_runs import failure_changes
 from evaldesk.web.render import desk_of, page
 from evaldesk.web.report import comparison_report, report_answer
 

@@ -21,7 +21,8 @@ from evaldesk.desk.model_proposals import ModelProposals
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError, LossError, NotFoundError, UsageError
 from evaldesk.model.failures import FORMS, Mode
 from evaldesk.pages.failures.kind import TypedChange, read_mode, read_where
-from evaldesk.pages.failures.room import read_failures, read_spent
+from evaldesk.pages.failures.over_runs import read_spent
+from evaldesk.pages.failures.room import read_failures
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.render import desk_of, number, page, refused_status, target_of
 from evaldesk.web.routes.trials import TRIAL, trial_key, trial_page
