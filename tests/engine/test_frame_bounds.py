@@ -83,7 +83,9 @@ async def test_a_forged_result_errs_alone(
     agent = write_agent(FORGING.format(pattern=pattern, forged=forged))
     specs = [trial(agent, 0, ("forge",)), trial(agent, 1, ("honest",)), trial(agent, 2, ("honest",))]
 
-    results = await play(LocalExecutor(1, 3), specs)
+    executor = LocalExecutor(1, 3)
+    results = await play(executor, specs)
+    await executor.close()
 
     assert [results[index].status for index in range(3)] == ["errored", "finished", "finished"]
     assert results[0].error

@@ -362,10 +362,10 @@ class WordFile:
     def _connected(self) -> sqlite3.Connection:
         if self._is_read_only:
             address = f"{self.path.absolute().as_uri()}?mode=ro&immutable=1"
-            connection = sqlite3.connect(address, WORD_BUSY_S, uri=True, isolation_level=None)
+            connection = sqlite3.connect(address, timeout=WORD_BUSY_S, uri=True, isolation_level=None)
         else:
             make_private_file(self.path)
-            connection = sqlite3.connect(self.path, WORD_BUSY_S, isolation_level=None)
+            connection = sqlite3.connect(self.path, timeout=WORD_BUSY_S, isolation_level=None)
         try:
             connection.execute("PRAGMA trusted_schema=OFF").close()
             if not self._is_read_only:
