@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable
@@ -23,13 +24,23 @@ from evaldesk.agents.spans import TurnSpans
 from evaldesk.engine import play_trial
 from evaldesk.errors import FormatError
 from evaldesk.model import AgentRef, Case, Limits, TrialResult, TrialSpec, Turn
+from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.otel.protobuf import read_otlp
+from evaldesk.transcripts.otel.spans import Span, spans_in
 
 pytestmark = pytest.mark.anyio
 
 COMMAND = """
 import json, os, sys, time, urllib.request
+def send(bodies, kind):
+    for body in bodies:
+        url = os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] + "/v1/traces"
+        request = urllib.request.Request(url, bytes.fromhex(body), {"content-type": kind})
+        urllib.request.urlopen(request).read()
+        time.sleep(0.02)
+late = []
 for line in sys.stdin:
+    send(late, "application/x-protobuf")
     plan = json.loads(json.loads(line)["message"])
     for event in plan.get("tells", ()):
         print(json.dumps(event), flush=True)
@@ -37,13 +48,13 @@ for line in sys.stdin:
     if plan["is_late"]:
         print(json.dumps({"kind": "done"}), flush=True)
         time.sleep(0.05)
-    for body in plan["sent"]:
-        url = os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] + "/v1/traces"
-        request = urllib.request.Request(url, bytes.fromhex(body), {"content-type": plan["kind"]})
-        urllib.request.urlopen(request).read()
-        time.sleep(0.02)
+    send(plan["sent"], plan["kind"])
+    late = plan.get("late", [])
+    if plan.get("ends"):
+        sys.exit(1)
     if not plan["is_late"]:
         print(json.dumps({"kind": "done"}), flush=True)
+send(late, "application/x-protobuf")
 """
 NOW = 1_795_492_862_000_000_000
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
@@ -90,6 +101,18 @@ AROUND = [span(1, 0, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.nam
 
 def request_of(spans: list[dict[str, Any]]) -> dict[str, Any]:
     return {"resourceSpans": [{"scopeSpans": [{"scope": {"name": "s"}, "spans": spans}]}]}
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns begin when the spans do."""
+    clock = SimpleNamespace(monotonic=time.monotonic, time=lambda: NOW / 1e9)
+    monkeypatch.setattr(span_endpoint, "time", clock)
+
+
+def spans_of(spans: list[dict[str, Any]]) -> list[Span]:
+    document = Document(request_of(spans), source="spans")
+    return [*spans_in(Place(document), document.value)]
 
 
 @pytest.fixture
@@ -144,6 +167,57 @@ async def test_each_turn_has_its_own_spans_and_what_a_command_tells_counts_once(
     assert shown(result, 1) == STORY
 
 
+NONE_CAME = "No span of this turn came in time"
+CAME_LATE = "Spans of an earlier turn came when it was over"
+WHOLE = [encoded(request_of([*INNER, *AROUND])).hex()]
+EARLY = [{**each, "startTimeUnixNano": 1, "endTimeUnixNano": 2} for each in [*INNER, *AROUND]]
+LATE, LATE_AROUND = ([encoded(request_of(spans)).hex()] for spans in (EARLY, EARLY[-1:]))
+TOLD = {"kind": "usage", "model": "small", "tokens_in": 11, "tokens_out": 5}
+
+
+@pytest.mark.parametrize(
+    ("plans", "words", "tokens"),
+    [
+        ([{"sent": WHOLE}, {"sent": WHOLE}], [], 82),
+        ([{"sent": WHOLE}, {"sent": []}], [NONE_CAME], 41),
+        ([{"sent": []}, {"sent": []}], [NONE_CAME, NONE_CAME], 0),
+        ([{"sent": [], "tells": [TOLD]}], [], 16),
+        ([{"sent": [encoded(request_of(INNER)).hex()]}], ["A span came without the one"], 41),
+        ([{"sent": WHOLE, "late": LATE}, {"sent": WHOLE}], [CAME_LATE], 82),
+        ([{"sent": WHOLE, "late": LATE}], [], 41),
+        ([{"sent": WHOLE, "late": LATE_AROUND}, {"sent": WHOLE}], [], 82),
+        ([{"sent": WHOLE}, {"sent": WHOLE, "ends": True}], ["A span came without"], 82),
+    ],
+    ids=["all", "none of the last", "none", "told", "the outermost", "late", "late and last", "no call", "broken off"],
+)
+async def test_a_trial_whose_spans_came_late_or_never_has_no_whole_numbers(
+    play: Any, monkeypatch: pytest.MonkeyPatch, plans: list[Any], words: list[str], tokens: int
+) -> None:
+    monkeypatch.setattr(span_endpoint, "LAST_S", 0.2)
+
+    result = await play(*plans)
+
+    logs = [event.text for turn in result.transcript.turns for event in turn.events if event.author == "evaldesk"]
+    said = [text for text in logs if text]
+    assert [text for text, start in zip(said, words, strict=True) if not text.startswith(start)] == []
+    assert result.tokens == tokens
+    assert result.is_least == bool(words or "late" in plans[-1])
+    assert "late" not in plans[-1] or result.cost is None
+
+
+def test_a_span_that_ended_before_a_turn_began_is_none_of_it() -> None:
+    endpoint, turns = SpanEndpoint(), [TurnSpans(lambda: 0.0) for _ in range(2)]
+
+    with endpoint.listening(turns[0]):
+        endpoint.take(json.dumps(request_of([*INNER, *AROUND])).encode(), JSON)
+        endpoint.take(json.dumps(request_of(EARLY)).encode(), JSON)
+    with endpoint.listening(turns[1]):
+        endpoint.take(json.dumps(request_of(AROUND)).encode(), JSON)
+
+    assert [len(turn.events()) for turn in turns] == [5, 0]
+    assert [turn.lacks.startswith(CAME_LATE) for turn in turns] == [True, False]
+
+
 def test_an_address_takes_packed_spans_and_refuses_others_in_words() -> None:
     endpoint, turn = SpanEndpoint(), TurnSpans(lambda: 0.0)
     endpoint.open()
@@ -190,8 +264,10 @@ def test_a_span_whose_outer_one_does_not_come_is_said(monkeypatch: pytest.Monkey
         with endpoint.listening(turn):
             endpoint.take(json.dumps(request_of(spans)).encode(), JSON)
 
-    said = [[event.text for event in turn.events() if event.kind == "log"] for turn in turns]
-    assert said == [["A span came without the one that it is inside of, so calls of this turn may be missing."], []]
+    assert [turn.lacks for turn in turns] == [
+        "A span came without the one that it is inside of, so calls of this turn may be missing.",
+        "",
+    ]
 
 
 class SlowLock:
@@ -214,9 +290,12 @@ def test_time_without_a_processor_is_no_time_without_spans(
 ) -> None:
     clock = [0.0]
     lock = SlowLock(clock, n_slow=n_slow)
-    monkeypatch.setattr(span_endpoint, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(span_endpoint, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: 0.0))
+    turn = TurnSpans(lambda: 0.0)
+    for each in spans_of(AROUND):
+        turn.add(each)
 
-    with SpanEndpoint(_lock=cast("Any", lock)).listening(TurnSpans(lambda: 0.0)):
+    with SpanEndpoint(_lock=cast("Any", lock)).listening(turn):
         pass
 
     assert lock.n_waits == n_waits

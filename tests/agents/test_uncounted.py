@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.agents.endpoint import Answer, Endpoint, chunks
 from tests.agents.installed import skip_without
 
-from evaldesk.model import Session, TurnRecord
+from evaldesk.agents import load_agent
+from evaldesk.agents.agent import AGENTS
+from evaldesk.engine import play_trial
+from evaldesk.model import AgentRef, Case, Limits, Session, TrialSpec, Turn, TurnRecord
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what the packages warn of is not ours
 
@@ -209,3 +214,60 @@ async def test_a_call_whose_tokens_are_not_told_is_at_least_so(
 
     assert turn.answer == "hello"
     assert [(usage.is_least, usage.cost) for usage in turn.usages] == [(True, None)]
+
+
+SILENT = """
+import json, sys, time
+for line in sys.stdin:
+    for event in json.loads(json.loads(line)["message"]):
+        if event == "sleep":
+            time.sleep(600)
+        if event == "exit":
+            sys.exit(1)
+        print(json.dumps(event))
+    print(json.dumps({"kind": "done"}), flush=True)
+"""
+NOTHING = {"kind": "usage", "model": "small", "tokens_in": 0, "tokens_out": 0}
+SOME = {"kind": "usage", "model": "small", "tokens_in": 11, "tokens_out": 5}
+
+
+@pytest.mark.parametrize(
+    ("turns", "options", "is_least"),
+    [
+        ([[], []], {}, True),
+        ([[NOTHING], []], {}, False),
+        ([[], [SOME]], {}, False),
+        ([[]], {"tells_cost": True}, False),
+        ([[]], {"model_gateway": True}, False),
+        ([[SOME], ["exit"]], {}, True),
+        ([[SOME], [SOME, {"kind": "error", "message": "no"}]], {}, False),
+        ([[SOME, "sleep"]], {}, True),
+        ([[{"kind": "usage", "model": "small"}]], {"tells_cost": True}, True),
+    ],
+    ids=["nothing", "told 0", "one turn", "promised", "gateway", "broken off", "its error", "timed out", "unknown"],
+)
+async def test_a_command_whose_calls_nobody_sees_and_that_tells_none_has_no_whole_numbers(
+    turns: list[Any], options: dict[str, bool], is_least: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "agent.py").write_text(SILENT)
+    ref = AgentRef("c", f"{sys.executable} -S agent.py", str(tmp_path), kind="command", declared=json.dumps(options))
+    case = Case("c", tuple(Turn(json.dumps(events)) for events in turns))
+    limits = Limits(turn_timeout_s=0.2 if "sleep" in turns[0] else 60)
+
+    result = await play_trial(load_agent(ref), TrialSpec(1, 0, 0, case, ref, limits=limits))
+
+    assert result.is_least == is_least
+    assert not (is_least and result.cost is not None)
+    assert "sleep" in turns[0] or result.tokens == sum(event == SOME for events in turns for event in events) * 16
+
+
+def test_each_kind_says_whether_a_call_may_go_uncounted() -> None:
+    gateway = json.dumps({"model_gateway": True})
+
+    assert [kind.name for kind in AGENTS.builtin if not kind.sees_calls(AgentRef("a", "t"))] == [
+        "a2a",
+        "benchmark",
+        "command",
+        "http",
+    ]
+    assert AGENTS["command"].sees_calls(AgentRef("a", "t", declared=gateway))

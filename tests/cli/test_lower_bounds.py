@@ -19,6 +19,7 @@ from evaldesk.desk.runs.gates import conclude
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers
 from evaldesk.desk.runs.trial_rows import trial_row
+from evaldesk.engine.worker.prompts import UNKNOWN
 from evaldesk.model import AgentRef, Case, Event, RunConfig, Transcript, TrialResult, Turn, TurnRecord, Usage
 from evaldesk.model.conclusion import Gates
 from evaldesk.pages.comparison import read_comparison
@@ -35,14 +36,17 @@ MAY = {
     "unpriced": (Usage("mine", tokens_in=100, tokens_out=20),),
     "incomplete": (PRICED, Usage("unknown", is_least=True)),
     "untold": (),
+    "silent": (),
 }
+LEAST = ("incomplete", "untold", "silent")
 MIXES = [tuple(kinds) for n in (1, 2) for kinds in product(MAY, repeat=n)]
 
 
 def trial(key: tuple[int, int, int], kind: str, ms: float = 100.0) -> TrialResult:
     events = (Event("agent_message", text="4"), *(Event("usage", usage=usage) for usage in MAY[kind]))
-    turn = TurnRecord("Roll.", events, duration_ms=ms)
-    return TrialResult(*key, "finished", "passed", "", Transcript((turn,)), (), MAY[kind], ms)
+    turn = TurnRecord("Roll.", events, duration_ms=ms, captures=("told",) if kind == "silent" else ())
+    usages = (*MAY[kind], *((UNKNOWN,) if kind == "silent" else ()))
+    return TrialResult(*key, "finished", "passed", "", Transcript((turn,)), (), usages, ms)
 
 
 @pytest.fixture
@@ -72,7 +76,7 @@ def figure(figures: Any, label: str) -> Figure:
 @pytest.mark.parametrize("kinds", MIXES, ids="+".join)
 def test_every_place_says_whether_tokens_are_a_lower_bound(store: Store, kinds: tuple[str, ...]) -> None:
     run_id, result = played(store, *kinds)
-    n_least = sum(kind in ("incomplete", "untold") for kind in kinds)
+    n_least = sum(kind in LEAST for kind in kinds)
     tokens = sum(usage.tokens_in + usage.tokens_out for kind in kinds for usage in MAY[kind])
     summary, runs = store.runs.summary(run_id), StoredRuns(store.runs)
 
@@ -88,9 +92,9 @@ def test_every_place_says_whether_tokens_are_a_lower_bound(store: Store, kinds: 
     assert (said["tokens"], said["n_uncounted"]) == (tokens, n_least)
     assert (f"at least {tokens:,} tokens" in progress_words(summary, None)) is (n_least > 0 and tokens > 0)
     assert (result.tokens, result.is_least) == (tokens, n_least > 0)
-    assert [row["is_least"] for row in rows] == [kind in ("incomplete", "untold") for kind in kinds]
+    assert [row["is_least"] for row in rows] == [kind in LEAST for kind in kinds]
     for at, kind in enumerate(kinds):
-        assert read_timeline(store.runs, run_id, (0, at)).is_least is (kind in ("incomplete", "untold"))
+        assert read_timeline(store.runs, run_id, (0, at)).is_least is (kind in LEAST)
 
 
 @pytest.mark.parametrize("kinds", MIXES, ids="+".join)
@@ -124,7 +128,9 @@ def test_every_place_says_whether_the_cost_is_a_lower_bound(store: Store, kinds:
         (("whole", "incomplete"), "at least 240", "at least $0.25"),
         (("whole", "untold"), "at least 120", "at least $0.25"),
         (("whole", "unpriced"), "240", "at least $0.25"),
+        (("whole", "silent"), "at least 120", "at least $0.25"),
         (("untold",), "not known", "not known"),
+        (("silent",), "not known", "not known"),
     ],
     ids=lambda kinds: "+".join(kinds) if isinstance(kinds, tuple) else "",
 )
@@ -146,8 +152,9 @@ def test_run_info_tells_lower_bounds(
     )
 
 
-def test_a_limit_of_cost_is_not_said_to_hold_where_a_trial_tells_nothing(store: Store) -> None:
-    run_id, result = played(store, "whole", "untold", gates=Gates(max_cost=1.0))
+@pytest.mark.parametrize(("kind", "n"), [("untold", "1 trial"), ("silent", "at least 1 trial")])
+def test_a_limit_of_cost_is_not_said_to_hold_where_a_trial_tells_nothing(store: Store, kind: str, n: str) -> None:
+    run_id, result = played(store, "whole", kind, gates=Gates(max_cost=1.0))
     within, above = (
         conclude(Gates(max_cost=most), StoredRuns(store.runs).numbers(store.runs.summary(run_id))).gates[-1]
         for most in (1.0, 0.1)
@@ -155,7 +162,7 @@ def test_a_limit_of_cost_is_not_said_to_hold_where_a_trial_tells_nothing(store: 
 
     assert result.conclusion.gates[-1] == within
     assert (within.answer, above.answer) == ("undecided", "failed")
-    assert within.sentence == "the cost of 1 trial is not known, so the run cannot be held to $1"
+    assert within.sentence == f"the cost of {n} is not known, so the run cannot be held to $1"
     assert above.sentence.startswith("the run cost at least $0.25, more than $0.1")
 
 

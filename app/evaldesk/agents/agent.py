@@ -61,7 +61,12 @@ class ModelCaller(ABC):
 
 
 class Kept(ABC):
-    """Something that an adapter keeps in the memory of a session, and that is to be closed when the session ends."""
+    """Something that an adapter keeps in the memory of a session, and that is to be closed when the session ends.
+
+    `has_missed` says, once it is closed, that it learned of model calls after their turns.
+    """
+
+    has_missed = False
 
     @abstractmethod
     def close(self) -> None:
@@ -138,6 +143,10 @@ class AgentKind:
         """Whether a recording can answer every model call of the agent."""
         hides = self.is_remote if self.hides_models is None else self.hides_models
         return not hides or bool(self.shows_models and json.loads(ref.declared or "{}").get(self.shows_models))
+
+    def sees_calls(self, ref: AgentRef) -> bool:
+        """Whether no model call of the agent goes uncounted that it does not tell by itself."""
+        return self.counts_tokens or self.can_replay(ref)
 
     def may_take(self, found: object) -> bool:
         """Whether the object may be of the kind, told without its adapter."""

@@ -31,10 +31,12 @@ MOST_S = 20.0
 
 @dataclass(slots=True)
 class SpanEndpoint:
-    """The address of one session; spans belong to the turn that is under way."""
+    """The address of one session; spans belong to the turn that is under way, unless they ended before it began."""
 
     key: str = field(default_factory=lambda: secrets.token_urlsafe(16))
     _turn: TurnSpans | None = None
+    _late: TurnSpans = field(default_factory=lambda: TurnSpans(lambda: 0.0))
+    _began_ms: float = 0.0
     _last: float = 0.0
     _lock: threading.Condition = field(default_factory=threading.Condition)
 
@@ -65,13 +67,23 @@ class SpanEndpoint:
     def listening(self, turn: TurnSpans) -> Iterator[None]:
         """Spans belong to this turn until the context ends; the last of them may come a little later."""
         with self._lock:
-            self._turn, self._last = turn, time.monotonic()
+            self._turn, self._last, self._began_ms = turn, time.monotonic(), time.time() * 1000
         try:
             yield
             self._settle(turn)
+        except BaseException:
+            turn.cut()
+            raise
         finally:
             with self._lock:
                 self._turn = None
+                turn.after(self._late)
+                self._late = TurnSpans(lambda: 0.0)
+
+    @property
+    def has_late_calls(self) -> bool:
+        """Whether spans of a turn that was over told calls, since the last turn."""
+        return self._late.has_calls
 
     def _settle(self, turn: TurnSpans) -> None:
         """Wait until no spans came for a while; longer, where a span is missing that others are inside of."""
@@ -86,7 +98,8 @@ class SpanEndpoint:
                 took_s = time.monotonic() - now
                 if took_s > 2 * wait_s:  # the machine is busy: the command may not have run in this time, either
                     ended, self._last = ended + took_s, self._last + took_s
-        turn.cut()
+        if not turn.is_whole:
+            turn.cut()
 
     def take(self, data: bytes, kind: str) -> None:
         """Keep the spans of a request. Raises FormatError."""
@@ -98,8 +111,7 @@ class SpanEndpoint:
         with self._lock:
             self._last = time.monotonic()
             for span in spans:
-                if self._turn:
-                    self._turn.add(span)
+                (self._turn if self._turn and span.end_ms >= self._began_ms else self._late).add(span)
             self._lock.notify_all()
 
 

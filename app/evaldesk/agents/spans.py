@@ -46,7 +46,7 @@ class TurnSpans:
     _spans: list[Span] = field(default_factory=list)
     _n_bytes: int = 0
     _n_lost: int = 0
-    _is_cut: bool = False
+    _lacks: str = ""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, span: Span) -> None:
@@ -63,14 +63,29 @@ class TurnSpans:
 
     @property
     def is_whole(self) -> bool:
-        """Whether each span came that another one is inside of; an SDK sends the outermost last."""
+        """Whether spans came, and each one that another is inside of; an SDK sends the outermost last."""
         with self._lock:
             ids = {span.span_id for span in self._spans}
-            return all(not span.parent_id or span.parent_id in ids for span in self._spans)
+            return bool(ids) and all(not span.parent_id or span.parent_id in ids for span in self._spans)
 
     def cut(self) -> None:
         """Note that some spans did not come in time."""
-        self._is_cut = not self.is_whole
+        self._lacks = _CUT if self._spans else NO_SPANS
+
+    def after(self, late: TurnSpans) -> None:
+        """Note the spans of earlier turns that came when those were over."""
+        self._lacks = _LATE if late.has_calls else self._lacks
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether any of them tells a call of a model or of a tool."""
+        return any(event.usage or event.call for event in self.events()) or bool(self.sent_calls())
+
+    @property
+    def lacks(self) -> str:
+        """Why calls may be missing; empty where none are."""
+        lost = f"Left out: {self._n_lost} spans; a turn keeps {MAX_SPANS} and {MAX_BYTES // 2**20} MiB of them."
+        return lost if self._n_lost else self._lacks
 
     def end(self) -> None:
         """Take no more: the turn is over."""
@@ -81,21 +96,19 @@ class TurnSpans:
     def events(self) -> tuple[Event, ...]:
         """What the spans tell, in the order of time."""
         with self._lock:
-            spans, n_lost = tuple(self._spans), self._n_lost
-        if not spans:
-            return ()
-        lost = f"Left out: {n_lost} spans; a turn keeps {MAX_SPANS} and {MAX_BYTES // 2**20} MiB of them."
-        cut = "A span came without the one that it is inside of, so calls of this turn may be missing."
-        told = events_of_turn(spans)
-        at_ms = told[-1].at_ms if told else 0.0
-        notes = [text for text, is_so in ((lost, n_lost), (cut, self._is_cut)) if is_so]
-        return (*told, *(Event("log", at_ms, author="evaldesk", text=text) for text in notes))
+            spans = tuple(self._spans)
+        return events_of_turn(spans) if spans else ()
 
     def sent_calls(self) -> list[tuple[float, Usage, Sent, Any]]:
         """The model calls of the spans as they were sent, with their answers."""
         with self._lock:
             spans = tuple(self._spans)
         return [*sent_calls(spans)]
+
+
+NO_SPANS = "No span of this turn came in time, so its calls and tokens are not known."
+_CUT = "A span came without the one that it is inside of, so calls of this turn may be missing."
+_LATE = "Spans of an earlier turn came when it was over, so its calls and tokens are not all counted."
 
 
 def _size(span: Span) -> int:

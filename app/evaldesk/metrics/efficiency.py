@@ -65,8 +65,17 @@ class TokenUsage:
         )
         if whole.value is None:
             return [*turns, whole]
+        least = [any(usage.is_least for usage in _usages(record)) for record in transcript.turns]
+        if any(least):
+            turns = [_least(turn) if is_least else turn for turn, is_least in zip(turns, least, strict=True)]
+            return [*turns, _least(whole)]
         parts = {"total_tokens": whole.value, "input_tokens": mean(n_in), "output_tokens": mean(n_out)}
         return [*turns, replace(whole, details={**whole.details, **parts})]
+
+
+def _least(score: Score) -> Score:
+    """Without its number, which would pass a limit that nobody knows it to keep."""
+    return replace(score, value=None, reason=f"A model call did not tell its tokens; known are: {score.reason}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ KIND = "command"
 
 _MEMORY = "command"
 _LAST_WORDS_S = 2.0
-"""So long what a command that ended wrote last may take to be read."""
+"""So long what a command that ended wrote last may take to be read, and one whose input ended may send spans."""
 _N_LINES = 200
 MAX_LINE = 10_000
 
@@ -102,7 +102,7 @@ class CommandAgent:
             def talk() -> None:
                 process.talk(session, turn_body(session, message, decided), send, self.ref.id)
 
-            await called(talk, {}, on_cancel=process.close)
+            await called(talk, {}, on_cancel=process.kill)
 
         async for event in events_of(work):
             yield event
@@ -147,6 +147,15 @@ class CommandProcess(Kept):
         return self._process.poll() is None
 
     def close(self) -> None:
+        """Let it send its last spans, where it has an address for them, and kill it with its process group."""
+        if self._spans and self._process.stdin:
+            with suppress(OSError, subprocess.TimeoutExpired):
+                self._process.stdin.close()
+                self._process.wait(_LAST_WORDS_S)
+            self.has_missed = self._spans.has_late_calls
+        self.kill()
+
+    def kill(self) -> None:
         """Kill it with its process group."""
         self._ended()
         if self._gateway:

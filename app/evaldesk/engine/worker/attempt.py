@@ -229,7 +229,10 @@ class TurnUnderWay(Protocol):
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt at a trial or a turn. `stop` is set before its task is cancelled and says why."""
+    """One attempt at a trial or a turn. `stop` is set before its task is cancelled and says why.
+
+    Where it is not `is_told`, an agent that tells no usage may have called a model.
+    """
 
     clock: Clock = time.monotonic
     phase: Phase = "load"
@@ -242,6 +245,7 @@ class Attempt:
     started: float = 0.0
     pause: Pause | None = None
     prompts: PromptWriter | None = None
+    is_told: bool = True
 
     def begin(self, phase: Phase, timeout_s: float) -> None:
         """Enter `phase`, which may take `timeout_s`."""

@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from evaldesk.agents.agent import AGENTS, ModelCaller, Resumable, close_kept, own_python
+from evaldesk.agents.agent import AGENTS, Kept, ModelCaller, Resumable, close_kept, own_python
 from evaldesk.agents.shared_loop import SentEvents
 from evaldesk.agents.spans import OPEN_SPANS
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES, read_doubles
@@ -29,7 +29,7 @@ from evaldesk.agents.trial_context import CURRENT_TRIAL, TrialContext
 from evaldesk.agents.users.users import User, UserReply, user_of
 from evaldesk.engine.failures import failure
 from evaldesk.engine.worker.attempt import Attempt
-from evaldesk.engine.worker.prompts import CallsAside
+from evaldesk.engine.worker.prompts import UNKNOWN, CallsAside
 from evaldesk.engine.worker.turn import OpenTurn, Show
 from evaldesk.errors import AgentError, EvaldeskError, ModelError, UsageError
 from evaldesk.llm import needs_litellm, set_variables
@@ -78,6 +78,7 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
     problem = set_up(spec)
     if problem:
         return trial_result(spec, attempt, problem)
+    attempt.is_told = _is_told(agent, spec.agent)
     try:
         user = trial_user(agent, spec)
     except UsageError as error:
@@ -98,7 +99,20 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
             end = await converse(user, session, attempt, play_message)
     finally:
         close_kept(session.memory)
-    return with_end(trial_result(spec, attempt, end.error), end)
+    result = with_end(trial_result(spec, attempt, end.error), end)
+    has_missed = any(isinstance(kept, Kept) and kept.has_missed for kept in session.memory.values())
+    return replace(result, usages=(*result.usages, UNKNOWN)) if has_missed else result
+
+
+def _is_told(agent: Agent, ref: AgentRef) -> bool:
+    """Whether an agent that tells no usage called no model: its calls are seen, or it promised to tell each of them."""
+    kind = AGENTS.known(ref.kind)
+    if kind is None or kind.sees_calls(ref):
+        return True
+    try:
+        return agent.describe().tells_cost
+    except Exception:
+        return False  # an agent without a description has promised nothing
 
 
 async def play_turn(
@@ -143,6 +157,7 @@ def trial_result(spec: TrialSpec, attempt: Attempt, error: ErrorRecord | None) -
         error = timed_out(attempt.timeout_s)
     stop_reason = attempt.stop or (last.stop_reason if last and last.error == error else "error")
     status: TrialStatus = attempt.stop or ("errored" if error else "finished")
+    usages = tuple(usage for turn in transcript.turns for usage in turn.usages)
     return TrialResult(
         run_id=spec.run_id,
         case_index=spec.case_index,
@@ -151,13 +166,21 @@ def trial_result(spec: TrialSpec, attempt: Attempt, error: ErrorRecord | None) -
         verdict=trial_verdict((), spec.criteria, error),
         stop_reason=stop_reason,
         transcript=transcript,
-        usages=tuple(usage for turn in transcript.turns for usage in turn.usages),
+        usages=(*usages, UNKNOWN) if _may_lack(attempt, transcript.turns) else usages,
         duration_ms=attempt.duration_ms,
         error=error,
         logs=attempt.log.text(),
         attempt=spec.attempt,
         prompts=attempt.prompts.prompts() if attempt.prompts else None,
     )
+
+
+def _may_lack(attempt: Attempt, turns: Sequence[TurnRecord]) -> bool:
+    """Whether the agent may have called a model and told nothing of it: in the last turn, if that broke off."""
+    if attempt.is_told or not turns:
+        return False
+    heard = turns[-1:] if turns[-1].error else turns
+    return attempt.stop is not None or not any(usage.role == "agent" for turn in heard for usage in turn.usages)
 
 
 def timed_out(timeout_s: float, trace: str = "") -> ErrorRecord:

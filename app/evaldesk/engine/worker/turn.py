@@ -9,7 +9,7 @@ from dataclasses import replace
 from heapq import merge
 from typing import TypeAlias, get_args
 
-from evaldesk.agents.spans import TurnSpans
+from evaldesk.agents.spans import NO_SPANS, TurnSpans
 from evaldesk.engine.worker.attempt import Clock
 from evaldesk.engine.worker.prompts import (
     UNKNOWN,
@@ -295,6 +295,7 @@ class OpenTurn:
         told = [*self._told, *(event.usage for event in spanned if event.usage)]
         untold = self._untold(told)
         untold += [] if told or untold else self._uncounted()
+        untold += self._lacking()
         self._keep_spanned()
         if spanned:
             self._ways.add("spans")
@@ -318,6 +319,15 @@ class OpenTurn:
             )
             for at_ms, usage, *_ in calls
         ]
+
+    def _lacking(self) -> list[Event]:
+        """That spans are missing, and a usage of which nothing is known, unless the gateway sees all calls."""
+        lacks, is_seen = self._spans.lacks if self._spans else "", "gateway" in self._ways
+        if not lacks or (lacks == NO_SPANS and (self._told or is_seen)):
+            return []
+        at_ms = self._now_ms()
+        said = Event("log", at_ms=at_ms, author="evaldesk", text=lacks)
+        return [said] if is_seen else [said, Event("usage", at_ms=at_ms, author="evaldesk", usage=UNKNOWN)]
 
     def _spanned(self) -> list[Event]:
         """The events of the spans that the agent did not tell as well; a call of the same name is the same call."""
