@@ -655,7 +655,7 @@ function choose(index) {
   if (chosen) field.setAttribute("aria-activedescendant", chosen.id);
   else field.removeAttribute("aria-activedescendant");
   chosen?.scrollIntoView({ block: "nearest" });
-  const n = all.length ? `${all.length} found` : "Nothing fits.";
+  const n = all.length ? `${all.filter((option) => !option.matches("[data-all]")).length} found` : "Nothing fits.";
   palette().querySelector("[role=status]").textContent = isAnswered() ? n : "Searching";
 }
 

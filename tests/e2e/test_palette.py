@@ -87,6 +87,26 @@ def test_enter_right_after_the_last_letter_waits_for_the_answer(someone: Visitor
     page.wait_for_url("**/trash")
 
 
+@pytest.mark.parametrize("way", ["keyboard", "mouse"])
+def test_the_last_entry_shows_all_results(anyone: Visitor, way: str) -> None:
+    page = anyone.page
+    page.keyboard.press("Control+k")
+    page.keyboard.type("hello")
+    last = page.locator("#palette [role=option]").last
+    expect(last).to_have_text("All results for “hello”")
+
+    if way == "keyboard":
+        page.keyboard.press("ArrowUp")
+        expect(last).to_have_attribute("aria-selected", "true")
+        page.keyboard.press("Enter")
+    else:
+        last.click()
+
+    page.wait_for_url("**/search?q=hello")
+    expect(page.get_by_role("heading", name="Search", level=1)).to_be_visible()
+    expect(page.get_by_role("link", name=re.compile("hello_world")).first).to_be_visible()
+
+
 def test_what_fits_nothing_is_said_and_escape_leaves(someone: Visitor) -> None:
     page = someone.page
     page.keyboard.press("Control+k")

@@ -70,6 +70,26 @@ def test_an_action_is_all_that_is_found_after_a_greater_than_sign(chat: Any) -> 
     assert 'href="/labels"' not in found
 
 
+def test_a_chat_is_found_by_its_title_until_it_is_deleted(chat: Any) -> None:
+    sessions = chat.desk.store.sessions
+    here, gone = (sessions.create("dice", title).id for title in ("A <b>storm</b> in Tromsø", "A storm elsewhere"))
+    sessions.delete(gone)
+
+    for headers in ({}, PALETTE):
+        text = chat.client.get("/search", params={"q": "b>STORM"}, headers=headers).text
+        assert re.search(rf'<a [^>]*href="/sessions/{here}"', text)
+        assert "<b>storm" not in text
+        assert gone not in chat.client.get("/search", params={"q": "storm"}, headers=headers).text
+
+
+@pytest.mark.parametrize(("typed", "shown"), [("run & so", 0), (" run ", 1), (">", 0), ("", 0), ("no such thing", 0)])
+def test_the_last_option_leads_to_all_results(chat: Any, typed: str, shown: int) -> None:
+    found = chat.client.get("/search", params={"q": typed}, headers=PALETTE).text
+
+    assert re.findall(r'role="option" id="(found-all)" href="/search\?q=run"', found) == ["found-all"] * shown
+    assert found.rfind('role="option"') == found.find('role="option" id="found-all"') or not shown
+
+
 def test_what_is_not_there_is_said_on_the_page(chat: Any) -> None:
     assert "Nothing fits “no such thing”." in chat.client.get("/search", params={"q": "no such thing"}).text
 

@@ -103,6 +103,7 @@ def find(desk: Desk, typed: str, n_texts: int = MAX_EACH) -> Found:
         Group("Cases", list(islice(_cases(desk, searched, text), MAX_EACH))),
         Group("Runs", _runs(desk, text)),
         Group("Eval sets", _evalsets(files, text)),
+        Group("Chats", _chats(desk, text)),
         Group("Agents", _agents(desk, text)),
         Group("Kinds of failure", _modes(desk, text)),
         pages,
@@ -132,6 +133,13 @@ def _evalsets(files: Sequence[EvalSetFile], text: str) -> list[Place]:
     return [
         Place(f"/evalsets/{file.id}", "set", parts, "being read" if file.is_reading else f"{file.n_cases:,} cases")
         for file, parts in found[:MAX_EACH]
+    ]
+
+
+def _chats(desk: Desk, text: str) -> list[Place]:
+    found = ((chat, _matched(chat.title, text)) for chat in desk.store.sessions.list(text=text, limit=MAX_EACH))
+    return [
+        Place(f"/sessions/{each.id}", "chat", parts or (each.title, "", ""), each.agent_id) for each, parts in found
     ]
 
 

@@ -67,8 +67,8 @@ class SessionStore:
             raise _not_found(session_id)
         return changed
 
-    def list(self, *, before: str = "", limit: int = 50) -> builtins.list[SessionSummary]:
-        """Sessions, the last one used first; `before` is the id of the last one of the page before.
+    def list(self, *, before: str = "", text: str = "", limit: int = 50) -> builtins.list[SessionSummary]:
+        """Sessions with `text` in their title, the last one used first; `before` is the last id of the page before.
 
         An open turn counts as a turn.
         """
@@ -76,7 +76,8 @@ class SessionStore:
         is_new = (OPEN_TURN.c.session_id == SESSION.c.id) & (OPEN_TURN.c.turn_index >= SESSION.c.n_turns)
         n_open = select(func.count()).where(is_new).scalar_subquery()
         columns = [SESSION.c[name] if name != "n_turns" else (SESSION.c[name] + n_open).label(name) for name in names]
-        rows = select(*columns).where(SESSION.c.deleted_at.is_(None))
+        is_meant = SESSION.c.title.icontains(text, autoescape=True)
+        rows = select(*columns).where(SESSION.c.deleted_at.is_(None), *([is_meant] if text else []))
         rows = rows.order_by(SESSION.c.updated_at.desc(), SESSION.c.id.desc()).limit(limit)
         with self._database.reading() as connection:
             if before:
