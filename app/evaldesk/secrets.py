@@ -111,16 +111,13 @@ def scrub(text: str, environment: Mapping[str, str]) -> str:
     return scrubber(environment)(text)
 
 
-def scrubber(environment: Mapping[str, str], found: Counter[str] | None = None) -> Callable[[str], str]:
-    """`scrub` for many texts with one environment; a known value is replaced by its name in brackets.
-
-    `found` counts the masked values by the names of their variables.
-    """
-    return scrubber_of(known_values(environment), found)
+def scrubber(environment: Mapping[str, str]) -> Callable[[str], str]:
+    """`scrub` for many texts with one environment; a known value is replaced by its name in brackets."""
+    return scrubber_of(known_values(environment))
 
 
 def scrubber_of(known: Mapping[str, str], found: Counter[str] | None = None) -> Callable[[str], str]:
-    """As `scrubber`, for the values that `known_values` gave."""
+    """As `scrubber`, for values that `known_values` gave; `found` counts them by the names of their variables."""
     names = {form: name for value, name in known.items() for form in forms(value)}
     longest_first = sorted(names, key=len, reverse=True)
     values = re.compile("|".join(re.escape(value) for value in longest_first)) if names else None
@@ -161,11 +158,6 @@ def scrubber_of(known: Mapping[str, str], found: Counter[str] | None = None) -> 
 def known_values(environment: Mapping[str, str]) -> dict[str, str]:
     """The secret values of an environment, with the names of their variables."""
     return {value: name for name, text in environment.items() for value in _secrets_in(name, text)}
-
-
-def forms(value: str) -> tuple[str, ...]:
-    """The ways in which a secret may stand in a text: as it is, escaped, and in hex, base64 and URL encoding."""
-    return _forms(value)
 
 
 @lru_cache(maxsize=4_000)  # asked of every variable for every frame that a worker sends
@@ -227,7 +219,8 @@ def _is_random(run: str) -> bool:
 
 
 @lru_cache(maxsize=1_000)
-def _forms(value: str) -> tuple[str, ...]:
+def forms(value: str) -> tuple[str, ...]:
+    """The ways in which a secret may stand in a text: as it is, escaped, and in hex, base64 and URL encoding."""
     if value.endswith("@"):  # of a URL
         return (value,)
     raw = value.encode("utf-8", "replace")

@@ -57,11 +57,11 @@ def from_json(data: bytes | str, kind: type[T]) -> T:
         raise msgspec.DecodeError(str(error)) from None
 
 
-def converted(value: object, kind: type[T], *, strict: bool = True) -> T:
+def converted(value: object, kind: type[T]) -> T:
     """Plain JSON as a value of type `kind`. Raises msgspec.ValidationError."""
     if kind not in _decoders:
         _new_decoder(kind)
-    return msgspec.convert(value, kind, strict=strict)
+    return msgspec.convert(value, kind)
 
 
 def learn(kind: Any) -> None:

@@ -199,19 +199,11 @@ class SessionStore:
             _check_owner(connection, session_id, owner)
             connection.execute(insert(OPEN_TURN_EVENTS), place | {"codec": codec, "data": data})
 
-    def append_turn(
-        self,
-        session_id: str,
-        turn: TurnRecord,
-        *,
-        title: str = "",
-        owner: str = "",
-        prompts: Prompts | None = None,
-    ) -> int:
+    def append_turn(self, session_id: str, turn: TurnRecord, *, owner: str = "", prompts: Prompts | None = None) -> int:
         """Add a turn, which also sets the state to the one it ended with; return its index.
 
-        `title` is for a session that has none by then. `prompts` join those of a turn that went on. It takes the place
-        of the open turn of `owner`; raises ConflictError when that one is gone.
+        `prompts` join those of a turn that went on. It takes the place of the open turn of `owner`; raises
+        ConflictError when that one is gone.
         """
         state, found = to_json(turn.state_after).decode(), bytes_of((*turn.all_media, *result_images([turn])))
         with self._database.writing() as connection:
@@ -225,8 +217,7 @@ class SessionStore:
             if prompts:
                 _put_prompts(connection, session_id, index, prompts)
             keep(connection, {"session_id": session_id}, found, self._clock)
-            end = {"state": state, "title": session.title or title, "updated_at": self._clock()}
-            _change(connection, session_id, end)
+            _change(connection, session_id, {"state": state, "updated_at": self._clock()})
         return index
 
     def prompts(self, session_id: str) -> Prompts | None:

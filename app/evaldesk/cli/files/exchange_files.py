@@ -26,16 +26,14 @@ def open_home(workspace: str | None) -> Settings:
     return read_settings(home, (home,), environment=os.environ)
 
 
-def show_words(
-    understood: Sequence[str], kept: Sequence[str] = (), refused: Sequence[str] = (), *, indent: str = "  "
-) -> None:
+def show_words(understood: Sequence[str], kept: Sequence[str] = (), refused: Sequence[str] = ()) -> None:
     """The sentences about the contents of a file: understood, kept, refused."""
     for sentence in understood:
-        click.echo(indent + visible(sentence))
+        click.echo(f"  {visible(sentence)}")
     for sentence in kept:
-        click.echo(indent + click.style("kept: ", dim=True) + visible(sentence))
+        click.echo(f"  {click.style('kept: ', dim=True)}{visible(sentence)}")
     for sentence in refused:
-        click.echo(indent + click.style("refused: ", fg="yellow") + visible(sentence))
+        click.echo(f"  {click.style('refused: ', fg='yellow')}{visible(sentence)}")
 
 
 def report(error: EvaldeskError) -> None:

@@ -118,9 +118,9 @@ def find_criteria_file(evalset: Path) -> Path | None:
     return next((path for name in NAMES if (path := evalset.parent / name).is_file()), None)
 
 
-def function_criterion(target: str, threshold: float | None = None, *, name: str = "") -> Criterion:
+def function_criterion(target: str, threshold: float | None = None) -> Criterion:
     """A criterion that calls the function `target`, a `module:attr`; Osmosis names it by that very text."""
-    return Criterion(name or target, threshold, function_options(target))
+    return Criterion(target, threshold, function_options(target))
 
 
 def _understood(criterion: Criterion) -> Criterion:

@@ -280,12 +280,7 @@ class JudgedRecord:
 
 
 async def judge_records(
-    records: Sequence[RubricRecord],
-    config: RubricConfig,
-    number: int,
-    *,
-    clock: Clock,
-    on_done: Callable[[JudgedRecord], None] = lambda _: None,
+    records: Sequence[RubricRecord], config: RubricConfig, number: int, *, clock: Clock
 ) -> list[JudgedRecord]:
     """Grade each record `number` times by `config`; a failure is an error of that grade. Raises UsageError."""
     room = asyncio.Semaphore(N_AT_ONCE)
@@ -294,9 +289,7 @@ async def judge_records(
 
     async def one(record: RubricRecord) -> JudgedRecord:
         runs = await asyncio.gather(*(_run(room, config, record, at, clock) for at in range(number)))
-        judged = JudgedRecord(record, tuple(runs))
-        on_done(judged)
-        return judged
+        return JudgedRecord(record, tuple(runs))
 
     return list(await asyncio.gather(*map(one, records)))
 

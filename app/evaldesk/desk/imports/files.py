@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -101,13 +101,7 @@ class Converted:
     masked: str = ""
 
 
-def convert_file(
-    path: Path,
-    target: str,
-    from_name: str | None = None,
-    to_name: str | None = None,
-    environment: Mapping[str, str] = os.environ,
-) -> Converted:
+def convert_file(path: Path, target: str, from_name: str | None = None, to_name: str | None = None) -> Converted:
     """The eval set or the run of a file in the format `to_name`, by default that of the name `target`.
 
     It is without the secrets of the environment. Raises FormatError, UsageError.
@@ -116,7 +110,7 @@ def convert_file(
     name = to_name or _format_of(target, imported)
     what = _chosen(imported, name)
     lost = losses(what, name) if name in EVALSET_FORMS and isinstance(what, EvalSet) else ()
-    file = masked_file(what, name, environment)
+    file = masked_file(what, name, os.environ)
     return Converted(file.data, (*imported.refused, *lost), file.words)
 
 
