@@ -62,7 +62,6 @@ from evaldesk.store.tables.runs import (
     RUN,
     RUN_BASELINE,
     RUN_CASE,
-    RUN_SOURCE,
     SCORE,
     TO_DO,
     TRANSCRIPT,
@@ -140,36 +139,6 @@ def counts_of(row: Row[Any], planned: int, config: RunConfig) -> Counts:
     return Counts(planned, *verdicts, errors_are_failures=config.errors_are_failures)
 
 
-def newest_runs(
-    connection: Connection,
-    *,
-    status: RunStatus | None,
-    agent_id: str | None,
-    evalset_id: str | None,
-    model: str | None,
-    text: str,
-    before: int | None,
-    limit: int,
-) -> Sequence[Row[Any]]:
-    """Rows of runs, newest first."""
-    chosen = select(RUN).where(VISIBLE, *_matching(status, agent_id, evalset_id, model, text))
-    if before is not None:
-        chosen = chosen.where(RUN.c.id < before)
-    return connection.execute(chosen.order_by(RUN.c.id.desc()).limit(limit)).all()
-
-
-def newest_of_evalsets(connection: Connection) -> Sequence[Row[Any]]:
-    """Rows of runs, one for each eval set."""
-    newest = select(func.max(RUN.c.id)).where(VISIBLE).group_by(RUN.c.evalset_id)
-    return connection.execute(select(RUN).where(RUN.c.id.in_(newest))).all()
-
-
-def scorings(connection: Connection, run_id: int) -> Sequence[Row[Any]]:
-    """Rows of the runs that score the trials of a run again, oldest first."""
-    chosen = select(RUN).join(RUN_SOURCE, RUN_SOURCE.c.run_id == RUN.c.id)
-    return connection.execute(chosen.where(RUN_SOURCE.c.source_id == run_id, VISIBLE).order_by(RUN.c.id)).all()
-
-
 def baseline(connection: Connection, run_id: int) -> Baseline | None:
     """The earlier run that a run is compared with; None where there is none."""
     held = select(RUN_BASELINE.c.codec, RUN_BASELINE.c.data).where(RUN_BASELINE.c.run_id == run_id)
@@ -228,8 +197,8 @@ def counts_by_status(
     text: str = "",
 ) -> dict[RunStatus, int]:
     """How many of the matching runs there are of each status that occurs."""
-    matching = _matching(None, agent_id, evalset_id, model, text)
-    chosen = select(RUN.c.status, func.count().label("n")).where(VISIBLE, *matching)
+    chosen = select(RUN.c.status, func.count().label("n"))
+    chosen = chosen.where(VISIBLE, *matching(None, agent_id, evalset_id, model, text))
     rows = connection.execute(chosen.group_by(RUN.c.status))
     return {row.status: row.n for row in rows}
 
@@ -325,9 +294,10 @@ def _distinct(connection: Connection, column: ColumnElement[str]) -> list[str]:
     return sorted(connection.scalars(select(column).where(VISIBLE).distinct()))  # a server sorts by its locale
 
 
-def _matching(
+def matching(
     status: RunStatus | None, agent_id: str | None, evalset_id: str | None, model: str | None, text: str
 ) -> list[ColumnElement[bool]]:
+    """The conditions for runs; `text` is looked for in note, agent, eval set and model."""
     columns: tuple[ColumnElement[str], ...] = (RUN.c.status, RUN.c.agent_id, RUN.c.evalset_id, _MODEL)
     wanted = zip(columns, (status, agent_id, evalset_id, model), strict=True)
     conditions: list[ColumnElement[bool]] = [column == value for column, value in wanted if value is not None]

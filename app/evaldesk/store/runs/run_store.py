@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Select, func, select, update
 from sqlalchemy.exc import OperationalError, StatementError
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError, WorkspaceError
@@ -23,7 +23,7 @@ from evaldesk.store.runs import planning, run_queries, trash
 from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.recording import KIND, Storable, record, storable_rows, unstorable
 from evaldesk.store.runs.recounting import add_totals
-from evaldesk.store.tables.runs import RUN, VISIBLE
+from evaldesk.store.tables.runs import RUN, RUN_SOURCE, VISIBLE
 
 log = logging.getLogger("evaldesk.store")
 
@@ -270,8 +270,7 @@ class RunStore:
         """The runs in the trash with the times of their deletion, oldest run first."""
         with self._database.reading() as connection:
             rows = connection.execute(trash.in_trash().order_by(RUN.c.id)).all()
-            found = self._summaries(connection, rows)
-        return [(run, row.deleted_at) for run, row in zip(found, rows, strict=True)]
+            return [(run_queries.summary(connection, row, self._clock), row.deleted_at) for row in rows]
 
     def in_trash(self, run_ids: Collection[int]) -> Sequence[int]:
         """Those of the runs that are in the trash, oldest run first."""
@@ -330,36 +329,25 @@ class RunStore:
         limit: int = 50,
     ) -> builtins.list[RunSummary]:
         """Runs, newest first; `text` is looked for in note, agent, eval set and model, `before` ends the last page."""
-        with self._database.reading() as connection:
-            rows = run_queries.newest_runs(
-                connection,
-                status=status,
-                agent_id=agent_id,
-                evalset_id=evalset_id,
-                model=model,
-                text=text,
-                before=before,
-                limit=limit,
-            )
-            return self._summaries(connection, rows)
+        chosen = select(RUN).where(VISIBLE, *run_queries.matching(status, agent_id, evalset_id, model, text))
+        if before is not None:
+            chosen = chosen.where(RUN.c.id < before)
+        return self._summaries(chosen.order_by(RUN.c.id.desc()).limit(limit))
 
     def newest_of_evalsets(self) -> dict[str, RunSummary]:
         """The newest run of every eval set that was run, by its id."""
-        with self._database.reading() as connection:
-            found = self._summaries(connection, run_queries.newest_of_evalsets(connection))
-        return {run.config.evalset_id: run for run in found}
+        newest = select(func.max(RUN.c.id)).where(VISIBLE).group_by(RUN.c.evalset_id)
+        return {run.config.evalset_id: run for run in self._summaries(select(RUN).where(RUN.c.id.in_(newest)))}
 
     def unfinished_runs(self) -> builtins.list[RunSummary]:
         """Runs that are neither stopped nor at their end, oldest first: a restart takes them up again."""
-        with self._database.reading() as connection:
-            unfinished = select(RUN).where(VISIBLE, RUN.c.status.in_(run_queries.UNFINISHED))
-            rows = connection.execute(unfinished.order_by(RUN.c.id)).all()
-            return self._summaries(connection, rows)
+        unfinished = select(RUN).where(VISIBLE, RUN.c.status.in_(run_queries.UNFINISHED))
+        return self._summaries(unfinished.order_by(RUN.c.id))
 
     def scorings(self, run_id: int) -> builtins.list[RunSummary]:
         """The runs that score the trials of a run again, oldest first; none for a run that is gone."""
-        with self._database.reading() as connection:
-            return self._summaries(connection, run_queries.scorings(connection, run_id))
+        chosen = select(RUN).join(RUN_SOURCE, RUN_SOURCE.c.run_id == RUN.c.id)
+        return self._summaries(chosen.where(RUN_SOURCE.c.source_id == run_id, VISIBLE).order_by(RUN.c.id))
 
     def trial(self, run_id: int, case_index: int, trial_index: int, *, is_whole: bool = False) -> TrialResult:
         """The result of a trial, its newest recorded attempt, as a page shows it. Raises NotFoundError.
@@ -376,8 +364,9 @@ class RunStore:
         with self._database.reading() as connection:
             return run_queries.prompts(connection, run_id, key, attempt)
 
-    def _summaries(self, connection: Connection, rows: Sequence[Row[Any]]) -> builtins.list[RunSummary]:
-        return [run_queries.summary(connection, row, self._clock) for row in rows]
+    def _summaries(self, runs: Select[Any]) -> builtins.list[RunSummary]:
+        with self._database.reading() as connection:
+            return [run_queries.summary(connection, row, self._clock) for row in connection.execute(runs).all()]
 
 
 def is_unchanged_since(connection: Connection, seen: RunSummary, *, is_taken: bool = False) -> bool:
