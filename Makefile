@@ -39,10 +39,10 @@ run: $(READY) ## Open the desk; ARGS="--port 9000 --no-open" are passed on
 	@$(BIN)/evaldesk ui $(ARGS)
 
 test: $(READY) ## Run the tests but for the journeys
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal -m "not torture and not browser and not server and not long" $(ARGS)
+	$(BIN)/pytest --forks -m "not torture and not browser and not server and not long" $(ARGS)
 
 journeys: $(READY) ## Run the long tests and those in Chromium, Firefox and WebKit, on PostgreSQL, on Ray and of served desks
-	EVALDESK_REQUIRE_BROWSER=1 EVALDESK_REQUIRE_POSTGRES=1 $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m "(browser or server or long) and not torture" $(ARGS)
+	EVALDESK_REQUIRE_BROWSER=1 EVALDESK_REQUIRE_POSTGRES=1 $(BIN)/pytest --forks -m "(browser or server or long) and not torture" $(ARGS)
 
 torture: $(READY) ## Kill and flood for a long time
 	$(BIN)/pytest -m torture $(ARGS)

@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,7 +53,7 @@ FLAGS = [
     "--disable-sync",
     "--js-flags=--no-lazy-feedback-allocation",  # a page is looked at once: what warms up slowly stays cold
 ]
-# The files that take longest, first the longest: they begin, so that all workers of pytest-xdist end at the same time.
+# The files that take longest, first the longest: they begin, so that all workers end at the same time.
 LONGEST = (
     "test_other_engines.py",
     "test_ray.py",
@@ -94,9 +94,14 @@ NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chro
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the Makefile ask for forks."""
+    n_workers = (os.cpu_count() or 1) + 1  # a test that waits for a process or a page leaves its core to another
+    parser.addoption("--forks", type=int, nargs="?", const=min(n_workers, 4), help="play in so many forks")
+
+
+def pytest_configure() -> None:
     """Let Ctrl-C reach the processes under test, also where a shell started the tests in its background."""
-    os.environ.setdefault("EVALDESK_TEST_DIST", config.getoption("dist", "no"))  # workers are not told of it
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -115,43 +120,22 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: a test that waits for a process or a page leaves its core to another."""
-    return (os.cpu_count() or 1) + 1
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Play in forks of this process where they are asked for."""
+    n_workers = session.config.getoption("forks")
+    if not n_workers or session.config.option.collectonly or session.testsfailed:
+        return None
+    from tests.forked_workers import play_in_forks
+
+    play_in_forks(session, n_workers, LONGEST)
+    return True
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs PostgreSQL, and let every worker of pytest-xdist begin with some of the longest files.
-
-    With `--dist worksteal` each is given as many tests as the others, in this order; who has done all of its own takes
-    half of what another has left, from the end. With `--dist loadfile` each takes a file when it has done another.
-    Without workers, also in a pytest that a test of a worker starts, the order stays as it was asked for.
-    """
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs PostgreSQL."""
     for item in items:
         if "postgresql" in getattr(item, "fixturenames", ()):
             item.add_marker("server")
-    if not hasattr(config, "workerinput"):
-        return
-    is_by_file = os.environ.get("EVALDESK_TEST_DIST") == "loadfile"
-    n_workers = 1 if is_by_file else int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    items[:] = _shares(items, n_workers)
-
-
-def _shares(items: Sequence[pytest.Item], n_workers: int) -> list[pytest.Item]:
-    shares: list[list[pytest.Item]] = [[] for _ in range(n_workers)]
-    for place, name in enumerate(LONGEST):
-        lap, step = divmod(place, n_workers)
-        shares[n_workers - 1 - step if lap % 2 else step] += [item for item in items if item.path.name == name]
-    others = [item for item in items if item.path.name not in LONGEST]
-    n_left = len(items)
-    for number, share in enumerate(shares):
-        n_given = n_left // (n_workers - number)
-        n_others = max(0, n_given - len(share))
-        share.extend(others[:n_others])
-        del others[:n_others]
-        n_left -= n_given
-    return [item for share in shares for item in share] + others
 
 
 @pytest.fixture(scope="session", autouse=True)
