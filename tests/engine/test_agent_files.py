@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 
 import pytest
 
@@ -107,3 +111,25 @@ def test_imports_that_go_in_a_circle_end(project: AgentRef) -> None:
     )
 
     assert len(imported_files(project)) == len(OURS)
+
+
+def test_files_are_parsed_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed, parses, parse = [], Lock(), ast.parse
+
+    def seen(source: bytes) -> ast.Module:
+        is_alone = parses.acquire(blocking=False)
+        time.sleep(0.001)  # lets another begin that may
+        if is_alone:
+            parses.release()
+        parsed.append(is_alone)
+        return parse(source)
+
+    agents = [AgentRef(name, f"{name}.agent:a", str(tmp_path), str(tmp_path / name)) for name in map(str, range(20))]
+    for agent in agents:
+        Path(agent.folder).mkdir()
+        Path(agent.folder, "agent.py").write_text("import json\n")
+    with monkeypatch.context() as patch, ThreadPoolExecutor(4) as threads:
+        patch.setattr("evaldesk.engine.host.agent_host.ast.parse", seen)
+        list(threads.map(imported_files, agents))
+
+    assert parsed == [True] * len(agents)

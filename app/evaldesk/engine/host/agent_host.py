@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import TypeAlias
 
 from evaldesk.agents.finding import is_imported, source_folders
@@ -456,6 +457,7 @@ def _content(path: str) -> bytes:
         return file.read(MAX_BYTES)
 
 
+_parsing = Lock()  # Python 3.11 counts the depth of two trees as that of one, and raises SystemError
 Imports: TypeAlias = tuple[tuple[int, str, tuple[str, ...]], ...]
 """The statements of a file: how far up, the module, the names that are taken from it."""
 
@@ -526,7 +528,8 @@ def _existing(*paths: Path) -> Iterator[Path]:
 def _imports(path: str, _changed_ns: int, _size: int) -> Imports:
     """The imports in a file; none of one that cannot be read, which its own import will say."""
     try:
-        tree = ast.parse(_content(path))
+        with _parsing:
+            tree = ast.parse(_content(path))
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return ()
     found: list[tuple[int, str, tuple[str, ...]]] = []
