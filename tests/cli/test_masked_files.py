@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
-from starlette.testclient import TestClient
 from tests.agents.test_secrets import RANDOM, SECRET_VARIABLES
+from tests.desk_client import DeskClient
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.exporting import run_formats
@@ -77,7 +77,7 @@ def _pages(place: Place) -> dict[str, str]:
     settings = read_settings(place.folder, (place.folder,), environment=ENVIRONMENT)
     desk = Desk.open(settings)
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    with TestClient(
+    with DeskClient(
         create_app(desk, guard_settings(TOKEN, 80)), base_url="http://127.0.0.1", headers=headers
     ) as client:
         trials = ("/runs/1/cases/0/trials/0", "/runs/1/cases/1/trials/0")

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import pytest
 from httpx2 import Response
 from starlette.routing import Mount, Route
-from starlette.testclient import TestClient
+from tests.desk_client import DeskClient
 from tests.media_samples import picture
 from tests.security import hostile_clone
 from tests.security.hostile_events import HostileHost, case_of, events_of, prompts_of, trial_of
@@ -53,7 +53,7 @@ FILE_NAME = '"><img src=x onerror=alert(1)> {{7*7}}'
 class Fort:
     """The desk, a visitor who holds the token, and what stands in it."""
 
-    client: TestClient
+    client: DeskClient
     desk: Desk
     host: HostileHost
     folder: Path
@@ -195,7 +195,7 @@ class Fort:
 @pytest.fixture
 def open_fort(tmp_path: Path) -> Iterator[Callable[..., Fort]]:
     """Opens a desk in which every text is one of `texts`."""
-    opened: list[TestClient] = []
+    opened: list[DeskClient] = []
 
     def open_desk(texts: tuple[str, ...] = PLAIN, folder: str = "workspace", **settings: Any) -> Fort:
         fort = fort_in(tmp_path / folder, texts, **settings)
@@ -205,7 +205,7 @@ def open_fort(tmp_path: Path) -> Iterator[Callable[..., Fort]]:
 
     yield open_desk
     for client in opened:
-        client.__exit__(None, None, None)
+        client.__exit__()
 
 
 @pytest.fixture
@@ -289,7 +289,7 @@ def garrison(home: Path, texts: tuple[str, ...], port: int, **settings: Any) -> 
     found.state_folder.mkdir(mode=0o700, exist_ok=True)
     host = HostileHost(texts)
     desk = Desk(found, Store.open(found.database), cast("AgentHost", host))
-    client = TestClient(
+    client = DeskClient(
         create_app(desk, guard_settings(TOKEN, port)),
         base_url=f"http://127.0.0.1:{port}",
         headers={"Cookie": f"evaldesk-{port}={TOKEN}"},

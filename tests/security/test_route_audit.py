@@ -86,8 +86,7 @@ def raw(fort: Any, *asked: tuple[str, str]) -> list[Answer]:
     async def answers() -> list[Answer]:
         return [await _answer(fort, method, target) for method, target in asked]
 
-    assert fort.client.portal is not None
-    return list(fort.client.portal.call(answers))
+    return list(fort.client.within(answers))
 
 
 async def _answer(fort: Any, method: str, target: str) -> Answer:

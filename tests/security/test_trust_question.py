@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from starlette.testclient import TestClient
+from tests.desk_client import DeskClient
 from tests.security.hostile_clone import marks_in, opened, settings_of
 
 from evaldesk.desk.trust import Trust
@@ -23,11 +23,11 @@ ASKING = (("agents",), ("doctor",), ("run", "resume", "1"))
 
 
 @pytest.fixture
-def visitor(clone: Path) -> Iterator[TestClient]:
+def visitor(clone: Path) -> Iterator[DeskClient]:
     """A browser at the desk of the clone."""
     app = create_app(opened(clone), guard_settings(TOKEN, 80))
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    with TestClient(app, base_url="http://127.0.0.1", headers=headers) as client:
+    with DeskClient(app, base_url="http://127.0.0.1", headers=headers) as client:
         yield client
 
 
@@ -49,7 +49,7 @@ def asked(clone: Path, words: tuple[str, ...], answer: str) -> str:
     return shown.decode()
 
 
-def test_the_page_lists_what_would_run_and_has_two_buttons(visitor: TestClient, clone: Path) -> None:
+def test_the_page_lists_what_would_run_and_has_two_buttons(visitor: DeskClient, clone: Path) -> None:
     first = visitor.get("/")
     page = visitor.get("/trust").text
 
@@ -62,7 +62,7 @@ def test_the_page_lists_what_would_run_and_has_two_buttons(visitor: TestClient, 
     assert marks_in(clone) == []
 
 
-def test_look_only_shows_the_pages_and_runs_nothing(visitor: TestClient, clone: Path) -> None:
+def test_look_only_shows_the_pages_and_runs_nothing(visitor: DeskClient, clone: Path) -> None:
     visitor.post("/trust/look")
 
     assert visitor.get("/runs").status_code == 200
@@ -71,7 +71,7 @@ def test_look_only_shows_the_pages_and_runs_nothing(visitor: TestClient, clone: 
     assert Trust(settings_of(clone)).is_restricted
 
 
-def test_the_button_trusts_the_folder_from_now_on(visitor: TestClient, clone: Path) -> None:
+def test_the_button_trusts_the_folder_from_now_on(visitor: DeskClient, clone: Path) -> None:
     (clone / "evaldesk.toml").unlink()
 
     visitor.post("/trust")
@@ -101,7 +101,7 @@ def test_yes_in_the_terminal_is_kept(clone: Path) -> None:
     assert "Trust this folder?" not in asked(clone, ("agents",), "n")
 
 
-def test_the_question_steers_no_terminal_and_no_page(visitor: TestClient, clone: Path) -> None:
+def test_the_question_steers_no_terminal_and_no_page(visitor: DeskClient, clone: Path) -> None:
     hostile = clone / "\x1b]0;title\x07<img src=x onerror=alert(1)>"
     hostile.mkdir()
     (hostile / "agent.py").write_text("root_agent = None\n")

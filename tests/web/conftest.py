@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from starlette.testclient import TestClient
+from tests.desk_client import DeskClient
 
 from evaldesk.desk.desk import Desk
 from evaldesk.engine import AgentHost
@@ -92,7 +92,7 @@ class ScriptedHost:
 class ChatDesk:
     """A browser without a script, and the scripted host behind the desk."""
 
-    client: TestClient
+    client: DeskClient
     host: ScriptedHost
     desk: Desk
 
@@ -141,7 +141,7 @@ def open_chat(tmp_path: Path, host: ScriptedHost, monkeypatch: pytest.MonkeyPatc
         found = Settings(workspace=tmp_path, roots=(root,), **settings)
         found.state_folder.mkdir(exist_ok=True)
         desk = Desk(found, Store.open(found.database), cast("AgentHost", host))
-        client = TestClient(
+        client = DeskClient(
             create_app(desk, guard_settings(TOKEN, PORT)),
             base_url=f"http://127.0.0.1:{PORT}",
             headers={"Cookie": f"evaldesk-{PORT}={TOKEN}"},

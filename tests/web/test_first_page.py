@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from starlette.testclient import TestClient
+from tests.desk_client import DeskClient
 
 from evaldesk.desk.desk import Desk
 from evaldesk.settings import Settings
@@ -23,23 +23,23 @@ TOKEN = "a-token-of-enough-letters"
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
+def client(tmp_path: Path) -> Iterator[DeskClient]:
     """A visitor of a desk that has not started: nothing is imported but what is asked for."""
     settings = Settings(workspace=tmp_path, roots=(tmp_path,), is_demo=True)
     with Store.open(settings.database) as store:
-        yield TestClient(
+        yield DeskClient(
             create_app(Desk(settings, store, cast("AgentHost", None)), guard_settings(TOKEN, PORT)),
             base_url=f"http://127.0.0.1:{PORT}",
             headers={"Cookie": f"evaldesk-{PORT}={TOKEN}"},
         )
 
 
-def served(client: TestClient) -> set[str]:
+def served(client: DeskClient) -> set[str]:
     app = cast("Any", client.app).app
     return {route.path for route in app.routes}
 
 
-def test_the_first_page_and_what_it_loads_need_no_other(client: TestClient) -> None:
+def test_the_first_page_and_what_it_loads_need_no_other(client: DeskClient) -> None:
     statuses = [client.get(path).status_code for path in ("/", "/static/app.css")]
 
     assert statuses == [200, 200]
@@ -47,12 +47,12 @@ def test_the_first_page_and_what_it_loads_need_no_other(client: TestClient) -> N
 
 
 @pytest.mark.parametrize(("path", "status"), [("/runs", 200), ("/runs/7", 404), ("/nowhere", 404)])
-def test_whoever_asks_for_another_page_first_gets_it(client: TestClient, path: str, status: int) -> None:
+def test_whoever_asks_for_another_page_first_gets_it(client: DeskClient, path: str, status: int) -> None:
     assert client.get(path).status_code == status
     assert "/runs" in served(client)
 
 
-def test_the_pages_are_added_once(client: TestClient) -> None:
+def test_the_pages_are_added_once(client: DeskClient) -> None:
     client.get("/runs")
     once = list(cast("Any", client.app).app.routes)
 

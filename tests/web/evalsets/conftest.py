@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 from httpx2 import Response
-from starlette.testclient import TestClient
+from tests.desk_client import DeskClient
 
 from evaldesk.desk.desk import Desk
 from evaldesk.engine import AgentHost
@@ -65,7 +65,7 @@ CALC: dict[str, Any] = {
 class Pages:
     """A browser without a script, the desk behind it, and the folder of its files."""
 
-    client: TestClient
+    client: DeskClient
     desk: Desk
     folder: Path
 
@@ -123,7 +123,7 @@ def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pages]:
     settings.state_folder.mkdir()
     store = Store.open(settings.database)
     desk = Desk(settings, store, cast("AgentHost", None))
-    client = TestClient(
+    client = DeskClient(
         create_app(desk, guard_settings(TOKEN, PORT)),
         base_url=f"http://127.0.0.1:{PORT}",
         headers={"Cookie": f"evaldesk-{PORT}={TOKEN}"},

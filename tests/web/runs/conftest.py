@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 from httpx2 import Response
-from starlette.testclient import TestClient
+from tests.desk_client import DeskClient
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.runs import RunDesk
@@ -100,7 +100,7 @@ class Described:
 class RunPages:
     """A browser without a script, the desk behind it, and the ids of its agent and eval set."""
 
-    client: TestClient
+    client: DeskClient
     desk: Desk
     agent: str
     evalset: str
@@ -158,7 +158,7 @@ async def _has_gone_on(desk: Desk) -> None:
 @pytest.fixture
 def open_runs(tmp_path: Path) -> Iterator[Callable[..., RunPages]]:
     """Opens a desk; with a `gate` trials stand still until it is set; settings go by keyword."""
-    clients: list[TestClient] = []
+    clients: list[DeskClient] = []
 
     def open_pages(*, gate: threading.Event | None = None, **settings: Any) -> RunPages:
         folder = tmp_path / "agents" / "dice"
@@ -183,7 +183,7 @@ def open_runs(tmp_path: Path) -> Iterator[Callable[..., RunPages]]:
                 GatedExecutor(config.concurrency, gate) if gate else InlineExecutor(config.concurrency)
             ),
         )
-        client = TestClient(
+        client = DeskClient(
             create_app(desk, guard_settings(TOKEN, PORT)),
             base_url=f"http://127.0.0.1:{PORT}",
             headers={"Cookie": f"evaldesk-{PORT}={TOKEN}"},
@@ -192,13 +192,12 @@ def open_runs(tmp_path: Path) -> Iterator[Callable[..., RunPages]]:
         clients.append(client)
         client.__enter__()
         client.get("/static/mark.svg")  # the desk takes up the runs of a dead one after its first answer
-        assert client.portal
-        client.portal.call(_has_gone_on, desk)
+        client.within(_has_gone_on, desk)
         return RunPages(client, desk, desk.agents.list()[0].id, desk.evalsets.list()[0].id)
 
     yield open_pages
     for client in clients:
-        client.__exit__(None, None, None)
+        client.__exit__()
 
 
 @pytest.fixture
