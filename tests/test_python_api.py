@@ -13,7 +13,8 @@ import pytest
 
 import evaldesk
 from evaldesk.desk.runs.run_result import RunResult
-from evaldesk.errors import AgentError, NotFoundError, UsageError
+from evaldesk.errors import AgentError, NotFoundError, TrustError, UsageError
+from evaldesk.formats import dump_evalset
 from evaldesk.model import Case, Criterion, EvalSet, Expected, ToolCall, Turn
 from evaldesk.store import Store
 
@@ -69,6 +70,25 @@ def test_a_result_becomes_a_data_frame_and_a_figure() -> None:
     assert list(frame.response_match_score)[:4] == [1.0, 1.0, 0.0, 0.0]
     assert list(frame.error_message)[-1] == "ValueError: asked to"
     assert [trace.name for trace in result.figure().data] == ["pass@k", "pass^k"]
+
+
+def test_the_file_beside_an_eval_set_says_the_criteria_unless_others_are_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "words.evalset.json"
+    dump_evalset(EVALSET, file)
+    (tmp_path / "test_config.json").write_text('{"criteria": {"response_match_score": 0.1}}')
+
+    found = evaldesk.evaluate(echo, file, cases=["same"])
+    given = evaldesk.evaluate(echo, file, cases=["same"], criteria=ANSWER)
+
+    assert [each.threshold for each in found["same"][0].scores if each.turn is None] == [0.1]
+    assert [each.threshold for each in given["same"][0].scores if each.turn is None] == [0.8]
+
+    (tmp_path / "test_config.json").write_text('{"criteria": {"m": {"threshold": 1, "function": "os:getcwd"}}}')
+    monkeypatch.delenv("EVALDESK_TRUST")
+    with pytest.raises(TrustError, match="names code or an address"):
+        evaldesk.evaluate("samples/hello_world", file, cases=["same"])
 
 
 def test_nothing_is_printed_and_nothing_is_left(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:

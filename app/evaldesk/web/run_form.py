@@ -6,10 +6,12 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, cast
 
 from starlette.datastructures import ImmutableMultiDict
 
+from evaldesk.desk.criteria.criteria import given_criteria, reaches_out
 from evaldesk.desk.evalsets.cases import CaseIds
 from evaldesk.desk.failures import MAX_MODE_NAME
 from evaldesk.desk.runs.estimate import Estimate
@@ -176,6 +178,10 @@ class RunForm:
     n_all: int
     n_selected: int
     metrics: MetricForm = field(default_factory=MetricForm)
+    beside: str = ""
+    """The name of the criteria file beside the eval set."""
+    is_beside: bool = False
+    """Whether that file has just filled the form."""
     unscored: Sequence[str] = ()
     not_applicable: Sequence[str] = ()
     estimate: Estimate | None = None
@@ -334,6 +340,19 @@ def _which(found: Unjudged, n_cases: int) -> str:
     """The first few cases by their ids; nothing where it is all of them."""
     more = " and more" if found.case_ids[MAX_NAMED:] else ""
     return "" if len(found.case_ids) == n_cases else f" ({', '.join(found.case_ids[:MAX_NAMED])}{more})"
+
+
+def as_beside(typed: Typed, beside: Path | None) -> Typed:
+    """The form with the criteria of the file beside its eval set, where none were chosen yet.
+
+    Raises FormatError, UsageError; also for code and addresses, which no form may name.
+    """
+    if beside is None or not is_fresh(typed):
+        return typed
+    criteria = given_criteria(beside)
+    if reaches_out(criteria, None):
+        raise UsageError(f"{beside.name} names a function or an address; `evaldesk eval` takes it")
+    return ImmutableMultiDict([*typed.multi_items(), *write_criteria(criteria)])
 
 
 def like_run(summary: RunSummary, case_ids: Iterable[str] = ()) -> Typed:

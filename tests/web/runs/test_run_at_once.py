@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.web.evalsets.conftest import fields_of
 
+from evaldesk.desk.criteria.criteria import given_criteria
 from evaldesk.model import Event, TurnRecord
 from evaldesk.model.evalset import case_key
 
@@ -63,3 +67,48 @@ def test_a_case_that_cannot_be_judged_is_run_from_the_form(pages: Any) -> None:
     assert answer.headers["location"] == f"/runs/new?evalset={pages.evalset}&case=open&n=5&agent=dice"
     assert "will be unscored" in pages.get(answer.headers["location"]).text
     assert pages.desk.store.runs.list() == []
+
+
+def test_the_criteria_are_those_of_the_file_beside_the_eval_set(pages: Any, session: str, tmp_path: Path) -> None:
+    beside = tmp_path / "evalsets" / "test_config.json"
+    lenient = {"response_match_score": 0.5, "tool_trajectory_avg_score": {"threshold": 1, "match_type": "IN_ORDER"}}
+    beside.write_text(json.dumps({"criteria": lenient}))
+    fields = fields_of(pages.get(session).text)
+
+    pages.post(session, **fields | {"case": "said", "then": "run"})
+    form = pages.get("/runs/new").text
+
+    assert pages.desk.store.runs.summary(1).config.criteria == given_criteria(beside)
+    assert "As in <code>test_config.json</code> beside the eval set" in form
+    assert re.search(r'name="response_match_score.threshold"[^>]*value="0.5"', form)
+    typed = pages.post("/runs/new", filled="1", evalset=pages.evalset, metric="response_match_score").text
+    assert re.search(r'name="response_match_score.threshold"[^>]*value="0.8"', typed)
+    assert "Fill in from <code>test_config.json</code>" in typed
+
+
+JUDGED_ELSEWHERE = {
+    "final_response_match_v2": {"threshold": 1, "judge_model_options": {"base_url": "http://judge.example/v1"}}
+}
+
+
+@pytest.mark.parametrize(
+    ("criteria", "says"),
+    [
+        ({"response_mach_score": 0.5}, "did you mean"),
+        ({"mine": {"threshold": 1, "function": "os:getcwd"}}, "names a function or an address"),
+        (JUDGED_ELSEWHERE, "names a function or an address"),
+    ],
+)
+def test_a_file_that_the_form_cannot_take_is_said_and_starts_nothing(
+    pages: Any, session: str, tmp_path: Path, criteria: dict[str, Any], says: str
+) -> None:
+    (tmp_path / "evalsets" / "test_config.json").write_text(json.dumps({"criteria": criteria}))
+    fields = fields_of(pages.get(session).text)
+
+    answer = pages.post(session, **fields | {"case": "said", "then": "run"})
+    form = pages.get(answer.headers["location"]).text
+
+    assert pages.desk.store.runs.list() == []
+    assert says in form
+    assert "These are the default criteria" in form
+    assert "As in <code>" not in form

@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack, cast
 
 from evaldesk import paths
 from evaldesk.agents import agent_ref, named_ref
-from evaldesk.desk.criteria.criteria import GivenCriteria, given_criteria, given_user
+from evaldesk.desk.criteria.criteria import GivenCriteria, find_criteria_file, given_criteria, given_user, reaches_out
 from evaldesk.desk.runs.impossible_gates import check_gates
 from evaldesk.desk.runs.kept_workers import SHARED
 from evaldesk.desk.runs.plan import RunOptions, subject_of
@@ -106,7 +106,8 @@ async def evaluate_async(
     object itself (an `LlmAgent`, a function `(message, state)`), played in this process, where a call that blocks is
     not cut off by `timeout_s` (seconds). `evalset` is an EvalSet, a list of cases, or the path of a file, with
     `:CASE,CASE` after it as on the command line; or a list of such, all of one file. `criteria` is
-    a mapping `{"response_match_score": 0.8}` as in `test_config.json`, the path of such a file, or a list of Criterion.
+    a mapping `{"response_match_score": 0.8}` as in `test_config.json`, the path of such a file, or a list of Criterion;
+    None takes the file beside the eval set, else the default ones.
     `cases` names those to run; None runs all. `python` is the interpreter that the agent is played on; None takes that
     of `evaldesk.toml`, else that of the agent's project, `"evaldesk"` Evaldesk's own; `image` names the
     image of containers to play it in. `options` are those of the table
@@ -180,9 +181,12 @@ async def _evaluate(
         raise UsageError("name the cases after the colon of the eval set or as cases=, not both", field="cases")
     options = options if case_ids is None else options.but(case_ids=case_ids)
     _check_names(evalset, options.case_ids)
-    chosen = options
+    beside = find_criteria_file(path) if criteria is None and path else None
+    criteria, chosen = beside or criteria, options
     if criteria is not None:
         chosen = options.but(criteria=given_criteria(criteria), user=given_user(criteria))
+    if beside and reaches_out(chosen.criteria or (), chosen.user):
+        trust.check_found(who.ref, beside)
     with tempfile.TemporaryDirectory(prefix="evaldesk-", ignore_cleanup_errors=True) as passing:
         if workspace is None:
             settings = replace(settings, workspace=Path(passing).resolve(), store=None)

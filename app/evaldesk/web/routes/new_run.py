@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from evaldesk.desk.agents import FoundAgent
+from evaldesk.desk.criteria.criteria import find_criteria_file
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.cases import with_ids
 from evaldesk.desk.runs.allocating import Budget, Subject, spread
@@ -23,7 +24,7 @@ from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundE
 from evaldesk.model import Case, EvalSet, Gates
 from evaldesk.model.evalset import LargeCases
 from evaldesk.model.stored import RunSummary
-from evaldesk.pages.criteria.form import Typed, text_typed
+from evaldesk.pages.criteria.form import Typed, is_fresh, text_typed
 from evaldesk.pages.criteria.labels import labelled, with_another
 from evaldesk.pages.criteria.metric_form import MetricForm, Offer, metric_form
 from evaldesk.pages.gate_figures import gate_figures
@@ -39,6 +40,7 @@ from evaldesk.web.run_form import (
     PRESET,
     PRESET_NAME,
     RunForm,
+    as_beside,
     chosen_of,
     filled_by,
     judged_lines,
@@ -140,6 +142,7 @@ async def run_case(request: Request, evalset_id: str, case: Case, agent_id: str 
     form = run_address(evalset_id, case.id, **named)
     typed: Typed = ImmutableMultiDict({**named, "evalset": evalset_id, "case": case.id, "cases": "selected", "n": "5"})
     try:
+        typed = await asyncio.to_thread(as_beside, typed, find_criteria_file(desk.evalsets.file(evalset_id).path))
         unscored, _ = await asyncio.to_thread(judged_lines, typed, [case])
         if unscored or desk.agents.get(agent_id).error:
             return form
@@ -237,6 +240,12 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
     chosen = next((file for file in files if file.id == evalset_id), None)
     is_reading = chosen is not None and chosen.is_reading
     evalset = await _read_evalset(request, evalset_id) if chosen and not is_reading else None
+    beside, problems = find_criteria_file(chosen.path) if chosen else None, dict[str, str]()
+    is_beside = beside is not None and is_fresh(typed)
+    try:
+        typed = await asyncio.to_thread(as_beside, typed, beside)
+    except (FormatError, UsageError) as error:
+        problems["metric"] = f"{error}. These are the default criteria."
     is_selection, ticked = chosen_of(typed, evalset)
     all_cases = evalset.cases if evalset else ()
     cases = await asyncio.to_thread(with_ids, all_cases, ticked) if is_selection else all_cases
@@ -266,7 +275,7 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
     found = {"agent": agent.id if agent else "", "evalset": evalset_id}
     gone = [name for name, value in found.items() if _chosen(typed, name) not in ("", value)]
     return RunForm(
-        problems=defaultdict(str, dict.fromkeys(gone, GONE)),
+        problems=defaultdict(str, problems | dict.fromkeys(gone, GONE)),
         agents=[(each.id, each.name) for each in agents],
         evalsets=[(file.id, f"{file.name} ({cases_words(file)})") for file in files],
         agent=agent.id if agent else "",
@@ -282,6 +291,8 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         n_all=len(all_cases),
         n_selected=len(ticked),
         metrics=MetricForm() if is_small else await _metrics(desk, typed, cases),
+        beside=beside.name if beside else "",
+        is_beside=is_beside and not problems,
         unscored=unscored,
         not_applicable=not_applicable,
         estimate=plan,
