@@ -14,6 +14,7 @@ from dataclasses import replace
 from evaldesk.errors import UsageError
 from evaldesk.matching import allowed
 from evaldesk.metrics import build_metric, is_function, metric_kind, score_trial
+from evaldesk.metrics.metric import mean
 from evaldesk.model import (
     Case,
     Criterion,
@@ -189,12 +190,12 @@ def _against_empty_answers(own: Sequence[Score], criterion: Criterion, case: Cas
             passed = _passes(criterion, 0.0)
             score = Score(criterion.metric, 0.0, at, criterion.threshold, passed, reason=NO_REFERENCE)
         turns.append(score)
-    mean = sum(score.value or 0.0 for score in turns) / len(turns)
+    value = mean([score.value or 0.0 for score in turns])
     missing = sum(score.reason == NO_REFERENCE for score in turns)
     reason = f"{missing} of {len(turns)} turns without a reference answer, which score 0 in `adk eval`."
     if not missing:
         reason = known[None].reason if None in known else ""
-    return [*turns, Score(criterion.metric, mean, None, criterion.threshold, _passes(criterion, mean), reason=reason)]
+    return [*turns, Score(criterion.metric, value, None, criterion.threshold, _passes(criterion, value), reason=reason)]
 
 
 def _over_what_was_judged(score: Score, criterion: Criterion) -> Score:
