@@ -112,11 +112,10 @@ class Guard:
 
     def _is_foreign(self, scope: Scope) -> bool:
         """Another port of this machine counts as foreign: it is `same-site`, not `same-origin`."""
-        site = (_values(scope, b"sec-fetch-site") or [""])[0]
         origins = _values(scope, b"origin")
         if any(origin.lower() not in self._origins for origin in origins):
             return True
-        if site in {"", "same-origin", "none"}:
+        if {"", "same-origin", "none"}.issuperset(_values(scope, b"sec-fetch-site")):
             return False
         is_link = _values(scope, b"sec-fetch-mode") == ["navigate"] and _values(scope, b"sec-fetch-dest") == [
             "document"

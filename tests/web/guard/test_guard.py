@@ -108,6 +108,23 @@ def test_a_post_from_elsewhere_has_no_effect(
     assert changes.seen == []
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [("Sec-Fetch-Site", "same-origin"), ("Sec-Fetch-Site", "cross-site")],
+        [("Sec-Fetch-Site", "same-origin"), ("Origin", "http://127.0.0.1:8420"), ("Origin", "null")],
+    ],
+    ids=["two sites", "two origins"],
+)
+def test_a_line_that_says_our_own_page_hides_no_other(
+    client: TestClient, changes: Changes, lines: list[tuple[str, str]]
+) -> None:
+    answer = client.post("/runs", headers=[*COOKIE.items(), *lines])
+
+    assert answer.status_code == 403
+    assert changes.seen == []
+
+
 @pytest.mark.parametrize("headers", [{"Sec-Fetch-Site": "same-origin"}, {"Origin": "http://localhost:8420"}, {}])
 def test_a_post_of_our_own_page_goes_through(client: TestClient, changes: Changes, headers: dict[str, str]) -> None:
     assert client.post("/runs", headers={**COOKIE, **headers}).status_code == 200
