@@ -95,18 +95,27 @@ def allow_open_files() -> None:
 WORKER_VARIABLE = "EVALDESK_WORKER"
 """Marks a worker and the processes that it starts, so that those can be found when it is gone."""
 MAX_ROUNDS = 20
+_GROUPS, _GROUP = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"), "/evaldesk-"
 _RLIMIT_LOCKS = 10  # Linux counts no locks against it since 2.4, and hands it on as every limit
 
 
 def mark_process(pid: int, mark: str) -> None:
     """Give a process, and what it starts from now on, the mark of a worker in a limit that means nothing (Linux).
 
-    A program keeps it when it clears its environment. No mark takes away the one that was inherited.
+    A program keeps it when it clears its environment; where this person may make control groups, it is in one of the
+    mark, too. No mark takes away the one that was inherited.
     """
     if sys.platform == "linux":
         with suppress(OSError, ValueError):  # the process is gone, or its kernel knows no such limit
             _, most = resource.prlimit(pid, _RLIMIT_LOCKS)
             resource.prlimit(pid, _RLIMIT_LOCKS, (_limit_of(mark) if mark else most, most))
+        if own := _own_group():
+            with suppress(OSError):  # the process is gone
+                group = f"{own}{_GROUP}{mark}" if mark else own.rpartition(_GROUP)[0] or own
+                if mark:
+                    os.mkdir(group)
+                with open(f"{group}/cgroup.procs", "wb", buffering=0) as processes:
+                    processes.write(b"%d" % pid)
 
 
 def end_marked(mark: str) -> None:
@@ -114,12 +123,28 @@ def end_marked(mark: str) -> None:
 
     A process may start another while it is looked for, so that is done until none is left. Without `/proc`, nothing.
     """
-    limit, variable = _limit_of(mark), f"{WORKER_VARIABLE}={mark}".encode()
-    _kill_each(
-        lambda: [
-            pid for pid in _pids() if _limit(pid) == limit or variable in _read(f"/proc/{pid}/environ").split(b"\0")
-        ]
-    )
+    limit, variable, own = _limit_of(mark), f"{WORKER_VARIABLE}={mark}".encode(), _own_group()
+
+    def is_marked(pid: int, grouped: list[bytes]) -> bool:
+        is_within = _limit(pid) == limit or b"%d" % pid in grouped
+        return is_within or variable in _read(f"/proc/{pid}/environ").split(b"\0")
+
+    def look() -> list[int]:
+        grouped = _read(f"{own}{_GROUP}{mark}/cgroup.procs").split() if own else []
+        return [pid for pid in _pids() if is_marked(pid, grouped)]
+
+    _kill_each(look)
+    for name in os.listdir(own) if own else ():
+        if name.startswith(_GROUP[1:]):
+            with suppress(OSError):  # it is in use, by others or by what still ends
+                os.rmdir(f"{own}/{name}")
+
+
+def _own_group() -> str:
+    """The control group of this process, of version 2; empty where this person may not make others below it."""
+    _, is_there, path = _read("/proc/self/cgroup").decode().rpartition("0::")
+    groups = [f"{top}{path.strip().rstrip('/')}" for top in _GROUPS if is_there]
+    return next((group for group in groups if os.access(f"{group}/cgroup.procs", os.W_OK)), "")
 
 
 def _limit_of(mark: str) -> int:

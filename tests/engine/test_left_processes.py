@@ -17,7 +17,7 @@ from evaldesk.agents import group_guard
 from evaldesk.engine import AgentHost, LocalExecutor
 from evaldesk.engine.launch import OWN, ProcessLauncher
 from evaldesk.model import AgentRef, TrialResult, TrialSpec, TurnSpec
-from evaldesk.process_setup import end_marked, mark_process
+from evaldesk.process_setup import _own_group, end_marked, mark_process
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="daemons are found by /proc")]
 
@@ -27,7 +27,7 @@ Play = Callable[..., Awaitable[dict[int, TrialResult]]]
 
 # The daemon is started by a shell that ends at once, in a session of its own; one that is cleared knows no variable.
 AGENT = """
-    import os, pathlib, signal, subprocess, time
+    import os, pathlib, resource, signal, subprocess, time
 
     HERE = pathlib.Path(__file__).parent
 
@@ -35,6 +35,9 @@ AGENT = """
         pid = HERE / "pid"
         script = f"setsid sleep 86400 >/dev/null 2>&1 & echo $! > {pid}.new; mv {pid}.new {pid}"
         environment = {"PATH": os.environ["PATH"]} if "cleared" in message else None
+        if "reset" in message:
+            most = resource.getrlimit(10)[1]
+            resource.setrlimit(10, (most, most))
         subprocess.run(["sh", "-c", script], env=environment, check=True)
         if "exit" in message:
             os._exit(3)
@@ -84,6 +87,22 @@ async def test_a_daemon_without_variables_ends_with_a_killed_player_of_each_kind
         await play(executor, [trial(agent, 0, ("kill cleared",))], 1)
         assert bool(executor.zygote_pid) == is_forked
         await executor.close()
+
+    daemon = int((Path(agent.folder) / "pid").read_text())
+    while is_running(daemon):
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.skipif(not _own_group(), reason="this person may not make control groups")
+@pytest.mark.parametrize("message", ["kill cleared reset", "exit cleared reset"])
+async def test_a_daemon_without_any_mark_ends_with_a_killed_player_by_its_control_group(
+    message: str, write_agent: Write, trial: Trial, play: Play
+) -> None:
+    agent = write_agent(AGENT)
+    executor = LocalExecutor(1, 1, is_shared=True)
+
+    await play(executor, [trial(agent, 0, (message,))], 1)
+    await executor.close()
 
     daemon = int((Path(agent.folder) / "pid").read_text())
     while is_running(daemon):
