@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -35,6 +37,15 @@ def test_a_collector_that_somebody_switched_off_stays_off() -> None:
         pass
 
     assert not gc.isenabled()
+
+
+def test_a_command_that_plays_is_imported_without_a_collection() -> None:
+    source = (
+        "import gc\nfrom evaldesk.process_setup import UNTIL_TRIALS, collect_seldom\ncollect_seldom(UNTIL_TRIALS)\n"
+        "before = gc.get_stats()\nimport evaldesk.cli.eval.adk\nassert gc.get_stats() == before, gc.get_stats()"
+    )
+
+    subprocess.run([sys.executable, "-c", source], check=True)
 
 
 def test_what_has_settled_is_not_looked_at_again() -> None:

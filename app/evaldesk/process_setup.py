@@ -36,9 +36,13 @@ def freeze() -> None:
     gc.freeze()
 
 
-def collect_seldom() -> None:
+UNTIL_TRIALS = 300_000
+"""More objects than a command makes before its first trial (180,000), and it keeps nearly all of them."""
+
+
+def collect_seldom(n_new: int = 50_000) -> None:
     """Let a process that ends with its command look for garbage less often: its imports and results are none."""
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(n_new, 20, 100)
 
 
 @contextmanager

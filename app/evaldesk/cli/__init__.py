@@ -16,7 +16,7 @@ from evaldesk import __version__
 from evaldesk.cli.broken_pipe import EXIT_READER_LEFT, drop_output, open_closed_streams
 from evaldesk.cli.lazy import LazyCommand, LazyGroup, dashed
 from evaldesk.errors import DamagedDatabaseError, EvaldeskError, LostDatabaseError
-from evaldesk.process_setup import collect_seldom, end_process
+from evaldesk.process_setup import UNTIL_TRIALS, collect_seldom, end_process
 
 COMMANDS: Mapping[str, LazyCommand] = {
     "ui": LazyCommand("evaldesk.cli.ui:ui", "Chat with the agents under DIR and evaluate them in the browser."),
@@ -140,6 +140,7 @@ def main() -> None:
     if plays_here(others):
         from evaldesk.workers_ahead import start_ahead
 
+        collect_seldom(UNTIL_TRIALS)
         start_ahead("player", "grader")
     try:
         code = cli(others, prog_name="evaldesk", standalone_mode=False, obj=is_debug)
