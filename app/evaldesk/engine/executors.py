@@ -220,13 +220,16 @@ async def drive(
 
 
 async def drive_batches(
-    specs: AsyncIterator[TrialSpec | GradeSpec], executor: Executor, concurrency: int
+    specs: AsyncIterator[TrialSpec | GradeSpec],
+    executor: Executor,
+    concurrency: int,
+    on_end: Callable[[TrialResult], None] = lambda _: None,
 ) -> AsyncGenerator[list[TrialResult]]:
     """As `drive`, for specs that are read first; gives the trials that ended meanwhile together, to be stored together.
 
-    No batch is empty.
+    No batch is empty. `on_end` is told of each when it ends, before another begins.
     """
-    driver = _Driver(specs, executor, concurrency)
+    driver = _Driver(specs, executor, concurrency, on_end)
     task = asyncio.create_task(driver.run())
     try:
         while batch := await driver.take(task):
@@ -238,10 +241,17 @@ async def drive_batches(
 
 
 class _Driver:
-    def __init__(self, specs: AsyncIterator[TrialSpec | GradeSpec], executor: Executor, concurrency: int) -> None:
+    def __init__(
+        self,
+        specs: AsyncIterator[TrialSpec | GradeSpec],
+        executor: Executor,
+        concurrency: int,
+        on_end: Callable[[TrialResult], None],
+    ) -> None:
         self._specs = specs
         self._executor = executor
         self._concurrency = concurrency
+        self._on_end = on_end
         self._ended: list[TrialResult] = []
         self._has_news = asyncio.Event()
 
@@ -261,6 +271,7 @@ class _Driver:
                 if ended is None:
                     trials = counted(n_under_way, "trial")
                     raise EvaldeskError(f"the executor ended while {trials} had no result")
+                self._on_end(ended)
                 self._ended.append(ended)
                 n_under_way -= 1
                 self._has_news.set()

@@ -52,6 +52,8 @@ class SessionDesk:
 
     def __init__(self, store: Store, agents: AgentDesk, host: TurnPlayer) -> None:
         self._store = store
+        self.changed_at, self.note_case = store.sessions.changed_at, store.sessions.note_case
+        self.restore = store.sessions.restore
         self._agents = agents
         self._host = host
         self._environment = agents.environment
@@ -84,10 +86,6 @@ class SessionDesk:
         """A session with its turns; an open turn that nobody plays is the last of them. Raises NotFoundError."""
         return _with_left_turn(self._store.sessions.get(session_id))
 
-    def changed_at(self, session_id: str) -> datetime:
-        """When a turn of the session began or ended last, or its state was set. Raises NotFoundError."""
-        return self._store.sessions.changed_at(session_id)
-
     def rename(self, session_id: str, title: str) -> None:
         """Give a session another title. Raises UsageError for a blank one."""
         if not _clean(title):
@@ -98,14 +96,6 @@ class SessionDesk:
         """Put a session aside; `restore` brings it back. Raises ConflictError while a turn of it runs."""
         self._refuse_while_played(session_id)
         self._store.sessions.delete(session_id)
-
-    def restore(self, session_id: str) -> None:
-        """Bring a deleted session back."""
-        self._store.sessions.restore(session_id)
-
-    def note_case(self, session_id: str, evalset_id: str, case_id: str) -> None:
-        """Remember that a session was added to an eval set as a case."""
-        self._store.sessions.note_case(session_id, evalset_id, case_id)
 
     def set_state(self, session_id: str, state_text: str) -> None:
         """The initial state of the next turn. Raises FormatError, and ConflictError while a turn runs."""

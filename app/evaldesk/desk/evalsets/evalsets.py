@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -82,7 +82,7 @@ class EvalSetDesk:
     def __init__(self, settings: Settings, store: Store) -> None:
         self._trash = settings.state_folder / "trash"
         scrub = json_scrubber(settings.environment)
-        self._files = EvalSetFiles(
+        self._files = files = EvalSetFiles(
             settings.roots,
             settings.evalset_folder,
             self._trash,
@@ -90,6 +90,8 @@ class EvalSetDesk:
             indexes=settings.state_folder / "indexes",
             has_secrets=lambda data: scrub(data) is not data,
         )
+        self.id_of, self.file, self.writer, self.save = files.id_of, files.file, files.writer, files.save
+        self.trash, self.restore = files.trash, files.restore
         self._store = store
         self._environment = settings.environment
         self._cached: dict[str, tuple[str, EvalSet]] = {}
@@ -114,17 +116,9 @@ class EvalSetDesk:
         proposed = last or own_evalsets(readable, agent_id) or (readable if len(readable) == 1 else [])
         return proposed[-1].id if proposed else ""
 
-    def id_of(self, path: Path) -> str:
-        """The id of the eval set in a file that was read; empty where the file is not of this workspace."""
-        return self._files.id_of(path)
-
     def id_of_run(self, config: RunConfig) -> str:
         """The id here of the eval set of a run, which other folders would name otherwise; empty where it is not."""
         return self._files.id_of_recorded(config.evalset_id, Path(config.evalset_path))
-
-    def file(self, evalset_id: str) -> EvalSetFile:
-        """The location of an eval set and its known facts. Raises NotFoundError."""
-        return self._files.file(evalset_id)
 
     def is_indexed(self, file: EvalSetFile) -> bool:
         """Whether the cases of a set are found by an index, without reading all of them."""
@@ -209,25 +203,10 @@ class EvalSetDesk:
         self._store.move_evalset(evalset_id, renamed, self.file(renamed).path)
         return renamed
 
-    def save(self, evalset_id: str, evalset: EvalSet, version: str) -> str:
-        """Write over that version of the file, in its own format; gives the new version.
-
-        Raises ConflictError when the file changed meanwhile, LossError, NotFoundError, DiskError.
-        """
-        return self._files.save(evalset_id, evalset, version)
-
-    def writer(self, evalset_id: str) -> Callable[[EvalSet], bytes]:
-        """Gives the bytes that the file would have with a content; it raises LossError. Raises NotFoundError itself."""
-        return self._files.writer(evalset_id)
-
     def duplicate(self, evalset_id: str) -> str:
         """A copy beside it under a free name; gives its id."""
         name = re.sub(r"[^A-Za-z0-9_-]+", "_", self.file(evalset_id).name).lstrip("-")[:80] or "evalset"
         return self._files.duplicate(evalset_id, self.free_name(f"{name}_copy"))
-
-    def trash(self, evalset_id: str) -> str:
-        """Move the file to the trash; the token brings it back."""
-        return self._files.trash(evalset_id)
 
     def trashed(self, token: str) -> str:
         """The name of the file that the token would bring back; empty when there is none."""
@@ -235,10 +214,6 @@ class EvalSetDesk:
             return origin_of(token, self._trash).name
         except NotFoundError:
             return ""
-
-    def restore(self, token: str) -> str:
-        """Bring a file back from the trash; gives its id. Raises NotFoundError, ConflictError."""
-        return self._files.restore(token)
 
     def export(self, evalset_id: str, format_name: str) -> Export:
         """The set as a file of that format. Raises NotFoundError, and FormatError when it cannot be said in it."""

@@ -139,6 +139,7 @@ class ImportDesk:
 
     def __init__(self, settings: Settings, store: Store, evalsets: EvalSetDesk) -> None:
         self._store = store
+        self.summary, self.list = store.imports.summary, store.imports.list
         self._database = settings.database
         self._evalsets = evalsets
         self._scrubbed = value_scrubber(settings.environment)
@@ -353,14 +354,6 @@ class ImportDesk:
     @cached_property
     def _worker(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(1, "import")
-
-    def summary(self, import_id: int) -> ImportSummary:
-        """An import, under way or over. Raises NotFoundError."""
-        return self._store.imports.summary(import_id)
-
-    def list(self, limit: int = 20) -> Sequence[ImportSummary]:
-        """Imports of runs, newest first."""
-        return self._store.imports.list(limit)
 
     def n_before(self, import_id: int) -> int:
         """How many imports of this process are stored before this one begins."""

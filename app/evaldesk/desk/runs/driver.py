@@ -13,7 +13,7 @@ import re
 import time
 import zlib
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
@@ -25,7 +25,7 @@ from evaldesk.desk.runs.plan import order_of_play
 from evaldesk.desk.runs.rescoring import StoredTrials, missing_ending
 from evaldesk.desk.runs.stored_runs import plan_confirming
 from evaldesk.engine import Executor, GradeSpec, drive_batches
-from evaldesk.engine.worker.attempt import Pause, pauses_sentence
+from evaldesk.engine.worker.attempt import pauses_sentence
 from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, WorkspaceError
 from evaldesk.model import Case, ErrorRecord, RunConfig, TrialResult, TrialSpec
 from evaldesk.model.conclusion import Stop, StopRule
@@ -87,7 +87,8 @@ class RunDriver:
         self.pause = ""
         self._config = config
         self._store = store
-        self._executor = Metered(executor, self._ended, spent)
+        self._executor = executor
+        self._spent = spent
         self._max_cost = max_cost
         self._lease = lease
         self._planning = planning
@@ -119,7 +120,7 @@ class RunDriver:
                 concurrency = self._config.concurrency
                 async with (
                     aclosing(self._hand_out()) as specs,
-                    aclosing(drive_batches(specs, self._executor, concurrency)) as batches,
+                    aclosing(drive_batches(specs, self._executor, concurrency, self._ended)) as batches,
                 ):
                     async for batch in batches:
                         await self._commit(batch)
@@ -141,7 +142,7 @@ class RunDriver:
             n_trials = (await asyncio.to_thread(self._store.runs.summary, self.run_id)).n_trials
             return Ending("finished", decided_sentence(self.decided, n_trials), self.decided)
         if n_left and self._max_cost is not None and self._is_overspent:
-            return Ending("stopped", overspent_sentence(self._executor.spent, self._max_cost, n_left))
+            return Ending("stopped", overspent_sentence(self._spent, self._max_cost, n_left))
         return Ending("stopped" if n_left or self._n_cancelled else "finished")
 
     async def _confirm(self) -> None:
@@ -230,7 +231,7 @@ class RunDriver:
 
     @property
     def _is_overspent(self) -> bool:
-        return self._executor.has_spent_more_than(self._max_cost)
+        return is_more(self._spent, self._max_cost)
 
     async def _spec(self, trial: PendingTrial, case: Case) -> TrialSpec | GradeSpec | None:
         config = self._config
@@ -266,7 +267,11 @@ class RunDriver:
         self.trouble = ""
 
     def _ended(self, result: TrialResult) -> None:
-        """Start no more trials once one has an error that all others would have: storing it takes a while."""
+        """Count its cost, and start no more trials once one has an error that all others would have.
+
+        Storing it takes a while. An unknown cost counts nothing.
+        """
+        self._spent += result.cost or 0.0
         self._is_given_up |= is_fatal(self._judged(result))
 
     def _judged(self, result: TrialResult) -> TrialResult:
@@ -419,58 +424,6 @@ def _fatal_error(result: TrialResult) -> ErrorRecord | None:
 
 
 ROUNDING = 1e-9
-
-
-class Metered:
-    """An executor that adds up its trials' cost in US dollars, and tells `on_end` when each of them ends."""
-
-    def __init__(self, executor: Executor, on_end: Callable[[TrialResult], None], spent: float = 0.0) -> None:
-        self.spent = spent
-        self._executor = executor
-        self._on_end = on_end
-
-    @property
-    def is_cancelled(self) -> bool:
-        """As the executor says."""
-        return self._executor.is_cancelled
-
-    @property
-    def end_reason(self) -> str:
-        """As the executor says."""
-        return self._executor.end_reason
-
-    @property
-    def pauses(self) -> Sequence[Pause]:
-        """As the executor says."""
-        return self._executor.pauses
-
-    @property
-    def places(self) -> Sequence[Place]:
-        """As the executor says."""
-        return self._executor.places
-
-    async def submit(self, spec: TrialSpec | GradeSpec) -> None:
-        """Hand the trial on."""
-        await self._executor.submit(spec)
-
-    async def results(self) -> AsyncIterator[TrialResult]:
-        """The results, each counted before anybody sees it; an unknown cost counts nothing."""
-        async for result in self._executor.results():
-            self.spent += result.cost or 0.0
-            self._on_end(result)
-            yield result
-
-    async def cancel(self) -> None:
-        """Hand it on."""
-        await self._executor.cancel()
-
-    async def close(self) -> None:
-        """Hand it on."""
-        await self._executor.close()
-
-    def has_spent_more_than(self, max_cost: float | None) -> bool:
-        """Whether the trials cost more; never where there is no limit."""
-        return is_more(self.spent, max_cost)
 
 
 def is_more(cost: float, max_cost: float | None) -> bool:
