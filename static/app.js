@@ -4,6 +4,8 @@
    data-key="n"          a link or button that the key n follows or presses; of several, the first that is shown
    data-rows             its children (tbody: rows; else children or [data-row] inside) are walked with j and k;
                          the current row is focused and has data-current; Enter opens its first link, x ticks it
+   data-broken           tests that did not pass: n and p walk those that are shown, before they lead to another trial;
+                         [ and ] walk the hunks of a patch
    data-select           a form or section with tick boxes: [data-select-all] ticks every box in it,
                          [data-select-count] shows how many, [data-select-some] is shown only while there are some;
                          a button with data-select-most="2" works up to two, data-select-beyond="2" is shown with more
@@ -261,10 +263,12 @@ function takeAhead() {
 }
 
 function onKey(key, target) {
+  if ((key === "n" || key === "p") && hop("[data-broken]", key === "n" ? 1 : -1)) return true;
   const announced = $$("[data-key]").find((element) => element.dataset.key === key && isShown(element));
   if (announced) return press(announced);
   const choice = document.querySelector(`[data-current] [data-choice="${CSS.escape(key)}"]`);
   if (choice) return press(choice);
+  if (key === "[" || key === "]") return hop("[data-op='@'][id]", key === "]" ? 1 : -1);
   if (key === "?") return toggle(document.getElementById("keys"));
   if (key === "/") return press($$("[type=search]").find(isShown));
   if (key === "j" || key === "k") return step(key === "j" ? 1 : -1);
@@ -435,6 +439,17 @@ function step(by) {
   next.tabIndex = -1;
   next.focus({ preventScroll: true });
   next.scrollIntoView({ block: "nearest" });
+  return true;
+}
+
+/* From the place that the address names among some shown ones to the one after or before it; false where none is. */
+function hop(selector, by) {
+  const places = $$(selector).filter(isShown);
+  const next = places[places.findIndex((place) => place.matches(":target")) + by];
+  if (!next) return false;
+  location.replace(`#${next.id}`);
+  next.tabIndex = -1;
+  next.focus({ preventScroll: true });
   return true;
 }
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import expect
 from tests.long_trials import LONG, N_CALLS, store_trial
 
-from evaldesk.model import AgentRef, Case, RunConfig, TrialResult, Turn
+from evaldesk.model import AgentRef, Case, RunConfig, Score, TrialResult, Turn
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 
@@ -20,7 +20,8 @@ pytestmark = pytest.mark.browser
 
 AGENT = "def answer(message, state):\n    yield message\n\n\nroot_agent = answer\n"
 N_CASES = 170
-MANY_CASES = f"/runs/{len(LONG) + 1}"
+MANY_CASES, CODE = f"/runs/{len(LONG) + 1}", f"/runs/{len(LONG) + 2}"
+PATCH = "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-a\n+b\n@@ -9 +9 @@\n-c\n+d\n"
 # Asked again for each frame, and in one step: a link is gone as soon as its part is there.
 SCROLL_TO_THE_LAST = """(link) => {
   document.querySelector(link)?.scrollIntoView();
@@ -47,7 +48,45 @@ def _furnish(workspace: Path) -> tuple[str, ...]:
         store.runs.record([TrialResult(run_id, at, 0, "finished", "failed", "answered") for at in range(N_CASES)])
         store.runs.set_status(run_id, "finished")
         assert f"/runs/{run_id}" == MANY_CASES
+        tests: dict[str, Any] = {"FAIL_TO_PASS": ["a.py::test_a", "a.py::test_b"], "PASS_TO_PASS": []}
+        case = Case("fix", (Turn("Fix it."),), extra={"instance": tests})
+        run_id = store.runs.create(RunConfig(AgentRef("agent", "agent"), "code", n=2), [case])
+        report: dict[str, Any] = {
+            "git_patch": PATCH,
+            "test_output": "FAILED a.py::test_a - x\nFAILED a.py::test_b - x\n",
+        }
+        scores = (Score("resolved", value=0.0, details={"test_result": report}),)
+        store.runs.record(
+            [
+                TrialResult(run_id, 0, 0, "finished", "failed", "answered", scores=scores),
+                TrialResult(run_id, 0, 1, "finished", "failed", "answered"),
+            ]
+        )
+        store.runs.set_status(run_id, "finished")
+        assert f"/runs/{run_id}" == CODE
     return ("agents",)
+
+
+def test_keys_walk_hunks_and_broken_tests_and_then_lead_to_the_next_mismatch(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto(f"{CODE}/cases/0/trials/0")
+
+    for key, place in (("]", "hunk-1"), ("]", "hunk-2"), ("]", "hunk-2"), ("[", "hunk-1"), ("[", "hunk-1")):
+        page.keyboard.press(key)
+        expect(page.locator(":target")).to_have_id(f"source-0-{place}")
+        expect(page.locator(":target")).to_be_focused()
+    page.keyboard.press("n")
+    expect(page.locator("#broke")).to_be_focused()
+    page.get_by_text("1 test more did not pass").click()
+    page.keyboard.press("n")
+    expect(page.locator("#broke-2")).to_be_focused()
+    page.keyboard.press("p")
+    expect(page.locator("#broke")).to_be_focused()
+    page.get_by_text("1 test more did not pass").click()
+    page.keyboard.press("n")
+    page.wait_for_url(f"**{CODE}/cases/0/trials/1")
+    page.keyboard.press("p")
+    page.wait_for_url(f"**{CODE}/cases/0/trials/0")
 
 
 def test_calls_come_as_one_scrolls(someone: Visitor) -> None:

@@ -1,13 +1,14 @@
 """The decisive steps of a code agent's trial, chosen by rule, and between them the others, folded to a line each.
 
 Decisive are the task, the last edit of a file in a row, test runs, the first error of each kind, the words before the
-first edit that name a cause, and the last message. No model reads them.
+first edit that name a cause, and the last message. No model reads them. A reader may ask for all steps, for the edits,
+or for those that failed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -19,7 +20,7 @@ from evaldesk.wording.words import ending_sentence
 
 LEAST = 10
 """A trial of fewer steps is read as it is."""
-MAX_DECISIVE = 60
+MAX_SHOWN = 60
 MAX_LINE = 160
 MAX_SAID = 600
 MAX_READ = 20_000
@@ -97,39 +98,54 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The decisive steps of `n`, with what is folded between them."""
+    """Those of `n` steps that are asked for, between the decisive ones what is folded; `asked` is one of `counts`."""
 
     entries: Sequence[Entry]
     n: int
+    asked: str
+    counts: Mapping[str, int]
 
     @property
     def words(self) -> str:
         """How many are shown."""
-        return f"{sum(entry.step is not None for entry in self.entries)} of {self.n:,}"
+        n = self.n if self.asked == "all" else sum(entry.step is not None for entry in self.entries)
+        return f"{n:,} of {self.n:,}"
 
 
-def walk_of(case: Case, result: TrialResult, hunks: Hunks) -> Walk | None:
+def walk_of(case: Case, result: TrialResult, hunks: Hunks, asked: str = "decisive") -> Walk | None:
     """The walk through a trial that edits files or runs tests in many steps; None for any other.
 
-    `hunks` gives the addresses of the hunks that the patch has of a file, None without a patch.
+    `hunks` gives the addresses of the hunks that the patch has of a file, None without a patch. `asked` is decisive,
+    all, edits or errors; anything else is decisive.
     """
     steps = list(_steps(result))
     if len(steps) < LEAST or not any(step.kind in ("edit", "tests") for step in steps):
         return None
-    chosen = _chosen(steps, hunks)
+    some = {
+        "all": [],
+        "edits": [at for at, step in enumerate(steps) if step.kind == "edit"],
+        "errors": [at for at, step in enumerate(steps) if step.verdict in ("failed", "errored")],
+    }
+    counts = {"decisive": 0, **{name: len(found) for name, found in some.items()}}
+    if asked == "all":
+        return Walk([_fold(steps)], len(steps), asked, counts)
+    is_decisive = asked not in some
+    chosen = _chosen(steps, hunks) if is_decisive else {at: list[int]() for at in some[asked]}
+    kept = sorted(chosen)
+    kept = kept if len(kept) <= MAX_SHOWN else [*kept[: MAX_SHOWN // 2], *kept[-MAX_SHOWN // 2 :]]
     entries, at, markdown, edited = list[Entry](), 0, Markdown(), set[str]()
-    for index in sorted(chosen):
-        if index > at:
+    for index in kept:
+        if index > at and is_decisive:
             entries.append(_fold(steps[at:index]))
         step, is_last = steps[index], index == len(steps) - 1
         entries.append(_entry(case, step, chosen[index], edited, hunks, markdown, is_last=is_last))
         at = index + 1
-    if at < len(steps):
+    if at < len(steps) and is_decisive:
         entries.append(_fold(steps[at:]))
-    if steps[-1].kind not in ("message", "finish"):
+    if steps[-1].kind not in ("message", "finish") and is_decisive:
         why = result.error.message if result.error else ending_sentence(result)
         entries.append(Entry("Ended without a last message", note=cut(why, MAX_SAID)))
-    return Walk(entries, len(steps))
+    return Walk(entries, len(steps), "decisive" if is_decisive else asked, counts)
 
 
 def _steps(result: TrialResult) -> Iterator[Step]:
@@ -262,11 +278,7 @@ def _chosen(steps: Sequence[Step], hunks: Hunks) -> dict[int, list[int]]:
         chosen.setdefault(cause[-1], [])
     if steps[-1].kind in ("message", "finish"):
         chosen[len(steps) - 1] = []
-    kept = sorted(chosen)
-    return {
-        at: chosen[at]
-        for at in (kept if len(kept) <= MAX_DECISIVE else [*kept[: MAX_DECISIVE // 2], *kept[-MAX_DECISIVE // 2 :]])
-    }
+    return chosen
 
 
 def _entry(
@@ -293,14 +305,14 @@ def _entry(
         note = f"The last of {len(row)} edits in a row." if len(row) > 1 else ""
     elif step.kind == "tests":
         title = {"passed": "Tests passed", "failed": "Tests failed"}.get(step.verdict, "Ran tests")
-    elif step.verdict and step.kind in ("command", "call"):
+    elif step.verdict and (step.kind in ("command", "call") or not cause):
         title = "Error"
     else:
         title, code = "Named a cause", ""
     if step.kind not in ("task", "message", "finish"):
         words = words[max(0, words.rfind(". ", 0, cause.start()) + 1) :] if cause else ""
     prose = markdown.prose(cut(words.strip(), MAX_SAID))
-    return Entry(title, step, prose, code, note, hunks(step.file) or () if name else ())
+    return Entry(title, step, prose, code, note, hunks(step.file) or () if name and not step.verdict else ())
 
 
 def _task(case: Case, step: Step) -> str:

@@ -147,13 +147,17 @@ class TrialPage:
         return self.status == "passed"
 
 
-async def trial_page(runs: RunDesk, run_id: int, key: TrialKey, *, is_whole: bool = False) -> TrialPage:
+async def trial_page(
+    runs: RunDesk, run_id: int, key: TrialKey, *, is_whole: bool = False, steps: str = ""
+) -> TrialPage:
     """The page of a trial at this moment, `is_whole` with all of its turns; else long ones come in parts.
+
+    `steps` are those of a code agent that are asked for, by default the decisive ones.
 
     Raises NotFoundError when the run never planned it.
     """
     room = Room() if is_whole else Room(PAGE_ROOM, EVENTS_ROOM)
-    return await asyncio.to_thread(read_trial, runs.stored, run_id, key, runs.in_flight(run_id), room)
+    return await asyncio.to_thread(read_trial, runs.stored, run_id, key, runs.in_flight(run_id), room, steps)
 
 
 def read_trial(
@@ -162,6 +166,7 @@ def read_trial(
     key: TrialKey,
     in_flight: Collection[TrialKey] = frozenset(),
     room: Room | None = None,
+    steps: str = "",
 ) -> TrialPage:
     """Everything on the page of a trial that `room` takes. Raises NotFoundError when the run never planned it."""
     case_index, trial_index = key
@@ -196,7 +201,7 @@ def read_trial(
         next_mismatch=_href(run_id, neighbours.next_mismatch),
         beside=_beside(runs, run_id, key) if result else "",
         strip=strip_of(result) if result else None,
-        walk=walk_of(case, result, source.hunks) if result else None,
+        walk=walk_of(case, result, source.hunks, steps) if result else None,
     )
 
 

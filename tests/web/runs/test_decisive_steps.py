@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from evaldesk.formats.files import read_file
 from evaldesk.model import Case, ErrorRecord, Event, ToolCall, Transcript, TrialResult, TurnRecord
-from evaldesk.pages.steps import MAX_DECISIVE, Walk, walk_of
+from evaldesk.pages.steps import MAX_SHOWN, Walk, walk_of
 
 REAL = Path(__file__).parents[4] / "shared" / "data" / "openhands" / "v0_evaloutput.jsonl"
 LOOK, EDIT = ("bash", {"command": "ls src"}), ("edit", {"path": "/w/src/calc.py", "old_str": "a", "new_str": "b"})
@@ -30,8 +31,8 @@ def played(*steps: tuple[Any, ...], error: ErrorRecord | None = None, last: str 
     )
 
 
-def walked(result: TrialResult, patch: dict[str, tuple[str, ...]] | None = None) -> Walk:
-    walk = walk_of(Case("fix"), result, lambda path: None if patch is None else patch.get(path, ()))
+def walked(result: TrialResult, patch: dict[str, tuple[str, ...]] | None = None, asked: str = "decisive") -> Walk:
+    walk = walk_of(Case("fix"), result, lambda path: None if patch is None else patch.get(path, ()), asked)
     assert walk
     return walk
 
@@ -129,6 +130,25 @@ def test_the_kind_of_a_step_is_told_by_its_call(call: tuple[str, dict[str, Any]]
     assert [step.kind for step in steps if step.number == 2] == [kind]
 
 
+def test_a_reader_may_ask_for_all_steps_the_edits_or_the_errors() -> None:
+    failed, missing = (*TEST, "1 failed in 0.2s", True), ("edit", {"path": "/w/a.py"}, "ERROR: no such file", True)
+    result = played(*[LOOK] * 4, EDIT, failed, missing, EDIT, (*LOOK, "denied", True), last="")
+
+    walks = {asked: walked(result, asked=asked) for asked in ("edits", "errors", "all", "<b>")}
+
+    assert titles(walks["edits"]) == ["Edited: calc.py", "Edit failed: a.py", "Edited again: calc.py"]
+    assert titles(walks["errors"]) == ["Tests failed", "Edit failed: a.py", "Error"]
+    assert [len(entry.folded) for entry in walks["all"].entries] == [10]
+    assert titles(walks["<b>"])[0] == "Task"
+    assert {name: (walk.asked, walk.words) for name, walk in walks.items()} == {
+        "edits": ("edits", "3 of 10"),
+        "errors": ("errors", "3 of 10"),
+        "all": ("all", "10 of 10"),
+        "<b>": ("decisive", "5 of 10"),
+    }
+    assert {str(walk.counts) for walk in walks.values()} == {"{'decisive': 0, 'all': 0, 'edits': 3, 'errors': 3}"}
+
+
 def test_a_trial_that_ends_without_a_last_message_says_so() -> None:
     walk = walked(played(EDIT, *[LOOK] * 9, error=ErrorRecord("max_iterations", "50 of 50"), last=""))
 
@@ -144,8 +164,9 @@ def test_other_and_short_trials_have_no_such_steps() -> None:
 def test_a_long_trial_keeps_its_first_and_last_steps() -> None:
     walk = walked(played(*[TEST] * 1_000))
 
-    assert sum(entry.step is not None for entry in walk.entries) == MAX_DECISIVE
+    assert sum(entry.step is not None for entry in walk.entries) == MAX_SHOWN
     assert walk.n == 1_002
+    assert len(walked(played(*[EDIT] * 1_000), asked="edits").entries) == MAX_SHOWN
 
 
 @pytest.mark.parametrize("odd", [None, 3, ["a"], {"a": 1}, "make " * 100_000, "the problem " * 50_000, "1 a " * 50_000])
@@ -174,3 +195,9 @@ def test_steps_of_the_page_lead_to_their_calls(pages: Any) -> None:
     assert 'id="source-0-hunk-1"' in shown[0]
     assert "Ended without a last message" in shown[2]
     assert max(map(len, shown)) < 100_000
+    edits = pages.get(f"/runs/{taken.run_ids[0]}/cases/0/trials/0?steps=edits").text
+    assert '<a href="?steps=edits#steps" aria-current="true">Edits <b>3</b></a>' in edits
+    report = pages.get(f"/runs/{taken.run_ids[0]}/report").text
+    steps = report.split('-case-1-trial-1-steps"')[1].split("</section>")[0]
+    assert set(re.findall(r'href="#run-\d+-case-1-trial-1-([a-z]+-\d+)', steps)) == {"turn-1", "source-0"}
+    assert all(f'id="{name}"' in report for name in re.findall(r'href="#(run-[^"]+)"', report))

@@ -122,5 +122,7 @@ def test_the_page_shows_the_table_and_the_first_broken_test_open(pages: Any) -> 
     page = pages.get(f"/runs/{run_id}/cases/0/trials/0").text
 
     assert '<th scope="row">Must stay green</th><td>2 passed</td><td data-num>0 of 2</td>' in page
-    assert 'id="broke" open><summary><code>a.py::T::test_old</code>' in page
+    assert 'id="broke" data-broken open><summary><code>a.py::T::test_old</code>' in page
+    assert '<li id="broke-2" data-broken><code>a.py::test_gone</code>' in page
+    assert '<a class="button" data-kind="primary" href="#broke">First broken test <kbd>n</kbd></a>' in page
     assert "<mark>&gt;       assert add(1, 2) == &#34;&lt;b&gt;3&lt;/b&gt;&#34;</mark>\n<mark>E " in page

@@ -19,6 +19,7 @@ from evaldesk.pages.comparison import CHANGED, ComparisonPage, compared_runs
 from evaldesk.pages.run import RunPage, read_run
 from evaldesk.pages.run_view import STATUS_OF, RunQuery
 from evaldesk.pages.source import Source, source_of
+from evaldesk.pages.steps import Walk, walk_of
 from evaldesk.pages.trial import divergence_of
 from evaldesk.pages.trial_turns import ScoreLine, TurnPanel, score_lines, turn_panels
 from evaldesk.secrets import known_values, scrubber_of
@@ -45,6 +46,7 @@ class ReportTrial:
     turns: Sequence[TurnPanel]
     scores: Sequence[ScoreLine]
     source: Source
+    walk: Walk | None
 
 
 @dataclass(slots=True)
@@ -122,7 +124,7 @@ def _trials(
         (result,) = without_secrets([results[key]], masking.environment, masking.found)
         for name in masking.found - before:
             masking.places.setdefault(name, []).append(row.case_id)
-        number = key[1] + 1
+        number, source = key[1] + 1, source_of(case, result)
         yield ReportTrial(
             href=f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}",
             anchor=f"run-{run_id}-case-{key[0] + 1}-trial-{number}",
@@ -134,5 +136,6 @@ def _trials(
             divergence=divergence_of(case, result, config),
             turns=turn_panels(case, result),
             scores=score_lines(result.scores),
-            source=source_of(case, result),
+            source=source,
+            walk=walk_of(case, result, source.hunks),
         )

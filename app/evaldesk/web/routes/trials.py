@@ -50,7 +50,8 @@ async def trial_page(
     """The page of a trial; with a label or a finding that could not be kept, as it was typed."""
     run_id, key = trial_key(request)
     is_whole = bool(request.query_params.get("all"))
-    trial = await pages.trial_page(desk_of(request).runs, run_id, key, is_whole=is_whole)
+    steps = request.query_params.get("steps", "")
+    trial = await pages.trial_page(desk_of(request).runs, run_id, key, is_whole=is_whole, steps=steps)
     labels = await asyncio.to_thread(desk_of(request).labels.panel, run_id, key, typed, error)
     findings = await asyncio.to_thread(read_findings, desk_of(request), run_id, key, finding, finding_error)
     other_scorings = await asyncio.to_thread(read_other_scorings, desk_of(request), run_id, key)
