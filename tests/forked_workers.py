@@ -112,7 +112,7 @@ class _Worker:
 
     def _hear(self) -> Said | None:
         try:
-            return cast("Said", self.said.recv())
+            return cast("Said | None", self.said.recv())
         except EOFError:
             return None
 
@@ -151,6 +151,7 @@ class _Fork:
                     self._play_file(number, 0)
             finally:
                 self._session._setupstate.teardown_exact(None)
+            self._says.send(None)  # a process that a test left may hold the pipe open
             code = 0
         except KeyboardInterrupt:
             code = 2

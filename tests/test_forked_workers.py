@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
+PATIENCE_S = 300.0
 pytest_plugins = ["pytester"]
 CHECKOUT = Path(__file__).parents[1]
 CONFTEST = """
@@ -58,6 +61,17 @@ def test_before(): pass
 def test_killed(): os.kill(os.getpid(), 9)
 def test_after(): pass
 """
+LEFT = """
+import os, time
+
+def test_leaves_a_process():
+    process = os.fork()
+    if not process:
+        time.sleep(3600)
+        os._exit(0)
+    with open("left", "w") as left:
+        left.write(str(process))
+"""
 
 
 @pytest.fixture
@@ -90,3 +104,14 @@ def test_after_the_first_failure_nothing_is_begun(project: pytest.Pytester) -> N
     found = project.runpytest_subprocess("-p", "no:xdist", "-x")
 
     found.assert_outcomes(failed=1)
+
+
+def test_a_process_that_a_test_left_holds_nobody(project: pytest.Pytester) -> None:
+    project.makepyfile(test_a=LEFT)
+
+    try:
+        found = project.runpytest_subprocess("-p", "no:xdist", timeout=PATIENCE_S)
+    finally:
+        os.kill(int((project.path / "left").read_text()), signal.SIGKILL)
+
+    found.assert_outcomes(passed=1)
