@@ -220,15 +220,33 @@ def _is_random(run: str) -> bool:
 
 @lru_cache(maxsize=1_000)
 def forms(value: str) -> tuple[str, ...]:
-    """The ways in which a secret may stand in a text: as it is, escaped, and in hex, base64 and URL encoding."""
+    """How a secret may stand in a text: as it is, as JSON, Python, HTML and URLs escape it, in hex and in base64."""
     if value.endswith("@"):  # of a URL
         return (value,)
     raw = value.encode("utf-8", "replace")
-    escaped = (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
-    in_url = (quote(value, safe=""), quote(value), quote_plus(value))
+    in_json = json.dumps(value)[1:-1]
+    escaped = [in_json, json.dumps(value, ensure_ascii=False)[1:-1], in_json.replace("/", "\\/"), repr(value)[1:-1]]
+    escaped += [in_json.translate(each) for each in _IN_JSON] + [value.translate(each) for each in _IN_HTML]
+    whole, path, plus = quote(value, safe=""), quote(value), quote_plus(value)
+    in_url = (whole, path, plus, *(_PERCENT.sub(lambda match: match[0].lower(), each) for each in (whole, path, plus)))
     packed = tuple(_in_base64(raw, n_before) for n_before in range(3))
     url_safe = tuple(text.replace("+", "-").replace("/", "_") for text in packed)
     return tuple(dict.fromkeys((value, *escaped, *in_url, raw.hex(), raw.hex().upper(), *packed, *url_safe)))
+
+
+_PERCENT = re.compile("%[0-9A-F]{2}")
+# What writers of JSON (Go, Gson, .NET) and of HTML escape beside what they must.
+_IN_JSON = [
+    str.maketrans({letter: f"\\u{ord(letter):{case}}" for letter in letters})
+    for letters, case in (("<>&", "04x"), ("<>&='", "04x"), ("<>&+'`", "04X"))
+]
+_IN_HTML = [
+    str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"} | quotes)
+    for quotes in (
+        *({}, {'"': "&quot;"}, {'"': "&#34;", "'": "&#39;"}),
+        *({'"': "&quot;", "'": f"&#{code};"} for code in ("x27", "39", "039")),
+    )
+]
 
 
 def _in_base64(raw: bytes, n_before: int) -> str:

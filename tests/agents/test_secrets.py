@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import random
 from urllib.parse import quote, quote_plus
 
+import markupsafe
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -182,6 +184,7 @@ def test_a_text_like_a_key_is_masked_whatever_the_environment(text: str, wanted:
 
 
 VALUE = 'p+/&"é\n9f8Kq2LmZx'
+MARKED = "p+/&\"<'>\\=9f8Kq2LmZx"
 
 
 @pytest.mark.parametrize(
@@ -205,6 +208,33 @@ def test_encoded_secrets_are_masked(form: str) -> None:
 
     assert "[MY_SECRET]" in said
     assert from_json(json_scrubber({"MY_SECRET": VALUE})(to_json([text])), list) == [said]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        html.escape(MARKED),
+        html.escape(MARKED, quote=False),
+        str(markupsafe.escape(MARKED)),
+        html.escape(MARKED).replace("&#x27;", "&#039;"),
+        repr({"password": MARKED}),
+        repr(MARKED.encode()),
+        json.dumps(MARKED).replace("/", r"\/"),
+        quote(MARKED, safe="").replace("%2F", "%2f").replace("%2B", "%2b").replace("%3C", "%3c").replace("%3E", "%3e")
+        .replace("%5C", "%5c").replace("%3D", "%3d"),
+        json.dumps(MARKED).replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026"),
+        json.dumps(MARKED).replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026")
+        .replace("=", r"\u003d").replace("'", r"\u0027"),
+        json.dumps(MARKED).replace("<", r"\u003C").replace(">", r"\u003E").replace("&", r"\u0026")
+        .replace("+", r"\u002B").replace("'", r"\u0027"),
+    ],
+    ids=["HTML", "XML", "Jinja", "PHP", "Python", "bytes", "JSON of PHP", "a URL in lower case", "Go", "Gson", ".NET"],
+)  # fmt: skip
+def test_secrets_are_masked_as_pages_and_programs_write_them(form: str) -> None:
+    said = scrub(f"<{form}>", {"MY_SECRET": MARKED})
+
+    assert "[MY_SECRET]" in said
+    assert "9f8Kq2LmZx" not in said
 
 
 STREAMED = {"A_KEY": RANDOM, "B_SECRET": "with some\nwords 12 in it", "DATABASE_URL": f"db://me:{RANDOM}/x@host/y"}
