@@ -145,3 +145,11 @@ def test_cases_with_the_same_trials_are_one_kind() -> None:
 
     assert subject.kinds == [(0.75, 2, 3), (1.0, 2, 1)]
     assert subject.drawn == ((4, 3), (4, 4))
+
+
+def test_a_gate_on_pass_k_says_of_how_many_scored_trials_its_cases_are() -> None:
+    cases = [CaseNumbers(str(at), Counts(10, 9, 0, errored=1) if at == 0 else Counts(10, 9, 1)) for at in range(4)]
+
+    words = conclude(Gates(pass_hat=((3, 0.5),), max_error_rate=0.1), RunNumbers.of_cases(cases)).gates[0].sentence
+
+    assert "over the 3 of 4 cases that have 10 scored trials" in words

@@ -13,6 +13,7 @@ from evaldesk.statistics.intervals import (
     CaseCounts,
     CurvePoint,
     case_rate_interval,
+    curve_rows,
     point_at,
     rate_interval,
     sure_curve,
@@ -356,8 +357,9 @@ def _curve(run: RunNumbers, name: str, word: str, k: int, least: float, undecide
     interval = point.at_interval if word == "pass@" else point.hat_interval
     words += f"; {CI} {share_range(interval)}" if interval else ""
     if point.n_cases < run.n_cases:
-        have = "has" if point.n_cases == 1 else "have"
-        words += f"; over the {counted_words(point.n_cases, run.n_cases, 'case')} that {have} {trials}"
+        have, (_, last) = "has" if point.n_cases == 1 else "have", curve_rows(run.curve_counts)
+        kept = counted_words(point.n_cases, run.n_cases, "case")
+        words += f"; over the {kept} that {have} {counted(last, 'scored trial')}"
     if counts_as := _counts_as(run.counts, interval, least, undecided):
         words += _near_words(least) + asides_words(run.counts)
         return GateOutcome(f"{name} {k}", "undecided", words, (), counts_as)

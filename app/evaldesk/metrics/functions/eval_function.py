@@ -97,7 +97,8 @@ class EvalFunction:
         return [self._score(_number(found))]
 
     def _score(self, value: float) -> Score:
-        return Score(self.name, value, reason=f"{self.function} gave {value:g}.")
+        who = "The function" if self.name == self.function else self.function
+        return Score(self.name, value, reason=f"{who} gave {value:g}.")
 
 
 def build_function(criterion: Criterion) -> Metric:
