@@ -70,7 +70,7 @@ def test_one_turn_of_each_agent_is_played_and_told(home: Path, commands: ForkedC
     assert before[0] == 0
     for name in ("works", "breaks", "chats", "gone"):
         assert before[1][f"agent {name}"] == ("-", "not asked; `evaldesk doctor --play` plays one turn")
-        assert found[f"agent {name}"][0] == "-"
+        assert f"agent {name}" not in found
     assert before[1]["agent mute"][0] == "ok"
     assert "turn works" not in before[1]
     if sys.platform == "linux":

@@ -89,7 +89,7 @@ async def _findings(
         *look.look_at_workspace(settings),
         *repaired,
         *look.look_at_trust(trust),
-        *look.look_at_agents(agents),
+        *look.look_at_agents(agents, is_played=is_played),
         *(await look.play_agents(agents, trust, settings) if is_played else ()),
         *(await look.play_on(settings, on) if on else ()),
         *look.look_at_limits(settings, agents),

@@ -215,8 +215,8 @@ def look_at_trust(trust: Trust) -> list[Finding]:
     return [Finding("trust", "warning", f"this folder is not trusted; {NEXT_STEP}")] if trust.is_restricted else []
 
 
-def look_at_agents(agents: Sequence[FoundAgent]) -> list[Finding]:
-    """Whether each agent loads and has the keys it needs."""
+def look_at_agents(agents: Sequence[FoundAgent], *, is_played: bool = False) -> list[Finding]:
+    """Whether each agent loads and has the keys it needs; nothing of one that only its turn shows."""
     found = []
     for agent in agents:
         about = f"agent {agent.id}"
@@ -231,7 +231,8 @@ def look_at_agents(agents: Sequence[FoundAgent]) -> list[Finding]:
             names = ", ".join(agent.description.missing)
             found.append(Finding(about, "warning", f"{names} not set; its model calls will be refused"))
         elif _is_untried(agent.ref):
-            found.append(Finding(about, "untried", "not asked; `evaldesk doctor --play` plays one turn"))
+            if not is_played:
+                found.append(Finding(about, "untried", "not asked; `evaldesk doctor --play` plays one turn"))
         else:
             words = agent.description.model or "loads; it names no model"
             found.append(Finding(about, "good", f"{words}{_played_on(agent.description.interpreter)}"))
