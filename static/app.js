@@ -203,7 +203,8 @@ let destination = ""; // of the link that was followed
 const storing = new Set(); // forms whose answer is awaited
 const MS_TO_READ = 1500; // no key leaves the page before a person has seen that something was not stored
 let lostAt = -MS_TO_READ;
-const isWaiting = () => document.readyState === "loading" || storing.size > 0 || destination !== "";
+let isReady = false; // htmx knows the forms of the page: one that is sent before loads a page, and loses the next keys
+const isWaiting = () => !isReady || storing.size > 0 || destination !== "";
 
 /* A letter or a digit may be a key; after one, which may lead into a field, anything may be text. */
 const isForLater = (key) => /^[a-z0-9]$/.test(key) || (ahead.length > 0 && (key.length === 1 || key === "Enter" || key === "Escape"));
@@ -256,6 +257,7 @@ window.addEventListener("pagehide", () => {
 });
 window.addEventListener("pageshow", (event) => event.persisted && (destination = ""));
 function takeAhead() {
+  isReady = true;
   const [address, keys] = JSON.parse(sessionStorage.getItem("keys-ahead") ?? "[]");
   sessionStorage.removeItem("keys-ahead");
   if (address === location.href) ahead.unshift(...keys);
@@ -993,7 +995,7 @@ document.addEventListener("DOMContentLoaded", () => {
   showDifferences(wantsDifferences());
   begin(document);
   followAddress();
-  takeAhead();
+  setTimeout(takeAhead); // htmx begins with this event as well, after this script
 });
 
 /* What was stored and what was not is said in one place: the corner #toasts. */

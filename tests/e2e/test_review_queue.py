@@ -80,6 +80,26 @@ def test_a_queue_of_50_is_read_by_keyboard_alone_at_10_ms_between_keys(someone: 
     assert _labels(someone, queue) == given
 
 
+KEYS_WHILE_IT_LOADS = """
+const press = (key) => document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+const type = (keys) => [...keys].forEach(press);
+document.addEventListener("readystatechange", () => type("12"), { once: true });
+document.addEventListener("DOMContentLoaded", () => type("31"));
+"""
+
+
+def test_keys_while_the_page_loads_label_one_trial_each(someone: Visitor) -> None:
+    queue, page = _queue(someone), someone.page
+    before = _labels(someone, queue)
+
+    page.add_init_script(KEYS_WHILE_IT_LOADS)
+    someone.goto(queue)
+
+    expect(page.get_by_role("heading", level=1)).to_contain_text("4 of 50 read")
+    given = ("passed", "failed", "unsure", "passed")
+    assert _labels(someone, queue)[:4] == [(trial, verdict) for (trial, _), verdict in zip(before, given, strict=False)]
+
+
 def test_a_verdict_is_said_and_taken_back_by_key(someone: Visitor) -> None:
     _, page = _queue(someone), someone.page
     first = page.locator("#trial-title").inner_text()
