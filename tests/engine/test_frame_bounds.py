@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaldesk.engine import AgentHost, LocalExecutor
+from evaldesk.engine import AgentHost, InlineExecutor, LocalExecutor
 from evaldesk.engine.frames import grade_spec, graded, played
 from evaldesk.model import (
     AgentRef,
     Case,
+    ErrorRecord,
     Event,
     Score,
     Transcript,
@@ -26,6 +27,7 @@ from evaldesk.model import (
     Usage,
 )
 from evaldesk.model.transcript import MAX_NUMBER
+from evaldesk.wire import MAX_TEXT
 
 SPEC = TrialSpec(1, 2, 3, Case("c", (Turn("hello"),)), AgentRef("a", "a:a"))
 RESULT = TrialResult(1, 2, 3, "finished", "passed", transcript=Transcript((TurnRecord("hello"),)))
@@ -148,3 +150,19 @@ def test_what_is_accepted_holds_only_numbers_that_can_be(
 
 def test_a_result_that_can_be_is_taken_as_it_is() -> None:
     assert played(SPEC, RESULT) == replace(RESULT, verdict="unscored")
+
+
+@pytest.mark.anyio
+async def test_a_message_is_given_whole_or_its_trial_errs(
+    write_agent: Callable[..., AgentRef], trial: Any, play: Any
+) -> None:
+    agent = write_agent("def agent(message):\n    return str(len(message))\n")
+    specs = [trial(agent, 0, ("x" * MAX_TEXT,)), trial(agent, 1, ("hi", "x" * (MAX_TEXT + 1)))]
+
+    results = await play(InlineExecutor(), specs)
+
+    assert results[0].transcript.turns[0].answer == "1000000"
+    assert results[1].error == ErrorRecord(
+        "message_too_long", "the message of turn 2 has 1,000,001 characters; at most 1,000,000 are sent"
+    )
+    assert results[1].transcript.turns == ()

@@ -60,7 +60,7 @@ from evaldesk.model.options import USER_VARIABLE
 from evaldesk.model.transcript import AWAITING, UNANSWERED
 from evaldesk.process_setup import gc_paused
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
-from evaldesk.wire import plain_text
+from evaldesk.wire import MAX_TEXT, plain_text
 
 if TYPE_CHECKING:
     from evaldesk.agents import Agent
@@ -75,7 +75,7 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
     attempt = attempt or Attempt(clock=time.monotonic)
     attempt.prompts = PromptWriter() if spec.keeps_prompts else None
     attempt.begin("play", spec.limits.trial_timeout_s)
-    problem = set_up(spec)
+    problem = set_up(spec) or _too_long(spec)
     if problem:
         return trial_result(spec, attempt, problem)
     attempt.is_told = _is_told(agent, spec.agent)
@@ -102,6 +102,15 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
     result = with_end(trial_result(spec, attempt, end.error), end)
     has_missed = any(isinstance(kept, Kept) and kept.has_missed for kept in session.memory.values())
     return replace(result, usages=(*result.usages, UNKNOWN)) if has_missed else result
+
+
+def _too_long(spec: TrialSpec) -> ErrorRecord | None:
+    """Why a message of the case cannot be given to an agent whole; cut, it would be another question."""
+    for number, turn in enumerate(spec.case.turns, 1):
+        if len(turn.query) > MAX_TEXT:
+            sentence = f"the message of turn {number} has {len(turn.query):,} characters; at most {MAX_TEXT:,} are sent"
+            return ErrorRecord("message_too_long", sentence)
+    return None
 
 
 def _is_told(agent: Agent, ref: AgentRef) -> bool:
