@@ -154,12 +154,13 @@ def test_a_module_on_the_command_line_is_looked_for_in_the_current_folder(
         ("nonsense", UsageError, "neither a folder, nor module:attr"),
         ("module:", UsageError, "not of the form module:attr"),
         (".", UsageError, "defines root_agent"),
+        ("pack/quick.py", UsageError, "name the agent that it defines, such as pack.quick:root_agent"),
     ],
 )
 def test_what_leads_nowhere_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str, kind: type[Exception], says: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(_write(tmp_path, {"pack/quick.py": ""}))
 
     with pytest.raises(kind, match=says):
         agent_ref(spec)

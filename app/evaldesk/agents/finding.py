@@ -93,6 +93,8 @@ def agent_ref(spec: str) -> AgentRef:
         return _module_ref(spec)
     forms = "neither a folder, nor module:attr, nor samples/NAME, nor an agent that evaldesk.toml declares"
     hint = paths.did_you_mean(folder, "")
+    if folder.suffix == ".py" and folder.is_file():
+        hint = f"name the agent that it defines, such as {'.'.join(Path(spec).with_suffix('').parts)}:root_agent"
     raise UsageError(f"{spec!r} is {forms}{hint and f'; {hint}'}", field="agent")
 
 
