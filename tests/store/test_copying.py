@@ -151,7 +151,13 @@ def test_numbers_of_rows_that_are_gone_are_given_to_no_other(folder: Path, serve
 @pytest.mark.parametrize("gap", [5, 13])
 @pytest.mark.parametrize("way", ["to a server", "from a server"])
 def test_a_copy_that_is_killed_at_any_step_is_finished_by_the_same_command(
-    folder: Path, server: DatabaseUrl, tmp_path: Path, commands: ForkedCommands, way: str, gap: int
+    folder: Path,
+    server: DatabaseUrl,
+    postgresql: DatabaseUrl,
+    tmp_path: Path,
+    commands: ForkedCommands,
+    way: str,
+    gap: int,
 ) -> None:
     (tmp_path / "to").mkdir()
     places: tuple[Place, Place] = (_file(folder), server)
@@ -163,11 +169,20 @@ def test_a_copy_that_is_killed_at_any_step_is_finished_by_the_same_command(
 
     while commands.killed(at, "store", "copy", *words) is None:
         at += gap
+        _until_nobody_is_connected(postgresql)
         if _is_there(places[1]):  # whole, or before its tables were made, which this look does then
             assert _rows(places[1]) in (wanted, {name: [] for name in wanted})
+            _until_nobody_is_connected(postgresql)
 
     assert at > 4 * gap
     assert _rows(places[1]) == wanted
+
+
+def _until_nobody_is_connected(postgresql: DatabaseUrl) -> None:
+    """Wait for the server to see the end of the one that was killed: its database is in use until then."""
+    with _connected(postgresql) as connection:
+        while connection.exec_driver_sql("SELECT 1 FROM pg_stat_activity WHERE datname = 'target'").all():
+            continue
 
 
 def _is_there(place: Place) -> bool:
