@@ -240,7 +240,7 @@ async def test_calls_results_and_tokens_are_seen_in_every_api(name: str, play_ca
     assert [call.name for call in played.transcript.turns[0].tool_calls] == ["roll"]
     assert played.transcript.captures == ("told", "gateway")
     assert played.tokens == 11 + 5 + sum(second)
-    assert played.cost is None  # a model at an address of one's own has a price of its own
+    assert played.cost is None  # no list has a model of that name
     assert endpoint.headers[0]["authorization"] == "Bearer k"
 
 
@@ -348,6 +348,57 @@ async def test_recorded_calls_are_replayed_without_a_provider(
     assert again.cost == 0
     assert all(usage.is_replayed for usage in again.usages)
     assert "is not in the recording (trial 2)" in answers(other)[0]
+
+
+@pytest.mark.parametrize(
+    ("provider", "path", "model", "usage", "cost"),
+    [
+        (
+            "openai",
+            "/chat/completions",
+            "gpt-4o-mini",
+            {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 40}},
+            (60 * 0.15 + 40 * 0.075 + 20 * 0.6) / 1_000_000,
+        ),
+        (
+            "anthropic",
+            "/v1/messages",
+            "claude-sonnet-4-5",
+            {"input_tokens": 60, "output_tokens": 20, "cache_read_input_tokens": 40},
+            (60 * 3 + 40 * 0.3 + 20 * 15) / 1_000_000,
+        ),
+        (
+            "anthropic",
+            "/v1/messages",
+            "claude-sonnet-4-5",
+            {"input_tokens": 60, "output_tokens": 20, "cache_creation_input_tokens": 40},
+            None,
+        ),
+    ],
+    ids=["cached", "cached, another provider", "kept for later"],
+)
+async def test_a_call_has_the_price_that_an_adapter_gives_it(
+    provider: str,
+    path: str,
+    model: str,
+    usage: dict[str, Any],
+    cost: float | None,
+    play_calls: Play,
+    endpoint: Endpoint,
+) -> None:
+    said: dict[str, Any] = {"choices": [{"message": {"role": "assistant", "content": "4"}, "finish_reason": "stop"}]}
+    said |= {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "text", "text": "4"}],
+        "stop_reason": "end_turn",
+    }
+    endpoint.gives(json.dumps({**said, "model": model, "usage": usage}).encode())
+
+    played = await play_calls([call(provider, path, model=model, max_tokens=5, messages=ASKED)])
+
+    assert played.tokens == 120
+    assert played.cost == (cost if cost is None else pytest.approx(cost))
 
 
 async def test_prices_of_the_run_are_for_its_calls(play_calls: Play, endpoint: Endpoint) -> None:

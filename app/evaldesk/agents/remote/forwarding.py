@@ -166,7 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
                     if response.status < LEAST_ERROR:
                         answer = self._taken(call, response)
                         duration_ms = (time.perf_counter() - started) * 1000
-                        return replace(answer, n_attempts=n_tried, duration_ms=duration_ms, base=base)
+                        return replace(answer, n_attempts=n_tried, duration_ms=duration_ms)
                     body = response.read(MAX_ANSWER)
                     refused = Answer(response.status, _kind(response), body, body, n_attempts=n_tried)
                     if again := turn.without(call, base, refused):

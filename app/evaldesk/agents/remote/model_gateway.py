@@ -22,7 +22,7 @@ from evaldesk.agents.remote.providers import PROVIDERS
 from evaldesk.errors import BadNumberError, FormatError
 from evaldesk.llm.apis import Api, model_in
 from evaldesk.llm.call import pace_of
-from evaldesk.llm.costs import cost_at, price
+from evaldesk.llm.costs import cost_at, priced
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
 from evaldesk.llm.refusals import STRICTNESS, dropped_words, without_refused
 from evaldesk.llm.retry_events import PLAYED_TURN, RetryWait, SeenCall, notifier, waiting_s
@@ -277,14 +277,10 @@ class Answer:
     n_attempts: int = 1
     duration_ms: float = 0.0
     is_replayed: bool = False
-    base: str = ""
 
 
 def _usage(session: Session, call: Call, exchange: Exchange, answer: Answer) -> Usage:
-    """Tokens and cost. Cached tokens have prices of their own, and a model at another address any: it is unknown then.
-
-    Raises BadNumberError.
-    """
+    """Tokens and cost; no list has the price of tokens that the provider keeps for later. Raises BadNumberError."""
     tokens = exchange.tokens
     usage = Usage(
         exchange.model,
@@ -298,11 +294,10 @@ def _usage(session: Session, call: Call, exchange: Exchange, answer: Answer) -> 
         tokens_reasoning=tokens.reasoning if tokens else 0,
         is_least=tokens is None or answer.is_cut,
     )
-    is_usual = answer.base == PROVIDERS[call.provider].address
     if tokens is None or answer.is_cut:
         return usage
-    if is_usual and not (tokens.cached or tokens.written) and not answer.is_replayed:
-        usage = replace(usage, cost=price(usage.model, usage.tokens_in, usage.tokens_out))
+    if not tokens.written and not answer.is_replayed:
+        usage = priced(usage)
     return replace(usage, cost=cost_at(session.model_options.prices, usage))
 
 
