@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
+parsing = Lock()
+"""Held while Python text becomes a tree: 3.11 counts the depth of two trees as that of one, and raises SystemError."""
 _lock = Lock()
 _n_paused = 0
 

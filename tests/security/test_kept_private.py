@@ -203,6 +203,25 @@ def test_no_code_is_made_of_data() -> None:
     }
 
 
+def test_python_text_becomes_a_tree_in_one_thread_at_a_time() -> None:
+    locked = [
+        ast.unparse(node)
+        for _, tree in source_trees()
+        for each in ast.walk(tree)
+        if isinstance(each, ast.With) and ast.unparse(each.items[0]) == "parsing"
+        for node in ast.walk(each)
+        if is_parsing(node)
+    ]
+    anywhere = [ast.unparse(node) for _, tree in source_trees() for node in ast.walk(tree) if is_parsing(node)]
+
+    assert len(anywhere) > 3
+    assert locked == anywhere
+
+
+def is_parsing(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "ast.parse"
+
+
 def of_data(tree: ast.AST) -> Iterator[str]:
     """What makes code of data in a module: calls by these names, and imports of these modules."""
     calls = {"eval", "exec", "compile", "from_string", "Markup", "loads_pickle", "load_dotenv"}

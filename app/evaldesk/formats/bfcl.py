@@ -17,6 +17,7 @@ from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported, ReadOnly
 from evaldesk.model import Case, EvalSet, Expected, SessionInit, ToolCall, Turn
 from evaldesk.model.conclusion import counted
+from evaldesk.process_setup import parsing
 from evaldesk.reading.json_lines import read_lines
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
@@ -199,7 +200,8 @@ def parse_call(text: str, parameters: Mapping[str, Sequence[str]]) -> ToolCall |
     if len(text) > _MAX_CHARS:
         return None
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        with parsing:
+            tree = ast.parse(text.strip(), mode="eval").body
         if not isinstance(tree, ast.Call):
             return None
         name = ast.unparse(tree.func)

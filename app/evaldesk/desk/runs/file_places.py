@@ -13,6 +13,7 @@ from evaldesk.desk.runs.file import RunFile
 from evaldesk.engine.launch import placed
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef
+from evaldesk.process_setup import parsing
 from evaldesk.settings import Settings
 
 ENDINGS = (".jsonl", ".json", ".csv", ".parquet")
@@ -152,7 +153,8 @@ def _unquoted(value: str) -> str:
 
 def _attribute(path: Path) -> str:
     try:
-        tree = ast.parse(path.read_text("utf-8"))
+        with parsing:
+            tree = ast.parse(path.read_text("utf-8"))
     except (SyntaxError, UnicodeDecodeError, ValueError) as error:
         raise UsageError(f"{path} cannot be read as Python: {error}") from error
     backends = [name for node in tree.body for name in _assigned(node, BACKENDS)]

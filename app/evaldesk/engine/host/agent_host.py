@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from threading import Lock
 from typing import TypeAlias
 
 from evaldesk.agents.finding import is_imported, source_folders
@@ -43,6 +42,7 @@ from evaldesk.model import (
     TurnSpec,
 )
 from evaldesk.model.transcript import broken_turn, check_event, check_prompts, check_turn
+from evaldesk.process_setup import parsing
 
 MAX_WORKERS = 4
 
@@ -457,7 +457,6 @@ def _content(path: str) -> bytes:
         return file.read(MAX_BYTES)
 
 
-_parsing = Lock()  # Python 3.11 counts the depth of two trees as that of one, and raises SystemError
 Imports: TypeAlias = tuple[tuple[int, str, tuple[str, ...]], ...]
 """The statements of a file: how far up, the module, the names that are taken from it."""
 
@@ -528,7 +527,7 @@ def _existing(*paths: Path) -> Iterator[Path]:
 def _imports(path: str, _changed_ns: int, _size: int) -> Imports:
     """The imports in a file; none of one that cannot be read, which its own import will say."""
     try:
-        with _parsing:
+        with parsing:
             tree = ast.parse(_content(path))
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return ()

@@ -17,6 +17,7 @@ from pathlib import Path
 from evaldesk import paths
 from evaldesk.errors import MetricError, UsageError
 from evaldesk.metrics.functions.loading import mode_by_names
+from evaldesk.process_setup import parsing
 
 MAX_BYTES = 2_000_000
 
@@ -78,7 +79,8 @@ def _check_loaded(found: object) -> None:
 def _check_written(path: Path, name: str) -> None:
     """Look at the parameters of a function that the file defines once, at its top and without a decorator."""
     try:
-        body = ast.parse(path.read_bytes()).body
+        with parsing:
+            body = ast.parse(path.read_bytes()).body
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return
     found = [each for each in ast.walk(ast.Module(body, [])) if getattr(each, "name", "") == name]
@@ -128,7 +130,8 @@ def _names(path: Path) -> set[str] | None:
     """The names that the file defines at its top; None when only running it could tell. Raises UsageError."""
     try:
         source = path.read_bytes()
-        tree = ast.parse(source) if len(source) <= MAX_BYTES else None
+        with parsing:
+            tree = ast.parse(source) if len(source) <= MAX_BYTES else None
     except SyntaxError as error:
         raise UsageError(f"{path}, line {error.lineno}: {error.msg}", field="metric") from error
     except (OSError, ValueError, RecursionError, MemoryError):
