@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from evaldesk import paths
+from evaldesk.desk.trust import Answers
 from evaldesk.engine import launch
 from evaldesk.process_setup import WORKER_VARIABLE
 from evaldesk.settings import read_settings
@@ -56,6 +57,18 @@ def test_a_folder_that_came_with_a_repository_is_closed(tmp_path: Path) -> None:
 
     with hold_workspace(folder, url=""):
         assert mode(folder) == 0o700
+
+
+@pytest.mark.usefixtures("open_umask")
+@pytest.mark.parametrize("call", [lambda each: each.trust(Path("/")), lambda each: each.mark_own(Path(".evaldesk"))])
+def test_the_folder_of_the_answers_is_for_its_person_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[Answers], bool]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert call(Answers({"XDG_STATE_HOME": str(tmp_path / "state")}))
+
+    assert mode(tmp_path / "state" / "evaldesk") == 0o700
 
 
 @pytest.mark.usefixtures("open_umask")

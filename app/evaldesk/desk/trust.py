@@ -325,6 +325,7 @@ class Answers:
             path = self._path(folder)
             if path is None:
                 return False
+            make_private_folder(path.parents[1])
             make_folder(path.parent)
             replace_file(path, json.dumps(answer).encode(), mode=0o600)
         except OSError:
@@ -383,7 +384,7 @@ class Answers:
             return ""
         path = self._home / KEY_NAME
         if is_made and not path.exists():
-            make_folder(self._home)
+            make_private_folder(self._home)
             with suppress(ConflictError):  # another desk of this user was quicker
                 create_file(path, secrets.token_hex(32).encode(), mode=0o600)
         return _read_own(path)
