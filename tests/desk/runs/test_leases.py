@@ -27,7 +27,7 @@ from evaldesk.desk.runs import runs as runs_module
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import is_held
-from evaldesk.errors import ConflictError
+from evaldesk.errors import ConflictError, WorkspaceError
 from evaldesk.model import TrialResult
 from evaldesk.model.stored import host_of
 from evaldesk.settings import DatabaseUrl, Settings
@@ -138,6 +138,57 @@ async def test_a_lost_lease_is_seen_while_no_trial_ends(
     assert kept > first
     assert executor.is_cancelled
     assert store.runs.summary(run_id).driver == FAR
+
+
+async def test_that_a_lease_cannot_be_renewed_is_said_once_until_it_can(
+    open_desk: OpenDesk, store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(players, "RENEW_S", 0.001)
+    renew, over_twice = store.runs.renew, asyncio.Event()
+    refused = iter([True] * 5 + [False] + [True] * 5)
+    loop = asyncio.get_running_loop()
+
+    def renewed(*given: object) -> bool:
+        is_refused = next(refused, None)
+        if is_refused is None:
+            loop.call_soon_threadsafe(over_twice.set)
+        if is_refused:
+            raise WorkspaceError("the disk is full")
+        return renew(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store.runs, "renew", renewed)
+    executor = HandExecutor()
+    desk = open_desk(executor)
+    run_id = await started(desk, n_cases=1)
+    await executor.holds(1)
+    await over_twice.wait()
+    executor.end()
+
+    assert (await over(desk, run_id)).status == "finished"
+    said = [record.getMessage() for record in caplog.records if "lease" in record.getMessage()]
+    assert said == [f"run {run_id}: its lease was not renewed, which is tried again: the disk is full"] * 2
+
+
+async def test_that_requests_cannot_be_read_is_said_once_until_they_can(
+    open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(runs_module, "POLL_S", 0)
+    desk = open_desk()
+    refused = iter([True] * 5 + [False] + [True] * 5)
+
+    async def handled(*, takes_up: bool) -> None:
+        is_refused = next(refused, None)
+        if is_refused is None:
+            raise asyncio.CancelledError
+        if is_refused:
+            raise WorkspaceError("the disk is full")
+
+    monkeypatch.setattr(desk, "_handle_requests", handled)
+    with pytest.raises(asyncio.CancelledError):
+        await desk.poll_requests(takes_up=True)
+
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["requests for runs cannot be read, which is tried again: the disk is full"] * 2
 
 
 async def test_a_lease_that_is_renewed_while_another_looks_is_not_taken(open_desk: OpenDesk, store: Store) -> None:

@@ -184,8 +184,9 @@ class TurnJournal:
                 self._store.append_events, self._turn.session_id, self._owner, self._n_batches, events
             )
         except WorkspaceError as error:
+            if not self._unstored:
+                log.warning("events of a turn cannot be stored now, which is tried again: %s", error)
             self._unstored = events
-            log.warning("events of a turn cannot be stored now: %s", error)
         except Exception as error:  # a value that cannot be encoded, or a deleted session: the turn itself says so
             self._unstored = []
             log.warning("events of a turn are not stored: %s", error)

@@ -201,7 +201,7 @@ class RunPlayers:
         Once another process has the lease, no more is played here.
         """
         told: Sequence[Place] = ()
-        renewed_at = time.monotonic()
+        renewed_at, is_refused = time.monotonic(), False
         while True:
             await asyncio.sleep(min(LOOK_S, RENEW_S))
             places = playing.driver.places if playing.driver else ()
@@ -210,11 +210,12 @@ class RunPlayers:
             told, renewed_at = places, time.monotonic()
             try:
                 if await self.writer.write(self._store.runs.renew, run_id, playing.lease, places):
+                    is_refused = False
                     continue
-            except (
-                WorkspaceError
-            ) as error:  # tried again while the lease lasts, and after it until another takes the run
-                log.warning("run %s: its lease was not renewed: %s", run_id, error)
+            except WorkspaceError as error:  # tried again, after the lease is over too, until another takes the run
+                if not is_refused:
+                    log.warning("run %s: its lease was not renewed, which is tried again: %s", run_id, error)
+                is_refused = True
                 continue
             playing.is_stopped = True
             if playing.driver:

@@ -327,12 +327,16 @@ class RunDesk:
 
     async def poll_requests(self, *, takes_up: bool) -> None:
         """Look for requests to stop a run of ours once a second, and with `takes_up` for runs that nobody plays."""
+        is_refused = False
         while True:
             await asyncio.sleep(POLL_S)
             try:
                 await self._handle_requests(takes_up=takes_up)
+                is_refused = False
             except (EvaldeskError, SQLAlchemyError) as error:
-                log.warning("requests for runs cannot be read: %s", error)
+                if not is_refused:
+                    log.warning("requests for runs cannot be read, which is tried again: %s", error)
+                is_refused = True
 
     async def _handle_requests(self, *, takes_up: bool) -> None:
         for run_id, playing in list(self._playing.items()):
