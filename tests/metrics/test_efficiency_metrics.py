@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,18 @@ def test_efficiency_says_what_was_counted(metric: str, value: float, reasons: li
 
     assert whole.value == value
     assert [score.reason for score in (*turns, whole)] == reasons
+
+
+def test_tokens_that_are_not_whole_pass_no_limit() -> None:
+    some = used(4, 3)
+    assert some.usage
+    cut = replace(some, usage=replace(some.usage, is_least=True))
+
+    turns, whole = scored("token_usage_v1", TurnRecord("q", (used(4, 3),)), TurnRecord("q", (cut,)), threshold=100.0)
+
+    assert [(score.value, score.passed) for score in (*turns, whole)] == [(7.0, True), (None, None), (None, None)]
+    assert whole.reason == "A model call did not tell its tokens; known are: 7 tokens per turn."
+    assert not whole.details.keys() & {"total_tokens", "input_tokens", "output_tokens"}
 
 
 def test_calls_made_at_the_same_time_leave_no_negative_rest() -> None:
