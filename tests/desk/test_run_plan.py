@@ -113,8 +113,10 @@ def test_what_cannot_be_is_refused_with_its_field(options: dict[str, Any], field
 
 
 def test_an_eval_set_without_cases_cannot_be_run() -> None:
-    with pytest.raises(UsageError, match="no cases yet"):
-        plan_run(replace(SUBJECT, evalset=EvalSet("empty")), RunOptions(), models=(), seed=0)
+    subject = replace(SUBJECT, evalset=EvalSet("empty"), evalset_path="sets/empty.json")
+
+    with pytest.raises(UsageError, match=r"^empty\.json has no cases yet"):
+        plan_run(subject, RunOptions(), models=(), seed=0)
 
 
 def test_cases_with_the_same_id_are_refused_by_name_before_the_start() -> None:

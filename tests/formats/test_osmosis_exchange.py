@@ -66,7 +66,7 @@ def test_an_error_names_the_row_and_the_column(row: Any, message: str) -> None:
     ("data", "name", "message"),
     [
         (b'{"user_prompt": "x", "ground_truth": "y"}', "a.json", "must contain an array of objects, got dict"),
-        (b'[{"user_prompt": "x", "ground_truth": "y"}, 7]', "a.json", "Row 1: Expected object, got int"),
+        (b'[{"user_prompt": "x", "ground_truth": "y"}, 7]', "a.json", "a.json:1:45: Row 1: Expected object, got int"),
         (b"user_prompt,ground_truth\na,b,c\n", "a.csv", "CSV row 1 has more columns than the header"),
         (b"user_prompt,n,n\na,1,2\n", "a.csv", "column 'n' stands twice; give each its own name"),
         (b"ground_truth,user_prompt\na\n", "a.csv", "Row 0: 'user_prompt' cannot be null"),

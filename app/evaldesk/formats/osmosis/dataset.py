@@ -233,7 +233,12 @@ def _lines(data: bytes | BinaryIO, source: str) -> Iterator[_Row]:
 def _items(document: Document) -> Iterator[_Row]:
     for index, item in enumerate(read_list(Place(document), document.value, lambda _, raw: raw)):
         place = Place(document).at(index)
-        yield place, item, place.error
+
+        def fault(message: str, place: Place = place) -> FormatError:
+            error = place.error(message)  # its message names the row, so the path would say it again
+            return FormatError(message, source=error.source, line=error.line, column=error.column)
+
+        yield place, item, fault
 
 
 def _table(data: bytes, source: str) -> Iterator[_Row]:
