@@ -14,6 +14,7 @@ from evaldesk.metrics import is_metric, metric_info
 from evaldesk.model import AgentDescription, Criterion, ModelOptions
 from evaldesk.model.evalset import some_of
 from evaldesk.model.options import ADK_JUDGE, USER_VARIABLE
+from evaldesk.run_options import BY_NAME
 from evaldesk.secrets import missing_keys
 
 _PRICES = "price_in and price_out, in US dollars for a million tokens, under"
@@ -58,7 +59,9 @@ def _check_agent(plan: RunPlan, agent: AgentDescription) -> None:
         return
     about = f"the agent {config.agent.id!r}"
     if agent.model == "" and not config.model and kind and kind.asks_by_name:
-        raise UsageError(f"{about} names no model; name one in its code or with the option model", field="model")
+        asked = BY_NAME["model"]
+        way = f"in its code, with {asked.flags[0]} or in the field {asked.title}"
+        raise UsageError(f"{about} names no model; name one {way}", field="model")
     if config.model and not (kind and kind.asks_by_name):
         return
     if config.model or config.model_options.api_key_env:
