@@ -13,7 +13,7 @@ from click.testing import Result
 from tests.virtual_environments import make_environment
 
 from evaldesk.cli import _in_words
-from evaldesk.desk.runs.file import read_run_file
+from evaldesk.desk.runs.file import EVALUATION, EXPERIMENT, OLDER, OPTIONS, is_run_file, read_run_file
 from evaldesk.desk.runs.file_places import agent_of, at_revision, dataset_path, read_secrets, secrets_of
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.stored_runs import StoredRuns
@@ -130,6 +130,21 @@ def test_the_scaffolds_of_osmosis_are_read(shared: Path, tmp_path: Path, version
 )
 def test_what_is_wrong_is_said_as_osmosis_says_it(tmp_path: Path, values: Mapping[str, str], said: str) -> None:
     assert said in _refusal(_write(tmp_path, **values))
+
+
+def test_a_file_of_an_older_osmosis_is_told_where_each_section_belongs_now(tmp_path: Path) -> None:
+    sections = "".join(f"[{name}]\n" for name in OLDER)
+
+    said = f"{_refusal(_write(tmp_path, text=sections + '[other]'))}\n"
+
+    assert "other: Unrecognized section\n" in said
+    for name, words in OLDER.items():
+        assert f"{name}: Unrecognized section; it is of Osmosis 0.2.18-0.2.22: {words}\n" in said
+    assert {"dataset", "rollout", "entrypoint", "model_path"} == set(EXPERIMENT)
+    assert {"limit", "n", "batch_size", "pass_threshold"} <= {key.name for key in EVALUATION}
+    assert {"base_url", "api_key_env"} <= OPTIONS.keys()
+    assert is_run_file(_write(tmp_path, text=sections))
+    assert not is_run_file(_write(tmp_path, text="[llm]"))  # the config.toml of OpenHands has it
 
 
 def test_everything_that_is_wrong_is_listed_at_once(tmp_path: Path) -> None:

@@ -168,7 +168,8 @@ def test_validate_reads_run_files_and_says_which_toml_it_reads(place: Place) -> 
     (place.folder / "other.toml").write_text("[tool.ruff]\n", "utf-8")
 
     assert "run file" in place.run("validate", "good.toml").output
-    assert "Invalid eval config" in place.run("validate", "bad.toml").stderr
+    (said,) = place.run("validate", "bad.toml").stderr.splitlines()
+    assert said.startswith("evaldesk: Invalid eval config bad.toml: - Missing 'entrypoint' in [experiment]")
     refused = place.run("validate", "other.toml")
     assert refused.exit_code == 2
     assert "other.toml is neither evaldesk.toml nor a run file of `evaldesk run submit`" in refused.stderr

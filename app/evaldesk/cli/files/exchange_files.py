@@ -38,7 +38,9 @@ def show_words(understood: Sequence[str], kept: Sequence[str] = (), refused: Seq
 
 def report(error: EvaldeskError) -> None:
     """An error in one line, on the stream for errors."""
-    click.echo(f"evaldesk: {visible(scrub(str(error), os.environ)).replace(chr(10), ' ')}", err=True)
+    from evaldesk.wording.printable import in_one_line
+
+    click.echo(f"evaldesk: {in_one_line(scrub(str(error), os.environ))}", err=True)
 
 
 def show_masked(words: str) -> None:

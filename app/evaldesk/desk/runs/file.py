@@ -15,6 +15,15 @@ from evaldesk.run_options import BY_NAME, RUN_OPTIONS, Asked, RunOption
 from evaldesk.toml_text import parse_toml
 
 SECTIONS = ("experiment", "evaluation", "advanced", "env", "secrets", "evaldesk")
+OLDER = {
+    "eval": "dataset, rollout and entrypoint go to [experiment], limit to [evaluation]",
+    "llm": "model goes to [experiment] as model_path, base_url and api_key_env to [evaldesk]",
+    "grader": "the module of the entrypoint has the Grader",
+    "runs": "n, batch_size and pass_threshold go to [evaluation]",
+    "output": "`evaldesk export` writes the results",
+    "baseline": "submit a run with that model first, and name it with --baseline",
+}
+"""The sections that run files of Osmosis 0.2.18 to 0.2.22 have, and where each belongs now. (reference/osmosis.md 6.2)"""
 EXPERIMENT = ("rollout", "entrypoint", "model_path", "dataset")
 PINS = ("commit_sha", "branch")
 RESERVED = "_OSMOSIS_"
@@ -136,7 +145,7 @@ def _asked(evaluation: Mapping[str, Any], own: Mapping[str, Any]) -> Asked:
 
 def is_run_file(path: Path) -> bool:
     """Whether the TOML at `path` has a section of a run file. Raises UsageError when it is no TOML."""
-    return any(name in SECTIONS for name in _read_toml(path))
+    return any(name in (*SECTIONS, "eval") for name in _read_toml(path))
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -157,7 +166,8 @@ def _root(path: Path) -> Path:
 def _issues(table: Mapping[str, Any], path: Path) -> Iterator[str]:
     for name in table:
         if name not in SECTIONS:
-            yield f"{name}: Unrecognized section"
+            newer = f"; it is of Osmosis 0.2.18-0.2.22: {OLDER[name]}" if name in OLDER else ""
+            yield f"{name}: Unrecognized section{newer}"
     if "experiment" not in table:
         yield f"Missing [experiment] section in {path}"
     for name in SECTIONS:
