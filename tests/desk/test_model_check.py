@@ -182,7 +182,10 @@ def test_a_key_that_the_agent_misses_is_refused_and_one_that_it_has_is_not() -> 
 def test_an_agent_without_a_model_is_refused_unless_the_run_names_one() -> None:
     nameless = replace(SHOP, model="")
 
-    assert lack(nameless) == "model: the agent 'shop' names no model; name one in its code, with --model or in the field Model"
+    assert (
+        lack(nameless)
+        == "model: the agent 'shop' names no model; name one in its code, with --model or in the field Model"
+    )
     assert not lack(nameless, model="elsewhere/one")
     assert not lack(replace(nameless, kind="http"))
     assert not lack(replace(nameless, kind="nobody knows it"))
