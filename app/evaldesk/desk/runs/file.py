@@ -23,7 +23,7 @@ OLDER = {
     "output": "`evaldesk export` writes the results",
     "baseline": "submit a run with that model first, and name it with --baseline",
 }
-"""The sections that run files of Osmosis 0.2.18 to 0.2.22 have, and where each belongs now. (reference/osmosis.md 6.2)"""
+"""Sections of run files of Osmosis 0.2.18 to 0.2.22, and where each belongs now. (reference/osmosis.md 6.2)"""
 EXPERIMENT = ("rollout", "entrypoint", "model_path", "dataset")
 PINS = ("commit_sha", "branch")
 RESERVED = "_OSMOSIS_"
