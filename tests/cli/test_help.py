@@ -166,6 +166,8 @@ def test_completion_knows_commands_and_options() -> None:
 def test_a_folder_called_like_a_command_of_osmosis_is_an_agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert respelled(["eval", "list", "--all"]) == ["run", "list", "--all"]
     assert respelled(["eval-rubric", "-d", "x"]) == ["rubric", "-d", "x"]
+    assert respelled(["eval", "cache", "ls", "--model", "x"]) == ["run", "list", "--model", "x"]
+    assert respelled(["eval", "cache", "rm", "12"]) == ["run", "rm", "12"]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "list").mkdir()
     assert respelled(["eval", "list", "x.json"]) == ["eval", "list", "x.json"]

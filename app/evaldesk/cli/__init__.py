@@ -85,6 +85,8 @@ COMMANDS: Mapping[str, LazyCommand] = {
 SPELLED_BY_OSMOSIS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("eval-rubric",): ("rubric",),
     ("eval", "rubric"): ("rubric",),
+    ("eval", "cache", "ls"): ("run", "list"),
+    ("eval", "cache", "rm"): ("run", "rm"),
     **{("eval", name): ("run", name) for name in ("submit", "list", "info", "logs", "stop", "retry")},
 }
 
