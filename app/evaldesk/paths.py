@@ -41,7 +41,7 @@ def did_you_mean(path: Path, otherwise: str) -> str:
     if of_windows:
         return of_windows
     try:
-        names = os.listdir(path.parent)
+        names = [name for name in os.listdir(path.parent) if name != path.name]  # one that cannot be read is listed
     except OSError:
         return otherwise
     nearest = get_close_matches(path.name, names, n=1, cutoff=0.75)
@@ -100,6 +100,7 @@ def _nearest_evalset(name: str, folder: Path | None) -> str:
         return hint
     known = {_stem(file): str(file) for place in (Path(EVALSET_FOLDER), path.parent) for file in _evalsets(place)}
     known |= {_stem(file): _stem(file) for file in _evalsets(folder)}
+    known = {stem: shown for stem, shown in known.items() if shown != name}
     nearest = get_close_matches(_stem(path), known, n=1, cutoff=0.75)
     return f"did you mean {known[nearest[0]]}?" if nearest else "name an eval set, such as evalsets/my.evalset.json"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -41,6 +43,34 @@ def test_a_file_that_is_none_is_one_line(place: Place, name: str, option: str) -
     assert name in said
     assert "\n" not in said
     assert not any(word in said for word in ("Traceback", "Error(", "Errno"))
+
+
+def test_a_link_to_nowhere_is_not_proposed_in_its_own_place(place: Place) -> None:
+    (place.folder / "gone.evalset.json").symlink_to("nowhere")
+
+    result = place.run("eval", place.agent, "gone.evalset.json")
+
+    assert str(result.exception) == (
+        "gone.evalset.json is not a file; name an eval set, such as evalsets/my.evalset.json"
+    )
+
+
+def test_a_folder_that_is_closed_to_the_user_is_named_and_no_fault_of_ours(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stat = Path.stat
+
+    def refuse(path: Path, **options: bool) -> os.stat_result:
+        if "closed" in path.parts:
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+
+    result = place.run("eval", place.agent, "closed/set.evalset.json")
+
+    assert isinstance(result.exception, Exception)
+    assert _in_words(result.exception) == ("closed/set.evalset.json: Permission denied", EXIT_USAGE)
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,8 @@ def _in_words(error: Exception) -> tuple[str, int]:
             error = click.NoSuchOption(error.option_name, possibilities=nearest, ctx=error.ctx)
         path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "evaldesk"
         return f"{_sentence(error.format_message())} `{path} --help` shows how.", EXIT_USAGE
+    if isinstance(error, PermissionError) and error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}", EXIT_USAGE
     return f"broke off: {error!r}; add {DEBUG} for the trace", EXIT_ERRORS
 
 
