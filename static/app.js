@@ -607,7 +607,7 @@ document.addEventListener("click", (event) => {
 function openPalette() {
   const field = palette().querySelector("input");
   field.value = "";
-  isFollowing = false;
+  isFollowing = isMoved = false;
   document.getElementById("found").replaceChildren();
   palette().showModal();
   offerHere("");
@@ -665,7 +665,9 @@ function optionOf(name, key, act, address) {
 function choose(index) {
   const all = options();
   const field = palette().querySelector("input");
-  const chosen = all[(index + all.length) % all.length];
+  chosenAt = all.length ? ((index % all.length) + all.length) % all.length : index;
+  const chosen = all[chosenAt];
+  chosenAddress = chosen?.href;
   all.forEach((option) => option.setAttribute("aria-selected", String(option === chosen)));
   document.getElementById("options").hidden = !all.length;
   field.setAttribute("aria-expanded", String(all.length > 0));
@@ -680,25 +682,28 @@ function choose(index) {
 const isAnswered = () => palette().querySelector("[data-answers]")?.dataset.answers === palette().querySelector("input").value;
 let isFollowing = false; // Enter was pressed before the answer came
 
-const chosenIndex = () => options().findIndex((option) => option.getAttribute("aria-selected") === "true");
+/* The option that is chosen; one that an arrow reached stays so when an answer comes, and what it led to before all. */
+let [chosenAt, chosenAddress, isMoved] = [0, "", false];
 
 document.addEventListener("input", (event) => {
   if (!event.target.closest?.("#palette")) return;
   document.getElementById("found").replaceChildren();
-  isFollowing = false;
+  isFollowing = isMoved = false;
   offerHere(event.target.value);
 });
 document.addEventListener("htmx:after:swap", () => {
   if (!palette()?.open) return;
-  choose(Math.max(0, chosenIndex()));
-  if (isFollowing && isAnswered()) followOption(options()[chosenIndex()]);
+  const kept = isMoved && chosenAddress ? options().findIndex((option) => option.href === chosenAddress) : -1;
+  choose(kept < 0 ? chosenAt : kept);
+  if (isFollowing && isAnswered()) followOption(options()[chosenAt]);
 });
 document.addEventListener("keydown", (event) => {
   if (!event.target.matches?.("#palette input") || isComposing(event)) return;
   const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (by) choose(chosenIndex() + by);
+  isMoved ||= Boolean(by);
+  if (by) choose(chosenAt + by);
   else if (event.key === "Enter" && !isAnswered()) isFollowing = true;
-  else if (event.key === "Enter") followOption(options()[chosenIndex()], event.ctrlKey || event.metaKey);
+  else if (event.key === "Enter") followOption(options()[chosenAt], event.ctrlKey || event.metaKey);
   else return;
   event.preventDefault();
 });

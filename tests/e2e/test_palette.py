@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Route
     from tests.e2e.conftest import Visit, Visitor
 
 pytestmark = pytest.mark.browser
@@ -85,6 +86,24 @@ def test_enter_right_after_the_last_letter_waits_for_the_answer(someone: Visitor
     page.keyboard.press("Enter")
 
     page.wait_for_url("**/trash")
+
+
+def test_an_arrow_pressed_before_the_answer_still_counts_after_it(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto("/agents")
+    held: list[Route] = []
+    page.route("**/search?q=run", lambda route: held.insert(0, route))
+    page.keyboard.press("Control+k")
+    expect(page.locator("[data-answers='']")).to_be_attached()
+    page.keyboard.type("run")
+    while not held:
+        page.wait_for_timeout(20)
+
+    page.keyboard.press("ArrowDown")
+    held[0].continue_()
+
+    expect(page.locator("[data-answers=run]")).to_be_attached()
+    expect(page.locator("#palette [role=option]").nth(1)).to_have_attribute("aria-selected", "true")
 
 
 @pytest.mark.parametrize("way", ["keyboard", "mouse"])

@@ -82,6 +82,17 @@ def test_a_chat_is_found_by_its_title_until_it_is_deleted(chat: Any) -> None:
         assert gone not in chat.client.get("/search", params={"q": "storm"}, headers=headers).text
 
 
+def test_the_page_shows_more_of_each_kind_than_the_palette(chat: Any, tmp_path: Path) -> None:
+    write_set(tmp_path / "evalsets", "weather", *["Is there a storm?"] * 8)
+    for number in range(8):
+        chat.desk.store.sessions.create("dice", f"A storm, {number}")
+
+    for headers, shown in (({}, 8), (PALETTE, 5)):
+        text = chat.client.get("/search", params={"q": "storm"}, headers=headers).text
+        assert text.count('href="/sessions/') - text.count('href="/sessions/new') == shown
+        assert len(re.findall(r'href="/evalsets/[^"]+/cases/', text)) == shown
+
+
 @pytest.mark.parametrize(("typed", "shown"), [("run & so", 0), (" run ", 1), (">", 0), ("", 0), ("no such thing", 0)])
 def test_the_last_option_leads_to_all_results(chat: Any, typed: str, shown: int) -> None:
     found = chat.client.get("/search", params={"q": typed}, headers=PALETTE).text

@@ -187,6 +187,12 @@ class AgentDescription:
     interpreter: Interpreter = field(default_factory=Interpreter)
     takes: tuple[str, ...] = ()
 
+    @property
+    def tools_of_all(self) -> tuple[str, ...]:
+        """The names of its tools and of those of the agents below it, each once."""
+        below = (name for agent in self.sub_agents for name in agent.tools_of_all)
+        return tuple(dict.fromkeys([*(tool.name for tool in self.tools), *below]))
+
 
 @dataclass(frozen=True, slots=True)
 class TrialSpec:

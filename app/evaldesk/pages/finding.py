@@ -18,7 +18,7 @@ from evaldesk.model.evalset import LargeCases, case_pieces
 from evaldesk.model.stored import EvalSetFile
 
 MAX_EACH = 5
-"""Places of one kind that are shown."""
+"""Places of one kind that are shown while one types."""
 MAX_CASES = 10_000
 """Cases of eval set files that one search reads, so that it answers while one types."""
 AROUND = 20
@@ -81,10 +81,10 @@ class Found:
         return sum(len(group.places) for group in self.groups)
 
 
-def find(desk: Desk, typed: str, n_texts: int = MAX_EACH) -> Found:
+def find(desk: Desk, typed: str, n_each: int = MAX_EACH) -> Found:
     """The places that fit `typed`; after `>` only actions. `61:roll_16:3` is a trial. Reads files and the database.
 
-    `n_texts` trials, and as many notes, are shown for what is said in them.
+    At most `n_each` places of one kind are found.
 
     Of a workspace that waits for the answer of a person only the pages of Evaldesk are found.
     """
@@ -96,16 +96,16 @@ def find(desk: Desk, typed: str, n_texts: int = MAX_EACH) -> Found:
         return Found(text, _filled([actions, pages]))
     files = [file for file in desk.evalsets.list() if not file.error]
     searched, unread = _within_bounds(desk, files)
-    said = desk.search.find(text, n_texts)
+    said = desk.search.find(text, n_each)
     groups = [
         actions,
-        Group("Trials", list(_trials(desk, text))),
-        Group("Cases", list(islice(_cases(desk, searched, text), MAX_EACH))),
-        Group("Runs", _runs(desk, text)),
-        Group("Eval sets", _evalsets(files, text)),
-        Group("Chats", _chats(desk, text)),
-        Group("Agents", _agents(desk, text)),
-        Group("Kinds of failure", _modes(desk, text)),
+        Group("Trials", list(_trials(desk, text, n_each))),
+        Group("Cases", list(islice(_cases(desk, searched, text, n_each), n_each))),
+        Group("Runs", _runs(desk, text, n_each)),
+        Group("Eval sets", _evalsets(files, text, n_each)),
+        Group("Chats", _chats(desk, text, n_each)),
+        Group("Agents", _agents(desk, text, n_each)),
+        Group("Kinds of failure", _modes(desk, text, n_each)),
         pages,
         Group("Notes", [_of_hit(hit) for hit in said.notes]),
         Group("Said in runs", [_of_hit(hit) for hit in said.texts]),
@@ -121,47 +121,47 @@ def _pages(text: str, pages: Sequence[tuple[str, str, str]]) -> list[Place]:
     return [Place(address, icon, parts) for name, address, icon in pages if (parts := _matched(name, text))]
 
 
-def _agents(desk: Desk, text: str) -> list[Place]:
+def _agents(desk: Desk, text: str, limit: int) -> list[Place]:
     found = ((agent, _matched(agent.id, text)) for agent in desk.agents.list())
     return [
         Place(f"/agents#agent-{quote(agent.id, safe='')}", "agent", parts, "agent") for agent, parts in found if parts
-    ][:MAX_EACH]
+    ][:limit]
 
 
-def _evalsets(files: Sequence[EvalSetFile], text: str) -> list[Place]:
+def _evalsets(files: Sequence[EvalSetFile], text: str, limit: int) -> list[Place]:
     found = [(file, parts) for file in files if (parts := _matched(file.name, text))]
     return [
         Place(f"/evalsets/{file.id}", "set", parts, "being read" if file.is_reading else f"{file.n_cases:,} cases")
-        for file, parts in found[:MAX_EACH]
+        for file, parts in found[:limit]
     ]
 
 
-def _chats(desk: Desk, text: str) -> list[Place]:
-    found = ((chat, _matched(chat.title, text)) for chat in desk.store.sessions.list(text=text, limit=MAX_EACH))
+def _chats(desk: Desk, text: str, limit: int) -> list[Place]:
+    found = ((chat, _matched(chat.title, text)) for chat in desk.store.sessions.list(text=text, limit=limit))
     return [
         Place(f"/sessions/{each.id}", "chat", parts or (each.title, "", ""), each.agent_id) for each, parts in found
     ]
 
 
-def _runs(desk: Desk, text: str) -> list[Place]:
-    summaries = desk.store.runs.list(text=text, limit=MAX_EACH)
+def _runs(desk: Desk, text: str, limit: int) -> list[Place]:
+    summaries = desk.store.runs.list(text=text, limit=limit)
     if asked := _RUN.fullmatch(text):
         try:
             exact = desk.store.runs.summary(int(asked[1]))
         except NotFoundError:
             exact = None
         summaries = [*([exact] if exact else []), *(each for each in summaries if each != exact)]
-    names = {run.id: run_title(run) for run in summaries[:MAX_EACH]}
+    names = {run.id: run_title(run) for run in summaries[:limit]}
     return [
         Place(f"/runs/{run.id}", "run", _matched(names[run.id], text) or (names[run.id], "", ""), run.note)
-        for run in summaries[:MAX_EACH]
+        for run in summaries[:limit]
     ]
 
 
-def _modes(desk: Desk, text: str) -> list[Place]:
+def _modes(desk: Desk, text: str, limit: int) -> list[Place]:
     used = [mode for mode in desk.store.failures.modes() if mode.merged_into is None and mode.retired_at is None]
     found = ((mode, _matched(mode.name, text) or _matched(mode.definition, text)) for mode in used)
-    return [Place(f"/failures/{mode.id}", "failed", parts, mode.name) for mode, parts in found if parts][:MAX_EACH]
+    return [Place(f"/failures/{mode.id}", "failed", parts, mode.name) for mode, parts in found if parts][:limit]
 
 
 def _of_hit(hit: Hit) -> Place:
@@ -174,7 +174,7 @@ def _of_hit(hit: Hit) -> Place:
     return Place(f"{address}/trials/{place.trial_index}", "label" if hit.author else "run", hit.text, note)
 
 
-def _trials(desk: Desk, text: str) -> Iterator[Place]:
+def _trials(desk: Desk, text: str, limit: int) -> Iterator[Place]:
     """The trials of a run that are asked for as `RUN:CASE:TRIAL`; the first trial where none is named."""
     asked = _TRIALS.fullmatch(text)
     if asked is None:
@@ -186,7 +186,7 @@ def _trials(desk: Desk, text: str) -> Iterator[Place]:
         return
     if not 1 <= trial <= run.n_most:
         return
-    for case_index, case_id in desk.store.runs.cases_named(run_id, case_text, limit=MAX_EACH).items():
+    for case_index, case_id in desk.store.runs.cases_named(run_id, case_text, limit=limit).items():
         parts = _matched(case_id, case_text)
         if parts and trial <= desk.store.runs.case_row(run_id, case_index).counts.planned:
             address = f"/runs/{run_id}/cases/{case_index}/trials/{trial - 1}"
@@ -210,7 +210,7 @@ def _within_bounds(desk: Desk, files: Sequence[EvalSetFile]) -> tuple[list[EvalS
     return searched, f"The cases of {sets} are not searched here; the page of an eval set searches its cases."
 
 
-def _cases(desk: Desk, files: Sequence[EvalSetFile], text: str) -> Iterator[Place]:
+def _cases(desk: Desk, files: Sequence[EvalSetFile], text: str, limit: int) -> Iterator[Place]:
     for file in files:
         try:
             cases = desk.evalsets.evalset(file.id).cases
@@ -218,7 +218,7 @@ def _cases(desk: Desk, files: Sequence[EvalSetFile], text: str) -> Iterator[Plac
             continue
         numbers: Sequence[int] = range(len(cases))
         if isinstance(cases, LargeCases):
-            _, numbers = cases.search(text.casefold(), "", None, 0, MAX_EACH)
+            _, numbers = cases.search(text.casefold(), "", None, 0, limit)
         found = {number: parts for number in numbers if (parts := _in_case(cases[number], text))}
         for key, (number, parts) in zip(keys_of(cases, list(found)), found.items(), strict=True):
             case_id = cases[number].id

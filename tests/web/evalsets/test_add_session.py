@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -137,6 +138,18 @@ def test_what_is_unticked_is_left_out_and_what_is_edited_is_saved(pages: Pages, 
     assert "final_session_state" not in case
     assert "final_response" not in turn
     assert turn["intermediate_data"] == {"tool_uses": [{"name": "roll_die", "args": {"sides": 20}}]}
+
+
+def test_the_focus_goes_on_where_an_argument_was_dropped(pages: Pages, calc: str, address: str) -> None:
+    fields = pages.fields(address) | {"op": "turn-0-call-0-arg-0-delete"}
+    focused = re.compile(r'<(?:input|textarea)[^>]*name="([^"]+)"[^>]* autofocus')
+    n_args = sum(bool(re.fullmatch(r"turn-0-call-0-arg-\d+-name", name)) for name in fields)
+
+    for n_left in reversed(range(n_args)):
+        page = pages.post(address, fields)
+        expected = "turn-0-call-0-arg-0-value" if n_left else "turn-0-call-0-kept"
+        assert focused.findall(page.text) == [expected]
+        del fields[f"turn-0-call-0-arg-{n_left}-name"], fields[f"turn-0-call-0-arg-{n_left}-value"]
 
 
 def test_unticking_the_only_call_of_these_calls_is_a_problem(pages: Pages, calc: str, address: str) -> None:
