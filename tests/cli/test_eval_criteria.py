@@ -146,4 +146,5 @@ def test_run_info_and_the_results_name_the_same_means(place: Place) -> None:
     assert (written["n"], written["mean"], round(written["mean_unscored_as_0"], 3)) == (4, 0.5, 0.333)
     line = next(line for line in text.splitlines() if line.startswith("response_match_score"))
     assert line.split(",")[0].split(None, 1)[1].startswith(f"mean {written['mean']:.3f}")
+    assert ", passes with at least 0.80, of 4" in line
     assert line.endswith(f"of 4 of 6 trials scored; mean_unscored_as_0 {written['mean_unscored_as_0']:.3f}")

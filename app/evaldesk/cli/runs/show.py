@@ -32,6 +32,7 @@ from evaldesk.wording.words import (
     counted_words,
     interval_words,
     least_words,
+    needs_words,
     passed_sentence,
     passed_words,
     range_words,
@@ -149,6 +150,7 @@ def _metric_words(row: MetricRow, run: RunSummary) -> str:
     interval = metric_interval(row)
     interval_text = f" ({range_words(interval)})" if interval else ""
     words = f"mean {row.mean:.3f}{interval_text}, std {row.std:.3f}, min {row.low:.3f}, max {row.high:.3f}"
+    words += "" if row.threshold is None else f", passes with {needs_words(row.metric, row.threshold)}"
     if row.n >= run.n_done:
         return words
     whole = mean_unscored_as_0(row, run)
