@@ -38,9 +38,7 @@ def show_words(understood: Sequence[str], kept: Sequence[str] = (), refused: Seq
 
 def report(error: EvaldeskError) -> None:
     """An error in one line, on the stream for errors."""
-    from evaldesk.wording.printable import in_one_line
-
-    click.echo(f"evaldesk: {in_one_line(scrub(str(error), os.environ))}", err=True)
+    click.echo(f"evaldesk: {visible(' '.join(scrub(str(error), os.environ).split()))}", err=True)
 
 
 def show_masked(words: str) -> None:

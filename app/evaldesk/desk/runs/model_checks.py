@@ -59,8 +59,7 @@ def _check_agent(plan: RunPlan, agent: AgentDescription) -> None:
         return
     about = f"the agent {config.agent.id!r}"
     if agent.model == "" and not config.model and kind and kind.asks_by_name:
-        asked = BY_NAME["model"]
-        way = f"in its code, with {asked.flags[0]} or in the field {asked.title}"
+        way = f"in its code, with {BY_NAME['model'].flags[0]} or in the field {BY_NAME['model'].title}"
         raise UsageError(f"{about} names no model; name one {way}", field="model")
     if config.model and not (kind and kind.asks_by_name):
         return

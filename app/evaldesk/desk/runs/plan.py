@@ -316,8 +316,7 @@ def frozen(config: RunConfig, options: RunOptions, cases: Sequence[Case]) -> Run
 def chosen_cases(evalset: EvalSet, case_ids: tuple[str, ...] | None, *, file: str = "") -> Sequence[Case]:
     """The cases named by `case_ids`, in the order of the `file`; all for None. Raises UsageError."""
     if not evalset.cases:
-        what = file or "this eval set"
-        raise UsageError(f"{what} has no cases yet; add one from a chat session first", field="evalset")
+        raise UsageError(f"{file or 'this eval set'} has no cases yet; add one from a session first", field="evalset")
     check_ids(evalset, file=file)
     if case_ids is None:
         return evalset.cases
