@@ -32,6 +32,16 @@ def test_a_finished_run_shows_its_answer_its_matrix_and_no_connection(pages: Any
     assert "no such thing as &lt;b&gt;this&lt;/b&gt;" in page.text
 
 
+def test_the_trials_that_were_not_played_are_counted_as_in_the_sentences(pages: Any) -> None:
+    config = RunConfig(AgentRef("dice", "dice:root_agent"), "calc", n=1_234)
+    run_id = pages.desk.store.runs.create(config, [Case("a", (Turn("hi"),))])
+
+    text = pages.get(f"/runs/{run_id}").text
+
+    assert re.search(r"1,234 (?:queued|not played)</", text)
+    assert "1234 " not in text
+
+
 def test_the_list_is_filtered_and_searched_by_model(pages: Any) -> None:
     for model in ("openai/small", "openai/large"):
         config = RunConfig(AgentRef("dice", "dice:root_agent"), "calc", model=model)
