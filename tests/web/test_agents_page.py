@@ -121,3 +121,11 @@ def test_sub_agents_are_a_tree_and_missing_keys_are_named(chat: Any, tmp_path: P
     assert "title: string?" in page
     assert "<code>GEMINI_API_KEY or GOOGLE_API_KEY</code>" in page
     assert "<dd>google-adk</dd>" in page
+
+
+def test_the_tools_of_an_agent_and_of_those_below_it_are_named_once() -> None:
+    roll, check = ToolDescription("roll"), ToolDescription("check")
+    middle = AgentDescription("middle", "adk", sub_agents=(AgentDescription("below", "adk", tools=(roll, check)),))
+
+    assert AgentDescription("root", "adk", sub_agents=(middle,)).tools_of_all == ("roll", "check")
+    assert AgentDescription("root", "adk", tools=(check,), sub_agents=(middle,)).tools_of_all == ("check", "roll")
