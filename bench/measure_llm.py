@@ -56,18 +56,21 @@ def efficiency(kind: _Kind, concurrency: int) -> str:
 
 
 def measure(folder: Path) -> list[Row]:
-    """Processor time of a call, then efficiency: ideal time on the clock by the measured one."""
+    """Efficiency, which is ideal time on the clock by the measured one, and processor time of a call.
+
+    Calls come last: this process drives the trials, and no driver has LiteLLM, whose objects it would collect.
+    """
+    with fake_model(LATENCY_MS) as address:
+        (folder / "asking.py").write_text(AGENTS.format(address))
+        rows = [asyncio.run(_efficiency(folder, SHORT, concurrency)) for concurrency in CONCURRENCIES]
+        rows += [asyncio.run(_efficiency(folder, USUAL, BUDGET_AT))]
     with fake_model(0) as address:
         call = ModelCall("small", MESSAGES, api_base=address)
-        rows = [
+        rows += [
             Row("model call straight to its endpoint: processor", asyncio.run(_direct(call)), "ms/call"),
             Row("the same through LiteLLM: processor", asyncio.run(_cpu_ms(lambda: _litellm(call))), "ms/call"),
             Row("the same through bare httpx: processor", asyncio.run(_httpx(address)), "ms/call"),
         ]
-    with fake_model(LATENCY_MS) as address:
-        (folder / "asking.py").write_text(AGENTS.format(address))
-        rows += [asyncio.run(_efficiency(folder, SHORT, concurrency)) for concurrency in CONCURRENCIES]
-        rows += [asyncio.run(_efficiency(folder, USUAL, BUDGET_AT))]
     return rows
 
 
