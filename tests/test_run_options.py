@@ -28,7 +28,7 @@ from evaldesk.model import AgentRef, Case, Expected, Gates, Limits, ModelOptions
 from evaldesk.model.options import MODES
 from evaldesk.model.run import option_value, option_values, with_options
 from evaldesk.pages.comparison import config_difference
-from evaldesk.pages.run_facts import options_line, run_facts, run_fingerprint
+from evaldesk.pages.runs.facts import options_line, run_facts, run_fingerprint
 from evaldesk.run_options import (
     BY_NAME,
     BY_PATH,

@@ -14,8 +14,8 @@ from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine.host.inline import InlineExecutor
 from evaldesk.model import AgentRef, Case, Criterion, EvalSet, Expected, Turn
 from evaldesk.model.stored import RunSummary
-from evaldesk.pages.run import run_page
-from evaldesk.pages.run_view import RunQuery
+from evaldesk.pages.runs.page import run_page
+from evaldesk.pages.runs.view import RunQuery
 from evaldesk.pages.trial import trial_page
 from evaldesk.settings import Settings
 from evaldesk.store import Store

@@ -11,10 +11,10 @@ import pytest
 from evaldesk import evaluate
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
-from evaldesk.pages.run import read_run
-from evaldesk.pages.run_facts import run_fingerprint
-from evaldesk.pages.run_listing import run_line
-from evaldesk.pages.run_view import RunQuery
+from evaldesk.pages.runs.facts import run_fingerprint
+from evaldesk.pages.runs.listing import run_line
+from evaldesk.pages.runs.page import read_run
+from evaldesk.pages.runs.view import RunQuery
 from evaldesk.web.run_form import like_run, read_options
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from tests.virtual_environments import make_environment
 from evaldesk import evaluate
 from evaldesk.errors import UsageError
 from evaldesk.model import Container
-from evaldesk.pages.run_facts import all_facts, run_fingerprint
+from evaldesk.pages.runs.facts import all_facts, run_fingerprint
 from evaldesk.settings import read_settings
 from evaldesk.store import Store
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import FormatError, UsageError
-from evaldesk.pages.run import read_run
-from evaldesk.pages.run_view import RunQuery
+from evaldesk.pages.runs.page import read_run
+from evaldesk.pages.runs.view import RunQuery
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Place

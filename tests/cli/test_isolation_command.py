@@ -15,7 +15,7 @@ from tests.virtual_environments import make_environment
 
 from evaldesk import evaluate
 from evaldesk.errors import UsageError
-from evaldesk.pages.run_facts import all_facts
+from evaldesk.pages.runs.facts import all_facts
 from evaldesk.store import Store
 
 AGENT = """

@@ -24,9 +24,9 @@ from evaldesk.model import AgentRef, Case, Event, RunConfig, Transcript, TrialRe
 from evaldesk.model.conclusion import Gates
 from evaldesk.pages.comparison import read_comparison
 from evaldesk.pages.reports.markdown import SummaryPart, markdown_summary
-from evaldesk.pages.run import Figure, read_run
-from evaldesk.pages.run_listing import run_line
-from evaldesk.pages.run_view import RunQuery
+from evaldesk.pages.runs.listing import run_line
+from evaldesk.pages.runs.page import Figure, read_run
+from evaldesk.pages.runs.view import RunQuery
 from evaldesk.pages.timeline import read_timeline
 from evaldesk.store import Store
 

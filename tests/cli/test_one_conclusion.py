@@ -52,9 +52,9 @@ from evaldesk.model.conclusion import UNDECIDED, VERDICTS
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.home import home
 from evaldesk.pages.reports.markdown import TITLES
-from evaldesk.pages.run import read_run
-from evaldesk.pages.run_listing import run_line
-from evaldesk.pages.run_view import RunQuery
+from evaldesk.pages.runs.listing import run_line
+from evaldesk.pages.runs.page import read_run
+from evaldesk.pages.runs.view import RunQuery
 from evaldesk.run_options import Asked
 from evaldesk.store import Store
 from evaldesk.store.runs.run_store import RunStore

@@ -16,7 +16,7 @@ from tests.virtual_environments import install, make_environment
 from evaldesk import evaluate
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import Container
-from evaldesk.pages.run_facts import run_fingerprint
+from evaldesk.pages.runs.facts import run_fingerprint
 from evaldesk.settings import read_settings
 from evaldesk.store import Store
 

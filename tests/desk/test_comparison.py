@@ -14,9 +14,9 @@ from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, Criterion, ErrorRecord, Expected, RunConfig, Score, TrialResult, Turn, Usage
 from evaldesk.model.options import Recording
 from evaldesk.pages.comparison import ComparisonPage, read_choice, read_comparison
-from evaldesk.pages.run import read_run
-from evaldesk.pages.run_listing import run_line
-from evaldesk.pages.run_view import RunQuery, reliability
+from evaldesk.pages.runs.listing import run_line
+from evaldesk.pages.runs.page import read_run
+from evaldesk.pages.runs.view import RunQuery, reliability
 from evaldesk.store import Store
 
 STRICT = Criterion("response_match_score", 0.8)

@@ -9,8 +9,8 @@ import pytest
 
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.imports.importing import ImportDesk
-from evaldesk.pages.run import read_run
-from evaldesk.pages.run_view import RunQuery
+from evaldesk.pages.runs.page import read_run
+from evaldesk.pages.runs.view import RunQuery
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 

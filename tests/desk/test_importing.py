@@ -21,8 +21,8 @@ from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import names_for, read_file
-from evaldesk.pages.run import read_run
-from evaldesk.pages.run_view import RunQuery
+from evaldesk.pages.runs.page import read_run
+from evaldesk.pages.runs.view import RunQuery
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 

@@ -8,7 +8,7 @@ import pytest
 
 from evaldesk.model import AgentRef, RunConfig
 from evaldesk.model.options import Recording, UserConfig
-from evaldesk.pages.run_facts import recording_sentence, repeats_recorded, user_sentence
+from evaldesk.pages.runs.facts import recording_sentence, repeats_recorded, user_sentence
 
 
 def config(mode: Any = "off", kind: str = "", **fields: Any) -> RunConfig:

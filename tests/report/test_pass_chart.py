@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaldesk.pages.pass_chart import BOTTOM, HEIGHT, LEFT, MAX_MARKS, RIGHT, TICK_WIDTH, TOP, WIDTH, pass_chart
-from evaldesk.pages.run_view import Reliability
+from evaldesk.pages.runs.view import Reliability
 from evaldesk.statistics.intervals import CurvePoint, pass_curve
 from evaldesk.web.render import environment
 

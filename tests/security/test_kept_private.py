@@ -163,7 +163,7 @@ def test_a_defect_is_an_id_and_no_trace(
 ) -> None:
     fort = open_fort()
     assert fort.get(f"/runs/{fort.run}").status_code == 200  # what is imported at the first page is imported whole
-    monkeypatch.setattr("evaldesk.pages.run.read_run", None)
+    monkeypatch.setattr("evaldesk.pages.runs.page.read_run", None)
 
     answer = fort.get(f"/runs/{fort.run}?q=<script>%0aforged line")
 

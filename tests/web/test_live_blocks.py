@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from evaldesk.pages.run_view import Bar, Cost, MatrixRow, Square
+from evaldesk.pages.runs.view import Bar, Cost, MatrixRow, Square
 from evaldesk.web.live import Frame, LiveBlocks, Message, event_stream, frame, split
 from evaldesk.web.render import environment, remembered
 

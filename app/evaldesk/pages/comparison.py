@@ -19,8 +19,8 @@ from evaldesk.model.evalset import Place, assertions, numbered_keys
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseOutcome, RunSummary
 from evaldesk.pages.pair import pair_href
-from evaldesk.pages.run_facts import all_facts, repeats_recorded, run_facts
-from evaldesk.pages.run_view import Bar, Cost, Filter, columns_k, first_problem, known_cost, reliability, tally
+from evaldesk.pages.runs.facts import all_facts, repeats_recorded, run_facts
+from evaldesk.pages.runs.view import Bar, Cost, Filter, columns_k, first_problem, known_cost, reliability, tally
 from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.statistics.comparison import cases_to_show, compare_scores
 from evaldesk.store import RunStore

@@ -20,7 +20,7 @@ from evaldesk.model.conclusion import has_too_many_errors
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.gate_figures import CLOSE, GateFigures, figures_of
-from evaldesk.pages.run_facts import run_fingerprint
+from evaldesk.pages.runs.facts import run_fingerprint
 from evaldesk.store import RunStore
 from evaldesk.wording.words import chance_words
 

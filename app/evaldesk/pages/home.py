@@ -12,8 +12,8 @@ from evaldesk.model.conclusion import counted
 from evaldesk.model.failures import Mode
 from evaldesk.model.stored import EvalSetFile, RunSummary, SessionSummary
 from evaldesk.pages.agents import errored_words
-from evaldesk.pages.run_listing import RunLine, run_line
-from evaldesk.pages.run_view import MatrixRow, matrix_rows
+from evaldesk.pages.runs.listing import RunLine, run_line
+from evaldesk.pages.runs.view import MatrixRow, matrix_rows
 from evaldesk.store import Store
 from evaldesk.wording.words import counted_words
 

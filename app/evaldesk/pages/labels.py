@@ -13,7 +13,7 @@ from evaldesk.desk.labels import VERDICTS
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.model.stored import LabelFilter, LabelledTrial, LabelPair, RunSummary, TrialKey, TurnLabel
-from evaldesk.pages.run_view import Filter
+from evaldesk.pages.runs.view import Filter
 from evaldesk.statistics.agreement import agreement, judge_skill, nominal_alpha
 from evaldesk.store import Store
 from evaldesk.wording.agreement import (

@@ -12,7 +12,7 @@ from evaldesk.diff.turn_diff import CallRow, turn_diff
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Expected, TrialResult, TurnRecord
 from evaldesk.model.stored import TrialKey
-from evaldesk.pages.run_view import STATUS_OF, Square
+from evaldesk.pages.runs.view import STATUS_OF, Square
 from evaldesk.store import RunStore
 
 MAX_ROWS = 400

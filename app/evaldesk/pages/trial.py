@@ -19,7 +19,7 @@ from evaldesk.model.conclusion import counted
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.pages.large_state import ValuePart, text_part
 from evaldesk.pages.pair import other_trial, pair_href
-from evaldesk.pages.run_view import STATUS_OF, Square, scorings
+from evaldesk.pages.runs.view import STATUS_OF, Square, scorings
 from evaldesk.pages.source import Source, source_of, source_texts
 from evaldesk.pages.steps import Walk, walk_of
 from evaldesk.pages.timeline import Strip, strip_of

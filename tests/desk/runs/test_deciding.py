@@ -22,8 +22,8 @@ from evaldesk.model import AgentRef, Conclusion, Counts, ErrorRecord, Gates, Run
 from evaldesk.model.comparison import Baseline, PlayedCase
 from evaldesk.model.conclusion import Stop
 from evaldesk.model.evalset import CaseKey
-from evaldesk.pages.run import read_run
-from evaldesk.pages.run_view import RunQuery
+from evaldesk.pages.runs.page import read_run
+from evaldesk.pages.runs.view import RunQuery
 from evaldesk.statistics.anytime import DifferenceSeen, anytime_interval, difference_interval
 
 VERDICTS: dict[str, Verdict] = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored"}

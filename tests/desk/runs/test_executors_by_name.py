@@ -31,7 +31,7 @@ from evaldesk.errors import ConflictError, EvaldeskError, TrustError, UsageError
 from evaldesk.model import AgentRef, Case, Container, Criterion, Expected, RunConfig, TrialResult, TrialSpec, Turn
 from evaldesk.model.options import Recording
 from evaldesk.model.run import ExecutorConfig
-from evaldesk.pages.run_facts import played_in
+from evaldesk.pages.runs.facts import played_in
 from evaldesk.settings import Settings, read_settings
 from evaldesk.store import Store
 

@@ -14,8 +14,8 @@ from evaldesk.desk.runs import players
 from evaldesk.desk.runs import runs as runs_module
 from evaldesk.model import Case, Turn
 from evaldesk.model.run import Place
-from evaldesk.pages.run import read_run
-from evaldesk.pages.run_view import RunQuery
+from evaldesk.pages.runs.page import read_run
+from evaldesk.pages.runs.view import RunQuery
 from evaldesk.store import Store
 from evaldesk.store.tables.runs import RUN
 from evaldesk.wording.places import again_sentence, place_words, places_words

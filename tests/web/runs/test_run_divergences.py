@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from evaldesk.pages import run_divergences
-from evaldesk.pages.run_divergences import read_divergences
+from evaldesk.pages.runs import divergences as run_divergences
+from evaldesk.pages.runs.divergences import read_divergences
 
 if TYPE_CHECKING:
     from tests.web.runs.conftest import RunPages

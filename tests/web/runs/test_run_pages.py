@@ -101,7 +101,7 @@ def test_counts_filter_the_cases(pages: Any, only: str, case_id: str) -> None:
 
 
 def test_more_cases_come_as_rows_alone(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evaldesk.pages.run.PAGE_SIZE", 3)
+    monkeypatch.setattr("evaldesk.pages.runs.page.PAGE_SIZE", 3)
     page = pages.get(pages.finish()).text
     more = re.search(r'<tr id="more">.*?hx-get="([^"]+)"', page)
     assert more is not None
@@ -278,7 +278,7 @@ def test_the_list_filters_and_counts(pages: Any) -> None:
 
 
 def test_the_list_goes_on_by_key(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evaldesk.pages.run_listing.PAGE_SIZE", 1)
+    monkeypatch.setattr("evaldesk.pages.runs.listing.PAGE_SIZE", 1)
     pages.finish(n="1")
     pages.finish(n="1")
 

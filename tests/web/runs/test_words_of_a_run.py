@@ -15,8 +15,8 @@ from tests.options_of_a_run import config_with, run_of
 from evaldesk.cli.runs.show import info
 from evaldesk.desk.runs import gates
 from evaldesk.model import AgentRef, Container, Gates, RunConfig
-from evaldesk.pages.run import progress
-from evaldesk.pages.run_facts import played_in
+from evaldesk.pages.runs.facts import played_in
+from evaldesk.pages.runs.page import progress
 from evaldesk.statistics.intervals import rate_interval
 from evaldesk.wording.words import GATE_TITLES, passed_sentence
 

@@ -18,7 +18,7 @@ from evaldesk.model.comparison import CaseChange, PlayedCase, RunChange
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import option_values
 from evaldesk.model.stored import MetricRow, RunSummary, host_of
-from evaldesk.pages.run_facts import run_fingerprint
+from evaldesk.pages.runs.facts import run_fingerprint
 from evaldesk.wording.comparison import change_sentence
 from evaldesk.wording.words import asserted_lines
 

@@ -18,8 +18,8 @@ from evaldesk.model import Outcome, RunConfig, RunStatus
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import MetricRow, RunSummary, host_of
-from evaldesk.pages.run_facts import options_line, played_in, run_fingerprint, spread_of
-from evaldesk.pages.run_view import exact_interval
+from evaldesk.pages.runs.facts import options_line, played_in, run_fingerprint, spread_of
+from evaldesk.pages.runs.view import exact_interval
 from evaldesk.wording.noise import exact_words
 from evaldesk.wording.places import again_sentence, changes_sentence, is_telling, place_words, places_words
 from evaldesk.wording.printable import in_one_line, printable

@@ -20,7 +20,7 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.pages.conversation import cut
 from evaldesk.pages.failures.over_runs import ChangeRow, changes_between
 from evaldesk.pages.prose import Markdown, Prose
-from evaldesk.pages.run_view import STATUS_OF
+from evaldesk.pages.runs.view import STATUS_OF
 from evaldesk.pages.samples import Draw, Sample
 from evaldesk.pages.trial import divergence_of
 from evaldesk.statistics.agreement import agreement

@@ -16,8 +16,8 @@ from evaldesk.model import ErrorRecord, RunConfig
 from evaldesk.model.comparison import KINDS
 from evaldesk.model.stored import CaseRow, TrialKey
 from evaldesk.pages.comparison import CHANGED, ComparisonPage, compared_runs
-from evaldesk.pages.run import RunPage, read_run
-from evaldesk.pages.run_view import STATUS_OF, RunQuery
+from evaldesk.pages.runs.page import RunPage, read_run
+from evaldesk.pages.runs.view import STATUS_OF, RunQuery
 from evaldesk.pages.source import Source, source_of
 from evaldesk.pages.steps import Walk, walk_of
 from evaldesk.pages.trial import divergence_of

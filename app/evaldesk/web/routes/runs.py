@@ -19,12 +19,12 @@ from evaldesk.model import RunStatus
 from evaldesk.model.conclusion import StopRule
 from evaldesk.model.stored import CaseFilter, CaseSort
 from evaldesk.pages.gates import read_gates
-from evaldesk.pages.run import RunPage, run_page
-from evaldesk.pages.run_divergences import read_divergences
-from evaldesk.pages.run_facts import away_sentence, config_json
-from evaldesk.pages.run_listing import read_listing
-from evaldesk.pages.run_spread import read_spread
-from evaldesk.pages.run_view import RunQuery
+from evaldesk.pages.runs.divergences import read_divergences
+from evaldesk.pages.runs.facts import away_sentence, config_json
+from evaldesk.pages.runs.listing import read_listing
+from evaldesk.pages.runs.page import RunPage, run_page
+from evaldesk.pages.runs.spread import read_spread
+from evaldesk.pages.runs.view import RunQuery
 from evaldesk.run_options import BY_NAME
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.live import LiveBlocks, Message, event_stream

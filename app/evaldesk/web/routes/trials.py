@@ -22,7 +22,7 @@ from evaldesk.pages.failures.kind import read_findings
 from evaldesk.pages.labels import cursor_time, read_labels
 from evaldesk.pages.large_state import ValuePart
 from evaldesk.pages.pair import read_pair
-from evaldesk.pages.run_facts import away_sentence
+from evaldesk.pages.runs.facts import away_sentence
 from evaldesk.pages.timeline import raw_call, read_timeline
 from evaldesk.pages.trial import read_other_scorings
 from evaldesk.web.forms import read_form, text_of

@@ -17,8 +17,8 @@ from evaldesk.model.conclusion import counted
 from evaldesk.model.run import LIVE, Place
 from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, MetricRow, RunSummary, TrialKey
 from evaldesk.model.transcript import MAX_NUMBER
-from evaldesk.pages.run_facts import Fact, run_facts
-from evaldesk.pages.run_view import (
+from evaldesk.pages.runs.facts import Fact, run_facts
+from evaldesk.pages.runs.view import (
     PAGE_SIZE,
     SORTS,
     Bar,

@@ -13,7 +13,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name, run_title
 from evaldesk.model import Counts, RunStatus
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
-from evaldesk.pages.run_view import BADGES, Cost, Filter, known_cost, run_badge, tally
+from evaldesk.pages.runs.view import BADGES, Cost, Filter, known_cost, run_badge, tally
 from evaldesk.statistics.intervals import CaseCounts
 from evaldesk.store import RunStore
 from evaldesk.wording.words import conclusion_words, doubt_cell, in_page_words, trials_each

@@ -16,7 +16,7 @@ from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, MetricRow, RunSummary, TrialKey
 from evaldesk.pages.pass_chart import PassChart, pass_chart
-from evaldesk.pages.run_facts import repeats_recorded
+from evaldesk.pages.runs.facts import repeats_recorded
 from evaldesk.statistics.intervals import (
     CurvePoint,
     clopper_pearson,
