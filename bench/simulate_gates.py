@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from evaldesk.desk.runs.deciding import Decider
-from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers, Spent, conclude
+from evaldesk.desk.runs.gates.conclusion import CaseNumbers, RunNumbers, Spent, conclude
 from evaldesk.model import AgentRef, Counts, Gates, RunConfig
 from evaldesk.model.comparison import PlayedCase
 from evaldesk.model.evalset import CaseKey

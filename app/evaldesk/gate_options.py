@@ -1,7 +1,7 @@
 """The one table of the gates of a run: how each is called, typed and read at every door, and how they go together.
 
 From it come the options of `evaldesk eval`, `run submit` and `gate explain`, the form of a run, `evaluate()` and the
-pytest plugin. `model/conclusion.py` has the values, `desk/runs/gates.py` the answers.
+pytest plugin. `model/conclusion.py` has the values, `desk/runs/gates/conclusion.py` the answers.
 """
 
 from __future__ import annotations

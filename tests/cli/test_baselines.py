@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude
+from evaldesk.desk.runs.gates.conclusion import CaseNumbers, Ending, RunNumbers, conclude
 from evaldesk.desk.runs.rescoring import plan_rescoring
 from evaldesk.errors import UsageError
 from evaldesk.model import Counts, Criterion, Gates

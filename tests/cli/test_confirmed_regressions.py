@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers, conclude
+from evaldesk.desk.runs.gates.conclusion import CaseNumbers, RunNumbers, conclude
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Counts, Gates
 from evaldesk.model.comparison import PlayedCase

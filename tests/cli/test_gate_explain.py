@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from evaldesk.cli import cli
-from evaldesk.desk.runs.gate_chances import ASSUMED_RATES, DROPS
+from evaldesk.desk.runs.gates.chances import ASSUMED_RATES, DROPS
 from evaldesk.model.conclusion import STOP_RULES, UNDECIDED
 
 AGENT = "def root_agent(message):\n    return message\n"

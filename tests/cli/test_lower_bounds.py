@@ -15,7 +15,7 @@ from tests.desk.stored_desk import desk_on
 from evaldesk.cli import cli
 from evaldesk.cli.eval.progress import progress_words
 from evaldesk.cli.eval.result_json import run_object
-from evaldesk.desk.runs.gates import conclude
+from evaldesk.desk.runs.gates.conclusion import conclude
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers
 from evaldesk.desk.runs.trial_rows import trial_row

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaldesk.desk.runs.gates import RunNumbers, conclude
+from evaldesk.desk.runs.gates.conclusion import RunNumbers, conclude
 from evaldesk.model import Case, Expected, Gates, Turn
 from evaldesk.model.comparison import PlayedCase, RunChange
 from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys, renamed_repeats, repeats_words

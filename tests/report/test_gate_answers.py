@@ -12,9 +12,9 @@ from math import prod
 import pytest
 
 from evaldesk.desk.runs.deciding import Decider
-from evaldesk.desk.runs.gate_answers import Subject, drawn_subject
-from evaldesk.desk.runs.gate_chances import gate_chances
-from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers, Spent, conclude
+from evaldesk.desk.runs.gates.answers import Subject, drawn_subject
+from evaldesk.desk.runs.gates.chances import gate_chances
+from evaldesk.desk.runs.gates.conclusion import CaseNumbers, RunNumbers, Spent, conclude
 from evaldesk.model import AgentRef, Counts, Gates, RunConfig
 from evaldesk.model.comparison import PlayedCase
 from evaldesk.model.conclusion import STOP_RULES, UNDECIDED, Conclusion, StopRule, Undecided

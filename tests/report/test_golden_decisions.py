@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evaldesk.desk.runs.deciding import Decider
-from evaldesk.desk.runs.gates import Spent
+from evaldesk.desk.runs.gates.conclusion import Spent
 from evaldesk.model import AgentRef, Gates, RunConfig
 from evaldesk.statistics.anytime import anytime_interval
 from evaldesk.statistics.gate_chances import (

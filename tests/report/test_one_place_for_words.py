@@ -12,7 +12,7 @@ from evaldesk import paths
 
 CODE = Path(evaldesk.__file__).parent
 SHOWN_BY = ("desk", "pages", "cli", "web")
-OF_REPORTS = ("desk/runs/gates.py", "desk/runs/run_result.py", "pages/reports/")
+OF_REPORTS = ("desk/runs/gates/conclusion.py", "desk/runs/run_result.py", "pages/reports/")
 """Gates, the value of `evaluate()` and result files: they say the numbers that a machine reads, too."""
 OWN_WORDS = re.compile(
     r"(could be|95 % CI) \{\}( %|–| to )|distinguishable|\{[^}]*\} of \{[^}]*\} passed|kappa \{|alpha \{|\bp < |\bp \{"

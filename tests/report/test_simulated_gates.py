@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from evaldesk.desk.runs.gate_answers import assumed_subject
-from evaldesk.desk.runs.gate_chances import DROPS, FOUND, SOUGHT, TOLERATED, gate_chances
+from evaldesk.desk.runs.gates.answers import assumed_subject
+from evaldesk.desk.runs.gates.chances import DROPS, FOUND, SOUGHT, TOLERATED, gate_chances
 
 pytestmark = pytest.mark.long
 

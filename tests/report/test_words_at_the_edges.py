@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers, Spent, conclude
+from evaldesk.desk.runs.gates.conclusion import CaseNumbers, RunNumbers, Spent, conclude
 from evaldesk.model import Counts, Gates
 from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.intervals import failure_bound

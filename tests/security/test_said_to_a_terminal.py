@@ -14,7 +14,7 @@ from evaldesk import cli
 from evaldesk.cli.eval.report import show_details, show_result
 from evaldesk.cli.files.exchange_files import visible
 from evaldesk.desk.evalsets.exporting import export_run
-from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers, conclude
+from evaldesk.desk.runs.gates.conclusion import CaseNumbers, RunNumbers, conclude
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.desk.runs.trial_rows import cell

@@ -12,8 +12,8 @@ import click
 from evaldesk.cli.eval.options import RATE, Command, asked_gates, gate_option
 from evaldesk.cli.lazy import refusing_repeats
 from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
-from evaldesk.desk.runs.gate_answers import Subject, assumed_subject, played_subject
-from evaldesk.desk.runs.gate_chances import (
+from evaldesk.desk.runs.gates.answers import Subject, assumed_subject, played_subject
+from evaldesk.desk.runs.gates.chances import (
     ASSUMED_RATES,
     EXPLAINED,
     SOUGHT,

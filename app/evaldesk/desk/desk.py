@@ -124,7 +124,7 @@ class Desk:
 
         Raises UsageError naming the field at fault, NotFoundError for a baseline that is gone.
         """
-        from evaldesk.desk.runs.impossible_gates import check_gates
+        from evaldesk.desk.runs.gates.impossible import check_gates
         from evaldesk.desk.runs.model_checks import check_prices
         from evaldesk.desk.runs.plan import read_subject
         from evaldesk.desk.runs.stored_runs import compared_plans

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaldesk.desk.runs.gate_chances import SOUGHT, TOLERATED, GateChance, GatePreview
-from evaldesk.desk.runs.gates import ALL_PASSED
+from evaldesk.desk.runs.gates.chances import SOUGHT, TOLERATED, GateChance, GatePreview
+from evaldesk.desk.runs.gates.conclusion import ALL_PASSED
 from evaldesk.gate_options import GATE_OPTIONS
 from evaldesk.run_options import BY_NAME
 from evaldesk.statistics.gate_chances import Answers

@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from evaldesk.desk.runs.deciding import DECIDED_LIKELY
-from evaldesk.desk.runs.gate_answers import drawn_subject
-from evaldesk.desk.runs.gate_chances import MOST_PREVIEWED, GateChance, check_explained, gate_chances
-from evaldesk.desk.runs.gates import ALL_PASSED, OF_A_RATE
+from evaldesk.desk.runs.gates.answers import drawn_subject
+from evaldesk.desk.runs.gates.chances import MOST_PREVIEWED, GateChance, check_explained, gate_chances
+from evaldesk.desk.runs.gates.conclusion import ALL_PASSED, OF_A_RATE
 from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name
 from evaldesk.errors import UsageError
 from evaldesk.gate_options import GATE_OPTIONS, GATES_BY_NAME, asked_of, flag_of

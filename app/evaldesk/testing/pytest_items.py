@@ -15,7 +15,7 @@ from evaldesk.desk.criteria.criteria import find_criteria_file, read_criteria, r
 from evaldesk.desk.named_agents import named_agent
 from evaldesk.desk.runs.baseline import read_baseline_file
 from evaldesk.desk.runs.case_player import CasePlayer
-from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers, conclude
+from evaldesk.desk.runs.gates.conclusion import CaseNumbers, RunNumbers, conclude
 from evaldesk.desk.runs.plan import RunOptions, check_deciding, check_ids
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.desk.runs.stored_runs import open_stored_runs

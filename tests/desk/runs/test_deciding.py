@@ -13,7 +13,7 @@ from tests.desk.runs_by_hand import HandExecutor, OpenDesk, ended, over, started
 
 from evaldesk.desk.process_owner import current_owner
 from evaldesk.desk.runs.deciding import Decider, ReadStrips, _dropped
-from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, Spent, conclude
+from evaldesk.desk.runs.gates.conclusion import CaseNumbers, Ending, RunNumbers, Spent, conclude
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.engine import GradeSpec

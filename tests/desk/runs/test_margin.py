@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers, conclude
+from evaldesk.desk.runs.gates.conclusion import CaseNumbers, RunNumbers, conclude
 from evaldesk.errors import UsageError
 from evaldesk.gate_options import flag_of, gates_of
 from evaldesk.model import Counts, Gates, Outcome

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from evaldesk.desk.runs.gate_answers import assumed_subject
-from evaldesk.desk.runs.gate_chances import gate_chances
+from evaldesk.desk.runs.gates.answers import assumed_subject
+from evaldesk.desk.runs.gates.chances import gate_chances
 from evaldesk.gate_options import GATE_OPTIONS
 from evaldesk.model import Gates
 from evaldesk.model.conclusion import Undecided

@@ -13,7 +13,7 @@ import pytest
 from tests.options_of_a_run import config_with, run_of
 
 from evaldesk.cli.runs.show import info
-from evaldesk.desk.runs import gates
+from evaldesk.desk.runs.gates import conclusion as gates
 from evaldesk.model import AgentRef, Container, Gates, RunConfig
 from evaldesk.pages.runs.facts import played_in
 from evaldesk.pages.runs.page import progress

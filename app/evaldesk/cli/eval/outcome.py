@@ -19,7 +19,7 @@ from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.cli.eval.result_json import result_json
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.other_tools import CALLED
-from evaldesk.desk.runs.gates import Ending, RunNumbers, conclude
+from evaldesk.desk.runs.gates.conclusion import Ending, RunNumbers, conclude
 from evaldesk.desk.runs.plan import RunPlan, Unjudged
 from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers, planned_numbers
 from evaldesk.errors import AgentError, UsageError

@@ -18,8 +18,8 @@ from evaldesk.cli.eval.request import Job
 from evaldesk.desk.criteria.criteria import reaches_out
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.driver import is_more
-from evaldesk.desk.runs.gate_chances import false_alarms
-from evaldesk.desk.runs.impossible_gates import check_gates
+from evaldesk.desk.runs.gates.chances import false_alarms
+from evaldesk.desk.runs.gates.impossible import check_gates
 from evaldesk.desk.runs.model_checks import check_prices
 from evaldesk.desk.runs.plan import RunPlan, subject_of
 from evaldesk.desk.runs.runs import RunDesk

@@ -11,7 +11,7 @@ from typing import Any
 from evaldesk import __version__
 from evaldesk.cli.eval.playing import Played
 from evaldesk.desk.runs.baseline import VERSION, case_object
-from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers
+from evaldesk.desk.runs.gates.conclusion import CaseNumbers, RunNumbers
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval, run_name
 from evaldesk.model import Conclusion, Counts, Outcome
 from evaldesk.model.comparison import CaseChange, PlayedCase, RunChange

@@ -11,7 +11,7 @@ import click
 from evaldesk.cli.eval.progress import duration_words
 from evaldesk.cli.eval.result_json import conclusion_object, mean_unscored_as_0, metric_objects, run_item, run_object
 from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
-from evaldesk.desk.runs.gates import conclude
+from evaldesk.desk.runs.gates.conclusion import conclude
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval, run_name
 from evaldesk.model import Outcome, RunConfig, RunStatus

@@ -15,7 +15,7 @@ from functools import cache, cached_property, partial
 from math import ceil
 from typing import TypeAlias
 
-from evaldesk.desk.runs.gates import ALL_PASSED, MOST_NAMED, OF_A_RATE, ROUNDING, RunNumbers, Spent, outcomes
+from evaldesk.desk.runs.gates.conclusion import ALL_PASSED, MOST_NAMED, OF_A_RATE, ROUNDING, RunNumbers, Spent, outcomes
 from evaldesk.desk.runs.plan import order_of_play, shuffled
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Answer, Counts, GateOutcome, RunConfig

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from evaldesk.desk.other_tools import as_tool_judges
-from evaldesk.desk.runs.gates import Ending
+from evaldesk.desk.runs.gates.conclusion import Ending
 from evaldesk.desk.runs.plan import order_of_play
 from evaldesk.desk.runs.rescoring import StoredTrials, missing_ending
 from evaldesk.desk.runs.stored_runs import plan_confirming

@@ -20,7 +20,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack, cast
 from evaldesk import paths
 from evaldesk.agents import agent_ref, named_ref
 from evaldesk.desk.criteria.criteria import GivenCriteria, find_criteria_file, given_criteria, given_user, reaches_out
-from evaldesk.desk.runs.impossible_gates import check_gates
+from evaldesk.desk.runs.gates.impossible import check_gates
 from evaldesk.desk.runs.kept_workers import SHARED
 from evaldesk.desk.runs.plan import RunOptions, subject_of
 from evaldesk.desk.runs.run_result import RunResult

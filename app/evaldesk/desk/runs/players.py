@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from evaldesk.desk.process_owner import current_owner
 from evaldesk.desk.runs.driver import RunDriver, RunWriter, is_more
-from evaldesk.desk.runs.gates import Ending
+from evaldesk.desk.runs.gates.conclusion import Ending
 from evaldesk.desk.runs.rescoring import as_handed_out
 from evaldesk.engine import Executor
 from evaldesk.engine.executors import has_own_driver

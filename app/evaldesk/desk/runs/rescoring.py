@@ -10,7 +10,7 @@ from operator import attrgetter
 
 from evaldesk import __version__
 from evaldesk.desk.criteria.criteria import is_plain
-from evaldesk.desk.runs.gates import Ending
+from evaldesk.desk.runs.gates.conclusion import Ending
 from evaldesk.desk.runs.plan import RunPlan, check_deciding, foreseen_plan
 from evaldesk.engine import GradeSpec
 from evaldesk.errors import ConflictError, NotFoundError, UsageError

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, overload
 
 from evaldesk.desk.runs.charts import pass_figure
-from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, Spent, conclude, sure_interval
+from evaldesk.desk.runs.gates.conclusion import CaseNumbers, Ending, RunNumbers, Spent, conclude, sure_interval
 from evaldesk.desk.runs.trial_rows import trial_row
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, Conclusion, Counted, Counts, RunConfig, RunStatus, TrialResult

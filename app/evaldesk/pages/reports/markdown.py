@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers
+from evaldesk.desk.runs.gates.conclusion import CaseNumbers, RunNumbers
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.model import Answer, Conclusion, Counts, Outcome
 from evaldesk.model.comparison import RunChange

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from evaldesk.desk.runs.charts import pass_figure
-from evaldesk.desk.runs.gates import may_be_stopped, sure_interval
+from evaldesk.desk.runs.gates.conclusion import may_be_stopped, sure_interval
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Conclusion, Counts, Criterion, Outcome, RunStatus

@@ -18,7 +18,7 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.cases import with_ids
 from evaldesk.desk.runs.allocating import Budget, Subject, spread
 from evaldesk.desk.runs.estimate import estimate
-from evaldesk.desk.runs.gate_chances import preview_gates
+from evaldesk.desk.runs.gates.chances import preview_gates
 from evaldesk.desk.runs.plan import RunOptions, RunPlan
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.model import Case, EvalSet, Gates

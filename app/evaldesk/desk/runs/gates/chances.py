@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from evaldesk.desk.runs.gate_answers import (
+from evaldesk.desk.runs.gates.answers import (
     Subject,
     assumed_subject,
     curve_answers,
@@ -18,8 +18,8 @@ from evaldesk.desk.runs.gate_answers import (
     regressions_of,
     stopped_run,
 )
-from evaldesk.desk.runs.gates import ALL_PASSED
-from evaldesk.desk.runs.impossible_gates import baseline_of
+from evaldesk.desk.runs.gates.conclusion import ALL_PASSED
+from evaldesk.desk.runs.gates.impossible import baseline_of
 from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
