@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from evaldesk.statistics.comparison import holm
-from evaldesk.statistics.exact_tests import fisher_drop
-from evaldesk.statistics.gate_chances import (
+from evaldesk.statistics.chances.gates import (
     chance_of_at_least,
     curve_holds,
     every_case_holds,
@@ -27,6 +25,8 @@ from evaldesk.statistics.gate_chances import (
     still_regressed,
     trials_to_tell,
 )
+from evaldesk.statistics.comparison import holm
+from evaldesk.statistics.exact_tests import fisher_drop
 from evaldesk.statistics.intervals import pass_at_k, pass_hat_k
 
 

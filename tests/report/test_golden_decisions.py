@@ -14,7 +14,7 @@ from evaldesk.desk.runs.deciding import Decider
 from evaldesk.desk.runs.gates.conclusion import Spent
 from evaldesk.model import AgentRef, Gates, RunConfig
 from evaldesk.statistics.anytime import anytime_interval
-from evaldesk.statistics.gate_chances import (
+from evaldesk.statistics.chances.gates import (
     chance_of_at_least,
     every_case_holds,
     more_than,

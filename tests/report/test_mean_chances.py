@@ -10,10 +10,10 @@ from math import prod, sqrt
 import numpy as np
 import pytest
 
+from evaldesk.statistics.chances.gates import binomial
+from evaldesk.statistics.chances.means import mean_curve, mean_difference, mean_rate, rate_holds
 from evaldesk.statistics.comparison import compare_scores
-from evaldesk.statistics.gate_chances import binomial
 from evaldesk.statistics.intervals import case_rate_interval, point_at, rate_interval
-from evaldesk.statistics.mean_chances import mean_curve, mean_difference, mean_rate, rate_holds
 
 PAIRS = {
     "one case": ((0.9, 0.6, 3, 1),),

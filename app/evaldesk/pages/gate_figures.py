@@ -9,7 +9,7 @@ from evaldesk.desk.runs.gates.chances import SOUGHT, TOLERATED, GateChance, Gate
 from evaldesk.desk.runs.gates.conclusion import ALL_PASSED
 from evaldesk.gate_options import GATE_OPTIONS
 from evaldesk.run_options import BY_NAME
-from evaldesk.statistics.gate_chances import Answers
+from evaldesk.statistics.chances.gates import Answers
 from evaldesk.wording.words import chance_words, off_words, trials_words
 
 BEST = "Of the settings that rarely fail by chance and find a worse agent, this one plays the fewest trials: keep it."

@@ -8,9 +8,9 @@ from dataclasses import replace
 from evaldesk.model.comparison import KINDS, REGRESSED, ROUNDING, CaseChange, CaseState, Kind, PlayedCase, RunChange
 from evaldesk.model.conclusion import CONFIRM, RegressionRule
 from evaldesk.model.evalset import case_names
+from evaldesk.statistics.chances.gates import ALPHA, trials_to_tell
 from evaldesk.statistics.comparison import benjamini_hochberg, compare_scores, holm
 from evaldesk.statistics.exact_tests import fisher, fisher_drop
-from evaldesk.statistics.gate_chances import ALPHA, trials_to_tell
 
 
 def compare_cases(

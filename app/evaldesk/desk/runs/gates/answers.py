@@ -12,7 +12,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.model.conclusion import StopRule, Undecided
 from evaldesk.model.stored import RunSummary
-from evaldesk.statistics.gate_chances import (
+from evaldesk.statistics.chances.gates import (
     ROUNDING,
     Answers,
     Kinds,
@@ -26,8 +26,8 @@ from evaldesk.statistics.gate_chances import (
     still_regressed,
     trials_to_tell,
 )
-from evaldesk.statistics.mean_chances import MeanChances, mean_curve, mean_difference, mean_rate, rate_holds
-from evaldesk.statistics.stop_chances import Stopped, stopped_rate
+from evaldesk.statistics.chances.means import MeanChances, mean_curve, mean_difference, mean_rate, rate_holds
+from evaldesk.statistics.chances.stops import Stopped, stopped_rate
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from evaldesk.model import Gates
 from evaldesk.model.conclusion import CONFIRM, Undecided
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import BY_NAME, RunOption
-from evaldesk.statistics.gate_chances import (
+from evaldesk.statistics.chances.gates import (
     ROUNDING,
     Answers,
     every_case_holds,

@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from evaldesk.statistics.anytime import is_above
-from evaldesk.statistics.gate_chances import Answers, needed_passes
-from evaldesk.statistics.mean_chances import passes_of
+from evaldesk.statistics.chances.gates import Answers, needed_passes
+from evaldesk.statistics.chances.means import passes_of
 
 if TYPE_CHECKING:
     import numpy as np

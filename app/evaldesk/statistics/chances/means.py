@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import comb, floor, inf, lcm, log, sqrt
 from typing import TYPE_CHECKING, TypeAlias
 
-from evaldesk.statistics.gate_chances import ROUNDING, Kinds, binomial, counts_of_passes, pass_rate_holds
+from evaldesk.statistics.chances.gates import ROUNDING, Kinds, binomial, counts_of_passes, pass_rate_holds
 from evaldesk.statistics.intervals import Z_95, pass_at_k, pass_hat_k, t_95
 
 if TYPE_CHECKING:
