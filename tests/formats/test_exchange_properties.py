@@ -21,7 +21,7 @@ from evaldesk.model import (
     TurnRecord,
     Usage,
 )
-from evaldesk.transcripts.messages import Message, turns_of
+from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import RecordedRun, recorded_trial
 
 texts = st.text(max_size=12)

@@ -10,8 +10,8 @@ from evaldesk.errors import FormatError
 from evaldesk.model import ErrorRecord, ToolCall, TurnRecord
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
-from evaldesk.transcripts.chat_messages import NO_TEXT, read_chat
-from evaldesk.transcripts.messages import Message, turns_of
+from evaldesk.transcripts.messages.chat import NO_TEXT, read_chat
+from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import free_name, trial_places
 
 

@@ -36,8 +36,8 @@ from evaldesk.model.transcript import artefact_text, reported_values
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.adk import AdkEvents
-from evaldesk.transcripts.chat_messages import read_chat
-from evaldesk.transcripts.messages import turns_of
+from evaldesk.transcripts.messages.chat import read_chat
+from evaldesk.transcripts.messages.turns import turns_of
 from evaldesk.transcripts.recorded import RecordedRun
 
 pytestmark = pytest.mark.anyio

@@ -22,10 +22,10 @@ from evaldesk.llm.retry_events import captured
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Transcript, TurnRecord
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
-from evaldesk.transcripts.anthropic_messages import has_blocks, read_anthropic
-from evaldesk.transcripts.chat_messages import read_chat
-from evaldesk.transcripts.messages import turns_of
-from evaldesk.transcripts.pydantic_messages import is_pydantic, read_pydantic
+from evaldesk.transcripts.messages.anthropic import has_blocks, read_anthropic
+from evaldesk.transcripts.messages.chat import read_chat
+from evaldesk.transcripts.messages.pydantic import is_pydantic, read_pydantic
+from evaldesk.transcripts.messages.turns import turns_of
 from evaldesk.wire import converted, to_json
 
 KIND = "replay"

@@ -31,8 +31,8 @@ from evaldesk.reading.values import (
     read_optional_text,
     read_text,
 )
-from evaldesk.transcripts.chat_messages import read_arguments, read_content
-from evaldesk.transcripts.messages import Message, Speaker, turns_of
+from evaldesk.transcripts.messages.chat import read_arguments, read_content
+from evaldesk.transcripts.messages.turns import Message, Speaker, turns_of
 from evaldesk.transcripts.recorded import RecordedRun, file_stem, iso_ms, recorded_usage
 from evaldesk.transcripts.recorded_sessions import Session, run_of_sessions, session_note
 

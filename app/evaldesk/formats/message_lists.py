@@ -14,11 +14,11 @@ from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import Place, parse_json
 from evaldesk.reading.values import read_mapping
-from evaldesk.transcripts.anthropic_messages import has_blocks, read_anthropic, write_anthropic
-from evaldesk.transcripts.chat_messages import ITEMS, read_chat
 from evaldesk.transcripts.conversation_case import case_of, check_spoken, write_openai
-from evaldesk.transcripts.messages import Message, turns_of
-from evaldesk.transcripts.pydantic_messages import is_pydantic, read_pydantic
+from evaldesk.transcripts.messages.anthropic import has_blocks, read_anthropic, write_anthropic
+from evaldesk.transcripts.messages.chat import ITEMS, read_chat
+from evaldesk.transcripts.messages.pydantic import is_pydantic, read_pydantic
+from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import RecordedRun
 
 _ROLES = {"system", "developer", "user", "assistant", "tool", "function"}

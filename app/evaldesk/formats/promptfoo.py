@@ -34,9 +34,9 @@ from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_mapping, read_optional_text
-from evaldesk.transcripts.chat_messages import read_chat, read_tool_call
-from evaldesk.transcripts.messages import Message, turns_of
-from evaldesk.transcripts.part_messages import json_value
+from evaldesk.transcripts.messages.chat import read_chat, read_tool_call
+from evaldesk.transcripts.messages.parts import json_value
+from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import (
     RecordedRun,
     file_stem,

@@ -12,8 +12,8 @@ from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Place, parse_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_mapping, read_optional_text
-from evaldesk.transcripts.chat_messages import read_chat_message
-from evaldesk.transcripts.messages import Message, turns_of
+from evaldesk.transcripts.messages.chat import read_chat_message
+from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import RecordedRun, file_stem, recorded_trial, recorded_usage
 
 

@@ -17,9 +17,9 @@ from evaldesk.llm.apis import Api, model_in
 from evaldesk.model import ToolCall
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
-from evaldesk.transcripts.anthropic_messages import read_anthropic
-from evaldesk.transcripts.chat_messages import read_chat_message
-from evaldesk.transcripts.messages import Message
+from evaldesk.transcripts.messages.anthropic import read_anthropic
+from evaldesk.transcripts.messages.chat import read_chat_message
+from evaldesk.transcripts.messages.turns import Message
 
 Json: TypeAlias = dict[str, Any]
 

@@ -13,8 +13,8 @@ from evaldesk.model import JsonObject, ToolCall
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping, read_optional_text
-from evaldesk.transcripts.chat_messages import read_arguments, read_content
-from evaldesk.transcripts.messages import Message
+from evaldesk.transcripts.messages.chat import read_arguments, read_content
+from evaldesk.transcripts.messages.turns import Message
 from evaldesk.transcripts.recorded import iso_ms
 
 # The harness's additions to the arguments of every action.

@@ -19,7 +19,7 @@ from evaldesk.model.transcript import BOUNDS, artefact, report
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping, read_optional_text, wanted
-from evaldesk.transcripts.messages import TurnEvents
+from evaldesk.transcripts.messages.turns import TurnEvents
 from evaldesk.transcripts.openhands_events import read_history, response_times
 from evaldesk.transcripts.recorded import ends_in_calls, known_cost, known_time, whole_number
 from evaldesk.wire import to_json

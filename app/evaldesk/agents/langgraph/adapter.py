@@ -43,7 +43,7 @@ from evaldesk.model import (
     Usage,
 )
 from evaldesk.model.decisions import Decided
-from evaldesk.transcripts.messages import TurnEvents
+from evaldesk.transcripts.messages.turns import TurnEvents
 from evaldesk.wire import plain, to_json
 
 _CALL_BLOCKS = ("tool_use", "tool_call", "function_call", "server_tool_call", "invalid_tool_call", "input_json_delta")

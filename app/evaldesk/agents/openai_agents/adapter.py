@@ -42,8 +42,8 @@ from evaldesk.model import (
     Waiting,
 )
 from evaldesk.model.decisions import APPROVAL, Decided
-from evaldesk.transcripts.chat_messages import ITEMS, tool_call
-from evaldesk.transcripts.messages import Message, TurnEvents
+from evaldesk.transcripts.messages.chat import ITEMS, tool_call
+from evaldesk.transcripts.messages.turns import Message, TurnEvents
 from evaldesk.wire import plain
 
 MEMORY = "openai_agents"

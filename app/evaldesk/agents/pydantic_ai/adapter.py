@@ -47,8 +47,8 @@ from evaldesk.model.decisions import ANSWER, APPROVAL, Decided
 from evaldesk.model.media import Media, split
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
-from evaldesk.transcripts.messages import TurnEvents
-from evaldesk.transcripts.pydantic_messages import OUTPUT_TOOL, read_pydantic_message
+from evaldesk.transcripts.messages.pydantic import OUTPUT_TOOL, read_pydantic_message
+from evaldesk.transcripts.messages.turns import TurnEvents
 from evaldesk.wire import plain
 
 MEMORY = "pydantic_ai"

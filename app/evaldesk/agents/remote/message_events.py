@@ -12,8 +12,8 @@ from evaldesk.model import Event, JsonValue
 from evaldesk.model.chat import assistant_message, chat_messages, tool_message, user_message
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
-from evaldesk.transcripts.chat_messages import read_chat_message
-from evaldesk.transcripts.messages import Message, TurnEvents
+from evaldesk.transcripts.messages.chat import read_chat_message
+from evaldesk.transcripts.messages.turns import Message, TurnEvents
 from evaldesk.wire import plain
 
 

@@ -27,7 +27,7 @@ from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
 from evaldesk.llm.refusals import STRICTNESS, dropped_words, without_refused
 from evaldesk.llm.retry_events import PLAYED_TURN, RetryWait, SeenCall, notifier, waiting_s
 from evaldesk.model import ErrorRecord, Event, Session, Usage
-from evaldesk.transcripts.messages import Message, TurnEvents
+from evaldesk.transcripts.messages.turns import Message, TurnEvents
 from evaldesk.transcripts.model_exchanges import Exchange, read_exchange, results_in
 
 LAST_CALL_S = 1.0

@@ -16,7 +16,7 @@ from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
 from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping
-from evaldesk.transcripts.messages import Message, turns_of
+from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.openhands_events import CONVERSATION_ERROR, failure_of, read_event
 from evaldesk.transcripts.openhands_rows import read_usages
 from evaldesk.transcripts.recorded import bad_number, file_stem

@@ -38,8 +38,8 @@ from evaldesk.reading.values import (
     read_text,
     wanted,
 )
-from evaldesk.transcripts.chat_messages import read_chat_message
-from evaldesk.transcripts.messages import Message, turns_of
+from evaldesk.transcripts.messages.chat import read_chat_message
+from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import (
     RecordedRun,
     TrialRows,

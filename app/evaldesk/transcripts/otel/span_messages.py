@@ -16,9 +16,9 @@ from evaldesk.model import ErrorRecord, Usage
 from evaldesk.model.json_text import json_or_text
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place, parse_json
-from evaldesk.transcripts.messages import Message
+from evaldesk.transcripts.messages.parts import in_order, json_value, read_part_message
+from evaldesk.transcripts.messages.turns import Message
 from evaldesk.transcripts.otel.spans import Span
-from evaldesk.transcripts.part_messages import in_order, json_value, read_part_message
 from evaldesk.transcripts.recorded import recorded_usage
 
 UNREADABLE = "the messages of a model call, which cannot be read (cut off?)"

@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 from evaldesk.errors import FormatError
 from evaldesk.model import Criterion, ErrorRecord, Event, JsonObject, Prompts, Score, ToolCall, TurnRecord, Usage
 from evaldesk.reading.notes import Notes
-from evaldesk.transcripts.messages import Message, TurnEvents, turns_of
+from evaldesk.transcripts.messages.parts import json_value
+from evaldesk.transcripts.messages.turns import Message, TurnEvents, turns_of
 from evaldesk.transcripts.model_exchanges import Sent
 from evaldesk.transcripts.otel.span_messages import model_of, sides_of, tools_and_settings, usage_of, value_of_blocks
 from evaldesk.transcripts.otel.spans import Span
 from evaldesk.transcripts.otel.traces import Conversation, InnerCall, Step, Visit, conversations, kind_of_span
-from evaldesk.transcripts.part_messages import json_value
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 from evaldesk.transcripts.recorded import read_number, recorded_score
 from evaldesk.transcripts.recorded_sessions import Session

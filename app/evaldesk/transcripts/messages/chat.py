@@ -10,7 +10,7 @@ from evaldesk.model.media import Media, base64_text, joined
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place, parse_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text, wanted
-from evaldesk.transcripts.messages import Message, Speaker
+from evaldesk.transcripts.messages.turns import Message, Speaker
 
 _SPEAKERS: dict[str, Speaker] = {
     "system": "system",

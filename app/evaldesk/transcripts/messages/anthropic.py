@@ -10,9 +10,9 @@ from evaldesk.model.media import Media, base64_text, joined, split
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text
-from evaldesk.transcripts.chat_messages import NO_TEXT, read_arguments
 from evaldesk.transcripts.conversation_case import calls_with_results
-from evaldesk.transcripts.messages import Message
+from evaldesk.transcripts.messages.chat import NO_TEXT, read_arguments
+from evaldesk.transcripts.messages.turns import Message
 
 _OWN_BLOCKS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"}
 _CALLS = {"tool_use", "server_tool_use", "mcp_tool_use"}

@@ -10,8 +10,8 @@ from evaldesk.model import ToolCall
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text, wanted
-from evaldesk.transcripts.chat_messages import NO_TEXT, read_arguments
-from evaldesk.transcripts.messages import Message
+from evaldesk.transcripts.messages.chat import NO_TEXT, read_arguments
+from evaldesk.transcripts.messages.turns import Message
 
 OUTPUT_TOOL = "final_result"
 """The start of the names of the tools by which a model gives a structured output."""

@@ -10,8 +10,8 @@ from evaldesk.model import ToolCall
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place, parse_json
 from evaldesk.reading.values import read_mapping, read_optional_text, read_text
-from evaldesk.transcripts.chat_messages import NO_TEXT, read_arguments, read_chat_message, read_speaker
-from evaldesk.transcripts.messages import Message
+from evaldesk.transcripts.messages.chat import NO_TEXT, read_arguments, read_chat_message, read_speaker
+from evaldesk.transcripts.messages.turns import Message
 
 
 def json_value(raw: Any) -> Any:
