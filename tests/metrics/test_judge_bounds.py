@@ -20,7 +20,7 @@ from evaldesk.metrics.judges.replies import (
     Verdict,
     read_reply,
 )
-from evaldesk.metrics.judges.rubric_score import points_task
+from evaldesk.metrics.judges.rubrics.score import points_task
 from evaldesk.wire import to_json
 
 from .judged import details, graded

@@ -13,7 +13,7 @@ from evaldesk.errors import UsageError
 from evaldesk.metrics import build_metric, check_criteria
 from evaldesk.metrics.judges.judged_turns import whole_score
 from evaldesk.metrics.judges.replies import ReplyError, Validity, read_reply
-from evaldesk.metrics.judges.rubrics import normalised
+from evaldesk.metrics.judges.rubrics.sources import normalised
 from evaldesk.metrics.judges.voting import by_rubric, count, mean_of
 from evaldesk.model import Criterion, Score
 

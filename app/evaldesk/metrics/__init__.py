@@ -3,7 +3,7 @@
 from evaldesk.metrics.functions.eval_function import function_options, load_function_of
 from evaldesk.metrics.functions.finding import check_function
 from evaldesk.metrics.functions.loading import expect_sources
-from evaldesk.metrics.judges.rubrics import rubric_line
+from evaldesk.metrics.judges.rubrics.sources import rubric_line
 from evaldesk.metrics.metric import (
     FUNCTION_OPTION,
     METRICS,

@@ -17,7 +17,7 @@ from evaldesk.errors import FormatError, ModelError, NotFoundError, UsageError
 from evaldesk.formats import parse_json
 from evaldesk.metrics.judges.options import JudgeOptions
 from evaldesk.metrics.judges.panel import Panel, question
-from evaldesk.metrics.judges.rubric_score import check_scale, points_task
+from evaldesk.metrics.judges.rubrics.score import check_scale, points_task
 from evaldesk.metrics.judges.voting import spread
 
 MAX_RECORDS = 100_000

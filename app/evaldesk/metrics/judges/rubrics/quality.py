@@ -12,7 +12,7 @@ from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turn
 from evaldesk.metrics.judges.material import NOTHING, answer_text, conversation_text, question_text, steps_text
 from evaldesk.metrics.judges.panel import MAX_KEPT, Panel, Sample, Task, kept, problems
 from evaldesk.metrics.judges.replies import Properties
-from evaldesk.metrics.judges.rubrics import Rubric, read_rubric, rubrics_for, verdicts_of
+from evaldesk.metrics.judges.rubrics.sources import Rubric, read_rubric, rubrics_for, verdicts_of
 from evaldesk.metrics.judges.voting import by_rubric, mean_of
 from evaldesk.metrics.metric import NOT_PLAYED, MetricInfo
 from evaldesk.metrics.option import option
