@@ -44,7 +44,7 @@ from evaldesk.run_options import (
 from evaldesk.settings import Settings, read_settings
 from evaldesk.testing.pytest_items import EvalSetCollecting
 from evaldesk.testing.pytest_plugin import all_options
-from evaldesk.web.run_form import NOT_AGAIN, like_run, read_options
+from evaldesk.web.forms.run import NOT_AGAIN, like_run, read_options
 
 NUMBERS = [option for option in RUN_OPTIONS if option.kind in ("whole", "number")]
 SETTINGS = Settings(Path("/home"), ())

@@ -15,7 +15,7 @@ from evaldesk.pages.runs.facts import run_fingerprint
 from evaldesk.pages.runs.listing import run_line
 from evaldesk.pages.runs.page import read_run
 from evaldesk.pages.runs.view import RunQuery
-from evaldesk.web.run_form import like_run, read_options
+from evaldesk.web.forms.run import like_run, read_options
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Place

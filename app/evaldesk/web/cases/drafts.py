@@ -24,7 +24,7 @@ from evaldesk.model.json_text import json_line
 from evaldesk.model.media import MAX_MEDIA_COUNT
 from evaldesk.pages.case_whole import accepted_text, outputs_text, rubrics_text
 from evaldesk.pages.large_state import HEAD, Held, held_value, typed_limit
-from evaldesk.web.forms import MAX_FIELDS, text_of
+from evaldesk.web.forms.fields import MAX_FIELDS, text_of
 from evaldesk.web.guard import MAX_BODY
 from evaldesk.wording.json_layout import as_json
 

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from evaldesk.desk.runs.accepting import Keys, Staged, save, stage, verdicts_now
 from evaldesk.errors import ConflictError, LossError, UsageError
 from evaldesk.pages.accepting import accept_page, keys_of, typed_ways
-from evaldesk.web.forms import read_form, text_of
+from evaldesk.web.forms.fields import read_form, text_of
 from evaldesk.web.render import desk_of, number, page, run_id_of, target_of
 
 

@@ -29,7 +29,7 @@ from evaldesk.web.cases.checks import case_from
 from evaldesk.web.cases.drafts import CaseDraft, TurnDraft, apply_op, draft_of, fits_form, read_draft
 from evaldesk.web.cases.editor import Editor, run_address
 from evaldesk.web.cases.list import CaseLine, case_list
-from evaldesk.web.forms import SHOW_TOP, attachment, file_text_of, leave, read_form, text_of
+from evaldesk.web.forms.fields import SHOW_TOP, attachment, file_text_of, leave, read_form, text_of
 from evaldesk.web.render import desk_of, page
 from evaldesk.web.routes.new_run import run_case
 

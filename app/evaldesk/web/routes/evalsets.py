@@ -19,7 +19,7 @@ from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.pages.typed import Problems
 from evaldesk.web.cases.editor import run_address
 from evaldesk.web.cases.list import case_list
-from evaldesk.web.forms import read_form, text_of
+from evaldesk.web.forms.fields import read_form, text_of
 from evaldesk.web.render import desk_of, page, refused_status
 
 NOTES = {

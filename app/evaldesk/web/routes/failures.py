@@ -23,7 +23,7 @@ from evaldesk.model.failures import FORMS, Mode
 from evaldesk.pages.failures.kind import TypedChange, read_mode, read_where
 from evaldesk.pages.failures.over_runs import read_spent
 from evaldesk.pages.failures.room import read_failures
-from evaldesk.web.forms import read_form, text_of
+from evaldesk.web.forms.fields import read_form, text_of
 from evaldesk.web.render import desk_of, number, page, refused_status, target_of
 from evaldesk.web.routes.trials import TRIAL, trial_key, trial_page
 

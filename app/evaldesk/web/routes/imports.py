@@ -21,7 +21,7 @@ from evaldesk.desk.imports.uploads import MAX_WAITING, Upload
 from evaldesk.errors import ConflictError, DiskError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.pages.import_view import RecordView, import_view, reading_view, record_view
 from evaldesk.pages.typed import Problems
-from evaldesk.web.forms import arrived_files, leave, read_form, text_of
+from evaldesk.web.forms.fields import arrived_files, leave, read_form, text_of
 from evaldesk.web.render import desk_of, number, page, target_of
 from evaldesk.web.report import report_answer, run_report
 

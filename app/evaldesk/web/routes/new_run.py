@@ -30,10 +30,9 @@ from evaldesk.pages.criteria.metric_form import MetricForm, Offer, metric_form
 from evaldesk.pages.gate_figures import gate_figures
 from evaldesk.run_options import BY_NAME, EVEN, OWN
 from evaldesk.web.cases.editor import run_address
-from evaldesk.web.forms import read_form
-from evaldesk.web.gate_form import BASELINE, GateForm, baseline_id, baselines_of, gate_fields, read_gates, with_used
-from evaldesk.web.render import cases_words, desk_of, page, target_of
-from evaldesk.web.run_form import (
+from evaldesk.web.forms.fields import read_form
+from evaldesk.web.forms.gates import BASELINE, GateForm, baseline_id, baselines_of, gate_fields, read_gates, with_used
+from evaldesk.web.forms.run import (
     FORM_DEFAULTS,
     LIKE,
     MAX_LISTED,
@@ -52,6 +51,7 @@ from evaldesk.web.run_form import (
     preset_name,
     read_options,
 )
+from evaldesk.web.render import cases_words, desk_of, page, target_of
 from evaldesk.wording.words import budget_sentence
 
 LAST_USED = 50

@@ -26,7 +26,7 @@ from evaldesk.pages.queues.page import (
     read_queue,
 )
 from evaldesk.pages.trial import event_part
-from evaldesk.web.forms import read_form, text_of
+from evaldesk.web.forms.fields import read_form, text_of
 from evaldesk.web.render import desk_of, number, page, target_of
 
 

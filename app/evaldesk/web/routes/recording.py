@@ -32,7 +32,7 @@ from evaldesk.pages.typed import Problems
 from evaldesk.secrets import scrubber
 from evaldesk.web.cases.checks import case_from
 from evaldesk.web.cases.drafts import CaseDraft, apply_op, draft_of, fits_form, read_draft
-from evaldesk.web.forms import SHOW_TOP, leave, read_form, text_of
+from evaldesk.web.forms.fields import SHOW_TOP, leave, read_form, text_of
 from evaldesk.web.render import desk_of, page
 from evaldesk.web.routes.new_run import GONE, run_case
 

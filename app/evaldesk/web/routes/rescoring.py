@@ -20,9 +20,9 @@ from evaldesk.model.run import LIVE
 from evaldesk.pages.criteria.form import Typed, read_criteria
 from evaldesk.pages.criteria.labels import check_labels, labelled, with_another
 from evaldesk.pages.criteria.metric_form import Offer, metric_form, own_functions
-from evaldesk.web.forms import read_form
+from evaldesk.web.forms.fields import read_form
+from evaldesk.web.forms.run import like_run
 from evaldesk.web.render import desk_of, number, page, run_id_of, target_of
-from evaldesk.web.run_form import like_run
 
 
 async def new(request: Request) -> Response:

@@ -26,7 +26,7 @@ from evaldesk.pages.runs.page import RunPage, run_page
 from evaldesk.pages.runs.spread import read_spread
 from evaldesk.pages.runs.view import RunQuery
 from evaldesk.run_options import BY_NAME
-from evaldesk.web.forms import read_form, text_of
+from evaldesk.web.forms.fields import read_form, text_of
 from evaldesk.web.live import LiveBlocks, Message, event_stream
 from evaldesk.web.render import desk_of, fragment, number, page, refused_status, run_id_of, target_of
 from evaldesk.web.routes.new_run import create, delete_preset, new, preview, save_preset

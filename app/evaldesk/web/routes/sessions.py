@@ -19,7 +19,7 @@ from evaldesk.pages.conversation import changes_of, deciding, gist, live_view, o
 from evaldesk.pages.large_state import MAX_TYPED, large_state, value_part
 from evaldesk.pages.timeline import raw_chat_call, read_chat_timeline
 from evaldesk.pages.typed import error_sentence
-from evaldesk.web.forms import attachment, file_text_of, read_form, text_of
+from evaldesk.web.forms.fields import attachment, file_text_of, read_form, text_of
 from evaldesk.web.render import desk_of, number, page
 from evaldesk.web.timing import bars, timings, total_cost
 from evaldesk.wording.json_layout import laid_out

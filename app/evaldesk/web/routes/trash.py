@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from evaldesk.desk import trash
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
-from evaldesk.web.forms import read_form, text_of
+from evaldesk.web.forms.fields import read_form, text_of
 from evaldesk.web.render import desk_of, page, refused_status
 from evaldesk.wording.words import space_words
 

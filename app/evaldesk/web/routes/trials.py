@@ -25,7 +25,7 @@ from evaldesk.pages.pair import read_pair
 from evaldesk.pages.runs.facts import away_sentence
 from evaldesk.pages.timeline import raw_call, read_timeline
 from evaldesk.pages.trial import read_other_scorings
-from evaldesk.web.forms import read_form, text_of
+from evaldesk.web.forms.fields import read_form, text_of
 from evaldesk.web.render import desk_of, number, page, refused_status, target_of
 
 

@@ -21,7 +21,7 @@ from evaldesk.model.media import MAX_MEDIA_COUNT, Media, media_of, sniffed_type
 from evaldesk.model.stored import OpenTurn
 from evaldesk.pages.conversation import TurnView, live_view, open_view, turn_views
 from evaldesk.pages.typed import typed_value
-from evaldesk.web.forms import read_form, text_of
+from evaldesk.web.forms.fields import read_form, text_of
 from evaldesk.web.live import Message, event_stream, has_room
 from evaldesk.web.render import desk_of, fragment
 from evaldesk.web.routes.sessions import ELSEWHERE, agent_of, session_view, show_session, turn_macros

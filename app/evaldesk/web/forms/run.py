@@ -37,7 +37,7 @@ from evaldesk.pages.criteria.option_text import number_text
 from evaldesk.paths import OURS
 from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, Asked, RunOption, has_door, offered
 from evaldesk.settings import Settings
-from evaldesk.web.gate_form import GateForm, read_gates, typed_gates
+from evaldesk.web.forms.gates import GateForm, read_gates, typed_gates
 from evaldesk.wording.words import counted_words, short_title
 
 MAX_LISTED = 500
