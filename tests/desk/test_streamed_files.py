@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -174,6 +175,27 @@ def test_a_small_file_takes_no_memory_for_the_largest_that_is_read(
     read(path)  # imports are done
 
     assert peak_of(lambda: read(path)) < MAX_BYTES // 4
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_pipe_that_nobody_writes_to_is_refused_at_once(tmp_path: Path, name: str) -> None:
+    pipe = Path(os.path.realpath(tmp_path)) / "pipe.json"
+    os.mkfifo(pipe)
+    (tmp_path / "link.json").symlink_to(pipe)
+
+    for path in (pipe, tmp_path / "link.json", Path(os.devnull)):
+        with pytest.raises(FormatError, match="a pipe or a device"):
+            READERS[name][1](path)
+
+
+def test_the_pipe_of_a_shell_is_read() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, GOOD["usual"].encode())
+    os.close(writer)
+    try:
+        assert len(load_evalset(f"/dev/fd/{reader}").cases) == 2
+    finally:
+        os.close(reader)
 
 
 @pytest.mark.long

@@ -16,7 +16,7 @@ from evaldesk.formats.case_keys import format_of_case
 from evaldesk.model import Case, EvalSet, JsonValue
 from evaldesk.process_setup import gc_paused
 from evaldesk.reading.refusals import refusal
-from evaldesk.reading.regular_file import read_at_most
+from evaldesk.reading.regular_file import open_named, read_at_most
 from evaldesk.reading.shape import form_of, shown_extra
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
@@ -76,7 +76,7 @@ def load_evalset(path: Path | str) -> EvalSet:
 
     Raises FormatError, or OSError when there is no such file.
     """
-    with Path(path).open("rb") as file:
+    with open_named(Path(path)) as file:
         data = read_at_most(file, MAX_RECORDED_BYTES + 1)
     if len(data) > MAX_RECORDED_BYTES:
         limit = MAX_RECORDED_BYTES // 2**20

@@ -46,6 +46,18 @@ def open_regular(path: Path) -> BinaryIO:
         raise
 
 
+def open_named(path: Path) -> BinaryIO:
+    """A file that a person named, which may be behind links, or the pipe of a shell, which has no name of its own.
+
+    Raises FormatError for any other pipe or device, whose reader may wait without end; OSError when it is not there.
+    """
+    mode = path.stat().st_mode
+    is_of_shell = stat.S_ISFIFO(mode) and not path.resolve().exists()
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or is_of_shell):
+        raise FormatError("this is a pipe or a device, not a file; save its contents in a file", source=str(path))
+    return path.open("rb")
+
+
 def bytes_of(path: Path) -> Iterator[bytes]:
     """The bytes of a regular file, one part after the other. Raises as `read_regular` does."""
     with open_regular(path) as file:

@@ -19,6 +19,7 @@ from evaldesk.metrics.judges.options import JudgeOptions
 from evaldesk.metrics.judges.panel import Panel, question
 from evaldesk.metrics.judges.rubrics.score import check_scale, points_task
 from evaldesk.metrics.judges.voting import spread
+from evaldesk.reading.regular_file import open_named
 
 MAX_RECORDS = 100_000
 
@@ -184,7 +185,7 @@ def _documents(path: Path) -> list[Mapping[str, Any]]:
     import yaml
 
     try:
-        with path.open("rb") as file:
+        with open_named(path) as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error

@@ -20,7 +20,7 @@ from evaldesk.formats.files import as_one_file, names_for, read_file, suffix_of,
 from evaldesk.model import EvalSet
 from evaldesk.model.evalset import repeats_words
 from evaldesk.paths import did_you_mean
-from evaldesk.reading.regular_file import read_at_most
+from evaldesk.reading.regular_file import open_named, read_at_most
 from evaldesk.settings import CONFIG_NAME, read_settings
 from evaldesk.transcripts.recorded import RecordedRun, as_trials
 from evaldesk.wording.words import needs_words
@@ -64,7 +64,7 @@ def _as_whole() -> Iterator[None]:
 
 def _bytes_of(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_named(path) as file:
             if os.fstat(file.fileno()).st_size > MAX_FILE:
                 raise _too_large(path)
             data = read_at_most(file, MAX_FILE + 1)
