@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
+from sys import getsizeof
 from typing import Any, BinaryIO
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import Document, Place, decoded, parse_json
 from evaldesk.reading.values import read_list, read_mapping
+from evaldesk.reading.zip_members import MAX_RATIO
 from evaldesk.transcripts.recorded import RecordedRun, file_stem
 from evaldesk.wire import MAX_DEPTH, plain
 
@@ -289,34 +291,45 @@ def _cell(value: Any) -> str:
 
 
 MAX_UNPACKED = 512 * 1024 * 1024
+FREE_UNPACKED = 64 * 1024 * 1024
+"""The memory that a small file may take: its rows may all have the same long prompt, which stands in it once."""
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 MAX_BATCH = 10_000
-ROW_BYTES = 500
-"""The memory of a row beside its values."""
+VALUE_BYTES = 100
+"""The memory of a number in a list."""
 
 
 def read_parquet(data: bytes, source: str) -> list[Any]:
-    """The rows as JSON objects; dates, decimals and bytes as text. Raises FormatError."""
+    """The rows as JSON objects; dates, decimals and bytes as text.
+
+    Raises FormatError, also for a file that states, or turns out, to need much more memory than it has bytes.
+    """
     pyarrow, parquet = _pyarrow(source)
+    limit = min(MAX_UNPACKED, max(FREE_UNPACKED, MAX_RATIO * len(data)))
     try:
         file = parquet.ParquetFile(pyarrow.BufferReader(data))
         _check_columns(file.schema_arrow.names, source, None)
-        sizes = [file.metadata.row_group(index).total_byte_size for index in range(file.metadata.num_row_groups)]
-        _check_size(sum(sizes), source)
-        return [_written(row) for row in _parquet_rows(file, max(sizes, default=0), source)]
+        sizes = [_stated_size(file.metadata.row_group(index)) for index in range(file.metadata.num_row_groups)]
+        _check_size(sum(sizes), limit, source)
+        return [_written(row) for row in _parquet_rows(file, max(sizes, default=0), limit, source)]
     except FormatError:
         raise
     except Exception as error:  # pyarrow passes on any exception of its readers
         raise FormatError(f"Error reading Parquet file: {error}", source=source) from None
 
 
-def _parquet_rows(file: Any, widest: int, source: str) -> Iterator[Any]:
+def _stated_size(group: Any) -> int:
+    n_values = sum(group.column(index).num_values for index in range(group.num_columns))
+    return int(group.total_byte_size + VALUE_BYTES * n_values)
+
+
+def _parquet_rows(file: Any, widest: int, limit: int, source: str) -> Iterator[Any]:
     """Batch by batch: a value that is stored once may stand in every row, so one row may be as large as a group."""
     n_bytes = 0
     for batch in file.iter_batches(batch_size=min(MAX_BATCH, max(1, MAX_BATCH_BYTES // max(1, widest)))):
         for row in batch.to_pylist():
-            n_bytes += ROW_BYTES + _weight(row)
-            _check_size(n_bytes, source)
+            n_bytes += _weight(row)
+            _check_size(n_bytes, limit, source)
             yield row
 
 
@@ -336,17 +349,18 @@ def _written(value: object, depth: int = 0) -> Any:
 
 
 def _weight(value: object) -> int:
-    """The bytes of texts, however deep in lists and structs."""
-    if isinstance(value, dict):
-        return sum(map(_weight, value.values()))
-    if isinstance(value, list):
-        return sum(map(_weight, value))
-    return len(value) if isinstance(value, str | bytes) else 0
+    """The memory of a value, with all that is in it."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return getsizeof(value) + sum(map(_weight, inside))
 
 
-def _check_size(n_bytes: int, source: str) -> None:
-    if n_bytes > MAX_UNPACKED:
-        raise FormatError(f"unpacked it has more than {MAX_UNPACKED} bytes, which is refused", source=source)
+def _check_size(n_bytes: int, limit: int, source: str) -> None:
+    if n_bytes > limit:
+        raise FormatError(
+            f"unpacked it takes more than {limit // 2**20} MiB of memory, which is refused for a file of this size; "
+            "save its rows as JSON lines",
+            source=source,
+        )
 
 
 def write_parquet(rows: list[dict[str, Any]]) -> bytes:
