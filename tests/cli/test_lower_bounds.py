@@ -19,9 +19,9 @@ from evaldesk.desk.runs.gates.conclusion import conclude
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers
 from evaldesk.desk.runs.trial_rows import trial_row
-from evaldesk.engine.worker.prompts import UNKNOWN
 from evaldesk.model import AgentRef, Case, Event, RunConfig, Transcript, TrialResult, Turn, TurnRecord, Usage
 from evaldesk.model.conclusion import Gates
+from evaldesk.model.transcript import UNKNOWN
 from evaldesk.pages.comparison import read_comparison
 from evaldesk.pages.reports.markdown import SummaryPart, markdown_summary
 from evaldesk.pages.runs.listing import run_line

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from evaldesk.engine import AgentHost, InlineExecutor, LocalExecutor
 from evaldesk.engine.frames import grade_spec, graded, played
+from evaldesk.engine.host.process import Death
+from evaldesk.engine.host.worker_set import _killed
 from evaldesk.model import (
     AgentRef,
     Case,
+    Criterion,
     ErrorRecord,
     Event,
     Score,
@@ -26,11 +29,28 @@ from evaldesk.model import (
     TurnSpec,
     Usage,
 )
-from evaldesk.model.transcript import MAX_NUMBER
+from evaldesk.model.transcript import MAX_NUMBER, UNKNOWN
 from evaldesk.wire import MAX_TEXT
 
 SPEC = TrialSpec(1, 2, 3, Case("c", (Turn("hello"),)), AgentRef("a", "a:a"))
 RESULT = TrialResult(1, 2, 3, "finished", "passed", transcript=Transcript((TurnRecord("hello"),)))
+
+
+def test_a_player_whose_result_is_refused_tells_nothing_of_its_calls() -> None:
+    told = replace(RESULT, usages=(Usage("m", tokens_in=1, cost=0.0),))
+
+    assert not played(SPEC, told).is_least
+    assert played(SPEC, replace(told, case_index=1)).usages == (UNKNOWN,)
+
+
+@pytest.mark.parametrize(("metric", "lacks"), [("final_response_match_v2", True), ("response_match_score", False)])
+def test_a_grader_that_is_killed_tells_nothing_of_its_judges(metric: str, lacks: bool) -> None:
+    spec = grade_spec(replace(SPEC, criteria=(Criterion(metric, 0.5),)), replace(RESULT, usages=(Usage("m"),)))
+
+    killed = _killed(spec, Death("the worker process was ended by SIGKILL", ""))
+
+    assert [(usage.role, usage.is_least) for usage in killed.usages[1:]] == [("judge", True)] * lacks
+
 
 # The agent shares a process with the player, so it can change what the player sends.
 FORGING = """

@@ -235,4 +235,5 @@ async def test_trials_beside_one_that_killed_their_worker_say_why_they_were_play
     why = "the worker process ended with exit code 7"
     assert [(results[i].attempt, results[i].losses) for i in range(4)] == [(2, (why,))] * 4
     assert [results[i].status for i in range(4)] == ["errored", "finished", "finished", "finished"]
+    assert all(results[i].is_least for i in range(4))  # nobody tells which models were asked before the loss
     assert (place.kind, place.name, place.note) == ("process", socket.gethostname(), f"lost a worker: {why}")

@@ -37,7 +37,7 @@ from evaldesk.model import (
 from evaldesk.model.evalset import user_side
 from evaldesk.model.media import MAX_IMAGES, without_image_texts
 from evaldesk.model.options import Recording
-from evaldesk.model.transcript import check_result, image_length
+from evaldesk.model.transcript import UNKNOWN, check_result, image_length
 from evaldesk.wire import to_json
 
 MAX_FRAME = 64 * 1024 * 1024
@@ -269,7 +269,7 @@ def played(spec: TrialSpec, result: TrialResult, *, is_cancelled: bool = False) 
     is_explained = result.status == "finished" or result.error or (result.status == "cancelled" and is_cancelled)
     if problem or not is_explained:
         problem = problem or ErrorRecord("wrong_trial", f"the player reports {result.status!r} without a reason")
-        return unplayed(spec, "errored", problem)
+        return unplayed(spec, "errored", problem, may_lack=True)
     transcript, verdict = _as_asked(spec, result.transcript), trial_verdict((), spec.criteria, result.error)
     prompts = result.prompts.of_judges(is_wanted=False) if result.prompts else None
     return replace(
@@ -277,6 +277,7 @@ def played(spec: TrialSpec, result: TrialResult, *, is_cancelled: bool = False) 
         transcript=transcript,
         scores=(),
         verdict=verdict,
+        usages=(*result.usages, UNKNOWN) if spec.losses else result.usages,
         losses=spec.losses,
         place="",
         changes="",
@@ -334,11 +335,17 @@ def cancelled(spec: TrialSpec | GradeSpec) -> TrialResult:
     return unplayed(spec, "cancelled", None)
 
 
-def unplayed(spec: TrialSpec | GradeSpec, status: TrialStatus, error: ErrorRecord | None) -> TrialResult:
-    """A result without a transcript; a trial that was to be graded keeps the one it has."""
+def unplayed(
+    spec: TrialSpec | GradeSpec, status: TrialStatus, error: ErrorRecord | None, *, may_lack: bool = False
+) -> TrialResult:
+    """A result without a transcript; a trial that was to be graded keeps the one it has.
+
+    It `may_lack` calls of models that its worker made; so does a trial whose attempts before were lost.
+    """
     if isinstance(spec, GradeSpec):
-        verdict = trial_verdict((), spec.criteria, error)
-        return replace(spec.result, status=status, verdict=verdict, scores=(), error=error)
+        verdict, usages = trial_verdict((), spec.criteria, error), spec.result.usages
+        usages = (*usages, replace(UNKNOWN, role="judge")) if may_lack else usages
+        return replace(spec.result, status=status, verdict=verdict, scores=(), usages=usages, error=error)
     return TrialResult(
         run_id=spec.run_id,
         case_index=spec.case_index,
@@ -346,6 +353,7 @@ def unplayed(spec: TrialSpec | GradeSpec, status: TrialStatus, error: ErrorRecor
         status=status,
         verdict=trial_verdict((), spec.criteria, error),
         stop_reason="error" if status == "errored" else status,
+        usages=(UNKNOWN,) if may_lack or spec.losses else (),
         error=error,
         attempt=spec.attempt,
         losses=spec.losses,

@@ -432,6 +432,10 @@ def checked_count(name: str, value: object) -> int:
     return int(number)
 
 
+UNKNOWN = Usage("unknown", is_least=True)
+"""The usage of a call of which nothing is known."""
+
+
 def is_score(value: object) -> TypeGuard[float]:
     """Whether a score can have that value: a number, not a truth value, from -2**53 to 2**53."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_NUMBER

@@ -31,7 +31,7 @@ from evaldesk.engine.frames import (
 from evaldesk.engine.host.process import Answer, Death, Purpose, WarmPool, WorkerProcess, WorkerStartError
 from evaldesk.engine.host.zygote import Zygote
 from evaldesk.engine.launch import OWN, Launcher
-from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S, Pause, grading_timeout_s
+from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S, Pause, asks_judges, grading_timeout_s
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec, TrialStatus
 from evaldesk.model.run import Place
 from evaldesk.process_setup import end_marked
@@ -415,7 +415,8 @@ class WorkerSet:
 
 def _killed(spec: TrialSpec | GradeSpec, death: Death) -> TrialResult:
     status: TrialStatus = "timed_out" if death.kind == "timed_out" else "errored"
-    return unplayed(spec, status, ErrorRecord(death.kind, death.message, death.output))
+    may_lack = isinstance(spec, TrialSpec) or asks_judges(spec.criteria)
+    return unplayed(spec, status, ErrorRecord(death.kind, death.message, death.output), may_lack=may_lack)
 
 
 def _named(result: TrialResult, changed: Sequence[str]) -> TrialResult:

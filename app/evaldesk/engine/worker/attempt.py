@@ -360,15 +360,22 @@ def grading_timeout_s(criteria: Sequence[Criterion], limits: Limits | None = Non
     return GRADE_TIMEOUT_S + sum(_timeouts(criteria, limits).values())
 
 
+def asks_judges(criteria: Sequence[Criterion]) -> bool:
+    """Whether a model judges one of them."""
+    from evaldesk.metrics import is_metric, metric_info
+
+    return any(is_metric(each.metric) and metric_info(each.metric).has_judge for each in criteria)
+
+
 def _timeouts(criteria: Sequence[Criterion], limits: Limits | None) -> dict[str, float]:
     """Seconds by metric, of those that may have to wait."""
-    from evaldesk.metrics import is_function, is_metric, metric_info
+    from evaldesk.metrics import is_function
 
     asked = limits.judge_timeout_s if limits else None
     found: dict[str, float] = {}
     for criterion in criteria:
         if is_function(criterion):
             found[criterion.metric] = asked or GRADE_TIMEOUT_S
-        elif is_metric(criterion.metric) and metric_info(criterion.metric).has_judge:
+        elif asks_judges((criterion,)):
             found[criterion.metric] = asked or JUDGE_TIMEOUT_S
     return found

@@ -29,7 +29,7 @@ from evaldesk.agents.trial_context import CURRENT_TRIAL, TrialContext
 from evaldesk.agents.users.users import User, UserReply, user_of
 from evaldesk.engine.failures import failure
 from evaldesk.engine.worker.attempt import Attempt
-from evaldesk.engine.worker.prompts import UNKNOWN, CallsAside
+from evaldesk.engine.worker.prompts import CallsAside
 from evaldesk.engine.worker.turn import OpenTurn, Show
 from evaldesk.errors import AgentError, EvaldeskError, ModelError, UsageError
 from evaldesk.llm import needs_litellm, set_variables
@@ -57,7 +57,7 @@ from evaldesk.model import (
 from evaldesk.model.decisions import UNUSED, Decided, Script, decision_words, scripted_decisions
 from evaldesk.model.evalset import DECISIONS
 from evaldesk.model.options import USER_VARIABLE
-from evaldesk.model.transcript import AWAITING, UNANSWERED
+from evaldesk.model.transcript import AWAITING, UNANSWERED, UNKNOWN
 from evaldesk.process_setup import gc_paused
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 from evaldesk.wire import MAX_TEXT, plain_text

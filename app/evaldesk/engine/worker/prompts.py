@@ -15,7 +15,7 @@ from evaldesk.llm.pacing import Pace
 from evaldesk.llm.retry_events import RetryWait, SeenCall
 from evaldesk.model import Capture, JsonObject, Usage
 from evaldesk.model.prompts import FAILED
-from evaldesk.model.transcript import Role
+from evaldesk.model.transcript import UNKNOWN, Role
 from evaldesk.transcripts.model_exchanges import Exchange, Sent, read_exchange, sent_of
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 
@@ -114,10 +114,6 @@ def untold_of(found: Sequence[Usage], told: Sequence[Usage], n_told: int) -> lis
         left[tokens] -= 1
     news = set(sorted(range(len(found)), key=lambda at: known[at])[: max(len(found) - n_told, 0)])
     return [at in news for at in range(len(found))]
-
-
-UNKNOWN = Usage("unknown", is_least=True)
-"""The usage of a call of which nothing is known."""
 
 
 def read_seen(call: SeenCall, request: JsonObject) -> tuple[Usage, Exchange | None]:

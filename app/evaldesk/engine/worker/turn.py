@@ -11,15 +11,7 @@ from typing import TypeAlias, get_args
 
 from evaldesk.agents.spans import NO_SPANS, TurnSpans
 from evaldesk.engine.worker.attempt import Clock
-from evaldesk.engine.worker.prompts import (
-    UNKNOWN,
-    read_seen,
-    request_of,
-    said_to_us,
-    sent_by_us,
-    sent_parts,
-    untold_of,
-)
+from evaldesk.engine.worker.prompts import read_seen, request_of, said_to_us, sent_by_us, sent_parts, untold_of
 from evaldesk.errors import AgentError
 from evaldesk.llm import cost_at, priced
 from evaldesk.llm.call import ModelCall, ModelReply, pace_of
@@ -44,7 +36,7 @@ from evaldesk.model import (
 from evaldesk.model.decisions import Decided
 from evaldesk.model.media import MAX_IMAGES, without_image_texts
 from evaldesk.model.prompts import FAILED
-from evaldesk.model.transcript import broken_turn, image_length, waiting_of
+from evaldesk.model.transcript import UNKNOWN, broken_turn, image_length, waiting_of
 from evaldesk.transcripts.model_exchanges import sent_of
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 from evaldesk.wire import checked_event, plain, to_json

@@ -44,6 +44,7 @@ from evaldesk.engine.worker.attempt import (
     CURRENT_LOG,
     LOAD_TIMEOUT_S,
     Attempt,
+    asks_judges,
     grade,
     grading_timeout_s,
     load_functions,
@@ -135,7 +136,7 @@ def _joined(played: str, graded: str) -> str:
 
 def _not_graded(spec: GradeSpec, attempt: Attempt, place: str) -> TrialResult:
     error = ErrorRecord("grading_failed", f"not graded within {attempt.timeout_s:g} s", place)
-    return unplayed(spec, "errored", error)
+    return unplayed(spec, "errored", error, may_lack=asks_judges(spec.criteria))
 
 
 def given_up(spec: TrialSpec, attempt: Attempt, place: str) -> TrialResult:
