@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,30 @@ def test_the_file_beside_an_eval_set_says_the_criteria_unless_others_are_given(
     monkeypatch.delenv("EVALDESK_TRUST")
     with pytest.raises(TrustError, match="names code or an address"):
         evaldesk.evaluate("samples/hello_world", file, cases=["same"])
+
+
+@pytest.mark.parametrize("name", ["test_config.json", "eval_config.json"])
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda path: path.symlink_to("gone.json"), "is a link that leads nowhere; repair or remove it"),
+        (lambda path: path.symlink_to(path.name), "is a link that leads nowhere; repair or remove it"),
+        (Path.mkdir, "is not a file; repair or remove it"),
+        (os.mkfifo, "is not a file; repair or remove it"),
+    ],
+    ids=["dangling", "of itself", "folder", "pipe"],
+)
+def test_an_odd_file_beside_an_eval_set_is_named_and_never_means_the_default_criteria(
+    tmp_path: Path, name: str, make: Callable[[Path], None], says: str
+) -> None:
+    file = tmp_path / "words.evalset.json"
+    dump_evalset(EVALSET, file)
+    make(tmp_path / name)
+
+    with pytest.raises(UsageError, match=f"{name} {says}"):
+        evaldesk.evaluate(echo, file)
+
+    assert evaldesk.evaluate(echo, file, criteria=ANSWER, cases=["same"]).all_passed
 
 
 def test_nothing_is_printed_and_nothing_is_left(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:

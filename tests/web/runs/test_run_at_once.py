@@ -86,6 +86,22 @@ def test_the_criteria_are_those_of_the_file_beside_the_eval_set(pages: Any, sess
     assert "Fill in from <code>test_config.json</code>" in typed
 
 
+def test_an_odd_file_of_criteria_is_said_in_the_form_until_some_are_chosen(
+    pages: Any, session: str, tmp_path: Path
+) -> None:
+    (tmp_path / "evalsets" / "test_config.json").symlink_to("gone.json")
+    fields = fields_of(pages.get(session).text)
+
+    answer = pages.post(session, **fields | {"case": "said", "then": "run"})
+    form = pages.get(answer.headers["location"]).text
+    typed = pages.post("/runs/new", filled="1", evalset=pages.evalset, metric="response_match_score").text
+
+    assert pages.desk.store.runs.list() == []
+    assert "test_config.json is a link that leads nowhere; repair or remove it" in form
+    assert "These are the default criteria" in form
+    assert "leads nowhere" not in typed
+
+
 JUDGED_ELSEWHERE = {
     "final_response_match_v2": {"threshold": 1, "judge_model_options": {"base_url": "http://judge.example/v1"}}
 }

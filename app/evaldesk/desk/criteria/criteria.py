@@ -114,8 +114,15 @@ def checked_criteria(file: CriteriaFile) -> tuple[Criterion, ...]:
 
 
 def find_criteria_file(evalset: Path) -> Path | None:
-    """The criteria file beside an eval set, as ADK's AgentEvaluator looks for it; None when there is none."""
-    return next((path for name in NAMES if (path := evalset.parent / name).is_file()), None)
+    """The criteria file beside an eval set, as ADK's AgentEvaluator looks for it; None when there is none.
+
+    Raises UsageError for a link that leads nowhere, a folder or a pipe of that name, which no default stands for.
+    """
+    found = next((path for name in NAMES if os.path.lexists(path := evalset.parent / name)), None)
+    if found and not found.is_file():
+        what = "not a file" if found.exists() else "a link that leads nowhere"
+        raise UsageError(f"{found} is {what}; repair or remove it, or name the criteria", field="criteria")
+    return found
 
 
 def function_criterion(target: str, threshold: float | None = None) -> Criterion:

@@ -240,12 +240,12 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
     chosen = next((file for file in files if file.id == evalset_id), None)
     is_reading = chosen is not None and chosen.is_reading
     evalset = await _read_evalset(request, evalset_id) if chosen and not is_reading else None
-    beside, problems = find_criteria_file(chosen.path) if chosen else None, dict[str, str]()
-    is_beside = beside is not None and is_fresh(typed)
+    is_new, beside, problems = is_fresh(typed), None, dict[str, str]()
     try:
+        beside = find_criteria_file(chosen.path) if chosen else None
         typed = await asyncio.to_thread(as_beside, typed, beside)
     except (FormatError, UsageError) as error:
-        problems["metric"] = f"{error}. These are the default criteria."
+        problems |= {"metric": f"{error}. These are the default criteria."} if is_new else {}
     is_selection, ticked = chosen_of(typed, evalset)
     all_cases = evalset.cases if evalset else ()
     cases = await asyncio.to_thread(with_ids, all_cases, ticked) if is_selection else all_cases
@@ -292,7 +292,7 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         n_selected=len(ticked),
         metrics=MetricForm() if is_small else await _metrics(desk, typed, cases),
         beside=beside.name if beside else "",
-        is_beside=is_beside and not problems,
+        is_beside=is_new and beside is not None and not problems,
         unscored=unscored,
         not_applicable=not_applicable,
         estimate=plan,
