@@ -12,7 +12,7 @@ from tests.postgresql_server import ENGINES, place_of
 
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.chat.sessions import SessionDesk, parse_state, propose_title
-from evaldesk.errors import ConflictError, FormatError, NotFoundError
+from evaldesk.errors import ConflictError, FormatError, NotFoundError, WorkspaceError
 from evaldesk.model import AgentDescription, AgentRef, Event, JsonValue, Prompt, Prompts, TurnRecord, TurnSpec
 from evaldesk.model.stored import OpenTurn
 from evaldesk.settings import Settings
@@ -173,6 +173,28 @@ async def test_the_turn_of_one_desk_is_stopped_from_another(
     items = [item async for item in turn.follow()]
 
     assert items[-1] == desk.get(session.id).turns[0]
+
+
+async def test_a_full_disk_is_said_once_until_the_turn_is_renewed_again(
+    desk: SessionDesk, store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("evaldesk.desk.chat.sessions.RENEW_S", 0)
+    answers: Iterator[bool | Exception] = iter(
+        [*[WorkspaceError("full")] * 3, False, *[WorkspaceError("full again")] * 2]
+    )
+
+    def renew(*_: str) -> bool:
+        answer = next(answers, NotFoundError("over"))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(store.sessions, "renew_turn", renew)
+
+    with pytest.raises(NotFoundError):
+        await desk._keep("session", "owner")
+
+    assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == ["full", "full again"]
 
 
 async def test_closing_the_desk_stops_and_stores_the_running_turn(desk: SessionDesk) -> None:

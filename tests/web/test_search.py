@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -121,6 +122,24 @@ def test_a_workspace_that_waits_for_trust_shows_nothing_of_it(
 
     for typed in ("raining", "weather", "dice"):
         assert 'role="option"' not in chat.client.get("/search", params={"q": typed}, headers=PALETTE).text
+
+
+def test_an_index_that_cannot_be_kept_is_said_once_until_it_can(
+    chat: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    outcomes = iter([*[OSError("full")] * 3, None, *[OSError("full again")] * 2])
+
+    def catch_up() -> None:
+        if error := next(outcomes, KeyError("over")):
+            raise error
+
+    monkeypatch.setattr("evaldesk.desk.search.LOOK_EVERY_S", 0)
+    monkeypatch.setattr(chat.desk.search, "catch_up", catch_up)
+
+    with pytest.raises(KeyError):
+        asyncio.run(chat.desk.search.follow(lambda: True))
+
+    assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == ["full", "full again"]
 
 
 def play(chat: Any, answer: str) -> int:

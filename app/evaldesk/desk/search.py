@@ -73,12 +73,16 @@ class SearchDesk:
 
     async def follow(self, is_open: Callable[[], bool]) -> None:
         """Keep the index up to date until it is cancelled, while `is_open`."""
+        is_refused = False
         while True:
             try:
                 if is_open():
                     await asyncio.to_thread(self.catch_up)
+                is_refused = False
             except FAULTS as error:
-                log.warning("the index of texts cannot be kept: %s", error)
+                if not is_refused:
+                    log.warning("the index of texts cannot be kept, which is tried again: %s", error)
+                is_refused = True
             await asyncio.sleep(LOOK_EVERY_S)
 
     def catch_up(self, rest: float = REST) -> None:

@@ -287,14 +287,18 @@ class SessionDesk:
 
     async def _keep(self, session_id: str, owner: str) -> None:
         """Renew the turn until this is cancelled; stop it once another process asks for that, or took it over."""
+        is_refused = False
         while True:
             await asyncio.sleep(RENEW_S)
             try:
                 is_over = await asyncio.to_thread(self._store.sessions.renew_turn, session_id, owner)
+                is_refused = False
             except ConflictError:
                 is_over = True
             except WorkspaceError as error:
-                log.warning("a turn cannot be renewed now: %s", error)
+                if not is_refused:
+                    log.warning("a turn cannot be renewed, which is tried again: %s", error)
+                is_refused = True
                 continue
             if is_over:
                 await self._host.stop_turn(session_id)
