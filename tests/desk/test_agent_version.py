@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.engine.host.agent_host import MAX_BYTES, agent_version
+from evaldesk.engine.host.agent_host import MAX_BYTES, agent_version, version_of
 from evaldesk.model import AgentRef
 
 
@@ -29,13 +29,34 @@ def test_an_edit_of_the_agents_own_files_is_another_version(agent: AgentRef, nam
     assert agent_version(agent) not in (before, "")
 
 
-@pytest.mark.parametrize("name", ["calc.evalset.json", "venv/lib.py", ".env"])
-def test_data_installed_packages_and_keys_are_not_the_agent(agent: AgentRef, name: str) -> None:
+@pytest.mark.parametrize("name", ["agent.py", "tools/dice.py", "prompts/log_format.txt", "prompts/catalog.txt"])
+def test_an_edit_reaches_the_workers_of_the_agent(agent: AgentRef, name: str) -> None:
+    before = version_of(agent)
+
+    (Path(agent.folder) / name).write_text("another length")
+
+    assert version_of(agent) != before
+
+
+LOGS = ["log.txt", "logs.txt", "calls_log.txt", "agent.out.txt", "stderr.txt", "log-2026-11-26.txt", "tools/Log.2.txt"]
+
+
+@pytest.mark.parametrize("name", ["calc.evalset.json", "venv/lib.py", ".env", *LOGS])
+def test_data_installed_packages_keys_and_logs_are_not_the_agent(agent: AgentRef, name: str) -> None:
     before = agent_version(agent)
 
     (Path(agent.folder) / name).write_text("two")
 
     assert agent_version(agent) == before
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_log_beside_the_agent_leaves_its_workers_alone(agent: AgentRef, name: str) -> None:
+    before = version_of(agent)
+
+    (Path(agent.folder) / name).write_text("two")
+
+    assert version_of(agent) == before
 
 
 def test_of_a_huge_text_only_the_beginning_is_read(agent: AgentRef) -> None:

@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import math
 import os
+import re
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -361,6 +362,8 @@ class HostedAgent:
 MAX_FILES = 2_000
 
 _SUFFIXES = (".py", ".yaml", ".yml", ".toml", ".txt", ".md")
+_LOG = re.compile(r"(?:.*[._-])?(?:logs?|out|stdout|stderr)(?:[._-][\d._-]+)?\.txt", re.IGNORECASE)
+"""The usual names of texts that an agent or a shell writes, such as `log.txt` and `calls-log.2.txt`: not its code."""
 _NAMES = (".env",)
 _OTHERS = {"__pycache__", "node_modules", "site-packages", "venv"}
 
@@ -414,7 +417,7 @@ def _files(folder: str) -> Iterator[os.DirEntry[str]]:
         if entry.is_dir(follow_symlinks=False):
             if entry.name not in _OTHERS and not entry.name.startswith("."):
                 yield from _files(entry.path)
-        elif entry.name.endswith(_SUFFIXES) or entry.name in _NAMES:
+        elif (entry.name.endswith(_SUFFIXES) or entry.name in _NAMES) and not _LOG.fullmatch(entry.name):
             yield entry
 
 
@@ -489,7 +492,8 @@ def imported_files(ref: AgentRef) -> list[str]:
 def _beside(folder: str) -> Iterator[os.DirEntry[str]]:
     with suppress(OSError), os.scandir(folder) as listing:
         for entry in listing:
-            if entry.name.endswith(_SUFFIXES[1:]) and entry.is_file(follow_symlinks=False):
+            is_read = entry.name.endswith(_SUFFIXES[1:]) and not _LOG.fullmatch(entry.name)
+            if is_read and entry.is_file(follow_symlinks=False):
                 yield entry
 
 
