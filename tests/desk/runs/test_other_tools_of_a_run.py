@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import event
 
 from evaldesk.desk.other_tools import difference, has_other_scores
-from evaldesk.desk.runs.stored_runs import OtherVerdict, StoredRuns
+from evaldesk.desk.runs.stored_runs import ByOtherTools, OtherVerdict, StoredRuns
 from evaldesk.model import (
     AgentRef,
     Case,
@@ -77,6 +77,34 @@ def test_each_trial_is_asked_about_in_the_order_of_the_file(store: Store) -> Non
     assert [each for each in found.verdicts if each.tool == "adk"] == wanted
     assert len(wanted) > 50
     assert found.n_scores.get("adk", 0) == n_scores
+
+
+def test_cases_with_the_same_difference_are_one_sentence_that_counts_all_of_them(store: Store) -> None:
+    found = StoredRuns(store.runs).by_other_tools(store.runs.summary(stored(store, 120)))
+    broke_off = [each for each in found.verdicts if each.sentence.startswith("errored here")]
+
+    (sentence,) = [each for each in found.sentences if "errored here" in each]
+
+    n, names = sum(each.n for each in broke_off), ", ".join(each.case_id for each in broke_off[:10])
+    assert len(broke_off) > 20
+    assert sentence == (
+        f"{len(broke_off)} cases ({n} of {N * len(broke_off)} trials): errored here, failed by `adk eval`: "
+        f"a trial that broke off counts as failed there ({names}, and {len(broke_off) - 10} more)"
+    )
+    assert len(found.sentences) == len({each.sentence for each in found.verdicts})
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "sentences"),
+    [
+        ([OtherVerdict("adk", "a", "why", 1, 1)], ["a: why"]),
+        ([OtherVerdict("adk", "a", "why", 2, 5)], ["a (2 of 5 trials): why"]),
+        ([OtherVerdict("adk", "a", "why", 1, 1), OtherVerdict("adk", "b", "why", 1, 1)], ["2 cases: why (a, b)"]),
+        ([OtherVerdict("adk", "a", "why", 1, 1), OtherVerdict("adk", "b", "so", 1, 1)], ["a: why", "b: so"]),
+    ],
+)
+def test_a_single_case_is_named_before_the_difference(verdicts: list[OtherVerdict], sentences: list[str]) -> None:
+    assert ByOtherTools(tuple(verdicts), {}).sentences == sentences
 
 
 def test_a_run_of_many_cases_is_read_by_few_statements(store: Store) -> None:

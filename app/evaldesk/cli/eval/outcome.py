@@ -156,10 +156,8 @@ def show_other_verdicts(runs: StoredRuns, played: Sequence[Played], spelled: str
         others = runs.by_other_tools(each.run, spelled)
         if (others.verdicts or others.n_scores or others.unscored) and len(played) > 1:
             _show_name(each)
-        for sentence in others.unscored:
+        for sentence in (*others.unscored, *others.sentences):
             click.echo(in_one_line(sentence))
-        for found in others.verdicts:
-            click.echo(in_one_line(str(found)))
         for tool, n in others.n_scores.items():
             cases = "1 case has" if n == 1 else f"{n:,} cases have"
             click.echo(f"{cases} the same verdict and other scores by {CALLED[tool]}; --compat {tool} shows them.")

@@ -34,6 +34,7 @@ from evaldesk.statistics.intervals import CaseCounts, score_interval
 from evaldesk.store import RunStore, Store
 from evaldesk.store.evalsets.names import SUFFIXES
 from evaldesk.store.runs.run_store import is_imported
+from evaldesk.wording.words import counted_words, named_words
 
 ROWS_AT_ONCE = 200
 TRIALS_AT_ONCE = 100
@@ -455,6 +456,14 @@ class ByOtherTools:
     n_scores: Mapping[str, int]
     unscored: tuple[str, ...] = ()
 
+    @property
+    def sentences(self) -> list[str]:
+        """A sentence for each reason: with its one case, or with the number of its cases and the first of them."""
+        by_reason: dict[str, list[OtherVerdict]] = {}
+        for each in self.verdicts:
+            by_reason.setdefault(each.sentence, []).append(each)
+        return [_of_cases(sentence, found) for sentence, found in by_reason.items()]
+
 
 @dataclass(frozen=True, slots=True)
 class OtherVerdict:
@@ -466,9 +475,14 @@ class OtherVerdict:
     n: int
     n_trials: int
 
-    def __str__(self) -> str:
-        of = f" ({self.n} of {self.n_trials} trials)" if self.n_trials > 1 else ""
-        return f"{self.case_id}{of}: {self.sentence}"
+
+def _of_cases(sentence: str, found: Sequence[OtherVerdict]) -> str:
+    """`case_1 (2 of 5 trials): …` for one case, `12 cases (14 of 60 trials): … (case_1, case_2, …)` for several."""
+    n_trials, names = sum(each.n_trials for each in found), [each.case_id for each in found]
+    of = f" ({counted_words(sum(each.n for each in found), n_trials, 'trial')})" if n_trials > len(found) else ""
+    if len(found) == 1:
+        return f"{names[0]}{of}: {sentence}"
+    return f"{len(found):,} cases{of}: {sentence} ({named_words(names)})"
 
 
 def run_title(summary: RunSummary) -> str:
