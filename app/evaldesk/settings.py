@@ -130,6 +130,7 @@ class Settings:
     n_warm_workers: int = 0
     n_runs_at_once: int = 3
     is_demo: bool = False
+    has_found_none: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     store: DatabaseUrl | None = None
     is_store_of_file: bool = False
@@ -177,7 +178,6 @@ def read_settings(
     *,
     environment: Mapping[str, str],
     n_workers: int = 2,
-    is_demo: bool = False,
 ) -> Settings:
     """Settings from `evaldesk.toml` in the workspace, where there is one, and the environment.
 
@@ -216,7 +216,6 @@ def read_settings(
         executors=_executors(table.get("executors", {}), path),
         n_runs_at_once=_runs_at_once(table.get("runs_at_once", 3), path),
         n_workers=n_workers,
-        is_demo=is_demo,
         environment=dict(environment),
         store=_store(environment.get(STORE_VARIABLE, ""), table.get("store", {}), path),
         me=_me(table.get("store", {}), environment, path),

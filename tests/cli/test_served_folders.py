@@ -43,6 +43,7 @@ def test_a_folder_without_agents_serves_the_samples(tmp_path: Path) -> None:
     settings = open_settings((), workspace=str(tmp_path))
 
     assert (settings.is_demo, _agents(settings), _names(settings)) == (True, SAMPLES, SAMPLES)
+    assert settings.has_found_none
 
 
 def test_the_samples_come_with_models_that_make_no_mistakes_and_many(
@@ -72,6 +73,7 @@ def test_demo_serves_the_samples_although_there_are_agents(tmp_path: Path) -> No
     settings = open_settings((), workspace=str(tmp_path), is_demo=True)
 
     assert (_agents(settings), _names(settings)) == (SAMPLES, SAMPLES)
+    assert not settings.has_found_none
 
 
 def test_eval_sets_without_an_agent_are_served_beside_the_samples(tmp_path: Path) -> None:

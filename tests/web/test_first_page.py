@@ -34,6 +34,21 @@ def client(tmp_path: Path) -> Iterator[DeskClient]:
         )
 
 
+@pytest.mark.parametrize("has_found_none", [True, False])
+def test_that_no_agent_was_found_is_said_where_one_was_looked_for(tmp_path: Path, *, has_found_none: bool) -> None:
+    settings = Settings(workspace=tmp_path, roots=(tmp_path,), is_demo=True, has_found_none=has_found_none)
+    with Store.open(settings.database) as store:
+        desk = Desk(settings, store, cast("AgentHost", None))
+        headers = {"Cookie": f"evaldesk-{PORT}={TOKEN}"}
+        client = DeskClient(
+            create_app(desk, guard_settings(TOKEN, PORT)), base_url=f"http://127.0.0.1:{PORT}", headers=headers
+        )
+        page = client.get("/").text
+
+    assert "These are the samples" in page
+    assert ("No agent was found in this folder." in page) is has_found_none
+
+
 def served(client: DeskClient) -> set[str]:
     app = cast("Any", client.app).app
     return {route.path for route in app.routes}

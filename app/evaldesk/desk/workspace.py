@@ -37,7 +37,9 @@ def open_settings(folders: tuple[str, ...], *, workspace: str | None = None, is_
     if is_demo:
         return _with_samples(settings, ())
     declared_refs(settings.agents, home)  # a wrong table is said before anything starts
-    return settings if settings.agents or find_agents(settings.roots) else _with_samples(settings, _own_roots(roots))
+    if settings.agents or find_agents(settings.roots):
+        return settings
+    return _with_samples(replace(settings, has_found_none=True), _own_roots(roots))
 
 
 def check_folders(home: Path, roots: tuple[Path, ...]) -> None:

@@ -18,7 +18,7 @@ async def index(request: Request) -> Response:
     if desk.is_restricted and not desk.trust.is_look_only:
         return RedirectResponse("/trust", 303)
     view = await asyncio.to_thread(home, desk, desk.agents.list())
-    return page(request, "home/index.html", block="evalsets", home=view, is_demo=desk.settings.is_demo)
+    return page(request, "home/index.html", block="evalsets", home=view, settings=desk.settings)
 
 
 routes = [Route("/", index)]
