@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.agents.endpoint import Answer
 from tests.agents.installed import skip_without
 from tests.agents.pydantic_ai_source import ROLLER, SCRIPT
 
@@ -96,6 +97,71 @@ async def test_max_turns_is_a_stop_of_its_own(loaded: Any, play: Any) -> None:
     events = await play(agent, Session("s", model_options=ModelOptions(max_turns=2)), "go")
 
     assert events[-1].error.kind == "max_turns"
+
+
+RESPONSES = """
+from pydantic_ai import Agent
+from pydantic_ai.models.openai import OpenAIResponsesModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+provider = OpenAIProvider(base_url="ADDRESS", api_key="none")
+root_agent = Agent(OpenAIResponsesModel("gpt-5-mini", provider=provider), name="dice")
+
+@root_agent.tool_plain
+def roll_die(sides: int) -> int:
+    return sides
+"""
+
+
+def response(*output: dict[str, Any], **more: Any) -> Answer:
+    """An answer of the Responses API."""
+    details = {"input_tokens_details": {"cached_tokens": 8}, "output_tokens_details": {"reasoning_tokens": 4}}
+    usage = {"input_tokens": 20, "output_tokens": 9, "total_tokens": 29, **details}
+    about = {"id": "r1", "object": "response", "created_at": 1, "model": "gpt-5-mini", "status": "completed"}
+    return Answer({**about, "output": output, "usage": usage, "tools": [], **more})
+
+
+THOUGHT = {"id": "rs1", "type": "reasoning", "summary": [{"type": "summary_text", "text": "I roll."}]}
+ROLL = {"id": "fc1", "type": "function_call", "call_id": "c1", "name": "roll_die", "arguments": '{"sides": 6}'}
+SEARCH = {"id": "ws1", "type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "dice"}}
+
+
+def words(text: str) -> dict[str, Any]:
+    """A message of the Responses API."""
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    return {"id": "m1", "type": "message", "role": "assistant", "status": "completed", "content": content}
+
+
+async def test_a_model_of_the_responses_api_tells_thoughts_calls_tokens_and_the_limit(
+    loaded: Any, play: Any, endpoint: Any
+) -> None:
+    cut = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+    endpoint.answers += [response(THOUGHT, ROLL), response(words("A six."), **cut)]
+    session = Session("s")
+
+    events = await play(loaded(RESPONSES.replace("ADDRESS", endpoint.address)), session, "go")
+
+    told = [(event.kind, event.text) for event in events if event.kind != "usage"]
+    assert told == [("log", "I roll."), ("tool_call", ""), ("tool_result", ""), ("agent_message", "A six.")]
+    usages = [
+        (each.tokens_in, each.tokens_cached, each.tokens_reasoning, each.is_cut) for each in session.turns[0].usages
+    ]
+    assert usages == [(20, 8, 4, False), (20, 8, 4, True)]
+    assert "reasoning" in str(endpoint.asked[1]["input"])
+
+
+async def test_a_tool_that_the_provider_ran_is_told_where_it_was_called(loaded: Any, play: Any, endpoint: Any) -> None:
+    endpoint.answers += [response(words("I look."), SEARCH, words("It is a six.")), response(words("Yes."))]
+    agent, session = loaded(RESPONSES.replace("ADDRESS", endpoint.address)), Session("s")
+
+    events = await play(agent, session, "go")
+    await play(agent, Session("s", turns=session.turns), "sure?")
+
+    told = [(event.kind, event.text or (event.call and event.call.name)) for event in events if event.kind != "usage"]
+    said = [("agent_message", "I look."), ("tool_call", "web_search"), ("tool_result", "web_search")]
+    assert told == [*said, ("agent_message", "It is a six.")]
+    assert session.turns[0].tool_calls[0].args == {"type": "search", "query": "dice"}
+    assert "web_search" in str(endpoint.asked[1]["input"])
 
 
 async def test_another_model_at_an_endpoint(loaded: Any, play: Any, endpoint: Any) -> None:

@@ -307,7 +307,6 @@ class EventSender:
         elif kind == "CallToolsNode":
             await self._send(Event("usage", author=self.author, usage=self._usage(node.model_response)))
             await self._report("response", node.model_response.parts)
-            self.said = "".join(part.content for part in node.model_response.parts if part.part_kind == "text")
 
     async def _pieces(self, node: Any, context: Any) -> None:
         async with node.stream(context) as stream:
@@ -328,7 +327,8 @@ class EventSender:
             return
         took_ms = (time.perf_counter() - self._asked) * 1000
         for message in found:
-            timed = replace(message, duration_ms=took_ms) if message.speaker == "tool" else message
+            self.said = message.text
+            timed = replace(message, duration_ms=took_ms) if kind == "request" else message
             for event in events_of_message(self._turn, timed, self.author):
                 await self._send(event)
 

@@ -34,35 +34,46 @@ def read_pydantic(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
 
 
 def read_pydantic_message(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
-    """The messages of a request, one a part, or the one of a response. Raises FormatError."""
+    """The messages of a request, one a part, or those of a response. Raises FormatError."""
     parts = read_mapping(place, raw).get("parts", ABSENT)
     if raw.get("kind") == "response":
-        yield _read_response(place.at("parts"), parts, notes)
+        yield from _read_response(place.at("parts"), parts, notes)
     else:
         for found in read_list(place.at("parts"), parts, lambda at, part: _read_given(at, part, notes)):
             if found:
                 yield found
 
 
-def _read_response(place: Place, raw: Any, notes: Notes) -> Message:
+def _read_response(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
+    """The message of the model; a tool of its provider gave its result in the middle of it."""
     texts: list[str] = []
     thoughts: list[str] = []
     calls: list[ToolCall] = []
 
-    def read_part(at: Place, part: Any) -> None:
+    def said() -> Message:
+        found = Message("agent", "".join(texts), thought="\n".join(thoughts), calls=tuple(calls))
+        for each in (texts, thoughts, calls):
+            each.clear()
+        return found
+
+    def read_part(at: Place, part: Any) -> tuple[Message, ...]:
         fields = read_mapping(at, part)
         kind = fields.get("part_kind")
+        if kind == "builtin-tool-return":
+            return said(), _read_result(at, fields)
         if kind in ("text", "thinking"):
             (texts if kind == "text" else thoughts).append(read_text(at.at("content"), fields.get("content", ABSENT)))
-        elif kind != "tool-call":
+        elif kind not in ("tool-call", "builtin-tool-call"):
             notes.refuse(NO_TEXT, at)
         elif (call := _read_call(at, fields)).name.startswith(OUTPUT_TOOL):
             texts.append(json.dumps(call.args, ensure_ascii=False))
         else:
             calls.append(call)
+        return ()
 
-    read_list(place, raw, read_part)
-    return Message("agent", "".join(texts), thought="\n".join(thoughts), calls=tuple(calls))
+    for found in read_list(place, raw, read_part):
+        yield from found
+    yield said()
 
 
 def _read_call(place: Place, fields: dict[str, Any]) -> ToolCall:
@@ -77,17 +88,19 @@ def _read_given(place: Place, raw: Any, notes: Notes) -> Message | None:
     kind, content = fields.get("part_kind"), fields.get("content")
     if kind in ("user-prompt", "system-prompt"):
         return Message("user" if kind == "user-prompt" else "system", _read_words(place.at("content"), content, notes))
-    name = read_optional_text(place.at("tool_name"), fields.get("tool_name")) or ""
     if kind not in ("tool-return", "retry-prompt"):
         raise wanted(place.at("part_kind"), kind, "a part of a request")
-    if not name or name.startswith(OUTPUT_TOOL):
-        return None
+    found = _read_result(place, fields)
+    return found if found.author and not found.author.startswith(OUTPUT_TOOL) else None
+
+
+def _read_result(place: Place, fields: dict[str, Any]) -> Message:
     return Message(
         "tool",
-        author=name,
+        author=read_optional_text(place.at("tool_name"), fields.get("tool_name")) or "",
         call_id=read_optional_text(place.at("tool_call_id"), fields.get("tool_call_id")),
-        result=content,
-        is_error=kind == "retry-prompt" or fields.get("outcome", "success") != "success",
+        result=fields.get("content"),
+        is_error=fields.get("part_kind") == "retry-prompt" or fields.get("outcome", "success") != "success",
     )
 
 
