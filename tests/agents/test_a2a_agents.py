@@ -399,6 +399,37 @@ async def test_calls_of_an_agent_of_adk_are_told_once(server: Server, played: An
     assert (turn.usages[0].tokens_in, turn.usages[0].tokens_out) == (7, 2)
 
 
+async def test_what_an_agent_of_adk_thinks_runs_and_spends_is_read_as_of_its_own_server(
+    server: Server, played: Any
+) -> None:
+    def part(kind: str, **data: Any) -> dict[str, Any]:
+        return {"kind": "data", "data": data, "metadata": {"adk_type": kind}}
+
+    spent = {"promptTokenCount": 7, "candidatesTokenCount": 2, "thoughtsTokenCount": 5, "cachedContentTokenCount": 3}
+    about = {"adk_event_id": "e1", "adk_usage_metadata": spent}  # beside each part that was made of the event
+    thought = {"kind": "text", "text": "Hm.", "metadata": {"adk_thought": True}}
+    call, gave = {"id": "c1", "name": "roll"}, {"id": "c1", "name": "roll", "response": {"error": "no die"}}
+    parts = [thought, part("function_call", **call), part("function_response", **gave)]
+    message = {"role": "agent", "messageId": "m1", "parts": parts, "metadata": about}
+    code = part("executable_code", code="1 + 1", language="PYTHON")
+    artifact = {"artifactId": "a", "parts": [code, thought, {"kind": "text", "text": "Two."}], "metadata": about}
+    server.speaks("0.3", is_streaming=True).answers.append(
+        [
+            OLD["status"]("working", message=message),  # type: ignore[operator]
+            {"kind": "artifact-update", "taskId": "t1", "contextId": "c", "artifact": artifact},
+            OLD["task"]("completed", artifacts=[artifact]),  # type: ignore[operator]
+        ]
+    )
+
+    turn = await played(agent_at(server.address), Session("s"), "Roll.")
+
+    told = [(event.kind, event.text, event.is_error) for event in turn.events[1:] if event.kind != "usage"]
+    calls = [("log", "Hm.", False), ("tool_call", "", False), ("tool_result", "", True)]
+    assert told == [*calls, ("log", "runs code:\n1 + 1", False), ("agent_message", "Two.", False)]
+    [usage] = turn.usages
+    assert (usage.tokens_in, usage.tokens_out, usage.tokens_cached, usage.tokens_reasoning) == (7, 7, 3, 5)
+
+
 def test_the_card_describes_the_agent(server: Server) -> None:
     server.speaks("1.0", skills=[{"id": "r", "name": "roll"}, {"id": "c", "name": "count"}])
 

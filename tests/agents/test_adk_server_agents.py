@@ -33,7 +33,7 @@ ADK_EVENTS = [
     {
         "author": "weather",
         "content": {"parts": [{"functionResponse": {"id": "c1", "name": "look", "response": {"result": "sun"}}}]},
-        "actions": {"stateDelta": {"city": "Rome", "temp:x": 1}},
+        "actions": {"stateDelta": {"city": "Rome", "temp:x": 1, "_adk_seen": 2}},
     },
     {
         "author": "weather",

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from evaldesk.errors import BadNumberError
 from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, ToolCall, Usage, Waiting
-from evaldesk.model.decisions import ANSWER, APPROVAL, Decision
+from evaldesk.model.decisions import ANSWER, APPROVAL, Decided, Decision
 from evaldesk.model.media import HELD, Media, base64_text, joined, split
 from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import (
@@ -168,6 +168,21 @@ class AdkEvents:
         except BadNumberError as error:
             usage = bad_number(error)
         yield usage_event(usage, author)
+
+
+_NOT_KEPT = ("temp:", "_adk", "__llm_request_key__")
+
+
+def kept_state(state: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """The state without keys of one invocation, and without those that google-adk's runner keeps there for itself."""
+    return {key: value for key, value in state.items() if not key.startswith(_NOT_KEPT)}
+
+
+def answered(calls: Mapping[str, ToolCall], decided: Iterable[Decided]) -> Iterator[Event]:
+    """The results that a person gave for calls that waited."""
+    for waiting, decision in decided:
+        if waiting.id in calls and decision.decision == "answer":
+            yield Event("tool_result", call=calls[waiting.id], result=decision.answer)
 
 
 def function_response(waiting: Waiting, decision: Decision) -> JsonObject:

@@ -13,7 +13,9 @@ from itertools import groupby
 from typing import Any
 
 from evaldesk.agents.adk.loading import app_of, part_of, reset_data_of, spare_failed_import, yaml_agent
-from evaldesk.agents.adk.models import EFFORT, is_litellm, model_name
+from evaldesk.agents.adk.models import EFFORT, is_litellm, model_name, use_shared_loop, with_model
+from evaldesk.agents.adk.plugin import Witness, plugin_of
+from evaldesk.agents.adk.translation import translated
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.finding import FACTORY
 from evaldesk.agents.own.instruction import placeholders
@@ -36,7 +38,7 @@ from evaldesk.model import (
 )
 from evaldesk.model.decisions import Decided
 from evaldesk.model.media import Media, split
-from evaldesk.transcripts.adk import function_response
+from evaldesk.transcripts.adk import answered, function_response, kept_state
 from evaldesk.wire import plain, to_json
 
 
@@ -69,15 +71,12 @@ class AdkAgent:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:
-        from evaldesk.agents.adk.models import use_shared_loop
-
         use_shared_loop(self.app.root_agent)
         spare_failed_import()
 
     def describe(self) -> AgentDescription:
         """The root agent with its sub-agents as a tree."""
-
-        return described(self.app.root_agent)
+        return _described(self.app.root_agent, "adk", depth=0)
 
     async def reply(self, session: Session, message: str) -> AsyncGenerator[Event]:
         """Play one invocation.
@@ -99,9 +98,8 @@ class AdkAgent:
         from google.genai import types
 
         conversation, calls = await _waited(session, session.app_name or self.ref.id)
-        for waiting, decision in decided:
-            if waiting.id in calls and decision.decision == "answer":
-                yield Event("tool_result", call=calls[waiting.id], result=decision.answer)
+        for event in answered(calls, decided):
+            yield event
         parts = [types.Part(function_response=types.FunctionResponse(**function_response(*each))) for each in decided]
         content = types.Content(role="user", parts=parts)
         async with aclosing(self._invoked(session, conversation, content, calls)) as events:
@@ -109,12 +107,10 @@ class AdkAgent:
                 yield event
 
     async def _invoked(
-        self, session: Session, conversation: Conversation, content: Any, calls: dict[str, ToolCall] | None = None
+        self, session: Session, conversation: Conversation, content: Any, calls: Mapping[str, ToolCall] | None = None
     ) -> AsyncGenerator[Event]:
         """The events of an invocation; `calls` are those that were made before it in the turn."""
         from google.adk.agents.run_config import RunConfig, StreamingMode
-
-        from evaldesk.agents.adk.plugin import Witness, plugin_of
 
         options = session.model_options
         witness = Witness(session.id, options, calls=dict(calls or {}))
@@ -131,7 +127,7 @@ class AdkAgent:
             run_config=RunConfig(**config),
         )
         try:
-            async with aclosing(_events_of(happening, conversation, witness, session)) as events:
+            async with aclosing(_events_of(happening, witness, session)) as events:
                 async for event in events:
                     yield event
         except Exception as error:
@@ -156,8 +152,6 @@ class AdkAgent:
         """The app, with the models of its agents replaced where the run or chat asks for others."""
         if model is None and options.base_url is None:
             return self.app
-        from evaldesk.agents.adk.models import with_model
-
         key = to_json([model, options.base_url, options.api_key_env, options.extra, options.n_retries])
         with self._lock:
             if key not in self._variants:
@@ -167,16 +161,14 @@ class AdkAgent:
             return self._variants[key]
 
 
-async def _events_of(happening: Any, conversation: Any, witness: Any, session: Session) -> AsyncGenerator[Event]:
+async def _events_of(happening: Any, witness: Witness, session: Session) -> AsyncGenerator[Event]:
     """The events of an invocation. An error is held back, because a later exception says more."""
-    from evaldesk.agents.adk.translation import translated
-
     failed: Event | None = None
     async with aclosing(happening) as events:
         async for found in events:
             if failed:
                 yield failed
-            conversation.adopt(found, session.state)
+            session.state.update(kept_state((found.actions and found.actions.state_delta) or {}))
             for event in (*witness.inner(), *translated(found, witness, is_streaming=session.is_streaming)):
                 if event.error:
                     failed = event
@@ -230,8 +222,6 @@ class MadeAgent:
                 await opened.aclose()
 
 
-TEMPORARY = "temp:"
-_OWN_KEYS = ("_adk", "__llm_request_key__")  # keys that the runner itself keeps in a session's state
 MEMORY = "adk"
 
 
@@ -257,11 +247,6 @@ class Conversation:
             memory_service=self.memory,
         )
 
-    def adopt(self, found: Any, state: dict[str, JsonValue]) -> None:
-        """Change `state` as an event of google-adk says."""
-        delta = found.actions.state_delta if found.actions else None
-        state.update({key: value for key, value in (delta or {}).items() if not _is_own(key)})
-
     async def found(self, session: Session, **options: Any) -> Any:
         """Its session of google-adk; None where it is gone."""
         place = {"app_name": self.app_name, "user_id": session.user_id, "session_id": session.id}
@@ -274,7 +259,7 @@ class Conversation:
         found = await self.found(session, config=GetSessionConfig(num_recent_events=0))
         if found is not None:
             session.state.clear()
-            session.state.update({key: value for key, value in found.state.items() if not _is_own(key)})
+            session.state.update(kept_state(found.state))
         self.state = dict(session.state)
         self.n_turns = len(session.turns) + 1
 
@@ -330,7 +315,8 @@ async def _waited(session: Session, app_name: str) -> tuple[Conversation, dict[s
     made, found = await _begun(session, app_name)
     for raw in stored["events"]:
         event = AdkEvent.model_validate(raw)
-        event.actions.state_delta = {key: each for key, each in event.actions.state_delta.items() if _is_own(key)}
+        delta = event.actions.state_delta
+        event.actions.state_delta = {key: each for key, each in delta.items() if key not in kept_state(delta)}
         await made.sessions.append_event(found, event)
     session.memory[MEMORY] = made
     return made, {key: ToolCall(*each) for key, each in stored["calls"].items()}
@@ -392,19 +378,11 @@ def _part(event: Event, types: Any) -> Any:
     return types.Part(function_response=types.FunctionResponse(name=call.name, id=call.id, response=result))
 
 
-def _is_own(key: str) -> bool:
-    return key.startswith((TEMPORARY, *_OWN_KEYS))
-
-
 MAX_DEPTH = 8
 
 
-def described(root: Any) -> AgentDescription:
-    """The root of the tree; its initial state has every key that an instruction needs, empty."""
-    return _described(root, "adk", depth=0)
-
-
 def _described(agent: Any, kind: str, depth: int) -> AgentDescription:
+    """The agent and those below it; the initial state has every key that an instruction needs, empty."""
     instruction = _instruction(agent)
     model = model_name(agent)
     below = [_described(other, how, depth + 1) for other, how in _below(agent)] if depth < MAX_DEPTH else []

@@ -27,11 +27,13 @@ from evaldesk.llm.retry_events import captured
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session, ToolCall
 from evaldesk.model.decisions import Decided
 from evaldesk.reading.strict_json import Document, Place
-from evaldesk.transcripts.adk import AdkEvents, function_response, written_parts
+from evaldesk.transcripts.adk import AdkEvents, answered, function_response, kept_state, written_parts
 from evaldesk.transcripts.recorded import BAD_NUMBER
 from evaldesk.wire import plain
 
 KIND = "adk_server"
+
+FORGOTTEN = "the server was not there before: it does not remember the earlier turns"
 
 _MEMORY = "adk_server_session"
 
@@ -77,9 +79,8 @@ class AdkServerAgent(ModelCaller):
             raise gone()
         session.memory.setdefault(_MEMORY, known["session"])
         reader = AdkEvents({key: ToolCall(*call) for key, call in known["calls"].items()})
-        for waiting, decision in decided:
-            if waiting.id in reader.calls and decision.decision == "answer":
-                yield Event("tool_result", call=reader.calls[waiting.id], result=decision.answer)
+        for event in answered(reader.calls, decided):
+            yield event
         parts: list[JsonObject] = [{"functionResponse": dict(function_response(*each))} for each in decided]
         async for event in self._sent(session, parts, reader):
             yield event
@@ -94,8 +95,7 @@ class AdkServerAgent(ModelCaller):
                 if _MEMORY not in session.memory:
                     session.memory[_MEMORY] = await self._create(client, session)
                     if session.turns:
-                        remark = "the server was not there before: it does not remember the earlier turns"
-                        yield Event("log", author=self.ref.id, text=remark)
+                        yield Event("log", author=self.ref.id, text=FORGOTTEN)
                 body = {
                     "appName": self.app,
                     "userId": session.user_id,
@@ -138,23 +138,27 @@ class AdkServerAgent(ModelCaller):
         if "error" in found and "content" not in found:
             yield Event("error", error=ErrorRecord("adk_server", str(found["error"])))
             return
-        raw = plain({"author": self.app, **{key: value for key, value in found.items() if value is not None}})
-        if isinstance(raw, dict):  # `plain` makes text of a NaN
-            raw |= {key: found[key] for key in ("usageMetadata", "usage_metadata") if found.get(key) is not None}
-        try:
-            events = list(reader.read(Place(Document(raw)), raw))
-        except FormatError as error:
-            raise AgentError(f"{self.address}/run_sse sent an event that cannot be read: {error}") from error
-        wrong = next((event.error for event in events if event.error and event.error.kind == BAD_NUMBER), None)
-        if wrong:
-            raise AgentError(f"{self.address}/run_sse sent an event that cannot be read: {wrong.message}")
-        for event in events:
-            usage = event.usage and replace(event.usage, model=event.usage.model or "unknown")
-            yield replace(event, usage=usage and priced(usage))
+        yield from told_by_adk(reader, self.app, found, f"{self.address}/run_sse")
         if found.get("partial") is not True:
             delta = plain(_mapping(_mapping(found.get("actions")).get("stateDelta")))
             if isinstance(delta, dict):
-                session.state.update({key: value for key, value in delta.items() if not key.startswith("temp:")})
+                session.state.update(kept_state(delta))
+
+
+def told_by_adk(reader: AdkEvents, author: str, found: Mapping[str, Any], address: str) -> list[Event]:
+    """The events in an event of ADK that `address` sent, with prices. Raises AgentError."""
+    raw = plain({"author": author, **{key: value for key, value in found.items() if value is not None}})
+    if isinstance(raw, dict):  # `plain` makes text of a NaN
+        raw |= {key: found[key] for key in ("usageMetadata", "usage_metadata") if found.get(key) is not None}
+    try:
+        events = list(reader.read(Place(Document(raw)), raw))
+    except FormatError as error:
+        raise AgentError(f"{address} sent an event that cannot be read: {error}") from error
+    wrong = next((event.error for event in events if event.error and event.error.kind == BAD_NUMBER), None)
+    if wrong:
+        raise AgentError(f"{address} sent an event that cannot be read: {wrong.message}")
+    named = ((event, event.usage and replace(event.usage, model=event.usage.model or "unknown")) for event in events)
+    return [replace(event, usage=usage and priced(usage)) for event, usage in named]
 
 
 def _mapping(found: object) -> Mapping[str, Any]:

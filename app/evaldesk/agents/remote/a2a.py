@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 from uuid import uuid4
 
+from evaldesk.agents.adk.server import FORGOTTEN, told_by_adk
 from evaldesk.agents.agent import Agent
 from evaldesk.agents.remote.http_protocol import (
     Options,
@@ -29,11 +30,11 @@ from evaldesk.agents.remote.http_protocol import (
 from evaldesk.agents.tools.frameworks import awaiting, gone, pause, paused
 from evaldesk.errors import AgentError
 from evaldesk.llm.retry_events import captured
-from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, ToolCall, Usage, Waiting
+from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Waiting
 from evaldesk.model.decisions import ANSWER, APPROVAL, Decided
 from evaldesk.model.json_text import json_line
 from evaldesk.model.media import Media, split
-from evaldesk.model.transcript import MAX_NUMBER
+from evaldesk.transcripts.adk import AdkEvents
 from evaldesk.wire import plain, plain_text
 
 KIND = "a2a"
@@ -52,7 +53,7 @@ _TO_AUTHORIZE = (
     f"Authenticate where the agent asks for it, then approve: {_CONTINUE!r} is sent to the same task. "
     "Deny cancels the task."
 )
-_CALL = "function_call"
+_ADK_PARTS = frozenset({"function_call", "function_response", "executable_code", "code_execution_result"})
 _METHODS = {
     "send": ("message/send", "SendMessage"),
     "stream": ("message/stream", "SendStreamingMessage"),
@@ -98,7 +99,7 @@ class _Conversation:
 
 @dataclass(slots=True)
 class A2aAgent:
-    """An agent behind its card. Its tools run there; only agents of ADK tell their calls."""
+    """An agent behind its card. Its tools run there; only agents of ADK tell their calls, thoughts and tokens."""
 
     ref: AgentRef
     headers_env: dict[str, str] = field(default_factory=dict)
@@ -114,8 +115,7 @@ class A2aAgent:
         kept = session.memory.get(_MEMORY)
         talk = kept if isinstance(kept, _Conversation) else _Conversation()
         if kept is None and session.turns and not talk.restore(session.turns[-1].paused):
-            remark = "the server was not there before: it does not remember the earlier turns"
-            yield Event("log", author=self.ref.id, text=remark)
+            yield Event("log", author=self.ref.id, text=FORGOTTEN)
         session.memory[_MEMORY] = talk
         async for event in self._sent(session, talk, message, session.media):
             yield event
@@ -348,7 +348,7 @@ class _Heard:
     is_streaming: bool
     state: str = ""
     _artifacts: dict[str, list[str]] = field(default_factory=dict)
-    _open: dict[str, ToolCall] = field(default_factory=dict)
+    _adk: AdkEvents = field(default_factory=AdkEvents)
 
     @property
     def is_open(self) -> bool:
@@ -379,9 +379,9 @@ class _Heard:
             yield from self._stands(status if isinstance(status, Mapping) else {})
         elif kind == "artifactUpdate" and isinstance(raw.get("artifact"), Mapping):
             yield from self._made(raw["artifact"], is_more=raw.get("append") is True)
-        usage = _usage(raw.get("metadata"))
-        if usage and kind != "task":
-            yield Event("usage", usage=usage)
+            yield from self._spent(raw["artifact"])
+        if kind != "task":
+            yield from self._spent(raw)
 
     def artifacts(self) -> Iterator[Event]:
         """The texts of the artifacts."""
@@ -419,47 +419,55 @@ class _Heard:
             self.talk.seen.add(message_id)
         texts: list[str] = []
         for part in _list(message.get("parts")):
-            if _is_call(part):
-                yield from self._called(part)
+            if found := _adk_part(part):
+                yield from self._told(found)
             else:
                 texts.append(_text(part))
         if text := "\n".join(filter(None, texts)):
             yield Event("agent_message", author=self.card.name, text=text)
+        yield from self._spent(message)
 
     def _made(self, artifact: Mapping[str, Any], *, is_more: bool) -> Iterator[Event]:
         pieces = self._artifacts.setdefault(_id_of(artifact), [])
         if not is_more:
             pieces.clear()
         for part in _list(artifact.get("parts")):
-            if _is_call(part):
-                yield from self._called(part)
+            if found := _adk_part(part):
+                yield from self._told(found)
                 continue
             text = _text(part)
             pieces.append(text)  # a server keeps what was appended as parts of their own
             if self.is_streaming and text:
                 yield Event("agent_message", author=self.card.name, text=text, is_partial=True)
 
-    def _called(self, part: Mapping[str, Any]) -> Iterator[Event]:
-        """The call, or the result, of a part of ADK's; a task repeats what its updates told."""
-        kind, data = part["metadata"]["adk_type"], part["data"]
-        call_id = str(data.get("id") or data.get("name"))
-        if (key := f"{kind} {call_id}") in self.talk.seen:
-            return
-        self.talk.seen.add(key)
-        if kind == _CALL:
-            args = plain(data.get("args"))
-            call = ToolCall(str(data.get("name")), args if isinstance(args, dict) else {}, call_id)
-            self._open[call_id] = call
-            yield Event("tool_call", author=self.card.name, call=call)
-            return
-        call = self._open.pop(call_id, ToolCall(str(data.get("name")), id=call_id))
-        yield Event("tool_result", author=self.card.name, call=call, result=plain(data.get("response")))
+    def _told(self, part: Mapping[str, Any]) -> Iterator[Event]:
+        """The call, result, thought or code of a part of ADK's; a task repeats what its updates told."""
+        [(kind, data), *_] = part.items()
+        named = (data.get("id") or data.get("name")) if isinstance(data, Mapping) else None
+        yield from self._once(f"{kind} {named or json_line(part)[:200]}", content={"parts": [part]})
+
+    def _spent(self, raw: Mapping[str, Any]) -> Iterator[Event]:
+        """The tokens that an agent of ADK tells beside an event, or beside each message or artifact of it."""
+        metadata = raw.get("metadata")
+        if isinstance(metadata, Mapping) and metadata.get("adk_usage_metadata") is not None:
+            event_id = metadata.get("adk_event_id") or uuid4()
+            yield from self._once(f"usage {event_id}", usage_metadata=metadata["adk_usage_metadata"])
+
+    def _once(self, key: str, **fields: Any) -> Iterator[Event]:
+        if key not in self.talk.seen:
+            self.talk.seen.add(key)
+            yield from told_by_adk(self._adk, self.card.name, fields, self.card.url)
 
 
-def _is_call(part: Mapping[str, Any]) -> bool:
+def _adk_part(part: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The part as ADK has it, where an agent of ADK wrote it and it is no text of an answer."""
     metadata = part.get("metadata")
-    kind = metadata.get("adk_type") if isinstance(metadata, Mapping) else None
-    return kind in (_CALL, "function_response") and isinstance(part.get("data"), Mapping)
+    if not isinstance(metadata, Mapping):
+        return None
+    if metadata.get("adk_thought") is True and isinstance(part.get("text"), str):
+        return {"text": part["text"], "thought": True}
+    kind = metadata.get("adk_type")
+    return {kind: part.get("data")} if isinstance(kind, str) and kind in _ADK_PARTS else None
 
 
 def _named(result: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
@@ -496,14 +504,3 @@ def _text(part: Mapping[str, Any]) -> str:
     name = next((file[key] for key in ("name", "filename", "uri", "url") if isinstance(file.get(key), str)), "")
     kind = next((file[key] for key in ("mimeType", "mediaType") if isinstance(file.get(key), str)), "")
     return plain_text(f"[file {name} {kind}".rstrip()[:300] + "]")
-
-
-def _usage(metadata: Any) -> Usage | None:
-    """The tokens that agents of ADK tell beside an event."""
-    found = metadata.get("adk_usage_metadata") if isinstance(metadata, Mapping) else None
-    if not isinstance(found, Mapping):
-        return None
-    counted = [found.get(key) or 0 for key in ("promptTokenCount", "candidatesTokenCount")]
-    if not all(isinstance(n, int | float) and not isinstance(n, bool) and 0 <= n <= MAX_NUMBER for n in counted):
-        return None
-    return Usage("unknown", tokens_in=int(counted[0]), tokens_out=int(counted[1]))

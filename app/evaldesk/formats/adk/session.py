@@ -18,7 +18,7 @@ from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
 from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping, read_optional_text, snake_case
-from evaldesk.transcripts.adk import parts_text, read_parts
+from evaldesk.transcripts.adk import kept_state, parts_text, read_parts
 from evaldesk.transcripts.recorded import RecordedRun
 
 _OTHERS = {"eval_cases", "eval_set_id", "eval_case_results", "instance_id", "simulations", "conversation"}
@@ -125,14 +125,14 @@ def invocations_of(place: Place, events: Sequence[dict[str, Any]], notes: Notes)
 
 
 def state_changes(place: Place, events: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The keys of the state that events set, with the last value of each; `temp:` keys are never stored."""
+    """The keys of the state that events set, with the last value of each."""
     changed: dict[str, Any] = {}
     for index, event in enumerate(events):
         here = place.at(index, "actions")
         actions = read_optional_mapping(here, event.get("actions")) or {}
         delta = actions.get("state_delta", actions.get("stateDelta"))
         changed |= read_optional_mapping(here.at("state_delta"), delta) or {}
-    return {key: value for key, value in changed.items() if not key.startswith("temp:")}
+    return kept_state(changed)
 
 
 def _invocation(name: str, group: Sequence[tuple[Place, dict[str, Any]]], notes: Notes) -> dict[str, Any] | None:
