@@ -187,7 +187,7 @@ def _a2a_event(event: dict[str, Any]) -> dict[str, Any]:
         data = {"name": event["name"], "args": event["args"], "id": "c1"}
         part = {"kind": "data", "data": data, "metadata": {"adk_type": "function_call"}}
     if event["kind"] == "tool_result":
-        data = {"name": event["name"], "response": event["result"], "id": "c1"}
+        data = {"name": event["name"], "response": {"result": event["result"]}, "id": "c1"}
         part = {"kind": "data", "data": data, "metadata": {"adk_type": "function_response"}}
     return {"status": {"state": "working", "message": {"role": "agent", "parts": [part]}}}
 
