@@ -150,7 +150,7 @@ class AgentKind:
 
     def may_take(self, found: object) -> bool:
         """Whether the object may be of the kind, told without its adapter."""
-        if self.is_remote and found is not None:
+        if self.is_remote:
             return False
         if self.first_parameter:
             return self.first_parameter == next(iter(_parameters(found)), "")

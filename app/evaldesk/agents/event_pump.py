@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from evaldesk.model import Event
 
 SendEvent: TypeAlias = Callable[[Event], None]
 
 
-async def events_of(work: Callable[[SendEvent], Awaitable[None]]) -> AsyncIterator[Event]:
+async def events_of(work: Callable[[SendEvent], Coroutine[Any, Any, None]]) -> AsyncIterator[Event]:
     """Yield the events of `work` while it runs, then raise its exception. Ends `work` when the listener leaves.
 
     `work` may say things from other threads.
@@ -26,10 +26,7 @@ async def events_of(work: Callable[[SendEvent], Awaitable[None]]) -> AsyncIterat
         else:
             loop.call_soon_threadsafe(queue.put_nowait, event)
 
-    async def finished() -> None:
-        await work(send)
-
-    task = asyncio.create_task(finished())
+    task = asyncio.create_task(work(send))
     task.add_done_callback(lambda _: queue.put_nowait(None))
     try:
         while (event := await queue.get()) is not None:

@@ -40,10 +40,8 @@ class Trial(msgspec.Struct, frozen=True):
     trial_index: int = 0
 
 
-def adapt(found: object, ref: AgentRef) -> Agent | None:
-    """The agent that a file is; None for anything that was imported. Raises AgentError."""
-    if ref.kind != KIND or found is not None:
-        return None
+def adapt(found: object, ref: AgentRef) -> Agent:
+    """The agent that a file is. Raises AgentError."""
     return ReplayAgent(ref, tuple(read_recording(Path(ref.target))))
 
 

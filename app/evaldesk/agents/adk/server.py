@@ -38,10 +38,8 @@ FORGOTTEN = "the server was not there before: it does not remember the earlier t
 _MEMORY = "adk_server_session"
 
 
-def adapt(found: object, ref: AgentRef) -> Agent | None:
+def adapt(found: object, ref: AgentRef) -> Agent:
     """The agent at an address, whose last part is the name of the app. Raises AgentError."""
-    if ref.kind != KIND or found is not None:
-        return None
     address, _, app = ref.target.rstrip("/").rpartition("/")
     if not app or address.endswith(("/", ":")):
         raise AgentError(

@@ -22,7 +22,7 @@ from typing import Any
 from evaldesk.agents.agent import Agent, ModelCaller, own_python
 from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.group_guard import end_group, kill_group, watch
-from evaldesk.agents.in_thread import called
+from evaldesk.agents.in_thread import in_thread
 from evaldesk.agents.openhands.metadata import Options, Task, parameters
 from evaldesk.agents.openhands.output import output_events
 from evaldesk.agents.trial_context import CURRENT_TRIAL
@@ -76,15 +76,10 @@ class BenchmarkAgent(ModelCaller):
     def warm(self, session: Session) -> None:
         """Nothing: the model is called by the process of each instance."""
 
-    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+    def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Process one instance; `teardown` is always called. Raises ModelError and AgentError."""
         captured("told")
-
-        async def work(send: SendEvent) -> None:
-            await self._process(session, message, send)
-
-        async for event in events_of(work):
-            yield event
+        return events_of(lambda send: self._process(session, message, send))
 
     async def _process(self, session: Session, message: str, send: SendEvent) -> None:
         instance = _instance(message)
@@ -105,13 +100,12 @@ class BenchmarkAgent(ModelCaller):
     async def _done(self, task: Task, workspace: Workspace, send: SendEvent) -> dict[str, Any]:
         """The last message of its process, after its changes to the workspace were reported."""
         process = InstanceProcess(task, os.environ)
+
+        def log(text: str) -> None:
+            send(Event("log", author=self.ref.id, text=text))
+
         try:
-
-            def talk() -> dict[str, Any]:
-                return process.talk(workspace.remember, lambda text: send(Event("log", author=self.ref.id, text=text)))
-
-            found: dict[str, Any] = await called(talk, {}, on_cancel=process.interrupt)
-            return found
+            return await in_thread(lambda: process.talk(workspace.remember, log), on_cancel=process.interrupt)
         finally:
             process.close()
             changed, diff = workspace.changes()

@@ -74,14 +74,9 @@ class LoopAgent:
             tools=tuple(_description(tool) for tool in self._offered_blindly()),
         )
 
-    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+    def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Run the loop on the conversation so far. Raises ModelError, AgentError, and the exceptions of the loop."""
-
-        async def work(send: SendEvent) -> None:
-            await self._run(session, message, send)
-
-        async for event in events_of(work):
-            yield event
+        return events_of(lambda send: self._run(session, message, send))
 
     async def _run(self, session: Session, message: str, send: SendEvent) -> None:
         TOOL_LIMIT.set(session.limits.tool_timeout_s)
@@ -229,14 +224,9 @@ class WorkflowAgent:
         summary = str(doc).partition("\n\n")[0].replace("\n", " ")
         return AgentDescription(name=str(name), kind="osmosis", description=summary)
 
-    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+    def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Run the workflow, report its conversation, grade it. Exceptions of both pass through."""
-
-        async def work(send: SendEvent) -> None:
-            await self._run(session, message, send)
-
-        async for event in events_of(work):
-            yield event
+        return events_of(lambda send: self._run(session, message, send))
 
     async def _run(self, session: Session, message: str, send: SendEvent) -> None:
         module = importlib.import_module("osmosis_ai.rollout.context")

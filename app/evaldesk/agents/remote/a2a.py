@@ -62,10 +62,8 @@ _METHODS = {
 }
 
 
-def adapt(found: object, ref: AgentRef) -> Agent | None:
-    """The agent at an address; None for anything that was imported."""
-    if ref.kind != KIND or found is not None:
-        return None
+def adapt(found: object, ref: AgentRef) -> Agent:
+    """The agent at an address."""
     return A2aAgent(ref, read_options(ref, Options).headers_env)
 
 

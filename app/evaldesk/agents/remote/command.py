@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from evaldesk.agents.agent import Agent, Kept
 from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.group_guard import end_group, watch
-from evaldesk.agents.in_thread import called
+from evaldesk.agents.in_thread import in_thread
 from evaldesk.agents.remote.http_protocol import read_options
 from evaldesk.agents.remote.protocol import Calls, told_events, turn_body
 from evaldesk.agents.spans import OPEN_SPANS
@@ -58,10 +58,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     spans: bool = False
 
 
-def adapt(found: object, ref: AgentRef) -> Agent | None:
-    """The agent that a command line is; None for anything that was imported. Raises AgentError."""
-    if ref.kind != KIND or found is not None:
-        return None
+def adapt(found: object, ref: AgentRef) -> Agent:
+    """The agent that a command line is. Raises AgentError."""
     try:
         words = shlex.split(ref.target)
     except ValueError as error:
@@ -85,12 +83,11 @@ class CommandAgent:
         text = f"The command {shlex.join(self.words)}"
         return AgentDescription(name=self.ref.id, kind=KIND, description=text, tells_cost=self.options.tells_cost)
 
-    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+    def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Write the turn and yield the events of the command until it says `done`. Raises AgentError."""
-        async for event in self.resume(session, message, ()):
-            yield event
+        return self.resume(session, message, ())
 
-    async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
+    def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
         """As `reply`, with what a person decided; a command that was started anew gets the whole of it, too."""
         captured("told")
         if self.options.model_gateway:
@@ -99,13 +96,10 @@ class CommandAgent:
         process = kept if isinstance(kept, CommandProcess) and kept.is_alive else self._start(session)
 
         async def work(send: SendEvent) -> None:
-            def talk() -> None:
-                process.talk(session, turn_body(session, message, decided), send, self.ref.id)
+            body = turn_body(session, message, decided)
+            await in_thread(lambda: process.talk(session, body, send, self.ref.id), on_cancel=process.kill)
 
-            await called(talk, {}, on_cancel=process.kill)
-
-        async for event in events_of(work):
-            yield event
+        return events_of(work)
 
     def _start(self, session: Session) -> CommandProcess:
         try:

@@ -26,10 +26,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     extra: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
 
 
-def adapt(found: object, ref: AgentRef) -> Agent | None:
-    """The agent at an address; None for anything that was imported."""
-    if ref.kind != KIND or found is not None:
-        return None
+def adapt(found: object, ref: AgentRef) -> Agent:
+    """The agent at an address."""
     return HttpChatAgent(ref, read_options(ref, Options))
 
 
@@ -55,14 +53,9 @@ class HttpChatAgent(ModelCaller):
         """Import the packages for its calls."""
         warm(self._call(session, ""))
 
-    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+    def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Ask once. Raises ModelError."""
-
-        async def work(send: SendEvent) -> None:
-            await self._ask(session, message, send)
-
-        async for event in events_of(work):
-            yield event
+        return events_of(lambda send: self._ask(session, message, send))
 
     async def _ask(self, session: Session, message: str, send: SendEvent) -> None:
         def send_text(text: str) -> None:

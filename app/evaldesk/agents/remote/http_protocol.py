@@ -29,10 +29,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     headers_env: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-def adapt(found: object, ref: AgentRef) -> Agent | None:
-    """The agent at an address; None for anything that was imported."""
-    if ref.kind != KIND or found is not None:
-        return None
+def adapt(found: object, ref: AgentRef) -> Agent:
+    """The agent at an address."""
     return HttpAgent(ref, read_options(ref, Options).headers_env)
 
 
@@ -66,10 +64,9 @@ class HttpAgent:
             self._description = description_of(self._asked(), self.ref.id, KIND)
         return self._description
 
-    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+    def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Send the turn and yield the events that come back, one JSON object a line, or all in one object."""
-        async for event in self.resume(session, message, ()):
-            yield event
+        return self.resume(session, message, ())
 
     async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
         """As `reply`, with what a person decided: the agent needs no memory of the turn that waited."""
