@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from evaldesk.agents import Agent, loading
+from evaldesk.agents.users.agent import adapt, user_ref
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.chat.sessions import SessionDesk
 from evaldesk.desk.chat.simulation import SimulationDesk
@@ -60,8 +62,6 @@ class Host:
         session = Session(spec.session_id, dict(spec.state), list(spec.turns), memory=memory)
         agent: Any = self
         if spec.session_id.endswith("~user"):
-            from evaldesk.agents.users.agent import adapt
-
             agent = adapt(None, spec.agent)
         yield await play_turn(agent, session, spec.message, attempt=Attempt())
 
@@ -166,3 +166,27 @@ async def test_only_scenarios_of_known_agents_are_watched(desk: Any) -> None:
         await simulation.start("dice", Case("c"))
     with pytest.raises(NotFoundError):
         await simulation.start("os:system", CASE)
+
+
+async def test_the_agent_that_offers_the_user_is_loaded_once_for_a_chat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "offers_a_user.py").write_text(
+        "def root_agent(message): ...\nuser_response_fn = lambda state: f'{state.n_turns}'\n"
+    )
+    agent = AgentRef("dice", "offers_a_user:root_agent", root=str(tmp_path), folder=str(tmp_path))
+    loaded: list[AgentRef] = []
+    load_agent = loading.load_agent
+
+    def noted(ref: AgentRef) -> Agent:
+        loaded.append(ref)
+        return load_agent(ref)
+
+    monkeypatch.setattr(loading, "load_agent", noted)
+    session, user = Session("s"), adapt(None, user_ref(agent, {}, UserConfig(), ""))
+
+    for _ in range(2):
+        [said] = [event.text async for event in user.reply(session, "")]  # type: ignore[union-attr]
+        session.turns.append(TurnRecord(said))
+
+    assert ([turn.query for turn in session.turns], loaded) == (["0", "1"], [agent])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from evaldesk.agents.agent import AGENTS, Agent
 from evaldesk.agents.users.users import User, user_of
@@ -55,8 +55,9 @@ class UserAgent:
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """One message of the user. Raises ModelError, and UsageError when no user can play it."""
-        user = session.memory.setdefault(_MEMORY, self._user())
-        words = await user.next(session)  # type: ignore[attr-defined]
+        user = cast("User", session.memory.get(_MEMORY)) or self._user()
+        session.memory[_MEMORY] = user
+        words = await user.next(session)
         for event in words.events:
             yield event
         if words.error:

@@ -14,10 +14,10 @@ from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
-from evaldesk.agents.remote.message_events import chat_messages
 from evaldesk.errors import UsageError
 from evaldesk.llm import PATIENT, ModelCall, ModelReply, complete
 from evaldesk.model import Case, ErrorRecord, Event, JsonObject, JsonValue, Session, Turn
+from evaldesk.model.chat import chat_messages
 from evaldesk.model.media import Media
 from evaldesk.model.options import USER_VARIABLE, UserConfig, UserStop
 
