@@ -87,118 +87,104 @@ def llm_fields(ref: AgentRef) -> dict[str, Any]:
 
 
 def _declared(name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
-    place = f"{workspace / CONFIG_NAME}: [agents.{name}]"
+    try:
+        return _read(name, table, workspace)
+    except (UsageError, msgspec.ValidationError) as error:
+        raise UsageError(f"{workspace / CONFIG_NAME}: [agents.{name}]: {error}") from error
+
+
+def _read(name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{place}: a name has letters, digits, _ . and -, at most 64 of them")
+        raise UsageError("a name has letters, digits, _ . and -, at most 64 of them")
     if "target" in table:
-        python = _python(place, table.pop("python", ""), workspace)
-        container = _container(place, table.pop("image", None), python)
-        commands = _commands(place, table, container)
-        isolation = _isolation(place, table.pop("isolation", ""))
-        functions = {name: _function(place, name, table.pop(name, "")) for name in ("make_deps", "read_state")}
-        ref = _target(place, table, workspace)
+        python = _python(table.pop("python", ""), workspace)
+        container = _container(table.pop("image", None), python)
+        commands = _commands(table, container)
+        isolation = _isolation(table.pop("isolation", ""))
+        functions = {each: _function(each, table.pop(each, "")) for each in ("make_deps", "read_state")}
+        ref = _target(table, workspace)
         return replace(
             ref, id=name, python=python, container=container, commands=commands, isolation=isolation, **functions
         )
     for key in ("python", "image", "isolation", "make_deps", "read_state"):
         if key in table:
-            raise UsageError(f"{place}: {key} is for an agent with a target, which is imported")
+            raise UsageError(f"{key} is for an agent with a target, which is imported")
     if "url" in table or "command" in table:
-        return _remote(place, name, table)
+        return _remote(name, table)
     if "model" in table:
-        return _llm(place, name, table, workspace)
-    raise UsageError(f"{place}: say target, url, command or model; see docs/agents.md")
+        return _llm(name, table, workspace)
+    raise UsageError("say target, url, command or model; see docs/agents.md")
 
 
-def _python(place: str, value: object, workspace: Path) -> str:
+def _python(value: object, workspace: Path) -> str:
     if not isinstance(value, str):
-        raise UsageError(f"{place}: python is the path of an interpreter, not {value!r}")
-    try:
-        return interpreter_path(value, workspace)
-    except UsageError as error:
-        raise UsageError(f"{place}: {error}") from error
+        raise UsageError(f"python is the path of an interpreter, not {value!r}")
+    return interpreter_path(value, workspace)
 
 
-def _commands(place: str, table: dict[str, Any], container: Container | None) -> Container | None:
+def _commands(table: dict[str, Any], container: Container | None) -> Container | None:
     """The container of the commands of a benchmark, as `command_image` names it."""
-    found = _container(place, table.pop("command_image", None), "", "command_image")
+    found = _container(table.pop("command_image", None), "", "command_image")
     if found and table.get("kind") != "benchmark":
-        raise UsageError(f'{place}: command_image is for kind = "benchmark"; image plays the whole agent')
+        raise UsageError('command_image is for kind = "benchmark"; image plays the whole agent')
     if found and container:
-        raise UsageError(f"{place}: image plays the whole agent, its commands, too; leave command_image out")
+        raise UsageError("image plays the whole agent, its commands, too; leave command_image out")
     return found
 
 
-def _container(place: str, image: object, python: str, key: str = "image") -> Container | None:
+def _container(image: object, python: str, key: str = "image") -> Container | None:
     """The image alone; its bounds are those of all containers of the workspace."""
     if image is None:
         return None
     if not isinstance(image, str):
-        raise UsageError(f"{place}: {key} is the name of an image, not {image!r}")
+        raise UsageError(f"{key} is the name of an image, not {image!r}")
     if python:
-        raise UsageError(f"{place}: python is an interpreter of this machine, and image has its own; leave one out")
-    try:
-        return checked_container(Container(image))
-    except UsageError as error:
-        raise UsageError(f"{place}: {error}") from error
+        raise UsageError("python is an interpreter of this machine, and image has its own; leave one out")
+    return checked_container(Container(image))
 
 
-def _isolation(place: str, value: object) -> str:
+def _isolation(value: object) -> str:
     if value != "" and value not in ISOLATIONS:
-        raise UsageError(f"{place}: isolation is one of {', '.join(ISOLATIONS)}, not {value!r}")
+        raise UsageError(f"isolation is one of {', '.join(ISOLATIONS)}, not {value!r}")
     return str(value)
 
 
-def _function(place: str, name: str, value: object) -> str:
+def _function(name: str, value: object) -> str:
     if value != "" and not (isinstance(value, str) and re.fullmatch(r"[\w.]+:[\w.]+", value)):
-        raise UsageError(f"{place}: {name} is a function as module:function, not {value!r}")
+        raise UsageError(f"{name} is a function as module:function, not {value!r}")
     return str(value)
 
 
-def _target(place: str, table: dict[str, Any], workspace: Path) -> AgentRef:
+def _target(table: dict[str, Any], workspace: Path) -> AgentRef:
     kind = AGENTS.known(str(table.get("kind", "")))
     if kind and kind.options:
-        return _optioned(kind, place, table, workspace)
+        options = {name: value for name, value in table.items() if name not in {"kind", "target"}}
+        read = cast("Callable[[Mapping[str, Any], Path], str]", import_target(kind.options))
+        declared = read(options, workspace)
+        return replace(_target({"target": table["target"]}, workspace), kind=kind.name, declared=declared)
     if set(table) != {"target"} or not isinstance(table["target"], str):
         raise UsageError(
-            f"{place}: beside a target, which is a string, and python, image, isolation, make_deps or read_state "
-            "nothing else may be said"
+            "beside a target, which is a string, and python, image, isolation, make_deps or read_state nothing else "
+            "may be said"
         )
-    try:
-        with chdir(workspace):
-            return agent_ref(table["target"])
-    except UsageError as error:
-        raise UsageError(f"{place}: {error}") from error
+    with chdir(workspace):
+        return agent_ref(table["target"])
 
 
-def _optioned(kind: AgentKind, place: str, table: dict[str, Any], workspace: Path) -> AgentRef:
-    """An agent of a kind that has options of its own beside its target."""
-    options = {name: value for name, value in table.items() if name not in {"kind", "target"}}
-    read = cast("Callable[[Mapping[str, Any], Path], str]", import_target(kind.options))
-    try:
-        declared = read(options, workspace)
-        return replace(_target(place, {"target": table["target"]}, workspace), kind=kind.name, declared=declared)
-    except UsageError as error:
-        raise error if place in str(error) else UsageError(f"{place}: {error}") from error
-
-
-def _remote(place: str, name: str, table: dict[str, Any]) -> AgentRef:
+def _remote(name: str, table: dict[str, Any]) -> AgentRef:
     kind_name, key = table.pop("kind", None), "url" if "url" in table else "command"
     target = table.pop(key)
     if not isinstance(target, str) or "command" in table:
-        raise UsageError(f"{place}: say a url or a command, as a string")
+        raise UsageError("say a url or a command, as a string")
     if key == "url" and not kind_name and not target.startswith("http"):
         kind_name, _, address = target.partition(":")  # as on the command line
         if not address.startswith("http"):
-            raise UsageError(f"{place}: url is an address such as http://127.0.0.1:8000, not {target!r}")
+            raise UsageError(f"url is an address such as http://127.0.0.1:8000, not {target!r}")
         target = address
     kind = _remote_kind(kind_name, target)
     if kind is None:
-        raise UsageError(f"{place}: kind is one of {', '.join(AGENTS.prefixes())}, not {kind_name!r}")
-    try:
-        return checked_ref(kind.name, target, name, to_json(table).decode() if table else "")
-    except UsageError as error:
-        raise UsageError(f"{place}: {error}") from error
+        raise UsageError(f"kind is one of {', '.join(AGENTS.prefixes())}, not {kind_name!r}")
+    return checked_ref(kind.name, target, name, to_json(table).decode() if table else "")
 
 
 def _remote_kind(kind_name: object, target: str) -> AgentKind | None:
@@ -209,11 +195,8 @@ def _remote_kind(kind_name: object, target: str) -> AgentKind | None:
     return found if found and found.is_remote else None
 
 
-def _llm(place: str, name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
-    try:
-        found = converted(table, LlmTable)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"{place}: {error}") from error
+def _llm(name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
+    found = converted(table, LlmTable)
     folders = [workspace.joinpath(*tool.partition(":")[0].split(".")[:-1]) for tool in found.tools]
     folder = next((str(path) for path in folders if path != workspace and path.is_dir()), "")
     return AgentRef(name, "", root=str(workspace), folder=folder, kind="litellm", declared=to_json(found).decode())
