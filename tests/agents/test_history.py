@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from evaldesk.agents.remote.message_events import chat_messages
 from evaldesk.model import Event, ToolCall, TurnRecord, Usage
+from evaldesk.model.chat import chat_messages
 
 
 def _shown(*events: Event) -> list[tuple[Any, ...]]:

@@ -16,7 +16,7 @@ from evaldesk.agents.adk.plugin import Witness
 from evaldesk.agents.adk.server import AdkServerAgent
 from evaldesk.agents.adk.translation import translated
 from evaldesk.agents.langgraph.adapter import EventSender
-from evaldesk.agents.remote.message_events import MessageEvents
+from evaldesk.agents.message_events import MessageEvents
 from evaldesk.engine import play_trial
 from evaldesk.formats.adk.results import read_played
 from evaldesk.formats.files import read_file, write_file

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeAlias
 
@@ -12,7 +12,7 @@ from evaldesk.model import Event
 SendEvent: TypeAlias = Callable[[Event], None]
 
 
-async def events_of(work: Callable[[SendEvent], Coroutine[Any, Any, None]]) -> AsyncIterator[Event]:
+async def events_of(work: Callable[[SendEvent], Coroutine[Any, Any, None]]) -> AsyncGenerator[Event, None]:
     """Yield the events of `work` while it runs, then raise its exception. Ends `work` when the listener leaves.
 
     `work` may say things from other threads.

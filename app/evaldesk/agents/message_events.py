@@ -9,7 +9,6 @@ from typing import Any
 from evaldesk.agents.event_pump import SendEvent
 from evaldesk.errors import FormatError
 from evaldesk.model import Event, JsonValue
-from evaldesk.model.chat import assistant_message, chat_messages, tool_message, user_message
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.messages.chat import read_chat_message
@@ -86,6 +85,3 @@ def events_of_message(turn: TurnEvents, message: Message, author: str) -> list[E
     n_events, turn.author = len(turn.events), author
     turn.add(message)
     return turn.events[n_events:]
-
-
-__all__ = ["assistant_message", "chat_messages", "tool_message", "user_message"]

@@ -17,11 +17,11 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from evaldesk.agents.local_server import LocalServer
-from evaldesk.agents.own.model_calls import ask, model_call, reply_message, reply_usage
-from evaldesk.agents.remote.message_events import MessageEvents
+from evaldesk.agents.message_events import MessageEvents
+from evaldesk.agents.own.model_calls import answered, reply_usage
 from evaldesk.errors import EvaldeskError
 from evaldesk.llm.apis import OWN_ADDRESSES
-from evaldesk.model import Event, Session
+from evaldesk.model import Session
 
 MAX_BODY = 32 * 1024 * 1024
 
@@ -39,18 +39,14 @@ class Bridge:
     async def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         """One chat completion. Raises EvaldeskError."""
         messages = body.get("messages") or []
-        self.events.catch_up(messages)
         options = {name: value for name, value in body.items() if name not in {"messages", "tools", "model"}}
-        reply = await ask(self.session, model_call(self.session, messages, body.get("tools") or (), options))
-        self.events.send(Event("usage", usage=reply.usage))
-        message = {"content": None, **reply_message(reply)}
-        self.events.answer(message)
+        reply, message = await answered(self.session, self.events, messages, body.get("tools") or (), options)
         return {
             "id": "chatcmpl-evaldesk",
             "object": "chat.completion",
             "created": 0,
             "model": reply.usage.model,
-            "choices": [{"index": 0, "message": message, "finish_reason": reply.finish_reason}],
+            "choices": [{"index": 0, "message": {"content": None, **message}, "finish_reason": reply.finish_reason}],
             "usage": reply_usage(reply),
         }
 

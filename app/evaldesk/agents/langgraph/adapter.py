@@ -16,7 +16,7 @@ from evaldesk.agents.langgraph.interrupts import (
     resumption,
     waiting_of,
 )
-from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable, user_message
+from evaldesk.agents.message_events import events_of_message, readable
 from evaldesk.agents.shared_loop import OnSharedLoop, SendEvent, SentEvents
 from evaldesk.agents.tools.frameworks import (
     CURRENT_CALLS,
@@ -42,6 +42,7 @@ from evaldesk.model import (
     ToolDescription,
     Usage,
 )
+from evaldesk.model.chat import chat_messages, user_message
 from evaldesk.model.decisions import Decided
 from evaldesk.transcripts.messages.turns import TurnEvents
 from evaldesk.wire import plain, to_json

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.dependencies import Dependencies, dependencies_of, note_state, state_of
-from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable, user_message
+from evaldesk.agents.message_events import events_of_message, readable
 from evaldesk.agents.shared_loop import OnSharedLoop, SendEvent, SentEvents
 from evaldesk.agents.tools.frameworks import (
     awaiting,
@@ -41,6 +41,7 @@ from evaldesk.model import (
     Usage,
     Waiting,
 )
+from evaldesk.model.chat import chat_messages, user_message
 from evaldesk.model.decisions import APPROVAL, Decided
 from evaldesk.transcripts.messages.chat import ITEMS, tool_call
 from evaldesk.transcripts.messages.turns import Message, TurnEvents

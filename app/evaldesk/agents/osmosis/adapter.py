@@ -17,13 +17,14 @@ from typing import Any
 
 from evaldesk.agents.agent import Agent
 from evaldesk.agents.event_pump import SendEvent, events_of
+from evaldesk.agents.message_events import MessageEvents
 from evaldesk.agents.model_bridge import opened_bridge
-from evaldesk.agents.own.model_calls import ask, model_call, reply_message, reply_usage
-from evaldesk.agents.remote.message_events import MessageEvents, chat_messages, user_message
+from evaldesk.agents.own.model_calls import answered, reply_usage
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.agents.trial_context import CURRENT_TRIAL, trial_columns
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session, ToolDescription
+from evaldesk.model.chat import chat_messages, user_message
 from evaldesk.model.transcript import report
 from evaldesk.wire import plain
 
@@ -121,16 +122,13 @@ class ModelClient:
 
     async def chat_completions(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Any:
         """One call; `options` are those of a chat completion. Raises ModelError."""
-        self.events.catch_up(messages)
-        reply = await ask(self.session, model_call(self.session, messages, options.pop("tools", self.tools), options))
+        tools = options.pop("tools", self.tools)
+        reply, message = await answered(self.session, self.events, messages, tools, options)
         usage = reply.usage
         self.n_calls += 1
         self.tokens_in += usage.tokens_in
         self.tokens_out += usage.tokens_out
         self.duration_ms += usage.duration_ms
-        self.events.send(Event("usage", usage=usage))
-        message = reply_message(reply)
-        self.events.answer(message)
         return self.package.CompletionsResult(
             message=message, token_ids=[], logprobs=[], usage=reply_usage(reply), finish_reason=reply.finish_reason
         )

@@ -6,18 +6,20 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from evaldesk.agents.agent import ModelCaller
+from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.own.instruction import MissingKey, filled
-from evaldesk.agents.remote.message_events import assistant_message, chat_messages, tool_message, user_message
+from evaldesk.agents.own.model_calls import ask, reply_message
 from evaldesk.agents.tools.doubles import doubled
 from evaldesk.agents.tools.functions import Outcome, Tool, tool_of
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.errors import UsageError
-from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, complete, is_direct, missing_keys, warm
+from evaldesk.llm import ModelCall, ModelReply, RequestedCall, is_direct, missing_keys, warm
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -29,6 +31,7 @@ from evaldesk.model import (
     Session,
     ToolCall,
 )
+from evaldesk.model.chat import chat_messages, tool_message, user_message
 from evaldesk.model.json_text import json_or_text
 
 
@@ -129,9 +132,7 @@ class LlmAgent(ModelCaller):
                 if not reply.text:
                     yield Event("log", text=f"the model answered with no text (finish reason {reply.finish_reason})")
                 return
-            messages.append(
-                assistant_message(reply.text, [(call.id, call.name, call.arguments) for call in reply.tool_calls])
-            )
+            messages.append(reply_message(reply))
             async for event in self._run(reply.tool_calls, session):
                 yield event
                 if event.kind == "tool_result" and event.call:
@@ -205,25 +206,21 @@ async def _together(work: Sequence[Coroutine[Any, Any, Outcome]]) -> Sequence[Ou
 
 async def _asked(call: ModelCall, author: str, session: Session) -> AsyncIterator[Event | ModelReply]:
     """The reply, after partial messages where it is streamed."""
-    patience = PATIENT.with_retries(session.model_options.n_retries)
     if not session.is_streaming:
-        yield await complete(call, patience=patience)
+        yield await ask(session, call)
         return
-    pieces: asyncio.Queue[str | None] = asyncio.Queue()
-    task = asyncio.create_task(complete(call, pieces.put_nowait, patience=patience))
+    replies: list[ModelReply] = []
 
-    def end(ended: asyncio.Task[ModelReply]) -> None:
-        pieces.put_nowait(None)
-        if not ended.cancelled():
-            ended.exception()  # retrieved even without a listener, or asyncio complains
+    async def work(send: SendEvent) -> None:
+        def send_text(text: str) -> None:
+            send(Event("agent_message", author=author, text=text, is_partial=True))
 
-    task.add_done_callback(end)
-    try:
-        while (piece := await pieces.get()) is not None:
-            yield Event("agent_message", author=author, text=piece, is_partial=True)
-        yield await task
-    finally:
-        task.cancel()
+        replies.append(await ask(session, call, send_text))
+
+    async with aclosing(events_of(work)) as pieces:
+        async for piece in pieces:
+            yield piece
+    yield replies[0]
 
 
 def _call_of(requested: RequestedCall) -> ToolCall:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from evaldesk.agents.remote.message_events import assistant_message
+from evaldesk.agents.message_events import MessageEvents
 from evaldesk.errors import ModelError
 from evaldesk.llm import PATIENT, ModelCall, ModelReply, complete
 from evaldesk.llm.call import SAMPLING
-from evaldesk.model import JsonObject, Session
+from evaldesk.model import Event, JsonObject, Session
+from evaldesk.model.chat import assistant_message
 
 _NOT_SENT = frozenset(
     {"model", "messages", "stream", "stream_options", "tools", "api_key", "api_base", "base_url", "n"}
@@ -38,15 +39,33 @@ def model_call(
     return ModelCall.asked(asked, model, list(messages), tools=list(tools), extra=extra, **known)
 
 
-async def ask(session: Session, call: ModelCall) -> ModelReply:
+async def ask(session: Session, call: ModelCall, on_text: Callable[[str], None] | None = None) -> ModelReply:
     """The reply, with the session's patience. Raises ModelError."""
-    return await complete(call, patience=PATIENT.with_retries(session.model_options.n_retries))
+    return await complete(call, on_text, patience=PATIENT.with_retries(session.model_options.n_retries))
 
 
-def reply_message(reply: ModelReply) -> dict[str, Any]:
-    """The reply as the message that goes back to the model; `content` is absent when there is none."""
-    message = dict(assistant_message(reply.text, [(call.id, call.name, call.arguments) for call in reply.tool_calls]))
-    return {key: value for key, value in message.items() if value is not None}
+async def answered(
+    session: Session,
+    events: MessageEvents,
+    messages: Sequence[JsonObject],
+    tools: Sequence[JsonObject],
+    options: Mapping[str, Any],
+) -> tuple[ModelReply, dict[str, Any]]:
+    """The reply of the session's model, told in `events`, and as the message that goes back to it. Raises ModelError.
+
+    The message has no `content` where the model said nothing.
+    """
+    events.catch_up(messages)
+    reply = await ask(session, model_call(session, messages, tools, options))
+    events.send(Event("usage", usage=reply.usage))
+    message = {key: value for key, value in reply_message(reply).items() if value is not None}
+    events.answer(message)
+    return reply, message
+
+
+def reply_message(reply: ModelReply) -> JsonObject:
+    """The reply as a message of the conversation."""
+    return assistant_message(reply.text, [(call.id, call.name, call.arguments) for call in reply.tool_calls])
 
 
 def reply_usage(reply: ModelReply) -> dict[str, int]:

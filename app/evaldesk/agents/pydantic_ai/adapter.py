@@ -14,7 +14,7 @@ from typing import Any
 
 from evaldesk.agents.agent import ModelCaller, is_from
 from evaldesk.agents.dependencies import Dependencies, dependencies_of, note_state, state_of
-from evaldesk.agents.remote.message_events import events_of_message, left_out
+from evaldesk.agents.message_events import events_of_message, left_out
 from evaldesk.agents.shared_loop import OnSharedLoop, SendEvent, SentEvents
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES
 from evaldesk.agents.tools.frameworks import (

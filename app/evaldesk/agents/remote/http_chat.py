@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from evaldesk.agents.agent import Agent, ModelCaller
 from evaldesk.agents.event_pump import SendEvent, events_of
+from evaldesk.agents.own.model_calls import ask
 from evaldesk.agents.remote.http_protocol import read_options
-from evaldesk.agents.remote.message_events import chat_messages, user_message
 from evaldesk.codec import msgspec
-from evaldesk.llm import PATIENT, ModelCall, complete, is_direct, warm
+from evaldesk.llm import ModelCall, is_direct, warm
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session
+from evaldesk.model.chat import chat_messages, user_message
 
 KIND = "http_chat"
 DEFAULT_MODEL = "default"
@@ -61,11 +62,7 @@ class HttpChatAgent(ModelCaller):
         def send_text(text: str) -> None:
             send(Event("agent_message", author=self.ref.id, text=text, is_partial=True))
 
-        reply = await complete(
-            self._call(session, message),
-            send_text if session.is_streaming else None,
-            patience=PATIENT.with_retries(session.model_options.n_retries),
-        )
+        reply = await ask(session, self._call(session, message), send_text if session.is_streaming else None)
         send(Event("usage", usage=reply.usage))
         if reply.text:
             send(Event("agent_message", author=self.ref.id, text=reply.text))
