@@ -269,7 +269,7 @@ def test_only_the_call_that_waits_is_not_made() -> None:
 @pytest.mark.parametrize("form", ["adk-results", "otel", "atif"])
 def test_a_trial_that_waited_is_no_other_after_export_and_import(form: str, waiting: Waiting) -> None:
     turn = waited(Event("tool_call", call=CALL), PENDING_RESULT, waiting=waiting)
-    result = recorded_trial((0, 0), (turn,))
+    result = recorded_trial((turn,))
     run = RecordedRun("run", "dice", (Case("c", (Turn("Roll a d6"),)),), (replace(result, stop_reason=AWAITING),))
 
     [read] = load_format(form).read(load_format(form).write(run), source="run.json").runs

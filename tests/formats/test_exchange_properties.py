@@ -119,8 +119,8 @@ def _runs(draw: st.DrawFn) -> RecordedRun:
             value = draw(st.sampled_from([0.0, 0.5, 1.0]))
             scores = () if error else (Score("m", value, None, 1.0, value >= 1.0, draw(texts)),)
             turns = draw(_sessions())
-            place = (case_index, trial_index)
-            results.append(recorded_trial(place, turns, scores=scores, criteria=(Criterion("m", 1.0),), error=error))
+            trial = recorded_trial(turns, scores=scores, criteria=(Criterion("m", 1.0),), error=error)
+            results.append(replace(trial, case_index=case_index, trial_index=trial_index))
     cases = tuple(Case(f"case {index}") for index in range(n_cases))
     return RecordedRun("r", "agent", cases, tuple(results), (Criterion("m", 1.0),), "m")
 

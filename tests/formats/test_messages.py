@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from evaldesk.errors import FormatError
-from evaldesk.model import ErrorRecord, ToolCall, TurnRecord
+from evaldesk.formats.large_runs import TrialRowsOnDisk
+from evaldesk.model import Case, ErrorRecord, ToolCall, TurnRecord
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.messages.chat import NO_TEXT, read_chat
 from evaldesk.transcripts.messages.turns import Message, turns_of
-from evaldesk.transcripts.recorded import free_name, trial_places
+from evaldesk.transcripts.recorded import TrialRows, free_name, recorded_trial
 
 
 def _turns(*raw: dict[str, Any]) -> tuple[TurnRecord, ...]:
@@ -155,9 +156,21 @@ def test_a_taken_name_gets_the_next_free_number() -> None:
     ],
     ids=["gaps", "without-numbers", "twice", "mixed"],
 )
-def test_trials_have_places_without_gaps(rows: list[tuple[str, int | None]], places: list[object]) -> None:
-    assert trial_places(rows) == places
-    assert trial_places(rows, known=["z"]) == [place and (place[0] + 1, place[1]) for place in trial_places(rows)]
+@pytest.mark.parametrize("kind", [TrialRows, TrialRowsOnDisk])
+def test_trials_have_places_without_gaps(
+    kind: type[TrialRows], rows: list[tuple[str, int | None]], places: list[object]
+) -> None:
+    trials = kind()
+    added = []
+    for key, number in rows:
+        at = trials.place(key)
+        trials.offer(at, Case(key))
+        added.append(trials.add(at, recorded_trial(()), number))
+    cases, results = trials.finished()
+
+    found = iter([(result.case_index, result.trial_index) for result in results])
+    assert [next(found) if is_added else None for is_added in added] == places
+    assert [case.id for case in cases] == list(dict.fromkeys(key for key, _ in rows))
 
 
 def test_very_many_kinds_of_things_left_out_are_summed_up() -> None:

@@ -39,6 +39,7 @@ from evaldesk.transcripts.messages.parts import json_value
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import (
     RecordedRun,
+    TrialRows,
     file_stem,
     free_name,
     known_time,
@@ -46,7 +47,6 @@ from evaldesk.transcripts.recorded import (
     recorded_score,
     recorded_trial,
     recorded_usage,
-    trial_places,
 )
 
 _ROW = {"promptIdx", "testIdx"}
@@ -92,19 +92,21 @@ class _Run:
 
     def recorded(self, stem: str, is_one_of_many: bool) -> RecordedRun:
         """The run with its cases, those with the same test being trials of one."""
-        places = [place or (0, 0) for place in trial_places([(row.test, None) for row in self.rows])]
-        cases: dict[int, Case] = {}
-        taken: dict[str, int] = {}
-        for row, (case_index, _) in zip(self.rows, places, strict=True):
-            if case_index not in cases:
-                cases[case_index] = row.case(free_name(row.description or f"test_{case_index + 1}", taken))
         names = dict.fromkeys(score.metric for row in self.rows for score in row.scores)
         criteria = (PASS, *(Criterion(name) for name in names if name != PASS.metric))
+        trials, taken, n_cases = TrialRows(), dict[str, int](), 0
+        for row in self.rows:
+            at = trials.place(row.test)
+            if at == n_cases:
+                n_cases += 1
+                trials.offer(at, row.case(free_name(row.description or f"test_{n_cases}", taken)))
+            trials.add(at, _result(row, criteria))
+        cases, results = trials.finished()
         return RecordedRun(
             name=f"{stem} {self.provider}" if is_one_of_many else stem,
             agent=self.provider or stem,
-            cases=tuple(cases.values()),
-            results=tuple(_result(row, place, criteria) for row, place in zip(self.rows, places, strict=True)),
+            cases=cases,
+            results=results,
             criteria=criteria,
             model=self.provider or None,
             note=f"Prompt: {self.prompt}"[:500] if self.prompt else "",
@@ -141,9 +143,8 @@ def _imported(runs: Sequence[_Run], stem: str, notes: Notes) -> Imported:
     return Imported("promptfoo", evalset, recorded, tuple(understood), (), notes.sentences)
 
 
-def _result(row: Row, place: tuple[int, int], criteria: Sequence[Criterion]) -> TrialResult:
+def _result(row: Row, criteria: Sequence[Criterion]) -> TrialResult:
     return recorded_trial(
-        place,
         row.turns,
         scores=row.scores,
         criteria=criteria,

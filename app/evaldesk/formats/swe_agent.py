@@ -50,7 +50,6 @@ def _imported(place: Place, whole: dict[str, Any], name: str) -> Imported:
     extra = {"environment": environment} if environment else {}
     case = Case(name, tuple(Turn(turn.query) for turn in turns), extra=extra)
     trial = recorded_trial(
-        (0, 0),
         turns,
         stop_reason=read_optional_text(place.at("info", "exit_status"), info.get("exit_status")) or "",
         usages=_usages(info.get("model_stats")),

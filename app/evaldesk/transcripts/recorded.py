@@ -164,7 +164,6 @@ def recorded_score(criterion: Criterion, value: float | None, reason: str = "", 
 
 
 def recorded_trial(
-    place: tuple[int, int],
     turns: tuple[TurnRecord, ...],
     *,
     scores: Sequence[Score] = (),
@@ -175,19 +174,18 @@ def recorded_trial(
     usages: Sequence[Usage | ErrorRecord] | None = None,
     prompts: Prompts | None = None,
 ) -> TrialResult:
-    """The trial at `place`, its case index and trial index.
+    """The trial of these turns; TrialRows says of which case.
 
     Without `duration_ms` and `usages`, those of the turns are added up. A number that cannot be is its error.
     """
-    case_index, trial_index = place
     stated = [usage for turn in turns for usage in turn.usages] if usages is None else usages
     wrong = error or next(_bad_numbers(turns, stated), None)
     if wrong is not error:
         error, stop_reason = wrong, "error"
     return TrialResult(
         run_id=0,
-        case_index=case_index,
-        trial_index=trial_index,
+        case_index=0,
+        trial_index=0,
         status="errored" if error else "finished",
         verdict=trial_verdict(scores, criteria, error),
         stop_reason=stop_reason,
@@ -272,21 +270,6 @@ def as_trials(runs: Sequence[RecordedRun]) -> RecordedRun:
         for criterion in run.criteria:
             criteria.setdefault(criterion.metric, criterion)
     return replace(runs[0], cases=tuple(cases.values()), results=tuple(results), criteria=tuple(criteria.values()))
-
-
-def trial_places(
-    rows: Sequence[tuple[Hashable, int | None]], known: Iterable[Hashable] = ()
-) -> list[tuple[int, int] | None]:
-    """Case index and trial index of each row, a row being the case's key and the number the tool gave the trial.
-
-    Cases count in the order of `known` and then of their first row, trials in the order of their numbers or, without,
-    of the rows. None for a row whose trial is there already.
-    """
-    cases: dict[Hashable, dict[int | tuple[int], int]] = {key: {} for key in known}
-    first = [_first_row(cases.setdefault(key, {}), number, row) for row, (key, number) in enumerate(rows)]
-    case_index = {key: index for index, key in enumerate(cases)}
-    trial_index = {key: _ranks(trials) for key, trials in cases.items()}
-    return [(case_index[key], trial_index[key][row]) if first[row] else None for row, (key, _) in enumerate(rows)]
 
 
 def free_name(name: str, taken: dict[str, int]) -> str:
@@ -379,17 +362,6 @@ def known_time(place: Place, value: object, notes: Notes) -> float | None:
         notes.refuse("a time that is not a number of at least 0", place)
         return None
     return float(value)
-
-
-def _first_row(trials: dict[int | tuple[int], int], number: int | None, row: int) -> bool:
-    key = (row,) if number is None else number
-    return trials.setdefault(key, row) == row
-
-
-def _ranks(trials: dict[int | tuple[int], int]) -> dict[int, int]:
-    """The trial index by row: numbered trials by their numbers, then the others as they came."""
-    ordered = sorted(trials.items(), key=lambda item: (isinstance(item[0], tuple), item[0]))
-    return {row: index for index, (_, row) in enumerate(ordered)}
 
 
 def digest_of(run: RecordedRun) -> str:

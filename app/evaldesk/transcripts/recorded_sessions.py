@@ -28,12 +28,12 @@ from evaldesk.model import (
 from evaldesk.model.transcript import UNANSWERED
 from evaldesk.transcripts.recorded import (
     RecordedRun,
+    TrialRows,
     ended_so,
     free_name,
     last_stop,
     read_number,
     recorded_trial,
-    trial_places,
 )
 
 NO_ANSWER = UNANSWERED | {"interrupted"}
@@ -67,26 +67,21 @@ def run_of_sessions(name: str, agent: str, model: str | None, sessions: Sequence
     """The run of the sessions: each is a case of its own, but those with notes of ours are trials of their cases."""
     notes = [_read_note(session.note) for session in sessions]
     taken: dict[str, int] = {note.case_id: 1 for note in notes if note}
-    rows = [
-        (note.case_id, note.trial_index) if note else (free_name(session.id, taken), None)
-        for session, note in zip(sessions, notes, strict=True)
-    ]
-    cases: dict[int, Case] = {}
-    results: list[TrialResult] = []
     scored = [note.scores if note else session.scores for session, note in zip(sessions, notes, strict=True)]
     criteria = _criteria(scored)
-    for session, note, scores, row, place in zip(sessions, notes, scored, rows, trial_places(rows), strict=True):
-        if place is not None:
-            cases.setdefault(place[0], traced_case(row[0], session.turns, session.extra))
-            error = session.error or (note.error if note else None)
-            turns = _spoken(session.turns, note) if note else session.turns
-            results.append(_trial(place, replace(session, turns=turns), scores, error, criteria))
-    return RecordedRun(name, agent or name, tuple(cases.values()), tuple(results), criteria, model)
+    trials = TrialRows()
+    for session, note, scores in zip(sessions, notes, scored, strict=True):
+        case_id = note.case_id if note else free_name(session.id, taken)
+        at = trials.place(case_id)
+        trials.offer(at, _case(case_id, session))
+        trials.add(at, _trial(session, note, scores, criteria), note.trial_index if note else None)
+    cases, results = trials.finished()
+    return RecordedRun(name, agent or name, cases, results, criteria, model)
 
 
-def traced_case(case_id: str, turns: Sequence[TurnRecord], extra: JsonObject) -> Case:
+def _case(case_id: str, session: Session) -> Case:
     """A case that expects the recorded events: the calls, the answers, and ADK's `tool_responses` beside them."""
-    return Case(case_id, tuple(Turn(turn.query, _expected(turn)) for turn in turns), extra=extra)
+    return Case(case_id, tuple(Turn(turn.query, _expected(turn)) for turn in session.turns), extra=session.extra)
 
 
 def session_note(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
@@ -138,19 +133,16 @@ def _ended(turn: TurnRecord, end: Any) -> TurnRecord:
 
 
 def _trial(
-    place: tuple[int, int],
-    session: Session,
-    scores: tuple[Score, ...],
-    error: ErrorRecord | None,
-    criteria: Sequence[Criterion],
+    session: Session, note: _Note | None, scores: tuple[Score, ...], criteria: Sequence[Criterion]
 ) -> TrialResult:
+    error = session.error or (note.error if note else None)
+    turns = _spoken(session.turns, note) if note else session.turns
     return recorded_trial(
-        place,
-        session.turns,
+        turns,
         scores=scores,
         criteria=criteria,
         error=error,
-        stop_reason="error" if error else last_stop(session.turns),
+        stop_reason="error" if error else last_stop(turns),
         usages=session.usages,
         prompts=session.prompts,
     )

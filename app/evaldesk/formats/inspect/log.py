@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import Any
 
 from evaldesk.errors import FormatError
@@ -35,12 +34,12 @@ from evaldesk.transcripts.messages.chat import read_chat
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import (
     RecordedRun,
+    TrialRows,
     file_stem,
     known_time,
     recorded_score,
     recorded_trial,
     recorded_usage,
-    trial_places,
 )
 
 _ZIP = b"PK\x03\x04"
@@ -108,22 +107,19 @@ def _imported(header: Document, raw: Iterator[tuple[Place, Any]], stem: str) -> 
     spec = read_mapping(place.at("eval"), log.get("eval", ABSENT))
     samples = _samples(raw, notes)
     planned = _planned(spec)
-    present = {sample.case.id for sample in samples}
-    known = [key for key in planned if key in present]
     criteria = _criteria(samples)
-    places = trial_places([(sample.case.id, sample.epoch) for sample in samples], known)
-    by_place = sorted(
-        ((trial, sample) for trial, sample in zip(places, samples, strict=True) if trial is not None), key=itemgetter(0)
-    )
-    cases: dict[int, Case] = {}
-    for trial, sample in by_place:
-        cases.setdefault(trial[0], sample.case)
+    trials = TrialRows()
+    for sample in sorted(samples, key=lambda each: (planned.get(each.case.id, len(planned)), each.epoch)):
+        at = trials.place(sample.case.id)
+        trials.offer(at, sample.case)
+        trials.add(at, _result(sample, criteria), sample.epoch)
+    cases, results = trials.finished()
     name = read_optional_text(place.at("eval", "task"), spec.get("task")) or stem
     run = RecordedRun(
         name=name,
         agent=read_optional_text(place.at("eval", "solver"), spec.get("solver")) or name,
-        cases=tuple(cases.values()),
-        results=tuple(_result(sample, trial, criteria) for trial, sample in by_place),
+        cases=cases,
+        results=results,
         criteria=criteria,
         model=read_optional_text(place.at("eval", "model"), spec.get("model")),
         note=f"Inspect task {name}, {spec['created']}" if isinstance(spec.get("created"), str) else "",
@@ -145,11 +141,12 @@ def _samples(raw: Iterator[tuple[Place, Any]], notes: Notes) -> list[InspectSamp
     return list(found.values())
 
 
-def _planned(spec: dict[str, Any]) -> list[str]:
-    """The ids of the samples that were to be played, in their order; empty where the log does not say."""
+def _planned(spec: dict[str, Any]) -> dict[str, int]:
+    """The places of the samples that were to be played, by their ids; empty where the log does not say."""
     dataset = spec.get("dataset")
     ids = dataset.get("sample_ids") if isinstance(dataset, dict) else None
-    return list(dict.fromkeys(str(key) for key in ids if isinstance(key, int | str))) if isinstance(ids, list) else []
+    known = [str(key) for key in ids if isinstance(key, int | str)] if isinstance(ids, list) else []
+    return {key: place for place, key in enumerate(dict.fromkeys(known))}
 
 
 def _criteria(samples: Sequence[InspectSample]) -> tuple[Criterion, ...]:
@@ -161,11 +158,10 @@ def _criteria(samples: Sequence[InspectSample]) -> tuple[Criterion, ...]:
     return tuple(Criterion(name, _PASSES if is_verdict else None) for name, is_verdict in values.items())
 
 
-def _result(sample: InspectSample, trial: tuple[int, int], criteria: Sequence[Criterion]) -> TrialResult:
+def _result(sample: InspectSample, criteria: Sequence[Criterion]) -> TrialResult:
     found = dict(scorer_values(sample.scores))
     scores = [found[criterion.metric].score(criterion) for criterion in criteria if criterion.metric in found]
     return recorded_trial(
-        trial,
         sample.turns,
         scores=scores,
         criteria=criteria,

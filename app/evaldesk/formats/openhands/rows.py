@@ -167,7 +167,6 @@ def _result(place: Place, row: dict[str, Any], criterion: Criterion | None, note
         value = row_outcome(row).get(criterion.metric)
         scores = [recorded_score(criterion, value, "" if value is not None else "The row does not say it.", details)]
     return recorded_trial(
-        (0, 0),
         (turn,),
         scores=scores,
         criteria=(criterion,) if criterion else (),

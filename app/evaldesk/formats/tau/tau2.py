@@ -341,7 +341,6 @@ def _result(place: Place, row: dict[str, Any], notes: Notes) -> TrialResult:
     scores = () if error else _scores(place, row, end)
     duration_s = known_time(place.at("duration"), row.get("duration"), notes)
     return recorded_trial(
-        (0, 0),
         turns_of(messages, error, tells_results=True),
         scores=scores,
         criteria=(REWARD,),

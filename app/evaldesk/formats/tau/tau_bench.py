@@ -142,7 +142,6 @@ def _result(place: Place, row: dict[str, Any], notes: Notes) -> TrialResult:
     error = _error(info)
     scores = () if error else (_score(place, row, info),)
     return recorded_trial(
-        (0, 0),
         turns_of(messages, error, tells_results=True),
         scores=scores,
         criteria=(REWARD,),
