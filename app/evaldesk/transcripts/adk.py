@@ -122,12 +122,9 @@ class AdkEvents:
         name = read_optional_text(place.at("name"), raw.get("name")) or ""
         call_id = read_optional_text(place.at("id"), raw.get("id"))
         response = read_optional_mapping(place.at("response"), raw.get("response"))
-        result: JsonValue = response
-        if response is not None and set(response) == {"result"} and not isinstance(response["result"], dict):
-            result = response["result"]
         call = self.calls.get(call_id or name) or ToolCall(name, id=call_id)
         is_error = response is not None and response.get("error") not in (None, "", False)
-        return Event("tool_result", author=author, call=call, result=result, is_error=is_error)
+        return Event("tool_result", author=author, call=call, result=unwrapped(response), is_error=is_error)
 
     def _part(self, place: Place, part: dict[str, Any], author: str) -> Iterator[Event]:
         for key, value in part.items():
@@ -185,11 +182,21 @@ def answered(calls: Mapping[str, ToolCall], decided: Iterable[Decided]) -> Itera
             yield Event("tool_result", call=calls[waiting.id], result=decision.answer)
 
 
+def wrapped(result: JsonValue) -> dict[str, JsonValue]:
+    """The result of a tool as ADK has it, which wants an object."""
+    return result if isinstance(result, dict) else {"result": result}
+
+
+def unwrapped(response: JsonValue) -> JsonValue:
+    """The result of a tool, out of the object into which ADK wraps other values."""
+    is_wrapped = isinstance(response, dict) and set(response) == {"result"} and not isinstance(response["result"], dict)
+    return response["result"] if isinstance(response, dict) and is_wrapped else response
+
+
 def function_response(waiting: Waiting, decision: Decision) -> JsonObject:
     """The decision as the function response by which a person's client answers google-adk (2.13 cli/cli.py)."""
     if decision.decision == "answer":
-        given: JsonValue = decision.answer if isinstance(decision.answer, dict) else {"result": decision.answer}
-        return {"id": waiting.id, "name": waiting.tool, "response": given}
+        return {"id": waiting.id, "name": waiting.tool, "response": wrapped(decision.answer)}
     return {"id": waiting.id, "name": CONFIRMATION, "response": {"confirmed": decision.decision == "approve"}}
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from evaldesk.errors import FormatError
 from evaldesk.model import Case, Expected, JsonObject, ToolCall, Turn, TurnRecord
 from evaldesk.model.chat import user_message
 from evaldesk.model.json_text import json_or_text
+from evaldesk.transcripts.adk import unwrapped, wrapped
 
 RESPONSES = "tool_responses"
 """ADK's place for the results of tools in a recorded turn."""
@@ -17,9 +19,11 @@ RESPONSES = "tool_responses"
 
 def case_of(name: str, turns: Sequence[TurnRecord], systems: Sequence[str], extra: JsonObject) -> Case:
     """The case that expects the recorded events; a conversation without any call asserts nothing of tools."""
-    has_tools = any(turn.tool_calls for turn in turns)
+    found = [expecting(turn, keeps_ids=False) for turn in turns]
+    if not any(turn.expected.tool_calls for turn in found):
+        found = [replace(turn, expected=replace(turn.expected, tool_calls=None)) for turn in found]
     prompt = {"system_prompt": "\n\n".join(systems)} if systems else {}
-    return Case(name, turns=tuple(_turn(turn, has_tools=has_tools) for turn in turns), extra={**prompt, **extra})
+    return Case(name, turns=tuple(found), extra={**prompt, **extra})
 
 
 def check_spoken(case: Case) -> None:
@@ -61,26 +65,17 @@ def calls_with_results(number: int, turn: Turn) -> Iterator[tuple[str, ToolCall,
         own = next((each for each in left if each.get("name") == call.name), None)
         if own is not None:
             left.remove(own)
-        yield f"call_{number}_{index}", call, None if own is None else _result_text(own.get("response"))
+        yield f"call_{number}_{index}", call, None if own is None else json_or_text(unwrapped(own.get("response")))
 
 
-def _result_text(response: Any) -> str:
-    """The result of a tool; ADK wraps a text into an object."""
-    inner = response.get("result") if isinstance(response, dict) and set(response) == {"result"} else response
-    return json_or_text(inner)
-
-
-def _turn(record: TurnRecord, *, has_tools: bool) -> Turn:
-    results = [(event.call, event.result) for event in record.events if event.kind == "tool_result"]
+def expecting(record: TurnRecord, *, keeps_ids: bool = True) -> Turn:
+    """The turn that expects what was recorded: the calls, the answers, and the results of tools beside them."""
+    answered = [(event.call, event.result) for event in record.events if event.kind == "tool_result"]
     responses: list[Any] = [
-        {"name": call.name, "response": result if isinstance(result, dict) else {"result": result}}
-        for call, result in results
+        {"name": call.name, "response": wrapped(result), **({"id": call.id} if call.id and keeps_ids else {})}
+        for call, result in answered
         if call and call.name
     ]
-    expected = Expected(
-        tuple(ToolCall(call.name, call.args) for call in record.tool_calls) if has_tools else None,
-        record.intermediate,
-        record.answer or None,
-        {RESPONSES: responses} if responses else {},
-    )
-    return Turn(record.query, expected, media=record.media)
+    calls = tuple(ToolCall(call.name, call.args, call.id if keeps_ids else None) for call in record.tool_calls)
+    extra = {RESPONSES: responses} if responses else {}
+    return Turn(record.query, Expected(calls, record.intermediate, record.answer or None, extra), media=record.media)

@@ -15,17 +15,16 @@ from evaldesk.model import (
     Case,
     Criterion,
     ErrorRecord,
-    Expected,
     JsonObject,
     Prompts,
     Score,
     TrialResult,
-    Turn,
     TurnRecord,
     Usage,
     Waiting,
 )
 from evaldesk.model.transcript import UNANSWERED
+from evaldesk.transcripts.conversation_case import expecting
 from evaldesk.transcripts.recorded import (
     RecordedRun,
     TrialRows,
@@ -81,7 +80,7 @@ def run_of_sessions(name: str, agent: str, model: str | None, sessions: Sequence
 
 def _case(case_id: str, session: Session) -> Case:
     """A case that expects the recorded events: the calls, the answers, and ADK's `tool_responses` beside them."""
-    return Case(case_id, tuple(Turn(turn.query, _expected(turn)) for turn in session.turns), extra=session.extra)
+    return Case(case_id, tuple(expecting(turn) for turn in session.turns), extra=session.extra)
 
 
 def session_note(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
@@ -183,20 +182,3 @@ def _read_score(raw: Any) -> Score | None:
         reason if isinstance(reason, str) else "",
         is_applicable=raw.get("is_applicable") is not False,
     )
-
-
-def _expected(turn: TurnRecord) -> Expected:
-    answered = [event for event in turn.events if event.kind == "tool_result" and event.call]
-    responses = [
-        {"name": event.call.name, "response": _object(event.result), **({"id": event.call.id} if event.call.id else {})}
-        for event in answered
-        if event.call
-    ]
-    extra: dict[str, Any] = {"tool_responses": responses} if responses else {}
-    calls = tuple(replace(call, extra={}) for call in turn.tool_calls)
-    return Expected(calls, turn.intermediate, turn.answer or None, extra)
-
-
-def _object(result: Any) -> Any:
-    """ADK wants an object and wraps other values in the same way."""
-    return result if isinstance(result, dict) else {"result": result}

@@ -42,7 +42,7 @@ from evaldesk.reading.values import (
     read_text,
     snake_case,
 )
-from evaldesk.transcripts.adk import CONFIRMATION, AdkEvents, message_text, read_parts, spelled
+from evaldesk.transcripts.adk import CONFIRMATION, AdkEvents, message_text, read_parts, spelled, wrapped
 from evaldesk.transcripts.recorded import RecordedRun, TrialRows, cut_short, ended_so, last_stop
 
 _RESULTS = {"eval_case_results", "evalCaseResults"}
@@ -393,9 +393,7 @@ def _write_event(event: Event, *, is_last: bool) -> Iterator[dict[str, Any]]:
         part = {"function_call": _named(call) | {"args": dict(call.args)}}
         yield fields | {"content": {"parts": [part], "role": "model"}}
     elif event.kind == "tool_result" and call:
-        # ADK wants an object and wraps other values in the same way.
-        result = event.result if isinstance(event.result, dict | None) else {"result": event.result}
-        answer = _named(call) | ({} if result is None else {"response": result})
+        answer = _named(call) | ({} if event.result is None else {"response": wrapped(event.result)})
         yield fields | {"content": {"parts": [{"function_response": answer}], "role": "user"}}
 
 
