@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from evaldesk.errors import FormatError
 from evaldesk.formats.files import read_file, recognised, write_file
 from evaldesk.model import ErrorRecord, TrialResult
 from evaldesk.transcripts.recorded import RecordedRun
@@ -78,3 +81,12 @@ def test_an_errored_trial_is_written_as_not_evaluated() -> None:
     written = json.loads(write_file(errored, "adk-results"))
 
     assert [result["final_eval_status"] for result in written["eval_case_results"]] == [3]
+
+
+@pytest.mark.parametrize("odd", ["user_content", ["user_content"], 5])
+def test_a_case_whose_only_invocation_is_no_object_is_refused_with_its_place(odd: object) -> None:
+    pair = {"actual_invocation": odd}
+    result = {"eval_id": "roll", "final_eval_status": 1, "eval_metric_result_per_invocation": [pair]}
+
+    with pytest.raises(FormatError, match=r"per_invocation\[0\].actual_invocation: expected an object"):
+        recorded(json.dumps({"eval_case_results": [result]}).encode())

@@ -98,7 +98,7 @@ def test_what_tau2_cannot_hold_is_named() -> None:
     ("task", "said"),
     [
         ({"id": "1"}, "[0].user_scenario: expected an object, but it is missing"),
-        ({"user_scenario": {"instructions": "x"}}, "[0].id: expected a string, but it is missing"),
+        ({"user_scenario": {"instructions": "x"}}, "[0].id: expected a number or a string, but it is missing"),
         ({"id": "1", "user_scenario": {}}, "[0].user_scenario.instructions: expected a string or an object"),
         ({"id": "1", "user_scenario": {"instructions": {"domain": 1}}}, "instructions.domain: expected a string"),
     ],

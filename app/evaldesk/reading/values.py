@@ -41,6 +41,36 @@ def read_optional_text(place: Place, raw: Any) -> str | None:
     return None if raw is None or raw is ABSENT else read_text(place, raw)
 
 
+def text_of(raw: Any) -> str:
+    """The string; empty for any other value."""
+    return raw if isinstance(raw, str) else ""
+
+
+def read_key(place: Place, raw: Any) -> str:
+    """A name that must be there, as text also where it is a whole number."""
+    if isinstance(raw, bool) or not isinstance(raw, int | str):
+        raise wanted(place, raw, "a number or a string")
+    return str(raw)
+
+
+def read_whole(place: Place, raw: Any) -> int:
+    """A whole number that must be there."""
+    if isinstance(raw, bool) or not isinstance(raw, int):
+        raise wanted(place, raw, "a whole number")
+    return raw
+
+
+def read_optional_number(
+    place: Place, raw: Any, what: str = "a number", least: float = -1e100, most: float = 1e100
+) -> float | None:
+    """A number within the bounds, or None for null."""
+    if raw is None:
+        return None
+    if isinstance(raw, bool) or not isinstance(raw, int | float) or not least <= raw <= most:
+        raise wanted(place, raw, what)
+    return float(raw)
+
+
 def read_mapping(place: Place, raw: Any) -> dict[str, Any]:
     """An object that must be there."""
     if not isinstance(raw, dict):

@@ -12,7 +12,7 @@ from typing import Any
 from evaldesk.model import JsonObject, ToolCall
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place
-from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping, read_optional_text
+from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping, read_optional_text, text_of
 from evaldesk.transcripts.messages.chat import read_arguments, read_content
 from evaldesk.transcripts.messages.turns import Message
 from evaldesk.transcripts.recorded import iso_ms
@@ -92,13 +92,13 @@ def _event(place: Place, event: dict[str, Any], notes: Notes) -> Iterator[Messag
     else:
         call, text = _call(place, event, args, kind)
         yield Message(
-            "agent", text or _text(args.get("thought")) or _text(event.get("thought")), calls=(call,), at_ms=at_ms
+            "agent", text or text_of(args.get("thought")) or text_of(event.get("thought")), calls=(call,), at_ms=at_ms
         )
 
 
 def _observation(place: Place, event: dict[str, Any], at_ms: float | None) -> Iterator[Message]:
     kind = read_optional_text(place.at("observation"), event.get("observation")) or ""
-    content = _text(event.get("content"))
+    content = text_of(event.get("content"))
     if kind in _STATES:
         return
     if kind == "recall":
@@ -122,7 +122,7 @@ def _call(place: Place, event: dict[str, Any], args: dict[str, Any], kind: str) 
             function = call.get("function") if isinstance(call, dict) else None
             if isinstance(function, dict) and str(call.get("id")) == call_id:
                 found, extra = read_arguments(place.at("tool_call_metadata", "model_response"), _json(function))
-                words = _text(message.get("content")) if number == 0 else ""
+                words = text_of(message.get("content")) if number == 0 else ""
                 return ToolCall(name or kind, found, call_id, extra), words
     own = {key: value for key, value in args.items() if key not in _BESIDE_ARGS}
     return ToolCall(name or kind, own, call_id), ""
@@ -133,12 +133,11 @@ def _sdk_event(place: Place, event: dict[str, Any], notes: Notes) -> Iterator[Me
     if kind == "SystemPromptEvent":
         prompt = event.get("system_prompt")
         text = prompt.get("text") if isinstance(prompt, dict) else prompt
-        yield Message("system", _text(text), at_ms=at_ms)
+        yield Message("system", text_of(text), at_ms=at_ms)
     elif kind == "MessageEvent":
         raw = read_optional_mapping(place.at("llm_message"), event.get("llm_message")) or {}
         text, thought = read_content(place.at("llm_message", "content"), raw.get("content"), notes)
-        speaker = "agent" if event.get("source") == "agent" else "user"
-        yield Message("agent" if speaker == "agent" else "user", text, thought=thought, at_ms=at_ms)
+        yield Message("agent" if event.get("source") == "agent" else "user", text, thought=thought, at_ms=at_ms)
     elif kind == "ActionEvent":
         yield from _sdk_action(place, event, notes, at_ms)
     elif kind in ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation"):
@@ -152,7 +151,8 @@ def _sdk_event(place: Place, event: dict[str, Any], notes: Notes) -> Iterator[Me
 def failure_of(event: dict[str, Any]) -> str:
     """Why the conversation broke off, in the words of its event."""
     return (
-        ": ".join(filter(None, (_text(event.get("code")), _text(event.get("detail"))))) or "the conversation broke off"
+        ": ".join(filter(None, (text_of(event.get("code")), text_of(event.get("detail")))))
+        or "the conversation broke off"
     )
 
 
@@ -160,7 +160,7 @@ def _sdk_action(place: Place, event: dict[str, Any], notes: Notes, at_ms: float 
     """The call with the words before it, and the agent's last message as it finishes."""
     text, thought = read_content(place.at("thought"), event.get("thought"), notes)
     name = read_optional_text(place.at("tool_name"), event.get("tool_name")) or "tool"
-    thought = _text(event.get("reasoning_content")) or thought
+    thought = text_of(event.get("reasoning_content")) or thought
     raw = event.get("tool_call")
     raw = raw if isinstance(raw, dict) else {}
     function = raw.get("function")
@@ -168,10 +168,10 @@ def _sdk_action(place: Place, event: dict[str, Any], notes: Notes, at_ms: float 
     args, extra = read_arguments(place.at("tool_call", "arguments"), _json(fields))
     if not args and isinstance(event.get("action"), dict):
         args = {key: value for key, value in event["action"].items() if key != "kind"}
-    call = ToolCall(name, args, _text(event.get("tool_call_id")) or None, extra)
+    call = ToolCall(name, args, text_of(event.get("tool_call_id")) or None, extra)
     yield Message("agent", text, thought=thought, calls=(call,), at_ms=at_ms)
     if name == "finish":
-        yield Message("agent", _text(args.get("message")), at_ms=at_ms)
+        yield Message("agent", text_of(args.get("message")), at_ms=at_ms)
 
 
 def _sdk_result(place: Place, event: dict[str, Any], notes: Notes, at_ms: float | None) -> Message:
@@ -181,9 +181,9 @@ def _sdk_result(place: Place, event: dict[str, Any], notes: Notes, at_ms: float 
     is_error = bool(raw.get("is_error")) or event["kind"] != "ObservationEvent"
     return Message(
         "tool",
-        author=_text(event.get("tool_name")),
-        call_id=_text(event.get("tool_call_id")) or None,
-        result=text or _text(event.get("error")) or _text(event.get("rejection_reason")),
+        author=text_of(event.get("tool_name")),
+        call_id=text_of(event.get("tool_call_id")) or None,
+        result=text or text_of(event.get("error")) or text_of(event.get("rejection_reason")),
         is_error=is_error,
         at_ms=at_ms,
     )
@@ -202,14 +202,14 @@ def _choices(metadata: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _call_id(event: dict[str, Any], number: str) -> str | None:
     """The id that the model gave the call; else the number of the action, which its observation calls its cause."""
     metadata = event.get("tool_call_metadata")
-    own_id = _text(metadata.get("tool_call_id")) if isinstance(metadata, dict) else ""
+    own_id = text_of(metadata.get("tool_call_id")) if isinstance(metadata, dict) else ""
     counted = event.get(number)
     return own_id or (str(counted) if isinstance(counted, int) and not isinstance(counted, bool) else None)
 
 
 def _function(event: dict[str, Any]) -> str:
     metadata = event.get("tool_call_metadata")
-    return _text(metadata.get("function_name")) if isinstance(metadata, dict) else ""
+    return text_of(metadata.get("function_name")) if isinstance(metadata, dict) else ""
 
 
 def _json(function: dict[str, Any]) -> Any:
@@ -219,14 +219,10 @@ def _json(function: dict[str, Any]) -> Any:
 
 def _words(args: dict[str, Any], event: dict[str, Any], *keys: str) -> str:
     """The first text there is, in the arguments, in the event of an old file, then the message that people see."""
-    found = (_text(fields.get(key)) for fields in (args, event) for key in keys)
-    return next(filter(None, found), "") or _text(event.get("message"))
+    found = (text_of(fields.get(key)) for fields in (args, event) for key in keys)
+    return next(filter(None, found), "") or text_of(event.get("message"))
 
 
 def _thought(args: dict[str, Any], event: dict[str, Any]) -> JsonObject:
-    thought = _text(args.get("thought")) or _text(event.get("thought"))
+    thought = text_of(args.get("thought")) or text_of(event.get("thought"))
     return {"thought": thought} if thought else {}
-
-
-def _text(raw: Any) -> str:
-    return raw if isinstance(raw, str) else ""

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -38,6 +37,7 @@ from evaldesk.reading.values import (
     read_list,
     read_mapping,
     read_optional_mapping,
+    read_optional_number,
     read_optional_text,
     read_text,
     snake_case,
@@ -149,21 +149,21 @@ def _read_result(place: Place, case_id: str, raw: dict[str, Any]) -> tuple[Case,
     pairs = read_list(turns_at, raw.get("eval_metric_result_per_invocation") or [], _spelled)
     records = []
     expected: list[Any] = []
-    scores = list(read_scores(place.at("overall_eval_metric_results"), raw.get("overall_eval_metric_results")))
+    scores = list(_read_scores(place.at("overall_eval_metric_results"), raw.get("overall_eval_metric_results")))
     for index, pair in enumerate(pairs):
         here = turns_at.at(index)
         actual = pair.get("actual_invocation")
         expected.append(_expected(here, pair, actual))
         if actual is not None or any(later.get("actual_invocation") for later in pairs[index:]):
-            unplayed = {"user_content": _first(expected[-1], "user_content", "userContent")}
+            unplayed = {"user_content": spelled(expected[-1]).get("user_content")}
             records.append(read_played(here.at("actual_invocation"), actual or unplayed))
-        scores += read_scores(here.at("eval_metric_results"), pair.get("eval_metric_results"), turn=index)
+        scores += _read_scores(here.at("eval_metric_results"), pair.get("eval_metric_results"), turn=index)
     session = read_optional_mapping(place.at("session_details"), raw.get("session_details")) or {}
     state = read_optional_mapping(place.at("session_details", "state"), session.get("state"))
     if records and state:
         records[-1] = replace(records[-1], state_after=state)
-    app = read_optional_text(place.at("session_details", "app_name"), _first(session, "app_name", "appName")) or ""
-    verdict = read_verdict(place.at("final_eval_status"), raw.get("final_eval_status"))
+    app = read_optional_text(place.at("session_details", "app_name"), spelled(session).get("app_name")) or ""
+    verdict = _VERDICTS[_status(place.at("final_eval_status"), raw.get("final_eval_status"))]
     result = TrialResult(
         run_id=0,
         case_index=0,
@@ -187,30 +187,35 @@ def _expected(place: Place, pair: dict[str, Any], actual: Any) -> Any:
         return read_mapping(place.at("expected_invocation"), pair["expected_invocation"])
     if actual is None:
         raise place.error("expected an actual_invocation or an expected_invocation, found neither")
-    return {"user_content": _first(actual, "user_content", "userContent")}
+    return {"user_content": _spelled(place.at("actual_invocation"), actual).get("user_content")}
 
 
 def _write_result(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
     case = run.cases[result.case_index]
     conversation = write_case(case).get("conversation") or []
-    by_turn: dict[int, list[Any]] = {}
+    metrics: dict[int | None, list[Any]] = {}
     for score in result.scores:
-        if score.turn is not None:
-            by_turn.setdefault(score.turn, []).append(score)
+        metrics.setdefault(score.turn, []).append(_write_score(score))
     pairs = []
     records: Sequence[Any] = result.transcript.turns
     for index in range(max(len(records), len(conversation))):
         expected = conversation[index] if index < len(conversation) else None
         actual = write_played(records[index]) if index < len(records) else None
-        metrics = write_metrics(by_turn.get(index, []))
-        pairs.append({"actual_invocation": actual, "expected_invocation": expected, "eval_metric_results": metrics})
+        pairs.append(
+            {
+                "actual_invocation": actual,
+                "expected_invocation": expected,
+                "eval_metric_results": metrics.get(index, []),
+            }
+        )
     return {
         "eval_set_file": run.name,
         "eval_set_id": run.name,
         "eval_id": case.id,
-        "final_eval_status": write_verdict(result.verdict),
+        # an error is not evaluated in ADK
+        "final_eval_status": {"passed": PASSED, "failed": FAILED}.get(result.verdict, NOT_EVALUATED),
         "eval_metric_results": None,
-        "overall_eval_metric_results": write_metrics([score for score in result.scores if score.turn is None]),
+        "overall_eval_metric_results": metrics.get(None, []),
         "eval_metric_result_per_invocation": pairs,
         "session_id": f"evaldesk-{result.case_index}-{result.trial_index}",
         "session_details": {
@@ -231,15 +236,11 @@ def _app_of(raw: dict[str, Any], set_id: str) -> str:
 
 
 def _spelled(place: Place, raw: Any) -> dict[str, Any]:
-    return {snake_case(key): value for key, value in read_mapping(place, raw).items()}
-
-
-def _first(raw: dict[str, Any], *keys: str) -> Any:
-    return next((raw[key] for key in keys if key in raw), None)
+    return spelled(read_mapping(place, raw))
 
 
 PASSED, FAILED, NOT_EVALUATED, INFORMATIONAL = 1, 2, 3, 4
-_NAMES = {"PASSED": 1, "FAILED": 2, "NOT_EVALUATED": 3, "INFORMATIONAL": 4}
+_NAMES = {"PASSED": PASSED, "FAILED": FAILED, "NOT_EVALUATED": NOT_EVALUATED, "INFORMATIONAL": INFORMATIONAL}
 _VERDICTS: dict[int, Verdict] = {
     PASSED: "passed",
     FAILED: "failed",
@@ -248,31 +249,16 @@ _VERDICTS: dict[int, Verdict] = {
 }
 
 
-def read_verdict(place: Place, raw: Any) -> Verdict:
-    """The verdict of a case. Raises FormatError."""
-    return _VERDICTS[_status(place, raw)]
-
-
-def write_verdict(verdict: Verdict) -> int:
-    """ADK's number for a verdict; it has none for an error, which is not evaluated there."""
-    return {"passed": PASSED, "failed": FAILED}.get(verdict, NOT_EVALUATED)
-
-
-def read_scores(place: Place, raw: Any, turn: int | None = None) -> tuple[Score, ...]:
-    """The scores in a list of metric results. Raises FormatError."""
+def _read_scores(place: Place, raw: Any, turn: int | None = None) -> tuple[Score, ...]:
     return read_list(place, raw or [], lambda here, item: _read_score(here, item, turn))
 
 
-def write_metrics(scores: Sequence[Score]) -> list[dict[str, Any]]:
-    """The metric results of some scores."""
-    return [_write_score(score) for score in scores]
-
-
 def _read_score(place: Place, raw: Any, turn: int | None) -> Score:
-    values = {snake_case(key): value for key, value in read_mapping(place, raw).items()}
+    values = _spelled(place, raw)
     status = _status(place.at("eval_status"), values.get("eval_status"))
-    value = _number(place.at("score"), values.get("score"))
-    threshold = None if status == INFORMATIONAL else _number(place.at("threshold"), values.get("threshold"))
+    value = read_optional_number(place.at("score"), values.get("score"))
+    stated = None if status == INFORMATIONAL else values.get("threshold")
+    threshold = read_optional_number(place.at("threshold"), stated)
     passed = {PASSED: True, FAILED: False}.get(status) if value is not None and threshold is not None else None
     details = values.get("details")
     reason = _rationales(details)
@@ -285,16 +271,14 @@ def _read_score(place: Place, raw: Any, turn: int | None) -> Score:
 
 def _write_score(score: Score) -> dict[str, Any]:
     is_informing = score.threshold is None and score.value is not None
-    status = INFORMATIONAL if is_informing else {True: PASSED, False: FAILED}.get(bool(score.passed), NOT_EVALUATED)
-    if score.passed is None and not is_informing:
-        status = NOT_EVALUATED
+    verdict = {None: NOT_EVALUATED, True: PASSED, False: FAILED}[score.passed]
     return {
         "metric_name": score.metric,
         "threshold": score.threshold,
         "criterion": None if score.threshold is None else {"threshold": score.threshold},
         "custom_function_path": None,
         "score": score.value,
-        "eval_status": status,
+        "eval_status": INFORMATIONAL if is_informing else verdict,
         "details": score.details.get("adk", {"rubric_scores": None}),
     }
 
@@ -315,14 +299,6 @@ def _status(place: Place, raw: Any) -> int:
     return number
 
 
-def _number(place: Place, raw: Any) -> float | None:
-    if raw is None:
-        return None
-    if isinstance(raw, bool) or not isinstance(raw, int | float) or abs(raw) > 1e100 or not math.isfinite(raw):
-        raise place.error(f"expected a number, got {kind_of(raw)}")
-    return float(raw)
-
-
 def read_played(place: Place, raw: Any) -> TurnRecord:
     """The turn of an invocation. Raises FormatError."""
     values = spelled(read_mapping(place, raw))
@@ -334,8 +310,8 @@ def read_played(place: Place, raw: Any) -> TurnRecord:
     if message_text(answer) and texts[-1:] != [message_text(answer)]:
         author = next((event.author for event in reversed(did) if event.author), "")
         did.append(Event("agent_message", author=author, text=message_text(answer)))
-    duration_ms = 1000 * _duration(place.at("duration"), values.get("duration"))
-    record = TurnRecord(query, tuple(did), duration_ms=duration_ms, media=media)
+    seconds = read_optional_number(place.at("duration"), values.get("duration"), "a number of seconds", 0, 1e15)
+    record = TurnRecord(query, tuple(did), duration_ms=1000 * (seconds or 0.0), media=media)
     if reader.waiting:
         return ended_so(record, AWAITING, reader.waiting.values())
     return cut_short(record) if events_key(values.get("intermediate_data") or {}) else record
@@ -410,11 +386,3 @@ def _named(call: ToolCall) -> dict[str, Any]:
 
 def _parts(place: Place, raw: Any) -> list[dict[str, Any]]:
     return [] if raw is None else read_parts(place, raw)
-
-
-def _duration(place: Place, raw: Any) -> float:
-    if raw is None:
-        return 0.0
-    if isinstance(raw, bool) or not isinstance(raw, int | float) or abs(raw) > 1e15:
-        raise place.error("expected a number of seconds")
-    return float(raw)

@@ -28,7 +28,17 @@ from evaldesk.model.conclusion import counted
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
-from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_mapping, read_optional_text, wanted
+from evaldesk.reading.values import (
+    ABSENT,
+    read_key,
+    read_list,
+    read_mapping,
+    read_optional_mapping,
+    read_optional_text,
+    read_whole,
+    text_of,
+    wanted,
+)
 from evaldesk.reading.zip_members import ZipMembers
 from evaldesk.transcripts.messages.chat import read_chat
 from evaldesk.transcripts.messages.turns import Message, turns_of
@@ -236,7 +246,7 @@ def read_sample(place: Place, raw: Any, notes: Notes) -> InspectSample:
     seconds = known_time(place.at("total_time"), sample.get("total_time"), notes)
     return InspectSample(
         case=_case(place, sample, attachments, notes),
-        epoch=_epoch(place.at("epoch"), sample.get("epoch", 1)),
+        epoch=read_whole(place.at("epoch"), sample.get("epoch", 1)),
         turns=turns,
         scores=_scores(place, sample),
         usages=_usages(sample.get("model_usage")),
@@ -251,8 +261,7 @@ def scorer_values(scores: Mapping[str, Any]) -> Iterator[tuple[str, ScorerValue]
     for name, raw in scores.items():
         fields = raw if isinstance(raw, dict) else {"value": raw}
         value = fields.get("value")
-        explanation = fields.get("explanation")
-        reason = explanation if isinstance(explanation, str) else ""
+        reason = text_of(fields.get("explanation"))
         details = {key: item for key, item in fields.items() if key not in ("explanation", "history") and item}
         if isinstance(value, dict):
             for key, part in value.items():
@@ -270,9 +279,7 @@ def _scorer_value(value: Any, reason: str, details: JsonObject) -> ScorerValue:
 
 
 def _case(place: Place, sample: dict[str, Any], attachments: Mapping[str, Any], notes: Notes) -> Case:
-    key = sample.get("id", ABSENT)
-    if isinstance(key, bool) or not isinstance(key, int | str):
-        raise wanted(place.at("id"), key, "a number or a string")
+    key = read_key(place.at("id"), sample.get("id", ABSENT))
     queries, extra = _queries(place.at("input"), sample.get("input", ABSENT), attachments, notes)
     target = sample.get("target")
     if isinstance(target, list):
@@ -283,7 +290,7 @@ def _case(place: Place, sample: dict[str, Any], attachments: Mapping[str, Any], 
     turns = [Turn(query) for query in queries]
     if turns:
         turns[-1] = replace(turns[-1], expected=Expected(reference=reference))
-    return Case(str(key), tuple(turns), extra=extra)
+    return Case(key, tuple(turns), extra=extra)
 
 
 def _queries(place: Place, raw: Any, attachments: Mapping[str, Any], notes: Notes) -> tuple[list[str], dict[str, Any]]:
@@ -304,12 +311,6 @@ def _scores(place: Place, sample: dict[str, Any]) -> Mapping[str, Any]:
     return scores or {}
 
 
-def _epoch(place: Place, raw: Any) -> int:
-    if isinstance(raw, bool) or not isinstance(raw, int):
-        raise wanted(place, raw, "a whole number")
-    return raw
-
-
 def _usages(raw: Any) -> tuple[Usage | ErrorRecord, ...]:
     """One entry for each model: Inspect adds up the calls of a sample."""
     used = {model: row for model, row in raw.items() if isinstance(row, dict)} if isinstance(raw, dict) else {}
@@ -322,8 +323,7 @@ def _usages(raw: Any) -> tuple[Usage | ErrorRecord, ...]:
 def _error(raw: Any) -> ErrorRecord | None:
     if not isinstance(raw, dict):
         return None
-    message, trace = raw.get("message"), raw.get("traceback")
-    return ErrorRecord("recorded", str(message)[:2000], trace if isinstance(trace, str) else "")
+    return ErrorRecord("recorded", str(raw.get("message"))[:2000], text_of(raw.get("traceback")))
 
 
 def _resolved(message: Message, attachments: Mapping[str, Any]) -> Message:

@@ -18,7 +18,7 @@ from evaldesk.reading.json_lines import read_lines
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import Place
-from evaldesk.reading.values import read_mapping, read_optional_mapping, wanted
+from evaldesk.reading.values import read_key, read_mapping, read_optional_mapping, text_of
 from evaldesk.transcripts.openhands_rows import row_query, row_turn
 from evaldesk.transcripts.recorded import RecordedRun, TrialRows, file_stem, recorded_score, recorded_trial
 
@@ -104,8 +104,8 @@ def _imported(rows: Callable[[], Iterable[_Row]], trials: TrialRows, source: str
     metadata = first.metadata | (read_optional_mapping(place.at("metadata"), row.get("metadata")) or {})
     cases, results = trials.finished()
     run = RecordedRun(
-        name=_text(metadata.get("dataset")) or file_stem(source),
-        agent=_text(metadata.get("agent_class")) or "openhands",
+        name=text_of(metadata.get("dataset")) or file_stem(source),
+        agent=text_of(metadata.get("agent_class")) or "openhands",
         cases=cases,
         results=results,
         criteria=(criterion,) if criterion else (),
@@ -147,10 +147,7 @@ def _instance_id(place: Place, row: dict[str, Any]) -> str:
     issue = row.get("issue")
     if "instance_id" not in row and isinstance(issue, dict):
         return f"{issue.get('owner')}/{issue.get('repo')}#{issue.get('number')}"[:300]
-    raw = row.get("instance_id")
-    if isinstance(raw, bool) or not isinstance(raw, str | int):
-        raise wanted(place.at("instance_id"), raw, "a string")
-    return str(raw)
+    return read_key(place.at("instance_id"), row.get("instance_id"))
 
 
 def _case(place: Place, case_id: str, row: dict[str, Any]) -> Case:
@@ -177,8 +174,4 @@ def _result(place: Place, row: dict[str, Any], criterion: Criterion | None, note
 
 def _model(metadata: dict[str, Any]) -> str | None:
     config = metadata.get("llm_config", metadata.get("llm"))
-    return _text(config.get("model")) or None if isinstance(config, dict) else None
-
-
-def _text(raw: Any) -> str:
-    return raw if isinstance(raw, str) else ""
+    return text_of(config.get("model")) or None if isinstance(config, dict) else None

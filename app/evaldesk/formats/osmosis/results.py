@@ -25,7 +25,16 @@ from evaldesk.reading.json_text import text_parts
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import MAX_LINE, peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Place, parse_json
-from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text, wanted
+from evaldesk.reading.values import (
+    ABSENT,
+    read_list,
+    read_mapping,
+    read_optional_number,
+    read_optional_text,
+    read_text,
+    text_of,
+    wanted,
+)
 from evaldesk.transcripts.recorded import RecordedRun, TrialRows, file_stem, recorded_score
 
 BASELINE = "baseline"
@@ -148,21 +157,19 @@ def _header(place: Place, raw: Any, source: str) -> _Header:
     raw = read_mapping(place, raw)
     own = read_mapping(Place(place.document), place.document.value).get("evaldesk")
     own = own if isinstance(own, dict) else {}
-    threshold = raw.get("pass_threshold", 1.0)
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float):
-        raise wanted(place.at("pass_threshold"), threshold, "a number")
+    threshold = read_optional_number(place.at("pass_threshold"), raw.get("pass_threshold"))
     functions = read_list(place.at("eval_fns"), raw.get("eval_fns", []), read_text)
     names = own.get("cases") if isinstance(own.get("cases"), list) else []
     model = read_optional_text(place.at("model"), raw.get("model")) or ""
     module = read_optional_text(place.at("module"), raw.get("module")) or ""
     return _Header(
-        name=_text(own.get("name")) or _text(raw.get("dataset")) or file_stem(source),
+        name=text_of(own.get("name")) or text_of(raw.get("dataset")) or file_stem(source),
         model=model,
         baseline=read_optional_text(place.at("baseline_model"), raw.get("baseline_model")) or "",
-        agent=_text(own.get("agent")) or module or model,
-        threshold=float(threshold),
+        agent=text_of(own.get("agent")) or module or model,
+        threshold=1.0 if threshold is None else threshold,
         functions=functions,
-        note=_text(own.get("note")),
+        note=text_of(own.get("note")),
         cases=tuple(name for name in names or () if isinstance(name, str)),
     )
 
@@ -247,7 +254,7 @@ def _recorded(header: _Header, rows: TrialRows, criteria: tuple[Criterion, ...],
 
 def _result(run: _Run, criteria: tuple[Criterion, ...], model: str) -> TrialResult:
     raw, place = run.raw, run.place
-    reason = read_optional_text(place.at("error"), raw.get("error")) or _text(raw.get("error_type"))
+    reason = read_optional_text(place.at("error"), raw.get("error")) or text_of(raw.get("error_type"))
     is_ok = raw["success"] is True if "success" in raw else raw.get("status", "success") == "success"
     error = None if is_ok else ErrorRecord("failed_run", reason or "Osmosis counts this run as failed.")
     values = raw.get("scores")
@@ -269,10 +276,8 @@ def _result(run: _Run, criteria: tuple[Criterion, ...], model: str) -> TrialResu
 
 
 def _score(place: Place, criterion: Criterion, values: dict[str, Any]) -> Score:
-    value = values.get(criterion.metric)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e100):
-        raise wanted(place.at("scores", criterion.metric), value, "a number")
-    return recorded_score(criterion, None if value is None else float(value))
+    value = read_optional_number(place.at("scores", criterion.metric), values.get(criterion.metric))
+    return recorded_score(criterion, value)
 
 
 def _write_run(result: TrialResult) -> dict[str, Any]:
@@ -294,15 +299,7 @@ def _index(place: Place, raw: Any) -> int:
 
 
 def _number(place: Place, raw: Any) -> float:
-    if raw is None:
-        return 0.0
-    if isinstance(raw, bool) or not isinstance(raw, int | float) or not 0 <= raw < 2**53:
-        raise wanted(place, raw, "a number that is not negative")
-    return float(raw)
-
-
-def _text(raw: Any) -> str:
-    return raw if isinstance(raw, str) else ""
+    return read_optional_number(place, raw, "a number that is not negative", 0, 2**53) or 0.0
 
 
 KS = (1, 3, 5, 10)

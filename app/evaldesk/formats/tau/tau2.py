@@ -31,11 +31,13 @@ from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
 from evaldesk.reading.values import (
     ABSENT,
+    read_key,
     read_list,
     read_mapping,
     read_optional_mapping,
     read_optional_text,
     read_text,
+    text_of,
     wanted,
 )
 from evaldesk.transcripts.messages.chat import read_chat_message
@@ -105,11 +107,8 @@ def read_task(place: Place, raw: Any, notes: Notes) -> Case:
     task = read_mapping(place, raw)
     if "user_scenario" not in task:
         raise wanted(place.at("user_scenario"), ABSENT, "an object")
-    key = task.get("id", ABSENT)
-    if isinstance(key, bool) or not isinstance(key, int | str):
-        raise wanted(place.at("id"), key, "a string")
     return Case(
-        id=str(key),
+        id=read_key(place.at("id"), task.get("id", ABSENT)),
         scenario=_scenario(place, task),
         initial_session=_session(place, task),
         final_state=read_optional_mapping(place.at("final_session_state"), task.get("final_session_state")),
@@ -366,9 +365,9 @@ def _usage(fields: dict[str, Any]) -> Usage | ErrorRecord | None:
     used = used if isinstance(used, dict) else {}
     if not used and cost is None:
         return None
-    model = (fields.get("raw_data") or {}).get("model") if isinstance(fields.get("raw_data"), dict) else None
+    raw = fields.get("raw_data")
     return recorded_usage(
-        model if isinstance(model, str) else "",
+        text_of(raw.get("model")) if isinstance(raw, dict) else "",
         used,
         "prompt_tokens",
         "completion_tokens",

@@ -16,7 +16,17 @@ from evaldesk.reading.json_stream import StreamedList
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Place, parse_json
-from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_mapping, read_optional_text, wanted
+from evaldesk.reading.values import (
+    ABSENT,
+    read_key,
+    read_list,
+    read_mapping,
+    read_optional_mapping,
+    read_optional_number,
+    read_optional_text,
+    read_whole,
+    text_of,
+)
 from evaldesk.transcripts.messages.chat import read_chat
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import RecordedRun, TrialRows, file_stem, recorded_score, recorded_trial
@@ -60,33 +70,16 @@ class TauBench(ReadOnly):
 
 def reward_value(place: Place, raw: Any) -> float | None:
     """A reward, with values that tau-bench takes for 1 made 1; None for null. Raises FormatError."""
-    if raw is None:
-        return None
-    if isinstance(raw, bool) or not isinstance(raw, int | float) or abs(raw) > 1e9:
-        raise wanted(place, raw, "a number")
-    return 1.0 if abs(raw - 1) <= _ALMOST else float(raw)
-
-
-def scenario_case(case_id: str, plan: str, user_id: str, extra: dict[str, Any]) -> Case:
-    """A case that a simulated user plays by `plan`; tau-bench leaves the first message to him too."""
-    session = SessionInit(user_id=user_id) if user_id else None
-    return Case(
-        case_id,
-        scenario={"starting_prompt": "", "conversation_plan": plan},
-        initial_session=session,
-        extra=extra,
-    )
+    value = read_optional_number(place, raw, least=-1e9, most=1e9)
+    return 1.0 if value is not None and abs(value - 1) <= _ALMOST else value
 
 
 def read_trial_row(place: Place, raw: Any) -> dict[str, Any]:
     """An object with a `task_id` and perhaps the number of a `trial`. Raises FormatError."""
     row = read_mapping(place, raw)
-    key = row.get("task_id", ABSENT)
-    if isinstance(key, bool) or not isinstance(key, int | str):
-        raise wanted(place.at("task_id"), key, "a number or a string")
-    trial = row.get("trial")
-    if trial is not None and (isinstance(trial, bool) or not isinstance(trial, int)):
-        raise wanted(place.at("trial"), trial, "a whole number")
+    read_key(place.at("task_id"), row.get("task_id", ABSENT))
+    if row.get("trial") is not None:
+        read_whole(place.at("trial"), row["trial"])
     return row
 
 
@@ -133,7 +126,12 @@ def _case(place: Place, row: dict[str, Any], notes: Notes) -> Case:
     task = read_optional_mapping(at, _info(place, row).get("task")) or {}
     plan = read_optional_text(at.at("instruction"), task.get("instruction")) or ""
     user_id = read_optional_text(at.at("user_id"), task.get("user_id")) or ""
-    return scenario_case(str(row["task_id"]), plan, user_id, notes.unknown(at, task, ("instruction", "user_id")))
+    return Case(
+        str(row["task_id"]),
+        scenario={"starting_prompt": "", "conversation_plan": plan},  # the user has the first word there, too
+        initial_session=SessionInit(user_id=user_id) if user_id else None,
+        extra=notes.unknown(at, task, ("instruction", "user_id")),
+    )
 
 
 def _result(place: Place, row: dict[str, Any], notes: Notes) -> TrialResult:
@@ -175,8 +173,7 @@ def _error(info: dict[str, Any]) -> ErrorRecord | None:
     message = info.get("error")
     if not message:
         return None
-    trace = info.get("traceback")
-    return ErrorRecord("recorded", str(message)[:2000], trace if isinstance(trace, str) else "")
+    return ErrorRecord("recorded", str(message)[:2000], text_of(info.get("traceback")))
 
 
 def _stop_reason(messages: Sequence[Message], info: dict[str, Any], error: ErrorRecord | None) -> str:
