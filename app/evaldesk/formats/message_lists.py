@@ -9,10 +9,11 @@ from evaldesk.errors import FormatError
 from evaldesk.formats.adk.old import stem
 from evaldesk.formats.exchange import Holding, Imported, ReadOnly
 from evaldesk.model import Case, EvalSet
-from evaldesk.reading.json_lines import read_lines, write_lines
+from evaldesk.reading.fields import read_documents
+from evaldesk.reading.json_lines import write_lines
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import Place, parse_json
+from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import read_mapping
 from evaldesk.transcripts.conversation_case import case_of, check_spoken, write_openai
 from evaldesk.transcripts.messages.anthropic import has_blocks, read_anthropic, write_anthropic
@@ -126,17 +127,12 @@ def _imported(name: str, data: bytes, source: str, read: _Read) -> Imported:
 
 
 def _conversations(data: bytes, source: str) -> Iterator[tuple[Place, Any]]:
-    if peek(data).whole is None and peek(data).line is not None:
-        for line in read_lines(data, source):
-            yield Place(line), line.value
-        return
-    document = parse_json(data, source=source)
-    place, value = Place(document), document.value
-    if isinstance(value, list) and value and isinstance(value[0], dict) and "messages" in value[0]:
-        for index, item in enumerate(value):
-            yield place.at(index), item
-    else:
-        yield place, value
+    for document in read_documents(data, source):
+        place, value = Place(document), document.value
+        if isinstance(value, list) and value and isinstance(value[0], dict) and "messages" in value[0]:
+            yield from ((place.at(index), item) for index, item in enumerate(value))
+        else:
+            yield place, value
 
 
 def _case(place: Place, raw: Any, default: str, read: _Read, notes: Notes) -> Case:
@@ -149,12 +145,7 @@ def _case(place: Place, raw: Any, default: str, read: _Read, notes: Notes) -> Ca
     else:
         found = read(at, fields.get("messages"), notes)
     name = next((own for key in _NAMES if isinstance(own := fields.get(key), str) and own), default)
-    extra = {}
-    for key, value in fields.items():
-        if key.startswith("$"):
-            notes.refuse(f"key {key[:40]!r}, a name that Evaldesk keeps for itself", place)
-        elif key not in _BESIDE:
-            extra[key] = value
+    extra = notes.unknown(place, fields, _BESIDE)
     return case_of(name, turns_of(found), [each.text for each in found if each.speaker == "system"], extra)
 
 

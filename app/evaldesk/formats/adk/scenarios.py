@@ -41,15 +41,12 @@ class AdkScenarios:
         """An eval set with one case for each scenario. Raises FormatError."""
         document = parse_json(data, source=source)
         raw = read_mapping(Place(document), document.value)
+        notes, extra = Notes(), dict[str, Any]()
         if "scenarios" in raw:
             cases = read_list(Place(document).at("scenarios"), raw["scenarios"], _read_case)
+            extra = notes.unknown(Place(document), raw, ("scenarios",))
         else:
             cases = (_read_case(Place(document), raw),)
-        extra = {key: value for key, value in raw.items() if key != "scenarios"} if "scenarios" in raw else {}
-        notes = Notes()
-        for key in [key for key in extra if key.startswith("$")]:
-            notes.refuse(f"key {key[:40]!r}, a name that Evaldesk keeps for itself", Place(document))
-            del extra[key]
         evalset = EvalSet(stem(source).removesuffix(".scenarios"), cases=cases, extra=extra)
         return Imported("adk-scenarios", evalset, refused=notes.sentences)
 

@@ -9,28 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from evaldesk.errors import FormatError
 from evaldesk.formats.adk.case import read_case
 from evaldesk.formats.adk.old import stem
-from evaldesk.formats.exchange import Holding, Imported
+from evaldesk.formats.exchange import Imported, ReadOnly
 from evaldesk.model import Case, EvalSet, JsonObject
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
 from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping, read_optional_text, snake_case
-from evaldesk.transcripts.adk import kept_state, parts_text, read_parts
-from evaldesk.transcripts.recorded import RecordedRun
+from evaldesk.transcripts.adk import kept_state, parts_text, read_parts, spelled
 
 _OTHERS = {"eval_cases", "eval_set_id", "eval_case_results", "instance_id", "simulations", "conversation"}
 _KNOWN = ("app_name", "user_id", "state", "events")
 
 
-class AdkSession:
+class AdkSession(ReadOnly):
     """`{"id", "app_name", "user_id", "state", "events": [...]}`, snake_case or camelCase."""
 
     title = "ADK session"
     suffixes = (".session.json", ".json")
-    writes: tuple[Holding, ...] = ()
+    instead = "a session is a record; write an eval set as adk"
 
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
@@ -49,7 +47,7 @@ class AdkSession:
         """An eval set with the session as its one case. Raises FormatError."""
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
         place = Place(document)
-        raw = {snake_case(key): value for key, value in read_mapping(place, document.value).items()}
+        raw = spelled(read_mapping(place, document.value))
         notes = Notes()
         events = read_list(place.at("events"), raw.get("events"), read_mapping)
         if not events:
@@ -59,11 +57,6 @@ class AdkSession:
         if case is None:
             raise place.at("events").error("no event has content: the session contains no turn")
         return Imported("adk-session", EvalSet(name, cases=(case,)), refused=notes.sentences)
-
-    @staticmethod
-    def write(what: EvalSet | RecordedRun) -> bytes:
-        """Nothing: a session is a record, and neither an eval set nor a run can be written as one."""
-        raise FormatError("a session cannot be written from an eval set or a run")
 
 
 def case_of(place: Place, raw: dict[str, Any], name: str, notes: Notes) -> Case | None:
@@ -115,7 +108,7 @@ def invocations_of(place: Place, events: Sequence[dict[str, Any]], notes: Notes)
     key = ""
     for index, raw in enumerate(events):
         here = place.at(index)
-        event = {snake_case(name): value for name, value in raw.items()}
+        event = spelled(raw)
         named = read_optional_text(here.at("invocation_id"), event.get("invocation_id"))
         # A recording without ids: each message of the user begins a turn.
         key = named or (f"\x00{index}" if _author(here, event) == "user" or not key else key)

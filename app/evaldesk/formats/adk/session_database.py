@@ -16,13 +16,13 @@ from typing import Any, TypeAlias
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.adk.session import case_of
-from evaldesk.formats.exchange import Holding, Imported
+from evaldesk.formats.exchange import Imported, ReadOnly
 from evaldesk.model import Case, EvalSet
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
 from evaldesk.reading.values import read_mapping
 from evaldesk.transcripts.adk import message_text, read_parts
-from evaldesk.transcripts.recorded import RecordedRun, file_stem, free_name
+from evaldesk.transcripts.recorded import file_stem, free_name
 
 MAGIC = b"SQLite format 3\x00"
 OF_EVALUATIONS = ("___eval___session___", "adk-eval-session-")
@@ -59,12 +59,12 @@ class ListedSession:
     message: str
 
 
-class AdkSessionDatabase:
+class AdkSessionDatabase(ReadOnly):
     """A SQLite file with the tables `sessions` and `events`."""
 
     title = "ADK session database"
     suffixes = (".db",)
-    writes: tuple[Holding, ...] = ()
+    instead = "a session is a record; write an eval set as adk"
 
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
@@ -92,11 +92,6 @@ class AdkSessionDatabase:
             raise FormatError("the database contains no session with a turn", source=source)
         evalset = EvalSet(file_stem(source), cases=tuple(cases))
         return Imported("adk-session-db", evalset, refused=notes.sentences)
-
-    @staticmethod
-    def write(what: EvalSet | RecordedRun) -> bytes:
-        """Nothing: a session is a record, and neither an eval set nor a run can be written as one."""
-        raise FormatError("a session database cannot be written from an eval set or a run")
 
 
 @contextmanager
