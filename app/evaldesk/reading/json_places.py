@@ -18,7 +18,7 @@ MAX_DIGITS = 4000
 """Python itself refuses to print integers of more than 4,300 digits."""
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
-_SPACE = re.compile(r"\s*")
+_SPACE = re.compile(r"[ \t\n\r]*")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _PLAIN_KEY = re.compile(r"[A-Za-z_$][\w$-]*")
 _SKIP = json.JSONDecoder(strict=False).raw_decode
@@ -53,7 +53,7 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
 
 def find_place(text: str, path: JsonPath) -> tuple[int, int]:
     """Line and column of the value at `path`, or of the nearest value around it that exists."""
-    offset = _after_space(text, 0)
+    offset = after_space(text, 0)
     for step in path:
         inner = next((start for key, start in _children(text, offset) if key == step), None)
         if inner is None:
@@ -106,22 +106,23 @@ def _children(text: str, offset: int) -> Iterator[tuple[str | int, int]]:
     is_object = text[offset : offset + 1] == "{"
     if not is_object and text[offset : offset + 1] != "[":
         return
-    offset = _after_space(text, offset + 1)
+    offset = after_space(text, offset + 1)
     index = 0
     while text[offset : offset + 1] not in ("}", "]", ""):
         key: str | int = index
         if is_object:
             key, offset = _SKIP(text, offset)
-            offset = _after_space(text, _after_space(text, offset) + 1)
+            offset = after_space(text, after_space(text, offset) + 1)
         yield key, offset
         _, offset = _SKIP(text, offset)
-        offset = _after_space(text, offset)
+        offset = after_space(text, offset)
         if text[offset : offset + 1] == ",":
-            offset = _after_space(text, offset + 1)
+            offset = after_space(text, offset + 1)
         index += 1
 
 
-def _after_space(text: str, offset: int) -> int:
+def after_space(text: str, offset: int) -> int:
+    """Where the next character is that is no space."""
     found = _SPACE.match(text, offset)
     return found.end() if found else offset
 

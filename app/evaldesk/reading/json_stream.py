@@ -8,13 +8,20 @@ from __future__ import annotations
 import codecs
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from evaldesk.errors import FormatError
-from evaldesk.reading.json_places import JsonPath, find_place, first_fault, line_and_column, path_text, repeated_key
+from evaldesk.reading.json_places import (
+    JsonPath,
+    after_space,
+    find_place,
+    first_fault,
+    line_and_column,
+    path_text,
+    repeated_key,
+)
 from evaldesk.reading.strict_json import (
     DECODER,
     MAX_BYTES,
@@ -31,7 +38,6 @@ CHUNK = 256 * 1024
 _HEAD = 1_000
 """Characters that show the style of the file."""
 _MARK = b"\xef\xbb\xbf"
-_SPACE = re.compile(r"[ \t\n\r]*")
 
 
 class NotStreamedError(Exception):
@@ -195,8 +201,7 @@ class _Window:
     def next_sign(self) -> str:
         """The next character that is no space; empty at the end."""
         while True:
-            found = _SPACE.match(self._text, self._at)
-            self._move(found.end() if found else self._at)
+            self._move(after_space(self._text, self._at))
             if self._at < len(self._text) or not self._more():
                 return self._text[self._at : self._at + 1]
 
@@ -208,7 +213,7 @@ class _Window:
         """Go past a comma between two values. Raises FormatError for none, and for one before the `closing` sign."""
         if self.next_sign() != ",":
             raise self.fault(before)
-        while (end := _after_space(self._text, self._at + 1)) == len(self._text) and self._more():
+        while (end := after_space(self._text, self._at + 1)) == len(self._text) and self._more():
             pass
         if self._text[end : end + 1] == closing:
             raise self.fault(before)
@@ -310,11 +315,6 @@ class _Window:
     def _too_long(self) -> FormatError:
         reason = f"one value has more than {self._max_item // 2**20} MiB, the most that is read"
         return FormatError(reason, source=self._source, line=self._line, column=self._column)
-
-
-def _after_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
 
 
 def _moved(place: tuple[int, int], line: int, column: int) -> tuple[int, int]:

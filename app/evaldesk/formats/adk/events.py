@@ -88,7 +88,8 @@ def _with_calls(
             number += 1
         changed.append(_with_parts(event, parts))
     first = [{"function_call": new[index]} for index in following.get(-1, ())]
-    return _inserted(changed, 0, first) if first else changed
+    author = events[0]["author"] if events else "agent"
+    return [{"author": author, "content": {"parts": first, "role": "model"}}, *changed] if first else changed
 
 
 def _with_messages(events: list[dict[str, Any]], old: Messages, new: Messages) -> list[dict[str, Any]]:
@@ -137,12 +138,6 @@ def _with_parts(event: dict[str, Any], parts: list[dict[str, Any]]) -> dict[str,
 
 def _message_event(author: str, text: str) -> dict[str, Any]:
     return {"author": author, "content": {"parts": [{"text": text}], "role": "model"}}
-
-
-def _inserted(events: list[dict[str, Any]], index: int, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    author = events[0]["author"] if events else "agent"
-    event = {"author": author, "content": {"parts": parts, "role": "model"}}
-    return [*events[:index], event, *events[index:]]
 
 
 def _call_key(part: dict[str, Any]) -> str | None:

@@ -16,12 +16,17 @@ from evaldesk.transcripts.messages.turns import Message
 
 def json_value(raw: Any) -> Any:
     """The value in an attribute, which may be JSON text; text that is none stays text."""
-    if not isinstance(raw, str) or raw.lstrip()[:1] not in ("{", "["):
-        return raw
     try:
-        return parse_json(raw.encode("utf-8", "surrogatepass"), source="").value
+        return parsed(raw)
     except FormatError:
         return raw
+
+
+def parsed(raw: Any) -> Any:
+    """The value of JSON text; bare text is itself. Raises FormatError for JSON that is cut off."""
+    if not isinstance(raw, str) or raw.lstrip()[:1] not in ("{", "["):
+        return raw
+    return parse_json(raw.encode("utf-8", "surrogatepass"), source="").value
 
 
 def in_order(raw: Any) -> list[Any]:

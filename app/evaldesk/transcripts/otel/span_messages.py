@@ -15,10 +15,10 @@ from evaldesk.errors import FormatError
 from evaldesk.model import ErrorRecord, Usage
 from evaldesk.model.json_text import json_or_text
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import Document, Place, parse_json
-from evaldesk.transcripts.messages.parts import in_order, json_value, read_part_message
+from evaldesk.reading.strict_json import Document, Place
+from evaldesk.transcripts.messages.parts import in_order, json_value, parsed, read_part_message
 from evaldesk.transcripts.messages.turns import Message
-from evaldesk.transcripts.otel.spans import Span
+from evaldesk.transcripts.otel.spans import Span, whole_of
 from evaldesk.transcripts.recorded import recorded_usage
 
 UNREADABLE = "the messages of a model call, which cannot be read (cut off?)"
@@ -57,34 +57,30 @@ def model_call(span: Span, notes: Notes) -> ModelCall | None:
 
 def usage_of(span: Span, ended_ms: float) -> Usage | ErrorRecord | None:
     """Tokens and duration of a model call; None when the span counts no tokens."""
-    attributes = span.attributes
-    tokens_in = _first(attributes, "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", f"{_COUNTED}.prompt")
-    tokens_out = _first(
-        attributes, "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", f"{_COUNTED}.completion"
-    )
+    tokens_in = span.first("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", f"{_COUNTED}.prompt")
+    tokens_out = span.first("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", f"{_COUNTED}.completion")
     if tokens_in is None and tokens_out is None:
         return None
-    cached = _first(
-        attributes,
+    cached = span.first(
         "gen_ai.usage.cache_read.input_tokens",
         "gen_ai.usage.cache_read_input_tokens",
         f"{_COUNTED}.prompt_details.cache_read",
     )
-    reasoning = _first(attributes, "gen_ai.usage.reasoning.output_tokens", f"{_COUNTED}.completion_details.reasoning")
+    reasoning = span.first("gen_ai.usage.reasoning.output_tokens", f"{_COUNTED}.completion_details.reasoning")
     return recorded_usage(
         model_of(span),
-        {"tokens_in": _integer(tokens_in), "tokens_out": _integer(tokens_out)},
+        {"tokens_in": whole_of(tokens_in), "tokens_out": whole_of(tokens_out)},
         "tokens_in",
         "tokens_out",
         duration_ms=max(0.0, round(ended_ms - span.start_ms, 3)),
-        tokens_cached=_integer(cached),
-        tokens_reasoning=_integer(reasoning),
+        tokens_cached=whole_of(cached),
+        tokens_reasoning=whole_of(reasoning),
     )
 
 
 def model_of(span: Span) -> str:
     """The model that was asked for, or that answered; empty when the span does not say."""
-    found = _first(span.attributes, "gen_ai.request.model", "gen_ai.response.model", "llm.model_name")
+    found = span.first("gen_ai.request.model", "gen_ai.response.model", "llm.model_name")
     return found if isinstance(found, str) else ""
 
 
@@ -132,7 +128,7 @@ def _current(span: Span) -> Sides | None:
     for attributes in (span.attributes, *(event.attributes for event in span.events if event.name == _DETAILS)):
         inputs, outputs = attributes.get("gen_ai.input.messages"), attributes.get("gen_ai.output.messages")
         if inputs is not None or outputs is not None:
-            system = _parsed(attributes.get("gen_ai.system_instructions"))
+            system = parsed(attributes.get("gen_ai.system_instructions"))
             system = [{"type": "text", "content": system}] if isinstance(system, str) else system
             first = [{"role": "system", "parts": system}] if isinstance(system, list) else []
             return [*first, *_list(inputs, "user")], _list(outputs, "assistant")
@@ -141,8 +137,8 @@ def _current(span: Span) -> Sides | None:
 
 def _adk(span: Span) -> Sides | None:
     """The contents of ADK's `call_llm` spans: a request and a response of the Gemini API as JSON."""
-    asked = _parsed(span.attributes.get("gcp.vertex.agent.llm_request"))
-    answered = _parsed(span.attributes.get("gcp.vertex.agent.llm_response"))
+    asked = parsed(span.attributes.get("gcp.vertex.agent.llm_request"))
+    answered = parsed(span.attributes.get("gcp.vertex.agent.llm_response"))
     if not isinstance(asked, dict) or not asked.get("contents"):
         return None
     config = asked.get("config")
@@ -306,7 +302,7 @@ def _either(raw: Any, role: str) -> list[Any]:
 
 def _list(raw: Any, role: str) -> list[Any]:
     """The messages of an attribute; one alone, or bare text, is a list of one. Raises FormatError."""
-    value = _parsed(raw)
+    value = parsed(raw)
     if value is None or value == "":
         return []
     if isinstance(value, str):
@@ -319,18 +315,3 @@ def _candidate(item: Any, role: str) -> Any:
     content = item.get("content") if isinstance(item, dict) else None
     is_wrapped = isinstance(content, dict) and "parts" in content
     return {"role": role, **content} if is_wrapped and isinstance(content, dict) else item
-
-
-def _parsed(raw: Any) -> Any:
-    """The value of JSON text; bare text is itself. Raises FormatError for JSON that is cut off."""
-    if not isinstance(raw, str) or raw.lstrip()[:1] not in ("{", "["):
-        return raw
-    return parse_json(raw.encode("utf-8", "surrogatepass"), source="").value
-
-
-def _first(attributes: Mapping[str, Any], *keys: str) -> Any:
-    return next((attributes[key] for key in keys if attributes.get(key) is not None), None)
-
-
-def _integer(raw: Any) -> Any:
-    return int(raw) if isinstance(raw, str) and raw.isdecimal() and len(raw) < 19 else raw

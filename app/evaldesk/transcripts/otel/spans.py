@@ -12,7 +12,14 @@ from typing import Any
 
 from evaldesk.reading.fields import read_documents
 from evaldesk.reading.strict_json import Place
-from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, wanted
+from evaldesk.reading.values import (
+    ABSENT,
+    read_list,
+    read_mapping,
+    read_optional_number,
+    read_optional_text,
+    wanted,
+)
 from evaldesk.transcripts.recorded import iso_ms
 
 _MAX_SPANS = 200_000
@@ -41,6 +48,10 @@ class Span:
     attributes: Mapping[str, Any]
     events: tuple[SpanEvent, ...] = field(default=())
     error: str | None = None
+
+    def first(self, *keys: str) -> Any:
+        """The value of the first of these attributes that has one."""
+        return next((self.attributes[key] for key in keys if self.attributes.get(key) is not None), None)
 
 
 def is_trace(whole: Any) -> bool:
@@ -115,7 +126,7 @@ def _otlp_span(place: Place, raw: Any) -> Span:
     span = read_mapping(place, raw)
     status = span.get("status")
     failed = isinstance(status, dict) and status.get("code") in (2, "STATUS_CODE_ERROR", "2")
-    start = _nanos(place, span, "startTimeUnixNano", "start_time_unix_nano")
+    start = _number(place, span, "startTimeUnixNano", "start_time_unix_nano") / 1e6
     return Span(
         place,
         name=_text(place, span, "name"),
@@ -123,7 +134,7 @@ def _otlp_span(place: Place, raw: Any) -> Span:
         span_id=_text(place, span, "spanId", "span_id"),
         parent_id=_text(place, span, "parentSpanId", "parent_span_id"),
         start_ms=start,
-        end_ms=max(start, _nanos(place, span, "endTimeUnixNano", "end_time_unix_nano")),
+        end_ms=max(start, _number(place, span, "endTimeUnixNano", "end_time_unix_nano") / 1e6),
         attributes=_pairs(place.at("attributes"), span.get("attributes")),
         events=read_list(place.at("events"), span.get("events") or [], _otlp_event),
         error=str(status.get("message") or "error") if isinstance(status, dict) and failed else None,
@@ -139,7 +150,7 @@ def _jaeger(place: Place, raw: Any) -> Span:
     span = read_mapping(place, raw)
     attributes = _pairs(place.at("tags"), span.get("tags"))
     failed = attributes.get("otel.status_code") == "ERROR" or attributes.get("error") in (True, "true")
-    start = _micros(place, span, "startTime")
+    start = _number(place, span, "startTime") / 1e3
     references = read_list(place.at("references"), span.get("references") or [], read_mapping)
     return Span(
         place,
@@ -148,7 +159,7 @@ def _jaeger(place: Place, raw: Any) -> Span:
         span_id=_text(place, span, "spanID"),
         parent_id=next((_text(place, each, "spanID") for each in references), _text(place, span, "parentSpanID")),
         start_ms=start,
-        end_ms=start + _micros(place, span, "duration"),
+        end_ms=start + _number(place, span, "duration") / 1e3,
         attributes=attributes,
         events=read_list(place.at("logs"), span.get("logs") or [], _jaeger_event),
         error=str(attributes.get("otel.status_description") or "error") if failed else None,
@@ -205,7 +216,7 @@ def _value(raw: Any) -> Any:
         return raw
     ((kind, value),) = raw.items()
     if kind == "intValue":
-        return _integer(value)
+        return whole_of(value)
     if kind in ("stringValue", "boolValue", "doubleValue", "bytesValue"):
         return value
     if kind == "arrayValue":
@@ -218,8 +229,8 @@ def _value(raw: Any) -> Any:
     return raw
 
 
-def _integer(raw: Any) -> Any:
-    """OTLP writes 64-bit integers as strings."""
+def whole_of(raw: Any) -> Any:
+    """The number in a text that is one; OTLP writes 64-bit integers as strings."""
     return int(raw) if isinstance(raw, str) and raw.lstrip("-").isdecimal() and len(raw) < 25 else raw
 
 
@@ -228,17 +239,6 @@ def _text(place: Place, raw: Mapping[str, Any], *keys: str) -> str:
     return read_optional_text(place.at(key), raw.get(key)) or ""
 
 
-def _nanos(place: Place, raw: Mapping[str, Any], *keys: str) -> float:
-    return _number(place, raw, *keys) / 1e6
-
-
-def _micros(place: Place, raw: Mapping[str, Any], key: str) -> float:
-    return _number(place, raw, key) / 1e3
-
-
 def _number(place: Place, raw: Mapping[str, Any], *keys: str) -> float:
     key = next((key for key in keys if key in raw), keys[0])
-    value = _integer(raw.get(key, 0))
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e20:
-        raise wanted(place.at(key), value, "a time")
-    return value
+    return read_optional_number(place.at(key), whole_of(raw.get(key, 0)), "a time", 0, 1e20) or 0.0

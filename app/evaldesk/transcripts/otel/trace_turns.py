@@ -193,7 +193,7 @@ class _TurnBuilder:
         """The run of a tool answers its call; a call that no model was seen to make is told as well."""
         span = step.span
         name = _tool_name(span)
-        call_id = _first(span, *_ID)
+        call_id = span.first(*_ID)
         call = self._open(call_id, name)
         if call is None:
             call = ToolCall(name, _args(span), call_id if isinstance(call_id, str) else None)
@@ -264,11 +264,11 @@ def _error(visit: Visit) -> ErrorRecord | None:
 
 
 def _tool_name(span: Span) -> str:
-    return str(_first(span, *_NAME) or span.name.removeprefix("execute_tool ").removesuffix(_OF_DSPY))
+    return str(span.first(*_NAME) or span.name.removeprefix("execute_tool ").removesuffix(_OF_DSPY))
 
 
 def _args(span: Span) -> JsonObject:
-    found = json_value(_first(span, *_ARGS))
+    found = json_value(span.first(*_ARGS))
     if found is None:
         found = json_value(_of_event(span, "gen_ai.tool.message", "content"))
     if isinstance(found, dict) and set(found) == _OF_SMOLAGENTS and not found["args"]:
@@ -279,7 +279,7 @@ def _args(span: Span) -> JsonObject:
 
 
 def _result(span: Span) -> Any:
-    found = json_value(_first(span, *_RESULT))
+    found = json_value(span.first(*_RESULT))
     if isinstance(found, dict) and set(found) >= _OF_LLAMA_INDEX:
         return found["raw_output"]
     return value_of_blocks(json_value(_of_event(span, "gen_ai.choice", "message"))) if found is None else found
@@ -288,7 +288,3 @@ def _result(span: Span) -> Any:
 def _of_event(span: Span, name: str, key: str) -> Any:
     """The value that a span, of Strands say, has on an event and not among its attributes."""
     return next((event.attributes.get(key) for event in span.events if event.name == name), None)
-
-
-def _first(span: Span, *keys: str) -> Any:
-    return next((span.attributes[key] for key in keys if span.attributes.get(key) is not None), None)
