@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -24,6 +25,22 @@ class LocalServer:
                 self._server.daemon_threads = True
                 threading.Thread(target=self._server.serve_forever, name=self._name, daemon=True).start()
             return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+
+class LocalHandler(BaseHTTPRequestHandler):
+    """Answers the requests of an agent, which may be gone before that."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: the turn's events say it all."""
+
+    def answer(self, status: int, data: bytes, kind: str = "application/json") -> None:
+        """Send the whole answer."""
+        with suppress(OSError):
+            self.send_response(status)
+            self.send_header("content-type", kind)
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
 
 
 def past_proxy(environment: Mapping[str, str]) -> dict[str, str]:

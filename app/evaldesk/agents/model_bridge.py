@@ -13,10 +13,9 @@ import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from evaldesk.agents.local_server import LocalServer
+from evaldesk.agents.local_server import LocalHandler, LocalServer
 from evaldesk.agents.message_events import MessageEvents
 from evaldesk.agents.own.model_calls import answered, reply_usage
 from evaldesk.errors import EvaldeskError
@@ -64,11 +63,11 @@ async def opened_bridge(session: Session, events: MessageEvents) -> AsyncIterato
         del _bridges[bridge.key]
 
 
-class _Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
+class _Handler(LocalHandler):
+    def do_POST(self) -> None:  # noqa: N802 - the name of http.server
         bridge = _bridges.get(self.headers.get("authorization", "").removeprefix("Bearer ").strip())
         if bridge is None:
-            self._send(401, _error("the turn of this key has ended", "authentication_error"))
+            self._refuse(401, "the turn of this key has ended", "authentication_error")
             return
         try:
             length = min(int(self.headers.get("content-length") or 0), MAX_BODY)
@@ -77,34 +76,20 @@ class _Handler(BaseHTTPRequestHandler):
             body.pop("stream_options", None)
             done = asyncio.run_coroutine_threadsafe(bridge.answer(body), bridge.loop)
             if is_streaming:
-                self._send_data(200, streamed(done.result()), "text/event-stream")
+                self.answer(200, streamed(done.result()), "text/event-stream")
             else:
-                self._send(200, done.result())
+                self.answer(200, json.dumps(done.result()).encode())
         except (ValueError, AttributeError):
-            self._send(400, _error("the body is not a JSON object", "bad_request"))
+            self._refuse(400, "the body is not a JSON object", "bad_request")
         except EvaldeskError as error:
-            self._send(502, _error(str(error), getattr(error, "kind", "model")))
+            self._refuse(502, str(error), getattr(error, "kind", "model"))
 
-    def log_message(self, *_: object) -> None:
-        """Say nothing: the turn's events say it all."""
-
-    def _send(self, status: int, body: dict[str, Any]) -> None:
-        self._send_data(status, json.dumps(body).encode(), "application/json")
-
-    def _send_data(self, status: int, data: bytes, kind: str) -> None:
-        self.send_response(status)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+    def _refuse(self, status: int, message: str, kind: str) -> None:
+        self.answer(status, json.dumps({"error": {"message": message, "type": kind, "code": kind}}).encode())
 
 
 _SERVER = LocalServer("evaldesk-bridge", _Handler)
 _bridges: dict[str, Bridge] = {}
-
-
-def _error(message: str, kind: str) -> dict[str, Any]:
-    return {"error": {"message": message, "type": kind, "code": kind}}
 
 
 def streamed(completion: dict[str, Any]) -> bytes:

@@ -7,11 +7,10 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 
-from evaldesk.agents.local_server import LocalServer, past_proxy
+from evaldesk.agents.local_server import LocalHandler, LocalServer, past_proxy
 from evaldesk.agents.spans import TurnSpans
 from evaldesk.errors import FormatError
 from evaldesk.reading.strict_json import Document, Place, parse_json
@@ -115,15 +114,15 @@ class SpanEndpoint:
             self._lock.notify_all()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(LocalHandler):
     protocol_version = "HTTP/1.1"  # an SDK keeps its connection
     timeout = TIMEOUT_S
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the name of http.server
         key, _, path = self.path.removeprefix("/").partition("/")
         endpoint = _endpoints.get(key)
         if endpoint is None:
-            self._answer(404, b"nothing is at this address", "text/plain")
+            self.answer(404, b"nothing is at this address", "text/plain")
             return
         kind = self.headers.get("content-type", "")
         try:
@@ -131,13 +130,10 @@ class _Handler(BaseHTTPRequestHandler):
             if path == "v1/traces":  # metrics and logs are taken and left out
                 endpoint.take(data, kind)
         except (FormatError, ValueError) as error:
-            self._answer(400, str(error).encode(), "text/plain")
+            self.answer(400, str(error).encode(), "text/plain")
             return
         is_json = kind.startswith("application/json")
-        self._answer(200, json.dumps({}).encode() if is_json else b"", kind or "application/x-protobuf")
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing: the turn's events say it all."""
+        self.answer(200, json.dumps({}).encode() if is_json else b"", kind or "application/x-protobuf")
 
     def _body(self) -> bytes:
         length = int(self.headers.get("content-length") or 0)
@@ -146,14 +142,6 @@ class _Handler(BaseHTTPRequestHandler):
             raise FormatError(f"at most {MAX_BODY // 2**20} MiB of spans are taken at once")
         data = self.rfile.read(length)
         return Unpacker(self.headers.get("content-encoding"), MAX_BODY).feed(data)
-
-    def _answer(self, status: int, data: bytes, kind: str) -> None:
-        with suppress(OSError):
-            self.send_response(status)
-            self.send_header("content-type", kind)
-            self.send_header("content-length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
 
 
 _SERVER = LocalServer("evaldesk-spans", _Handler)

@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from http.client import HTTPException
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from evaldesk.agents.local_server import LocalServer
+from evaldesk.agents.local_server import LocalHandler, LocalServer
 from evaldesk.agents.remote.model_gateway import GATEWAYS, LEAST_ERROR, Answer, Call, ModelGateway, PlayedTurn
 from evaldesk.agents.remote.providers import HOP_BY_HOP, MAX_BODY, PIECE, PROVIDERS, TIMEOUT_S, opened_answer
 from evaldesk.errors import ModelError
@@ -37,20 +36,17 @@ def open_gateway(environment: Mapping[str, str]) -> ModelGateway:
     return gateway
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(LocalHandler):
     protocol_version = "HTTP/1.1"  # an SDK keeps its connection
     timeout = TIMEOUT_S
     wbufsize = PIECE  # the head of an answer goes with its first piece
     disable_nagle_algorithm = True
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the name of http.server
         self._forward()
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - as above
         self._forward()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing: the turn's events say it all."""
 
     def handle_expect_100(self) -> bool:
         """Ask for the body at once, whatever else is to be written."""

@@ -25,7 +25,7 @@ from evaldesk.llm.call import pace_of
 from evaldesk.llm.costs import cost_at, priced
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
 from evaldesk.llm.refusals import STRICTNESS, dropped_words, without_refused
-from evaldesk.llm.retry_events import PLAYED_TURN, RetryWait, SeenCall, notifier, waiting_s
+from evaldesk.llm.retry_events import PLAYED_TURN, RetryWait, SeenCall, TurnListener, notifier, waiting_s
 from evaldesk.model import ErrorRecord, Event, Session, Usage
 from evaldesk.transcripts.messages.turns import Message, TurnEvents
 from evaldesk.transcripts.model_exchanges import Exchange, read_exchange, results_in
@@ -38,12 +38,13 @@ _OTHER_SHAPE = (FormatError, ValueError, LookupError, TypeError, AttributeError,
 
 @dataclass(frozen=True, slots=True)
 class PlayedTurn:
-    """The turn under way: where its events go, and the context in which it is played."""
+    """The turn under way: where its events go, the context in which it is played, and who hears of its calls."""
 
     session: Session
     send: SendEvent
     recorder: Recorder | None
     context: contextvars.Context
+    played: TurnListener | None
 
     def waits(self, wait: RetryWait) -> None:
         """Tell the trial and the turn of a pause."""
@@ -59,40 +60,35 @@ class PlayedTurn:
 
         Those are fields that the run asks for: one of the agent's own fails here as it does where it is deployed.
         """
-        played = self.context.get(PLAYED_TURN)
-        may = played.asked_fields if played and call.api else frozenset()
+        may = self.played.asked_fields if self.played and call.api else frozenset()
         if refused is not None:
             text = refused.body.decode("utf-8", "replace")
             new = STRICTNESS.learn(call.model, base, may & call.body.keys(), refused.status, text) & may
             told = dropped_words(call.model, new) if new else ""
-            if played and told:
-                played.notes(told)
+            if self.played and told:
+                self.played.notes(told)
         names = STRICTNESS.unknown_to(call.model, base) & may & call.body.keys()
         body = without_refused(call.body, names)
         return replace(call, body=dict(body), data=json.dumps(body).encode()) if names else None
 
     def fault(self, call: Call) -> str:
         """The fault to inject into the call; empty for none."""
-        played = self.context.get(PLAYED_TURN)
-        return played.fault(call.model) if played and call.api else ""
+        return self.played.fault(call.model) if self.played and call.api else ""
 
     def unanswered(self, call: Call, why: str, duration_ms: float) -> None:
         """Tell the turn how a call was sent that failed."""
-        played = self.context.get(PLAYED_TURN)
-        if played and call.api:
-            played.unanswered(SeenCall(call.path, call.body, b"", duration_ms), why, duration_ms)
+        if self.played and call.api:
+            self.played.unanswered(SeenCall(call.path, call.body, b"", duration_ms), why, duration_ms)
 
     def missed(self) -> None:
         """Tell the turn of a call whose answer it does not wait for."""
-        played = self.context.get(PLAYED_TURN)
-        if played:
-            played.missed_call()
+        if self.played:
+            self.played.missed_call()
 
     def passed(self, call: Call, answer: Answer) -> None:
         """Tell the turn how a call was sent that was answered."""
-        played = self.context.get(PLAYED_TURN)
-        if played:
-            played.passed(SeenCall(call.path, call.body, answer.body, answer.duration_ms))
+        if self.played:
+            self.played.passed(SeenCall(call.path, call.body, answer.body, answer.duration_ms))
 
 
 @dataclass(slots=True)
@@ -127,7 +123,7 @@ class ModelGateway:
     def listening(self, session: Session, send: SendEvent, *, goes_on: bool = False) -> Iterator[None]:
         """Calls belong to this turn until the context ends; one that `goes_on` waited for a person before."""
         self.is_asked = self.is_asked and goes_on
-        turn = PlayedTurn(session, send, CURRENT_RECORDER.get(), contextvars.copy_context())
+        turn = PlayedTurn(session, send, CURRENT_RECORDER.get(), contextvars.copy_context(), PLAYED_TURN.get())
         with self._lock:
             self._turn, self._events, self._n_asked = turn, TurnEvents(), 0
         try:
@@ -265,7 +261,7 @@ class Answer:
     """An answer, and the end of it that the agent does not have yet; `is_begun` where it has the rest.
 
     A stream that the provider did not end `is_cut`. How often it was asked for, and how long that took; `is_replayed`
-    from a recording; `base` is who answered.
+    from a recording.
     """
 
     status: int
