@@ -107,6 +107,12 @@ def plain(value: object, *, keeps_images: bool = True) -> JsonValue:
     return _plain(value, 0, _Room(MAX_NODES, keeps_images))
 
 
+def plain_object(value: object) -> dict[str, JsonValue]:
+    """As `plain`; empty where that is no object."""
+    found = plain(value)
+    return found if isinstance(found, dict) else {}
+
+
 def plain_text(text: str) -> str:
     """`text` as valid Unicode of bounded length."""
     text = text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
@@ -310,11 +316,10 @@ def _error(found: object) -> ErrorRecord:
 def _waiting(found: object) -> Waiting:
     if not isinstance(found, Waiting):
         raise AgentError(f"the waiting of an event must be a Waiting, got {_shown(found)}")
-    args = plain(found.args)
     return Waiting(
         _text(found.id, "waiting.id"),
         _text(found.tool, "waiting.tool"),
-        args if isinstance(args, dict) else {},
+        plain_object(found.args),
         tuple(choice for choice in ANY if choice in found.choices) or ANY,
         plain(found.question),
         found.takes_message is True,

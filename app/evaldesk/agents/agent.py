@@ -153,7 +153,7 @@ class AgentKind:
         if self.is_remote:
             return False
         if self.first_parameter:
-            return self.first_parameter == next(iter(_parameters(found)), "")
+            return self.first_parameter == next(iter(parameter_names(found) or ()), "")
         return not self.home or any(module in sys.modules for module in self.home)
 
     def adapt(self) -> Adapt:
@@ -368,15 +368,20 @@ class AgentKinds:
         return max(fitting, key=lambda found: found[0])[1] if fitting else None
 
 
-def _parameters(found: object) -> list[str]:
-    """The names of the parameters of a function; none where it has no signature."""
+AGENTS = AgentKinds(_KINDS)
+
+
+def parameter_names(found: object) -> list[str] | None:
+    """The names of the parameters of a function; None where it has no signature."""
     try:
         return list(inspect.signature(cast("Callable[..., object]", found)).parameters)
     except (TypeError, ValueError):
-        return []
+        return None
 
 
-AGENTS = AgentKinds(_KINDS)
+def summary_of(found: object) -> str:
+    """The first paragraph of a docstring, on one line."""
+    return (inspect.getdoc(found) or "").partition("\n\n")[0].replace("\n", " ")
 
 
 def is_from(found: object, package: str) -> bool:

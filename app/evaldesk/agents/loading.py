@@ -20,12 +20,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from evaldesk.agents.agent import AGENTS, Agent, AgentKind, Resumable, is_from, missing_package
+from evaldesk.agents.agent import AGENTS, Agent, AgentKind, Resumable, is_from, missing_package, summary_of
 from evaldesk.agents.finding import FACTORY, YAML_NAME, is_imported, source_folders
 from evaldesk.agents.shared_loop import OnSharedLoop, on_shared_loop
 from evaldesk.agents.spans import SDK, see_providers
 from evaldesk.agents.standins import EVALUATION, OPENHANDS, OSMOSIS, install
-from evaldesk.agents.traces import user_place, user_trace
+from evaldesk.agents.traces import error_words, user_place, user_trace
 from evaldesk.errors import AgentError, NotFoundError, UsageError
 from evaldesk.llm.third_party_clients import when_imported
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
@@ -97,8 +97,7 @@ class _FactoryAgent:
                     made = thread.submit(asyncio.run, self._adapted(Session("describe"))).result()
                 self._description = made.describe()
             except Exception:  # of the user's code, which the first turn will tell with its trace
-                summary = (inspect.getdoc(self.make) or "").partition("\n\n")[0].replace("\n", " ")
-                return AgentDescription(name=self.ref.id, kind="python", description=summary)
+                return AgentDescription(name=self.ref.id, kind="python", description=summary_of(self.make))
         return self._description
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
@@ -192,8 +191,7 @@ def _import(ref: AgentRef) -> object:
     except UsageError as error:
         raise AgentError(f"{ref.target}: {error}") from error
     except (Exception, SystemExit) as error:
-        raised = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        fault = missing_package(error) or _missing_module(error, ref) or raised
+        fault = missing_package(error) or _missing_module(error, ref) or error_words(error)
         place = user_place(error, ref.root)
         raise AgentError(f"{place or ref.target}: {fault}", trace=user_trace(error) if place else "") from error
 

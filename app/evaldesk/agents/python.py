@@ -10,6 +10,7 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from evaldesk.agents.agent import parameter_names, summary_of
 from evaldesk.agents.remote.protocol import decisions_of, told_events
 from evaldesk.agents.spans import INSTRUMENTS, take_spans
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
@@ -54,11 +55,10 @@ class PythonAgent:
     def describe(self) -> AgentDescription:
         """Name and docstring of the code."""
         name = getattr(self.found, "name", None) or getattr(self.found, "__name__", None)
-        summary = (inspect.getdoc(self.found) or "").partition("\n\n")[0].replace("\n", " ")
         return AgentDescription(
             name=name if isinstance(name, str) else self.ref.id,
             kind="python",
-            description=summary,
+            description=summary_of(self.found),
             tells_cost=getattr(self.found, "tells_cost", False) is True,
             takes=self._takes(),
         )
@@ -69,11 +69,7 @@ class PythonAgent:
         if isinstance(named, list | tuple):
             return tuple(kind for kind in MEDIA_KINDS if kind in named)
         reply = getattr(self.found, "reply", None)
-        try:
-            parameters = inspect.signature(reply if callable(reply) else self.found).parameters
-        except (TypeError, ValueError):
-            return ()
-        return MEDIA_KINDS if "media" in parameters else ()
+        return MEDIA_KINDS if "media" in (parameter_names(reply if callable(reply) else self.found) or ()) else ()
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Call the code and yield its events. Raises AgentError for a value that is no event."""
@@ -86,7 +82,7 @@ class PythonAgent:
         going_on = getattr(getattr(function, "__self__", None), "resume", None)
         if callable(going_on):
             function = going_on
-        elif "decisions" not in (_names(function) or ()):
+        elif "decisions" not in (parameter_names(function) or ()):
             raise AgentError(
                 "the agent waits for a person and cannot go on: give it a method `resume(message, decisions)`, or let "
                 "its function take `decisions`, which are those about the message"
@@ -130,14 +126,6 @@ class PythonAgent:
         return function
 
 
-def _names(function: Callable[..., Any]) -> list[str] | None:
-    """The names of its parameters; None where they cannot be told."""
-    try:
-        return list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return None
-
-
 def _arguments(
     function: Callable[..., Any], session: Session, message: str, decisions: Sequence[JsonObject]
 ) -> dict[str, object]:
@@ -148,7 +136,7 @@ def _arguments(
         "session": session,
         "decisions": decisions,
     }
-    names = _names(function)
+    names = parameter_names(function)
     if names is None:
         return {"message": message}
     if "message" not in names:
@@ -213,10 +201,10 @@ def _events(item: object, session: Session) -> Sequence[Event]:
     needed = _NEEDED.get(item.kind)
     if needed and getattr(item, needed) is None:
         raise AgentError(f"the agent gave a {item.kind} event without its {needed}")
-    call = item.call and replace(item.call, args=_plain_object(item.call.args))
+    call = item.call and replace(item.call, args=_plain_args(item.call.args))
     return [replace(item, call=call, result=plain(item.result))]
 
 
-def _plain_object(value: object) -> dict[str, Any]:
+def _plain_args(value: object) -> dict[str, Any]:
     found = plain(value)
     return found if isinstance(found, dict) else {"value": found}

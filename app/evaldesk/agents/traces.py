@@ -11,6 +11,11 @@ _OURS = str(paths.PACKAGE)
 _SAMPLES = str(paths.samples())
 
 
+def error_words(error: BaseException) -> str:
+    """`ValueError: no such city`; the type alone for one without words."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
 def user_trace(error: BaseException) -> str:
     """The traceback of `error` and of its causes, without the frames of Evaldesk and of the import system."""
     summary = traceback.TracebackException.from_exception(error, compact=True)

@@ -39,7 +39,7 @@ from evaldesk.model import (
 from evaldesk.model.decisions import Decided
 from evaldesk.model.media import Media, split
 from evaldesk.transcripts.adk import answered, function_response, kept_state
-from evaldesk.wire import plain, to_json
+from evaldesk.wire import plain_object, to_json
 
 
 def adapt_any(found: object, ref: AgentRef) -> AdkAgent | MadeAgent | None:
@@ -449,8 +449,7 @@ def _schema(declaration: Any) -> JsonObject:
     found = getattr(declaration, "parameters_json_schema", None)
     if found is None and declaration.parameters is not None:
         found = _lowered(declaration.parameters.model_dump(mode="json", exclude_none=True))
-    schema = plain(found or {})
-    return schema if isinstance(schema, dict) else {}
+    return plain_object(found)
 
 
 def _lowered(schema: Any) -> Any:

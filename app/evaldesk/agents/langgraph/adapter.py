@@ -45,7 +45,7 @@ from evaldesk.model import (
 from evaldesk.model.chat import chat_messages, user_message
 from evaldesk.model.decisions import Decided
 from evaldesk.transcripts.messages.turns import TurnEvents
-from evaldesk.wire import plain, to_json
+from evaldesk.wire import plain, plain_object, to_json
 
 _CALL_BLOCKS = ("tool_use", "tool_call", "function_call", "server_tool_call", "invalid_tool_call", "input_json_delta")
 
@@ -283,7 +283,7 @@ class GraphAgent(OnSharedLoop):
         except GraphRecursionError as error:
             await send(never_answered(session, str(error).partition("\n")[0]))
         calls.check()
-        session.memory[MEMORY] = _LastTurn(len(session.turns) + 1, _fields(plain(session.state)))
+        session.memory[MEMORY] = _LastTurn(len(session.turns) + 1, plain_object(session.state))
         if sender.interrupts is not None:
             waited = Waited(str(session.memory["thread"]), sender.seen, sender.open_calls, dict(session.state))
             frozen = await frozen_thread(self.graph.checkpointer, waited)
@@ -372,8 +372,8 @@ def _properties(schema: Any) -> dict[str, Any]:
 def _tools(graph: Any) -> Iterator[ToolDescription]:
     for node in graph.nodes.values():
         for tool in getattr(getattr(node, "bound", None), "tools_by_name", {}).values():
-            schema = plain(tool.tool_call_schema.model_json_schema() if hasattr(tool, "tool_call_schema") else {})
-            yield ToolDescription(tool.name, tool.description or "", schema if isinstance(schema, dict) else {})
+            schema = tool.tool_call_schema.model_json_schema() if hasattr(tool, "tool_call_schema") else {}
+            yield ToolDescription(tool.name, tool.description or "", plain_object(schema))
 
 
 _MARK = "_is_watched"
@@ -409,7 +409,7 @@ def _watch(node: Any) -> None:
         except ToolFailedError as error:
             return _message(str(error), name, call_id, status="error")
         except GraphInterrupt as error:
-            calls, asking = CURRENT_CALLS.get(), ToolCall(name, _fields(plain(request.tool_call["args"])), call_id)
+            calls, asking = CURRENT_CALLS.get(), ToolCall(name, plain_object(request.tool_call["args"]), call_id)
             for asked in error.args[0]:
                 if calls:  # the calls of one node ask by one id: the first one ends it
                     calls.asked.setdefault(getattr(asked, "id", ""), asking)

@@ -45,7 +45,7 @@ from evaldesk.model.chat import chat_messages, user_message
 from evaldesk.model.decisions import APPROVAL, Decided
 from evaldesk.transcripts.messages.chat import ITEMS, tool_call
 from evaldesk.transcripts.messages.turns import Message, TurnEvents
-from evaldesk.wire import plain
+from evaldesk.wire import plain, plain_object
 
 MEMORY = "openai_agents"
 MAX_DEPTH = 8
@@ -157,8 +157,7 @@ class OpenAIAgent(OnSharedLoop):
 
 
 def _waiting(item: Any) -> Waiting:
-    raw = plain(as_json(item.raw_item))
-    fields: dict[str, Any] = raw if isinstance(raw, dict) else {}
+    fields = plain_object(as_json(item.raw_item))
     name = str(item.tool_name or fields.get("name") or "tool")
     call = tool_call(name, fields.get("arguments") or "{}", None)
     return Waiting(_call_id(item), name, call.args, APPROVAL)
@@ -166,8 +165,8 @@ def _waiting(item: Any) -> Waiting:
 
 def _call_id(item: Any) -> str:
     """The id of the call that an approval is about: of a function, or of a server of MCP."""
-    raw = plain(as_json(item.raw_item))
-    return str(raw.get("call_id") or raw.get("id") or item.tool_name) if isinstance(raw, dict) else str(item.tool_name)
+    raw = plain_object(as_json(item.raw_item))
+    return str(raw.get("call_id") or raw.get("id") or item.tool_name)
 
 
 def _frozen(state: Any) -> JsonValue:
@@ -230,9 +229,8 @@ def _missing(agent: Any, model: str) -> tuple[str, ...]:
 
 
 def _tool(tool: Any) -> ToolDescription:
-    schema = plain(getattr(tool, "params_json_schema", None) or {})
     description = str(getattr(tool, "description", "") or "")
-    return ToolDescription(str(tool.name), description, schema if isinstance(schema, dict) else {})
+    return ToolDescription(str(tool.name), description, plain_object(getattr(tool, "params_json_schema", None)))
 
 
 def hooks_of(send: SendEvent) -> Any:

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evaldesk.agents.agent import Agent, ModelCaller, own_python
+from evaldesk.agents.agent import Agent, ModelCaller, own_python, parameter_names, summary_of
 from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.group_guard import end_group, kill_group, watch
 from evaldesk.agents.in_thread import in_thread
-from evaldesk.agents.openhands.metadata import Options, Task, parameters
+from evaldesk.agents.openhands.metadata import Options, Task
 from evaldesk.agents.openhands.output import output_events
 from evaldesk.agents.trial_context import CURRENT_TRIAL
 from evaldesk.agents.workspaces import Workspace, isolation, open_workspace
@@ -41,7 +41,7 @@ def adapt(found: object, ref: AgentRef) -> Agent | None:
     """The agent around a function that takes an instance; None for anything else. Raises AgentError."""
     if not callable(found) or inspect.isclass(found):
         return None
-    if ref.kind != KIND and parameters(found)[:1] != ["instance"]:
+    if ref.kind != KIND and (parameter_names(found) or [])[:1] != ["instance"]:
         return None
     try:
         options = from_json(ref.declared or "{}", Options)
@@ -64,11 +64,10 @@ class BenchmarkAgent(ModelCaller):
 
     def describe(self) -> AgentDescription:
         """Name and docstring of the function, and that its commands are not isolated."""
-        summary = (inspect.getdoc(self.function) or "").partition("\n\n")[0].replace("\n", " ")
         return AgentDescription(
             name=self.ref.id,
             kind=KIND,
-            description=f"{summary} ({isolation(self.ref.commands)})".strip(),
+            description=f"{summary_of(self.function)} ({isolation(self.ref.commands)})".strip(),
             model=self.options.llm or None,
             tells_cost=self.options.tells_cost,
         )

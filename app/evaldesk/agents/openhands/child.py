@@ -21,10 +21,10 @@ from evaldesk.agents.loading import import_from
 from evaldesk.agents.openhands.metadata import Instance, Task, arguments_of, metadata_of, profile_of
 from evaldesk.agents.openhands.output import sent_output
 from evaldesk.agents.standins import EVALUATION, OPENHANDS, OSMOSIS, install
-from evaldesk.agents.traces import user_trace
+from evaldesk.agents.traces import error_words, user_trace
 from evaldesk.agents.workspaces import Workspace
 from evaldesk.errors import AgentError
-from evaldesk.wire import from_json, plain, to_json
+from evaldesk.wire import from_json, plain, plain_object, to_json
 
 SETUPS = ("setup", "initialize_runtime")
 TEARDOWNS = ("teardown", "complete_runtime")
@@ -99,7 +99,7 @@ def _hook(module: object, names: tuple[str, ...], workspace: Workspace, instance
     names = tuple(inspect.signature(hook).parameters)
     is_named = all(name in names for name in offered)
     found = _called(hook, offered if is_named else dict(zip(names, offered.values(), strict=False)))
-    return {str(key): plain(value) for key, value in found.items()} if isinstance(found, Mapping) else {}
+    return plain_object(found)
 
 
 def _called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
@@ -118,9 +118,9 @@ def failure_fields(error: BaseException) -> dict[str, object]:
     refused = model_error(error, "the model")
     if refused:
         return {"kind": refused.kind, "message": str(refused), "is_fatal": refused.is_fatal}
-    fields = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    kind = "bad_output" if isinstance(error, AgentError) else "agent_raised"
-    return {"kind": kind, "message": str(error) if kind == "bad_output" else fields, "trace": user_trace(error)}
+    if isinstance(error, AgentError):
+        return {"kind": "bad_output", "message": str(error), "trace": user_trace(error)}
+    return {"kind": "agent_raised", "message": error_words(error), "trace": user_trace(error)}
 
 
 def _own_pipes() -> tuple[BinaryIO, BinaryIO]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from evaldesk.agents.agent import parameter_names
 from evaldesk.agents.openhands.llm_profiles import LlmProfile, read_profile
 from evaldesk.agents.workspaces import Workspace
 from evaldesk.codec import msgspec
@@ -168,18 +168,10 @@ def git_commit(folder: Path) -> str:
 
 def arguments_of(function: Callable[..., Any], instance: Instance, metadata: Metadata) -> dict[str, Any]:
     """The arguments of the function by its own names: the first two by position, and those that we know by name."""
-    names = parameters(function)
+    names = parameter_names(function) or []
     offered: dict[str, Any] = {"reset_logger": False, "runtime_failure_count": 0, "workspace": metadata.workspace}
     given = dict(zip(names[:2], (instance, metadata), strict=False))
     return {**given, **{name: offered[name] for name in names[2:] if name in offered}}
-
-
-def parameters(function: Callable[..., Any]) -> list[str]:
-    """The names of its parameters; none where it has no signature."""
-    try:
-        return list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return []
 
 
 def profile_of(task: Task) -> LlmProfile | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from evaldesk.agents.agent import Agent
+from evaldesk.agents.agent import Agent, summary_of
 from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.message_events import MessageEvents
 from evaldesk.agents.model_bridge import opened_bridge
@@ -26,7 +26,7 @@ from evaldesk.errors import AgentError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session, ToolDescription
 from evaldesk.model.chat import chat_messages, user_message
 from evaldesk.model.transcript import report
-from evaldesk.wire import plain
+from evaldesk.wire import plain, plain_object
 
 DEFAULT_MAX_TURNS = 10
 MAX_TOKENS_TOTAL = 4096  # the argument that the original gives to every evaluation
@@ -66,11 +66,10 @@ class LoopAgent:
     def describe(self) -> AgentDescription:
         """Name, docstring, and the tools it offers for an empty request; `ctx.chat` asks the model of the run only."""
         name = getattr(self.loop, "name", None)
-        summary = (inspect.getdoc(type(self.loop)) or "").partition("\n\n")[0].replace("\n", " ")
         return AgentDescription(
             name=name if isinstance(name, str) else self.ref.id,
             kind="osmosis",
-            description=summary,
+            description=summary_of(type(self.loop)),
             model="",
             tools=tuple(_description(tool) for tool in self._offered_blindly()),
         )
@@ -218,9 +217,8 @@ class WorkflowAgent:
         """Name and docstring of the workflow."""
         kind = self.workflow if inspect.isclass(self.workflow) else type(self.workflow)
         name = getattr(self.workflow_config, "name", None) or kind.__name__
-        doc = getattr(self.workflow_config, "description", None) or inspect.getdoc(kind) or ""
-        summary = str(doc).partition("\n\n")[0].replace("\n", " ")
-        return AgentDescription(name=str(name), kind="osmosis", description=summary)
+        summary = getattr(self.workflow_config, "description", None) or summary_of(kind)
+        return AgentDescription(name=str(name), kind="osmosis", description=str(summary))
 
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Run the workflow, report its conversation, grade it. Exceptions of both pass through."""
@@ -391,5 +389,4 @@ def _first(samples: Mapping[str, Any]) -> Any:
 
 def _reported(output: Any) -> dict[str, Any]:
     """The metrics that a workflow returns beside its messages."""
-    metrics = getattr(output, "metrics", None)
-    return {str(name): plain(value) for name, value in metrics.items()} if isinstance(metrics, Mapping) else {}
+    return plain_object(getattr(output, "metrics", None))

@@ -49,7 +49,7 @@ from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.messages.pydantic import OUTPUT_TOOL, read_pydantic_message
 from evaldesk.transcripts.messages.turns import TurnEvents
-from evaldesk.wire import plain
+from evaldesk.wire import plain, plain_object
 
 MEMORY = "pydantic_ai"
 
@@ -150,8 +150,7 @@ def _waiting(requests: Any) -> Iterator[Waiting]:
     """The calls that wait: for an approval, or for a result that is made elsewhere."""
     for calls, choices in ((requests.approvals, APPROVAL), (requests.calls, ANSWER)):
         for call in calls:
-            args = plain(call.args_as_dict())
-            yield Waiting(call.tool_call_id, call.tool_name, args if isinstance(args, dict) else {}, choices)
+            yield Waiting(call.tool_call_id, call.tool_name, plain_object(call.args_as_dict()), choices)
 
 
 def _results(decided: Sequence[Decided]) -> Any:
@@ -204,14 +203,13 @@ def _instruction(agent: Any) -> str:
 
 
 def _tools(agent: Any) -> list[ToolDescription]:
-    tools = [tool for toolset in agent.toolsets for tool in getattr(toolset, "tools", {}).values()]
-    return [_tool(tool) for tool in tools]
+    return [_tool(tool) for toolset in agent.toolsets for tool in getattr(toolset, "tools", {}).values()]
 
 
 def _tool(tool: Any) -> ToolDescription:
     found = getattr(tool, "tool_def", tool)
-    schema = plain(getattr(found, "parameters_json_schema", None) or {})
-    return ToolDescription(found.name, found.description or "", schema if isinstance(schema, dict) else {})
+    schema = plain_object(getattr(found, "parameters_json_schema", None))
+    return ToolDescription(found.name, found.description or "", schema)
 
 
 def _as_json(value: Any) -> Any:
@@ -349,9 +347,8 @@ class EventSender:
 
 def _plain_part(part: Any) -> dict[str, Any]:
     """The part as pydantic-ai writes it; a prompt to retry has the words that the model reads."""
-    shown = plain(_as_json(part))
     words = {"content": part.model_response()} if part.part_kind == "retry-prompt" and part.tool_name else {}
-    return {**shown, **words} if isinstance(shown, dict) else {}
+    return {**plain_object(_as_json(part)), **words}
 
 
 def past_messages(turns: Iterable[TurnRecord]) -> list[Any]:

@@ -13,7 +13,7 @@ from inspect import cleandoc
 from typing import Annotated, Any
 
 from evaldesk.agents.in_thread import in_thread
-from evaldesk.agents.traces import user_trace
+from evaldesk.agents.traces import error_words, user_trace
 from evaldesk.backports import timeout
 from evaldesk.codec import msgspec
 from evaldesk.errors import UsageError
@@ -75,9 +75,9 @@ class Tool:
             outcome = _failed(f"{self.name}: {error}")
         except TimeoutError as error:
             is_ours = bound.expired()
-            outcome = _failed(f"{self.name}: not finished within {timeout_s:g} s" if is_ours else _error_words(error))
+            outcome = _failed(f"{self.name}: not finished within {timeout_s:g} s" if is_ours else error_words(error))
         except (Exception, SystemExit) as error:
-            outcome = _failed(_error_words(error), user_trace(error))
+            outcome = _failed(error_words(error), user_trace(error))
         return replace(outcome, duration_ms=(time.perf_counter() - started) * 1000)
 
     async def _call(self, args: JsonObject, state: dict[str, JsonValue], *, is_bounded: bool) -> object:
@@ -179,10 +179,6 @@ def _shape(hints: dict[str, Any], name: str, definitions: dict[str, JsonValue]) 
 
 def _is_json(value: object) -> bool:
     return value is None or (isinstance(value, bool | int | float | str | list | dict) and plain(value) == value)
-
-
-def _error_words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _failed(message: str, trace: str = "") -> Outcome:

@@ -72,7 +72,7 @@ from evaldesk.model.transcript import AWAITING, waiting_of
 from evaldesk.process_setup import ProcessWatch, freeze
 from evaldesk.secrets import StreamScrubber, known_values
 from evaldesk.transcripts.prompt_writer import PromptWriter
-from evaldesk.wire import plain, to_json
+from evaldesk.wire import plain, plain_object, to_json
 
 
 async def run_trial(spec: TrialSpec, attempt: Attempt) -> TrialResult:
@@ -291,8 +291,7 @@ def _ended(
 
 
 def _plain_score(score: Score) -> Score:
-    details = plain(score.details)
-    return replace(score, reason=str(plain(score.reason)), details=details if isinstance(details, dict) else {})
+    return replace(score, reason=str(plain(score.reason)), details=plain_object(score.details))
 
 
 MAX_SESSIONS = 200
