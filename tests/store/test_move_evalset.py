@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.model import Gates
+from evaldesk.model.comparison import Baseline, PlayedCase
+from evaldesk.model.evalset import CaseKey
 from evaldesk.model.stored import LastVerdicts
+from evaldesk.settings import DatabaseUrl
 from evaldesk.store import Store
 
 PLACE = Path("evalsets") / "dice.evalset.json"
@@ -51,6 +57,30 @@ def test_verdicts_of_a_file_that_stood_there_before_go(store: Store, plan: Calla
     assert store.runs.last_verdicts("dice") == {"a": LastVerdicts(moved, 0, ".")}
     assert [case.evalset_id for case in store.sessions.get(session).added_to] == ["dice"]
     assert store.runs.summary(gone).config.evalset_path == ""
+
+
+def test_a_run_that_regressed_still_does_when_its_set_has_another_name(
+    store: Store, place: Path | DatabaseUrl, plan: Callable[..., int], end: Callable[..., Any]
+) -> None:
+    runs = StoredRuns(store.runs)
+    before = plan(1, n=1, evalset_path="evalsets/calc.evalset.json")
+    store.runs.record([end(before, 0, 0)])
+    config = replace(store.runs.summary(before).config, gates=Gates(max_regressions=0))
+    other = PlayedCase(CaseKey("dice", "c0"), "p")  # of another set, of which this command played nothing
+    baseline = Baseline("run 1", (*runs.baseline_of(before).cases, other))
+    run = store.runs.create(config, store.runs.cases(before), baseline=baseline)
+    store.runs.record([end(run, 0, 0, "failed")])
+    store.runs.set_status(run, "finished")
+    told = runs.conclusion(store.runs.summary(run))
+
+    store.move_evalset("calc", "dice", PLACE)
+
+    with Store.open(place) as again:
+        moved = StoredRuns(again.runs)
+        change = moved.change(again.runs.summary(run))
+        assert moved.conclusion(again.runs.summary(run)).outcome == told.outcome == "failed"
+    assert change is not None
+    assert [case.name for case in change.regressed] == ["c0"]
 
 
 def test_a_set_that_never_ran_moves_too(store: Store) -> None:

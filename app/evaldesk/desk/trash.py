@@ -9,7 +9,6 @@ from datetime import datetime
 from pathlib import Path
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs.stored_runs import evalset_name
 from evaldesk.desk.trust import check_store
 from evaldesk.errors import NotFoundError, WorkspaceError
 from evaldesk.model.conclusion import counted
@@ -63,7 +62,7 @@ def trash_items(desk: Desk) -> Sequence[TrashItem]:
     sizes = desk.store.runs.sizes([run.id for run, _ in runs])
     for run, at in runs:
         trials = counted(run.n_trials, "trial")
-        name = f"{run.id}: {run.config.agent.id} on {evalset_name(run.config)}, {trials}"
+        name = f"{run.id}: {run.config.agent.id} on {run.config.evalset_name}, {trials}"
         found.append(TrashItem(f"run-{run.id}", RUN, name, at, sizes[run.id], kept_until=at + DELETED_RUNS_KEPT))
     return sorted(found, key=lambda item: (item.deleted_at, item.id), reverse=True)
 

@@ -366,6 +366,15 @@ def repeats_words(cases: Iterable[Case]) -> str:
     return ", ".join(parts[:MOST_NAMED]) + (f" and {len(parts) - MOST_NAMED} more" if len(parts) > MOST_NAMED else "")
 
 
+EVALSET_ENDINGS = (".evalset.json", ".test.json", ".json")
+
+
+def evalset_ending(name: str) -> str:
+    """The ending of the name of an eval set file, as it stands there; the part before it is the name a person gives."""
+    ending = next((each for each in EVALSET_ENDINGS if name.lower().endswith(each)), "")
+    return name[len(name) - len(ending) :]
+
+
 def case_key(case_id: str) -> str:
     """The key of the case with that id, which fits into an address."""
     digest = hashlib.sha256(case_id.encode("utf-8", "surrogatepass")).digest()[:12]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
+from pathlib import PurePath
 from typing import Any, Literal, TypeAlias
 
 from evaldesk.errors import UsageError
 from evaldesk.model.conclusion import Criterion, Gates, Score, Verdict
 from evaldesk.model.decisions import Decision, scripts_turns
-from evaldesk.model.evalset import Case, JsonObject, some_of
+from evaldesk.model.evalset import Case, JsonObject, evalset_ending, some_of
 from evaldesk.model.media import Media
 from evaldesk.model.options import Limits, ModelOptions, Recording, UserConfig
 from evaldesk.model.prompts import Prompts
@@ -376,6 +377,12 @@ class RunConfig:
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
     shows_case: bool = True
     interpreter: Interpreter = field(default_factory=Interpreter)
+
+    @property
+    def evalset_name(self) -> str:
+        """The name of the eval set's file without its ending; the id of the set where no file is known."""
+        name = PurePath(self.evalset_path).name
+        return name.removesuffix(evalset_ending(name)) or name or self.evalset_id
 
     @property
     def is_shared(self) -> bool:

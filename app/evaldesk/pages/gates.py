@@ -12,7 +12,7 @@ from evaldesk.desk.runs.deciding import DECIDED_LIKELY
 from evaldesk.desk.runs.gates.answers import drawn_subject
 from evaldesk.desk.runs.gates.chances import MOST_PREVIEWED, GateChance, check_explained, gate_chances
 from evaldesk.desk.runs.gates.conclusion import ALL_PASSED, OF_A_RATE
-from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.gate_options import GATE_OPTIONS, GATES_BY_NAME, asked_of, flag_of
 from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates
@@ -130,7 +130,7 @@ def read_gates(runs: RunStore, show: str = "") -> GatesPage:
         if conclusion.outcome == "interrupted":
             continue
         for options, gates, state in _answers(run, conclusion):
-            found[options, run.config.agent.id, evalset_name(run.config)].append((run, gates, state))
+            found[options, run.config.agent.id, run.config.evalset_name].append((run, gates, state))
     rows = [_row(stored, key, answers) for key, answers in found.items()]
     rows.sort(key=lambda row: (list(FLAGS).index(row.flag), -len(row.answers)))
     n_of = Counter(row.flag for row in rows)

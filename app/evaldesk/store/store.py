@@ -21,6 +21,7 @@ from sqlalchemy.schema import ExecutableDDLElement
 
 from evaldesk.errors import WorkspaceError
 from evaldesk.model import RunConfig
+from evaldesk.model.evalset import numbered_keys
 from evaldesk.paths import check_no_links, is_read_only, make_private_file, make_private_folder
 from evaldesk.settings import DatabaseUrl
 from evaldesk.store.database import (
@@ -40,13 +41,14 @@ from evaldesk.store.labels import LabelStore
 from evaldesk.store.media import MediaStore
 from evaldesk.store.presets import PresetStore
 from evaldesk.store.queues import QueueStore
+from evaldesk.store.runs import run_queries
 from evaldesk.store.runs.imports import ImportStore
 from evaldesk.store.runs.run_store import RunStore
 from evaldesk.store.sessions import SessionStore
 from evaldesk.store.sqlite import SqliteFile, keep_a_log, let_space_go, reading_uri, telling_damage, writing_engine
 from evaldesk.store.tables import METADATA
-from evaldesk.store.tables.columns import DatabaseSeconds
-from evaldesk.store.tables.runs import LAST_RUN, RUN
+from evaldesk.store.tables.columns import DatabaseSeconds, pack
+from evaldesk.store.tables.runs import LAST_RUN, RUN, RUN_BASELINE
 from evaldesk.store.tables.sessions import SESSION_CASE
 from evaldesk.wire import from_json, to_json
 
@@ -194,12 +196,17 @@ def _prepared(database: Path | DatabaseUrl, must_exist: bool) -> Dialect:
 
 
 def move_evalset(connection: Connection, old_id: str, new_id: str, path: Path) -> None:
-    """Give the runs, the last verdicts and the sessions of one eval set its new id and `path`.
+    """Give the runs with their baselines, the last verdicts and the sessions of one eval set its new id and `path`.
 
     Scores that the new id has already belong to another file that was at `path` before: its last verdicts go.
     """
     runs = connection.execute(select(RUN.c.id, RUN.c.config).where(RUN.c.evalset_id == old_id)).all()
-    rows = [{"of_run": run_id, "config": _moved(config, new_id, path)} for run_id, config in runs]
+    rows = []
+    for run_id, stored in runs:
+        config = from_json(stored, RunConfig)
+        moved = replace(config, evalset_id=new_id, evalset_path=str(path))
+        rows.append({"of_run": run_id, "config": to_json(moved).decode()})
+        _rename_baseline(connection, run_id, config.evalset_name, moved.evalset_name)
     change = update(RUN).where(RUN.c.id == bindparam("of_run")).values(evalset_id=new_id)
     execute_many(connection, change, rows)
     for table in (LAST_RUN, SESSION_CASE):
@@ -207,9 +214,19 @@ def move_evalset(connection: Connection, old_id: str, new_id: str, path: Path) -
         connection.execute(update(table).where(table.c.evalset_id == old_id).values(evalset_id=new_id))
 
 
-def _moved(config: str, evalset_id: str, path: Path) -> str:
-    moved = replace(from_json(config, RunConfig), evalset_id=evalset_id, evalset_path=str(path))
-    return to_json(moved).decode()
+def _rename_baseline(connection: Connection, run_id: int, old: str, new: str) -> None:
+    """Name the cases of a run's baseline as those of the run, or each of them would be gone and another one new."""
+    found = run_queries.baseline(connection, run_id)
+    if found is None or old == new:
+        return
+    names = [new if case.key.evalset == old else case.key.evalset for case in found.cases]
+    keys = numbered_keys(
+        (name, case.key.case_id, case.key.digest) for name, case in zip(names, found.cases, strict=True)
+    )
+    cases = tuple(replace(case, key=key) for case, key in zip(found.cases, keys, strict=True))
+    codec, data = pack(replace(found, cases=cases))
+    own = RUN_BASELINE.c.run_id == run_id
+    connection.execute(update(RUN_BASELINE).where(own).values(codec=codec, data=data))
 
 
 HEAD = "0035"

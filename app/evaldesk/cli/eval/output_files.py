@@ -23,7 +23,7 @@ from evaldesk.cli.eval.request import EvalRequest
 from evaldesk.cli.eval.result_json import result_json
 from evaldesk.cli.files.exchange_files import show_masked
 from evaldesk.desk.evalsets.masking import Masked, masked, masked_words, without_secrets
-from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name, joined_numbers
+from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers
 from evaldesk.desk.runs.trial_rows import SCORE_COLUMNS, TRIAL_COLUMNS, Cell, cell, score_row, trial_row
 from evaldesk.durable_files import append_file, make_folder, write_output
 from evaldesk.errors import DiskError, UsageError
@@ -207,7 +207,7 @@ def _part(runs: StoredRuns, each: Played) -> SummaryPart:
             reasons[case.id] = first_words(case.case, worst)
     title = f"{each.run.config.agent.id} on {each.job.evalset.name or each.job.evalset.id}"
     asserted = asserted_lines(each.run.config, each.run.n_cases)
-    return SummaryPart(title, runs.numbers(each.run), reasons, evalset_name(each.run.config), asserted)
+    return SummaryPart(title, runs.numbers(each.run), reasons, each.run.config.evalset_name, asserted)
 
 
 def _annotations(runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion) -> Iterator[str]:

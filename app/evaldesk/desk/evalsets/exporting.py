@@ -15,7 +15,7 @@ from itertools import islice
 from evaldesk.desk.evalsets.evalsets import Export
 from evaldesk.desk.evalsets.masking import Masked, masked_file, masked_words, places_of
 from evaldesk.desk.runs.run_result import CaseResult
-from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.desk.runs.trial_rows import TRIAL_COLUMNS, cell, trial_row
 from evaldesk.errors import FormatError, NotFoundError
 from evaldesk.formats import EVALSET_FORMS, losses
@@ -148,7 +148,7 @@ def _clean(
 
 def file_stem(run_id: int, config: RunConfig) -> str:
     """The name of a file of the run, without its ending: `run_7_support`."""
-    return f"run_{run_id}_{_plain(evalset_name(config))}"
+    return f"run_{run_id}_{_plain(config.evalset_name)}"
 
 
 def _run_file(
@@ -185,7 +185,7 @@ def recorded_run(runs: StoredRuns, run_id: int, watch: Callable[[int, int], None
             yield from (found[index] for index in sorted(found))
 
     return RecordedRun(
-        name=evalset_name(config),
+        name=config.evalset_name,
         agent=config.agent.id,
         cases=ReadItems(run.n_cases, cases),
         results=ReadItems(run.counts.done, lambda first: islice(trials(), first, None)),

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import islice
-from pathlib import PurePath
 from typing import get_args
 
 from evaldesk.desk.other_tools import difference, has_other_scores, may_differ, tools_beside, unscored_by
@@ -21,7 +20,7 @@ from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.trust import check_store
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.metrics import known_metric
-from evaldesk.model import Capture, Case, Conclusion, Counts, Gates, Outcome, RunConfig, RunStatus, TrialResult
+from evaldesk.model import Capture, Case, Conclusion, Counts, Gates, Outcome, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys
@@ -32,7 +31,6 @@ from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.statistics.comparison import compare_scores
 from evaldesk.statistics.intervals import CaseCounts, score_interval
 from evaldesk.store import RunStore, Store
-from evaldesk.store.evalsets.names import SUFFIXES
 from evaldesk.store.runs.run_store import is_imported
 from evaldesk.wording.words import counted_words, named_words
 
@@ -133,7 +131,7 @@ class StoredRuns:
 
     def numbers(self, run: RunSummary) -> RunNumbers:
         """The numbers of one run."""
-        outcomes, partly, name = self._store.case_outcomes(run.id), self._partly_asserted(run), evalset_name(run.config)
+        outcomes, partly, name = self._store.case_outcomes(run.id), self._partly_asserted(run), run.config.evalset_name
         keys = numbered_keys((name, each.case_id, each.digest) for each in outcomes)
         cases = [
             CaseNumbers(
@@ -368,7 +366,7 @@ def plan_confirming(store: RunStore, run_id: int, gates: Gates, lease: int | Non
 
 def planned_numbers(plan: RunPlan) -> RunNumbers:
     """The numbers of a run that was not begun."""
-    name = evalset_name(plan.config)
+    name = plan.config.evalset_name
     numbers = RunNumbers.of_cases(
         CaseNumbers(case.id, Counts(n), key=CaseKey(name, case.id))
         for case, n in zip(plan.cases, plan.n_each, strict=True)
@@ -379,7 +377,7 @@ def planned_numbers(plan: RunPlan) -> RunNumbers:
 
 def compared_plans(plans: Sequence[RunPlan], baseline: Baseline) -> list[RunPlan]:
     """The plans of one command, each with the baseline without the cases that belong to another of them."""
-    names = [evalset_name(plan.config) for plan in plans]
+    names = [plan.config.evalset_name for plan in plans]
     n_before: Counter[tuple[str, str]] = Counter()
     compared = []
     for plan, name in zip(plans, names, strict=True):
@@ -411,7 +409,7 @@ def _played(store: RunStore, run: RunSummary) -> list[PlayedCase]:
     outcomes, snapshots = store.case_outcomes(run.id), store.cases(run.id)
     return [
         PlayedCase(
-            key=CaseKey(evalset_name(run.config), each.case_id, 0, each.digest),
+            key=CaseKey(run.config.evalset_name, each.case_id, 0, each.digest),
             verdicts=each.verdicts,
             pass_threshold=run.config.pass_threshold,
             errors_are_failures=run.config.errors_are_failures,
@@ -487,16 +485,7 @@ def _of_cases(sentence: str, found: Sequence[OtherVerdict]) -> str:
 
 def run_title(summary: RunSummary) -> str:
     """The name of a run: its number and its eval set."""
-    return f"Run {summary.id}, {evalset_name(summary.config)}"
-
-
-def evalset_name(config: RunConfig) -> str:
-    """The name of the eval set's file when the run started, without its endings."""
-    name = PurePath(config.evalset_path).name
-    for ending in SUFFIXES:
-        if name.endswith(ending) and name != ending:
-            return name.removesuffix(ending)
-    return name or config.evalset_id
+    return f"Run {summary.id}, {summary.config.evalset_name}"
 
 
 def run_name(run: RunSummary) -> str:

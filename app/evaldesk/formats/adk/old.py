@@ -13,19 +13,18 @@ from evaldesk.errors import FormatError
 from evaldesk.formats.adk.form import AdkForm
 from evaldesk.formats.adk.old_case import OLD, case_losses, read_case, read_turn, write_case, write_turn
 from evaldesk.model import Case, EvalSet, JsonValue
+from evaldesk.model.evalset import evalset_ending
 from evaldesk.reading.shape import FORM, shown_extra
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.reading.values import read_list
 
 FLAT = "adk-flat"
-_SUFFIXES = (".evalset.json", ".test.json", ".json")
 
 
 def stem(source: str) -> str:
     """The name of a file without the endings of eval set files: `roll_die` for `tests/roll_die.test.json`."""
     name = PurePath(source.replace("\\", "/")).name
-    suffix = next((suffix for suffix in _SUFFIXES if name.lower().endswith(suffix)), "")
-    return name[: len(name) - len(suffix)] or name
+    return name.removesuffix(evalset_ending(name)) or name
 
 
 class OldList(AdkForm):

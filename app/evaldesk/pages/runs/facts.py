@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from evaldesk.agents import AGENTS
 from evaldesk.agents.agent import AgentKind
-from evaldesk.desk.runs.stored_runs import evalset_name
 from evaldesk.engine.executors import HERE, place_of
 from evaldesk.gate_options import GATES_BY_NAME, asked_of
 from evaldesk.model import Criterion, RunConfig
@@ -60,7 +59,7 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
         Fact("Model", "", "", _model(config)),
         Fact("Answers", recording_sentence(config), is_compared=False),
         Fact("Simulated user", user_sentence(config), is_compared=False),
-        Fact("Eval set", evalset_name(config), evalset_href(config), config.evalset_version[:12]),
+        Fact("Eval set", config.evalset_name, evalset_href(config), config.evalset_version[:12]),
         Fact("Cases", f"{summary.n_cases:,}"),
         *_criteria(config),
         *(_option_fact(option, config) for option in RUN_OPTIONS if _has(config, option)),
@@ -162,7 +161,7 @@ def away_sentence(config: RunConfig) -> str:
     if not has_evalset(config):
         return ""
     where = f" It was read from {config.evalset_path}." if config.evalset_path else ""
-    return f"This desk does not serve the eval set {evalset_name(config)}: no case is edited or run again.{where}"
+    return f"This desk does not serve the eval set {config.evalset_name}: no case is edited or run again.{where}"
 
 
 def evalset_href(config: RunConfig) -> str:

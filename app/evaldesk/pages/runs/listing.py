@@ -9,7 +9,7 @@ from functools import lru_cache
 from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name, run_title
+from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
 from evaldesk.model import Counts, RunStatus
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
@@ -153,11 +153,11 @@ def _filters(
 
 def _evalsets(runs: RunStore, shown: Sequence[RunSummary]) -> list[tuple[str, str]]:
     """Ids with names: the name stands in the newest run of each set."""
-    names = {summary.config.evalset_id: evalset_name(summary.config) for summary in shown}
+    names = {summary.config.evalset_id: summary.config.evalset_name for summary in shown}
     for evalset_id in runs.evalsets():
         if evalset_id not in names:
             newest = runs.list(evalset_id=evalset_id, limit=1)
-            names[evalset_id] = evalset_name(newest[0].config) if newest else evalset_id
+            names[evalset_id] = newest[0].config.evalset_name if newest else evalset_id
     return sorted(names.items(), key=lambda item: item[1])
 
 

@@ -9,9 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from evaldesk.errors import ConflictError, UsageError
-
-SUFFIXES = (".evalset.json", ".test.json", ".json")
-"""The endings of eval set files; the part before it is the name a person gives."""
+from evaldesk.model.evalset import evalset_ending
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 _FILE_ID = re.compile(r"[a-z0-9-]+-[0-9a-f]{8}")
@@ -43,9 +41,8 @@ def check_free(file_name: str, taken: Iterable[str]) -> None:
 
 def stem_and_suffix(path: Path) -> tuple[str, str]:
     """`calc.evalset.json` as `("calc", ".evalset.json")`."""
-    suffix = next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), path.suffix)
-    split = len(path.name) - len(suffix)
-    return path.name[:split], path.name[split:]
+    suffix = evalset_ending(path.name) or path.suffix
+    return path.name.removesuffix(suffix), suffix
 
 
 def evalset_file_id(stem: str, place: str) -> str:
