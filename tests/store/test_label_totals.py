@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import random
-import re
 import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic.script import ScriptDirectory
+from alembic import command
 from sqlalchemy import event, select
 from tests.killed_steps import kill_at_each_statement
 from tests.store.conftest import select_rows
@@ -25,6 +24,7 @@ from evaldesk.store import Store, upgrade
 from evaldesk.store.queues import moment_id
 from evaldesk.store.recovery import recover
 from evaldesk.store.runs.totals import WHOLE_TRIAL
+from evaldesk.store.sqlite import writing_engine
 from evaldesk.store.tables.runs import LABEL, LABEL_TOTAL, TRIAL
 
 Plan = Callable[..., int]
@@ -113,7 +113,7 @@ def test_a_verdict_that_comes_after_its_label_is_killed_with_the_totals(store: S
     assert _kept(store) == _counted(store) == Counter({(run, "jo", "passed", True): 1})
 
 
-def test_labels_of_before_are_counted_once(database: Path, plan: Plan, end: End, store: Store) -> None:
+def test_labels_of_before_are_counted_once(database: Path, tmp_path: Path, plan: Plan, end: End, store: Store) -> None:
     run = plan(n_cases=3, n=1)
     store.runs.record([end(run, 0, 0, "failed"), end(run, 1, 0, "passed"), end(run, 2, 0, "errored")])
     for case_index, turn, verdict in ((0, None, "passed"), (1, None, "passed"), (2, None, "failed"), (0, 0, "passed")):
@@ -121,12 +121,12 @@ def test_labels_of_before_are_counted_once(database: Path, plan: Plan, end: End,
     store.labels.put(run, (1, 0), None, "sam", None, "a note")
     expected = _counted(store)
     store.close()
+    before = _columns(_database_of("0029", tmp_path / "before.db"))
     with closing(sqlite3.connect(database)) as connection, connection:
-        for made_later in _made_since("0030", r'op\.create_table\(\s*"(\w+)"'):
-            connection.execute(f"DROP TABLE {made_later}")
-        for column in _made_since("0030", r'op\.add_column\([^,]+, sa\.Column\("(\w+)"'):
-            tables = "SELECT m.name FROM sqlite_master AS m, pragma_table_info(m.name) AS c WHERE c.name = ?"
-            for (table,) in connection.execute(f"{tables} AND m.type = 'table'", (column,)).fetchall():
+        for table, columns in _columns(database).items():
+            if table not in before:
+                connection.execute(f"DROP TABLE {table}")
+            for column in columns - before.get(table, columns):
                 connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         connection.execute("UPDATE alembic_version SET version_num = '0029'")
 
@@ -150,10 +150,23 @@ def test_totals_are_made_again_in_a_recovered_database(database: Path, plan: Pla
         assert _kept(opened) == _counted(opened) == expected
 
 
-def _made_since(revision: str, pattern: str) -> list[str]:
-    scripts = ScriptDirectory.from_config(upgrade.alembic_config()).walk_revisions()
-    texts = [Path(script.path).read_text() for script in scripts if script.revision >= revision]
-    return [name for text in texts for name in re.findall(pattern, text)]
+def _database_of(revision: str, path: Path) -> Path:
+    engine = writing_engine(path, foreign_keys="OFF")
+    with engine.connect() as connection:
+        config = upgrade.alembic_config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+    engine.dispose()
+    return path
+
+
+def _columns(path: Path) -> dict[str, set[str]]:
+    asked = "SELECT m.name, c.name FROM sqlite_master AS m, pragma_table_info(m.name) AS c WHERE m.type = 'table'"
+    found = defaultdict[str, set[str]](set)
+    with closing(sqlite3.connect(path)) as connection:
+        for table, column in connection.execute(f"{asked} AND m.name NOT LIKE 'sqlite_%'"):
+            found[table].add(column)
+    return found
 
 
 def _act(store: Store, chance: random.Random, runs: list[int], queue: int, end: End) -> None:

@@ -1,14 +1,11 @@
 """${message}"""
 
-from __future__ import annotations
-
-import sqlalchemy as sa
 from alembic import op
+
+from evaldesk.store.migrations.tables import add_columns, create_index, create_table
 ${imports if imports else ""}
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

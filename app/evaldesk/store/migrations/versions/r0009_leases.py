@@ -1,16 +1,11 @@
 """The lease of the process that plays a run."""
 
-from __future__ import annotations
-
-import sqlalchemy as sa
-from alembic import op
+from evaldesk.store.migrations.tables import add_columns
 
 revision = "0009"
 down_revision = "0008"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    op.add_column("run", sa.Column("lease", sa.Integer(), nullable=False, server_default="0"))
-    op.add_column("run", sa.Column("leased_until", sa.Float(), nullable=True))
+    add_columns("run", "lease int", default="0")
+    add_columns("run", "leased_until float?")

@@ -1,33 +1,23 @@
 """The bytes of media, once for all runs and sessions, and the media of an open turn."""
 
-from __future__ import annotations
-
-import sqlalchemy as sa
-from alembic import op
+from evaldesk.store.migrations.tables import BY_KEY, add_columns, create_index, create_table
 
 revision = "0027"
 down_revision = "0025"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    op.create_table(
+    create_table(
         "media",
-        sa.Column("digest", sa.String(), nullable=False),
-        sa.Column("kept_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("data", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("digest", name="pk_media"),
+        """
+        digest str
+        kept_at time
+        data bytes
+        """,
+        key="digest",
     )
-    for name, kind in (("run", sa.Integer()), ("session", sa.String())):
-        own = f"{name}_id"
-        op.create_table(
-            f"{name}_media",
-            sa.Column(own, kind, nullable=False),
-            sa.Column("digest", sa.String(), nullable=False),
-            sa.ForeignKeyConstraint([own], [f"{name}.id"], name=f"fk_{name}_media_{name}", ondelete="CASCADE"),
-            sa.PrimaryKeyConstraint(own, "digest", name=f"pk_{name}_media"),
-            sqlite_with_rowid=False,
-        )
-        op.create_index(f"ix_{name}_media_digest", f"{name}_media", ["digest"])
-    op.add_column("open_turn", sa.Column("media", sa.Text(), nullable=False, server_default="[]"))
+    for name, kind in (("run", "int"), ("session", "str")):
+        lines = f"{name}_id {kind}\n digest str"
+        create_table(f"{name}_media", lines, key=f"{name}_id digest", of=[name], options=BY_KEY)
+        create_index(f"{name}_media", "digest")
+    add_columns("open_turn", "media text", default="[]")

@@ -1,27 +1,25 @@
 """Totals of labels, counted from those that are there."""
 
-from __future__ import annotations
-
-import sqlalchemy as sa
 from alembic import op
+
+from evaldesk.store.migrations.tables import BY_KEY, create_table
 
 revision = "0030"
 down_revision = "0029"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    op.create_table(
+    create_table(
         "label_total",
-        sa.Column("run_id", sa.Integer(), nullable=False),
-        sa.Column("labeller", sa.String(), nullable=False),
-        sa.Column("verdict", sa.String(), nullable=False),
-        sa.Column("is_disagreement", sa.Boolean(), nullable=False),
-        sa.Column("n", sa.Integer(), nullable=False),
-        sa.ForeignKeyConstraint(["run_id"], ["run.id"], name="fk_label_total_run", ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "labeller", "verdict", "is_disagreement", name="pk_label_total"),
-        sqlite_with_rowid=False,
+        """
+        run_id int
+        labeller verdict str
+        is_disagreement bool
+        n int
+        """,
+        key="run_id labeller verdict is_disagreement",
+        of=["run"],
+        options=BY_KEY,
     )
     op.execute(
         """

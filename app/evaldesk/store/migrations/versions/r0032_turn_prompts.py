@@ -1,23 +1,19 @@
 """How the models of chats were asked."""
 
-from __future__ import annotations
-
-import sqlalchemy as sa
-from alembic import op
+from evaldesk.store.migrations.tables import create_table
 
 revision = "0032"
 down_revision = "0031"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    op.create_table(
+    create_table(
         "turn_prompts",
-        sa.Column("session_id", sa.String(), nullable=False),
-        sa.Column("turn_index", sa.Integer(), nullable=False),
-        sa.Column("codec", sa.Integer(), nullable=False),
-        sa.Column("data", sa.LargeBinary(), nullable=False),
-        sa.ForeignKeyConstraint(["session_id"], ["session.id"], name="fk_turn_prompts_session", ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("session_id", "turn_index", name="pk_turn_prompts"),
+        """
+        session_id str
+        turn_index codec int
+        data bytes
+        """,
+        key="session_id turn_index",
+        of=["session"],
     )

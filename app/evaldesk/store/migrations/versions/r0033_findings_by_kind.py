@@ -1,13 +1,9 @@
 """Indexes that count findings by run and by kind without reading them."""
 
-from __future__ import annotations
-
 from alembic import op
 
 revision = "0033"
 down_revision = "0032"
-branch_labels = None
-depends_on = None
 
 _TRIAL = ["case_index", "trial_index"]
 

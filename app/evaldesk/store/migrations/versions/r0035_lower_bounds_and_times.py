@@ -10,21 +10,19 @@ import zstandard
 from alembic import op
 
 from evaldesk.errors import WorkspaceError
+from evaldesk.store.migrations.tables import add_columns
 from evaldesk.store.tables.columns import unpack
 
 revision = "0035"
 down_revision = "0034"
-branch_labels = None
-depends_on = None
 
 _ROWS = 500
 
 
 def upgrade() -> None:
-    op.add_column("trial", sa.Column("is_least", sa.Boolean(), nullable=False, server_default=sa.false()))
+    add_columns("trial", "is_least bool", default=sa.false())
     for table in ("run", "run_case"):
-        op.add_column(table, sa.Column("n_uncounted", sa.Integer(), nullable=False, server_default="0"))
-        op.add_column(table, sa.Column("n_timed", sa.Integer(), nullable=False, server_default="0"))
+        add_columns(table, "n_uncounted n_timed int", default="0")
     for (run_id,) in op.get_bind().execute(sa.text("SELECT id FROM run ORDER BY id")).all():
         _mark_trials(run_id)
     trials = (
