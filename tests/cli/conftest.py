@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +44,7 @@ class Place:
     """A folder with an agent in which commands are run."""
 
     folder: Path
+    opened: ExitStack
 
     def evalset(self, name: str, answers: Mapping[str, str] | Mapping[str, str | None]) -> Path:
         """An eval set with a case for each query, named by its place: case_1, case_2, …"""
@@ -76,8 +78,8 @@ class Place:
         return next(self.folder.glob("echo_*"))
 
     def store(self) -> Store:
-        """The database of the place."""
-        return Store.open(self.folder / ".evaldesk/evaldesk.db", must_exist=True)
+        """The database of the place, closed with it."""
+        return self.opened.enter_context(Store.open(self.folder / ".evaldesk/evaldesk.db", must_exist=True))
 
 
 @pytest.fixture
@@ -101,11 +103,12 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_process: None) -> Place:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_process: None) -> Iterator[Place]:
     """A folder with an agent whose module no other test has, as the current one."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / f"echo_{abs(hash(tmp_path)):x}"
     folder.mkdir()
     (folder / "agent.py").write_text(SOURCE)
     (tmp_path / "test_config.json").write_text(json.dumps({"criteria": {"response_match_score": 0.8}}))
-    return Place(tmp_path)
+    with ExitStack() as opened:
+        yield Place(tmp_path, opened)

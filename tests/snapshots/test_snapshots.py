@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -80,8 +81,7 @@ def test_the_frames_between_processes_are_what_they_were() -> None:
 def test_the_tables_of_a_new_database_are_what_they_were(tmp_path: Path) -> None:
     Store.open(tmp_path / "new.db").close()
 
-    with sqlite3.connect(tmp_path / "new.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "new.db")) as connection:
         rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type, name").fetchall()
-    connection.close()
 
     check_snapshot("tables", "\n\n".join(row[0] for row in rows) + "\n")
