@@ -204,10 +204,20 @@ def test_the_curve_is_over_the_same_cases_at_every_k(cases: list[tuple[int, int]
 def test_pass_hat_10_is_never_above_pass_hat_9_because_a_case_drops_out() -> None:
     points = pass_curve(counted([*[(10, 9)] * 5, (9, 1)]))
 
-    assert [point.n_cases for point in points] == [5] * 10
-    assert points[9].pass_hat_k is not None
-    assert points[8].pass_hat_k is not None
-    assert points[9].pass_hat_k <= points[8].pass_hat_k
+    assert [(point.k, point.n_cases) for point in points] == [(k, 6) for k in range(1, 10)]
+
+
+def test_a_case_that_lost_trials_counts_up_to_those_it_has() -> None:
+    cases = counted([(5, 5), (5, 5), (4, 0)])
+
+    assert [point_at(cases, k).pass_hat_k for k in (1, 4, 5)] == [pytest.approx(2 / 3), pytest.approx(2 / 3), 1.0]
+    assert [point_at(cases, k).n_cases for k in (1, 4, 5, 6)] == [3, 3, 2, 0]
+
+
+def test_a_case_with_less_than_half_of_the_trials_does_not_end_the_curve() -> None:
+    points = pass_curve(counted([(5, 4), (5, 4), (2, 0)]))
+
+    assert [(point.k, point.n_cases) for point in points] == [(k, 2) for k in range(1, 6)]
 
 
 def test_the_curve_ends_where_most_cases_have_no_more_trials() -> None:

@@ -149,7 +149,18 @@ def test_cases_with_the_same_trials_are_one_kind() -> None:
 
 def test_a_gate_on_pass_k_says_of_how_many_scored_trials_its_cases_are() -> None:
     cases = [CaseNumbers(str(at), Counts(10, 9, 0, errored=1) if at == 0 else Counts(10, 9, 1)) for at in range(4)]
+    gates = Gates(pass_hat=((3, 0.5), (10, 0.0)), max_error_rate=0.1)
 
-    words = conclude(Gates(pass_hat=((3, 0.5),), max_error_rate=0.1), RunNumbers.of_cases(cases)).gates[0].sentence
+    of_all, of_some = (gate.sentence for gate in conclude(gates, RunNumbers.of_cases(cases)).gates[:2])
 
-    assert "over the 3 of 4 cases that have 10 scored trials" in words
+    assert "over the" not in of_all
+    assert "over the 3 of 4 cases that have 10 scored trials" in of_some
+
+
+def test_an_errored_trial_does_not_hide_the_failed_ones_of_its_case() -> None:
+    passed, failed = Counts(3, 3), Counts(3, 0, 2, errored=1)
+    cases = [CaseNumbers(str(at), counts) for at, counts in enumerate((passed, passed, failed))]
+
+    found = conclude(Gates(pass_hat=((2, 0.9),), max_error_rate=0.5), RunNumbers.of_cases(cases))
+
+    assert (found.outcome, found.gates[0].answer) == ("failed", "failed")

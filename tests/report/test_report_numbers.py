@@ -120,8 +120,8 @@ def test_cases_with_too_few_trials_are_left_out_and_counted() -> None:
     assert (point.pass_at_k, point.pass_hat_k, point.n_cases) == (1.0, 1.0, 1)
 
 
-def test_the_curve_ends_at_the_largest_number_of_scored_trials() -> None:
-    assert [point.k for point in pass_curve([(3, 1, 2), (2, 2, 1), (0, 0, 4)])] == [1, 2, 3]
+def test_the_curve_ends_at_the_fewest_scored_trials_of_a_case() -> None:
+    assert [point.k for point in pass_curve([(3, 1, 2), (2, 2, 1), (0, 0, 4)])] == [1, 2]
     assert pass_curve([(0, 0, 4)]) == ()
     assert [point.k for point in pass_curve([(100, 50, 1)])] == [*range(1, 21), 32, 64, 100]
 

@@ -241,18 +241,19 @@ _ways = lru_cache(maxsize=8_192)(comb)
 
 
 def pass_curve(counts: Iterable[CaseCounts]) -> tuple[CurvePoint, ...]:
-    """A point for each k, all over the same cases: those with trials enough for the last one.
-
-    It ends where more than half of the scored cases have trials enough. Beyond 20 only powers of two and the last k.
-    """
+    """A point for each k, all over the same cases. Beyond 20 only powers of two and the last k."""
     rows, last = curve_rows(counts)
     return tuple(curve_point(rows, k) for k in curve_ks(last))
 
 
 def curve_rows(counts: Iterable[CaseCounts]) -> tuple[list[CaseCounts], int]:
-    """The cases that the curve is over, those with the same outcome put together, and its last k; 0 without a case."""
+    """The cases that the curve is over, those with the same outcome put together, and its last k; 0 without a case.
+
+    The last k is the fewest scored trials of a case, so that a lost trial makes the curve shorter and drops no case.
+    Only cases with less than half as many trials as most others have are left out. (docs/decisions/023)
+    """
     rows = _alike(counts)
-    last = _last_k(rows)
+    last = min((n for n, _, _ in rows if 2 * n >= _of_most(rows)), default=0)
     return [row for row in rows if row[0] >= last], last
 
 
@@ -276,8 +277,8 @@ def _alike(counts: Iterable[CaseCounts]) -> list[CaseCounts]:
     return [(n, c, times) for (n, c), times in sorted(alike.items())]
 
 
-def _last_k(rows: Sequence[CaseCounts]) -> int:
-    """The largest k for which more than half of the cases have trials; 0 without a case."""
+def _of_most(rows: Sequence[CaseCounts]) -> int:
+    """The trials that more than half of the cases have, and no more do; 0 without a case."""
     left = sum(times for _, _, times in rows) // 2 + 1
     for n, _, times in reversed(rows):
         left -= times
@@ -321,12 +322,16 @@ def sure_curve(counts: Iterable[CaseCounts]) -> tuple[CurvePoint, ...]:
 
 
 def point_at(counts: Iterable[CaseCounts], k: int) -> CurvePoint:
-    """The point of the curve at `k` with its intervals; undefined where the curve ends before `k`."""
-    counts = list(counts)
+    """The point at `k` with its intervals: that of the curve, and beyond its end over the cases with `k` trials.
+
+    Undefined where no more than half of the scored cases have so many.
+    """
+    counts = _alike(counts)
     rows, last = curve_rows(counts)
-    if not 1 <= k <= last:
+    if not 1 <= k <= _of_most(counts):
         return CurvePoint(k, None, None, sum(times for n, _, times in counts if n >= k > 0))
-    ks = sorted({*curve_ks(last), k})
+    rows = [row for row in rows if row[0] >= k]
+    ks = sorted({*curve_ks(max(k, last)), k})
     return _sure([curve_point(rows, each) for each in ks], rows)[ks.index(k)]
 
 

@@ -10,7 +10,7 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.stored_runs import metric_interval, metric_range, run_title
 from evaldesk.model.stored import MetricRow, RunSummary
 from evaldesk.statistics.histogram import Bin, histogram
-from evaldesk.statistics.intervals import CaseCounts, failure_bound, g_pass_at_k
+from evaldesk.statistics.intervals import CaseCounts, curve_rows, failure_bound, g_pass_at_k
 from evaldesk.statistics.noise import flakiness, split_pass_noise
 from evaldesk.store import RunStore
 from evaldesk.wording.noise import (
@@ -148,10 +148,9 @@ def _flaky(runs: RunStore, summary: RunSummary) -> list[FlakyCase]:
 
 
 def _g_pass(outcomes: Sequence[CaseCounts]) -> list[tuple[str, float]]:
-    """How often at least 1, 2 and so on of k trials pass, for the most trials that every scored case has."""
-    rows = [row for row in outcomes if row[0] > 0 and row[2] > 0]
-    k = min(MAX_K, min((n for n, _, _ in rows), default=0))
-    n_cases = sum(times for _, _, times in rows)
+    """How often at least 1, 2 and so on of k trials pass, over the cases of the curves and up to its last k."""
+    rows, last = curve_rows(outcomes)
+    k, n_cases = min(MAX_K, last), sum(times for _, _, times in rows)
     if k < 2:
         return []
     return [

@@ -23,6 +23,7 @@ from evaldesk.statistics.intervals import (
     pass_at_k,
     pass_curve,
     pass_hat_k,
+    point_at,
     sure_curve,
     wilson,
 )
@@ -298,6 +299,8 @@ def reliability(
         words=curve_sentence(points),
         note=" ".join(filter(None, (_note(points, summary), _replay_note(summary)))),
     )
+    if not is_live:
+        return found, point_at(rows, k)
     return found, next((point for point in points if point.k == k), CurvePoint(k, None, None, 0))
 
 
@@ -350,11 +353,11 @@ def _note(points: Sequence[CurvePoint], summary: RunSummary) -> str:
     if summary.is_uneven:
         first = "trial" if summary.n_equal == 1 else f"{summary.n_equal} trials"
         return f"Over the first {first} of each case, so that all cases weigh the same."
-    fewest = points[-1]
+    fewest, is_live = points[-1], summary.status in LIVE
     if fewest.n_cases < summary.n_cases:
-        return curve_note(fewest.n_cases, summary.n_cases, fewest.k, is_live=summary.status in LIVE)
+        return curve_note(fewest.n_cases, summary.n_cases, fewest.k, is_live=is_live)
     if fewest.k < summary.n_most:
-        return f"No case has more than {fewest.k} scored trials, so larger k are undefined."
+        return f"k ends at {fewest.k}, the fewest scored trials of a case{' so far' if is_live else ''}."
     return ""
 
 

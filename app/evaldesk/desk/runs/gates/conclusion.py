@@ -359,7 +359,7 @@ def _curve(run: RunNumbers, name: str, word: str, k: int, least: float, undecide
     if point.n_cases < run.n_cases:
         have, (_, last) = "has" if point.n_cases == 1 else "have", curve_rows(run.curve_counts)
         kept = counted_words(point.n_cases, run.n_cases, "case")
-        words += f"; over the {kept} that {have} {counted(last, 'scored trial')}"
+        words += f"; over the {kept} that {have} {counted(max(k, last), 'scored trial')}"
     if counts_as := _counts_as(run.counts, interval, least, undecided):
         words += _near_words(least) + asides_words(run.counts)
         return GateOutcome(f"{name} {k}", "undecided", words, (), counts_as)
