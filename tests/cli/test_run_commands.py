@@ -179,7 +179,9 @@ def test_runs_are_found_by_model_data_set_rollout_and_text(place: Place) -> None
 
     assert listed("--model", "openai/small") == listed("--dataset", "sums") == listed("--rollout", "calc") == [1]
     assert listed("--evalset", "tours") == listed("--agent", "trip") == listed("--search", "LARGE") == [2]
-    assert listed("--model", "openai/small", "--agent", "trip") == []
+    assert listed("--model", "SMALL") == listed("--dataset", "um") == listed("--agent", "Calc") == [1]
+    assert listed("--model", "openai/", "--agent", "") == [2, 1]
+    assert listed("--model", "openai/small", "--agent", "trip") == listed("--model", "openai_small") == []
     assert listed("--status", "pending", "--all") == [2, 1]
     assert "No matching runs." in place.run("run", "list", "--model", "other").output
 

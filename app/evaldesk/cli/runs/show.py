@@ -238,9 +238,9 @@ COLUMNS = ("Run", "Name", "Status", "Conclusion", "Passed", "Errored", "Done", "
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Most runs to list.")
 @click.option("--all", "is_all", is_flag=True, help="List every run.")
 @click.option("--status", type=click.Choice(get_args(RunStatus)), help="Only runs with this status.")
-@click.option("--model", help="Only runs of this model.")
-@click.option("--dataset", "--evalset", "evalset_id", metavar="NAME", help="Only runs of this eval set or data set.")
-@click.option("--rollout", "--agent", "agent_id", metavar="NAME", help="Only runs of this agent.")
+@click.option("--model", metavar="PART", help="Only runs whose model has PART in its name.")
+@click.option("--dataset", "--evalset", "evalset_id", metavar="PART", help="The same for the eval set or data set.")
+@click.option("--rollout", "--agent", "agent_id", metavar="PART", help="The same for the agent.")
 @click.option(
     "--search",
     "text",
@@ -270,7 +270,7 @@ def list_runs(
     """
     wanted = {"agent_id": agent_id, "evalset_id": evalset_id, "model": model}
     with stored_runs(workspace) as stored:
-        runs, n_all = stored.newest(status, None if is_all else limit, **wanted, text=text)
+        runs, n_all = stored.newest(status, None if is_all else limit, **wanted, text=text, is_part=True)
         listed_runs = [(run, stored.outcome(run)) for run in runs]
     if is_json:
         listed = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import islice
-from typing import get_args
+from typing import Any, get_args
 
 from evaldesk.desk.other_tools import difference, has_other_scores, may_differ, tools_beside, unscored_by
 from evaldesk.desk.process_owner import is_at_work, is_here
@@ -102,18 +102,16 @@ class StoredRuns:
         evalset_id: str | None = None,
         model: str | None = None,
         text: str = "",
+        is_part: bool = False,
     ) -> tuple[Sequence[RunSummary], int]:
         """The newest of the matching runs, `limit` of them or all, and how many there are.
 
-        `text` is looked for in note, agent, eval set and model.
+        With `is_part` agent, eval set and model are parts of names; `text` is looked for in these and the note.
         """
-        counts = self._store.counts_by_status(agent_id=agent_id, evalset_id=evalset_id, model=model, text=text)
+        asked: Any = {"agent_id": agent_id, "evalset_id": evalset_id, "model": model, "text": text, "is_part": is_part}
+        counts = self._store.counts_by_status(**asked)
         n_all = counts.get(status, 0) if status else sum(counts.values())
-        n_listed = max(1, n_all) if limit is None else limit
-        found = self._store.list(
-            status=status, agent_id=agent_id, evalset_id=evalset_id, model=model, text=text, limit=n_listed
-        )
-        return found, n_all
+        return self._store.list(status=status, limit=max(1, n_all) if limit is None else limit, **asked), n_all
 
     def last_played(self, agent_id: str, evalset_id: str) -> RunSummary | None:
         """The newest run of an agent and an eval set with a played trial, re-scored runs left out."""

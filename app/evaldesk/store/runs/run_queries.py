@@ -195,10 +195,11 @@ def counts_by_status(
     evalset_id: str | None = None,
     model: str | None = None,
     text: str = "",
+    is_part: bool = False,
 ) -> dict[RunStatus, int]:
     """How many of the matching runs there are of each status that occurs."""
     chosen = select(RUN.c.status, func.count().label("n"))
-    chosen = chosen.where(VISIBLE, *matching(None, agent_id, evalset_id, model, text))
+    chosen = chosen.where(VISIBLE, *matching(None, agent_id, evalset_id, model, text, is_part=is_part))
     rows = connection.execute(chosen.group_by(RUN.c.status))
     return {row.status: row.n for row in rows}
 
@@ -295,14 +296,25 @@ def _distinct(connection: Connection, column: ColumnElement[str]) -> list[str]:
 
 
 def matching(
-    status: RunStatus | None, agent_id: str | None, evalset_id: str | None, model: str | None, text: str
+    status: RunStatus | None,
+    agent_id: str | None,
+    evalset_id: str | None,
+    model: str | None,
+    text: str,
+    *,
+    is_part: bool = False,
 ) -> list[ColumnElement[bool]]:
-    """The conditions for runs; `text` is looked for in note, agent, eval set and model."""
-    columns: tuple[ColumnElement[str], ...] = (RUN.c.status, RUN.c.agent_id, RUN.c.evalset_id, _MODEL)
-    wanted = zip(columns, (status, agent_id, evalset_id, model), strict=True)
-    conditions: list[ColumnElement[bool]] = [column == value for column, value in wanted if value is not None]
+    """The conditions for runs; `text` is looked for in note, agent, eval set and model.
+
+    With `is_part` agent, eval set and model are parts of names, in upper or lower case.
+    """
+    named: tuple[ColumnElement[str], ...] = (RUN.c.agent_id, RUN.c.evalset_id, _MODEL)
+    conditions: list[ColumnElement[bool]] = [] if status is None else [RUN.c.status == status]
+    for column, value in zip(named, (agent_id, evalset_id, model), strict=True):
+        if value is not None:
+            conditions.append(column.icontains(value, autoescape=True) if is_part else column == value)
     if text.strip():
-        columns = (RUN.c.note, RUN.c.agent_id, RUN.c.evalset_id, _MODEL)
+        columns = (RUN.c.note, *named)
         conditions.append(or_(*(column.icontains(text.strip(), autoescape=True) for column in columns)))
     return conditions
 

@@ -325,11 +325,13 @@ class RunStore:
         evalset_id: str | None = None,
         model: str | None = None,
         text: str = "",
+        is_part: bool = False,
         before: int | None = None,
         limit: int = 50,
     ) -> builtins.list[RunSummary]:
-        """Runs, newest first; `text` is looked for in note, agent, eval set and model, `before` ends the last page."""
-        chosen = select(RUN).where(VISIBLE, *run_queries.matching(status, agent_id, evalset_id, model, text))
+        """Runs, newest first, as `matching` finds them; `before` ends the last page."""
+        found = run_queries.matching(status, agent_id, evalset_id, model, text, is_part=is_part)
+        chosen = select(RUN).where(VISIBLE, *found)
         if before is not None:
             chosen = chosen.where(RUN.c.id < before)
         return self._summaries(chosen.order_by(RUN.c.id.desc()).limit(limit))
