@@ -1,23 +1,100 @@
-"""The cost of a trial: calls, model calls, tokens, seconds, as ADK counts them. (reference/adk.md, efficiency metrics)
+"""What a trial takes: dollars, turns, repeated calls; calls, model calls, tokens, seconds as ADK counts them.
 
-They inform unless they are given a threshold, which is then the most that is allowed.
+They inform unless they are given a threshold, which is then the most that is allowed. (reference/adk.md, efficiency
+metrics)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from evaldesk.matching import json_key
 from evaldesk.metrics.metric import MetricInfo, mean
-from evaldesk.metrics.responses.answers import part_of
-from evaldesk.model import Case, Score, Transcript, TurnRecord, Usage
+from evaldesk.metrics.option import option
+from evaldesk.metrics.responses.answers import NO_TURN, part_of
+from evaldesk.metrics.tools.options import SCOPES, Scope
+from evaldesk.model import Case, JsonObject, Score, ToolCall, Transcript, TurnRecord, Usage
 from evaldesk.model.conclusion import counted
+
+NO_CALL = "The agent reports no model call."
 
 
 def _info(name: str, title: str, summary: str) -> MetricInfo:
     return MetricInfo(name, title, summary, high=math.inf, is_higher_better=False, default_threshold=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """US dollars for the agent's own model calls, of each turn and of the trial; unknown where a price is."""
+
+    info: ClassVar[MetricInfo] = _info("cost", "Cost", "US dollars of the agent's model calls in the trial.")
+
+    def score(self, transcript: Transcript, case: Case) -> list[Score]:
+        """The cost of each turn, and their sum."""
+        turns = [self._cost(_usages(record), turn, NO_CALL) for turn, record in enumerate(transcript.turns)]
+        usages = [usage for record in transcript.turns for usage in _usages(record)]
+        return [*turns, self._cost(usages, None, NO_CALL if transcript.turns else NO_TURN)]
+
+    def _cost(self, usages: Sequence[Usage], turn: int | None, missing: str) -> Score:
+        name, models = self.info.name, sorted({usage.model for usage in usages if usage.cost is None})
+        if not usages:
+            return Score(name, turn=turn, reason=missing)
+        if models:
+            return Score(name, turn=turn, reason=f"The price of {', '.join(models)} is not known.")
+        total = math.fsum(usage.cost or 0.0 for usage in usages)
+        return Score(name, total, turn, reason=f"{_dollars(total)} for {counted(len(usages), 'model call')}.")
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCount:
+    """How many turns were played."""
+
+    info: ClassVar[MetricInfo] = _info("turn_count", "Turns", "Turns that the trial took.")
+
+    def score(self, transcript: Transcript, case: Case) -> list[Score]:
+        """One score for the trial."""
+        n_turns = len(transcript.turns)
+        if not n_turns:
+            return [Score(self.info.name, reason=NO_TURN)]
+        played = counted(n_turns, "turn")
+        reason = f"{n_turns} of {len(case.turns)} turns." if len(case.turns) > n_turns else f"{played}."
+        return [Score(self.info.name, float(n_turns), reason=reason)]
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedCallCount:
+    """How many calls were made that had been made before: same tool, same arguments."""
+
+    scope: Scope = option(
+        "turn", "choice", "Repeated within", "Whether an equal call of an earlier turn counts.", choices=SCOPES
+    )
+
+    info: ClassVar[MetricInfo] = _info(
+        "repeated_call_count", "Repeated calls", "Tool calls that were made before with the same arguments."
+    )
+
+    def score(self, transcript: Transcript, case: Case) -> list[Score]:
+        """The repetitions in each turn, and their sum."""
+        if not transcript.turns:
+            return [Score(self.info.name, reason=NO_TURN)]
+        scores, again = [], Counter[str]()
+        seen: set[tuple[str, Hashable]] = set()
+        for turn, record in enumerate(transcript.turns):
+            found = _repeated(record.tool_calls, seen if self.scope == "conversation" else set())
+            again.update(found)
+            scores.append(self._score(found, turn))
+        return [*scores, self._score(again, None)]
+
+    def _score(self, again: Counter[str], turn: int | None) -> Score:
+        n = again.total()
+        named = ", ".join(f"{name} {count} times" if count > 1 else name for name, count in again.most_common(3))
+        reason = f"{counted(n, 'call')} made again: {named}." if n else "No call was made again."
+        details: JsonObject = {"repeated": dict(again)}
+        return Score(self.info.name, float(n), turn, reason=reason, details=details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +120,7 @@ class InferenceCallCount:
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """The number of model calls in each turn that reports any, and their mean."""
         counts = [float(len(_usages(record))) or None for record in transcript.turns]
-        missing = "The agent reports no model call."
-        return _scores(self.info.name, counts, lambda count: counted(count, "model call"), missing)
+        return _scores(self.info.name, counts, lambda count: counted(count, "model call"), NO_CALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +199,7 @@ def _scores(
     ]
     known = [value for value in values if value is not None]
     if not known:
-        return [*turns, Score(metric, reason=missing if values else "No turn was played.")]
+        return [*turns, Score(metric, reason=missing if values else NO_TURN)]
     n_missing = len(values) - len(known)
     whole = mean(known + [0.0] * n_missing if is_none_zero else known)
     reason = f"{say(whole)} per turn"
@@ -138,3 +214,19 @@ def _scores(
 def _usages(record: TurnRecord) -> list[Usage]:
     """Those of the agent, without the usage of a judge or a simulated user."""
     return [usage for usage in record.usages if usage.role == "agent"]
+
+
+def _repeated(calls: tuple[ToolCall, ...], seen: set[tuple[str, Hashable]]) -> Counter[str]:
+    """How often each tool was called as it had been before; adds the calls to `seen`."""
+    again: Counter[str] = Counter()
+    for call in calls:
+        key = (call.name, json_key(call.args))
+        again[call.name] += key in seen
+        seen.add(key)
+    return +again
+
+
+def _dollars(cost: float) -> str:
+    if not cost:
+        return "$0"
+    return f"${cost:,.{2 if cost >= 1 else max(4, 1 - math.floor(math.log10(cost)))}f}"

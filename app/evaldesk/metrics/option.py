@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from evaldesk.model import JsonValue
@@ -71,22 +71,9 @@ def option_infos(metric: type[Any]) -> tuple[OptionInfo, ...]:
     """The options of a metric in their order; fields without a description are left out."""
     if not is_dataclass(metric):
         return ()
-    found = []
-    for each in fields(metric):
-        info = each.metadata.get(_KEY)
-        if info is not None:
-            default = each.default if each.default_factory is MISSING else each.default_factory()
-            found.append(
-                OptionInfo(
-                    each.name,
-                    info.kind,
-                    info.label,
-                    info.explanation,
-                    info.choices,
-                    cast("JsonValue", default),
-                    info.low,
-                    info.high,
-                    info.example,
-                )
-            )
-    return tuple(found)
+    described = ((each, each.metadata.get(_KEY)) for each in fields(metric))
+    return tuple(replace(info, name=each.name, default=_default_of(each)) for each, info in described if info)
+
+
+def _default_of(each: Field[Any]) -> JsonValue:
+    return cast("JsonValue", each.default if each.default_factory is MISSING else each.default_factory())

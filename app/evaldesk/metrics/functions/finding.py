@@ -7,7 +7,6 @@ to it.
 from __future__ import annotations
 
 import ast
-import inspect
 import sys
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from evaldesk import paths
 from evaldesk.errors import MetricError, UsageError
-from evaldesk.metrics.functions.loading import mode_by_names
+from evaldesk.metrics.functions.loading import mode_by_names, mode_of
 from evaldesk.process_setup import parsing
 
 MAX_BYTES = 2_000_000
@@ -61,19 +60,11 @@ def check_function(target: str, root: str, folder: Path) -> None:
 
 
 def _check_loaded(found: object) -> None:
-    if not callable(found):
-        return
-    try:
-        parameters = list(inspect.signature(found).parameters.values())
-    except (TypeError, ValueError):
-        return
-    plain = [each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
-    if len(plain) == len(parameters) or plain[:1] == parameters[:1]:
-        _check_parameters(
-            [each.name for each in plain],
-            [each.name for each in plain if each.default is each.empty],
-            [each.name for each in plain if each.kind is each.POSITIONAL_ONLY],
-        )
+    if callable(found):
+        try:
+            mode_of(found)
+        except MetricError as error:
+            raise UsageError(str(error), field="metric") from error
 
 
 def _check_written(path: Path, name: str) -> None:
@@ -94,13 +85,7 @@ def _check_written(path: Path, name: str) -> None:
     n_needed = len(ordered) - len(given.defaults)
     needed = [each.arg for each in ordered[:n_needed]]
     needed += [each.arg for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None]
-    _check_parameters(
-        [each.arg for each in (*ordered, *given.kwonlyargs)], needed, [each.arg for each in given.posonlyargs]
-    )
-
-
-def _check_parameters(names: list[str], needed: list[str], positional: list[str]) -> None:
-    """Raise UsageError when a function with these parameters is called as no eval function is."""
+    names, positional = [each.arg for each in (*ordered, *given.kwonlyargs)], [each.arg for each in given.posonlyargs]
     try:
         mode_by_names(names, needed=needed, positional=positional)
     except MetricError as error:

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evaldesk.metrics.judges.judge_metric import JudgeMetric, rate, vote
+from evaldesk.metrics.judges.judge_metric import JudgeMetric, grade, vote
 from evaldesk.metrics.judges.judged_turns import Judgement
 from evaldesk.metrics.judges.material import conversation_text
 from evaldesk.metrics.judges.panel import Panel, Task
@@ -73,7 +73,7 @@ class _DialogueGrade(_DialogueMetric):
     task: ClassVar[Task[Rating]]
 
     async def _judge(self, panel: Panel, sections: dict[str, str]) -> Judgement:
-        return await rate(panel, self.task, sections, is_share=True)
+        return await grade(panel, self.task, sections, 1, 5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,6 @@ class TaskSuccess(_DialogueMetric):
         "multi_turn_task_success_v1",
         "Task success, judged",
         "Whether a judge finds that the whole dialogue reached the user's goal.",
-        default_threshold=1.0,
         has_judge=True,
     )
 

@@ -16,6 +16,7 @@ from evaldesk.metrics.judges.replies import Occurrence
 from evaldesk.metrics.judges.voting import count
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
+from evaldesk.metrics.responses.answers import NO_TURN
 from evaldesk.model import Case, JsonValue, Score, Transcript
 from evaldesk.wire import plain_text
 
@@ -57,7 +58,7 @@ class FailureMode(JudgeMetric):
     async def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """The score of the trial, and the same for its last turn, where a page shows the replies."""
         if not transcript.turns:
-            return [Score(self.info.name, 0.0, reason="No turn was played.")]
+            return [Score(self.info.name, 0.0, reason=NO_TURN)]
         found = await self._judge(conversation_text(transcript.turns, with_steps=True))
         return [
             Score(self.info.name, found.value, turn, reason=found.reason, details=found.details)

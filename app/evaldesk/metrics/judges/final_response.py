@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evaldesk.metrics.judges.judge_metric import JudgeMetric, vote
-from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns
+from evaldesk.metrics.judges.judge_metric import TurnJudgeMetric, vote
+from evaldesk.metrics.judges.judged_turns import Judgement, TurnView
 from evaldesk.metrics.judges.material import answer_text, conversation_text, question_text
 from evaldesk.metrics.judges.panel import Panel, Task
 from evaldesk.metrics.judges.replies import Validity
-from evaldesk.metrics.metric import MetricInfo, has_reference
+from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
-from evaldesk.model import Case, Score, Transcript
+from evaldesk.model import Case
 
 TASK = Task(
     """
@@ -26,7 +26,7 @@ entity is invalid, and so is an answer that only announces what it will do.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FinalResponseMatch(JudgeMetric):
+class FinalResponseMatch(TurnJudgeMetric):
     """Share of turns whose answer most judges find valid beside its reference."""
 
     include_intermediate_responses_in_final: bool = option(
@@ -42,22 +42,7 @@ class FinalResponseMatch(JudgeMetric):
         has_judge=True,
     )
 
-    async def score(self, transcript: Transcript, case: Case) -> list[Score]:
-        """1 or 0 for each turn with a reference, and their mean."""
-        panel = self.panel()
-
-        async def judge(view: TurnView) -> Judgement:
-            return await self._judge(panel, view)
-
-        return await judge_turns(
-            self.info.name,
-            transcript,
-            case,
-            judge,
-            is_asserted=lambda turn: has_reference(turn.expected),
-        )
-
-    async def _judge(self, panel: Panel, view: TurnView) -> Judgement:
+    async def _judge(self, panel: Panel, view: TurnView, case: Case) -> Judgement:
         answer = answer_text(view.record, with_intermediate=self.include_intermediate_responses_in_final)
         if not answer or view.turn is None:
             return Judgement(0.0, "The agent gave no answer.")

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from evaldesk.metrics.judges.judge_metric import JudgeMetric, verdict_words
-from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns
+from evaldesk.metrics.judges.judge_metric import TurnJudgeMetric, verdict_words
+from evaldesk.metrics.judges.judged_turns import Judgement, TurnView
 from evaldesk.metrics.judges.material import conversation_text, numbered, question_text, sentences_of, steps_text
 from evaldesk.metrics.judges.panel import MAX_KEPT, Panel, Sample, Task, kept, problems
 from evaldesk.metrics.judges.replies import ReplyError, Sentence, Sentences
@@ -18,7 +18,7 @@ from evaldesk.metrics.judges.voting import count, mean_of
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
 from evaldesk.metrics.responses.answers import part_of
-from evaldesk.model import Case, JsonObject, JsonValue, Score, Transcript
+from evaldesk.model import Case, JsonObject, JsonValue
 
 GOOD = ("supported", "not_applicable")
 _INSTRUCTION = """
@@ -32,7 +32,7 @@ Label every number exactly once.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hallucinations(JudgeMetric):
+class Hallucinations(TurnJudgeMetric):
     """Mean share of sentences that the conversation bears out, or that state nothing."""
 
     evaluate_intermediate_nl_responses: bool = option(
@@ -48,16 +48,7 @@ class Hallucinations(JudgeMetric):
         has_judge=True,
     )
 
-    async def score(self, transcript: Transcript, case: Case) -> list[Score]:
-        """The share for each turn, and their mean."""
-        panel = self.panel()
-
-        async def judge(view: TurnView) -> Judgement:
-            return await self._judge(panel, view)
-
-        return await judge_turns(self.info.name, transcript, case, judge)
-
-    async def _judge(self, panel: Panel, view: TurnView) -> Judgement:
+    async def _judge(self, panel: Panel, view: TurnView, case: Case) -> Judgement:
         way = [text for _, text in view.record.intermediate] if self.evaluate_intermediate_nl_responses else []
         steps = [cut for text in (*way, view.record.answer) if (cut := sentences_of(text))]
         if not steps:

@@ -1,21 +1,24 @@
-"""The common parts of judged metrics: options, panel, and a yes or no made of votes."""
+"""The common parts of judged metrics: options, panel, a yes or no made of votes, a grade made of grades."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 from evaldesk.errors import UsageError
-from evaldesk.metrics.judges.judged_turns import Judgement
+from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns
 from evaldesk.metrics.judges.options import MAX_SAMPLES, N_SAMPLES, read_options
 from evaldesk.metrics.judges.panel import Panel, Task, kept, problems
-from evaldesk.metrics.judges.replies import Rating, Validity, Verdict
-from evaldesk.metrics.judges.voting import Spread, count, spread
+from evaldesk.metrics.judges.replies import Points, Rating, Validity, Verdict
+from evaldesk.metrics.judges.voting import count, spread
+from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
-from evaldesk.model import JsonValue
+from evaldesk.model import Case, JsonValue, Score, Transcript, Turn
 
 V = TypeVar("V", Validity, Verdict)
+G = TypeVar("G", Rating, Points)
 
 MAX_REASON = 300
 
@@ -63,6 +66,32 @@ class JudgeMetric:
         return Panel.of(options, self.default_samples)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnJudgeMetric(JudgeMetric):
+    """A judgement of each turn, of those with a reference where the metric needs one; the trial has their mean."""
+
+    info: ClassVar[MetricInfo]
+
+    async def score(self, transcript: Transcript, case: Case) -> list[Score]:
+        """A score for each turn that is judged, and one for the trial."""
+        panel = self.panel()
+
+        async def judge(view: TurnView) -> Judgement:
+            return await self._judge(panel, view, case)
+
+        def is_judged(turn: Turn) -> bool:
+            return self._is_judged(turn, case)
+
+        return await judge_turns(self.info.name, transcript, case, judge, is_asserted=is_judged, low=self.info.low)
+
+    def _is_judged(self, turn: Turn, case: Case) -> bool:
+        return self.info.needs != "reference" or turn.expected.reference is not None
+
+    @abstractmethod
+    async def _judge(self, panel: Panel, view: TurnView, case: Case) -> Judgement:
+        """The panel's verdict on one turn."""
+
+
 async def vote(panel: Panel, task: Task[V], sections: Mapping[str, str], words: tuple[str, str]) -> Judgement:
     """1 where most replies say yes; `words` name a yes and a no on the page."""
     samples = await panel.ask(task, sections)
@@ -79,31 +108,22 @@ async def vote(panel: Panel, task: Task[V], sections: Mapping[str, str], words: 
     return Judgement(votes.value, verdict_words(f"Judged {word} by {votes.words}", reasons), details)
 
 
-async def rate(panel: Panel, task: Task[Rating], sections: Mapping[str, str], *, is_share: bool) -> Judgement:
-    """The mean of grades from 1 to 5; as a share of the way from 1 to 5 with `is_share`."""
+async def grade(
+    panel: Panel, task: Task[G], sections: Mapping[str, str], low: float, high: float, *, is_share: bool = True
+) -> Judgement:
+    """The mean of grades from `low` to `high`, by default as the share of the way; details have them as given."""
     samples = await panel.ask(task, sections)
-    ratings = [float(sample.answer.rating) for sample in samples if sample.answer]
+    grades = [float(sample.answer.grade) for sample in samples if sample.answer]
     details = panel.record(task, samples)
-    details["samples"] = kept(samples, lambda answer: (str(answer.rating), answer.reasoning))
-    if not ratings:
+    details["samples"] = kept(samples, lambda answer: (f"{answer.grade:g}", answer.reasoning))
+    if not grades:
         return Judgement(None, problems(samples), details)
-    found = spread(ratings)
-    details["spread"] = spread_details(found)
+    found = spread(grades)
+    details["spread"] = {"mean": found.mean, "std": found.std, "low": found.low, "high": found.high}
     reasons = [sample.answer.reasoning for sample in samples if sample.answer]
-    value = (found.mean - 1) / 4 if is_share else found.mean
-    return Judgement(
-        value, verdict_words(f"Graded {found.mean:.2g} of 5{spread_words(found, len(ratings))}", reasons), details
-    )
-
-
-def spread_details(found: Spread) -> dict[str, JsonValue]:
-    """The spread as it is kept."""
-    return {"mean": found.mean, "std": found.std, "low": found.low, "high": found.high}
-
-
-def spread_words(found: Spread, n: int) -> str:
-    """How far the samples lie apart, in words; empty for one sample or where they agree."""
-    return f", {found.low:g} to {found.high:g} in {n} samples" if found.low != found.high else ""
+    apart = f", {found.low:g} to {found.high:g} in {len(grades)} samples" if found.low != found.high else ""
+    words = verdict_words(f"Graded {found.mean:.3g} of {high:g}{apart}", reasons)
+    return Judgement((found.mean - low) / (high - low) if is_share else found.mean, words, details)
 
 
 def verdict_words(verdict: str, reasons: Sequence[str]) -> str:

@@ -54,17 +54,10 @@ class Verdict(msgspec.Struct, frozen=True):
         return self.verdict == "yes"
 
 
-class Occurrence(msgspec.Struct, frozen=True):
+class Occurrence(Verdict, frozen=True):
     """Whether something is there, and the passage that shows it."""
 
-    verdict: YesNo
     quote: str = ""
-    reasoning: str = ""
-
-    @property
-    def vote(self) -> bool:
-        """Whether it is there."""
-        return self.verdict == "yes"
 
 
 class Property(msgspec.Struct, frozen=True):
@@ -101,12 +94,22 @@ class Rating(msgspec.Struct, frozen=True):
     rating: Literal[1, 2, 3, 4, 5]
     reasoning: str = ""
 
+    @property
+    def grade(self) -> float:
+        """The grade, as a number."""
+        return self.rating
+
 
 class Points(msgspec.Struct, frozen=True):
     """A number in a range that the question names."""
 
     score: float
     reasoning: str = ""
+
+    @property
+    def grade(self) -> float:
+        """The number."""
+        return self.score
 
 
 class Shown(msgspec.Struct, frozen=True):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from evaldesk.metrics.judges.judge_metric import JudgeMetric, vote
-from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns, whole_score
+from evaldesk.metrics.judges.judge_metric import TurnJudgeMetric, vote
+from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, whole_score
 from evaldesk.metrics.judges.material import conversation_text, shown
 from evaldesk.metrics.judges.panel import Panel, Task
 from evaldesk.metrics.judges.replies import Verdict
@@ -33,7 +33,7 @@ help further. Verdict yes means right, no means that a step of the plan was stil
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UserSimulatorQuality(JudgeMetric):
+class UserSimulatorQuality(TurnJudgeMetric):
     """Share of turns in which the simulated user kept to its scenario.
 
     `stop_signal` is the user's last word, in ADK.
@@ -47,7 +47,6 @@ class UserSimulatorQuality(JudgeMetric):
         "per_turn_user_simulator_quality_v1",
         "Simulated user, judged",
         "Share of turns in which a judge finds that the simulated user kept to its scenario, as in ADK.",
-        default_threshold=1.0,
         has_judge=True,
     )
 
@@ -57,25 +56,18 @@ class UserSimulatorQuality(JudgeMetric):
 
     async def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """1 or 0 for each turn; an end at the wrong moment fails the last."""
-        panel = self.panel()
-        scenario: dict[str, Any] = dict(case.scenario or {})
-
-        async def judge(view: TurnView) -> Judgement:
-            return await self._judge(panel, scenario, view)
-
-        *turns, whole = await judge_turns(self.info.name, transcript, case, judge)
+        *turns, whole = await TurnJudgeMetric.score(self, transcript, case)
         if not turns or turns[-1].value != 1.0:
             return [*turns, whole]
-        sections = {
-            "PLAN": shown(scenario.get("conversation_plan")),
-            "CONVERSATION": conversation_text(transcript.turns),
-        }
-        end = await vote(panel, ENDS, sections, ("right end", "wrong end"))
+        plan = shown(dict(case.scenario or {}).get("conversation_plan"))
+        sections = {"PLAN": plan, "CONVERSATION": conversation_text(transcript.turns)}
+        end = await vote(self.panel(), ENDS, sections, ("right end", "wrong end"))
         if end.value != 1.0:
             turns[-1] = replace(turns[-1], value=end.value, reason=end.reason, details=end.details)
         return [*turns, whole_score(self.info.name, turns)]
 
-    async def _judge(self, panel: Panel, scenario: dict[str, Any], view: TurnView) -> Judgement:
+    async def _judge(self, panel: Panel, view: TurnView, case: Case) -> Judgement:
+        scenario: dict[str, Any] = dict(case.scenario or {})
         message = view.record.query.replace(self.stop_signal, "").strip() if self.stop_signal else view.record.query
         if view.index == 0:
             is_same = message == str(scenario.get("starting_prompt", "")).strip()

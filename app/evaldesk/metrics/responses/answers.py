@@ -12,6 +12,7 @@ from evaldesk.model.conclusion import counted
 Turns: TypeAlias = Literal["each", "last"]
 
 TURNS = (("each", "each answer"), ("last", "the last answer"))
+NO_TURN = "No turn was played."
 
 
 def score_answers(
@@ -30,7 +31,7 @@ def score_answers(
         else:
             scores.append(Score(metric, 0.0, index, reason=NOT_PLAYED))
     if not scores:
-        return [Score(metric, reason="No turn was played.")]
+        return [Score(metric, reason=NO_TURN)]
     return [*scores, whole_score(metric, scores)]
 
 

@@ -31,7 +31,6 @@ class ResponseJson:
         "Response, JSON",
         "Share of turns whose answer is the same JSON value as the reference.",
         needs="reference_json",
-        default_threshold=1.0,
     )
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:

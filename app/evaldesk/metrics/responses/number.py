@@ -41,7 +41,6 @@ class ResponseNumber:
         "Response, number",
         "Share of turns whose last number is that of the reference.",
         needs="reference_number",
-        default_threshold=1.0,
     )
 
     def __post_init__(self) -> None:

@@ -39,7 +39,6 @@ class ResponseExact(_TextMetric):
         "Response, exact",
         "Share of turns whose answer is the reference, character by character.",
         needs="reference",
-        default_threshold=1.0,
     )
 
     def _judge(self, expected: Expected, record: TurnRecord) -> Judgement:
@@ -62,7 +61,6 @@ class ResponseContains(_TextMetric):
         "Response contains",
         "Share of turns whose answer has the whole reference somewhere in it.",
         needs="reference",
-        default_threshold=1.0,
     )
 
     def _judge(self, expected: Expected, record: TurnRecord) -> Judgement:

@@ -41,7 +41,6 @@ class FinalStateMatch:
         "Final state",
         "Whether the session ends with the expected values in its state.",
         needs="final_state",
-        default_threshold=1.0,
     )
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:

@@ -11,8 +11,8 @@ from evaldesk.errors import MetricError, UsageError
 from evaldesk.matching import json_equal
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
+from evaldesk.metrics.tools.call_words import short_json
 from evaldesk.model import Case, JsonValue, Score, Transcript
-from evaldesk.wire import to_json
 
 MAX_FOUND = 10_000
 
@@ -70,9 +70,9 @@ class StatePath:
         if self.want in ("exists", "absent") or not n:
             return f"{finds}."
         if n == 1:
-            is_it = "as wanted" if n_equal else f"wanted {_short(self.value)}"
-            return f"{finds}, {_short(found[0])}, {is_it}."
-        return f"{finds}, {n_equal} of them {_short(self.value)}."
+            is_it = "as wanted" if n_equal else f"wanted {short_json(self.value)}"
+            return f"{finds}, {short_json(found[0])}, {is_it}."
+        return f"{finds}, {n_equal} of them {short_json(self.value)}."
 
 
 def _find(path: str, state: Any) -> list[JsonValue]:
@@ -106,8 +106,3 @@ def _environment() -> Any:
     for name in ("match", "search"):
         del environment.function_extensions[name]
     return environment
-
-
-def _short(value: JsonValue) -> str:
-    text = to_json(value).decode()
-    return text if len(text) <= 60 else f"{text[:60]}…"

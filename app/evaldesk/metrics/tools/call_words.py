@@ -88,7 +88,7 @@ def _change(key: str, expected: ToolCall, actual: ToolCall) -> str:
             return f"{key} {' and '.join(parts)}"
         if not parts:
             return f"{key} has another order"
-    return f"{key} is {_short(made)}, expected {_short(wanted)}"
+    return f"{key} is {short_json(made)}, expected {short_json(wanted)}"
 
 
 def _without(items: Sequence[JsonValue], others: Sequence[JsonValue]) -> list[JsonValue]:
@@ -103,10 +103,11 @@ def _without(items: Sequence[JsonValue], others: Sequence[JsonValue]) -> list[Js
 
 
 def _listed(items: Sequence[JsonValue]) -> str:
-    texts = [_short(item) for item in items]
+    texts = [short_json(item) for item in items]
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
-def _short(value: JsonValue) -> str:
+def short_json(value: JsonValue) -> str:
+    """The value as JSON, cut where it is long."""
     text = to_json(value).decode()
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

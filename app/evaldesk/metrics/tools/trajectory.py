@@ -51,7 +51,6 @@ class ToolTrajectoryAvgScore:
         "Tool trajectory",
         "Share of turns whose tool calls match the expected ones, as in ADK.",
         needs="tool_calls",
-        default_threshold=1.0,
     )
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ from typing import ClassVar
 from evaldesk.errors import UsageError
 from evaldesk.metrics.metric import NOT_PLAYED, MetricInfo, mean
 from evaldesk.metrics.option import option
+from evaldesk.metrics.responses.answers import NO_TURN
 from evaldesk.metrics.tools.options import SCOPES, Scope
 from evaldesk.model import Case, Score, Transcript, TurnRecord
 
@@ -60,7 +61,7 @@ class ToolUsed:
         ]
         turns += [Score(name, 0.0, len(counts) + index, reason=NOT_PLAYED) for index in range(n_missing)]
         if not turns:
-            return [Score(name, reason="No turn was played.")]
+            return [Score(name, reason=NO_TURN)]
         n_held = sum(score.value == 1.0 for score in turns)
         reason = f"{n_held} of {len(turns)} turns call {self.tool} {self._wanted()}."
         return [*turns, Score(name, mean([score.value or 0.0 for score in turns]), reason=reason)]

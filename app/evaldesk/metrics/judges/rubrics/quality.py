@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from evaldesk.metrics.judges.judge_metric import JudgeMetric, verdict_words
-from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns, whole_score
+from evaldesk.metrics.judges.judge_metric import JudgeMetric, TurnJudgeMetric, verdict_words
+from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, whole_score
 from evaldesk.metrics.judges.material import NOTHING, answer_text, conversation_text, question_text, steps_text
 from evaldesk.metrics.judges.panel import MAX_KEPT, Panel, Sample, Task, kept, problems
 from evaldesk.metrics.judges.replies import Properties
@@ -29,7 +29,7 @@ NO_RUBRICS_HERE = "No rubric for this metric is named for this turn."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RubricMetric(JudgeMetric):
+class RubricMetric(TurnJudgeMetric):
     """The common parts of the rubric metrics. The value of a trial is the mean over all rubrics of all turns."""
 
     rubrics: list[Any] = option(
@@ -61,19 +61,14 @@ class RubricMetric(JudgeMetric):
 
     async def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """A score for each turn that has rubrics, and one for the trial."""
-        panel = self.panel()
-
-        async def judge(view: TurnView) -> Judgement:
-            return await self._judge(panel, rubrics_for(self.rubrics, case, view.turn, self.kind), self._sections(view))
-
-        *turns, whole = await judge_turns(
-            self.info.name,
-            transcript,
-            case,
-            judge,
-            is_asserted=lambda turn: self.missing_turn(case, turn) is None,
-        )
+        *turns, whole = await TurnJudgeMetric.score(self, transcript, case)
         return [*turns, self._whole(turns, whole)]
+
+    def _is_judged(self, turn: Turn, case: Case) -> bool:
+        return self.missing_turn(case, turn) is None
+
+    async def _judge(self, panel: Panel, view: TurnView, case: Case) -> Judgement:
+        return await self._verdict(panel, rubrics_for(self.rubrics, case, view.turn, self.kind), self._sections(view))
 
     @abstractmethod
     def _sections(self, view: TurnView) -> Mapping[str, str]:
@@ -89,7 +84,7 @@ class RubricMetric(JudgeMetric):
         found = whole_score(self.info.name, turns, values=values)
         return replace(found, details={**found.details, "n_rubrics": len(values)})
 
-    async def _judge(self, panel: Panel, rubrics: Sequence[Rubric], sections: Mapping[str, str]) -> Judgement:
+    async def _verdict(self, panel: Panel, rubrics: Sequence[Rubric], sections: Mapping[str, str]) -> Judgement:
         task = task_for(self.what, rubrics)
         samples = await panel.ask(task, {**sections, "RUBRICS": "\n".join(rubric.line for rubric in rubrics)})
         return _judgement(panel.record(task, samples), samples, rubrics)
@@ -176,7 +171,6 @@ class RubricToolUse(RubricMetric):
         "rubric_based_tool_use_quality_v1",
         "Tool use rubrics",
         "Share of rubrics that a judge finds met by the tool calls, as in ADK.",
-        default_threshold=1.0,
         has_judge=True,
     )
     kind: ClassVar[str] = "TOOL_USE_QUALITY"
@@ -212,9 +206,9 @@ class RubricTrajectory(RubricMetric):
         turn = case.turns[-1] if case.turns else None
         rubrics = rubrics_for(self.rubrics, case, turn, self.kind)
         sections = {"CONVERSATION": conversation_text(transcript.turns, with_steps=True)}
-        found = await self._judge(self.panel(), rubrics, sections)
+        found = await self._verdict(self.panel(), rubrics, sections)
         score = Score(self.info.name, found.value, last, reason=found.reason, details=found.details)
-        return [score, replace(whole_score(self.info.name, [score]))]
+        return [score, whole_score(self.info.name, [score])]
 
     def missing(self, case: Case) -> str | None:
         """As for every rubric metric; only the rubrics of the last turn count."""

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from evaldesk.errors import UsageError
-from evaldesk.metrics.judges.judge_metric import JudgeMetric, spread_details, spread_words, verdict_words
-from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns
+from evaldesk.metrics.judges.judge_metric import JudgeMetric, TurnJudgeMetric, grade
+from evaldesk.metrics.judges.judged_turns import Judgement, TurnView
 from evaldesk.metrics.judges.material import answer_text, conversation_text, question_text
-from evaldesk.metrics.judges.panel import Panel, Task, kept, problems
+from evaldesk.metrics.judges.panel import Panel, Task
 from evaldesk.metrics.judges.replies import Points, ReplyError
-from evaldesk.metrics.judges.voting import spread
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
-from evaldesk.model import Case, Score, Transcript
+from evaldesk.model import Case
 
 _INSTRUCTION = """
 Grade ANSWER, what an agent said, by RUBRIC and by nothing else, with a number from {low:g} (worst) to {high:g} \
@@ -25,7 +23,7 @@ Grade ANSWER, what an agent said, by RUBRIC and by nothing else, with a number f
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RubricScore(JudgeMetric):
+class RubricScore(TurnJudgeMetric):
     """Mean grade of the answers by `rubric`, as a share of the way from `score_min` to `score_max`."""
 
     rubric: str = option(
@@ -51,40 +49,19 @@ class RubricScore(JudgeMetric):
         JudgeMetric.__post_init__(self)
         check_scale(self.score_min, self.score_max)
 
-    async def score(self, transcript: Transcript, case: Case) -> list[Score]:
-        """A score for each turn, and their mean."""
-        panel = self.panel()
-
-        async def judge(view: TurnView) -> Judgement:
-            answer = answer_text(view.record)
-            if not answer:
-                return Judgement(0.0, "The agent gave no answer.")
-            sections = {
-                "EARLIER CONVERSATION": conversation_text(view.before),
-                "QUESTION": question_text(view.record),
-                **({"REFERENCE": view.turn.expected.reference} if view.turn and view.turn.expected.reference else {}),
-                "ANSWER": answer,
-            }
-            return await grade(panel, self.rubric, sections, self.score_min, self.score_max)
-
-        return await judge_turns(self.info.name, transcript, case, judge)
-
-
-async def grade(panel: Panel, rubric: str, sections: Mapping[str, str], low: float, high: float) -> Judgement:
-    """The mean grade as a share; `details.spread` and the samples have the grades as they were given."""
-
-    task = points_task(low, high)
-    samples = await panel.ask(task, {**sections, "RUBRIC": rubric})
-    grades = [sample.answer.score for sample in samples if sample.answer]
-    details = panel.record(task, samples)
-    details["samples"] = kept(samples, lambda answer: (f"{answer.score:g}", answer.reasoning))
-    if not grades:
-        return Judgement(None, problems(samples), details)
-    found = spread(grades)
-    details["spread"] = spread_details(found)
-    reasons = [sample.answer.reasoning for sample in samples if sample.answer]
-    verdict = f"Graded {found.mean:.3g} of {high:g}{spread_words(found, len(grades))}"
-    return Judgement((found.mean - low) / (high - low), verdict_words(verdict, reasons), details)
+    async def _judge(self, panel: Panel, view: TurnView, case: Case) -> Judgement:
+        answer = answer_text(view.record)
+        if not answer:
+            return Judgement(0.0, "The agent gave no answer.")
+        sections = {
+            "EARLIER CONVERSATION": conversation_text(view.before),
+            "QUESTION": question_text(view.record),
+            **({"REFERENCE": view.turn.expected.reference} if view.turn and view.turn.expected.reference else {}),
+            "ANSWER": answer,
+            "RUBRIC": self.rubric,
+        }
+        low, high = self.score_min, self.score_max
+        return await grade(panel, points_task(low, high), sections, low, high)
 
 
 def points_task(low: float, high: float, instructions: str = "") -> Task[Points]:
