@@ -6,15 +6,14 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
-from functools import partial
+from collections.abc import Coroutine, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from evaldesk.background_loop import is_in_loop
 from evaldesk.desk.adk_verdict import adk_failures, pooled_scores
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
-from evaldesk.model import Criterion, EvalSet, SessionInit
+from evaldesk.model import DEFAULT_CRITERIA, Criterion, EvalSet, SessionInit
 from evaldesk.wording.trial_text import first_words, trial_text
 
 TRIAL_TIMEOUT_S = 600.0
@@ -48,31 +47,10 @@ class AgentEvaluator:
         metric is appended. Raises AssertionError, or ValueError when there is nothing to run.
         """
         __tracebackhide__ = True
-        from evaldesk.desk.criteria.criteria import find_criteria_file
-        from evaldesk.desk.runs.kept_workers import shared_workers
-        from evaldesk.model import DEFAULT_CRITERIA
-
         given = eval_dataset_file_path_or_dir if eval_dataset_file_path_or_dir is not None else eval_dataset
-        files = _files(given)
         session = _initial_session(initial_session_file)
-
-        async def work() -> list[RunResult]:
-            async with shared_workers():
-                return [
-                    await _run(
-                        agent_module,
-                        _with_session(path, session, app_name),
-                        find_criteria_file(path) or DEFAULT_CRITERIA,
-                        num_runs,
-                        agent_name,
-                    )
-                    for path in files
-                ]
-
-        _check(num_runs)
-        return _now_or_awaited(
-            work, partial(conclude, agent_module, is_detailed=print_detailed_results, output_file=output_file)
-        )
+        jobs = [(_with_session(path, session, app_name), _criteria_beside(path)) for path in _files(given)]
+        return _evaluation(agent_module, jobs, num_runs, agent_name, print_detailed_results, output_file)
 
     @staticmethod
     def evaluate_eval_set(
@@ -88,27 +66,16 @@ class AgentEvaluator:
     ) -> Evaluation:
         """As `evaluate`, for an eval set that was read already; `criteria` and `eval_config` as `evaldesk.evaluate`."""
         __tracebackhide__ = True
-
-        from evaldesk.desk.runs.kept_workers import shared_workers
-
-        async def work() -> list[RunResult]:
-            async with shared_workers():
-                given = criteria if eval_config is None else eval_config
-                return [await _run(agent_module, eval_set, given, num_runs, agent_name)]
-
-        _check(num_runs)
-        return _now_or_awaited(
-            work, partial(conclude, agent_module, is_detailed=print_detailed_results, output_file=output_file)
-        )
+        jobs = [(eval_set, criteria if eval_config is None else eval_config)]
+        return _evaluation(agent_module, jobs, num_runs, agent_name, print_detailed_results, output_file)
 
     @staticmethod
     def find_config_for_test_file(test_file: str | os.PathLike[str]) -> tuple[Criterion, ...]:
         """The criteria of the `test_config.json` beside the file, or the default ones. Raises UsageError."""
-        from evaldesk.desk.criteria.criteria import find_criteria_file, read_criteria
-        from evaldesk.model import DEFAULT_CRITERIA
+        from evaldesk.desk.criteria.criteria import read_criteria
 
-        path = find_criteria_file(Path(test_file))
-        return read_criteria(path) if path else DEFAULT_CRITERIA
+        found = _criteria_beside(Path(test_file))
+        return read_criteria(found) if isinstance(found, Path) else found
 
     @staticmethod
     def migrate_eval_data_to_new_schema(
@@ -155,40 +122,51 @@ class Evaluation(Coroutine[Any, Any, None]):
             self._work.close()
 
 
-def _now_or_awaited(
-    work: Callable[[], Coroutine[Any, Any, list[RunResult]]], conclude_with: Callable[[list[RunResult]], None]
+def _evaluation(
+    agent_module: str,
+    jobs: Sequence[tuple[EvalSet, Any]],
+    n: int,
+    agent_name: str | None,
+    is_detailed: bool,
+    output_file: str | os.PathLike[str] | None,
 ) -> Evaluation:
     """Evaluate on the loop of the kept workers, and conclude where the caller is."""
     __tracebackhide__ = True
-    from evaldesk.desk.runs.kept_workers import awaited_on_kept_loop, on_kept_loop
+    from evaldesk.desk.runs.kept_workers import awaited_on_kept_loop, on_kept_loop, shared_workers
+
+    if n < 1:
+        raise ValueError(f"num_runs must be at least 1, got {n}")
+
+    async def work() -> list[RunResult]:
+        async with shared_workers():
+            return [await _run(agent_module, evalset, criteria, n, agent_name) for evalset, criteria in jobs]
 
     if is_in_loop():
 
         async def awaited() -> None:
             __tracebackhide__ = True
-            conclude_with(await awaited_on_kept_loop(work()))
+            conclude(agent_module, await awaited_on_kept_loop(work()), is_detailed, output_file)
 
         return Evaluation(awaited())
-    conclude_with(on_kept_loop(work()))
+    conclude(agent_module, on_kept_loop(work()), is_detailed, output_file)
     return Evaluation()
 
 
-def _check(num_runs: int) -> None:
-    if num_runs < 1:
-        raise ValueError(f"num_runs must be at least 1, got {num_runs}")
-
-
 async def _run(agent_module: str, evalset: EvalSet, criteria: Any, n: int, agent_name: str | None) -> RunResult:
+    from evaldesk.desk.named_agents import module_agent
     from evaldesk.desk.runs.evaluating import evaluate_async
-    from evaldesk.model import DEFAULT_CRITERIA
 
     if not evalset.cases:
         raise ValueError(f"eval set {evalset.id} has no cases; add one, or leave the file out")
-    from evaldesk.desk.named_agents import module_agent
-
     ref = module_agent(agent_module, agent_name)
     given = DEFAULT_CRITERIA if criteria is None else criteria
     return await evaluate_async(ref, evalset, criteria=given, n=n, timeout_s=TRIAL_TIMEOUT_S, strict=True)
+
+
+def _criteria_beside(path: Path) -> Path | tuple[Criterion, ...]:
+    from evaldesk.desk.criteria.criteria import find_criteria_file
+
+    return find_criteria_file(path) or DEFAULT_CRITERIA
 
 
 def _files(given: str | os.PathLike[str] | None) -> list[Path]:
