@@ -15,7 +15,6 @@ from evaldesk.statistics.chances.gates import (
     chance_of_at_least,
     curve_holds,
     every_case_holds,
-    false_alarm_of_regressions,
     likely_drops,
     more_than,
     needed_passes,
@@ -50,7 +49,7 @@ def test_the_rule_of_a_case_has_the_known_chances(golden: dict[str, Any]) -> Non
 
 def test_no_change_fails_as_often_as_is_known(golden: dict[str, Any]) -> None:
     for row in golden["no_change_baseline"]:
-        found = false_alarm_of_regressions([(row["p"], row["n"], row["cases"])], row["threshold"], row["allowed"])
+        found = more_than(row["allowed"], [(regressed_by_chance(row["p"], row["n"], row["threshold"]), row["cases"])])
         assert found == pytest.approx(row["false_alarm"], abs=1e-10)
 
 
@@ -163,7 +162,8 @@ def test_the_formula_of_no_change_agrees_with_simulated_builds() -> None:
 
     failed = sum(any(passes(0.7) and not passes(0.7) for _ in range(n_cases)) for _ in range(n_builds))
 
-    assert failed / n_builds == pytest.approx(false_alarm_of_regressions([(0.7, n, n_cases)], 0.6, 0), abs=0.03)
+    expected = more_than(0, [(regressed_by_chance(0.7, n, 0.6), n_cases)])
+    assert failed / n_builds == pytest.approx(expected, abs=0.03)
 
 
 def test_ten_thousand_cases_are_computed() -> None:

@@ -40,12 +40,12 @@ def _low(c: int, n: int, alpha: float) -> float:
     return high
 
 
-def is_above(rate: float, c: int, n: int, alpha: float = ALPHA) -> bool:
+def is_above(rate: float, c: int, n: int) -> bool:
     """Whether the interval for c of n trials lies above `rate`, between 0 and 1: quicker than to look for its ends."""
     if c <= n * rate:
         return False
     evidence = lgamma(1 + c) + lgamma(1 + n - c) - lgamma(2 + n) - c * log(rate) - (n - c) * log1p(-rate)
-    return evidence + log(alpha) >= 0
+    return evidence + log(ALPHA) >= 0
 
 
 def sign_evidence(wins: int, losses: int) -> float:

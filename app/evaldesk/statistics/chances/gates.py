@@ -5,7 +5,7 @@ Cases are independent; a trial of a case passes with the chance of its case. (re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, comb, exp, fsum, lgamma, log, log1p
@@ -146,11 +146,6 @@ def more_than(allowed: int, chances: Iterable[tuple[float, int]]) -> float:
     return max(0.0, 1.0 - fsum(sums))
 
 
-def false_alarm_of_regressions(kinds: Kinds, threshold: float, allowed: int) -> float:
-    """The chance that more than `allowed` unchanged cases seem to have regressed, with as many trials in both runs."""
-    return more_than(allowed, [(regressed_by_chance(p, n, threshold), n_cases) for p, n, n_cases in kinds])
-
-
 def still_regressed(chance: float, p: float, needed: int, n: int) -> float:
     """The chance that a case seems to have regressed, and then passes fewer than `needed` of `n` fresh trials.
 
@@ -239,15 +234,14 @@ def _sum_of(one: Sequence[float], other: Sequence[float]) -> list[float]:
 def _repeated(case: dict[int, float], times: int) -> dict[int, float] | None:
     """The chances of the sum over `times` equal cases, by repeated doubling; None for too many values."""
     sums, power = {0: 1.0}, case
-    add: Callable[[dict[int, float], dict[int, float]], dict[int, float]] = _sum_of_values
     while times:
         if len(power) * max(len(sums), len(power)) > 25 * _MAX_VALUES:
             return None
         if times & 1:
-            sums = add(sums, power)
+            sums = _sum_of_values(sums, power)
         times >>= 1
         if times:
-            power = add(power, power)
+            power = _sum_of_values(power, power)
     return sums
 
 
