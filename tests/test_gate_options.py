@@ -75,6 +75,7 @@ def test_a_gate_is_read_as_it_is_shown(option: RunOption) -> None:
         ("pairs", "5=nan"),
         ("pairs", "a=b"),
         ("pairs", "5=0.5=3"),
+        ("pairs", "5=0.5,5=0.9"),
         ("passes", "3"),
         ("passes", "5/3"),
         ("passes", "0/3"),

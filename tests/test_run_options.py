@@ -140,6 +140,26 @@ def test_scalars_of_numpy_are_numbers() -> None:
 
     assert found == {"n": 3, "temperature": 0.5, "timeout_s": 5.0}
     assert {type(value) for value in found.values()} == {int, float}
+    assert RunOptions(**asked("strict", np.True_)).asked == {"strict": True}
+    with pytest.raises(UsageError, match="trials of each case: a whole number, not True"):
+        RunOptions(**asked("n", np.True_))
+
+
+@pytest.mark.parametrize("value", [{"x": float("nan")}, {"x": object()}, [1]])
+def test_an_object_that_json_cannot_say_is_refused(value: object) -> None:
+    with pytest.raises(UsageError, match='extra: an object such as {"top_k": 20}, not '):
+        RunOptions(**asked("extra", value))
+
+
+def test_a_small_budget_is_read_as_it_is_shown() -> None:
+    assert RunOptions(budget="0.00001usd").asked == RunOptions(budget=".000010 USD").asked == {"budget": "0.00001usd"}
+
+
+def test_shares_that_add_up_to_1_are_taken_whatever_the_last_digit_of_their_sum_is() -> None:
+    shares = (("rate_limit", 0.33), ("slow", 0.56), ("timeout", 0.11))
+
+    assert sum(share for _, share in shares) > 1
+    assert RunOptions(faults=shares).asked == {"faults": shares}
 
 
 def test_a_name_that_is_no_option_is_answered_with_the_nearest() -> None:

@@ -64,6 +64,9 @@ class RunOption(NamedTuple):
 
     def checked(self, value: Any, called: str = "") -> Any:
         """The value as it is kept. Raises UsageError naming the option, the expected and the found value."""
+        item = getattr(value, "item", None)
+        if callable(item) and getattr(value, "shape", None) == ():  # a scalar of numpy or torch
+            value = item()
         if value is None:
             return None
         found = self._as_kind(value)
@@ -149,7 +152,7 @@ class RunOption(NamedTuple):
             "choice": f"one of {', '.join(self.choices)}",
             "text": "a text",
             "object": 'an object such as {"top_k": 20}',
-            "pairs": "K=R, such as 5=0.9, where K is at least 1 and R between 0 and 1",
+            "pairs": "K=R, such as 5=0.9, where each K is at least 1 and named once, and R between 0 and 1",
             "shares": f"shares of calls, such as slow=0.1, together at most 1, of {', '.join(self.choices)}",
             "passes": f"M/R, such as 3/5, where M is at least 1 and R from M to {self.high:g}",
             "budget": f"a number of trials such as 200, 1 to {self.high:g}, or US dollars such as 5usd",
@@ -162,7 +165,7 @@ class RunOption(NamedTuple):
         if self.kind == "switch":
             return value if isinstance(value, bool) else None
         if self.kind == "object":
-            return dict(value) if isinstance(value, Mapping) else None
+            return self._as_object(value)
         if self.kind in ("pairs", "passes"):
             return self._as_numbers(value)
         if self.kind == "shares":
@@ -172,6 +175,13 @@ class RunOption(NamedTuple):
         if not isinstance(value, str) or (self.kind == "choice" and value not in self.choices):
             return None
         return None if self.kind == "text" and self.high and len(value) > self.high else value
+
+    def _as_object(self, value: Any) -> dict[str, Any] | None:
+        """The object as JSON has it: not a number is none there."""
+        try:
+            return dict(json.loads(json.dumps(dict(value), allow_nan=False))) if isinstance(value, Mapping) else None
+        except (TypeError, ValueError, RecursionError):
+            return None
 
     def _as_numbers(self, value: Any) -> tuple[Any, ...] | None:
         """Pairs of k and a rate, or one pair of passes and trials."""
@@ -183,7 +193,8 @@ class RunOption(NamedTuple):
             found = tuple((operator.index(k), float(rate)) for k, rate in pairs)
         except (TypeError, ValueError):
             return None
-        return found if all(k >= 1 and 0 <= rate <= 1 for k, rate in found) else None
+        is_once = len(dict(found)) == len(found)
+        return found if is_once and all(k >= 1 and 0 <= rate <= 1 for k, rate in found) else None
 
     def _as_shares(self, value: Any) -> tuple[tuple[str, float], ...] | None:
         """Names with their shares of one whole."""
@@ -193,7 +204,7 @@ class RunOption(NamedTuple):
         except (TypeError, ValueError):
             return None
         is_known = {name for name, _ in found} <= {*self.choices} and len(dict(found)) == len(found)
-        is_share = all(0 < share <= 1 for _, share in found) and sum(share for _, share in found) <= 1
+        is_share = all(share > 0 for _, share in found) and sum(share for _, share in found) <= 1 + 1e-9
         return found if found and is_known and is_share else None
 
     def _as_budget(self, value: Any) -> str | None:
@@ -204,7 +215,7 @@ class RunOption(NamedTuple):
         if found["trials"]:
             return str(int(found["trials"])) if 1 <= int(found["trials"]) <= self.high else None
         usd = float(found["usd"])
-        return f"{usd:.10g}usd" if 0 < usd <= self.high else None
+        return f"{f'{usd:.9f}'.rstrip('0').rstrip('.')}usd" if 0 < usd <= self.high else None
 
     def _as_number(self, value: Any) -> int | float | None:
         if isinstance(value, bool) or not hasattr(value, "__float__"):
@@ -502,49 +513,37 @@ _RUN = (
 )
 
 
-def _limit(name: str, path: str, of: str, flag: str, help: str, default: float | None = None, **more: Any) -> RunOption:  # noqa: A002
-    return RunOption(
+def _limit(of: str, help: str, **more: Any) -> RunOption:  # noqa: A002
+    name = f"{of}_timeout_s"
+    return option_of(
+        "limits",
         name,
-        f"limits.{path}",
         "number",
-        title=f"{of.capitalize()} timeout",
-        words=f"limit of a {of} in seconds",
-        help=help,
-        default=default,
-        low=0.1,
-        high=DAY_S,
-        unit="s",
-        unset="none of its own",
-        flags=(flag,),
-        metavar="S",
-        section=LIMITS,
-        toml=f"limits.{path}",
-        **more,
+        f"{of.capitalize()} timeout",
+        **{
+            "words": f"limit of a {of} in seconds",
+            "help": help,
+            "low": 0.1,
+            "high": DAY_S,
+            "unit": "s",
+            "unset": "none of its own",
+            "flags": (f"--{of}-timeout",),
+            "metavar": "S",
+            "section": LIMITS,
+            "form": "more",
+            "toml": f"limits.{name}",
+            **more,
+        },
     )
 
 
 _LIMITS = (
     _limit(
-        "timeout_s",
-        "trial_timeout_s",
-        "trial",
-        "--timeout",
-        "One trial; 120.",
-        120.0,
-        form="first",
-        is_always_shown=True,
-    ),
-    _limit("turn_timeout_s", "turn_timeout_s", "turn", "--turn-timeout", "One turn.", form="more"),
-    _limit("tool_timeout_s", "tool_timeout_s", "tool", "--tool-timeout", "One tool call.", form="more"),
-    _limit(
-        "judge_timeout_s",
-        "judge_timeout_s",
-        "judge",
-        "--judge-timeout",
-        "One judge.",
-        form="more",
-        run_file="grader_timeout_s",
-    ),
+        "trial", "One trial; 120.", default=120.0, flags=("--timeout",), form="first", is_always_shown=True
+    )._replace(name="timeout_s"),
+    _limit("turn", "One turn."),
+    _limit("tool", "One tool call."),
+    _limit("judge", "One judge.", run_file="grader_timeout_s"),
 )
 
 MODEL_CALL = (
@@ -689,15 +688,13 @@ MODEL_CALL = (
 )
 """The options of a model call, by the names of the fields of ModelOptions."""
 
-_MODEL = RunOption(
-    "model",
+_MODEL = option_of(
+    "",
     "model",
     "text",
-    title="Model",
-    words="model",
+    "Model",
     help="The agent's model, by its LiteLLM name; default: its own model.",
     unset="the agent's own",
-    flags=("--model",),
     metavar="MODEL",
     section=MODELS,
     form="first",
@@ -710,62 +707,56 @@ def _user_name(name: str) -> str:
     return "user_max_calls" if name == "max_turns" else f"user_{name}"
 
 
+def _user(name: str, kind: Kind, title: str, **more: Any) -> RunOption:
+    found = option_of("user", name, kind, f"{title} of the simulated user", **more)
+    return found._replace(name=f"user_{name}", words=f"user_{name}", toml=f"user.{name}")
+
+
 _NOT_USER_FLAG: Mapping[Door, str] = {"cli": NOT_FLAG, "pytest": NOT_FLAG, "form": NOT_USER_BROWSER}
 
 _USER = (
-    RunOption(
-        "user_model",
-        "user.model",
+    _user(
+        "model",
         "text",
-        title="Model of the simulated user",
-        words="user_model",
+        "Model",
         help="The model that plays the user of cases with a scenario.",
         default="",
         unset="the default",
         flags=("--user-model",),
         metavar="MODEL",
         section=MODELS,
-        toml="user.model",
         left_out={"form": NOT_USER_BROWSER},
     ),
-    RunOption(
-        "user_max_turns",
-        "user.max_turns",
+    _user(
+        "max_turns",
         "whole",
-        title="Max messages of the simulated user",
-        words="user_max_turns",
+        "Max messages",
         help="Most messages of the simulated user; default 20.",
         default=20,
         low=1,
         high=1_000_000,
         unset="any number",
         flags=("--user-max-turns",),
-        metavar="N",
         section=MODELS,
-        toml="user.max_turns",
         left_out={"form": NOT_USER_BROWSER},
     ),
-    RunOption(
-        "user_stop_signal",
-        "user.stop_signal",
+    _user(
+        "stop_signal",
         "text",
-        title="Stop signal of the simulated user",
-        words="user_stop_signal",
+        "Stop signal",
         help="Text of the simulated user that ends a conversation.",
         default="</finished>",
-        toml="user.stop_signal",
+        flags=(),
         left_out=_NOT_USER_FLAG,
     ),
-    RunOption(
-        "user_instructions",
-        "user.instructions",
+    _user(
+        "instructions",
         "text",
-        title="Instructions of the simulated user",
-        words="user_instructions",
+        "Instructions",
         help="The prompt of the simulated user.",
         default="",
         unset="the default ones",
-        toml="user.instructions",
+        flags=(),
         left_out=_NOT_USER_FLAG,
     ),
     *(

@@ -177,6 +177,7 @@ def test_regressions_are_counted_against_a_run_and_against_a_file(
         (["-o", "result.xls"], "the ending says the form"),
         (["-o", "summary.md"], "--summary FILE writes Markdown"),
         (["--junit", "."], "is a folder"),
+        (["--junit", "a.xml", "--summary", "./a.xml"], "./a.xml is named twice"),
     ],
 )
 def test_what_cannot_be_judged_or_written_is_refused_before_anything_is_played(

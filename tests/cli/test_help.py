@@ -97,8 +97,12 @@ def test_help_imports_little(arguments: list[str]) -> None:
             ["eval", "--model", "a", "x", "--model", "b"],
             "--model is given twice; leave one out. `evaldesk eval --help` shows how.",
         ),
+        (
+            ["eval", "--recording-tools", "--no-recording-tools"],
+            "--recording-tools is given twice; leave one out. `evaldesk eval --help` shows how.",
+        ),
     ],
-    ids=["command", "command of a group", "argument", "agent", "option", "option twice"],
+    ids=["command", "command of a group", "argument", "agent", "option", "option twice", "switch twice"],
 )
 def test_an_error_is_one_line_that_says_what_to_do(arguments: list[str], said: str) -> None:
     done = _run(*arguments)

@@ -92,7 +92,7 @@ def test_the_summary_of_a_step_is_appended(place: Place, monkeypatch: pytest.Mon
 def test_tables_of_trials_and_scores(place: Place) -> None:
     path = place.evalset("first", {"one": "=1+1", "raise": "x"})
 
-    place.eval(path, "--n", 2, "-o", "a.csv", "-o", "a.scores.csv", "-o", "a.jsonl", "-o", "a.json")
+    place.eval(path, "--n", 2, "-o", "a.csv", "-o", "a.scores.csv", "-o", "a.jsonl", "-o", "a.scores.json")
 
     rows = list(csv.DictReader((place.folder / "a.csv").read_text().splitlines()))
     assert [(row["case_id"], row["trial_index"], row["verdict"]) for row in rows] == [
@@ -108,7 +108,7 @@ def test_tables_of_trials_and_scores(place: Place) -> None:
     ]
     lines = [json.loads(line) for line in (place.folder / "a.jsonl").read_text().splitlines()]
     assert [line["response_match_score"] for line in lines] == [0.0, 0.0, None, None]
-    assert json.loads((place.folder / "a.json").read_text())["runs"][0]["n_errored"] == 2
+    assert json.loads((place.folder / "a.scores.json").read_text())["runs"][0]["n_errored"] == 2
 
 
 def test_a_table_holds_no_formula(place: Place) -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evaldesk.cli.files.exchange_files import open_home
-from evaldesk.cli.runs.shared import workspace_option
+from evaldesk.cli.runs.shared import opened_desk, workspace_option
 
 if TYPE_CHECKING:
     from evaldesk.desk.runs.accepting import Keys, Staged
@@ -47,11 +46,10 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, way: str, yes:
     evaldesk accept 12 --way as-well
     """
     from evaldesk.desk.runs.accepting import StagedFile, left_out, one_of, save, stage
-    from evaldesk.desk.trash import open_desk
     from evaldesk.model.conclusion import counted
 
     name, case_id, trial = _parts(wanted)
-    with open_desk(open_home(workspace)) as desk:
+    with opened_desk(workspace) as desk:
         staged = stage(desk, desk.stored_runs.named(name), case_id, trial)
         for case, reason in staged.refused.items():
             click.echo(f"{case}: {reason}", err=True)

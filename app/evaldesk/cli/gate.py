@@ -9,8 +9,7 @@ from typing import Any, cast
 
 import click
 
-from evaldesk.cli.eval.options import RATE, Command, asked_gates, gate_option
-from evaldesk.cli.lazy import refusing_repeats
+from evaldesk.cli.eval.options import Command, asked_gates, gate_option
 from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
 from evaldesk.desk.runs.gates.answers import Subject, assumed_subject, played_subject
 from evaldesk.desk.runs.gates.chances import (
@@ -28,7 +27,12 @@ from evaldesk.gate_options import GATES_BY_NAME, AskedGates, check_confirm, flag
 from evaldesk.model import Gates
 from evaldesk.model.conclusion import counted
 from evaldesk.pages.gate_figures import BEST, CLOSE, MAY_ERR, MORE, passes_words, played_words
+from evaldesk.run_options import BY_NAME, option_of
 from evaldesk.wording.words import chance_words, off_words, trials_each, trials_words
+
+RATE = option_of(
+    "", "rate", "number", "Pass rate", high=1, help="Pass rate of each case; default: 0.99, 0.95, 0.9 and 0.8."
+)
 
 
 @click.group()
@@ -50,9 +54,9 @@ def _explained_gates(command: Command) -> Command:
 @gate.command()
 @click.option("--from", "run", metavar="RUN", help="Take cases, trials, pass rates and gates from this run.")
 @click.option("--cases", "n_cases", type=click.IntRange(1, 100_000), metavar="N", help="Number of cases.")
-@click.option("--rate", type=RATE, metavar="R", help="Pass rate of each case; default: 0.99, 0.95, 0.9 and 0.8.")
-@click.option("--n", "-n", type=click.IntRange(1, 1000), metavar="N", help="Trials per case; default 1.")
-@click.option("--pass-threshold", type=RATE, metavar="R", help="Pass rate that a case must reach; default 1.")
+@gate_option(RATE)
+@gate_option(BY_NAME["n"])
+@gate_option(BY_NAME["pass_threshold"]._replace(help="Pass rate that a case must reach; default 1."))
 @_explained_gates
 @json_option
 @workspace_option
@@ -97,9 +101,6 @@ def explain(
         click.echo(json.dumps(_as_json(subjects, found), indent=2))
     else:
         _show(subjects, found)
-
-
-refusing_repeats(explain)
 
 
 def _explained(of_run: Gates, asked: AskedGates) -> Gates:

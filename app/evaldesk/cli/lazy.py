@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import click
 
@@ -19,10 +19,16 @@ def dashed(name: str) -> str:
 
 
 def refusing_repeats(command: click.Command) -> click.Command:
-    """The command, which refuses an option with a value that is given twice, unless it may be repeated."""
+    """The command, which refuses an option that has a value and is given twice, unless it may be repeated.
+
+    So do the commands of a group.
+    """
     for param in command.params:
-        if isinstance(param, click.Option) and not (param.multiple or param.count or param.is_flag):
+        is_switch = isinstance(param, click.Option) and param.is_flag and not param.secondary_opts
+        if isinstance(param, click.Option) and not (param.multiple or param.count or is_switch):
             vars(param)["add_to_parser"] = functools.partial(_add_once, param)
+    for each in command.commands.values() if isinstance(command, click.Group) else ():
+        refusing_repeats(each)
     return command
 
 
@@ -73,7 +79,7 @@ class LazyGroup(click.Group):
             return None
         with gc_paused():
             command = import_target(self._table[cmd_name].target)
-        return refusing_repeats(command) if isinstance(command, click.Command) else None
+        return refusing_repeats(cast("click.Command", command))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands with their words, in the order of the table."""

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from evaldesk.cli.files.exchange_files import open_home, visible, write_bytes
-from evaldesk.cli.lazy import refusing_repeats
-from evaldesk.cli.runs.shared import json_option, workspace_option
+from evaldesk.cli.files.exchange_files import visible, write_bytes
+from evaldesk.cli.runs.shared import json_option, opened_desk, workspace_option
 from evaldesk.errors import UsageError
 from evaldesk.model.failures import FORMS
-
-if TYPE_CHECKING:
-    from evaldesk.desk.desk import Desk
 
 _by_option = click.option("--by", metavar="NAME", default=None, help="Who does it; the last reader by default.")
 
@@ -50,7 +43,7 @@ def list_modes(is_json: bool, workspace: str | None) -> None:
     """
     from evaldesk.wording.printable import in_one_line
 
-    with _desk(workspace) as desk:
+    with opened_desk(workspace) as desk:
         modes = [each for each in desk.failures.modes() if each.is_active]
         trials = {each.id: desk.failures.trials_by_run(each.id) for each in modes}
     if is_json:
@@ -87,7 +80,7 @@ def merge(name: str, into: str, by: str | None, workspace: str | None) -> None:
     """
     from evaldesk.wording.printable import in_one_line
 
-    with _desk(workspace) as desk:
+    with opened_desk(workspace) as desk:
         failures = desk.failures
         old, new = failures.mode_named(name), failures.mode_named(into)
         failures.merge(old.id, new.id, by if by is not None else desk.person.name())
@@ -105,7 +98,7 @@ def undo(by: str | None, workspace: str | None) -> None:
     """
     from evaldesk.wording.printable import in_one_line
 
-    with _desk(workspace) as desk:
+    with opened_desk(workspace) as desk:
         step = desk.failures.undo(by if by is not None else desk.person.name())
     click.echo(f"Undone: {in_one_line(step.words)}")
 
@@ -132,7 +125,7 @@ def export_file(name: str | None, form: str, output: str | None, force: bool, wo
     """
     from evaldesk.desk.failure_files import export_failures
 
-    with _desk(workspace) as desk:
+    with opened_desk(workspace) as desk:
         kind = desk.failures.mode_named(name) if name is not None else None
         write_bytes(export_failures(desk, form, kind).parts, output, is_forced=force)
 
@@ -151,7 +144,7 @@ def import_file(file: str, by: str | None, workspace: str | None) -> None:
     """
     from evaldesk.desk.failure_files import import_modes
 
-    with _desk(workspace) as desk:
+    with opened_desk(workspace) as desk:
         author = by if by is not None else desk.person.name()
         click.echo(import_modes(desk, Path(file).read_bytes(), file, author).words)
 
@@ -170,7 +163,7 @@ def make(name: str, run: int | None, into: str | None, workspace: str | None) ->
     from evaldesk.desk.evalsets.names import slug
     from evaldesk.desk.failure_cases import make_cases
 
-    with _desk(workspace) as desk:
+    with opened_desk(workspace) as desk:
         kind = desk.failures.mode_named(name)
         wanted = into or slug(kind.name)
         known = next((file.id for file in desk.evalsets.list() if wanted in (file.name, file.id)), "")
@@ -196,7 +189,7 @@ def check(run: int, max_mode: tuple[str, ...], workspace: str | None) -> None:
     from evaldesk.wording.printable import in_one_line
 
     bounds = [_bound(each) for each in max_mode]
-    with _desk(workspace) as desk:
+    with opened_desk(workspace) as desk:
         found = [mode_gate(desk, run, name, rate) for name, rate in bounds]
     for answer, words in found:
         click.echo(f"{answer}: {in_one_line(words)}")
@@ -218,7 +211,7 @@ def judge(name: str, is_file: bool, workspace: str | None) -> None:
     from evaldesk.desk.failures import judge_criterion
     from evaldesk.pages.failures.kind import calibrations
 
-    with _desk(workspace) as desk:
+    with opened_desk(workspace) as desk:
         kind = desk.failures.mode_named(name)
         found = [] if is_file else calibrations(desk, kind)
     if is_file:
@@ -243,15 +236,3 @@ def _bound(text: str) -> tuple[str, float]:
     if not equals or not 0 <= share <= 1:
         raise UsageError(f'--max-mode {text}: write NAME=RATE with a rate of 0 to 1, such as "wrong date=0.05"')
     return name, share
-
-
-@contextmanager
-def _desk(workspace: str | None) -> Iterator[Desk]:
-    from evaldesk.desk.trash import open_desk
-
-    with open_desk(open_home(workspace)) as desk:
-        yield desk
-
-
-for command in mode.commands.values():
-    refusing_repeats(command)

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from evaldesk.desk.criteria.rubrics import (
+    JudgedRecord,
+    JudgedRun,
+    RubricConfig,
+    RubricRecord,
+    find_rubric_config,
+    given_rubric,
+    judge_records,
+    read_records,
+    read_rubric_config,
+    statistics,
+)
 from evaldesk.durable_files import make_folder, write_output
-from evaldesk.errors import UsageError
-
-if TYPE_CHECKING:
-    from evaldesk.desk.criteria.rubrics import RubricConfig, RubricRecord
-
-
-import os
-from collections.abc import Sequence
-
-from evaldesk.desk.criteria.rubrics import JudgedRecord, JudgedRun, RubricConfig, statistics
-from evaldesk.errors import FormatError
+from evaldesk.errors import FormatError, UsageError
 from evaldesk.secrets import scrub
 from evaldesk.wording.printable import printable
 
 EXIT_ERRORS = 1
+PREVIEW = 140
 
 
 @click.command(name="rubric")
@@ -54,8 +59,6 @@ def rubric(**given: Any) -> None:
     evaldesk rubric -d talks.jsonl -r @rubric.txt --model demo/judge -o grades.json
     evaldesk rubric -d talks.jsonl -r support_followup -c rubric_configs.yaml
     """
-    from evaldesk.desk.criteria.rubrics import judge_records, read_records
-
     if given["api_key"]:
         raise UsageError("--api-key shows the key to everybody on this machine; set the provider's variable instead")
     path = Path(given["data"])
@@ -76,8 +79,6 @@ def rubric(**given: Any) -> None:
 
 def _config(data: Path, given: dict[str, Any]) -> tuple[RubricConfig, str]:
     """The rubric, and the config file it is from; empty for one of the command line."""
-    from evaldesk.desk.criteria.rubrics import find_rubric_config, given_rubric, read_rubric_config
-
     named = given["config"]
     found = Path(named) if named else None if given["model"] else find_rubric_config(data, Path.cwd())
     if found is not None:
@@ -115,9 +116,6 @@ def _write(path: Path, output: dict[str, Any]) -> None:
     make_folder(path.parent)
     write_output(path, (json.dumps(output, indent=2, ensure_ascii=False) + "\n").encode())
     click.echo(f"Wrote {path}.")
-
-
-PREVIEW = 140
 
 
 def json_of_model(

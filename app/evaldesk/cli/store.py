@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evaldesk.cli.lazy import refusing_repeats
 from evaldesk.cli.runs.shared import json_option
 from evaldesk.model.conclusion import counted
 
@@ -84,7 +83,3 @@ class _Progress:
         words = f"{n_done:,} of {n_total:,} rows, {percent} % ({table}); Ctrl-C stops, the same command goes on"
         is_over = step == "checking" and n_done == n_total
         click.echo("\r\x1b[K" + ("" if is_over else f"{step.capitalize()}: {words}"), err=True, nl=False)
-
-
-for command in store.commands.values():
-    refusing_repeats(command)

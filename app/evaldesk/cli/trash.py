@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import click
 
-from evaldesk.cli.files.exchange_files import open_home
-from evaldesk.cli.lazy import refusing_repeats
-from evaldesk.cli.runs.shared import json_option, workspace_option
+from evaldesk.cli.runs.shared import json_option, opened_desk, workspace_option
 from evaldesk.errors import UsageError
 from evaldesk.model.conclusion import counted
-
-if TYPE_CHECKING:
-    from evaldesk.desk.desk import Desk
 
 
 @click.group()
@@ -46,7 +38,7 @@ def list_items(is_json: bool, workspace: str | None) -> None:
     from evaldesk.desk.trash import trash_items
     from evaldesk.wording.printable import in_one_line
 
-    with _desk(workspace) as desk:
+    with opened_desk(workspace) as desk:
         items = trash_items(desk)
     if is_json:
         rows = [
@@ -81,7 +73,7 @@ def restore(item_id: str, workspace: str | None) -> None:
     from evaldesk.desk.trash import restore_item
     from evaldesk.wording.printable import in_one_line
 
-    with _desk(workspace) as desk:
+    with opened_desk(workspace) as desk:
         item, _ = restore_item(desk, item_id)
     click.echo(f"Restored: {item.kind} {in_one_line(item.name)}")
 
@@ -100,7 +92,7 @@ def empty(yes: bool, workspace: str | None) -> None:
 
     if not yes and not sys.stdin.isatty():
         raise UsageError("trash empty removes everything in it for good; without a terminal add --yes")
-    with _desk(workspace) as desk:
+    with opened_desk(workspace) as desk:
         shown = kept.trash_items(desk)
         n = len(shown)
         items = counted(n, "item")
@@ -110,15 +102,3 @@ def empty(yes: bool, workspace: str | None) -> None:
         n_removed, space = kept.empty(desk, shown[0].deleted_at if shown else datetime.now(UTC))
     freed = space_words(space.n_given_back, space.n_kept)
     click.echo(f"Removed {n_removed:,} of {items}.{freed}" if n else f"The trash is empty.{freed}")
-
-
-@contextmanager
-def _desk(workspace: str | None) -> Iterator[Desk]:
-    from evaldesk.desk.trash import open_desk
-
-    with open_desk(open_home(workspace)) as desk:
-        yield desk
-
-
-for command in trash.commands.values():
-    refusing_repeats(command)

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 import click
 
 from evaldesk.cli.files.exchange_files import open_home
-from evaldesk.cli.runs.shared import answered, question_lines, stored_runs, trust_option, workspace_option
+from evaldesk.cli.runs.shared import (
+    answered,
+    python_option,
+    question_lines,
+    stored_runs,
+    trust_option,
+    workspace_option,
+)
 from evaldesk.errors import UsageError, WorkspaceError
 from evaldesk.process_setup import freeze, gc_paused
 
@@ -34,8 +41,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.option("--token", help="The token of the address; a random one unless given.")
 @click.option("--demo", is_flag=True, help="Serve the sample agents and eval sets.")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
-@click.option("--workspace", help="The folder with .evaldesk; default: the current folder.")
-@click.option("--python", metavar="FILE", help="The interpreter of the agents; default: that of their project.")
+@workspace_option
+@python_option
 @click.option("--base-url", help="An OpenAI-compatible endpoint for the agents' models.")
 @click.option("--listen-beyond-loopback", is_flag=True, help="Let other machines connect. Needs --allowed-host.")
 @click.option("--allowed-host", multiple=True, metavar="NAME", help="A name that browsers may use for this desk.")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast
 
 import click
 
+from evaldesk.cli.runs.shared import workspace_option
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.gate_options import GATE_OPTIONS, GATES_BY_NAME, SECTION, AskedGates
 from evaldesk.run_options import LIMITS, MODELS, RUN, Asked, RunOption, offered
@@ -15,20 +15,8 @@ from evaldesk.run_options import LIMITS, MODELS, RUN, Asked, RunOption, offered
 Command: TypeAlias = Callable[..., Any]
 
 
-class Finite(click.FloatRange):
-    """A number in a range; `nan`, which is in none and outside of none, is refused."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number. Raises BadParameter."""
-        found = super().convert(value, param, ctx)
-        if not math.isfinite(found):
-            self.fail(f"{value} is not a number to compare with", param, ctx)
-        return found
-
-
-RATE = Finite(0, 1)
-SECTIONS: dict[str, str] = {}
 OSMOSIS, OPENHANDS = "As `osmosis eval`", "As an OpenHands benchmark"
+SECTIONS: dict[str, str] = {}
 """The section of the help in which each option stands, by the name of its parameter."""
 
 
@@ -137,7 +125,7 @@ def run_options(command: Command) -> Command:
         click.option(
             "--config-file-path", metavar="FILE", help="The criteria, in the format of ADK's test_config.json."
         ),
-        click.option("--workspace", metavar="DIR", help="The folder with .evaldesk; default: the current folder."),
+        workspace_option,
         click.option(
             "--check", is_flag=True, help="Run nothing; show the planned trials and the cases that stay unscored."
         ),

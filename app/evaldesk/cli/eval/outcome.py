@@ -232,10 +232,8 @@ def _unjudged(found: Unjudged) -> dict[str, Any]:
 
 
 def _show_check(facts: dict[str, Any]) -> None:
-    n_cases = facts["n_cases"]
-    cases = counted(n_cases, "case")
-    each = trials_each(facts["n_least"], facts["n_most"])
-    trials = f"{cases} x {each} = {facts['n_trials']:,} trials"
+    n_cases, each = facts["n_cases"], trials_each(facts["n_least"], facts["n_most"])
+    trials = f"{counted(n_cases, 'case')} x {each} = {counted(facts['n_trials'], 'trial')}"
     model = facts["model"] or "a model of its own, or none"
     click.echo(in_one_line(f"{facts['evalset_id']}: {trials} of {facts['agent']} with {model}"))
     if facts["budget"]:

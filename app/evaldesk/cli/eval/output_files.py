@@ -53,13 +53,14 @@ def check_outputs(request: EvalRequest) -> None:
             raise UsageError(f"-o {name}: the ending says the form; there are: {', '.join(WRITERS)}; {others}")
         if name.endswith(".parquet"):
             _check_parquet()
-    files = (name for name in request.outputs if not request.module)
-    for named in (*files, request.junit, request.summary):
-        if named and Path(named).is_dir():
+    every = [name for name in (*request.outputs, request.junit, request.summary) if name]
+    for named in every if not request.module else every[len(request.outputs) :]:
+        if Path(named).is_dir():
             raise UsageError(f"{named} is a folder; name a file")
-    for named in (*request.outputs, request.junit, request.summary):
-        if named:
-            _check_place(Path(named))
+    for at, named in enumerate(every):
+        if Path(named).absolute() in (Path(other).absolute() for other in every[:at]):
+            raise UsageError(f"{named} is named twice, and each result needs a file of its own")
+        _check_place(Path(named))
 
 
 def _check_place(path: Path) -> None:
@@ -173,8 +174,8 @@ WRITERS: Mapping[str, Writer] = {
 
 
 def _ending(name: str) -> str:
-    path = Path(name)
-    return "".join(path.suffixes[-2:]) if path.suffixes[-2:-1] == [".scores"] else path.suffix
+    whole = "".join(Path(name).suffixes[-2:])
+    return whole if whole in WRITERS else Path(name).suffix
 
 
 def _write(path: Path, data: bytes | Masked, *, is_appended: bool = False) -> None:

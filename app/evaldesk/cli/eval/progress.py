@@ -6,9 +6,9 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING, TextIO, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
@@ -79,29 +79,13 @@ class ProgressBar:
         self._shown.update(self._task, total=summary.n_trials, completed=summary.n_done, description=words)
 
 
-class _NoProgress:
-    def __enter__(self) -> Show:
-        return lambda *_: None
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing was shown."""
-
-
-class _Logged(_NoProgress):
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def __enter__(self) -> Show:
-        return ProgressLog(lambda line: click.echo(line, file=self._stream))
-
-
 def shown_progress(*, is_quiet: bool) -> AbstractContextManager[Show]:
     """A bar where standard error is a terminal that can move its cursor, lines elsewhere, nothing when quiet."""
     if is_quiet:
-        return _NoProgress()
+        return nullcontext(lambda *_: None)
     if sys.stderr.isatty() and os.environ.get("TERM", "") != "dumb":
         return ProgressBar()
-    return _Logged(sys.stderr)
+    return nullcontext(ProgressLog(lambda line: click.echo(line, err=True)))
 
 
 def progress_words(summary: RunSummary, left_s: float | None, pause: str = "") -> str:

@@ -23,7 +23,7 @@ DEFAULT_EVALSET, DEFAULT_RUN = "adk", "adk-results"
 @click.option("--format", "format_name", metavar="FORMAT", help="adk for an eval set, adk-results for a run.")
 @click.option("-o", "--output", metavar="FILE", help="Output file; default: the stream.")
 @click.option("--force", is_flag=True, help="Replace an existing FILE.")
-@click.option("--workspace", help="The folder with .evaldesk; default: the current folder.")
+@workspace_option
 def export(what: str, format_name: str | None, output: str | None, force: bool, workspace: str | None) -> None:
     """Export an eval set by its name, or a run by its number.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 
 from evaldesk.cli.files.exchange_files import open_home, show_words, visible
+from evaldesk.cli.runs.shared import workspace_option
 from evaldesk.errors import EvaldeskError, UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--again", is_flag=True, help="Import runs that were imported before once more.")
 @click.option("--as-trials", is_flag=True, help="Merge the runs of the files as trials of one run.")
 @click.option("--json", "is_json", is_flag=True, help="Print the progress and the results, a JSON object a line.")
-@click.option("--workspace", help="The folder with .evaldesk; default: the current folder.")
+@workspace_option
 def import_(
     files: tuple[Path, ...],
     format_name: str | None,

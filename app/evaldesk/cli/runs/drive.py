@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import click
 
+from evaldesk.cli.files.exchange_files import open_home
 from evaldesk.cli.runs.shared import n_workers, workspace_option
 from evaldesk.errors import ConflictError
-from evaldesk.settings import Settings, read_settings
+from evaldesk.settings import Settings
 
 
 @click.command(hidden=True)
@@ -25,9 +24,7 @@ def drive(run_id: int, is_trusted: bool, workspace: str | None) -> None:
     \b
     evaldesk run drive 12
     """
-    home = Path(workspace).resolve() if workspace else Path.cwd()
-    settings = read_settings(home, (home,), environment=os.environ)
-    asyncio.run(_drive(settings, run_id, is_trusted=is_trusted))
+    asyncio.run(_drive(open_home(workspace), run_id, is_trusted=is_trusted))
 
 
 async def _drive(settings: Settings, run_id: int, *, is_trusted: bool) -> None:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-if TYPE_CHECKING:
-    from evaldesk.desk.trust import Trust
-    from evaldesk.settings import Settings
-import os
-from contextlib import AbstractContextManager
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 from evaldesk.cli.files.exchange_files import open_home
 
 if TYPE_CHECKING:
+    from evaldesk.desk.desk import Desk
     from evaldesk.desk.runs.stored_runs import StoredRuns
+    from evaldesk.desk.trust import Trust
     from evaldesk.settings import Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -28,8 +25,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def workspace_option(command: Command) -> Command:
     """`--workspace`."""
-    words = "The folder with .evaldesk; default: the current folder."
-    return click.option("--workspace", envvar="EVALDESK_WORKSPACE", help=words)(command)
+    words = "The folder with .evaldesk; default: EVALDESK_WORKSPACE, or the current folder."
+    return click.option("--workspace", metavar="DIR", envvar="EVALDESK_WORKSPACE", help=words)(command)
 
 
 def json_option(command: Command) -> Command:
@@ -38,7 +35,7 @@ def json_option(command: Command) -> Command:
 
 
 def python_option(command: Command) -> Command:
-    """`--python` of the commands that look at agents."""
+    """`--python` of the commands that look at agents, and of the desk."""
     words = "The interpreter of the agents, or its name on PATH; default: their project's."
     return click.option("--python", metavar="FILE", help=words)(command)
 
@@ -64,6 +61,13 @@ def stored_runs(workspace: str | None) -> AbstractContextManager[StoredRuns]:
     from evaldesk.desk.runs.stored_runs import open_stored_runs
 
     return open_stored_runs(open_home(workspace))
+
+
+def opened_desk(workspace: str | None) -> AbstractContextManager[Desk]:
+    """The desk of the workspace, without a process that plays."""
+    from evaldesk.desk.trash import open_desk
+
+    return open_desk(open_home(workspace))
 
 
 def n_workers(concurrency: int) -> int:
