@@ -172,6 +172,13 @@ def test_what_cannot_be_computed_is_refused(arguments: str, words: str) -> None:
     assert words in str(result.exception)
 
 
+def test_a_k_that_is_named_twice_is_refused() -> None:
+    result = explain("--cases 2 --n 2 --pass-at 2=0.5 --pass-at 2=0.7")
+
+    assert result.exit_code == 2
+    assert "each K is at least 1 and named once" in result.output
+
+
 def test_a_stored_run_gives_cases_trials_and_rates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "agent.py").write_text(AGENT)
     (tmp_path / "echo.evalset.json").write_text(json.dumps(SET))

@@ -128,6 +128,13 @@ def test_an_option_given_twice_is_refused_by_its_name(path: tuple[str, ...], opt
     assert f"{' / '.join(option.opts)} is given twice; leave one out." in result.output
 
 
+def test_every_command_with_a_workspace_takes_that_of_the_environment() -> None:
+    found = [each for command in COMMANDS.values() for each in command.params if each.name == "workspace"]
+
+    assert len(found) > 20
+    assert {each.envvar for each in found} == {"EVALDESK_WORKSPACE"}
+
+
 def test_an_option_that_may_be_repeated_is_taken_each_time(place: Place) -> None:
     path = place.evalset("words", {"one": "one"})
     criteria = ("--criterion", "response_match_score=0.5", "--criterion", "turn_count=3")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from evaldesk.cli.files.exchange_files import ProgressLine
 from evaldesk.cli.runs.shared import json_option
 from evaldesk.model.conclusion import counted
 
@@ -45,7 +45,15 @@ def copy(source: str, target: str, is_json: bool) -> None:
     from evaldesk.desk.store_copies import copy_store, named_database
 
     places = named_database(source, "FROM"), named_database(target, "TO")
-    tables = copy_store(*places, _Progress(is_shown=sys.stderr.isatty() and not is_json))
+    line = ProgressLine(is_shown=not is_json)
+
+    def watch(step: str, table: str, n_done: int, n_total: int) -> None:
+        line.show(step.capitalize(), f"rows ({table})", n_done, n_total, "Ctrl-C stops, the same command goes on")
+
+    try:
+        tables = copy_store(*places, watch)
+    finally:
+        line.clear()
     if is_json:
         rows = [{"table": each.name, "n_rows": each.n_rows, "sha256": each.digest} for each in tables]
         click.echo(json.dumps({"from": str(places[0]), "to": str(places[1]), "tables": rows}))
@@ -65,21 +73,3 @@ def _show(tables: Sequence[TableCopy], source: str, target: str) -> None:
     click.echo(f"{rows} of {in_one_line(source)} are the same in {in_one_line(target)}, by count and SHA-256.")
     if "://" in target:
         click.echo(f'Let the workspace use it, in evaldesk.toml:\n\n[store]\nurl = "{in_one_line(target)}"')
-
-
-class _Progress:
-    """One line that changes with each percent of the rows that are copied, and then of those that are checked."""
-
-    def __init__(self, *, is_shown: bool) -> None:
-        self._is_shown = is_shown
-        self._last = ("", -1)
-
-    def __call__(self, step: str, table: str, n_done: int, n_total: int) -> None:
-        """So many rows are done."""
-        percent = 100 * n_done // max(n_total, 1)
-        if not self._is_shown or (step, percent) == self._last:
-            return
-        self._last = (step, percent)
-        words = f"{n_done:,} of {n_total:,} rows, {percent} % ({table}); Ctrl-C stops, the same command goes on"
-        is_over = step == "checking" and n_done == n_total
-        click.echo("\r\x1b[K" + ("" if is_over else f"{step.capitalize()}: {words}"), err=True, nl=False)

@@ -278,7 +278,7 @@ def _alike(counts: Iterable[CaseCounts]) -> list[CaseCounts]:
 
 
 def _of_most(rows: Sequence[CaseCounts]) -> int:
-    """The trials that more than half of the cases have, and no more do; 0 without a case."""
+    """The largest number of trials that more than half of the cases have; 0 without a case."""
     left = sum(times for _, _, times in rows) // 2 + 1
     for n, _, times in reversed(rows):
         left -= times

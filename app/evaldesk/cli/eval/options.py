@@ -51,7 +51,7 @@ class OptionValue(click.ParamType[Any]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The value. Raises BadParameter."""
         try:
-            found = self.option.read(value) if isinstance(value, str) else value
+            found = self.option.read(value) if isinstance(value, str) else self.option.checked(value)
         except UsageError as error:
             self.fail(str(error), param, ctx)
         if found is None:
@@ -152,8 +152,9 @@ def gate_option(option: RunOption) -> Callable[[Command], Command]:
     return _table_option(option)
 
 
-def _joined(ctx: click.Context, param: click.Parameter, values: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
-    return tuple(pair for value in values for pair in value) or None
+def _joined(ctx: click.Context, param: click.Parameter, values: Sequence[Sequence[Any]]) -> Any:
+    pairs = tuple(pair for value in values for pair in value)
+    return param.type.convert(pairs, param, ctx) if pairs else None
 
 
 def asked_gates(given: dict[str, Any]) -> AskedGates:

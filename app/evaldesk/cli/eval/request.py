@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from evaldesk.cli.files.exchange_files import open_home
+from evaldesk.cli.runs.shared import n_workers
 from evaldesk.desk.criteria.criteria import criteria_of
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.stored_runs import StoredRuns
-from evaldesk.errors import UsageError
 from evaldesk.gate_options import AskedGates, flag_of, gates_of
 from evaldesk.model import AgentRef, Criterion, EvalSet, Gates
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import BY_NAME, Asked
-from evaldesk.settings import Settings, read_settings
+from evaldesk.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +97,10 @@ class EvalRequest:
 
     def settings(self) -> Settings:
         """Settings of the workspace, in which the models that were named may be used."""
-        if not self.home.is_dir():
-            raise UsageError(f"{self.home} is not a folder; name the folder that holds .evaldesk, or is to hold it")
-        n_workers = max(1, min(self.value("concurrency"), os.cpu_count() or 2))
-        settings = read_settings(self.home, (self.home,), environment=os.environ, n_workers=n_workers)
-        named = [model for model in (self.asked.get("model"), self.baseline_model) if model]
-        return replace(settings, models=(*settings.models, *named))
+        settings = open_home(self.workspace)
+        named = filter(None, (self.asked.get("model"), self.baseline_model))
+        n = n_workers(self.value("concurrency"))
+        return replace(settings, models=(*settings.models, *named), n_workers=n)
 
     def options(self, case_ids: tuple[str, ...] | None = None, criteria: tuple[Criterion, ...] = ()) -> RunOptions:
         """How to run, as the form of a page would say it. Raises UsageError."""

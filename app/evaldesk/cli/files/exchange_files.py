@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +46,28 @@ def show_masked(words: str) -> None:
     """List the secrets that a file does not hold, on the stream for errors."""
     if words:
         click.echo(f"evaldesk: {visible(words)}", err=True)
+
+
+class ProgressLine:
+    """One line that changes with each percent, where standard error is a terminal; else nothing."""
+
+    def __init__(self, *, is_shown: bool = True) -> None:
+        self._is_shown = is_shown and sys.stderr.isatty()
+        self._last: tuple[str, int] | None = None
+
+    def show(self, verb: str, unit: str, n_done: float, n_total: float, ending: str = "Ctrl-C cancels") -> None:
+        """`Importing a.json: 5 of 10 cases, 50 %; Ctrl-C cancels`."""
+        percent = int(100 * n_done / max(n_total, 1))
+        if self._is_shown and (verb, percent) != self._last:
+            self._last = verb, percent
+            words = f"{verb}: {n_done:,.0f} of {n_total:,.0f} {unit}, {percent} %; {ending}"
+            click.echo(f"\r\x1b[K{words}", err=True, nl=False)
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._last:
+            self._last = None
+            click.echo("\r\x1b[K", err=True, nl=False)
 
 
 def visible(text: str) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from evaldesk.cli.files.exchange_files import open_home, show_masked, visible, write_bytes
+from evaldesk.cli.files.exchange_files import ProgressLine, open_home, show_masked, visible, write_bytes
 from evaldesk.cli.runs.shared import stored_runs, workspace_option
 
 if TYPE_CHECKING:
@@ -68,27 +67,13 @@ def export_run_command(name: str, format_name: str, output: str | None, force: b
 def _export_run(runs: StoredRuns, run_id: int, format_name: str, output: str | None, *, is_forced: bool) -> None:
     from evaldesk.desk.evalsets.exporting import stream_run
 
-    found = stream_run(runs, run_id, format_name, watch=_progress(output))
+    line = ProgressLine(is_shown=output not in (None, "-"))
+    found = stream_run(runs, run_id, format_name, watch=partial(line.show, "Exporting", "cases"))
     try:
         write_bytes(found.parts, output, is_forced=is_forced)
     finally:
-        _progress(output)(0, 0)
+        line.clear()
     show_masked(found.masked)
-
-
-def _progress(output: str | None) -> Callable[[int, int], None]:
-    """Shows on a terminal how far the file is; nothing where the file itself goes there."""
-    if output in (None, "-") or not sys.stderr.isatty():
-        return lambda _, __: None
-
-    def shown(n_done: int, n_total: int) -> None:
-        if n_done % 1000 == 0 and n_done < n_total:
-            words = f"{n_done:,} of {n_total:,} cases, {100 * n_done // n_total} %; Ctrl-C cancels"
-            click.echo(f"\r\x1b[KExporting: {words}", err=True, nl=False)
-        elif n_done >= n_total:
-            click.echo("\r\x1b[K", err=True, nl=False)
-
-    return shown
 
 
 @click.command()

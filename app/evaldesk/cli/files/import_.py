@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from evaldesk.cli.files.exchange_files import open_home, show_words, visible
+from evaldesk.cli.files.exchange_files import ProgressLine, open_home, show_words, visible
 from evaldesk.cli.runs.shared import workspace_option
 from evaldesk.errors import EvaldeskError, UsageError
 
@@ -94,37 +93,25 @@ class _Terminal:
     """The import of one file for a person: a line that changes, and then the result."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self.reading = _when_changed(self._read)
-        self.progress = _when_changed(self._stored)
-        self._is_shown = False
+        self._path, self._line = path, ProgressLine()
 
-    def _read(self, n_done: int, n_total: int) -> None:
-        self._line("Reading", f"{n_done >> 20:,} of {n_total >> 20:,} MiB", n_done, n_total)
+    def reading(self, n_done: int, n_total: int) -> None:
+        """So many bytes are read."""
+        self._line.show(f"Reading {visible(self._path.name)}", "MiB", n_done / 2**20, n_total / 2**20)
 
-    def _stored(self, n_done: int, n_total: int) -> None:
-        self._line("Importing", f"{n_done:,} of {n_total:,} cases and trials", n_done, n_total)
-
-    def _line(self, verb: str, words: str, n_done: int, n_total: int) -> None:
-        if not sys.stderr.isatty():
-            return
-        self._is_shown = True
-        words = f"{verb} {visible(self._path.name)}: {words}, {100 * n_done // max(n_total, 1)} %; Ctrl-C cancels"
-        click.echo(f"\r\x1b[K{words}", err=True, nl=False)
-
-    def _clear(self) -> None:
-        if self._is_shown:
-            click.echo("\r\x1b[K", err=True, nl=False)
+    def progress(self, n_done: int, n_total: int) -> None:
+        """So much is stored."""
+        self._line.show(f"Importing {visible(self._path.name)}", "cases and trials", n_done, n_total)
 
     def broken_off(self, status: str) -> None:
         """Nothing of the file is stored."""
-        self._clear()
+        self._line.clear()
         if status == "cancelled":
             click.echo(f"evaldesk: cancelled; nothing of {visible(self._path.name)} is stored", err=True)
 
     def stored(self, taken: TakenIn, name: str, words: Words) -> None:
         """The eval set and the runs of the file are stored."""
-        self._clear()
+        self._line.clear()
         click.echo(f"{visible(str(self._path))}:")
         show_words(*words)
         if taken.evalset_id:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from evaldesk.metrics.judges.judge_metric import TurnJudgeMetric, vote
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView
-from evaldesk.metrics.judges.material import answer_text, conversation_text, question_text
+from evaldesk.metrics.judges.material import answer_text
 from evaldesk.metrics.judges.panel import Panel, Task
 from evaldesk.metrics.judges.replies import Validity
 from evaldesk.metrics.metric import MetricInfo
@@ -44,12 +44,6 @@ class FinalResponseMatch(TurnJudgeMetric):
 
     async def _judge(self, panel: Panel, view: TurnView, case: Case) -> Judgement:
         answer = answer_text(view.record, with_intermediate=self.include_intermediate_responses_in_final)
-        if not answer or view.turn is None:
+        if not answer:
             return Judgement(0.0, "The agent gave no answer.")
-        sections = {
-            "EARLIER CONVERSATION": conversation_text(view.before),
-            "QUESTION": question_text(view.record),
-            "REFERENCE": view.turn.expected.reference or "",
-            "ANSWER": answer,
-        }
-        return await vote(panel, TASK, sections, ("valid", "invalid"))
+        return await vote(panel, TASK, view.sections(answer), ("valid", "invalid"))

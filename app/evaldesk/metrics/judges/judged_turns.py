@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from evaldesk.metrics.judges.material import conversation_text, question_text
 from evaldesk.metrics.judges.panel import gathered
 from evaldesk.metrics.judges.voting import mean_of
 from evaldesk.metrics.metric import NOT_PLAYED
@@ -30,6 +31,16 @@ class TurnView:
     turn: Turn | None
     record: TurnRecord
     before: tuple[TurnRecord, ...]
+
+    def sections(self, answer: str) -> dict[str, str]:
+        """The material for a judge of `answer`; the reference where the turn has one."""
+        reference = self.turn.expected.reference if self.turn else None
+        return {
+            "EARLIER CONVERSATION": conversation_text(self.before),
+            "QUESTION": question_text(self.record),
+            **({} if reference is None else {"REFERENCE": reference}),
+            "ANSWER": answer,
+        }
 
 
 Judge: TypeAlias = Callable[[TurnView], Awaitable[Judgement]]

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from evaldesk.metrics.judges.judge_metric import TurnJudgeMetric, grade, vote
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView
-from evaldesk.metrics.judges.material import answer_text, conversation_text, question_text
+from evaldesk.metrics.judges.material import answer_text, question_text
 from evaldesk.metrics.judges.panel import Panel, Task
 from evaldesk.metrics.judges.replies import Rating, Verdict
 from evaldesk.metrics.metric import MetricInfo
@@ -71,12 +71,6 @@ class ResponseEvaluation(TurnJudgeMetric):
 
     async def _judge(self, panel: Panel, view: TurnView, case: Case) -> Judgement:
         answer = answer_text(view.record)
-        if not answer or view.turn is None:
+        if not answer:
             return Judgement(1.0, "The agent gave no answer.")
-        sections = {
-            "EARLIER CONVERSATION": conversation_text(view.before),
-            "QUESTION": question_text(view.record),
-            "REFERENCE": view.turn.expected.reference or "",
-            "ANSWER": answer,
-        }
-        return await grade(panel, COHERENCE, sections, 1, 5, is_share=False)
+        return await grade(panel, COHERENCE, view.sections(answer), 1, 5, is_share=False)

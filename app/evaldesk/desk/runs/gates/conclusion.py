@@ -350,7 +350,8 @@ def _curve(run: RunNumbers, name: str, word: str, k: int, least: float, undecide
     if value is None:
         n = point.n_cases
         count = f"only {counted_words(n, run.n_cases, 'case')} {'has' if n == 1 else 'have'}" if n else "no case has"
-        words = f"{word}{k} is undefined: {count} {trials}{asides_words(run.counts)}; raise --n"
+        words = f"{word}{k} is undefined: {count} {trials}{asides_words(run.counts)}"
+        words += "; retry the errored trials" if run.counts.errored else ""
         return GateOutcome(f"{name} {k}", "undecided", words)
     is_reached = value >= least - ROUNDING
     words = f"{word}{k} {beside_words(value, least)} {'is at least' if is_reached else 'is below'} {least:g}"

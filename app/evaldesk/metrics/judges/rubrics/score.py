@@ -9,7 +9,7 @@ from typing import ClassVar
 from evaldesk.errors import UsageError
 from evaldesk.metrics.judges.judge_metric import JudgeMetric, TurnJudgeMetric, grade
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView
-from evaldesk.metrics.judges.material import answer_text, conversation_text, question_text
+from evaldesk.metrics.judges.material import answer_text
 from evaldesk.metrics.judges.panel import Panel, Task
 from evaldesk.metrics.judges.replies import Points, ReplyError
 from evaldesk.metrics.metric import MetricInfo
@@ -53,14 +53,7 @@ class RubricScore(TurnJudgeMetric):
         answer = answer_text(view.record)
         if not answer:
             return Judgement(0.0, "The agent gave no answer.")
-        sections = {
-            "EARLIER CONVERSATION": conversation_text(view.before),
-            "QUESTION": question_text(view.record),
-            **({"REFERENCE": view.turn.expected.reference} if view.turn and view.turn.expected.reference else {}),
-            "ANSWER": answer,
-            "RUBRIC": self.rubric,
-        }
-        low, high = self.score_min, self.score_max
+        low, high, sections = self.score_min, self.score_max, {**view.sections(answer), "RUBRIC": self.rubric}
         return await grade(panel, points_task(low, high), sections, low, high)
 
 
