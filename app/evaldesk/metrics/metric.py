@@ -7,9 +7,9 @@ The label is part of the name everywhere, so that the name alone identifies the 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import ClassVar, Literal, Protocol, TypeAlias, cast
 
 from evaldesk.errors import NotFoundError, UsageError
@@ -77,15 +77,19 @@ def score_turns(
     judge: Callable[[Expected, TurnRecord], Judgement],
 ) -> list[Score]:
     """One score for each asserted turn, and their mean for the trial; a turn that was never played scores 0."""
+    asserted = [(index, turn.expected) for index, turn in enumerate(case.turns) if is_asserted(turn.expected)]
+    return score_records(metric, transcript, {index: partial(judge, expected) for index, expected in asserted})
+
+
+def score_records(
+    metric: str, transcript: Transcript, judges: Mapping[int, Callable[[TurnRecord], Judgement]]
+) -> list[Score]:
+    """One score for each turn that `judges` has, by its index, and their mean; one that was never played scores 0."""
     scores: list[Score] = []
-    for index, turn in enumerate(case.turns):
-        if not is_asserted(turn.expected):
-            continue
-        if index < len(transcript.turns):
-            value, reason, details = judge(turn.expected, transcript.turns[index])
-            scores.append(Score(metric, value, index, reason=reason, details=details))
-        else:
-            scores.append(Score(metric, 0.0, index, reason=NOT_PLAYED))
+    for index, judge in judges.items():
+        is_played = index < len(transcript.turns)
+        value, reason, details = judge(transcript.turns[index]) if is_played else (0.0, NOT_PLAYED, {})
+        scores.append(Score(metric, value, index, reason=reason, details=details))
     return [*scores, whole_score(metric, scores)]
 
 

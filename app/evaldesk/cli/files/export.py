@@ -10,6 +10,7 @@ import click
 
 from evaldesk.cli.files.exchange_files import ProgressLine, open_home, show_masked, visible, write_bytes
 from evaldesk.cli.runs.shared import stored_runs, workspace_option
+from evaldesk.errors import UsageError
 
 if TYPE_CHECKING:
     from evaldesk.desk.runs.stored_runs import StoredRuns
@@ -120,6 +121,8 @@ def report(name: str, output: str | None, force: bool, workspace: str | None) ->
     from evaldesk.web.report import comparison_report, run_report
 
     before, is_compared, after = name.partition("..")
+    if is_compared and not (before and after):
+        raise UsageError(f"{name}: name two runs, such as 11..12")
     with stored_runs(workspace) as runs:
         if is_compared:
             found = comparison_report(runs, runs.named(before).id, runs.named(after).id)

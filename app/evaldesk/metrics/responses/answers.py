@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from evaldesk.metrics.metric import NOT_PLAYED, Judgement, whole_score
+from evaldesk.metrics.metric import Judgement, score_records
 from evaldesk.model import Case, Score, Transcript, TurnRecord
 from evaldesk.model.conclusion import counted
 
@@ -23,16 +23,10 @@ def score_answers(
     A turn that was never played scores 0.
     """
     n_turns = max(len(case.turns), len(transcript.turns))
-    scores = []
-    for index in range(n_turns) if turns == "each" else range(max(n_turns - 1, 0), n_turns):
-        if index < len(transcript.turns):
-            value, reason, details = judge(transcript.turns[index])
-            scores.append(Score(metric, value, index, reason=reason, details=details))
-        else:
-            scores.append(Score(metric, 0.0, index, reason=NOT_PLAYED))
-    if not scores:
+    if not n_turns:
         return [Score(metric, reason=NO_TURN)]
-    return [*scores, whole_score(metric, scores)]
+    chosen = range(n_turns) if turns == "each" else (n_turns - 1,)
+    return score_records(metric, transcript, dict.fromkeys(chosen, judge))
 
 
 def part_of(n: int, n_all: int, noun: str, one: str, many: str) -> str:

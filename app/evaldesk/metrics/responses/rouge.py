@@ -173,53 +173,21 @@ class _AdkTokenizer:
         return rouge_tokens(text)
 
 
-_PAIRS = "{shared} of {expected} expected pairs of words, {given} given."
-_IN_ORDER = "{shared} of {expected} expected words in their order, {given} given."
-
-
 @dataclass(frozen=True, slots=True)
-class ResponseRouge2:
-    """Mean ROUGE-2 F-measure over the turns that have a reference; a text of one word has no pairs and scores 0."""
+class _Rouge:
+    """Mean F-measure over the turns that have a reference; `sentence` has `shared`, `expected` and `given`."""
 
-    info: ClassVar[MetricInfo] = MetricInfo(
-        "response_rouge_2",
-        "Response word pairs",
-        "Overlap of neighbouring words between answer and reference after stemming (ROUGE-2).",
-        needs="reference",
-        default_threshold=0.5,
-    )
+    info: ClassVar[MetricInfo]
+    unit: ClassVar[str] = "words"
+    sentence: ClassVar[str]
+    measure: ClassVar[Callable[[str, str], RougeScore]]
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
-        """ROUGE-2 for each turn with a reference, and their mean."""
-        judge = rouge_judge(score_rouge2, "pairs of words", _PAIRS)
-        return score_turns(self.info.name, transcript, case, has_reference, judge)
+        """The F-measure of each turn with a reference, and their mean."""
+        return score_turns(self.info.name, transcript, case, has_reference, self._judge)
 
-
-@dataclass(frozen=True, slots=True)
-class ResponseRougeL:
-    """Mean ROUGE-L F-measure over the turns that have a reference."""
-
-    info: ClassVar[MetricInfo] = MetricInfo(
-        "response_rouge_l",
-        "Response word order",
-        "Longest sequence of words shared by answer and reference after stemming (ROUGE-L).",
-        needs="reference",
-        default_threshold=0.7,
-    )
-
-    def score(self, transcript: Transcript, case: Case) -> list[Score]:
-        """ROUGE-L for each turn with a reference, and their mean."""
-        judge = rouge_judge(score_rouge_l, "words", _IN_ORDER)
-        return score_turns(self.info.name, transcript, case, has_reference, judge)
-
-
-def rouge_judge(
-    measure: Callable[[str, str], RougeScore], unit: str, sentence: str
-) -> Callable[[Expected, TurnRecord], Judgement]:
-    """The judgement of a turn by `measure`, which compares `unit`; `sentence` has `shared`, `expected` and `given`."""
-
-    def judge(expected: Expected, record: TurnRecord) -> Judgement:
-        rouge = measure(expected.reference or "", record.answer)
+    def _judge(self, expected: Expected, record: TurnRecord) -> Judgement:
+        rouge = type(self).measure(expected.reference or "", record.answer)
         details = {
             "precision": rouge.precision,
             "recall": rouge.recall,
@@ -227,44 +195,67 @@ def rouge_judge(
             "n_given": rouge.n_given,
             "n_shared": rouge.n_shared,
         }
-        return rouge.fmeasure, _reason(rouge, record.answer, unit, sentence), details
+        return rouge.fmeasure, self._reason(rouge, record.answer), details
 
-    return judge
-
-
-def _reason(rouge: RougeScore, answer: str, unit: str, sentence: str) -> str:
-    if not answer.strip():
-        return "The agent gave no answer."
-    if not rouge.n_expected:
-        return f"The reference has no {unit} to compare with."
-    if not rouge.n_given:
-        return f"The answer has no {unit} to compare."
-    return sentence.format(shared=rouge.n_shared, expected=rouge.n_expected, given=rouge.n_given)
+    def _reason(self, rouge: RougeScore, answer: str) -> str:
+        if not answer.strip():
+            return "The agent gave no answer."
+        if not rouge.n_expected:
+            return f"The reference has no {self.unit} to compare with."
+        if not rouge.n_given:
+            return f"The answer has no {self.unit} to compare."
+        return self.sentence.format(shared=rouge.n_shared, expected=rouge.n_expected, given=rouge.n_given)
 
 
-SENTENCE = "{shared} of {expected} expected words, {shared} of {given} given, after stemming."
+class ResponseRouge2(_Rouge):
+    """Mean ROUGE-2 F-measure; a text of one word has no pairs and scores 0."""
+
+    info = MetricInfo(
+        "response_rouge_2",
+        "Response word pairs",
+        "Overlap of neighbouring words between answer and reference after stemming (ROUGE-2).",
+        needs="reference",
+        default_threshold=0.5,
+    )
+    unit = "pairs of words"
+    sentence = "{shared} of {expected} expected pairs of words, {given} given."
+    measure = score_rouge2
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseMatchScore:
+class ResponseRougeL(_Rouge):
+    """Mean ROUGE-L F-measure."""
+
+    info = MetricInfo(
+        "response_rouge_l",
+        "Response word order",
+        "Longest sequence of words shared by answer and reference after stemming (ROUGE-L).",
+        needs="reference",
+        default_threshold=0.7,
+    )
+    sentence = "{shared} of {expected} expected words in their order, {given} given."
+    measure = score_rouge_l
+
+
+class ResponseMatchScore(_Rouge):
     """Mean ROUGE-1 F-measure over the turns that have a reference.
 
     ADK gives a turn without a reference 0; here it is not asserted and left out of the mean. A reference that is the
     empty text scores 0, as in ADK.
     """
 
-    info: ClassVar[MetricInfo] = MetricInfo(
+    info = MetricInfo(
         "response_match_score",
         "Response match",
         "Overlap of words between answer and reference after stemming (ROUGE-1), as in ADK.",
         needs="reference",
         default_threshold=0.8,
     )
+    sentence = "{shared} of {expected} expected words, {shared} of {given} given, after stemming."
+    measure = score_rouge1
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
-        """ROUGE-1 for each turn with a reference, and their mean."""
-        judge = rouge_judge(score_rouge1, "words", SENTENCE)
-        *turns, whole = score_turns(self.info.name, transcript, case, has_reference, judge)
+        """ROUGE-1 for each turn with a reference, and their mean; details have that of ADK."""
+        *turns, whole = _Rouge.score(self, transcript, case)
         found = {score.turn: score.value or 0.0 for score in turns}
         values = [found.get(index, 0.0) for index in range(len(case.turns))]
         is_whole = len(transcript.turns) >= len(case.turns) > 0
