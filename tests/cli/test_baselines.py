@@ -46,6 +46,39 @@ def test_two_eval_sets_may_share_case_ids_and_a_regression_in_either_is_found(
     assert states(place.folder / "now.json") == {"alpha:case_1": "same", "beta:case_1": "same"}
 
 
+@pytest.mark.parametrize("asked", [("two/same", "one/same"), ("two/same",), ("one/same", "two/same")])
+def test_a_case_of_one_of_two_files_of_the_same_name_is_found_by_its_content_in_any_order(
+    place: Place, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...]
+) -> None:
+    for folder in ("one", "two"):
+        (place.folder / folder).mkdir()
+    files = {name: place.evalset(name, {name: name}) for name in ("one/same", "two/same")}
+    place.eval(*files.values(), "-o", "base.json")
+    monkeypatch.setenv("ECHO_WRONG", "two/same")
+
+    result = place.eval(*(files[name] for name in asked), "--baseline", "base.json")
+
+    assert result.exit_code == 1, result.output
+    assert f"1 of {len(asked)} case" in result.output
+    assert "edited since" not in result.output
+    assert [conclusion_of(place, 3 + n)[0] for n in range(len(asked))] == [
+        "failed" if name == "two/same" else "passed" for name in asked
+    ]
+
+
+def test_the_run_of_one_of_two_files_of_the_same_name_is_compared_with_that_file(place: Place) -> None:
+    for folder in ("one", "two"):
+        (place.folder / folder).mkdir()
+    first, second = (place.evalset(name, {name: name}) for name in ("one/same", "two/same"))
+    place.eval(second)
+
+    result = place.eval(first, second, "--baseline", 1)
+
+    assert "0 of 1 case regressed against run 1" in result.output
+    assert "1 new since run 1" in result.output
+    assert [conclusion_of(place, run)[0] for run in (2, 3)] == ["undecided", "passed"]
+
+
 def test_what_was_edited_is_said_and_not_compared(place: Place) -> None:
     path = place.evalset("first", SAYS)
     place.eval(path)

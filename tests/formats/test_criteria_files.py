@@ -218,6 +218,8 @@ def test_a_mapping_is_read_as_a_file() -> None:
         criteria_of({"tool_f2": 1})
     with pytest.raises(UsageError, match="not plain values"):
         criteria_of({"tool_f1": object()})
+    with pytest.raises(UsageError, match="NaN or infinite; say a finite number"):
+        criteria_of({"tool_f1": float("nan")})
 
 
 def test_an_option_that_adk_passes_over_is_passed_over() -> None:

@@ -188,7 +188,7 @@ def test_errors_count_where_the_run_counts_them() -> None:
 def test_names_tell_the_eval_set_only_where_they_must() -> None:
     keys = numbered_keys([("a", "x", ""), ("b", "x", ""), ("b", "y", ""), ("b", "x", "")])
 
-    names = case_names(keys)
+    names = case_names({key.place for key in keys})
 
     assert [names[key.place] for key in keys] == ["a:x", "b:x", "y", "b:x (2)"]
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import Literal, TypeAlias, get_args
 
 from evaldesk.model.conclusion import CONFIRM, Interval, RegressionRule
-from evaldesk.model.evalset import CaseKey
+from evaldesk.model.evalset import CaseKey, Place
 
 CaseState: TypeAlias = Literal["same", "edited since", "lost its reference", "lost its verdict", "gone", "new"]
 Kind: TypeAlias = Literal[
@@ -106,6 +107,21 @@ class PlayedCase:
         scored = self.scored
         is_known = self.is_ordered or m >= len(scored) or len(set(scored)) == 1
         return scored[:m] if is_known else None
+
+
+def matched(before: Iterable[PlayedCase], keys: Iterable[CaseKey]) -> dict[Place, PlayedCase]:
+    """Earlier cases by the places of the later cases that they are: those with the same content, the others in order.
+
+    Two files of one name may hold the same case id, and come in another order or alone.
+    """
+    alike = {(key.evalset, key.case_id, key.digest): key.place for key in keys if key.digest}
+    cases = [(case, alike.pop((case.key.evalset, case.key.case_id, case.key.digest), None)) for case in before]
+    found = {place: case for case, place in cases if place}
+    for case, place in cases:
+        if place is None:
+            free = ((case.key.evalset, case.key.case_id, n) for n in count())
+            found[next(place for place in free if place not in found)] = case
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -321,9 +321,8 @@ def numbered_keys(cases: Iterable[tuple[str, str, str]]) -> list[CaseKey]:
     return keys
 
 
-def case_names(keys: Sequence[CaseKey]) -> dict[Place, str]:
+def case_names(places: Collection[Place]) -> dict[Place, str]:
     """An unambiguous name for each case: `greeting`, or `alpha:greeting` and `alpha:greeting (2)` where need be."""
-    places = {key.place for key in keys}
     alike = Counter(case_id for _, case_id, _ in places)
     in_set = Counter((evalset, case_id) for evalset, case_id, _ in places)
     names = {}

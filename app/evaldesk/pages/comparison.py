@@ -315,14 +315,15 @@ def played(run: RunSummary, cases: Sequence[CaseOutcome], snapshots: Sequence[Ca
 
 def case_line(a: RunSummary, b: RunSummary, change: CaseChange, before: Outcomes, after: Outcomes) -> CaseLine:
     """A line of the table; a link leads to the first trial that did not pass."""
-    place = change.key.place
+    old = before[change.before.key.place] if change.before else None
+    new = after[change.after.key.place] if change.after else None
     return CaseLine(
         change,
         before=_passed(change.before),
         after=_passed(change.after),
-        before_href=_case_href(a, before.get(place)),
-        after_href=_case_href(b, after.get(place)),
-        beside=_beside(a, before.get(place), b, after.get(place)),
+        before_href=_case_href(a, old),
+        after_href=_case_href(b, new),
+        beside=_beside(a, old, b, new),
     )
 
 

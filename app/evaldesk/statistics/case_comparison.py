@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from evaldesk.model.comparison import KINDS, REGRESSED, ROUNDING, CaseChange, CaseState, Kind, PlayedCase, RunChange
+from evaldesk.model.comparison import (
+    KINDS,
+    REGRESSED,
+    ROUNDING,
+    CaseChange,
+    CaseState,
+    Kind,
+    PlayedCase,
+    RunChange,
+    matched,
+)
 from evaldesk.model.conclusion import CONFIRM, RegressionRule
 from evaldesk.model.evalset import case_names
 from evaldesk.statistics.chances.gates import ALPHA, trials_to_tell
@@ -26,9 +36,9 @@ def compare_cases(
     A case is compared where its content is the same. A flip is counted between equally many trials of both, the
     first scored ones by trial index, and not where the rates over all trials say the opposite.
     """
-    old = {case.key.place: case for case in before}
     new = {case.key.place: case for case in after}
-    names = case_names([case.key for case in (*before, *after)])
+    old = matched(before, [case.key for case in after])
+    names = case_names({*old, *new})
     changes = [_change(names[place], old[place], new[place]) for place in old if place in new]
     gone = [(place, case) for place, case in old.items() if place not in new]
     added = [(place, case) for place, case in new.items() if place not in old]

@@ -93,8 +93,12 @@ def criteria_of(mapping: Mapping[str, object]) -> tuple[Criterion, ...]:
     """The criteria of a mapping such as `criteria` in a file. Raises UsageError."""
     try:
         value = json.loads(json.dumps({"criteria": dict(mapping)}, allow_nan=False))
-    except (TypeError, ValueError) as error:
+    except TypeError as error:
         raise UsageError(f"these criteria are not plain values: {error}", field="criteria") from error
+    except ValueError as error:
+        raise UsageError(
+            "a threshold or an option is NaN or infinite; say a finite number", field="criteria"
+        ) from error
     try:
         return checked_criteria(criteria_of_document(Document(value)))
     except FormatError as error:

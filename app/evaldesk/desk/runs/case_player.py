@@ -20,7 +20,7 @@ from evaldesk.engine.host.process import WorkerProcess
 from evaldesk.engine.launch import launcher_of
 from evaldesk.errors import EvaldeskError
 from evaldesk.model import AgentDescription, AgentRef, Case, Gates, RunConfig, TrialResult
-from evaldesk.model.comparison import Baseline, PlayedCase, RunChange
+from evaldesk.model.comparison import Baseline, PlayedCase, RunChange, matched
 from evaldesk.model.evalset import CaseKey, assertions
 from evaldesk.model.options import Recording
 from evaldesk.settings import Settings
@@ -74,8 +74,9 @@ class CasePlayer:
         By the rule "confirm" a case that seems to have regressed is played again here.
         """
         key = CaseKey(evalset, case.id, 0, case_digest(case))
-        before = [each for each in baseline.cases if each.key.place == key.place]
-        if not before:
+        alike = [each for each in baseline.cases if each.key.case_id == case.id]
+        known = matched(alike, [key]).get(key.place)
+        if known is None:
             return None
         ready = self._config(case, options)
         played = PlayedCase(
@@ -85,13 +86,13 @@ class CasePlayer:
             ready.errors_are_failures,
             assertions(case),
         )
-        found = compare_cases(baseline.name, before, [played], rule=gates.regression_rule, confirm=gates.confirm)
+        found = compare_cases(baseline.name, [known], [played], rule=gates.regression_rule, confirm=gates.confirm)
         if not found.unconfirmed:
             return found
         again = self.play(case, options.but(n=gates.confirm[1]), first=ready.n)
         letters = "".join(trial.verdict[:1] for trial in again.trials if trial.verdict)
         confirmed = replace(played, confirming=letters)
-        return compare_cases(baseline.name, before, [confirmed], rule=gates.regression_rule, confirm=gates.confirm)
+        return compare_cases(baseline.name, [known], [confirmed], rule=gates.regression_rule, confirm=gates.confirm)
 
     def close(self) -> None:
         """End the workers and the thread."""

@@ -21,7 +21,7 @@ from evaldesk.desk.trust import check_store
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.metrics import known_metric
 from evaldesk.model import Capture, Case, Conclusion, Counts, Gates, Outcome, RunStatus, TrialResult
-from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange
+from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange, matched
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys
 from evaldesk.model.run import LIVE
@@ -31,6 +31,7 @@ from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.statistics.comparison import compare_scores
 from evaldesk.statistics.intervals import CaseCounts, score_interval
 from evaldesk.store import RunStore, Store
+from evaldesk.store.runs.planning import case_digest
 from evaldesk.store.runs.run_store import is_imported
 from evaldesk.wording.words import counted_words, named_words
 
@@ -375,18 +376,20 @@ def planned_numbers(plan: RunPlan) -> RunNumbers:
 
 def compared_plans(plans: Sequence[RunPlan], baseline: Baseline) -> list[RunPlan]:
     """The plans of one command, each with the baseline without the cases that belong to another of them."""
-    names = [plan.config.evalset_name for plan in plans]
-    n_before: Counter[tuple[str, str]] = Counter()
-    compared = []
-    for plan, name in zip(plans, names, strict=True):
-        others = [case for case in baseline.cases if case.key.evalset not in names]
-        own = [
-            replace(case, key=replace(case.key, ordinal=0))
-            for case in baseline.cases
-            if case.key.evalset == name and case.key.ordinal == n_before[name, case.key.case_id]
-        ]
-        n_before.update((name, case.id) for case in plan.cases)
-        compared.append(replace(plan, baseline=Baseline(baseline.name, (*own, *others))))
+    planned = [(plan.config.evalset_name, case) for plan in plans for case in plan.cases]
+    n_named = Counter((name, case.id) for name, case in planned)
+    n_named.update(case.key.place[:2] for case in baseline.cases)
+    # Content is read only where a name alone does not tell which case is which.
+    digests = (case_digest(case) if n_named[name, case.id] > 2 else "" for name, case in planned)
+    keys = numbered_keys((name, case.id, digest) for (name, case), digest in zip(planned, digests, strict=True))
+    before = matched(baseline.cases, keys)
+    own = {key.place: before.pop(key.place, None) for key in keys}
+    gone = [replace(case, key=replace(case.key, ordinal=place[2])) for place, case in before.items()]
+    compared, left = [], iter(own.values())
+    for plan in plans:
+        cases = [case for case in islice(left, len(plan.cases)) if case]
+        cases = [replace(case, key=replace(case.key, ordinal=0)) for case in cases]
+        compared.append(replace(plan, baseline=Baseline(baseline.name, (*cases, *gone))))
     return compared
 
 
@@ -419,7 +422,7 @@ def _played(store: RunStore, run: RunSummary) -> list[PlayedCase]:
 
 
 def _named(cases: Sequence[CaseNumbers], keys: Sequence[CaseKey]) -> tuple[CaseNumbers, ...]:
-    names = case_names(keys)
+    names = case_names({key.place for key in keys})
     return tuple(replace(case, id=names[key.place], key=key) for case, key in zip(cases, keys, strict=True))
 
 
