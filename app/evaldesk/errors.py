@@ -2,7 +2,8 @@
 
 EvaldeskError
 ├── UsageError          the caller asked for something that cannot be (exit code 2, HTTP 422)
-│   └── NotFoundError   a name that leads nowhere; says which names exist (exit code 2, HTTP 404)
+│   ├── NotFoundError   a name that leads nowhere; says which names exist (exit code 2, HTTP 404)
+│   └── LossError       the file's own format cannot hold the new contents (exit code 2, HTTP 422)
 ├── ConflictError       the thing changed or exists already (HTTP 409)
 ├── DiskError           a file could not be written: the disk is full, broken or read-only (HTTP 507)
 ├── FormatError         a file does not say what it should; says where (HTTP 422)

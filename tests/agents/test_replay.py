@@ -10,7 +10,9 @@ import pytest
 
 from evaldesk.agents.own.litellm import LlmAgent
 from evaldesk.engine import play_trial
+from evaldesk.engine.worker.prompts import sent_by_us
 from evaldesk.errors import UsageError
+from evaldesk.llm.call import SAMPLING, ModelCall
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
 from evaldesk.model import (
     AgentRef,
@@ -144,6 +146,20 @@ async def test_another_instruction_is_another_question(endpoint: Any, trial: Any
 
     assert result.error
     assert "look for a change since" in result.error.message
+
+
+@pytest.mark.parametrize("name", SAMPLING)
+async def test_another_setting_is_another_question_that_is_shown(endpoint: Any, trial: Any, name: str) -> None:
+    value = "low" if name == "reasoning_effort" else 1
+    endpoint.says("answer")
+    await play_trial(AGENT, trial("record"))
+    spec = trial("replay")
+
+    again = await play_trial(AGENT, replace(spec, model_options=replace(spec.model_options, **{name: value})))
+
+    assert again.error
+    assert again.error.kind == "not_recorded"
+    assert sent_by_us(ModelCall("small", (), **{name: value})).settings == {"model": "small", name: value}  # type: ignore[arg-type]
 
 
 async def test_a_streamed_answer_comes_as_one_piece(endpoint: Any, tmp_path: Path, play: Any) -> None:

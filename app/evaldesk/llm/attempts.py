@@ -28,7 +28,7 @@ from evaldesk.model import Usage
 
 
 async def attempt(call: ModelCall, on_text: Callable[[str], object] | None) -> ModelReply:
-    """One request, streamed when `tell` is given; another where the endpoint refused a field of ours.
+    """One request, streamed with `on_text`; another where the endpoint refused a field of ours.
 
     Raises ModelError, TimeoutError, and exceptions of the client.
     """
@@ -90,9 +90,7 @@ def is_direct(call: ModelCall) -> bool:
 
 def _sent(call: ModelCall, unknown: frozenset[str]) -> frozenset[str]:
     """The fields that a person asked for and that were sent."""
-    if MAX_TOKENS in unknown:
-        return frozenset(name for name in ASKED if name == MAX_COMPLETION or getattr(call, name, None) is not None)
-    return frozenset(name for name in ASKED if getattr(call, name, None) is not None)
+    return frozenset(call.settings.keys() & ASKED | ({MAX_COMPLETION} if MAX_TOKENS in unknown else set()))
 
 
 def is_demo(call: ModelCall) -> bool:

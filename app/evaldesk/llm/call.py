@@ -48,6 +48,12 @@ class ModelCall:
         fields |= {"api_base": options.base_url, "api_key_env": options.api_key_env, "extra": options.extra}
         return cls(model, messages, **{**fields, "prices": options.prices, "pace": pace_of(options), **more})
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The sampling that is asked for, by OpenAI's names."""
+        found = {name: getattr(self, name) for name in (*SAMPLING, "seed")}
+        return {name: value for name, value in found.items() if value is not None}
+
 
 @dataclass(frozen=True, slots=True)
 class RequestedCall:

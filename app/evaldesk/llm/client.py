@@ -15,7 +15,7 @@ from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.errors import ModelError
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.endpoints import key_of
-from evaldesk.llm.refusals import MAX_COMPLETION, MAX_TOKENS, BrokenAnswerError
+from evaldesk.llm.refusals import BrokenAnswerError, without_refused
 from evaldesk.model import Usage
 from evaldesk.process_setup import gc_paused, prepare_litellm
 
@@ -74,15 +74,12 @@ def _opened() -> Any:
 
 
 async def ask(call: ModelCall, on_text: Callable[[str], object] | None, unknown: frozenset[str]) -> ModelReply:
-    """One request, streamed when `tell` is given, without the fields that are `unknown` to the provider.
+    """One request, streamed with `on_text`, without the fields that are `unknown` to the provider.
 
     Passes on the exceptions of LiteLLM.
     """
     litellm = open_litellm()
-    arguments = _arguments(call)
-    if MAX_TOKENS in unknown:
-        arguments[MAX_COMPLETION] = arguments.get(MAX_TOKENS)
-    arguments = {name: value for name, value in arguments.items() if name not in unknown and value is not None}
+    arguments = without_refused(_arguments(call), unknown)
     if on_text is None:
         return _reply(call, await litellm.acompletion(**arguments))
     options: dict[str, Any] = {"stream": True}
@@ -106,14 +103,6 @@ def is_cached(response: Any) -> bool:
 
 def _arguments(call: ModelCall) -> dict[str, Any]:
     litellm = open_litellm()
-    optional = {
-        "tools": list(call.tools) or None,
-        "temperature": call.temperature,
-        "top_p": call.top_p,
-        "max_tokens": call.max_tokens,
-        "reasoning_effort": call.reasoning_effort,
-        "seed": call.seed,
-    }
     return {
         **endpoint(call),
         "messages": list(call.messages),
@@ -122,7 +111,8 @@ def _arguments(call: ModelCall) -> dict[str, Any]:
         "drop_params": True,  # fields unknown to a provider are left out, not refused
         "_skip_mcp_handler": True,  # tools= needs a package of its own without it in 1.106.0 to 1.106.2
         "no-log": not (litellm.callbacks or litellm.success_callback),  # a fifth of the call's CPU time, without use
-        **{name: value for name, value in optional.items() if value is not None},
+        **({"tools": list(call.tools)} if call.tools else {}),
+        **call.settings,
     }
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import json
 import os
+import re
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -15,22 +18,14 @@ from urllib.request import getproxies, proxy_bypass
 
 from evaldesk.codec import msgspec
 from evaldesk.errors import FormatError, ModelError
-from evaldesk.llm.call import ModelCall, ModelReply
+from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.endpoints import KEY_OF, OPENAI, OwnEndpoint
-from evaldesk.llm.refusals import MAX_COMPLETION, MAX_TOKENS, BrokenAnswerError, EndpointError
+from evaldesk.llm.refusals import BrokenAnswerError, EndpointError, without_refused
+from evaldesk.model import Usage
 from evaldesk.unpacking import ASKED_FOR, LineCutter, Unpacker, redirect_refusal
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
-
-
-import json
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-from evaldesk.llm.call import RequestedCall
-from evaldesk.model import Usage
 
 IDLE_S = 4.0  # servers commonly close a connection that was idle for five
 UNAUTHORIZED = 401
@@ -60,7 +55,7 @@ def is_home() -> bool:
 async def ask(
     call: ModelCall, at: OwnEndpoint, on_text: Callable[[str], object] | None, unknown: frozenset[str]
 ) -> ModelReply:
-    """One request, streamed when `tell` is given, without the fields that are `unknown` there.
+    """One request, streamed with `on_text`, without the fields that are `unknown` there.
 
     Raises EndpointError, BrokenAnswerError, and exceptions of aiohttp.
     """
@@ -128,22 +123,11 @@ def _close_at_exit(loop: asyncio.AbstractEventLoop) -> None:
 
 def _body(call: ModelCall, at: OwnEndpoint, unknown: frozenset[str], *, is_streamed: bool) -> dict[str, Any]:
     """The fields of OpenAI's chat completions, the requested ones, and nothing else."""
-    fields = {
-        "model": at.model,
-        "messages": call.messages,
-        "tools": call.tools or None,
-        "temperature": call.temperature,
-        "top_p": call.top_p,
-        "max_tokens": call.max_tokens,
-        "reasoning_effort": call.reasoning_effort,
-        "seed": call.seed,
-        "stream": True if is_streamed else None,
-        "stream_options": {"include_usage": True} if is_streamed else None,
-    }
-    if MAX_TOKENS in unknown:
-        fields[MAX_COMPLETION] = fields[MAX_TOKENS]
-    asked = {name: value for name, value in fields.items() if value is not None and name not in unknown}
-    return {**asked, **{name: value for name, value in call.extra.items() if name != "api_key"}}
+    fields: dict[str, Any] = {"model": at.model, "messages": call.messages}
+    fields |= {"tools": call.tools} if call.tools else {}
+    fields |= call.settings
+    fields |= {"stream": True, "stream_options": {"include_usage": True}} if is_streamed else {}
+    return without_refused(fields, unknown) | {name: value for name, value in call.extra.items() if name != "api_key"}
 
 
 async def _streamed(call: ModelCall, response: ClientResponse, on_text: Callable[[str], object]) -> ModelReply:

@@ -152,4 +152,5 @@ def _content(call: ModelCall) -> dict[str, Any]:
         "top_p": call.top_p,
         "max_tokens": call.max_tokens,
         "extra": dict(call.extra),
+        **({"reasoning_effort": call.reasoning_effort} if call.reasoning_effort else {}),  # not in older recordings
     }

@@ -47,7 +47,7 @@ def _message(answer: bytes) -> str:
 
 OURS = ("seed", "stream_options")
 """Fields that we add by ourselves; any other was requested by a person."""
-ASKED = ("temperature", "top_p", MAX_TOKENS, MAX_COMPLETION, "reasoning_effort")
+ASKED = frozenset({"temperature", "top_p", MAX_TOKENS, MAX_COMPLETION, "reasoning_effort"})
 MAY_REFUSE = frozenset({400, 404, 422})
 """The statuses of an answer that may refuse a field."""
 _NOT_KNOWN = re.compile(
@@ -89,7 +89,7 @@ class Strictness:
 STRICTNESS = Strictness()
 
 
-def without_refused(body: JsonObject, names: frozenset[str]) -> JsonObject:
+def without_refused(body: JsonObject, names: frozenset[str]) -> dict[str, Any]:
     """The body of a request without these fields; a limit of tokens goes by its other name."""
     kept = {name: value for name, value in body.items() if name not in names}
     if MAX_TOKENS in names and MAX_TOKENS in body and MAX_COMPLETION not in names:

@@ -22,16 +22,8 @@ from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 
 def sent_by_us(call: ModelCall) -> Sent:
     """A call of our own in its parts."""
-    asked = {
-        "model": call.model,
-        "temperature": call.temperature,
-        "top_p": call.top_p,
-        "max_tokens": call.max_tokens,
-        "seed": call.seed,
-        **call.extra,
-    }
-    settings = {name: value for name, value in asked.items() if value is not None}
-    return Sent(tuple(call.messages), list(call.tools) or None, settings)
+    extra = {name: value for name, value in call.extra.items() if value is not None}
+    return Sent(tuple(call.messages), list(call.tools) or None, {"model": call.model, **call.settings, **extra})
 
 
 def said_to_us(reply: ModelReply) -> dict[str, Any]:
