@@ -1,4 +1,4 @@
-"""Answers over HTTP as they come: unpacked piece by piece, never to more than a limit, and cut into lines."""
+"""Answers over HTTP as they come: unpacked piece by piece, and never to more than a limit."""
 
 from __future__ import annotations
 
@@ -36,28 +36,6 @@ class Unpacker:
             verb = "unpacks to" if self._packed else "has"
             raise FormatError(f"the answer {verb} more than {self._limit // 2**20} MiB, which is refused")
         return data
-
-
-class LineCutter:
-    """Cuts a stream of bytes into lines that are not blank, each copied once."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The lines that `data` completes."""
-        *lines, rest = data.split(b"\n")
-        if lines:
-            lines[0] = b"".join((*self._parts, lines[0]))
-            self._parts = []
-        if rest:
-            self._parts.append(rest)
-        return [line for line in lines if line.strip()]
-
-    def rest(self) -> list[bytes]:
-        """The last line, where no end of a line follows it."""
-        line, self._parts = b"".join(self._parts), []
-        return [line] if line.strip() else []
 
 
 def redirect_refusal(status: int, location: str) -> str:

@@ -70,6 +70,33 @@ def learn(kind: Any) -> None:
         msgspec.json.Decoder(kind)
 
 
+class LineCutter:
+    """Cuts a stream of bytes into lines that are not blank, each copied once and of at most `limit` bytes."""
+
+    def __init__(self, limit: float = math.inf) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._n_bytes = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that `data` completes, without their ends. Raises ValueError beyond the limit."""
+        *lines, rest = data.split(b"\n")
+        if lines:
+            lines[0] = b"".join((*self._parts, lines[0]))
+            self._parts, self._n_bytes = [], 0
+        if rest:
+            self._parts.append(rest)
+            self._n_bytes += len(rest)
+        if self._n_bytes > self._limit:
+            raise ValueError(f"a line of more than {self._limit} bytes")
+        return [line for line in lines if line.strip()]
+
+    def rest(self) -> list[bytes]:
+        """The last line, where no end of a line follows it."""
+        line, self._parts = b"".join(self._parts), []
+        return [line] if line.strip() else []
+
+
 def _new_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     with _building:
         return _decoders.setdefault(kind, msgspec.json.Decoder(kind))

@@ -22,7 +22,8 @@ from evaldesk.agents.finding import checked_ref
 from evaldesk.agents.remote.protocol import told_events
 from evaldesk.errors import AgentError, BadNumberError, FormatError
 from evaldesk.model import Event, Session
-from evaldesk.unpacking import MAX_ANSWER, LineCutter, Unpacker
+from evaldesk.unpacking import MAX_ANSWER, Unpacker
+from evaldesk.wire import LineCutter
 
 DEEP = "[" * 10_000 + "]" * 10_000
 BAD_JSON = {

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.engine.frames import MAX_FRAME, Lines, Play
+from evaldesk.engine.frames import MAX_FRAME, Play
 from evaldesk.engine.host.process import Death, WorkerProcess
 from evaldesk.model import AgentRef, TrialSpec
+from evaldesk.wire import LineCutter
 
 Write = Callable[..., AgentRef]
 Trial = Callable[..., TrialSpec]
@@ -119,19 +120,11 @@ async def test_a_worker_dies_once() -> None:
     assert [death.message for death in deaths] == ["the worker process was ended by SIGKILL"]
 
 
-def test_lines_come_whole_however_they_are_cut() -> None:
-    lines = Lines()
-
-    found = [line for piece in (b"on", b"e\ntw", b"o\n\nth", b"ree\n") for line in lines.feed(piece)]
-
-    assert found == [b"one", b"two", b"", b"three"]
-
-
 def test_a_line_without_end_is_refused() -> None:
-    lines = Lines()
+    lines = LineCutter(MAX_FRAME)
     lines.feed(b"x" * MAX_FRAME)
 
-    with pytest.raises(ValueError, match="a frame of more than"):
+    with pytest.raises(ValueError, match="a line of more than"):
         lines.feed(b"x")
 
 

@@ -205,27 +205,6 @@ def frame_from_worker(line: bytes) -> FromWorker:
     return frame
 
 
-class Lines:
-    """Cuts a stream of bytes into lines."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._n_bytes = 0
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The lines that `data` completes, without their ends. Raises ValueError beyond MAX_FRAME bytes a line."""
-        *complete, rest = data.split(b"\n")
-        if complete:
-            complete[0] = b"".join((*self._parts, complete[0]))
-            self._parts, self._n_bytes = [], 0
-        if rest:
-            self._parts.append(rest)
-            self._n_bytes += len(rest)
-        if self._n_bytes > MAX_FRAME:
-            raise ValueError(f"a frame of more than {MAX_FRAME} bytes")
-        return complete
-
-
 def player_spec(spec: TrialSpec) -> TrialSpec:
     """The part of a trial that its player gets: how to play it, and nothing about what is expected."""
     case = spec.case if spec.shows_case else user_side(spec.case)

@@ -22,7 +22,8 @@ from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.endpoints import KEY_OF, OPENAI, OwnEndpoint
 from evaldesk.llm.refusals import BrokenAnswerError, EndpointError, without_refused
 from evaldesk.model import Usage
-from evaldesk.unpacking import ASKED_FOR, LineCutter, Unpacker, redirect_refusal
+from evaldesk.unpacking import ASKED_FOR, Unpacker, redirect_refusal
+from evaldesk.wire import LineCutter
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession

@@ -15,8 +15,8 @@ from evaldesk.llm.retry_events import captured
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
 from evaldesk.model.decisions import Decided
 from evaldesk.reading.strict_json import parse_json
-from evaldesk.unpacking import ASKED_FOR, MAX_ANSWER, LineCutter, Unpacker, redirect_refusal
-from evaldesk.wire import from_json
+from evaldesk.unpacking import ASKED_FOR, MAX_ANSWER, Unpacker, redirect_refusal
+from evaldesk.wire import LineCutter, from_json
 
 KIND = "http"
 DESCRIBE_TIMEOUT_S = 10.0

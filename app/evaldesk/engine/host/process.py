@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias, cast
 
 from evaldesk.codec import msgspec
 from evaldesk.engine.frames import (
+    MAX_FRAME,
     Beat,
     Describe,
     Described,
@@ -25,7 +26,6 @@ from evaldesk.engine.frames import (
     FromWorker,
     Grade,
     Happened,
-    Lines,
     Play,
     Ready,
     Talk,
@@ -38,7 +38,7 @@ from evaldesk.engine.launch import OWN, Launch, Launcher
 from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S, Pause, Tail
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.process_setup import descendants, end_marked, hide_memory, mark_process
-from evaldesk.wire import to_json, value_scrubber
+from evaldesk.wire import LineCutter, to_json, value_scrubber
 from evaldesk.workers_ahead import WorkerAhead, take_ahead
 
 TICK_S = 0.5
@@ -107,7 +107,7 @@ class WorkerProcess:
         self._forks: asyncio.Future[Forks] | None = None
         self._transport: asyncio.SubprocessTransport | None = None
         self._name = "the worker process"
-        self._lines = Lines()
+        self._lines = LineCutter(MAX_FRAME)
         self._output = Tail()
         self._ready = self._loop.create_future()
         self._death = self._loop.create_future()

@@ -28,12 +28,12 @@ from weakref import WeakSet
 
 from evaldesk.engine.failures import place_of
 from evaldesk.engine.frames import (
+    MAX_FRAME,
     Beat,
     Describe,
     Fork,
     FromWorker,
     Grade,
-    Lines,
     Play,
     Ready,
     Stop,
@@ -57,7 +57,7 @@ from evaldesk.process_setup import (
     hide_memory,
 )
 from evaldesk.secrets import known_values
-from evaldesk.wire import json_scrubber_of, to_json
+from evaldesk.wire import LineCutter, json_scrubber_of, to_json
 
 if TYPE_CHECKING:
     from evaldesk.engine.worker.zygote import LoopRef, Pipes
@@ -397,7 +397,7 @@ _scrub = _scrubber(())
 
 class _Reader(asyncio.Protocol):
     def __init__(self, receive: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
-        self._lines = Lines()
+        self._lines = LineCutter(MAX_FRAME)
         self._receive = receive
         self._on_end = on_end
 
