@@ -36,7 +36,7 @@ from evaldesk.llm.faults import (
 )
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder, is_replaying, not_recorded
 from evaldesk.llm.refusals import MAY_REFUSE, STRICTNESS, dropped_words, without_refused
-from evaldesk.llm.retry_events import PLAYED_TURN, SeenCall, TurnListener, is_unseen, played_turns, unseen
+from evaldesk.llm.retry_events import PLAYED_TURN, SeenCall, TurnListener, body_of, is_unseen, played_turns, unseen
 from evaldesk.llm.third_party_clients import (
     AIOHTTP,
     CLIENT_OF_GOOGLE,
@@ -108,7 +108,7 @@ class _Request:
 
         Those are fields that the run asks for: one of the agent's own fails here as it does where it is deployed.
         """
-        body, address = _object(request.content), str(request.url)
+        body, address = body_of(request.content), str(request.url)
         may = self.turn.asked_fields if self.turn and self.is_counted else frozenset()
         names = STRICTNESS.unknown_to(str(body.get("model")), address) & may & body.keys()
         if not names:
@@ -119,7 +119,7 @@ class _Request:
 
     def without_refused(self, request: Any, status: int, answer: bytes) -> Any:
         """The request without the fields that this answer refuses, of which the turn is told; None where none are."""
-        body, address = _object(request.content), str(request.url)
+        body, address = body_of(request.content), str(request.url)
         may = (self.turn.asked_fields if self.turn and self.is_counted else frozenset()) & body.keys()
         model, text = str(body.get("model")), answer.decode("utf-8", "replace")
         new = STRICTNESS.learn(model, address, frozenset(may), status, text) & may
@@ -199,15 +199,6 @@ def _body(data: bytes | Mapping[str, Any] | None) -> object:
         except (ValueError, RecursionError):
             return data.decode("utf-8", "replace")
     return {name: value for name, value in body.items() if name != _SEED} if isinstance(body, Mapping) else body
-
-
-def _object(data: bytes) -> dict[str, Any]:
-    """The body of a request; empty where it is no object."""
-    try:
-        body = json.loads(data or b"{}")
-    except (ValueError, RecursionError):
-        return {}
-    return body if isinstance(body, dict) else {}
 
 
 def _miss(reason: str) -> None:

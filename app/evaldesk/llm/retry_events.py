@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from evaldesk.backports import UTC
 from evaldesk.llm.call import ModelCall, ModelReply
@@ -53,23 +54,38 @@ class SeenCall:
     is_replayed: bool = False
 
 
-class TurnListener(Protocol):
-    """A turn that is being played; called in the thread of the model call."""
+def body_of(request: bytes | Mapping[str, Any]) -> dict[str, Any]:
+    """The body of a request; empty where it is no object of JSON."""
+    if isinstance(request, Mapping):
+        return dict(request)
+    try:
+        found = json.loads(request or b"{}")
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+class TurnListener:
+    """Listens to the model calls of a turn, in the thread of each call; what it does not name itself, it ignores."""
 
     @property
     def n_retries(self) -> int | None:
         """How many retries the turn's run asks for; None leaves it to the caller."""
+        return None
 
     @property
     def pace(self) -> Pace | None:
         """The limits of the turn's run; None without any."""
+        return None
 
     @property
     def asked_fields(self) -> frozenset[str]:
         """The fields of a request that the run asks for, and may do without where a model refuses them."""
+        return frozenset()
 
     def fault(self, model: str) -> str:
         """The fault to inject into the next request, of which the turn is told; empty for none."""
+        return ""
 
     def notes(self, text: str) -> None:
         """Something about a call that a person should know."""

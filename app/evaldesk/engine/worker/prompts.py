@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from evaldesk.errors import EvaldeskError
 from evaldesk.llm.apis import api_of, model_in
 from evaldesk.llm.call import ModelCall, ModelReply
-from evaldesk.llm.pacing import Pace
-from evaldesk.llm.retry_events import RetryWait, SeenCall
-from evaldesk.model import Capture, JsonObject, Usage
+from evaldesk.llm.retry_events import SeenCall, TurnListener, body_of
+from evaldesk.model import JsonObject, Usage
 from evaldesk.model.prompts import FAILED
 from evaldesk.model.transcript import UNKNOWN, Role
 from evaldesk.transcripts.model_exchanges import Exchange, Sent, read_exchange, sent_of
@@ -37,23 +35,13 @@ def _calls(reply: ModelReply) -> Iterator[dict[str, Any]]:
         yield {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
-@dataclass(frozen=True, slots=True)
-class CallsAside:
+@dataclass(frozen=True)
+class CallsAside(TurnListener):
     """Keeps the model calls of a simulated user or of judges, each where `place` says, and notes no more of them."""
 
     role: Role
     prompts: PromptWriter
     place: Callable[[], CallPlace]
-    n_retries: int | None = None
-    pace: Pace | None = None
-    asked_fields: frozenset[str] = frozenset()
-
-    def fault(self, model: str) -> str:
-        """None: they are for the agent."""
-        return ""
-
-    def notes(self, text: str) -> None:
-        """Nothing."""
 
     def was_whole(self, call: ModelCall | None = None, reply: ModelReply | None = None) -> None:
         """Keep a call of ours."""
@@ -62,7 +50,7 @@ class CallsAside:
 
     def asked(self, call: SeenCall) -> None:
         """Keep a call of a client."""
-        request = request_of(call)
+        request = body_of(call.request)
         usage, exchange = read_seen(call, request)
         self._keep(usage, sent_of(request), exchange.said if exchange else None)
 
@@ -70,27 +58,6 @@ class CallsAside:
         """Keep a call that failed."""
         model, sent = sent_parts(call)
         self._keep(Usage(model, duration_ms=duration_ms), sent, {FAILED: why})
-
-    def waits(self, wait: RetryWait, *, is_counted: bool) -> None:
-        """Nothing: there is no turn that could tell."""
-
-    def was_cached(self) -> None:
-        """Nothing."""
-
-    def passed(self, call: SeenCall) -> None:
-        """Nothing: a user has no gateway."""
-
-    def asks(self) -> None:
-        """Nothing."""
-
-    def refused(self) -> None:
-        """Nothing."""
-
-    def missed_call(self) -> None:
-        """Nothing."""
-
-    def captured(self, way: Capture) -> None:
-        """Nothing."""
 
     def _keep(self, usage: Usage, sent: Sent, said: object) -> None:
         self.prompts.add(self.place(), replace(usage, role=self.role), sent, said)
@@ -134,18 +101,5 @@ def sent_parts(call: ModelCall | SeenCall) -> tuple[str, Sent]:
     """The model that a call asks, and what it sends."""
     if isinstance(call, ModelCall):
         return call.model, sent_by_us(call)
-    request = request_of(call)
+    request = body_of(call.request)
     return str(request.get("model") or model_in(call.path)), sent_of(request)
-
-
-def request_of(call: SeenCall) -> JsonObject:
-    """The body of the request; empty where it is no object of JSON."""
-    return dict(call.request) if isinstance(call.request, Mapping) else _parsed(call.request)
-
-
-def _parsed(data: bytes) -> JsonObject:
-    try:
-        found = json.loads(data or b"{}")
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

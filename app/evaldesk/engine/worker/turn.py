@@ -11,14 +11,14 @@ from typing import TypeAlias, get_args
 
 from evaldesk.agents.spans import NO_SPANS, TurnSpans
 from evaldesk.engine.worker.attempt import Clock
-from evaldesk.engine.worker.prompts import read_seen, request_of, said_to_us, sent_by_us, sent_parts, untold_of
+from evaldesk.engine.worker.prompts import read_seen, said_to_us, sent_by_us, sent_parts, untold_of
 from evaldesk.errors import AgentError
 from evaldesk.llm import cost_at, priced
 from evaldesk.llm.call import ModelCall, ModelReply, pace_of
 from evaldesk.llm.faults import INJECTED, WORDS, drawn
 from evaldesk.llm.pacing import Pace
 from evaldesk.llm.refusals import ASKED, MAX_COMPLETION, MAX_TOKENS
-from evaldesk.llm.retry_events import RetryWait, SeenCall
+from evaldesk.llm.retry_events import RetryWait, SeenCall, TurnListener, body_of
 from evaldesk.model import (
     Capture,
     Change,
@@ -49,7 +49,7 @@ MAX_RAW = 20_000
 Show: TypeAlias = Callable[[Event], None]
 
 
-class OpenTurn:
+class OpenTurn(TurnListener):
     """A turn under way. `show` is told every event as it happens, partial ones included; `prompts` keep its calls.
 
     With `resumed` it goes on where that turn waited; the time in which it waited does not count.
@@ -153,7 +153,7 @@ class OpenTurn:
     def asked_fields(self) -> frozenset[str]:
         """The fields that the run chose, or that come with a model that it chose; those of the agent are its own."""
         if self._session.model:
-            return frozenset(ASKED)
+            return ASKED
         options = self._session.model_options
         found = {name for name in ASKED if getattr(options, name, None) is not None}
         return frozenset(found | ({MAX_COMPLETION} if MAX_TOKENS in found else set()))
@@ -345,7 +345,7 @@ class OpenTurn:
         """Calls whose spans tell no arguments and no result, with those of the requests in which they were seen."""
         if all(event.call.args for event in events if event.kind == "tool_call" and event.call):
             return events
-        exchanges = [read_seen(call, request_of(call))[1] for *_, call in self._seen if call]
+        exchanges = [read_seen(call, body_of(call.request))[1] for *_, call in self._seen if call]
         seen = [call for exchange in exchanges if exchange for call in exchange.answer.calls]
         given = {each.call_id: each.result for exchange in exchanges if exchange for each in exchange.results}
         known: dict[int, ToolCall] = {}
@@ -394,7 +394,7 @@ class OpenTurn:
         return usage
 
     def _kept(self, at_ms: float, call: SeenCall) -> Usage:
-        request = request_of(call)
+        request = body_of(call.request)
         usage, exchange = read_seen(call, request)
         if self._prompts:
             said = exchange.said if exchange else call.answer[:MAX_RAW].decode("utf-8", "replace")
