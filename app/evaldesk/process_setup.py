@@ -17,9 +17,8 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from threading import Lock
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn
 
 parsing = Lock()
 """Held while Python text becomes a tree: 3.11 counts the depth of two trees as that of one, and raises SystemError."""
@@ -31,11 +30,6 @@ def prepare_litellm() -> None:
     """Keep LiteLLM from fetching a price map and from reading a `.env` on import; needed before it is imported."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
-
-
-def freeze() -> None:
-    """Let the collector pass over the present objects, for good: for a process of ours, which keeps its imports."""
-    gc.freeze()
 
 
 UNTIL_TRIALS = 300_000
@@ -253,29 +247,27 @@ SET_BY_LIBRARIES = frozenset(
 
 _OLD_NAMES = ("RLIMIT_OFILE",)
 _LIMITS = {name: n for name, n in vars(resource).items() if name.startswith("RLIMIT_") and name not in _OLD_NAMES}
-_Limits: TypeAlias = dict[str, tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessState:
+class _State(NamedTuple):
     """The settings of a process that all code in it shares; `umask` is -1 where it cannot be read."""
 
     folder: str
     umask: int
     recursion_limit: int
     socket_timeout: float | None
-    path: tuple[str, ...]
-    limits: _Limits
-    environment: dict[str, str]
+    path: tuple[object, ...]
+    limits: tuple[tuple[int, int], ...]
+    environment: dict[Any, Any]
 
-    def changes(self, now: ProcessState) -> tuple[str, ...]:
+    def changes(self, now: _State) -> tuple[str, ...]:
         """The settings that are another now, in words; of variables their names alone, since values may be secret."""
         plain = (
             ("the working folder", self.folder, now.folder),
             ("the umask", f"{self.umask:03o}", f"{now.umask:03o}"),
             ("the recursion limit", self.recursion_limit, now.recursion_limit),
             ("the socket timeout", self.socket_timeout, now.socket_timeout),
-            *((name, self.limits[name], limit) for name, limit in now.limits.items()),
+            *zip(_LIMITS, self.limits, now.limits, strict=True),
         )
         found = [f"{name} from {before} to {after}" for name, before, after in plain if before != after]
         if _own_entries(self) != _own_entries(now):
@@ -286,21 +278,10 @@ class ProcessState:
         return tuple(found)
 
 
-class _Raw(NamedTuple):
-    """The same as it is read, which is cheap to compare; it is read before and after each trial."""
-
-    folder: str
-    umask: int
-    recursion_limit: int
-    socket_timeout: float | None
-    path: tuple[object, ...]
-    limits: tuple[tuple[int, int], ...]
-    environment: dict[Any, Any]
-
-
-def _raw() -> _Raw:
-    return _Raw(
-        folder=_working_folder(),
+def _state() -> _State:
+    """The settings at this moment; they are read before and after each trial."""
+    return _State(
+        folder=working_folder(),
         umask=_umask(),
         recursion_limit=sys.getrecursionlimit(),
         socket_timeout=socket.getdefaulttimeout(),
@@ -311,51 +292,43 @@ def _raw() -> _Raw:
     )
 
 
-def _state_of(raw: _Raw) -> ProcessState:
-    environment = {os.fsdecode(name): os.fsdecode(value) for name, value in raw.environment.items()}
-    limits = dict(zip(_LIMITS, raw.limits, strict=True))
-    return ProcessState(*raw[:4], tuple(map(str, raw.path)), limits, environment)
-
-
 class ProcessWatch:
     """Compares the shared settings of this process with those of the moment at which `changes` was called first."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._first: ProcessState | None = None
-        self._last: tuple[_Raw, tuple[str, ...]] | None = None
+        self._first: _State | None = None
+        self._last: tuple[_State, tuple[str, ...]] | None = None
 
     def changes(self) -> tuple[str, ...]:
         """The settings that were changed since the first call, in words."""
-        raw, last = _raw(), self._last
-        if last and last[0] == raw:
+        now, last = _state(), self._last
+        if last and last[0] == now:
             return last[1]
-        now = _state_of(raw)
         with self._lock:
             if self._first is None:
                 self._first = now
         found = self._first.changes(now)
-        self._last = raw, found
+        self._last = now, found
         return found
 
 
-def _changed_names(before: dict[str, str], now: dict[str, str]) -> set[str]:
-    if before == now:
-        return set()
+def _changed_names(before: dict[Any, Any], now: dict[Any, Any]) -> set[str]:
     names = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
-    return {name for name in names if name in before or name not in SET_BY_LIBRARIES}
+    return {os.fsdecode(each) for each in names if each in before or os.fsdecode(each) not in SET_BY_LIBRARIES}
 
 
-def _own_entries(state: ProcessState) -> list[str]:
+def _own_entries(state: _State) -> list[str]:
     """`sys.path` without what packages add of themselves: folders inside of them, and the working folder at the end.
 
     LiteLLM appends the latter, at an import that may come with the first price that is asked for.
     """
-    entries = [entry for entry in state.path if "site-packages/" not in entry]
+    entries = [entry for entry in map(str, state.path) if "site-packages/" not in entry]
     return entries[:-1] if entries and entries[-1] == state.folder else entries
 
 
-def _working_folder() -> str:
+def working_folder() -> str:
+    """The working folder, which may be gone."""
     try:
         return os.getcwd()
     except OSError:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from evaldesk.process_setup import WORKER_VARIABLE, hide_memory
+from evaldesk.process_setup import WORKER_VARIABLE, hide_memory, working_folder
 
 SECRETS = ("EVALDESK_TOKEN",)
 COMMAND = (sys.executable, "-P", "-X", "faulthandler", "-m", "evaldesk.engine.worker.main")
@@ -54,7 +54,7 @@ def take_ahead(purpose: str, environment: Mapping[str, str]) -> WorkerAhead | No
     found = _waiting.get(purpose)
     if found is None or found.process.poll() is not None:
         return None
-    if found.environment != dict(environment) or found.folder != _folder():
+    if found.environment != dict(environment) or found.folder != working_folder():
         return None
     return _waiting.pop(purpose)
 
@@ -109,11 +109,4 @@ def _started(purpose: str) -> WorkerAhead:
             theirs.close()
     if ours:
         ours.setblocking(False)
-    return WorkerAhead(process, mark, ours, environment, _folder())
-
-
-def _folder() -> str:
-    try:
-        return os.getcwd()
-    except OSError:
-        return ""
+    return WorkerAhead(process, mark, ours, environment, working_folder())

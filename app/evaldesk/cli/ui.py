@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
@@ -22,7 +23,7 @@ from evaldesk.cli.runs.shared import (
     workspace_option,
 )
 from evaldesk.errors import UsageError, WorkspaceError
-from evaldesk.process_setup import freeze, gc_paused
+from evaldesk.process_setup import gc_paused
 
 if TYPE_CHECKING:
     from evaldesk.desk.trust import Trust
@@ -77,7 +78,7 @@ def ui(
         from evaldesk.paths import interpreter_path
         from evaldesk.web.server import Address, serve
 
-        freeze()
+        gc.freeze()
     settings = open_settings(folders, workspace=workspace, is_demo=demo)
     if python:
         settings = replace(settings, python=interpreter_path(python, Path.cwd()))

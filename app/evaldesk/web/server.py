@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import hashlib
 import logging
 import os
@@ -48,7 +49,7 @@ from evaldesk.errors import (
     TrustError,
     WorkspaceError,
 )
-from evaldesk.process_setup import freeze, gc_paused
+from evaldesk.process_setup import gc_paused
 from evaldesk.registry import import_target
 from evaldesk.settings import MAX_NAME, Settings
 from evaldesk.web.guard import Guard, GuardSettings, guard_settings
@@ -83,7 +84,7 @@ def serve(settings: Settings, address: Address, *, is_person_there: bool, trust:
         hold.update(home)
         with gc_paused():
             app = create_app(Desk.open(settings, trust), guard_settings(token, port, address.names))
-            freeze()
+            gc.freeze()
         closing = closing_of(cast("Starlette", app.app))
         browser_folder = settings.state_folder if is_person_there and not hold.is_read_only else None
         address_file = None if hold.is_read_only else settings.state_folder / ADDRESS_NAME

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import faulthandler
+import gc
 import itertools
 import os
 import resource
@@ -51,7 +52,6 @@ from evaldesk.process_setup import (
     allow_open_files,
     bound_memory,
     end_descendants,
-    freeze,
     gc_paused,
     give_up_tracing,
     hide_memory,
@@ -276,7 +276,7 @@ async def _serve(pipes: Pipes, purpose: str) -> tuple[int, Worker]:
     channel = await open_channel(frames_out)
     with gc_paused():
         _prepare(purpose)
-        freeze()
+        gc.freeze()
     worker = Worker(channel)
     reader = await read_frames(frames_in, worker.receive, end_with_group)
     channel.send(Ready(os.getpid()))

@@ -6,6 +6,7 @@ Each piece is carried out in a trial thread and answered by one encoded frame.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -69,7 +70,7 @@ from evaldesk.model import (
     TurnRecord,
 )
 from evaldesk.model.transcript import AWAITING, waiting_of
-from evaldesk.process_setup import ProcessWatch, freeze
+from evaldesk.process_setup import ProcessWatch
 from evaldesk.secrets import StreamScrubber, known_values
 from evaldesk.transcripts.prompt_writer import PromptWriter
 from evaldesk.wire import plain, plain_object, to_json
@@ -207,7 +208,7 @@ class TrialWork:
         key = self._frame.spec.agent, when
         if key not in _frozen:
             _frozen.add(key)
-            freeze()
+            gc.freeze()
 
     def _ended(self, result: TrialResult, *, is_tainted: bool = False) -> bytes:
         changed = self._watch.changes() if self._is_loaded else ()

@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 from evaldesk.engine.frames import Forks
 from evaldesk.engine.worker.attempt import STDERR
-from evaldesk.process_setup import WORKER_VARIABLE, ImportWatch, children, descendants, freeze
+from evaldesk.process_setup import WORKER_VARIABLE, ImportWatch, children, descendants
 from evaldesk.wire import to_json
 
 Pipes: TypeAlias = tuple[BinaryIO, BinaryIO]
@@ -111,7 +111,7 @@ class Zygote:
         return "" if hasattr(os, "pidfd_open") else "this Python cannot watch processes"
 
     def _fork_when_asked(self, pipes: Pipes) -> Pipes | None:
-        freeze()
+        gc.freeze()
         state = random.getstate() if self._watch.is_seeded else None
         poll = select.poll()
         for fd in (self._control.fileno(), pipes[0].fileno()):
