@@ -42,7 +42,7 @@ class InProcess:
         for each in self._hosts:
             executor = each.host._executor
             if executor:
-                await each.host._here(executor.close)
+                await each.host._here(executor.close())
 
 
 class LocalHost:

@@ -325,7 +325,7 @@ async def test_a_host_that_is_cancelled_before_its_first_trial_plays_none(trial:
         await host.cancel()
         found = from_json(await host.exchange(to_json([work_of(7, trial(AGENT))])), list[Answer])
         assert host._executor is not None
-        await host._here(host._executor.close)
+        await host._here(host._executor.close())
 
     assert [(answer.number, answer.result and answer.result.status) for answer in found] == [(7, "cancelled")]
 

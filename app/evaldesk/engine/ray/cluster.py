@@ -9,6 +9,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,28 +115,17 @@ def _keep_off_the_output() -> None:
 
 async def in_thread(function: Callable[[], T]) -> T:
     """As `asyncio.to_thread`; nobody waits for its thread at the end, since Ray waits minutes for a head node."""
-    loop = asyncio.get_running_loop()
-    found: asyncio.Future[T] = loop.create_future()
-
-    def tell(result: T | None, error: BaseException | None) -> None:
-        if found.done():
-            return
-        if error is None:
-            found.set_result(result)  # type: ignore[arg-type]
-        else:
-            found.set_exception(error)
+    found: Future[T] = Future()
+    found.set_running_or_notify_cancel()  # so that a caller who leaves does not cancel it, but waits no more
 
     def work() -> None:
-        result, failed = None, None
         try:
-            result = function()
+            found.set_result(function())
         except BaseException as error:
-            failed = error
-        with suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(tell, result, failed)
+            found.set_exception(error)
 
     threading.Thread(target=work, name="evaldesk-ray", daemon=True).start()
-    return await found
+    return await asyncio.wrap_future(found)
 
 
 def connect_words(text: str) -> str:

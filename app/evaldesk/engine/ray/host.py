@@ -10,13 +10,13 @@ import asyncio
 import os
 import platform
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from concurrent.futures import Future
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
 from evaldesk import __version__
 from evaldesk.background_loop import BackgroundLoop
+from evaldesk.codec import msgspec
 from evaldesk.engine.executors import LocalExecutor
 from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import GradeSpec, cancelled
@@ -114,24 +114,19 @@ class Host:
 
     async def exchange(self, works: bytes) -> bytes:
         """Take trials, a list of Work; gives a list of Answer, which is empty when a later call waits instead."""
-        return await self._here(lambda: self._exchange(works))
+        return await self._here(self._exchange(works))
 
     async def facts(self) -> bytes:
         """The HostFacts of this moment."""
-        return await self._here(self._facts)
+        return await self._here(self._facts())
 
     async def cancel(self) -> None:
         """End the trials under way as cancelled."""
-        await self._here(self._cancel)
+        await self._here(self._cancel())
 
-    async def _here(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def _here(self, work: Coroutine[Any, Any, T]) -> T:
         """Do the work on the loop of the workers, whichever loop asks."""
-
-        async def waited() -> T:
-            return await work()
-
-        found: Future[T] = asyncio.run_coroutine_threadsafe(waited(), self._loop)
-        return await asyncio.wrap_future(found)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def _exchange(self, line: bytes) -> bytes:
         executor = self._opened()
@@ -248,8 +243,7 @@ def moved(spec: TrialSpec | GradeSpec, root: str, home: str) -> TrialSpec | Grad
     """The same work, with the paths below `root` below `home`; the interpreter is the host's."""
     criteria = tuple(_moved_criterion(each, root, home) for each in spec.criteria)
     if isinstance(spec, GradeSpec):
-        changed: Any = {"criteria": criteria}
-        return GradeSpec(**{name: getattr(spec, name) for name in spec.__struct_fields__} | changed)
+        return msgspec.structs.replace(spec, criteria=criteria)
     return replace(spec, agent=_moved_agent(spec.agent, root, home), criteria=criteria)
 
 

@@ -53,9 +53,9 @@ def _options(executor: ExecutorConfig) -> RayOptions:
             "name HOST:PORT of the head, or auto, and start the run on a node of the cluster",
             field="on",
         )
-    for key, value, least in (("hosts", found.hosts, 1), ("workers_per_host", found.workers_per_host, 1)):
-        if not least <= value <= 10_000:
-            raise UsageError(f"{where}: {key} must be {least} to 10000, not {value}", field="on")
+    for key, value in (("hosts", found.hosts), ("workers_per_host", found.workers_per_host)):
+        if not 1 <= value <= 10_000:
+            raise UsageError(f"{where}: {key} must be 1 to 10000, not {value}", field="on")
     return found
 
 
