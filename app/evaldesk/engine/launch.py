@@ -6,7 +6,7 @@ import os
 import secrets
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -124,7 +124,7 @@ class ContainerLauncher:
 
     container: Container
     root: str
-    start_timeout_s: float = field(default=PULL_TIMEOUT_S)
+    start_timeout_s: float = PULL_TIMEOUT_S
     kind: PlaceKind = "container"
     can_fork: bool = False
 

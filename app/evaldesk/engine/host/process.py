@@ -171,11 +171,7 @@ class WorkerProcess:
                 await self._spawn(launcher.launch(environment, purpose), can_fork=can_fork)
         except ZygoteError as error:
             raise WorkerStartError(f"{self._name} cannot be forked: {error}", "") from error
-        except (
-            OSError,
-            RuntimeError,
-            UsageError,
-        ) as error:  # no file, no process, no thread to wait for one, no client
+        except (OSError, RuntimeError, UsageError) as error:  # no file, no process, no thread for one, no client
             raise WorkerStartError(f"{self._name} cannot be started: {error}", "") from error
         self._tick_timer = self._loop.call_later(TICK_S, self._tick)
         try:
@@ -393,7 +389,7 @@ class WorkerProcess:
             return
         if self._tick_timer:
             self._tick_timer.cancel()
-        assert self._transport is not None  # noqa: S101 - only a started process is buried
+        assert self._transport is not None  # noqa: S101 - only a started process ends
         self._transport.close()
         if self._control:
             self._control.close()
@@ -474,7 +470,7 @@ class WarmPool:
     @property
     def has_idle(self) -> bool:
         """Whether a worker is ready."""
-        return bool(self._idle)
+        return bool(self._up())
 
     def fill(self, purpose: Purpose) -> None:
         """Start the missing workers, in the background."""
@@ -484,7 +480,7 @@ class WarmPool:
 
     def take(self, on_answer: Callable[[Answer], None], on_death: Callable[[Death], None]) -> WorkerProcess | None:
         """A worker that is ready, from now on the caller's; None when there is none."""
-        if not self._idle:
+        if not self._up():
             return None
         worker = self._idle.pop()
         worker.hand_over(on_answer, on_death)
@@ -504,20 +500,15 @@ class WarmPool:
         idle, self._idle = self._idle, []
         await asyncio.gather(*(worker.close() for worker in idle))
 
+    def _up(self) -> list[WorkerProcess]:
+        self._idle = [worker for worker in self._idle if worker.is_up]
+        return self._idle
+
     async def _fill(self) -> None:
-        while len(self._idle) < self._n:
-            worker = WorkerProcess(_ignore, lambda _: None)
-            worker.hand_over(_ignore, lambda _, worker=worker: self._lost(worker))  # type: ignore[misc]
+        while len(self._up()) < self._n:
+            worker = WorkerProcess(lambda _: None, lambda _: None)
             try:
                 await worker.start(self._environment, self._purpose)
             except WorkerStartError:
                 return  # a run that needs a worker will start one, and report the error
             self._idle.append(worker)
-
-    def _lost(self, worker: WorkerProcess) -> None:
-        if worker in self._idle:
-            self._idle.remove(worker)
-
-
-def _ignore(_: Answer) -> None:
-    """An idle worker has nothing to answer."""

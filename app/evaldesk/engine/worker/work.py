@@ -142,14 +142,15 @@ def _not_graded(spec: GradeSpec, attempt: Attempt, place: str) -> TrialResult:
 
 def given_up(spec: TrialSpec, attempt: Attempt, place: str) -> TrialResult:
     """The result of a trial whose thread does not come back, blocked at `place`."""
-    reasons: dict[str, Callable[[], ErrorRecord]] = {
-        "load": lambda: ErrorRecord("agent_import", f"not imported within {attempt.timeout_s:g} s", place),
-        "play": lambda: timed_out(attempt.timeout_s, place),
-    }
     if attempt.stop == "cancelled":
         return trial_result(spec, attempt, None)
-    result = trial_result(spec, attempt, reasons[attempt.phase]())
-    return result if attempt.phase == "play" else replace(result, status="errored", stop_reason="error")
+    if attempt.phase == "play":
+        return trial_result(spec, attempt, timed_out(attempt.timeout_s, place))
+    return replace(trial_result(spec, attempt, _not_imported(attempt, place)), status="errored", stop_reason="error")
+
+
+def _not_imported(attempt: Attempt, place: str) -> ErrorRecord:
+    return ErrorRecord("agent_import", f"not imported within {attempt.timeout_s:g} s", place)
 
 
 MAX_RESULT = 16 * 1024 * 1024
@@ -263,32 +264,35 @@ def _ended(
     sources: dict[str, str] | None = None,
 ) -> bytes:
     """The frame of a result, cut where it is too big, and values of user metrics made plain."""
+
+    def framed(result: TrialResult) -> bytes:
+        return to_json(Ended(key, result, is_tainted, changed, began_changed, sources or {}))
+
     with suppress(Exception):  # a value that cannot be written yet is made plain below
         result = without_env_secrets(result)
     try:
-        frame = to_json(Ended(key, result, is_tainted, changed, began_changed, sources or {}))
+        frame = framed(result)
     except Exception:
         result = without_env_secrets(replace(result, scores=tuple(_plain_score(score) for score in result.scores)))
-        frame = to_json(Ended(key, result, is_tainted, changed, began_changed))
+        frame = framed(result)
     if len(frame) > MAX_RESULT and result.prompts:
         result = replace(result, prompts=None)
-        frame = to_json(Ended(key, result, is_tainted, changed, began_changed))
+        frame = framed(result)
     most = MAX_RESULT
     if len(frame) > most:
         kept, n_images = with_images(result.transcript.turns)
         result, most = replace(result, transcript=Transcript(kept)), MAX_RESULT + n_images
-        frame = to_json(Ended(key, result, is_tainted, changed, began_changed))
+        frame = framed(result)
     for limit in (10_000, 500):
         if len(frame) <= most:
             return frame
         most = MAX_RESULT
         turns = tuple(cut(turn, limit) for turn in result.transcript.turns)
-        frame = to_json(Ended(key, replace(result, transcript=Transcript(turns)), is_tainted, changed, began_changed))
+        frame = framed(replace(result, transcript=Transcript(turns)))
     if len(frame) <= MAX_RESULT:
         return frame
     error = ErrorRecord("too_big", f"the transcript is bigger than {MAX_RESULT // 2**20} MiB even when it is cut")
-    bare = replace(_bare(result), status="errored", verdict="errored", scores=(), error=error)
-    return to_json(Ended(key, bare, is_tainted, changed, began_changed))
+    return framed(replace(_bare(result), status="errored", verdict="errored", scores=(), error=error))
 
 
 def _plain_score(score: Score) -> Score:
@@ -345,8 +349,7 @@ class TurnWork:
         timeout = timed_out(self.attempt.timeout_s, place)
         turns = self.attempt.transcript(timeout).turns
         if not turns:
-            error = ErrorRecord("agent_import", f"not imported within {self.attempt.timeout_s:g} s", place)
-            return self._failed(error, is_tainted=True)
+            return self._failed(_not_imported(self.attempt, place), is_tainted=True)
         self._show(turns[-1].events[-1])
         return self._ended(turns[-1], is_tainted=True)
 
@@ -489,8 +492,7 @@ class DescribeWork:
 
     def given_up(self, place: str) -> bytes:
         """An agent whose import does not end."""
-        error = ErrorRecord("agent_import", f"not imported within {self.attempt.timeout_s:g} s", place)
-        return to_json(Failed(self._frame.key, error, is_tainted=True))
+        return to_json(Failed(self._frame.key, _not_imported(self.attempt, place), is_tainted=True))
 
     def broken(self, error: BaseException | None) -> bytes:
         """An agent that cannot be described."""
