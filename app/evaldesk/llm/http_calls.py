@@ -108,9 +108,8 @@ class _Request:
 
         Those are fields that the run asks for: one of the agent's own fails here as it does where it is deployed.
         """
-        body, address = body_of(request.content), str(request.url)
-        may = self.turn.asked_fields if self.turn and self.is_counted else frozenset()
-        names = STRICTNESS.unknown_to(str(body.get("model")), address) & may & body.keys()
+        body = body_of(request.content)
+        names = STRICTNESS.unknown_to(str(body.get("model")), str(request.url)) & self._may_miss(body)
         if not names:
             return None
         headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"content-length"]
@@ -119,13 +118,15 @@ class _Request:
 
     def without_refused(self, request: Any, status: int, answer: bytes) -> Any:
         """The request without the fields that this answer refuses, of which the turn is told; None where none are."""
-        body, address = body_of(request.content), str(request.url)
-        may = (self.turn.asked_fields if self.turn and self.is_counted else frozenset()) & body.keys()
-        model, text = str(body.get("model")), answer.decode("utf-8", "replace")
-        new = STRICTNESS.learn(model, address, frozenset(may), status, text) & may
+        body = body_of(request.content)
+        may, model, text = self._may_miss(body), str(body.get("model")), answer.decode("utf-8", "replace")
+        new = STRICTNESS.learn(model, str(request.url), may, status, text) & may
         if self.turn and (told := dropped_words(model, new)):
             self.turn.notes(told)
         return self.without_known(request)  # also what a call beside it learned meanwhile
+
+    def _may_miss(self, body: JsonObject) -> frozenset[str]:
+        return self.turn.asked_fields & body.keys() if self.turn and self.is_counted else frozenset()
 
     @contextmanager
     def sending(self) -> Iterator[None]:
@@ -231,80 +232,74 @@ def _is_sent_to_model(request: Any) -> bool:
 
 
 def _seen_by_httpx(send: Callable[..., Any]) -> Callable[..., Any]:
+    """Send a request without fields that its model refuses, or with the fault that the run asks for."""
+    return (_seen_soon if inspect.iscoroutinefunction(send) else _seen_now)(send)
+
+
+def _seen_soon(send: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(send)
     async def send_soon(client: Any, request: Any, **options: Any) -> Any:
         asked = _request(request.url.path, await request.aread()) if _is_sent_to_model(request) else None
         if asked is None:
             return await send(client, request, **options)
         is_stream = bool(options.get("stream"))
-        found = asked.recorded()
-        if found is not None:
-            response, data = _replayed(request, found)
-            asked.tell(data, is_replayed=True)
-            if not is_stream:
+        fault, given = _given(asked, request, is_stream=is_stream)
+        if given is not None:
+            return given
+        if fault == SLOW:
+            await asyncio.sleep(SLOW_S)
+        request = asked.without_known(request) or request
+        with asked.sending():
+            response = await send(client, request, **options)
+            while response.status_code in MAY_REFUSE:
+                again = asked.without_refused(request, response.status_code, await response.aread())
+                if again is None:
+                    break
+                request, response = again, await send(client, again, **options)
+            if asked.recorder or fault == TRUNCATED:
                 await response.aread()
-            return response
-        return await _answered_soon(asked, send, client, request, options)
+        return (_cut_off if fault == TRUNCATED else _told)(asked, request, response, is_stream=is_stream)
 
+    return send_soon
+
+
+def _seen_now(send: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(send)
     def send_now(client: Any, request: Any, **options: Any) -> Any:
         asked = _request(request.url.path, request.read()) if _is_sent_to_model(request) else None
         if asked is None:
             return send(client, request, **options)
         is_stream = bool(options.get("stream"))
-        found = asked.recorded()
-        if found is not None:
-            response, data = _replayed(request, found)
-            asked.tell(data, is_replayed=True)
-            if not is_stream:
+        fault, given = _given(asked, request, is_stream=is_stream)
+        if given is not None:
+            return given
+        time.sleep(SLOW_S if fault == SLOW else 0)
+        request = asked.without_known(request) or request
+        with asked.sending():
+            response = send(client, request, **options)
+            while response.status_code in MAY_REFUSE:
+                again = asked.without_refused(request, response.status_code, response.read())
+                if again is None:
+                    break
+                request, response = again, send(client, again, **options)
+            if asked.recorder or fault == TRUNCATED:
                 response.read()
-            return response
-        return _answered_now(asked, send, client, request, options)
+        return (_cut_off if fault == TRUNCATED else _told)(asked, request, response, is_stream=is_stream)
 
-    return send_soon if inspect.iscoroutinefunction(send) else send_now
-
-
-async def _answered_soon(
-    asked: _Request, send: Callable[..., Any], client: Any, request: Any, options: Mapping[str, Any]
-) -> Any:
-    """The response to the request, without fields that its model refuses, or with the fault that the run asks for."""
-    fault, is_stream = asked.fault(), bool(options.get("stream"))
-    if fault in GIVEN:
-        return _failing(asked, request, fault, is_stream=is_stream)
-    if fault == SLOW:
-        await asyncio.sleep(SLOW_S)
-    request = asked.without_known(request) or request
-    with asked.sending():
-        response = await send(client, request, **options)
-        while response.status_code in MAY_REFUSE:
-            again = asked.without_refused(request, response.status_code, await response.aread())
-            if again is None:
-                break
-            request, response = again, await send(client, again, **options)
-        if asked.recorder or fault == TRUNCATED:
-            await response.aread()
-    return (_cut_off if fault == TRUNCATED else _told)(asked, request, response, is_stream=is_stream)
+    return send_now
 
 
-def _answered_now(
-    asked: _Request, send: Callable[..., Any], client: Any, request: Any, options: Mapping[str, Any]
-) -> Any:
-    """As `_answered_soon`."""
-    fault, is_stream = asked.fault(), bool(options.get("stream"))
-    if fault in GIVEN:
-        return _failing(asked, request, fault, is_stream=is_stream)
-    time.sleep(SLOW_S if fault == SLOW else 0)
-    request = asked.without_known(request) or request
-    with asked.sending():
-        response = send(client, request, **options)
-        while response.status_code in MAY_REFUSE:
-            again = asked.without_refused(request, response.status_code, response.read())
-            if again is None:
-                break
-            request, response = again, send(client, again, **options)
-        if asked.recorder or fault == TRUNCATED:
+def _given(asked: _Request, request: Any, *, is_stream: bool) -> tuple[str, Any]:
+    """The fault to inject, and the response where the endpoint is not asked: as recorded, or that of the fault."""
+    found = asked.recorded()
+    if found is not None:
+        response, data = _replayed(request, found)
+        asked.tell(data, is_replayed=True)
+        if not is_stream:
             response.read()
-    return (_cut_off if fault == TRUNCATED else _told)(asked, request, response, is_stream=is_stream)
+        return "", response
+    fault = asked.fault()
+    return fault, _failing(asked, request, fault, is_stream=is_stream) if fault in GIVEN else None
 
 
 def _failing(asked: _Request, request: Any, fault: str, *, is_stream: bool) -> Any:
