@@ -7,14 +7,14 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
 
 from evaldesk.errors import UsageError
 from evaldesk.model import Container, Limits, ModelOptions
-from evaldesk.model.options import MODES, Recording, UserConfig
+from evaldesk.model.options import Recording, RecordingMode, UserConfig
 from evaldesk.model.run import ExecutorConfig, checked_container
 from evaldesk.paths import OURS, interpreter_path
 from evaldesk.run_options import BY_NAME, KEEP, RUN_OPTIONS, SHARED, check_fields
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 CONFIG_NAME = "evaldesk.toml"
 MOST_RUNS = 64
-_METRIC_NAME = re.compile(r"[A-Za-z_][\w-]{0,63}", re.ASCII)
+_NAME = re.compile(r"[A-Za-z_][\w-]{0,63}", re.ASCII)
 KEYS = frozenset(
     {
         "models",
@@ -205,7 +205,7 @@ def read_settings(
         model_options=_converted(table.get("model", {}), ModelOptions, path, "model"),
         limits=_limits(table.get("limits", {}), path),
         user=_converted(table.get("user", {}), UserConfig, path, "user"),
-        recording=_recording(environment.get("EVALDESK_RECORDING") or table.get("recording", "off"), path),
+        recording=_recording(environment.get("EVALDESK_RECORDING"), table, path),
         judges=tuple(dict.fromkeys(judges)),
         functions=_functions(table.get("metrics", {}), path),
         python=_python(table.get("python", ""), path),
@@ -311,11 +311,8 @@ def _limits(value: object, path: Path) -> Limits:
     return found
 
 
-def _recording(value: object, path: Path) -> Recording:
-    mode = next((known for known in MODES if known == value), None)
-    if mode is None:
-        raise UsageError(f"{path}: recording is one of {', '.join(MODES)}, not {value!r}")
-    return Recording(mode)
+def _recording(named: str | None, table: Mapping[str, object], path: Path) -> Recording:
+    return Recording(cast("RecordingMode", _choice("recording", {"recording": named} if named else table, path)))
 
 
 def _choice(name: str, table: Mapping[str, object], path: Path) -> str:
@@ -340,7 +337,7 @@ def _executors(value: object, path: Path) -> Mapping[str, ExecutorConfig]:
         raise UsageError(f"{path}: executors are tables such as [executors.cluster], each with a kind")
     found = {}
     for name, table in value.items():
-        if not _METRIC_NAME.fullmatch(name):
+        if not _NAME.fullmatch(name):
             raise UsageError(f"{path}: [executors.{name}]: a name has letters, digits, _ and -")
         if not isinstance(table, dict) or not isinstance(table.get("kind"), str):
             raise UsageError(f'{path}: [executors.{name}] has a kind, such as kind = "ray"')
@@ -356,7 +353,7 @@ def _environments(table: Mapping[str, object], path: Path) -> Mapping[str, Envir
     found = {}
     for name, given in value.items():
         place = f"{path}: [environments.{name}]"
-        if not _METRIC_NAME.fullmatch(name) or name == OURS:
+        if not _NAME.fullmatch(name) or name == OURS:
             raise UsageError(f"{place}: a name has letters, digits, _ and -, and {OURS} is Evaldesk's own interpreter")
         if not isinstance(given, dict) or ("python" in given) == ("image" in given):
             raise UsageError(f'{place} has one of python = "../shop/.venv" and image = "shop:7"')
@@ -437,7 +434,7 @@ def _functions(value: object, path: Path) -> Mapping[str, str]:
         raise UsageError(f'{path}: [metrics] is a table of functions, such as exact = "rewards:exact"')
     for name, target in value.items():
         module, colon, attribute = target.partition(":") if isinstance(target, str) else ("", "", "")
-        if not (_METRIC_NAME.fullmatch(name) and module and colon and attribute):
+        if not (_NAME.fullmatch(name) and module and colon and attribute):
             raise UsageError(
                 f'{path}: [metrics]: {name} = {target!r} is not of the form name = "module:function", the name in '
                 "letters, digits, _ and -"
