@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import warnings
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from evaldesk.engine import LocalExecutor
-from evaldesk.engine.frames import grade_spec, graded, played
+from evaldesk.engine import LocalExecutor, frames
+from evaldesk.engine.frames import Ended, frame_from_worker, grade_spec, graded, played
+from evaldesk.engine.worker.attempt import CURRENT_LOG, FORKED_IN, Log, note_forks
+from evaldesk.engine.worker.work import TrialWork
 from evaldesk.model import AgentRef, TrialResult, TrialSpec
+from evaldesk.process_setup import ProcessWatch
 
 pytestmark = pytest.mark.anyio
 
@@ -128,6 +134,35 @@ async def test_a_trial_beside_one_that_changes_the_process_is_played_again(
     assert said(results[1]) == said(alone[2])
     assert results[1].changes == ""
     assert [results[at].attempt for at in (0, 1)] == [2, 2]
+
+
+@pytest.mark.parametrize("whose", ["another's", "its own"])
+def test_a_trial_whose_pipe_a_child_of_another_may_hold_is_played_again(
+    whose: str, trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = TrialWork(frames.Play(1, trial(AgentRef("a", "a:agent"))), ProcessWatch())
+    work.attempt.begin("play", 1.0)
+    work.attempt.stop = "timed_out"
+    note_forks()
+    log = Log() if whose == "another's" else work.attempt.log
+
+    def fork() -> None:
+        CURRENT_LOG.set(log)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads that the tests have
+            pid = os.fork()
+        if not pid:
+            os._exit(0)
+        os.waitpid(pid, 0)
+
+    copy_context().run(fork)
+    frame = frame_from_worker(work.given_up("where it stands"))
+
+    FORKED_IN.discard(log.number)
+
+    assert isinstance(frame, Ended)
+    is_held = whose == "another's"
+    assert (frame.began_changed, frame.changed) == (is_held, ("a trial forked it",) * is_held)
 
 
 async def test_no_trial_of_many_sees_the_folder_of_another(write_agent: Write, trial: Trial, play: Play) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import itertools
 import os
 import sys
 import time
@@ -46,12 +47,14 @@ if TYPE_CHECKING:
 
 LOG_LIMIT = 64 * 1024
 STDERR = 2
+_numbers = itertools.count(1)
 
 
 class Log:
-    """Text of at most `limit` characters: the first half and the last half of the output."""
+    """The first and the last half of an output, of `limit` characters at most; `number` names its attempt."""
 
     def __init__(self, limit: int = LOG_LIMIT) -> None:
+        self.number = next(_numbers)
         self._half = limit // 2
         self._head = ""
         self._tail: deque[str] = deque()
@@ -102,6 +105,20 @@ class Tail:
 
 
 CURRENT_LOG: ContextVar[Log | None] = ContextVar("current_log", default=None)
+
+
+FORKED_IN: set[int] = set()
+"""The attempts of this process that forked it and ran no other program: their children hold what it had open."""
+
+
+def note_forks() -> None:
+    """Note them from now on; a thread that does not know its attempt is none of them."""
+
+    def note() -> None:
+        if log := CURRENT_LOG.get():
+            FORKED_IN.add(log.number)
+
+    os.register_at_fork(after_in_parent=note)
 
 
 class AttemptWriter(io.TextIOBase):

@@ -42,7 +42,7 @@ from evaldesk.engine.frames import (
     frame_to_worker,
 )
 from evaldesk.engine.worker import player
-from evaldesk.engine.worker.attempt import STDERR, Attempt, active, capture_output
+from evaldesk.engine.worker.attempt import STDERR, Attempt, active, capture_output, note_forks
 from evaldesk.engine.worker.work import DescribeWork, ForkWork, GradeWork, TrialWork, TurnWork, Work
 from evaldesk.llm.direct import use_loop
 from evaldesk.process_setup import (
@@ -312,6 +312,7 @@ def main() -> None:
     with suppress(OSError):
         os.nice(NICENESS)
     capture_output()
+    note_forks()
     watch = ImportWatch(sees_files=purpose == "zygote") if control else None
     if watch:
         player.watch_import = lambda ref: watch.of(ref.root, ref.folder)

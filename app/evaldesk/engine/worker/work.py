@@ -43,6 +43,7 @@ from evaldesk.engine.frames import (
 )
 from evaldesk.engine.worker.attempt import (
     CURRENT_LOG,
+    FORKED_IN,
     LOAD_TIMEOUT_S,
     Attempt,
     asks_judges,
@@ -213,7 +214,10 @@ class TrialWork:
 
     def _ended(self, result: TrialResult, *, is_tainted: bool = False) -> bytes:
         changed = self._watch.changes() if self._is_loaded else ()
-        return _ended(self._frame.key, result, is_tainted, changed, self._began_changed)
+        # a child of another trial that holds the end of a pipe keeps its reader waiting
+        is_held = result.status == "timed_out" and bool(FORKED_IN - {self.attempt.log.number})
+        changed += ("a trial forked it",) if is_held else ()
+        return _ended(self._frame.key, result, is_tainted, changed, self._began_changed or is_held)
 
 
 class GradeWork:
