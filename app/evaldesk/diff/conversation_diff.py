@@ -4,24 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
-from evaldesk.diff.turn_diff import (
-    CallRow,
-    TurnDiff,
-    agreed_alignment,
-    call_outcomes,
-    call_row,
-    judges_calls,
-    pair_of,
-    turn_diff,
-)
-from evaldesk.matching import Op
-from evaldesk.model import Case, Event, Expected, Score, ToolCall, Transcript
-
-Wanted: TypeAlias = tuple[int, int, ToolCall]
-Made: TypeAlias = tuple[int, int, ToolCall, Event | None]
-"""Turn and place in the turn, both from 0; the call, and its result."""
+from evaldesk.diff.turn_diff import CallRow, TurnDiff, aligned_rows, call_outcomes, judges_calls, turn_diff
+from evaldesk.model import Case, Expected, Score, Transcript
 
 
 def turn_diffs(case: Case, transcript: Transcript, scores: Sequence[Score] = ()) -> tuple[TurnDiff, ...]:
@@ -87,26 +72,20 @@ def _steps(
     case: Case, transcript: Transcript, scores: Sequence[Score]
 ) -> Iterator[tuple[CallRow, int | None, int | None]]:
     """Each step of the one alignment as a row, with the turns of both sides."""
-    turns = _asserted(case)
-    wanted = [(at, k, call) for at in turns for k, call in enumerate(case.turns[at].expected.tool_calls or ())]
-    made = [
-        (at, k, *outcome)
-        for at in turns
-        if at < len(transcript.turns)
-        for k, outcome in enumerate(call_outcomes(transcript.turns[at]))
+    wanted = [
+        (at, k, call) for at in _asserted(case) for k, call in enumerate(case.turns[at].expected.tool_calls or (), 1)
     ]
-    found = agreed_alignment([each[2] for each in wanted], [each[2] for each in made], scores)
-    for op, i, j in found.steps:
-        left, right = None if i is None else wanted[i], None if j is None else made[j]
-        row = _row(op, left, right, found.because.get(pair_of(i, j), ()))
-        yield row, left[0] if left else None, right[0] if right else None
+    made = [
+        (at, k, outcome)
+        for at in _asserted(case)
+        if at < len(transcript.turns)
+        for k, outcome in enumerate(call_outcomes(transcript.turns[at]), 1)
+    ]
+    for (_, i, j), row in aligned_rows([each[2] for each in wanted], [each[2] for each in made], scores):
+        left, left_place, _ = (None, None, None) if i is None else wanted[i]
+        right, right_place, _ = (None, None, None) if j is None else made[j]
+        yield replace(row, expected_place=left_place, actual_place=right_place), left, right
 
 
 def _asserted(case: Case) -> list[int]:
     return [at for at, turn in enumerate(case.turns) if turn.expected.tool_calls is not None]
-
-
-def _row(op: Op, left: Wanted | None, right: Made | None, because: tuple[str, ...]) -> CallRow:
-    _, i, wanted = left or (0, None, None)
-    _, j, made, outcome = right or (0, None, None, None)
-    return replace(call_row(op, i, wanted, j, made, outcome), because=because)

@@ -17,7 +17,7 @@ DivergenceKind: TypeAlias = Literal["calls", "not_played", "score", "final_state
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where and how: `turn` and `call` count from 1, `call` is None where no call is meant.
+    """Where and how: `turn` and `call` count from 1, `call` and `row` are None where no call is meant.
 
     `place` and `sentence` together are the text on the page; `name` is the tool, the metric or the state key.
     """
@@ -28,6 +28,7 @@ class Divergence:
     name: str
     place: str
     sentence: str
+    row: CallRow | None = None
 
     def __str__(self) -> str:
         return f"{self.place}: {self.sentence}"
@@ -40,7 +41,7 @@ def first_divergence(case: Case, transcript: Transcript, scores: Sequence[Score]
         record = transcript.turns[index] if index < len(transcript.turns) else None
         if record is None:
             return Divergence("not_played", index + 1, None, "", f"turn {index + 1}", "it was never played")
-        row = next((row for row in diffs[index].calls if row.op not in ("=", None) and not row.is_accepted), None)
+        row = next((row for row in diffs[index].calls if row.differs), None)
         if row:
             return _in_call(index, row)
         failed = next((score for score in scores if score.turn == index and score.passed is False), None)
@@ -57,7 +58,7 @@ def _in_call(turn: int, row: CallRow) -> Divergence:
     place = row.actual_place if row.actual else row.expected_place
     name = call.name if call else ""
     where = f"turn {turn + 1}, call {place}"
-    return Divergence("calls", turn + 1, place, name, where, f"{name} {_call_words(row)}")
+    return Divergence("calls", turn + 1, place, name, where, f"{name} {_call_words(row)}", row)
 
 
 def moved_words(row: CallRow) -> str:

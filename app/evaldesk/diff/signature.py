@@ -13,8 +13,7 @@ from datetime import date
 from itertools import combinations, pairwise, takewhile
 from math import fsum, log, sqrt
 
-from evaldesk.diff.conversation_diff import turn_diffs
-from evaldesk.diff.divergence import Divergence, first_divergence
+from evaldesk.diff.divergence import first_divergence
 from evaldesk.diff.turn_diff import CallRow
 from evaldesk.matching import json_equal
 from evaldesk.model import Case, ErrorRecord, JsonValue, Score, Transcript
@@ -55,8 +54,8 @@ def failure_signature(case: Case, transcript: Transcript, scores: Sequence[Score
     found = first_divergence(case, transcript, scores)
     if found is None:
         return Signature(f"{failed}|score", f"{failed} failed") if failed else None
-    if found.kind == "calls":
-        return replace(_of_call(failed, _first_row(case, transcript, scores, found)), turn=found.turn)
+    if found.row:
+        return replace(_of_call(failed, found.row), turn=found.turn)
     words = {
         "not_played": "a turn was never played",
         "score": f"{found.name} failed on a turn",
@@ -70,11 +69,6 @@ def error_signature(error: ErrorRecord) -> Signature:
     lines = error.message.splitlines() or [""]
     message = " ".join(_VARYING.sub("#", lines[0]).split())[:MAX_MESSAGE]
     return Signature(f"error|{error.kind}|{message}", f"{error.kind}: {message}" if message else error.kind)
-
-
-def _first_row(case: Case, transcript: Transcript, scores: Sequence[Score], found: Divergence) -> CallRow:
-    rows = turn_diffs(case, transcript, scores)[found.turn - 1].calls
-    return next(row for row in rows if row.op not in ("=", None) and not row.is_accepted)
 
 
 def _of_call(failed: str, row: CallRow) -> Signature:

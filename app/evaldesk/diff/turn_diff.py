@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -16,6 +16,12 @@ from evaldesk.matching import Op, Step, align, json_equal
 from evaldesk.model import Event, Expected, JsonObject, JsonValue, Score, ToolCall, TurnRecord
 from evaldesk.model.conclusion import counted
 from evaldesk.model.json_text import json_line
+
+Outcome: TypeAlias = tuple[ToolCall, Event | None]
+"""A call of the agent, and its result."""
+Steps: TypeAlias = Sequence[Step]
+Reasons: TypeAlias = dict[tuple[int | None, int | None], tuple[str, ...]]
+"""Why a pair of calls was accepted with other arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,11 @@ class CallRow:
         """Whether the call stands where it was expected, with arguments that were accepted."""
         return self.op == "~" and bool(self.because)
 
+    @property
+    def differs(self) -> bool:
+        """Whether the call leaves what was expected."""
+        return self.op not in ("=", None) and not self.is_accepted
+
 
 @dataclass(frozen=True)
 class TurnDiff:
@@ -83,7 +94,7 @@ class TurnDiff:
     @property
     def differs(self) -> bool:
         """Whether calls differ from asserted ones, or the turn was never played."""
-        return not self.is_played or any(row.op not in ("=", None) and not row.is_accepted for row in self.calls)
+        return not self.is_played or any(row.differs for row in self.calls)
 
     @property
     def summary(self) -> str:
@@ -134,31 +145,27 @@ def _arg_row(key: str, expected: JsonObject, actual: JsonObject) -> ArgRow:
 
 
 def _call_rows(
-    expected: Sequence[ToolCall] | None, outcomes: Sequence[tuple[ToolCall, Event | None]], scores: Sequence[Score]
+    expected: Sequence[ToolCall] | None, outcomes: Sequence[Outcome], scores: Sequence[Score]
 ) -> tuple[CallRow, ...]:
-    actual = [call for call, _ in outcomes]
     if expected is None:
-        return tuple(call_row(None, None, None, at, actual[at], outcomes[at][1]) for at in range(len(actual)))
-    found = agreed_alignment(expected, actual, scores)
-    rows = [
-        call_row(
-            op,
-            i,
-            None if i is None else expected[i],
-            j,
-            None if j is None else actual[j],
-            None if j is None else outcomes[j][1],
-        )
-        for op, i, j in found.steps
-    ]
-    pairs = [pair_of(i, j) for _, i, j in found.steps]
-    return tuple(replace(row, because=found.because.get(pair, ())) for row, pair in zip(rows, pairs, strict=True))
+        return tuple(_call_row(None, None, at, (), outcomes) for at in range(len(outcomes)))
+    return tuple(row for _, row in aligned_rows(expected, outcomes, scores))
 
 
-def call_row(
-    op: Op | None, i: int | None, wanted: ToolCall | None, j: int | None, made: ToolCall | None, outcome: Event | None
+def aligned_rows(
+    expected: Sequence[ToolCall], outcomes: Sequence[Outcome], scores: Sequence[Score]
+) -> list[tuple[Step, CallRow]]:
+    """The alignment that every metric of the calls used, or that of strict equality, each step with its row."""
+    steps, because = _agreed(expected, [call for call, _ in outcomes], scores)
+    rows = [_call_row(*step, expected, outcomes) for step in steps]
+    return [(step, replace(row, because=because.get(step[1:], ()))) for step, row in zip(steps, rows, strict=True)]
+
+
+def _call_row(
+    op: Op | None, i: int | None, j: int | None, expected: Sequence[ToolCall], outcomes: Sequence[Outcome]
 ) -> CallRow:
-    """One line of the comparison, its places given from 0."""
+    wanted = None if i is None else expected[i]
+    made, outcome = (None, None) if j is None else outcomes[j]
     left, right = wanted or made, made or wanted
     return CallRow(
         op=op,
@@ -174,7 +181,7 @@ def call_row(
     )
 
 
-def call_outcomes(record: TurnRecord | None) -> list[tuple[ToolCall, Event | None]]:
+def call_outcomes(record: TurnRecord | None) -> list[Outcome]:
     """Each call with its result: by id where calls have one, else the first result of that tool still free."""
     events = record.events if record else ()
     results: defaultdict[tuple[str | None, str], deque[Event]] = defaultdict(deque)
@@ -189,42 +196,25 @@ def _key(call: ToolCall) -> tuple[str | None, str]:
     return call.id, call.name if call.id is None else ""
 
 
-Pair: TypeAlias = tuple[int, int]
-
 _OPS = frozenset({"=", "~", "-", "+", "moved"})
 
 
-@dataclass(frozen=True, slots=True)
-class Alignment:
-    """Steps as `align` gives them; `because` says of a pair of calls why it was accepted with other arguments."""
-
-    steps: tuple[Step, ...]
-    because: Mapping[Pair, tuple[str, ...]] = field(default_factory=dict)
-
-
-def agreed_alignment(expected: Sequence[ToolCall], actual: Sequence[ToolCall], scores: Sequence[Score]) -> Alignment:
-    """The steps that every metric of the calls used on this turn; those of strict equality where they differ."""
+def _agreed(expected: Sequence[ToolCall], actual: Sequence[ToolCall], scores: Sequence[Score]) -> tuple[Steps, Reasons]:
     details = [score.details for score in scores if judges_calls(score)]
     pairs = [(each.get("steps"), each.get("accepted")) for each in details]
     if not pairs or any(each != pairs[0] for each in pairs):
-        return Alignment(align(expected, actual))
+        return align(expected, actual), {}
     steps = _steps(pairs[0][0])
     # Steps of another tool, or of a user's own metric, may be of other calls.
-    if sorted(i for _, i, _ in steps if i is not None) != list(range(len(expected))):
-        return Alignment(align(expected, actual))
-    if sorted(j for _, _, j in steps if j is not None) != list(range(len(actual))):
-        return Alignment(align(expected, actual))
-    return Alignment(tuple(steps), _because(pairs[0][1]))
+    for calls, places in ((expected, [i for _, i, _ in steps]), (actual, [j for _, _, j in steps])):
+        if sorted(at for at in places if at is not None) != list(range(len(calls))):
+            return align(expected, actual), {}
+    return steps, _because(pairs[0][1])
 
 
 def judges_calls(score: Score) -> bool:
     """Whether the score says how calls were compared."""
     return score.metric.startswith("tool_") and "n_expected" in score.details
-
-
-def pair_of(i: int | None, j: int | None) -> Pair:
-    """The key in `because` of a step."""
-    return (-1 if i is None else i, -1 if j is None else j)
 
 
 def _steps(value: Any) -> list[Step]:
@@ -239,8 +229,8 @@ def _is_step(value: Any) -> bool:
     return all(index is None or type(index) is int for index in value[1:])
 
 
-def _because(value: Any) -> dict[Pair, tuple[str, ...]]:
-    found: dict[Pair, tuple[str, ...]] = {}
+def _because(value: Any) -> Reasons:
+    found: Reasons = {}
     for each in value if isinstance(value, list) else ():
         if isinstance(each, Mapping) and isinstance(each.get("because"), list):
             i, j = each.get("expected"), each.get("actual")
