@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, get_args
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from evaldesk.model import (
     Score,
     SessionInit,
     ToolCall,
+    Turn,
     TurnRecord,
     Usage,
 )
@@ -137,6 +139,23 @@ def test_runs_come_back_with_all_that_was_said_and_scored(run: RecordedRun, name
         one = found[result.case_index, result.trial_index]
         assert [_said(turn) for turn in one.transcript.turns] == [_said(turn) for turn in result.transcript.turns]
         assert (one.verdict, one.scores, one.tokens) == (result.verdict, result.scores, result.tokens)
+
+
+@pytest.mark.parametrize(
+    ("name", "n_reasoning"),
+    [("otel", 7), ("adk-results", 7), ("openhands", 7), ("atif", 0)],
+    ids=lambda each: f"{each}",
+)
+def test_tokens_of_the_cache_and_of_reasoning_come_back(name: str, n_reasoning: int) -> None:
+    usage = Usage("m", tokens_in=100, tokens_out=20, tokens_cached=64, tokens_reasoning=7)
+    turns = turns_of([Message("user", "q"), Message("agent", "a", usage=usage)])
+    run = RecordedRun("r", "agent", (Case("c", (Turn("q"),)),), (recorded_trial(turns),))
+
+    (again,) = read_file(write_file(run, name), "r.jsonl", name).runs
+
+    (found,) = again.results[0].usages
+    assert (found.tokens_in, found.tokens_out) == (100, 20)
+    assert (found.tokens_cached, found.tokens_reasoning) == (64, n_reasoning)
 
 
 def _said(turn: TurnRecord) -> tuple[Any, ...]:

@@ -88,7 +88,19 @@ def test_the_trial_of_a_browser_has_its_calls_its_tokens_and_its_store(shared: P
     ]
     assert turn.answer.startswith("The AI Security Institute (AISI)")
     assert (run.model, result.tokens, result.duration_ms) == ("openai/gpt-4o-mini", 15516, 18517.0)
+    assert result.usages[0].tokens_cached == 9088
     assert "WebBrowserStore:4g6KtU22C8DUjmbCoiJCfR:instance" in turn.state_after
+
+
+@pytest.mark.parametrize(("total", "tokens_in"), [(120, 100), (190, 170)], ids=["part of the input", "beside it"])
+def test_tokens_of_the_cache_are_counted_once(total: int, tokens_in: int) -> None:
+    used = {"input_tokens": 100, "input_tokens_cache_read": 64, "input_tokens_cache_write": 6, "output_tokens": 20}
+    row = {**LOG["samples"][0], "model_usage": {"m": {**used, "total_tokens": total}}}
+    log = {**LOG, "samples": [row]}
+
+    (usage,) = _read(json.dumps(log).encode()).runs[0].results[0].usages
+
+    assert (usage.tokens_in, usage.tokens_cached, usage.tokens_out) == (tokens_in, 64, 20)
 
 
 def test_a_cancelled_log_says_so_and_keeps_its_samples(shared: Path) -> None:

@@ -173,7 +173,8 @@ def _results(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
 def _usage(raw: Any, model: str | None, tokens_in: str, tokens_out: str, cost: str) -> Usage | ErrorRecord | None:
     if not isinstance(raw, dict) or not {tokens_in, tokens_out, cost} & set(raw):
         return None
-    return recorded_usage(model or "", raw, tokens_in, tokens_out, cost=raw.get(cost))
+    cached = raw.get("cached_tokens", raw.get("total_cached_tokens"))
+    return recorded_usage(model or "", raw, tokens_in, tokens_out, cost=raw.get(cost), tokens_cached=cached)
 
 
 NOTE = "evaldesk"
@@ -247,6 +248,7 @@ class _Writing:
         elif event.kind == "usage" and event.usage:
             step = self._begin("agent", event)
             metrics = {"prompt_tokens": event.usage.tokens_in, "completion_tokens": event.usage.tokens_out}
+            metrics |= {"cached_tokens": event.usage.tokens_cached} if event.usage.tokens_cached else {}
             step["metrics"] = metrics | ({} if event.usage.cost is None else {"cost_usd": event.usage.cost})
             step |= {"model_name": event.usage.model} if event.usage.model else {}
         elif event.kind == "log" and event.author == "thought":

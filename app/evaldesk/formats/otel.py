@@ -235,6 +235,8 @@ class _Trace:
                 "gen_ai.request.model": model,
                 "gen_ai.usage.input_tokens": usage.tokens_in if usage else None,
                 "gen_ai.usage.output_tokens": usage.tokens_out if usage else None,
+                "gen_ai.usage.cache_read.input_tokens": usage.tokens_cached or None if usage else None,
+                "gen_ai.usage.reasoning.output_tokens": usage.tokens_reasoning or None if usage else None,
                 "gen_ai.input.messages": json.dumps(self.inputs, ensure_ascii=False) if self.inputs else None,
                 "gen_ai.output.messages": json.dumps([_reply(outputs)], ensure_ascii=False)
                 if _parts(outputs)

@@ -18,7 +18,7 @@ from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, StopReason
 from evaldesk.model.transcript import BOUNDS, artefact, report
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place
-from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping, read_optional_text, wanted
+from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping, read_optional_text, text_of, wanted
 from evaldesk.transcripts.messages.turns import TurnEvents
 from evaldesk.transcripts.openhands_events import read_history, response_times
 from evaldesk.transcripts.recorded import ends_in_calls, known_cost, known_time, whole_number
@@ -32,6 +32,7 @@ USUAL = ("resolved", "success", "passed", "correct", "result", "score", "reward"
 
 MAX_SUMMARY = 2_000
 
+_COUNTS = ("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning")
 _TOO_MANY = re.compile(r"maximum iteration|max(imum)?[_ ]iterations", re.I)
 
 
@@ -110,8 +111,8 @@ def _usages(place: Place, raw: dict[str, Any]) -> list[tuple[str, Usage]]:
     whole = _usage(stated if isinstance(stated, dict) else {}, cost)
     if not (whole.tokens_in or whole.tokens_out):
         parts = [_usage(call) for call in calls]
-        tokens_in, tokens_out = sum(each.tokens_in for each in parts), sum(each.tokens_out for each in parts)
-        whole = Usage(parts[0].model if parts else whole.model, "agent", tokens_in, tokens_out, cost)
+        counts = {name: sum(getattr(each, name) for each in parts) for name in _COUNTS}
+        whole = Usage(parts[0].model if parts else whole.model, cost=cost, **counts)
     return [("", whole)] if cost is not None or whole.tokens_in or whole.tokens_out else []
 
 
@@ -170,12 +171,13 @@ def _with_usages(turn: TurnEvents, usages: list[tuple[str, Usage]], times: Mappi
 
 
 def _usage(raw: dict[str, Any], cost: float | None = None) -> Usage:
-    model = raw.get("model")
     return Usage(
-        model if isinstance(model, str) and model else "unknown",
+        text_of(raw.get("model")) or "unknown",
         tokens_in=whole_number(raw.get("prompt_tokens"), "prompt_tokens"),
         tokens_out=whole_number(raw.get("completion_tokens"), "completion_tokens"),
         cost=cost,
+        tokens_cached=whole_number(raw.get("cache_read_tokens"), "cache_read_tokens"),
+        tokens_reasoning=whole_number(raw.get("reasoning_tokens"), "reasoning_tokens"),
     )
 
 

@@ -24,6 +24,7 @@ from evaldesk.model import (
     Transcript,
     TrialResult,
     TurnRecord,
+    Usage,
     Verdict,
     Waiting,
 )
@@ -359,8 +360,7 @@ def _write_event(event: Event, *, is_last: bool) -> Iterator[dict[str, Any]]:
     fields: dict[str, Any] = {"author": event.author}
     call = event.call
     if event.kind == "usage" and event.usage:
-        counts = {"prompt_token_count": event.usage.tokens_in, "candidates_token_count": event.usage.tokens_out}
-        yield fields | {"usage_metadata": counts, "model_version": event.usage.model}
+        yield fields | {"usage_metadata": _counts(event.usage), "model_version": event.usage.model}
     elif event.kind == "agent_message" and not event.is_partial and not is_last:
         yield fields | {"content": {"parts": [{"text": event.text}], "role": "model"}}
     elif event.kind == "agent_message" and is_last:
@@ -371,6 +371,13 @@ def _write_event(event: Event, *, is_last: bool) -> Iterator[dict[str, Any]]:
     elif event.kind == "tool_result" and call:
         answer = _named(call) | ({} if event.result is None else {"response": wrapped(event.result)})
         yield fields | {"content": {"parts": [{"function_response": answer}], "role": "user"}}
+
+
+def _counts(usage: Usage) -> dict[str, int]:
+    """google-adk counts thoughts beside what was said."""
+    said = {"prompt_token_count": usage.tokens_in, "candidates_token_count": usage.tokens_out - usage.tokens_reasoning}
+    more = {"cached_content_token_count": usage.tokens_cached, "thoughts_token_count": usage.tokens_reasoning}
+    return said | {name: n for name, n in more.items() if n}
 
 
 def _write_request(waiting: Waiting) -> dict[str, Any]:

@@ -201,6 +201,7 @@ def _understood(place: Place, log: dict[str, Any], run: RecordedRun, n_planned: 
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Correct, partly correct, incorrect, no answer; the numbers are those Inspect counts with."""
 _ATTACHMENT = "attachment://"
+_CACHE = ("input_tokens_cache_read", "input_tokens_cache_write")
 _CASE_KEYS = ("choices", "metadata", "sandbox", "files", "setup")
 
 
@@ -314,9 +315,21 @@ def _scores(place: Place, sample: dict[str, Any]) -> Mapping[str, Any]:
 def _usages(raw: Any) -> tuple[Usage | ErrorRecord, ...]:
     """One entry for each model: Inspect adds up the calls of a sample."""
     used = {model: row for model, row in raw.items() if isinstance(row, dict)} if isinstance(raw, dict) else {}
-    return tuple(
-        recorded_usage(model, row, "input_tokens", "output_tokens", cost=row.get("total_cost"))
-        for model, row in used.items()
+    return tuple(_usage(model, row) for model, row in used.items())
+
+
+def _usage(model: str, row: Mapping[str, Any]) -> Usage | ErrorRecord:
+    """The tokens of a model; those of its cache are part of the input, or stand beside it, as the total shows."""
+    tokens = [row.get(key) or 0 for key in ("input_tokens", *_CACHE, "output_tokens")]
+    is_beside = all(type(n) is int for n in tokens) and row.get("total_tokens") == sum(tokens)
+    return recorded_usage(
+        model,
+        {**row, "input_tokens": sum(tokens[:-1])} if is_beside else row,
+        "input_tokens",
+        "output_tokens",
+        cost=row.get("total_cost"),
+        tokens_cached=row.get(_CACHE[0]),
+        tokens_reasoning=row.get("reasoning_tokens"),
     )
 
 

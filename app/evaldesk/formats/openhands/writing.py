@@ -138,7 +138,13 @@ def _key(event: Event) -> str:
 
 def _metrics(result: TrialResult) -> dict[str, Any]:
     calls = [
-        {"model": usage.model, "prompt_tokens": usage.tokens_in, "completion_tokens": usage.tokens_out}
+        {
+            "model": usage.model,
+            "prompt_tokens": usage.tokens_in,
+            "completion_tokens": usage.tokens_out,
+            "cache_read_tokens": usage.tokens_cached,
+            "reasoning_tokens": usage.tokens_reasoning,
+        }
         for usage in result.usages
     ]
     costs = [{"model": usage.model, "cost": usage.cost} for usage in result.usages if usage.cost is not None]
