@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -58,6 +59,16 @@ def write_call(shape: Shape, call: ToolCall) -> dict[str, Any]:
     """The object of a tool call."""
     values = dict(zip((field.key for field in shape.fields), (call.name, call.args, call.id), strict=True))
     return write_object(shape, values, call.extra)
+
+
+def read_calls(shape: Shape, place: Place, raw: Any) -> tuple[ToolCall, ...] | None:
+    """The expected calls; None, which asserts nothing, for null and absent."""
+    return None if raw is None or raw is ABSENT else read_list(place, raw, partial(read_call, shape))
+
+
+def write_calls(shape: Shape, calls: tuple[ToolCall, ...] | None) -> Any:
+    """The objects of expected calls; absent where nothing is asserted."""
+    return ABSENT if calls is None else [write_call(shape, call) for call in calls]
 
 
 def read_session(shape: Shape, place: Place, raw: Any) -> SessionInit | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from evaldesk.errors import UsageError
@@ -25,10 +26,12 @@ from evaldesk.reading.fields import (
     as_is,
     edited_pairs,
     read_call,
+    read_calls,
     read_session,
     unless_empty,
     unless_none,
     write_call,
+    write_calls,
     write_session,
 )
 from evaldesk.reading.shape import FORM, Field, Shape, form_of, read_object, write_object
@@ -153,14 +156,6 @@ def _write_events(raw: dict[str, Any], expected: Expected) -> Any:
     return _write_intermediate(Expected(None, expected.intermediate, extra=extra))
 
 
-def _read_uses(place: Place, raw: Any) -> tuple[ToolCall, ...] | None:
-    return None if raw is None or raw is ABSENT else read_list(place, raw, _read_call)
-
-
-def _write_uses(calls: tuple[ToolCall, ...] | None) -> Any:
-    return ABSENT if calls is None else [_write_call(call) for call in calls]
-
-
 def _read_call(place: Place, raw: Any) -> ToolCall:
     return read_call(_CALL, place, raw)
 
@@ -214,7 +209,7 @@ _CALL = Shape(
 )
 _INTERMEDIATE = Shape(
     fields=(
-        Field("tool_uses", _read_uses, _write_uses, keeps_form=True),
+        Field("tool_uses", partial(read_calls, _CALL), partial(write_calls, _CALL), keeps_form=True),
         Field("intermediate_responses", _read_responses, _write_responses, _patch_responses),
     ),
     order=("tool_uses", "tool_responses", "intermediate_responses"),
@@ -228,7 +223,7 @@ _TURN = Shape(
     ),
     order=_TURN_ORDER,
 )
-_SESSION = Shape(
+SESSION = Shape(
     fields=(
         Field("app_name", lambda place, raw: read_optional_text(place, raw) or "", as_is),
         Field("user_id", lambda place, raw: read_optional_text(place, raw) or "", as_is),
@@ -248,8 +243,8 @@ _CASE = Shape(
         Field("conversation_scenario", read_optional_mapping, unless_none),
         Field(
             "session_input",
-            lambda place, raw: read_session(_SESSION, place, raw),
-            lambda session: write_session(_SESSION, session),
+            partial(read_session, SESSION),
+            partial(write_session, SESSION),
             keeps_form=True,
         ),
         RUBRICS,

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from evaldesk.model import Case, Expected, SessionInit, ToolCall, Turn
+from evaldesk.model import Case, Expected, SessionInit, Turn
 from evaldesk.reading.fields import (
     FINAL_STATE,
     RUBRICS,
     TAGS,
     as_is,
     edited_pairs,
-    read_call,
+    read_calls,
     read_session,
     unless_empty,
     unless_none,
-    write_call,
+    write_calls,
     write_session,
 )
 from evaldesk.reading.shape import FORM, Field, Shape, form_of, read_object, shown_extra, write_object
@@ -106,15 +107,6 @@ def write_turn(turn: Turn) -> dict[str, Any]:
     return write_object(_TURN, values, turn.extra)
 
 
-def _read_uses(place: Place, raw: Any) -> tuple[ToolCall, ...] | None:
-    is_given = raw is not None and raw is not ABSENT
-    return read_list(place, raw, lambda here, item: read_call(_CALL, here, item)) if is_given else None
-
-
-def _write_uses(calls: tuple[ToolCall, ...] | None) -> Any:
-    return ABSENT if calls is None else [write_call(_CALL, call) for call in calls]
-
-
 def _read_args(place: Place, raw: Any) -> dict[str, Any]:
     # ADK requires the key; some recorders write null for a call without arguments.
     return {} if raw is None else read_mapping(place, raw)
@@ -164,7 +156,7 @@ _CALL = Shape(
 _TURN = Shape(
     fields=(
         Field("query", read_text, as_is),
-        Field("expected_tool_use", _read_uses, _write_uses, keeps_form=True),
+        Field("expected_tool_use", partial(read_calls, _CALL), partial(write_calls, _CALL), keeps_form=True),
         Field("expected_intermediate_agent_responses", _read_messages, _write_messages, _patch_messages),
         Field("reference", read_optional_text, unless_none),
         RUBRICS,
@@ -190,7 +182,7 @@ _CASE = Shape(
             lambda turns: [write_turn(turn) for turn in turns],
             keeps_form=True,
         ),
-        Field("initial_session", _read_initial, lambda session: write_session(_SESSION, session)),
+        Field("initial_session", _read_initial, partial(write_session, _SESSION)),
         RUBRICS,
         FINAL_STATE,
         TAGS,

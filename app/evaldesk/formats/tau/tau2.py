@@ -17,12 +17,13 @@ from dataclasses import replace
 from typing import Any, BinaryIO
 
 from evaldesk.errors import FormatError
+from evaldesk.formats.adk.case import SESSION
 from evaldesk.formats.exchange import MAX_ROW, Holding, Imported, ReadOnly
 from evaldesk.formats.large_runs import TrialRowsOnDisk
 from evaldesk.formats.tau.tau_bench import REWARD, read_trial_row, reward_value
 from evaldesk.model import Case, Criterion, ErrorRecord, EvalSet, JsonObject, Score, SessionInit, TrialResult, Usage
 from evaldesk.model.conclusion import counted
-from evaldesk.reading.fields import read_rubrics, read_tags
+from evaldesk.reading.fields import read_rubrics, read_session, read_tags, write_session
 from evaldesk.reading.json_stream import StreamedList
 from evaldesk.reading.json_text import to_text
 from evaldesk.reading.notes import Notes
@@ -134,7 +135,8 @@ def write_task(case: Case) -> dict[str, Any]:
     if _rubrics(nowhere, task) != case.rubrics:
         _set_assertions(task, case.rubrics)
     if _session(nowhere, task) != case.initial_session:
-        task["session_input"] = _written_session(case.initial_session)
+        session = case.initial_session
+        task["session_input"] = None if session is None else write_session(SESSION, session)
     if case.final_state is not None:
         task["final_session_state"] = dict(case.final_state)
     if case.tags:
@@ -201,30 +203,13 @@ def _set_assertions(task: dict[str, Any], rubrics: Sequence[JsonObject]) -> None
 def _session(place: Place, task: dict[str, Any]) -> SessionInit | None:
     """The session of a case; without one of our own, tau2's changes to the agent's database are its state."""
     if "session_input" in task:
-        own = read_optional_mapping(place.at("session_input"), task["session_input"])
-        return None if own is None else _own_session(place.at("session_input"), own)
+        return read_session(SESSION, place.at("session_input"), task["session_input"])
     at = place.at("initial_state")
     start = read_optional_mapping(at, task.get("initial_state")) or {}
     at = at.at("initialization_data")
     data = read_optional_mapping(at, start.get("initialization_data")) or {}
     state = read_optional_mapping(at.at("agent_data"), data.get("agent_data"))
     return SessionInit(state=state) if state else None
-
-
-def _own_session(place: Place, own: dict[str, Any]) -> SessionInit:
-    return SessionInit(
-        read_optional_text(place.at("app_name"), own.get("app_name")) or "",
-        read_optional_text(place.at("user_id"), own.get("user_id")) or "",
-        read_optional_mapping(place.at("state"), own.get("state")) or {},
-        {key: value for key, value in own.items() if key not in ("app_name", "user_id", "state")},
-    )
-
-
-def _written_session(session: SessionInit | None) -> dict[str, Any] | None:
-    if session is None:
-        return None
-    own = {"app_name": session.app_name, "user_id": session.user_id, "state": dict(session.state)}
-    return {**own, **shown_extra(session.extra)}
 
 
 class Tau2Results(ReadOnly):
