@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.adk.old import stem
@@ -28,55 +28,47 @@ _BESIDE = {"messages", "system", *_NAMES}
 # Keys of other tools' files that hold messages, too.
 _OTHERS = {"instance_id", "trajectory", "traj", "simulations", "evaluation_criteria", "test_result", "eval", "samples"}
 _Read = Callable[[Place, Any, Notes], tuple[Message, ...]]
-_WRITES: tuple[Holding, ...] = ("evalset",)
 
 
-class OpenAiMessages:
+class _Messages:
+    """Conversations, one a line where they are written."""
+
+    name: ClassVar[str]
+    suffixes = (".messages.jsonl", ".jsonl", ".json")
+    writes: ClassVar[tuple[Holding, ...]] = ("evalset",)
+    of_anthropic: ClassVar[bool]
+
+    @classmethod
+    def recognises(cls, data: bytes, source: str) -> bool:
+        """Whether the first conversation has roles, and blocks or a system prompt beside it where Anthropic's has."""
+        found = _first(data)
+        return found is not None and has_blocks(found) is cls.of_anthropic
+
+    @classmethod
+    def read(cls, data: bytes, *, source: str) -> Imported:
+        """A case for each conversation. Raises FormatError."""
+        return _imported(cls.name, data, source, read_anthropic if cls.of_anthropic else read_chat)
+
+    @classmethod
+    def write(cls, what: EvalSet | RecordedRun) -> bytes:
+        """One conversation a line. Raises FormatError."""
+        return _written(what, write_anthropic if cls.of_anthropic else write_openai)
+
+
+class OpenAiMessages(_Messages):
     """`[{"role", "content", "tool_calls"?}, ...]`, or objects with such a list under `messages`."""
 
+    name = "openai-messages"
     title = "Messages, OpenAI style"
-    suffixes = (".messages.jsonl", ".jsonl", ".json")
-    writes = _WRITES
-
-    @staticmethod
-    def recognises(data: bytes, source: str) -> bool:
-        """Whether the first conversation has roles, and no content blocks of Anthropic."""
-        found = _first(data)
-        return found is not None and not has_blocks(found)
-
-    @staticmethod
-    def read(data: bytes, *, source: str) -> Imported:
-        """A case for each conversation. Raises FormatError."""
-        return _imported("openai-messages", data, source, read_chat)
-
-    @staticmethod
-    def write(what: EvalSet | RecordedRun) -> bytes:
-        """One conversation a line. Raises FormatError."""
-        return _written(what, write_openai)
+    of_anthropic = False
 
 
-class AnthropicMessages:
+class AnthropicMessages(_Messages):
     """`{"system"?, "messages": [{"role", "content": [blocks]}]}`, or the list of messages alone."""
 
+    name = "anthropic-messages"
     title = "Messages, Anthropic style"
-    suffixes = (".messages.jsonl", ".jsonl", ".json")
-    writes = _WRITES
-
-    @staticmethod
-    def recognises(data: bytes, source: str) -> bool:
-        """Whether the first conversation has content blocks of Anthropic, or its system prompt beside it."""
-        found = _first(data)
-        return found is not None and has_blocks(found)
-
-    @staticmethod
-    def read(data: bytes, *, source: str) -> Imported:
-        """A case for each conversation. Raises FormatError."""
-        return _imported("anthropic-messages", data, source, read_anthropic)
-
-    @staticmethod
-    def write(what: EvalSet | RecordedRun) -> bytes:
-        """One conversation a line. Raises FormatError."""
-        return _written(what, write_anthropic)
+    of_anthropic = True
 
 
 class PydanticAiMessages(ReadOnly):
