@@ -23,8 +23,6 @@ _OBJECTS: tuple[tuple[frozenset[str], str], ...] = tuple(
         ("id events", "this is a session export, not an eval set"),
         ("app_name user_id events", "this is a session export, not an eval set"),
         ("events", "this is a recording for `adk test` (a list of events), not an eval set"),
-        ("eval_id conversation", "this is one case alone; put it into the eval_cases of an eval set"),
-        ("eval_id conversation_scenario", "this is one case alone; put it into the eval_cases of an eval set"),
         ("eval_id", "this is one case alone; put it into the eval_cases of an eval set"),
         ("name data", "this is one case of the old form alone; put it into a list"),
         ("query", "this is one turn of the old form alone; put it into a list"),

@@ -18,7 +18,6 @@ from evaldesk.model import (
     EvalSet,
     Expected,
     JsonObject,
-    Score,
     TrialResult,
     Turn,
     TurnRecord,
@@ -170,7 +169,11 @@ def _criteria(samples: Sequence[InspectSample]) -> tuple[Criterion, ...]:
 
 def _result(sample: InspectSample, criteria: Sequence[Criterion]) -> TrialResult:
     found = dict(scorer_values(sample.scores))
-    scores = [found[criterion.metric].score(criterion) for criterion in criteria if criterion.metric in found]
+    scores = [
+        recorded_score(criterion, one.value, one.reason, one.details)
+        for criterion in criteria
+        if (one := found.get(criterion.metric))
+    ]
     return recorded_trial(
         sample.turns,
         scores=scores,
@@ -213,10 +216,6 @@ class ScorerValue:
     is_verdict: bool
     reason: str
     details: JsonObject
-
-    def score(self, criterion: Criterion) -> Score:
-        """The score of a trial."""
-        return recorded_score(criterion, self.value, self.reason, self.details)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, TypeAlias
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported, WritesRuns
 from evaldesk.formats.large_runs import TrialRowsOnDisk
-from evaldesk.formats.openhands.writing import chosen_criterion, outcome_keys, outcome_words, row_line
+from evaldesk.formats.openhands.writing import chosen_criterion, outcome_words, row_line, usual_first
 from evaldesk.formats.openhands.writing import outcome as row_outcome
 from evaldesk.model import Case, Criterion, TrialResult, Turn
 from evaldesk.reading.json_lines import read_lines
@@ -89,19 +89,27 @@ def _rows(data: bytes | BinaryIO, source: str) -> Iterator[_Row]:
 
 
 def _imported(rows: Callable[[], Iterable[_Row]], trials: TrialRows, source: str, outcome: str) -> Imported:
-    notes, first = Notes(), _First(rows())
-    keys = outcome_keys(first)
-    if first.row is None:
+    notes, metadata = Notes(), dict[str, Any]()
+    first, found = None, dict[str, None]()
+    for place, row in rows():
+        if _is_metadata_alone(row):
+            metadata = metadata or row
+            continue
+        _instance_id(place, row)
+        first = first or (place, row)
+        found |= dict.fromkeys(row_outcome(row))
+    if first is None:
         raise FormatError("the file contains no row", source=source)
+    keys = usual_first(found)
     criterion = chosen_criterion(keys, outcome, source)
     for place, row in rows():
-        if "instance_id" in row or not _is_metadata(row):
+        if not _is_metadata_alone(row):
             case_id = _instance_id(place, row)
             at = trials.place(case_id)
             trials.offer(at, _case(place, case_id, row))
             trials.add(at, _result(place, row, criterion, notes))
-    place, row = first.row
-    metadata = first.metadata | (read_optional_mapping(place.at("metadata"), row.get("metadata")) or {})
+    place, row = first
+    metadata = metadata | (read_optional_mapping(place.at("metadata"), row.get("metadata")) or {})
     cases, results = trials.finished()
     run = RecordedRun(
         name=text_of(metadata.get("dataset")) or file_stem(source),
@@ -121,26 +129,12 @@ def _imported(rows: Callable[[], Iterable[_Row]], trials: TrialRows, source: str
     )
 
 
-class _First:
-    """The rows of trials; once they were iterated, the first of them, and the first that is metadata alone."""
-
-    def __init__(self, rows: Iterable[_Row]) -> None:
-        self._rows = rows
-        self.row: _Row | None = None
-        self.metadata: dict[str, Any] = {}
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        for place, row in self._rows:
-            if "instance_id" not in row and _is_metadata(row):
-                self.metadata = self.metadata or row
-                continue
-            self.row = self.row or (place, row)
-            _instance_id(place, row)
-            yield row
-
-
 def _is_metadata(value: Any) -> bool:
     return isinstance(value, dict) and {"agent_class", "llm_config"} <= set(value)
+
+
+def _is_metadata_alone(row: dict[str, Any]) -> bool:
+    return "instance_id" not in row and _is_metadata(row)
 
 
 def _instance_id(place: Place, row: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -154,9 +154,8 @@ def _metrics(result: TrialResult) -> dict[str, Any]:
 MAX_NAMED = 20
 
 
-def outcome_keys(rows: Iterable[dict[str, Any]]) -> tuple[str, ...]:
-    """Every key that has a verdict or a share in some row, the usual ones first."""
-    found = dict.fromkeys(key for row in rows for key in outcome(row))
+def usual_first(found: Collection[str]) -> tuple[str, ...]:
+    """Keys that have a verdict or a share in some row, the usual ones first."""
     return (*(key for key in USUAL if key in found), *(key for key in found if key not in USUAL))
 
 

@@ -79,7 +79,8 @@ class OsmosisResults(WritesRuns):
         place = Place(document)
         raw = read_mapping(place, document.value)
         header = _header(place.at("config"), raw.get("config", ABSENT), source)
-        rows = list(_rows(place, raw)) if "rows" in raw else _runs(place.at("runs"), raw.get("runs", ABSENT))
+        at = place.at("runs")
+        rows = list(_rows(place, raw)) if "rows" in raw else read_list(at, raw.get("runs", ABSENT), _flat)
         return _imported(header, lambda: rows, TrialRows)
 
     @staticmethod
@@ -202,10 +203,6 @@ def _of_row(place: Place, item: dict[str, Any]) -> Iterator[_Run]:
     row_index = _index(place.at("row_index"), item.get("row_index", ABSENT))
     for number, run in enumerate(read_list(place.at("runs"), item.get("runs", ABSENT), read_mapping)):
         yield _flat(place.at("runs", number), {**run, "row_index": row_index})
-
-
-def _runs(place: Place, raw: Any) -> list[_Run]:
-    return list(read_list(place, raw, _flat))
 
 
 def _flat(place: Place, raw: Any) -> _Run:
