@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from evaldesk.agents.openhands.kit import trial
+from evaldesk.agents.openhands.kit import controller, trial
 from evaldesk.agents.openhands.kit.config import LLMConfig, OpenHandsConfig, get_llm_config_arg, get_parser
 from evaldesk.agents.openhands.kit.controller import ControllerRun, call_async_from_sync
 from evaldesk.agents.openhands.kit.events import (
@@ -44,9 +44,14 @@ from evaldesk.agents.openhands.kit.shared import (
     prepare_dataset,
 )
 from evaldesk.agents.openhands.kit.state import State
+from evaldesk.agents.openhands.metadata import Options, Task, profile_of
 from evaldesk.agents.standins import EVALUATION, OPENHANDS
 from evaldesk.agents.workspaces import open_workspace
 from evaldesk.errors import AgentError, UsageError
+from evaldesk.llm import ModelCall, ModelReply
+from evaldesk.model import ModelOptions, Usage
+from evaldesk.reading.strict_json import Document, Place
+from evaldesk.transcripts.openhands_rows import read_usages
 
 
 @pytest.fixture
@@ -171,6 +176,33 @@ def test_a_run_of_the_agent_is_awaited_or_read_as_its_state() -> None:
     assert asyncio.run(ControllerRun(work())).iteration == 3
     assert ControllerRun(work()).iteration == 3
     assert call_async_from_sync(lambda: ControllerRun(work())).iteration == 3
+
+
+def test_the_model_is_asked_with_the_options_of_its_run_and_tells_cached_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[ModelCall] = []
+
+    async def complete(call: ModelCall, **_: Any) -> ModelReply:
+        asked.append(call)
+        return ModelReply("done", (), Usage("m", tokens_in=9, tokens_out=1, tokens_cached=4))
+
+    monkeypatch.setattr(controller, "complete", complete)
+    options = ModelOptions(reasoning_effort="low", extra={"top_k": 3})
+    task = Task("m:f", "", (), Options(), {}, "", {}, model="m", model_options=options)
+    group = LLMConfig.model_validate({"model": "m", "reasoning_effort": "high", "ollama_base_url": "http://x"})
+    workspace = open_workspace(os.environ)
+    try:
+        for profile, config in ((profile_of(task), None), (None, group)):
+            trial.begin(trial.InstanceTrial(workspace, profile, print))
+            given = OpenHandsConfig(llms={"llm": config} if config else {})
+            metrics = controller.run_controller(given, MessageAction("go")).metrics.get()
+    finally:
+        workspace.close()
+        trial._current.clear()
+
+    assert [(call.reasoning_effort, call.extra) for call in asked] == [("low", {"top_k": 3}), ("high", {})]
+    assert [usage.tokens_cached for usage in read_usages(Place(Document(metrics)), metrics)] == [4]
 
 
 def test_a_run_that_has_ended_is_awaited_or_read_again() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +64,12 @@ class LlmProfile:
 
     def model_copy(self, update: Mapping[str, Any] | None = None) -> LlmProfile:
         """A copy with some fields replaced, as pydantic has it."""
-        from dataclasses import replace
-
         return replace(self, **dict(update or {}))
 
 
-_KNOWN = {each.name for each in fields(LlmProfile)} - {"name", "extra"} | {"api_key_env"}
-"""The keys of a group that are not sent along as they are."""
+OPTIONS = tuple(each.name for each in fields(LlmProfile) if each.name not in ("name", "model", "api_key", "extra"))
+"""The keys of a group beside its model and the key of that."""
+_KNOWN = {"model", "api_key", "api_key_env", *OPTIONS}
 
 
 def read_profile(path: Path, name: str, environment: Mapping[str, str]) -> LlmProfile:

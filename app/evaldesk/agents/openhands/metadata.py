@@ -20,6 +20,8 @@ from evaldesk.model import Container, JsonObject, ModelOptions
 DEFAULT_MAX_ITERATIONS = 30
 KEY_VARIABLE = "EVALDESK_INSTANCE_API_KEY"
 """The key of a model that is in no file, for the process of an instance alone."""
+RUN, EFFORT = "run", "reasoning_effort"
+"""The name of the profile that the run makes of its own model, and the key of its effort."""
 COMMAND_IMAGE = "EVALDESK_COMMAND_IMAGE"
 """The image for the commands of the runs that a script starts."""
 SCORE_KEY = "EVALDESK_SCORE_KEY"
@@ -125,7 +127,7 @@ def metadata_of(task: Task, workspace: Workspace, log: Callable[[str], None]) ->
     facts: dict[str, Any] = {
         "agent_class": options.agent_class,
         "eval_output_dir": options.output_folder,
-        "start_time": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S"),
+        "start_time": start_time(),
         "git_commit": git_commit(Path(task.root)),
         "dataset": options.dataset or None,
         "data_split": options.data_split or None,
@@ -135,12 +137,11 @@ def metadata_of(task: Task, workspace: Workspace, log: Callable[[str], None]) ->
         "max_iterations": task.model_options.max_turns or options.max_iterations,
     }
     asked = facts.pop("llm_config", None) or {}
+    ours: dict[str, Any] = {"workspace": workspace, "log": log, "trial_index": task.trial_index, "seed": task.seed}
     shared = sys.modules.get("evaluation.utils.shared")
     if shared is None:
         known = {name: facts[name] for name in facts if name in _FACTS}
-        return Metadata(
-            llm_config=profile, workspace=workspace, log=log, trial_index=task.trial_index, seed=task.seed, **known
-        )
+        return Metadata(llm_config=profile, **ours, **known)
     from evaldesk.agents.openhands.kit.config import LLMConfig, llm_config_of
     from evaldesk.agents.openhands.kit.shared import EvalMetadata
 
@@ -151,9 +152,12 @@ def metadata_of(task: Task, workspace: Workspace, log: Callable[[str], None]) ->
     llm = llm_config_of(profile, options.config_file).model_copy(update=asked) if profile else None
     if llm is None and asked:
         llm = LLMConfig.model_validate({**asked, "api_key": os.environ.get(KEY_VARIABLE)})
-    found = EvalMetadata(llm_config=llm, **facts)
-    found.attach(workspace, log, task.trial_index, task.seed)
-    return found
+    return EvalMetadata(llm_config=llm, **ours, **facts)
+
+
+def start_time() -> str:
+    """This moment, as OpenHands writes it: local time without a zone."""
+    return datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def git_commit(folder: Path) -> str:
@@ -181,8 +185,9 @@ def profile_of(task: Task) -> LlmProfile | None:
     if not task.model:
         return None
     asked = task.model_options
+    effort = {EFFORT: asked.reasoning_effort} if asked.reasoning_effort else {}
     return LlmProfile(
-        "run",
+        RUN,
         task.model,
         base_url=asked.base_url,
         temperature=asked.temperature,
@@ -190,5 +195,5 @@ def profile_of(task: Task) -> LlmProfile | None:
         max_output_tokens=asked.max_tokens,
         num_retries=asked.n_retries,
         seed=task.seed,
-        extra=asked.extra,
+        extra={**asked.extra, **effort},
     )

@@ -140,21 +140,11 @@ def output_folder(root: Path, metadata: Mapping[str, Any], note: str = "") -> Pa
 
 def masked_profile(config_file: Path, name: str) -> dict[str, Any]:
     """The LLM profile of that name without its key. Raises UsageError for an unknown one."""
-    from evaldesk.agents.openhands.llm_profiles import read_profile
+    from evaldesk.agents.openhands.llm_profiles import OPTIONS, read_profile
 
     profile = read_profile(config_file, name, os.environ)
-    shown = {
-        "model": profile.model,
-        "api_key": MASK if profile.api_key else None,
-        "base_url": profile.base_url,
-        "temperature": profile.temperature,
-        "top_p": profile.top_p,
-        "max_output_tokens": profile.max_output_tokens,
-        "num_retries": profile.num_retries,
-        "timeout": profile.timeout,
-        "custom_llm_provider": profile.custom_llm_provider,
-        "seed": profile.seed,
-    }
+    shown = {"model": profile.model, "api_key": MASK if profile.api_key else None}
+    shown |= {option: getattr(profile, option) for option in OPTIONS}
     return shown | {name: value for name, value in profile.extra.items() if "key" not in name.lower()}
 
 

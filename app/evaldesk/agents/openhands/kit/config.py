@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr
 
 from evaldesk.agents.openhands.kit.logger import openhands_logger
-from evaldesk.agents.openhands.llm_profiles import LlmProfile, read_profile
+from evaldesk.agents.openhands.llm_profiles import OPTIONS, LlmProfile, read_profile
 from evaldesk.errors import UsageError
 
 __all__ = [
@@ -71,18 +71,14 @@ class LLMConfig(_Config):
 
     def as_profile(self) -> LlmProfile:
         """The same as a profile of a model, whose key can be asked for."""
-        known = {name: getattr(self, name) for name in _PROFILE_FIELDS}
-        return LlmProfile(self._group or "run", self.model, api_key=self.api_key, **known)  # type: ignore[arg-type]
-
-
-_PROFILE_FIELDS = (
-    *("base_url", "temperature", "top_p", "max_output_tokens", "num_retries", "timeout", "custom_llm_provider", "seed"),
-)
+        known = {name: getattr(self, name) for name in OPTIONS}
+        profile = LlmProfile(self._group or "run", self.model, **known, extra=self.model_extra or {})
+        return profile.model_copy({"api_key": self.api_key})
 
 
 def llm_config_of(profile: LlmProfile, file: str = "") -> LLMConfig:
     """The configuration of a profile; options that the profile leaves open stay open."""
-    values: dict[str, Any] = {name: getattr(profile, name) for name in _PROFILE_FIELDS}
+    values: dict[str, Any] = {name: getattr(profile, name) for name in OPTIONS}
     key = SecretStr(profile.api_key.get_secret_value()) if profile.api_key else None
     found = LLMConfig(model=profile.model, api_key=key, **{**profile.extra, **values})
     found._group, found._file = profile.name, file

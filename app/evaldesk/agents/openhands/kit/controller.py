@@ -31,7 +31,7 @@ from evaldesk.agents.openhands.kit.runtime import Runtime
 from evaldesk.agents.openhands.kit.state import AgentState, Metrics, State
 from evaldesk.agents.openhands.kit.trial import current
 from evaldesk.agents.openhands.llm_profiles import LlmProfile
-from evaldesk.agents.openhands.metadata import KEY_VARIABLE
+from evaldesk.agents.openhands.metadata import EFFORT, KEY_VARIABLE, RUN
 from evaldesk.background_loop import is_in_loop
 from evaldesk.errors import ModelError
 from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, complete
@@ -149,6 +149,7 @@ class _Loop:
         self.runtime = runtime
         self.user = user
         self.seed = trial.seed
+        self.extra = trial.profile.extra if trial.profile and trial.profile.name == RUN else {}
         self.log = trial.log
         name = self.profile.model if self.profile else "none"
         self.state = State(metrics=Metrics(name), max_iterations=config.max_iterations)
@@ -158,6 +159,7 @@ class _Loop:
         state = self.state
         if self.profile is None:
             raise ModelError("no model is named; name one by -l or --model", kind="no_model", is_fatal=True)
+        patience = PATIENT.with_retries(self.profile.num_retries)
         state.join(first, "user")
         state.agent_state = AgentState.RUNNING
         self.messages.append({"role": "user", "content": first.message})
@@ -171,7 +173,7 @@ class _Loop:
                 break
             state.iteration += 1
             try:
-                reply = await complete(_call(self.profile, self.messages, self.seed), patience=_patience(self.profile))
+                reply = await complete(self._call(self.profile), patience=patience)
             except ModelError as error:
                 if error.is_fatal:
                     raise
@@ -180,6 +182,27 @@ class _Loop:
             state.metrics.add(reply.usage, f"call-{state.iteration}")
             await self._follow(reply)
         return state
+
+    def _call(self, profile: LlmProfile) -> ModelCall:
+        """The next call. Options of the run go with it; of other profiles only those that OpenHands sends, too."""
+        variable = None
+        if profile.api_key:
+            os.environ[KEY_VARIABLE] = profile.api_key.get_secret_value()  # of this process; commands do not get it
+            variable = KEY_VARIABLE
+        return ModelCall(
+            profile.model,
+            self.messages,
+            TOOLS,
+            temperature=profile.temperature,
+            top_p=profile.top_p if profile.top_p != 1 else None,
+            max_tokens=profile.max_output_tokens,
+            reasoning_effort=profile.extra.get(EFFORT),
+            seed=profile.seed if profile.seed is not None else self.seed,
+            api_base=profile.base_url,
+            api_key_env=variable,
+            extra={key: value for key, value in self.extra.items() if key != EFFORT},
+            timeout_s=profile.timeout or 120.0,
+        )
 
     async def _follow(self, reply: ModelReply) -> None:
         calls = [(call.id, call.name, call.arguments) for call in reply.tool_calls]
@@ -249,29 +272,6 @@ def _action(call: RequestedCall, thought: str) -> Action:
     if call.name == "finish":
         return AgentFinishAction(texts.get("message", ""), thought=thought, task_completed=found.get("task_completed"))
     return MessageAction(f"There is no tool {call.name}.")
-
-
-def _call(profile: LlmProfile, messages: list[JsonObject], seed: int | None) -> ModelCall:
-    variable = None
-    if profile.api_key:
-        os.environ[KEY_VARIABLE] = profile.api_key.get_secret_value()  # of this process; commands do not get it
-        variable = KEY_VARIABLE
-    return ModelCall(
-        profile.model,
-        messages,
-        TOOLS,
-        temperature=profile.temperature,
-        top_p=profile.top_p if profile.top_p != 1 else None,
-        max_tokens=profile.max_output_tokens,
-        seed=profile.seed if profile.seed is not None else seed,
-        api_base=profile.base_url,
-        api_key_env=variable,
-        timeout_s=profile.timeout or 120.0,
-    )
-
-
-def _patience(profile: LlmProfile) -> Any:
-    return PATIENT.with_retries(profile.num_retries)
 
 
 def call_async_from_sync(corofn: Callable[..., Any], timeout: float | None = 15, *args: Any, **kwargs: Any) -> Any:

@@ -12,18 +12,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field
 
 from evaldesk.agents.openhands.kit.config import LLMConfig, OpenHandsConfig, SandboxConfig
 from evaldesk.agents.openhands.kit.events import Event, MessageAction, event_to_dict, get_pairs_from_events
 from evaldesk.agents.openhands.kit.logger import openhands_logger
 from evaldesk.agents.openhands.kit.state import State
-from evaldesk.agents.openhands.metadata import COMMAND_IMAGE, KEY_VARIABLE, SCORE_KEY, git_commit
-from evaldesk.agents.workspaces import Workspace
+from evaldesk.agents.openhands.metadata import COMMAND_IMAGE, KEY_VARIABLE, SCORE_KEY, git_commit, start_time
 from evaldesk.errors import UsageError
 
 if TYPE_CHECKING:
@@ -89,34 +87,10 @@ class EvalMetadata(BaseModel):
     condenser_config: Any = None
     instruction_template_name: str | None = None
     eval_note: str | None = None
-    _workspace: Workspace | None = PrivateAttr(None)
-    _log: Callable[[str], None] = PrivateAttr(print)
-    _trial_index: int = PrivateAttr(0)
-    _seed: int | None = PrivateAttr(None)
-
-    def attach(self, workspace: Workspace, log: Callable[[str], None], trial_index: int, seed: int | None) -> None:
-        """Give it the facts of its trial."""
-        self._workspace, self._log, self._trial_index, self._seed = workspace, log, trial_index, seed
-
-    @property
-    def workspace(self) -> Workspace | None:
-        """The workspace of the trial."""
-        return self._workspace
-
-    @property
-    def log(self) -> Callable[[str], None]:
-        """Add a line to the log of the trial."""
-        return self._log
-
-    @property
-    def trial_index(self) -> int:
-        """The number of the trial of its case, from 0."""
-        return self._trial_index
-
-    @property
-    def seed(self) -> int | None:
-        """The seed of the trial."""
-        return self._seed
+    workspace: Any = Field(default=None, exclude=True, repr=False)
+    log: Callable[[str], None] = Field(default=print, exclude=True, repr=False)
+    trial_index: int = Field(default=0, exclude=True, repr=False)
+    seed: int | None = Field(default=None, exclude=True, repr=False)
 
 
 class EvalOutput(BaseModel):
@@ -249,11 +223,6 @@ def make_metadata(
     )
     openhands_logger.info("Results go to %s", folder)
     return found
-
-
-def start_time() -> str:
-    """This moment, as OpenHands writes it: local time without a zone."""
-    return datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def prepare_dataset(

@@ -53,7 +53,7 @@ class Metrics:
                 "model": self.model_name,
                 "prompt_tokens": usage.tokens_in,
                 "completion_tokens": usage.tokens_out,
-                "cache_read_tokens": 0,
+                "cache_read_tokens": usage.tokens_cached,
                 "cache_write_tokens": 0,
                 "response_id": response_id,
             }
