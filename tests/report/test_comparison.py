@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
+from random import Random
 
 import pytest
 import scipy
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaldesk.model.comparison import Comparison
-from evaldesk.statistics.comparison import benjamini_hochberg, compare_scores, holm
+from evaldesk.statistics.comparison import benjamini_hochberg, compare_scores, compare_shares, holm
 from evaldesk.statistics.exact_tests import fisher, mcnemar
 
 BEFORE = {"a": 0.8, "b": 0.8, "c": 0.4, "d": 1.0, "e": 0.0, "f": 0.2}
@@ -32,6 +33,57 @@ def test_cases_are_paired_by_id_and_the_others_counted() -> None:
     assert found.difference == pytest.approx(0.1)
     assert (found.before, found.after) == pytest.approx((3.2 / 6, 3.8 / 6))
     assert not found.is_distinguishable
+
+
+def drawn(random: Random, n_cases: int, rate: float, n: int) -> dict[str, tuple[float, int]]:
+    """Cases of an agent that passes `rate` of their trials, each with `n` of them."""
+    return {str(at): (sum(random.random() < rate for _ in range(n)) / n, n) for at in range(n_cases)}
+
+
+@pytest.mark.parametrize("ns", [(1, 5), (1, 20), (20, 1), (5, 20)])
+@pytest.mark.parametrize("n_cases", [5, 10, 20, 40])
+def test_an_agent_that_did_not_change_is_seldom_told_apart_whatever_the_numbers_of_trials(
+    n_cases: int, ns: tuple[int, int]
+) -> None:
+    random = Random(n_cases)
+    pairs = [[drawn(random, n_cases, 0.9, n) for n in ns] for _ in range(60)]
+
+    found = [compare_shares(*pair) for pair in pairs]
+
+    assert sum(each is not None and each.is_distinguishable for each in found) <= 6
+
+
+def test_a_drop_is_still_found_with_other_numbers_of_trials() -> None:
+    random = Random(1)
+
+    found = compare_shares(drawn(random, 40, 0.95, 1), drawn(random, 40, 0.5, 20))
+
+    assert found is not None
+    assert found.is_distinguishable
+    assert found.difference < 0
+
+
+def test_with_one_trial_before_a_case_that_passed_19_of_20_did_not_surely_drop() -> None:
+    before = {str(at): (1.0, 1) for at in range(10)}
+    after = dict.fromkeys(before, (0.95, 20))
+    error = (20 / 21 * 1 / 21 * (1 + 1 / 20) / 10) ** 0.5
+
+    found = compare_shares(before, after)
+
+    assert found is not None
+    assert found.error == pytest.approx(error)
+    expected = scipy.stats.t(9, -0.05, error)
+    assert found.interval is not None
+    assert (found.interval.low, found.interval.high) == pytest.approx(expected.interval(0.95))
+    assert found.p == pytest.approx(2 * expected.sf(0))
+    assert not found.is_distinguishable
+
+
+def test_with_as_many_trials_in_both_runs_shares_are_compared_as_scores() -> None:
+    pair = [drawn(Random(seed), 12, rate, 5) for seed, rate in ((1, 0.9), (2, 0.6))]
+    means = [{key: mean for key, (mean, _) in side.items()} for side in pair]
+
+    assert compare_shares(*pair) == compare_scores(*means)
 
 
 def test_the_interval_of_the_difference_is_that_of_scipy() -> None:

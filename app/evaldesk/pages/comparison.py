@@ -22,7 +22,7 @@ from evaldesk.pages.pair import pair_href
 from evaldesk.pages.runs.facts import all_facts, repeats_recorded, run_facts
 from evaldesk.pages.runs.view import Bar, Cost, Filter, columns_k, first_problem, known_cost, reliability, tally
 from evaldesk.statistics.case_comparison import compare_cases
-from evaldesk.statistics.comparison import cases_to_show, compare_scores
+from evaldesk.statistics.comparison import cases_to_show, compare_scores, compare_shares
 from evaldesk.store import RunStore
 from evaldesk.wording.comparison import (
     DOLLARS,
@@ -187,19 +187,17 @@ def _differences(a: RunSummary, b: RunSummary, before: Outcomes, after: Outcomes
     order = [criterion.metric for criterion in (*a.config.criteria, *b.config.criteria)]
     names = dict.fromkeys([*(name for name in order if name in names), *names])
     found = [
-        _difference(short_title(name), "score", _means(before, name), _means(after, name), _unit(name))
-        for name in names
+        _difference(short_title(name), "score", _compared_means(before, after, name), _unit(name)) for name in names
     ]
-    found.append(_difference("Time of a trial", "duration", _times(before), _times(after), MILLISECONDS))
+    times = compare_scores(_times(before), _times(after))
+    found.append(_difference("Time of a trial", "duration", times, MILLISECONDS))
     if not a.is_cost_unknown and not b.is_cost_unknown and (a.cost or b.cost):
-        found.append(_difference("Cost of a trial", "dollars", _costs(before), _costs(after), DOLLARS))
+        costs = compare_scores(_costs(before), _costs(after))
+        found.append(_difference("Cost of a trial", "dollars", costs, DOLLARS))
     return [each for each in found if each]
 
 
-def _difference(
-    title: str, kind: str, before: Mapping[Place, float], after: Mapping[Place, float], unit: Unit | None
-) -> Difference | None:
-    compared = compare_scores(before, after)
+def _difference(title: str, kind: str, compared: Comparison | None, unit: Unit | None) -> Difference | None:
     if compared is None:
         return None
     return Difference(
@@ -229,8 +227,19 @@ def _unit(metric: str) -> Unit | None:
     return None if is_share(metric) else SCORES
 
 
-def _means(cases: Outcomes, metric: str) -> dict[Place, float]:
-    return {place: case.means[metric] for place, case in cases.items() if metric in case.means}
+def _compared_means(before: Outcomes, after: Outcomes, metric: str) -> Comparison | None:
+    """The means of a metric, compared as pass rates are where they are shares."""
+    old, new = (
+        {
+            place: (each.means[metric], max(1, each.counts.scored))
+            for place, each in side.items()
+            if metric in each.means
+        }
+        for side in (before, after)
+    )
+    if is_share(metric):
+        return compare_shares(old, new)
+    return compare_scores(*({place: mean for place, (mean, _) in side.items()} for side in (old, new)))
 
 
 def _times(cases: Outcomes) -> dict[Place, float]:

@@ -19,7 +19,7 @@ from evaldesk.model.comparison import (
 from evaldesk.model.conclusion import CONFIRM, RegressionRule
 from evaldesk.model.evalset import case_names
 from evaldesk.statistics.chances.gates import ALPHA, trials_to_tell
-from evaldesk.statistics.comparison import benjamini_hochberg, compare_scores, holm
+from evaldesk.statistics.comparison import benjamini_hochberg, compare_shares, holm
 from evaldesk.statistics.exact_tests import fisher, fisher_drop
 
 
@@ -51,7 +51,9 @@ def compare_cases(
     changes, to_tell = _likely_drops(changes)
     changes.sort(key=lambda change: (KINDS.index(change.kind), -abs(change.points or 0.0)))
     compared = [change.key.place for change in changes if change.is_compared]
-    rates = compare_scores(*({place: _rate(side[place]) for place in compared} for side in (old, new)))
+    rates = compare_shares(
+        *({place: (_rate(side[place]), len(side[place].scored)) for place in compared} for side in (old, new))
+    )
     return RunChange(name, tuple(changes), rates, to_tell, rule, confirm)
 
 

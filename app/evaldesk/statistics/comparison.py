@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from math import ceil, fsum, sqrt
 from statistics import fmean
 from typing import TypeVar
@@ -46,6 +47,26 @@ def compare_scores(before: Mapping[K, float], after: Mapping[K, float]) -> Compa
         p=p,
         test=test,
     )
+
+
+def compare_shares(before: Mapping[K, tuple[float, int]], after: Mapping[K, tuple[float, int]]) -> Comparison | None:
+    """Compare a mean of values from 0 to 1 for each case, given with its number of trials; see `compare_scores`.
+
+    One trial is 0 or 1, the mean of many is near the rate: where a case has not as many trials in both runs, an agent
+    that did not change would look changed. The error is then at least that of trials drawn at one rate for each case.
+    """
+    found = compare_scores(*({key: mean for key, (mean, _) in side.items()} for side in (before, after)))
+    pairs = [(*before[key], *after[key]) for key in before if key in after]
+    if found is None or all(n == m for _, n, _, m in pairs):
+        return found
+    shares = [((old * n + new * m) / (n + m), 1 / n + 1 / m) for old, n, new, m in pairs]
+    drawn = sqrt(fsum(max(0.0, share * (1 - share)) * parts for share, parts in shares)) / len(pairs)
+    error, df = max(found.error or 0.0, drawn), max(1, len(pairs) - 1)
+    if error < ROUNDING:
+        return found
+    half, p = t_95(df) * error, chance_beyond(abs(found.difference / error), df)
+    interval = Interval(found.difference - half, found.difference + half)
+    return replace(found, error=error, interval=interval, p=max(p, found.p), test="t" if p > found.p else found.test)
 
 
 def cases_to_show(found: Comparison) -> int | None:
