@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -138,7 +138,7 @@ class Guard:
             return
         rest = urlencode([(name, value) for name, value in query if name != "token"])
         path = "/" + scope["path"].lstrip("/\\")
-        target = _ascii(path) + (f"?{rest}" if rest else "")
+        target = quote(path, safe="/-._~") + (f"?{rest}" if rest else "")
         # With a high priority Chromium keeps it when other programs on this machine set too many of theirs.
         value = f"{self.settings.cookie}={self.settings.cookie_value}"
         cookie = f"{value}; Path=/; HttpOnly; SameSite=Strict; Priority=High"
@@ -244,12 +244,6 @@ def _cookies(scope: Scope, name: str) -> list[str]:
     """Every value of that cookie. Others may be malformed: programs on other ports of this machine set them too."""
     pairs = [pair.partition("=") for header in _values(scope, b"cookie") for pair in header.split(";")]
     return [value.strip() for key, _, value in pairs if key.strip() == name]
-
-
-def _ascii(path: str) -> str:
-    from urllib.parse import quote
-
-    return quote(path, safe="/-._~")
 
 
 # Under `no-referrer` a browser sends `Origin: null` with our own forms, and the guard refuses them.
