@@ -47,8 +47,7 @@ def alpha_sentence(n_labellers: int, n_units: int, alpha: float | None, noun: st
     """`3 people labelled 12 trials in common: Krippendorff's alpha 0.74, tentative`."""
     if n_labellers < 2 or not n_units:
         return ""
-    units = f"1 {noun}" if n_units == 1 else f"{n_units:,} {noun}s"
-    sentence = f"{n_labellers} people labelled {units} in common"
+    sentence = f"{n_labellers} people labelled {counted(n_units, noun)} in common"
     if alpha is None:
         return f"{sentence}, all equal: Krippendorff's alpha is not measurable"
     return f"{sentence}: Krippendorff's alpha {_signed(alpha)}, {_reliance(alpha)}"
@@ -58,8 +57,7 @@ def enough_sentence(skill: JudgeSkill) -> str:
     """The labels that are missing before a metric is reliable; empty with enough labels."""
     missing = []
     if skill.n < ENOUGH_LABELS:
-        more = ENOUGH_LABELS - skill.n
-        missing.append(counted(more, "more label"))
+        missing.append(counted(ENOUGH_LABELS - skill.n, "more label"))
     if skill.n_bad < ENOUGH_FAILURES:
         missing.append(f"{ENOUGH_FAILURES - skill.n_bad} more of failures")
     if not missing:

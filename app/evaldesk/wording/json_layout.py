@@ -12,10 +12,9 @@ WIDTH = 72
 STEP = 2
 
 
-def as_json(value: object, indent: int = 2) -> str:
-    """Readable JSON; `indent=0` keeps it on one line."""
-    text = msgspec.json.encode(value)
-    return (msgspec.json.format(text, indent=indent) if indent else msgspec.json.format(text, indent=-1)).decode()
+def as_json(value: object) -> str:
+    """Readable JSON."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
 def laid_out(value: object, *, width: int = WIDTH) -> str:
