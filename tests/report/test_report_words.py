@@ -12,9 +12,9 @@ from evaldesk.wording.words import (
     curve_note,
     errors_sentence,
     interval_words,
+    needs_words,
     passed_sentence,
     score_words,
-    threshold_words,
     undefined_words,
 )
 
@@ -100,16 +100,16 @@ def test_a_point_on_fewer_cases_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("threshold", "is_higher_better", "said"),
+    ("threshold", "metric", "said"),
     [
-        (0.8, True, "at least 0.80"),
-        (3.0, False, "at most 3.00"),
-        (1500.0, False, "at most 1,500"),
-        (None, False, "no threshold"),
+        (0.8, "response_match_score", "at least 0.80"),
+        (3.0, "turn_count", "at most 3.00"),
+        (1500.0, "turn_count", "at most 1,500"),
+        (None, "turn_count", "no threshold"),
     ],
 )
-def test_a_threshold_says_which_side_is_good(threshold: float | None, is_higher_better: bool, said: str) -> None:
-    assert threshold_words(threshold, is_higher_better=is_higher_better) == said
+def test_a_threshold_says_which_side_is_good(threshold: float | None, metric: str, said: str) -> None:
+    assert needs_words(metric, threshold) == said
 
 
 @pytest.mark.parametrize(

@@ -270,13 +270,6 @@ def errors_sentence(n_passed: int, n_scored: int, n_errored: int, errors_are_fai
     return f"Errors do not count as failures. With them: {n_passed:,} of {n_scored + n_errored:,}."
 
 
-def threshold_words(threshold: float | None, *, is_higher_better: bool = True) -> str:
-    """`at least 0.80`, or `at most 3.00` where less is better; `no threshold` without one."""
-    if threshold is None:
-        return "no threshold"
-    return f"{'at least' if is_higher_better else 'at most'} {number_words(threshold)}"
-
-
 def score_words(value: float, threshold: float | None, *, is_higher_better: bool = True) -> str:
     """The value with two digits; one that misses its threshold never reads as if it kept to it: `<0.80`, `>3.00`."""
     number = number_words(value)
@@ -401,7 +394,9 @@ def asserted_lines(config: RunConfig, n_cases: int) -> list[str]:
 
 def needs_words(metric: str, threshold: float | None) -> str:
     """`at least 0.80`, `at most 3.00` where less is better, `no threshold` without one."""
-    return threshold_words(threshold, is_higher_better=is_higher_better(metric))
+    if threshold is None:
+        return "no threshold"
+    return f"{'at least' if is_higher_better(metric) else 'at most'} {number_words(threshold)}"
 
 
 ENDINGS: Mapping[str, str] = {
