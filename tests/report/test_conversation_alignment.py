@@ -122,3 +122,15 @@ def test_the_text_of_a_failed_trial_names_the_other_turn() -> None:
 
     assert "    > book(id=7)   made as call 1 of turn 3" in lines
     assert "    > book(id=7)   expected as call 2 of turn 1" in lines
+
+
+def test_a_value_that_misses_its_threshold_does_not_read_as_if_it_kept_to_it() -> None:
+    scores = (
+        Score("turn_count", 3.004, threshold=3.0, passed=False),
+        Score("response_match_score", 0.799, threshold=0.8, passed=False),
+    )
+
+    text = trial_text(Case("c", (Turn("q"),)), TrialResult(1, 0, 0, "finished", "failed", scores=scores))
+
+    assert "turn_count >3.00 (needs at most 3.00)" in text
+    assert "response_match_score <0.80 (needs at least 0.80)" in text

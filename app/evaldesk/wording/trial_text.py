@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 from evaldesk.diff.conversation_diff import turn_diffs
 from evaldesk.diff.divergence import first_divergence, moved_words
 from evaldesk.diff.turn_diff import CallRow, TurnDiff
+from evaldesk.metrics import is_higher_better
 from evaldesk.model import Case, Expected, JsonObject, Score, TrialResult, TurnRecord, turn_verdict
 from evaldesk.model.json_text import json_line, shortened
 from evaldesk.wording.printable import in_one_line, printable
+from evaldesk.wording.words import needs_words, score_words
 
 LONGEST_TEXT = 2_000
 _INDENT = "    "
@@ -104,14 +106,9 @@ def _call_line(row: CallRow) -> str:
 def _score_words(score: Score) -> str:
     if not score.is_applicable:
         return f"not applicable: {score.reason}"
-    value = "unscored" if score.value is None else f"{score.value:.2f}"
-    if (
-        score.value is not None
-        and score.threshold is not None
-        and score.value < score.threshold <= round(score.value, 2)
-    ):
-        value = f"<{score.threshold:.2f}"
-    needs = "" if score.threshold is None else f" (needs {score.threshold:.2f})"
+    is_up = is_higher_better(score.metric)
+    value = "unscored" if score.value is None else score_words(score.value, score.threshold, is_higher_better=is_up)
+    needs = "" if score.threshold is None else f" (needs {needs_words(score.metric, score.threshold)})"
     return f"{value}{needs}" + (f": {score.reason}" if score.reason else "")
 
 
