@@ -63,13 +63,7 @@ const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
 /* The theme is of this browser, and is set before the page is drawn: this script does not wait for it. */
 
 const THEMES = ["system", "light", "dark"];
-function theme() {
-  try {
-    return THEMES.includes(localStorage.theme) ? localStorage.theme : "system";
-  } catch {
-    return "system"; // a browser that keeps nothing
-  }
-}
+const theme = () => (THEMES.includes(kept("theme")) ? kept("theme") : "system");
 function wear(name) {
   if (name === "system") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = name;
@@ -93,71 +87,46 @@ function keep(name, value) {
     /* it holds for this page */
   }
 }
-
-/* So is the choice between Markdown and the text as it was written. */
-
-function isRaw() {
+function kept(name) {
   try {
-    return localStorage.text === "raw";
+    return localStorage[name];
   } catch {
-    return false;
+    return undefined; // a browser that keeps nothing
   }
 }
-function showRaw(raw) {
-  document.documentElement.toggleAttribute("data-raw", raw);
-  for (const button of $$("[data-text-switch]")) {
+
+/* So are two switches: the text as it was written in place of Markdown, and only what is not as expected. */
+
+const SWITCHES = {
+  text: { on: "raw", off: "markdown", mark: "data-raw", buttons: "[data-text-switch]" },
+  differences: { on: "only", off: "all", mark: "data-differing", buttons: "[data-differences-switch]" },
+};
+function turn({ mark, buttons }, isOn) {
+  document.documentElement.toggleAttribute(mark, isOn);
+  for (const button of $$(buttons)) {
     button.hidden = false;
-    button.setAttribute("aria-pressed", String(raw));
+    button.setAttribute("aria-pressed", String(isOn));
   }
 }
-showRaw(isRaw());
+const isTurnedOn = ({ mark }) => document.documentElement.hasAttribute(mark);
+const turnAsKept = () => Object.entries(SWITCHES).forEach(([name, each]) => turn(each, kept(name) === each.on));
+turnAsKept();
 document.addEventListener("click", (event) => {
-  if (!event.target.closest("[data-text-switch]")) return;
-  const raw = !document.documentElement.hasAttribute("data-raw");
-  keep("text", raw ? "raw" : "markdown");
-  showRaw(raw);
-});
-/* And whether what is as expected is hidden. */
-function showDifferences(only) {
-  document.documentElement.toggleAttribute("data-differing", only);
-  for (const button of $$("[data-differences-switch]")) {
-    button.hidden = false;
-    button.setAttribute("aria-pressed", String(only));
+  for (const [name, each] of Object.entries(SWITCHES)) {
+    if (!event.target.closest(each.buttons)) continue;
+    turn(each, !isTurnedOn(each));
+    keep(name, isTurnedOn(each) ? each.on : each.off);
   }
-}
-function wantsDifferences() {
-  try {
-    return localStorage.differences === "only";
-  } catch {
-    return false;
-  }
-}
-showDifferences(wantsDifferences());
-document.addEventListener("click", (event) => {
-  if (!event.target.closest("[data-differences-switch]")) return;
-  const only = !document.documentElement.hasAttribute("data-differing");
-  keep("differences", only ? "only" : "all");
-  showDifferences(only);
 });
-document.addEventListener("htmx:after:swap", () => {
-  showRaw(document.documentElement.hasAttribute("data-raw"));
-  showDifferences(document.documentElement.hasAttribute("data-differing"));
-});
+document.addEventListener("htmx:after:swap", () => Object.values(SWITCHES).forEach((each) => turn(each, isTurnedOn(each))));
 window.addEventListener("storage", (event) => event.key === "theme" && (wear(theme()), redraw()));
-window.addEventListener("storage", (event) => event.key === "text" && showRaw(isRaw()));
+window.addEventListener("storage", (event) => event.key in SWITCHES && turnAsKept());
 
 /* The first steps of a newcomer in a workspace: the last one is done when the page of a failure was opened; then they
    are hidden. */
 
 const inWorkspace = (name) => `${name}-${document.documentElement.dataset.workspace}`;
 
-function kept(name) {
-  try {
-    return localStorage[name];
-  } catch {
-    return undefined;
-  }
-}
 document.addEventListener("DOMContentLoaded", () => {
   for (const page of $$("[data-shows]")) keep(inWorkspace(`seen-${page.dataset.shows}`), "yes");
   for (const step of $$("[data-seen]").filter((each) => kept(inWorkspace(`seen-${each.dataset.seen}`)))) step.dataset.done = "";
@@ -864,7 +833,7 @@ document.addEventListener("htmx:sse:after:connection", () => showLoss(false));
 
 /* A run in the tab */
 
-const STATES = { running: "#2563eb", passed: "#2f9e63", failed: "#d6333f", errored: "#d97a1a", undecided: "#6b7280" };
+const STATES = { running: "#2563eb", passed: "#2f9e63", failed: "#d6333f", errored: "#d97a1a", unscored: "#6b7280", stopped: "#6b7280" };
 let stateSaid = "";
 
 function sayInTab() {
@@ -996,8 +965,7 @@ document.addEventListener("htmx:after:swap", () => {
 });
 document.addEventListener("DOMContentLoaded", () => {
   wear(theme());
-  showRaw(isRaw());
-  showDifferences(wantsDifferences());
+  turnAsKept();
   begin(document);
   followAddress();
   setTimeout(takeAhead); // htmx begins with this event as well, after this script
@@ -1042,7 +1010,6 @@ function showToast(note, stays) {
 function fadeLater(note) {
   setTimeout(() => (note.matches(":hover, :focus-within") ? fadeLater(note) : note.remove()), TOAST_MS);
 }
-document.addEventListener("click", (event) => event.target.closest?.("#toasts [data-dismiss]")?.closest(".note").remove());
 document.addEventListener("DOMContentLoaded", () => {
   const said = $$("[data-toast]");
   for (const note of said) showToast(note, note.matches("form"));

@@ -65,6 +65,24 @@ def test_twenty_trials_of_a_case_fit_in_one_row(someone: Visitor, run: str) -> N
     assert [len(set(row)) for row in tops] == [1] * len(tops)
 
 
+def test_the_table_of_twenty_trials_does_not_scroll_on_a_small_laptop(someone: Visitor, run: str) -> None:
+    someone.page.set_viewport_size({"width": 1220, "height": 800})
+    someone.goto(run)
+
+    boxes = "[...document.querySelectorAll('.scroll')].map(box => box.scrollWidth - box.clientWidth)"
+
+    assert set(someone.page.evaluate(boxes)) == {0}
+
+
+def test_the_bar_of_a_small_phone_has_a_shade_where_more_of_it_is_to_the_right(someone: Visitor) -> None:
+    someone.page.set_viewport_size({"width": 320, "height": 568})
+    someone.goto("/gates")
+    nav = someone.page.get_by_role("navigation", name="Main")
+    shade = "nav => [nav.scrollWidth > nav.clientWidth, getComputedStyle(nav).backgroundAttachment]"
+
+    assert nav.evaluate(shade) == [True, "local, scroll"]
+
+
 def test_home_says_on_one_screen_how_the_newest_runs_went(someone: Visitor, run: str) -> None:
     someone.goto("/")
     page = someone.page

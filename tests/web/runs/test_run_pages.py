@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from evaldesk import paths
 from evaldesk.model import AgentRef, Case, RunConfig, Turn
 from evaldesk.model.stored import RunSummary
+from evaldesk.pages.run_view import BADGES, OUTCOME_BADGES
 from evaldesk.settings import DatabaseUrl
 
 
@@ -40,6 +42,13 @@ def test_the_trials_that_were_not_played_are_counted_as_in_the_sentences(pages: 
 
     assert re.search(r"1,234 (?:queued|not played)</", text)
     assert "1234 " not in text
+
+
+def test_the_icon_of_the_tab_has_a_colour_for_every_end_of_a_run() -> None:
+    script = paths.shipped("static").joinpath("app.js").read_text("utf-8")
+    coloured = set(re.findall(r"(\w+): \"#", script.partition("const STATES = {")[2].partition("}")[0]))
+
+    assert {*OUTCOME_BADGES.values(), BADGES["stopped"][0], BADGES["failed"][0], "running"} == coloured
 
 
 def test_the_list_is_filtered_and_searched_by_model(pages: Any) -> None:
