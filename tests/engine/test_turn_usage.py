@@ -13,7 +13,7 @@ from evaldesk.engine.worker.turn import OpenTurn
 from evaldesk.llm.failures import ModelFailure
 from evaldesk.llm.retry_events import RetryWait, SeenCall
 from evaldesk.model import Event, ModelOptions, Session, Usage
-from evaldesk.pages.trial_turns import event_text
+from evaldesk.pages.conversation import event_text
 
 SPENT = Usage("some/model", tokens_in=1_000_000, tokens_out=2_000_000)
 WAIT = RetryWait(ModelFailure("rate_limit", "some/model: slow down"), 1, 5, datetime(2026, 11, 22, tzinfo=UTC))

@@ -17,8 +17,8 @@ from evaldesk.wording.comparison import (
     comparison_sentence,
     flips_words,
     gap_sentence,
+    left_out_words,
     p_words,
-    pairing_note,
     points_words,
     stand_out_sentence,
 )
@@ -97,11 +97,10 @@ def test_flips_are_counted_and_judge_nothing(change: RunChange, said: str) -> No
     assert flips_words(change) == said
 
 
-def test_cases_in_one_run_only_are_named() -> None:
-    longer = compare_scores({"a": 1.0, "b": 1.0}, {"a": 1.0})
-
-    assert longer
-    assert pairing_note(longer) == "Left out: 1 only in the earlier run."
+def test_cases_in_one_run_only_are_counted_with_the_name_of_the_run() -> None:
+    assert left_out_words((1, "run 4"), (0, "run 5")) == "Left out: 1 case only in run 4."
+    assert left_out_words((2, "run 4"), (1, "run 5")) == "Left out: 2 cases only in run 4, 1 case only in run 5."
+    assert left_out_words((0, "run 4"), (0, "run 5")) == ""
 
 
 def test_changes_beyond_chance_are_counted() -> None:

@@ -22,6 +22,7 @@ from evaldesk.metrics.judges.replies import Kinds, ReplyError, read_reply
 from evaldesk.model import AgentRef, TrialResult, TurnRecord, TurnSpec
 from evaldesk.model.failures import FindingDraft, Mode, trial_number
 from evaldesk.model.stored import TrialKey
+from evaldesk.model.transcript import known_sum
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.store.failure_steps import folded_name
@@ -105,8 +106,7 @@ class ModelProposalDesk:
             raise UsageError("Every failed trial was read, or a model was asked about it.", field="model")
         record = await self._asked(model, _sections(trials, modes))
         tokens = sum(usage.tokens_in + usage.tokens_out for usage in record.usages)
-        costs = [usage.cost for usage in record.usages]
-        cost = None if None in costs or not costs else sum(each for each in costs if each is not None)
+        cost = known_sum(usage.cost for usage in record.usages)
         await asyncio.to_thread(failures.keep_question, played, model, len(trials), tokens, cost)
         reply = _read(model, record)
         drafts, refused = _drafts(played, trials, modes, reply)

@@ -15,7 +15,7 @@ from evaldesk.model.evalset import Case, JsonObject, evalset_ending, some_of
 from evaldesk.model.media import Media
 from evaldesk.model.options import Limits, ModelOptions, Recording, UserConfig
 from evaldesk.model.prompts import Prompts
-from evaldesk.model.transcript import ErrorRecord, Transcript, TurnRecord, Usage
+from evaldesk.model.transcript import ErrorRecord, Transcript, TurnRecord, Usage, known_sum
 from evaldesk.run_options import BY_NAME, EVEN, KEEP, OWN, RUN_OPTIONS, SHARED, RunOption
 
 TrialStatus: TypeAlias = Literal["finished", "errored", "timed_out", "cancelled"]
@@ -306,9 +306,7 @@ class TrialResult:
     @property
     def cost(self) -> float | None:
         """US dollars over all model calls; None as soon as one price is unknown, and when no model was called."""
-        costs = [usage.cost for usage in self.usages]
-        known = [cost for cost in costs if cost is not None]
-        return sum(known) if costs and len(known) == len(costs) else None
+        return known_sum(usage.cost for usage in self.usages)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,12 @@ UNMADE: Final = (", which has no result", ", which waits for an answer")
 """What stands behind the name of a call that was not made: in a turn that was cut short, and in one that waits."""
 
 
+def known_sum(costs: Iterable[float | None]) -> float | None:
+    """The sum of costs; None as soon as one is not known, and of no costs."""
+    found = [*costs]
+    return sum(cost for cost in found if cost is not None) if found and None not in found else None
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens and cost of one model call. `cost` is US dollars, None where the price is unknown, never 0 for that.

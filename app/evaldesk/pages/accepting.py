@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
@@ -14,23 +13,13 @@ from evaldesk.diff.acceptance import Acceptable, Way, Ways, acceptable
 from evaldesk.errors import LossError
 from evaldesk.model import Case, TrialResult
 from evaldesk.model.stored import RunSummary
+from evaldesk.pages.case_text import Line, changed_lines
+from evaldesk.pages.runs.view import trial_href
 from evaldesk.wording.words import counted_words
 
 WAY_KEYS: Mapping[Way, str] = {"as_well": "o", "within": "t", "replace": "r", "ignore": "g"}
-CONTEXT = 2
-MAX_LINES = 400
 MAX_CASES_WRITTEN, MAX_CHARS_WRITTEN = 10_000, 4_000_000
 """In all changes of a page together: half a second of work."""
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a change: `+`, `-`, or the same on both sides; numbers count from 1."""
-
-    op: str
-    old: int | None
-    new: int | None
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +151,6 @@ def accept_page(desk: Desk, staged: Staged, wanted: Keys, problem: str = "", *, 
     effects = staged.effects(wanted) if is_judged else {}
     of_ways = staged.effects_of_ways(wanted) if is_judged else {}
     file = _shown_file(desk, staged)
-    trials = f"/runs/{staged.run.id}/cases"
     cases = []
     for case in staged.cases:
         cases.append(
@@ -170,7 +158,7 @@ def accept_page(desk: Desk, staged: Staged, wanted: Keys, problem: str = "", *, 
                 key=case.key,
                 id=case.case.id,
                 trial=case.trial.trial_index + 1,
-                trial_href=f"{trials}/{case.trial.case_index}/trials/{case.trial.trial_index}",
+                trial_href=trial_href(staged.run.id, (case.trial.case_index, case.trial.trial_index)),
                 changes=tuple(_change(file, case, each, wanted.get(case.key, {}), of_ways) for each in case.offered),
                 effect=effects.get(case.key),
             )
@@ -221,44 +209,3 @@ def _changed_words(effect: Effect) -> str:
     """`4 of 6 verdicts change`, and where trials would not pass any more."""
     words = f"{counted_words(effect.n_changed, effect.before.planned, 'verdict')} change"
     return f"{words}, fewer pass" if effect.is_worse else words
-
-
-def changed_lines(before: str, after: str) -> list[Line]:
-    """The lines that differ between two texts with CONTEXT lines around them, MAX_LINES at most."""
-    old, new = before.splitlines(), after.splitlines()
-    start = _same(old, new)
-    end = _same(old[start:][::-1], new[start:][::-1])
-    if start == len(old) == len(new):
-        return []
-    left, right = old[start : len(old) - end], new[start : len(new) - end]
-    lines = [Line("", at + 1, at + 1, old[at]) for at in range(max(0, start - CONTEXT), start)]
-    for group in SequenceMatcher(None, left, right, autojunk=False).get_grouped_opcodes(CONTEXT):
-        for op, *ends in group:
-            i, i_end, j, j_end = (start + at for at in ends)
-            lines += _lines(op, old, new, (i, i_end), (j, j_end))
-    last = len(old) - end, len(new) - end
-    lines += _lines("equal", old, new, *((at, at + min(CONTEXT, end)) for at in last))
-    return lines[:MAX_LINES]
-
-
-def _same(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many lines are the same at the beginning."""
-    n = 0
-    for left, right in zip(one, other, strict=False):
-        if left != right:
-            break
-        n += 1
-    return n
-
-
-def _lines(
-    op: str, old: Sequence[str], new: Sequence[str], left: tuple[int, int], right: tuple[int, int]
-) -> Iterator[Line]:
-    if op == "equal":
-        for i, j in zip(range(*left), range(*right), strict=True):
-            yield Line("", i + 1, j + 1, old[i])
-        return
-    for i in range(*left):
-        yield Line("-", i + 1, None, old[i])
-    for j in range(*right):
-        yield Line("+", None, j + 1, new[j])

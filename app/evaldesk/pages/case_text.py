@@ -3,55 +3,76 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
 from evaldesk.formats import case_to_json, shown_extra
 from evaldesk.model import Case
+from evaldesk.pages.json_tree import cut
 
-AROUND = 2
-MAX_LINES = 2_000
+CONTEXT = 2
+MAX_LINES = 400
 MAX_LINE = 5_000
+MAX_COMPARED = 2_000
+"""Lines from the first to the last that differ, of each text."""
 
 
 @dataclass(frozen=True, slots=True)
-class DiffLine:
-    """One line; `op` is `=`, `-` (only in the first text), `+` (only in the second) or `…` (lines left out)."""
+class Line:
+    """One line of a change: `+`, `-`, the same on both sides, or `…` for lines left out; numbers count from 1."""
 
     op: str
+    old: int | None
+    new: int | None
     text: str
 
 
-def diff_lines(first: str, second: str) -> tuple[DiffLine, ...]:
-    """The lines of both texts, with AROUND equal lines kept on each side of a difference."""
-    before, after = first.splitlines()[:MAX_LINES], second.splitlines()[:MAX_LINES]
-    found: list[DiffLine] = []
-    end = 0
-    for group in SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(AROUND):
-        if group[0][1] > end:
-            found.append(DiffLine("…", ""))
-        for op, start, stop, other_start, other_stop in group:
-            if op == "equal":
-                found += [_line("=", line) for line in before[start:stop]]
-                continue
-            found += [_line("-", line) for line in before[start:stop]]
-            found += [_line("+", line) for line in after[other_start:other_stop]]
-        end = group[-1][2]
-    if found and end < len(before):
-        found.append(DiffLine("…", ""))
-    return tuple(found)
+def changed_lines(before: str, after: str) -> list[Line]:
+    """The lines that differ between two texts with CONTEXT lines around them, MAX_LINES at most."""
+    old, new = before.splitlines(), after.splitlines()
+    start = _same(old, new)
+    end = _same(old[start:][::-1], new[start:][::-1])
+    if start == len(old) == len(new):
+        return []
+    left, right = old[start : len(old) - end][:MAX_COMPARED], new[start : len(new) - end][:MAX_COMPARED]
+    lines = [Line("", at + 1, at + 1, old[at]) for at in range(max(0, start - CONTEXT), start)]
+    for number, group in enumerate(SequenceMatcher(None, left, right, autojunk=False).get_grouped_opcodes(CONTEXT)):
+        lines += [Line("…", None, None, "")] if number else []
+        for op, *ends in group:
+            i, i_end, j, j_end = (start + at for at in ends)
+            lines += _lines(op, old, new, (i, i_end), (j, j_end))
+    last = len(old) - end, len(new) - end
+    lines += _lines("equal", old, new, *((at, at + min(CONTEXT, end)) for at in last))
+    return [replace(line, text=cut(line.text, MAX_LINE)) for line in lines[:MAX_LINES]]
 
 
-def _line(op: str, text: str) -> DiffLine:
-    return DiffLine(
-        op, text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]}… {len(text) - MAX_LINE:,} more characters"
-    )
+def _same(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many lines are the same at the beginning."""
+    n = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        n += 1
+    return n
 
 
-def difference(theirs: Case, mine: Case) -> tuple[DiffLine, ...]:
+def _lines(
+    op: str, old: Sequence[str], new: Sequence[str], left: tuple[int, int], right: tuple[int, int]
+) -> Iterator[Line]:
+    if op == "equal":
+        for i, j in zip(range(*left), range(*right), strict=True):
+            yield Line("", i + 1, j + 1, old[i])
+        return
+    for i in range(*left):
+        yield Line("-", i + 1, None, old[i])
+    for j in range(*right):
+        yield Line("+", None, j + 1, new[j])
+
+
+def difference(theirs: Case, mine: Case) -> list[Line]:
     """Both cases as lines of JSON."""
-    return diff_lines(case_text(theirs), case_text(mine))
+    return changed_lines(case_text(theirs), case_text(mine))
 
 
 def case_text(case: Case) -> str:

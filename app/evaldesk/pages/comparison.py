@@ -20,7 +20,16 @@ from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseOutcome, RunSummary
 from evaldesk.pages.pair import pair_href
 from evaldesk.pages.runs.facts import all_facts, repeats_recorded, run_facts
-from evaldesk.pages.runs.view import Bar, Cost, Filter, columns_k, first_problem, known_cost, reliability, tally
+from evaldesk.pages.runs.view import (
+    Bar,
+    Cost,
+    Filter,
+    columns_k,
+    first_problem,
+    known_cost,
+    reliability,
+    trial_href,
+)
 from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.statistics.comparison import cases_to_show, compare_scores, compare_shares
 from evaldesk.store import RunStore
@@ -35,6 +44,7 @@ from evaldesk.wording.comparison import (
     difference_why,
     difference_words,
     flips_words,
+    left_out_words,
     next_words,
     stand_out_sentence,
 )
@@ -53,7 +63,6 @@ class Side:
     letter: str
     summary: RunSummary
     title: str
-    counts: Mapping[str, int]
     passed: str
     bar: Bar | None
     doubt: str
@@ -136,6 +145,8 @@ def compared_runs(
     same = {each.key.place for each in change.cases if each.is_same_case}
     k = min(columns_k(a.n_least), columns_k(b.n_least))
     verdict, _, doubt = change_sentence(change).partition("; ")
+    alone = (len(change.named(kind)) for kind in ("only in A", "only in B"))
+    left_out = left_out_words(*zip(alone, (f"run {a_id}", f"run {b_id}"), strict=True))
     return ComparisonPage(
         a=_side(runs, "A", a, k),
         b=_side(runs, "B", b, k),
@@ -144,7 +155,7 @@ def compared_runs(
         doubt=doubt,
         why=change_why(change),
         flips=flips_words(change),
-        notes=[note for note in (_left_out(change), stand_out_sentence(change), _next(change)) if note],
+        notes=[note for note in (left_out, stand_out_sentence(change), _next(change)) if note],
         warnings=warnings(a, b, change),
         differences=_differences(a, b, _only(before, same), _only(after, same)),
         config=config_difference(a, b),
@@ -170,7 +181,6 @@ def _side(runs: RunStore, letter: str, summary: RunSummary, k: int) -> Side:
         letter=letter,
         summary=summary,
         title=run_title(summary),
-        counts=tally(summary.counts),
         passed=f"{summary.counts.passed:,} of {summary.counts.scored:,}",
         bar=found.bar,
         doubt=found.doubt.removeprefix(f"{CI} "),
@@ -249,13 +259,6 @@ def _times(cases: Outcomes) -> dict[Place, float]:
 
 def _costs(cases: Outcomes) -> dict[Place, float]:
     return {place: case.cost / case.counts.done for place, case in cases.items() if case.counts.done}
-
-
-def _left_out(change: RunChange) -> str:
-    """How many cases are in one run only; empty where both have the same."""
-    counts = [(len(change.named("only in A")), "earlier"), (len(change.named("only in B")), "later")]
-    parts = [f"{n:,} only in the {which} run" for n, which in counts if n]
-    return f"Left out: {', '.join(parts)}." if parts else ""
 
 
 def _only(cases: Outcomes, places: Container[Place]) -> Outcomes:
@@ -352,7 +355,7 @@ def _passed(case: PlayedCase | None) -> str:
 
 def _case_href(run: RunSummary, case: CaseOutcome | None) -> str:
     """The trial of a case that tells most; empty where the run does not have the case."""
-    return f"/runs/{run.id}/cases/{case.case_index}/trials/{first_problem(case.verdicts)}" if case else ""
+    return trial_href(run.id, (case.case_index, first_problem(case.verdicts))) if case else ""
 
 
 MAX_NAMED = 3
@@ -400,10 +403,11 @@ def warnings(a: RunSummary, b: RunSummary, change: RunChange) -> list[str]:
     ]
     if a.config.evalset_id != b.config.evalset_id:
         notes.append("The runs are of different eval sets; only cases with the same id are compared.")
-    notes += _edited(change.in_state("edited since"), "was edited between the runs", "were edited between the runs")
+    notes += _cases_note(change.in_state("edited since"), "was edited between the runs", "were edited between the runs")
     bare, both = (change.without_reference(is_regression=each) for each in (False, True))
-    notes += _edited(bare, "lost a reference", "lost a reference")
-    notes += _regressed(both, "lost a reference and its verdict", "lost a reference and their verdict")
+    notes += _cases_note(bare, "lost a reference", "lost a reference")
+    so = "it counts as a regression", "they count as regressions"
+    notes += _cases_note(both, "lost a reference and its verdict", "lost a reference and their verdict", so)
     if _rules(a) != _rules(b) and _played(a) != _played(b):
         notes.append("The runs have different criteria; their verdicts are not directly comparable.")
     if (a.n_least, a.n_most) != (b.n_least, b.n_most):
@@ -414,22 +418,15 @@ def warnings(a: RunSummary, b: RunSummary, change: RunChange) -> list[str]:
     return notes
 
 
-def _edited(names: Sequence[str], was: str, were: str) -> list[str]:
-    """That these cases are not compared, and why; empty where there are none."""
-    return _cases_note(names, (was, "it is not compared"), (were, "they are not compared"))
-
-
-def _regressed(names: Sequence[str], was: str, were: str) -> list[str]:
-    """That these cases count as regressions, and why; empty where there are none."""
-    return _cases_note(names, (was, "it counts as a regression"), (were, "they count as regressions"))
-
-
-def _cases_note(names: Sequence[str], one: tuple[str, str], many: tuple[str, str]) -> list[str]:
+def _cases_note(
+    names: Sequence[str], was: str, were: str, so: tuple[str, str] = ("it is not compared", "they are not compared")
+) -> list[str]:
+    """That this happened to these cases, and the consequence, in words for one and for many; empty without any."""
     if not names:
         return []
     named = ", ".join(names[:MAX_NAMED]) + (" and more" if len(names) > MAX_NAMED else "")
-    count, (became, so) = ("1 case", one) if len(names) == 1 else (f"{len(names):,} cases", many)
-    return [f"{count} {became}: {named}; {so}."]
+    count, became, follows = ("1 case", was, so[0]) if len(names) == 1 else (f"{len(names):,} cases", were, so[1])
+    return [f"{count} {became}: {named}; {follows}."]
 
 
 def _facts(run: RunSummary) -> dict[str, str]:

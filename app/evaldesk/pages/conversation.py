@@ -20,18 +20,21 @@ from evaldesk.model import (
     JsonValue,
     ToolCall,
     TurnRecord,
+    Usage,
     Waiting,
 )
 from evaldesk.model.decisions import Choice, decision_words
 from evaldesk.model.json_text import json_line
 from evaldesk.model.stored import OpenTurn, StoredSession
-from evaldesk.pages.json_tree import Node
-from evaldesk.pages.media import MediaView, media_views, result_media, without_images
+from evaldesk.pages.json_tree import Node, cut
+from evaldesk.pages.media import MediaView, media_views, result_line, result_media, without_images
 from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.wording.json_layout import laid_out
+from evaldesk.wording.trial_text import call_text
 from evaldesk.wording.words import least_words
 
 MAX_SHOWN = 20_000
+ROLES = {"user": "simulated user", "judge": "judge"}
 CallStatus: TypeAlias = Literal["running", "finished", "errored", "stopped"]
 
 
@@ -83,7 +86,7 @@ class Part:
     @property
     def arguments(self) -> str:
         """The call's arguments, readable."""
-        return cut(laid_out(self.call.args)) if self.call else ""
+        return cut(laid_out(self.call.args), MAX_SHOWN) if self.call else ""
 
 
 DECIDED: Mapping[Choice, str] = {"approve": "approved", "deny": "denied", "answer": "answered"}
@@ -96,8 +99,7 @@ def asks_for(waiting: Waiting) -> str:
 
 def call_line(name: str, args: JsonObject) -> str:
     """A call as one line of code."""
-    listed = ", ".join(f"{key}={json_line(value)}" for key, value in args.items())
-    return cut(f"{name}({listed})", 300)
+    return cut(call_text(name, args), 300)
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +359,53 @@ def gist(event: Event) -> str:
     return _line(text)
 
 
+def whole_text(event: Event) -> str:
+    """The text or the value of an event, in lines; what has neither, as it is told in one line."""
+    if event.kind == "tool_result":
+        return whole(event.result)
+    return event.text if event.text else event_text(event)
+
+
+def token_words(used: Usage) -> str:
+    """`1,200 tokens in (1,000 cached), 80 out (64 reasoning)`."""
+    cached = f" ({used.tokens_cached:,} cached)" if used.tokens_cached else ""
+    reasoning = f" ({used.tokens_reasoning:,} reasoning)" if used.tokens_reasoning else ""
+    least = "at least " if used.is_least else ""
+    return f"{least}{used.tokens_in:,} tokens in{cached}, {used.tokens_out:,} out{reasoning}"
+
+
+def event_text(event: Event) -> str:
+    """All that an event says, as text."""
+    if event.error:
+        text = f"{event.error.kind}: {event.error.message}"
+    elif event.usage:
+        used = event.usage
+        who = "" if used.role == "agent" else f"{ROLES[used.role]}, "
+        text = f"{who}{used.model}: {token_words(used)}"
+        text += f", {used.duration_ms:.0f} ms" if used.duration_ms else ""
+        text += ", answered from a recording or a cache" if used.is_replayed else ""
+        text += f", {used.n_attempts} attempts" if used.n_attempts > 1 else ""
+        text += ", cut at the token limit" if used.is_cut else ""
+    elif event.kind == "tool_call" and event.call:
+        text = f"{event.call.name} {json_line(event.call.args)}"
+    elif event.kind == "tool_result":
+        text = f"{event.call.name if event.call else ''} {'raised' if event.is_error else 'returned'} "
+        text += result_line(event.result)
+    elif event.waiting:
+        line = f"{event.waiting.tool} {json_line(event.waiting.args)}"
+        text = (
+            f"{event.author}: {event.decision.decision} {line}"
+            if event.decision
+            else f"{line} {asks_for(event.waiting)}"
+        )
+    elif event.changes:
+        values = ((each.key, json_line(each.after) if each.is_present else "gone") for each in event.changes)
+        text = ", ".join(f"{key} = {value}" for key, value in values)
+    else:
+        text = f"{event.author}: {event.text}" if event.author else event.text
+    return text
+
+
 def _line(text: str, length: int = 160) -> str:
     words = " ".join(text[: 2 * length].split())
     return words if len(words) <= length else f"{words[:length]}…"
@@ -365,10 +414,3 @@ def _line(text: str, length: int = 160) -> str:
 def _key(call: ToolCall) -> tuple[str, str]:
     """The common key of a call and its result: the id, or without ids the tool."""
     return (call.id, "") if call.id else ("", call.name)
-
-
-def cut(text: str, length: int | None = MAX_SHOWN) -> str:
-    """The beginning of a longer text, with the number of characters after it; None is no limit."""
-    if length is None or len(text) <= length:
-        return text
-    return f"{text[:length]}… ({len(text) - length:,} more characters)"

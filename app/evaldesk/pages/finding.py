@@ -16,6 +16,7 @@ from evaldesk.errors import EvaldeskError, NotFoundError
 from evaldesk.model import Case
 from evaldesk.model.evalset import LargeCases, case_pieces
 from evaldesk.model.stored import EvalSetFile
+from evaldesk.pages.runs.view import trial_href
 
 MAX_EACH = 5
 """Places of one kind that are shown while one types."""
@@ -166,12 +167,12 @@ def _modes(desk: Desk, text: str, limit: int) -> list[Place]:
 
 def _of_hit(hit: Hit) -> Place:
     place = hit.place
-    address = f"/runs/{place.run_id}/cases/{place.case_index}"
+    address = trial_href(place.run_id, (place.case_index, place.trial_index or 0))
     if place.trial_index is None:
-        return Place(f"{address}/trials/0", "set", hit.text, f"{hit.case_id}, run {place.run_id}")
+        return Place(address, "set", hit.text, f"{hit.case_id}, run {place.run_id}")
     where = f"{hit.case_id}, run {place.run_id}, trial {place.trial_index + 1}"
     note = f"{hit.author}, {where}" if hit.author else where
-    return Place(f"{address}/trials/{place.trial_index}", "label" if hit.author else "run", hit.text, note)
+    return Place(address, "label" if hit.author else "run", hit.text, note)
 
 
 def _trials(desk: Desk, text: str, limit: int) -> Iterator[Place]:
@@ -189,8 +190,7 @@ def _trials(desk: Desk, text: str, limit: int) -> Iterator[Place]:
     for case_index, case_id in desk.store.runs.cases_named(run_id, case_text, limit=limit).items():
         parts = _matched(case_id, case_text)
         if parts and trial <= desk.store.runs.case_row(run_id, case_index).counts.planned:
-            address = f"/runs/{run_id}/cases/{case_index}/trials/{trial - 1}"
-            yield Place(address, "run", parts, f"run {run_id}, trial {trial}")
+            yield Place(trial_href(run_id, (case_index, trial - 1)), "run", parts, f"run {run_id}, trial {trial}")
 
 
 def _within_bounds(desk: Desk, files: Sequence[EvalSetFile]) -> tuple[list[EvalSetFile], str]:

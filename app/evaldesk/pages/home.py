@@ -10,12 +10,12 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.evalsets import own_evalsets
 from evaldesk.model.conclusion import counted
 from evaldesk.model.failures import Mode
-from evaldesk.model.stored import EvalSetFile, RunSummary, SessionSummary
+from evaldesk.model.stored import CaseFilter, EvalSetFile, RunSummary, SessionSummary
 from evaldesk.pages.agents import errored_words
 from evaldesk.pages.runs.listing import RunLine, run_line
-from evaldesk.pages.runs.view import MatrixRow, matrix_rows
+from evaldesk.pages.runs.view import MatrixRow, matrix_rows, trial_href
 from evaldesk.store import Store
-from evaldesk.wording.words import counted_words
+from evaldesk.wording.words import counted_words, passed_words
 
 N_RUNS = 6
 N_FIRST_RUNS = 3
@@ -94,13 +94,10 @@ def home(desk: Desk, agents: Sequence[FoundAgent]) -> Home:
     ]
     told = ((agent.id, errored_words(desk.stored_runs, agent.id)) for agent in agents)
     errored = {agent_id: words for agent_id, words in told if not words.startswith("0 ")}
-    cases = _worst_rows(store, runs[0]) if runs else ()
+    worst = store.runs.case_rows(runs[0].id, sort="worst", limit=N_CASES) if runs else ()
+    cases = matrix_rows(runs[0], worst, (), (), 0) if runs else ()
     kinds = [mode for mode in store.failures.modes() if mode.is_active][:N_KINDS]
     return Home(first, steps, agents, evalsets, lines, n_runs, errored, cases, kinds)
-
-
-def _worst_rows(store: Store, run: RunSummary) -> Sequence[MatrixRow]:
-    return matrix_rows(run, store.runs.case_rows(run.id, sort="worst", limit=N_CASES), (), (), 0)
 
 
 def _first_steps(
@@ -133,7 +130,7 @@ def _first_steps(
         ),
         FirstStep(
             "Run it 5 times",
-            f"{lines[0].passed} passed" if lines else "It continues in the background",
+            _how_it_went(lines[0]) if lines else "It continues in the background",
             to_run.address if to_run else "",
             bool(lines),
         ),
@@ -144,6 +141,10 @@ def _first_steps(
             mark="failure",
         ),
     )
+
+
+def _how_it_went(run: RunLine) -> str:
+    return passed_words(run.counts.passed, run.counts.scored) if run.counts.scored else run.status_word
 
 
 def _turns(session: SessionSummary) -> str:
@@ -171,30 +172,26 @@ def _of_stopped(runs: Sequence[RunSummary]) -> list[Step]:
     stopped = next((run for run in runs if run.status == "stopped" and run.n_todo), None)
     if stopped is None:
         return []
-    text = f"{stopped.n_done} of {stopped.n_trials} trials are stored; Resume plays the rest."
+    text = f"{counted_words(stopped.n_done, stopped.n_trials, 'trial')} stored; Resume plays the rest."
     return [Step(f"Run {stopped.id} is stopped", text, "Open run", f"/runs/{stopped.id}", "pause")]
 
 
 def _worst_of(store: Store, runs: Sequence[RunSummary]) -> list[Step]:
     """The worst case of the newest run that has failures."""
-    troubled = next((run for run in runs if run.counts.failed or run.counts.errored), None)
-    return _worst_case(store, troubled) if troubled else []
-
-
-def _worst_case(store: Store, run: RunSummary) -> list[Step]:
-    only = "failed" if run.counts.failed else "errored"
-    rows = store.runs.case_rows(run.id, sort="worst", only="failed" if run.counts.failed else "errored", limit=1)
-    if not rows:
+    run = next((run for run in runs if run.counts.failed or run.counts.errored), None)
+    if run is None:
         return []
-    row = rows[0]
-    trial_index = row.verdicts.find(only[0])
+    only: CaseFilter = "failed" if run.counts.failed else "errored"
+    row = next(iter(store.runs.case_rows(run.id, sort="worst", only=only, limit=1)), None)
+    if row is None:
+        return []
     n = row.counts.failed if run.counts.failed else row.counts.errored
     return [
         Step(
             title=f"{row.case_id}: {counted_words(n, len(row.verdicts), 'trial')} {only}",
             text=f"Worst case of run {run.id}, agent {run.config.agent.id}.",
             button="Show first divergence" if run.counts.failed else "Show error",
-            address=f"/runs/{run.id}/cases/{row.case_index}/trials/{trial_index}",
+            address=trial_href(run.id, (row.case_index, row.verdicts.find(only[0]))),
             icon="failed" if run.counts.failed else "warning",
             status=only,
         )

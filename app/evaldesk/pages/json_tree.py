@@ -67,21 +67,21 @@ class Trees:
         self.n_left -= 1
         pairs = list(_pairs(old, new)) if depth < MAX_DEPTH else []
         if not pairs:
-            return Node(key, _cut(json_line(old)), op="~", other=_cut(json_line(new)))
+            return Node(key, cut(json_line(old), MAX_LINE), op="~", other=cut(json_line(new), MAX_LINE))
         if len(pairs) > min(self.n_left, MAX_CHILDREN):
             self.is_cut = True
             return Node(key, "")
         children = [
             self._compared(name, was[0], now[0], depth + 1)
             if was and now
-            else Node(name, _cut(json_line((was or now)[0])), op="-" if was else "+")
+            else Node(name, cut(json_line((was or now)[0]), MAX_LINE), op="-" if was else "+")
             for name, was, now in pairs
         ]
         return Node(key, "", tuple(children), 0, _words(new, len(pairs)), "~")
 
     def _node(self, key: str, value: JsonValue, depth: int) -> Node:
         self.n_left -= 1
-        line = _cut(json_line(value)) if not _is_container(value) else _beginning(value)
+        line = cut(json_line(value), MAX_LINE) if not _is_container(value) else _beginning(value)
         if not _is_container(value) or depth == MAX_DEPTH:
             return Node(key, line)
         children: list[Node] = []
@@ -135,11 +135,14 @@ def _beginning(value: JsonValue) -> str:
     """The names of an object, or the simple items of a list: never the whole of a large value."""
     names = []
     for name, item in _items(value):
-        names.append(name if isinstance(value, Mapping) else "…" if _is_container(item) else _cut(json_line(item), 40))
+        names.append(name if isinstance(value, Mapping) else "…" if _is_container(item) else cut(json_line(item), 40))
         if len(names) == 6:
             break
-    return _cut(", ".join(names), 80)
+    return cut(", ".join(names), 80)
 
 
-def _cut(text: str, length: int = MAX_LINE) -> str:
-    return text if len(text) <= length else f"{text[:length]}… ({len(text) - length:,} more characters)"
+def cut(text: str, length: int | None) -> str:
+    """The beginning of a longer text, with the number of characters after it; None is no limit."""
+    if length is None or len(text) <= length:
+        return text
+    return f"{text[:length]}… ({len(text) - length:,} more characters)"

@@ -13,7 +13,7 @@ from evaldesk.desk.labels import VERDICTS
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.model.stored import LabelFilter, LabelledTrial, LabelPair, RunSummary, TrialKey, TurnLabel
-from evaldesk.pages.runs.view import Filter
+from evaldesk.pages.runs.view import Filter, trial_href
 from evaldesk.statistics.agreement import agreement, judge_skill, nominal_alpha
 from evaldesk.store import Store
 from evaldesk.wording.agreement import (
@@ -98,14 +98,12 @@ def cursor_time(text: str) -> datetime | None:
 
 
 def _line(found: LabelledTrial) -> LabelLine:
-    case_index, trial_index = found.key
     turn = found.label.turn
     verdict, labelled = found.trial_verdict, found.label.verdict
     return LabelLine(
         found=found,
-        href=f"/runs/{found.run_id}/cases/{case_index}/trials/{trial_index}"
-        + ("" if turn is None else f"#turn-{turn + 1}"),
-        where=f"trial {trial_index + 1}" + ("" if turn is None else f", turn {turn + 1}"),
+        href=trial_href(found.run_id, found.key) + ("" if turn is None else f"#turn-{turn + 1}"),
+        where=f"trial {found.key[1] + 1}" + ("" if turn is None else f", turn {turn + 1}"),
         badge=BADGES.get(labelled or "", ""),
         is_disagreement=turn is None and {verdict, labelled} == {"passed", "failed"},
     )
@@ -212,7 +210,8 @@ def _pairs(label: TurnLabel, scores: Mapping[tuple[int, ...], Mapping[str, bool]
 def _agreement(metric: str, pairs: Sequence[LabelPair], judged: tuple[int, int] | None) -> MetricAgreement:
     title = short_title(metric) if metric else "The verdict"
     majority = _by_majority(pairs)
-    compared = [(is_passed, majority[trial]) for trial, is_passed in _passed(pairs).items() if trial in majority]
+    passed = {pair.trial: pair.is_passed for pair in pairs if pair.is_passed is not None}
+    compared = [(is_passed, majority[trial]) for trial, is_passed in passed.items() if trial in majority]
     skill = judge_skill(compared)
     rate = judged[0] / sum(judged) if judged and sum(judged) else None
     corrected = skill.corrected(rate) if rate is not None and skill.n_good and skill.n_bad else None
@@ -232,7 +231,3 @@ def _by_majority(pairs: Sequence[LabelPair]) -> dict[tuple[int, ...], bool]:
     for pair in pairs:
         votes[pair.trial].append(pair.is_good)
     return {trial: 2 * sum(passed) > len(passed) for trial, passed in votes.items() if 2 * sum(passed) != len(passed)}
-
-
-def _passed(pairs: Sequence[LabelPair]) -> dict[tuple[int, ...], bool]:
-    return {pair.trial: pair.is_passed for pair in pairs if pair.is_passed is not None}

@@ -139,8 +139,8 @@ def text_part(key: str, text: str, start: int) -> ValuePart:
     return ValuePart(key, text[start:end], start, end, len(text), previous, end if end < len(text) else None)
 
 
-def shortened(segments: Sequence[Segment], most: int) -> Sequence[Segment]:
-    """The beginning of longer segments, with the number of characters after it."""
+def shortened(segments: Sequence[Segment], most: int = 4_000) -> Sequence[Segment]:
+    """The beginning of a long comparison, with the number of characters after it."""
     n_left = sum(len(segment.text) for segment in segments) - most
     if n_left <= 0:
         return segments

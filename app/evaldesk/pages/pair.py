@@ -12,7 +12,7 @@ from evaldesk.diff.turn_diff import CallRow, turn_diff
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Expected, TrialResult, TurnRecord
 from evaldesk.model.stored import TrialKey
-from evaldesk.pages.runs.view import STATUS_OF, Square
+from evaldesk.pages.runs.view import STATUS_OF, Square, trial_href, window
 from evaldesk.store import RunStore
 
 MAX_ROWS = 400
@@ -89,9 +89,8 @@ class Pair:
 
 def pair_href(a: tuple[int, TrialKey], b: tuple[int, TrialKey], *, is_all: bool = False) -> str:
     """The address of two trials side by side."""
-    run_id, key = a
     other = ".".join(map(str, (b[0], *b[1])))
-    return f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}/pair?with={other}{'&show=all' if is_all else ''}"
+    return f"{trial_href(*a)}/pair?with={other}{'&show=all' if is_all else ''}"
 
 
 def other_trial(runs: RunStore, run_id: int, key: TrialKey) -> tuple[int, TrialKey] | None:
@@ -136,18 +135,15 @@ def _side(
     """One of the two; the keys to the trials before and after it pass over the other, beside which it stands."""
     run_id, (case_index, at) = place
     letters = runs.case_row(run_id, case_index).verdicts
-    start = max(0, min(at - MAX_SQUARES // 2, len(letters) - MAX_SQUARES))
-    squares = [
-        Square(number + 1, STATUS_OF[letters[number]], href(number))
-        for number in range(start, min(len(letters), start + MAX_SQUARES))
-    ]
+    shown = window(at, len(letters), MAX_SQUARES)
+    squares = [Square(number + 1, STATUS_OF[letters[number]], href(number)) for number in shown]
     own = [number for number in range(len(letters)) if (run_id, (case_index, number)) != other or number == at]
     before, after = [number for number in own if number < at], [number for number in own if number > at]
     return PairSide(
         letter,
         f"run {run_id}, trial {at + 1}",
         runs.case(run_id, case_index).id,
-        f"/runs/{run_id}/cases/{case_index}/trials/{at}",
+        trial_href(*place),
         result.verdict,
         squares,
         at + 1,

@@ -13,8 +13,7 @@ from evaldesk.matching import json_equal
 from evaldesk.model import Case, ToolCall, TrialResult
 from evaldesk.model.conclusion import counted
 from evaldesk.model.transcript import reported_values
-from evaldesk.pages.conversation import cut
-from evaldesk.pages.json_tree import Node, Trees
+from evaldesk.pages.json_tree import Node, Trees, cut
 from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.pages.tested import AskedTests, asked_tests
 from evaldesk.wording.words import counted_words

@@ -14,7 +14,8 @@ from typing import Literal, TypeAlias
 
 from evaldesk.model import Case, Event, ToolCall, TrialResult
 from evaldesk.model.conclusion import counted
-from evaldesk.pages.conversation import call_line, cut, whole
+from evaldesk.pages.conversation import call_line, whole
+from evaldesk.pages.json_tree import cut
 from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.wording.words import ending_sentence
 

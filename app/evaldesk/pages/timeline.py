@@ -12,9 +12,12 @@ from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import NotFoundError
 from evaldesk.model import JsonValue, Prompts, Transcript, TrialResult, Usage
 from evaldesk.model.stored import TrialKey
+from evaldesk.model.transcript import known_sum
+from evaldesk.pages.conversation import whole
 from evaldesk.pages.json_tree import Node, Trees
 from evaldesk.pages.large_state import ValuePart, text_part
 from evaldesk.pages.prompt_messages import Piece, PromptDrawing, PromptMessage
+from evaldesk.pages.runs.view import trial_href, window
 from evaldesk.pages.spans import JUDGES, Span, SpanKind, spans_of
 from evaldesk.run_options import KEEP
 from evaldesk.store import RunStore
@@ -182,7 +185,7 @@ def read_timeline(
     prompts = read_prompts(runs, run_id, key, result)
     spans = spans_of(result.transcript, prompts, [usage for usage in result.usages if usage.role == "judge"])
     view = _judge(spans, *judge) if judge[0] else _chosen(spans, prompts, chosen)
-    title, href = f"{row.case_id}, trial {key[1] + 1}", f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}"
+    title, href = f"{row.case_id}, trial {key[1] + 1}", trial_href(run_id, key)
     trail = (("Runs", "/runs"), (run_title(summary), f"/runs/{run_id}"), (title, href))
     lacks = _LACKS if summary.config.prompts == KEEP else _OFF
     seen = _view(view, prompts, part, lacks) if view else None
@@ -212,8 +215,8 @@ def _timeline(
     total = _total(spans)
     rows = _rows(spans, total, chosen)
     at = next((at for at, row in enumerate(rows) if row.span is chosen), 0)
-    first = max(0, min(at - MAX_ROWS // 2, len(rows) - MAX_ROWS))
-    rest = rows[first + MAX_ROWS :]
+    shown = window(at, len(rows), MAX_ROWS)
+    first, rest = shown.start, rows[shown.stop :]
     usages = [usage for span in spans for usage in span.usages]
     return Timeline(
         title=title,
@@ -221,7 +224,7 @@ def _timeline(
         href=href,
         status=status,
         total_ms=total,
-        rows=rows[first : first + MAX_ROWS],
+        rows=rows[first : shown.stop],
         ticks=_ticks(total),
         strip=_marks(spans, total),
         counts=_counts(spans),
@@ -359,8 +362,8 @@ def _counts(spans: Sequence[Span]) -> str:
 
 
 def _cost(usages: Sequence[Usage]) -> str:
-    known = [usage.cost for usage in usages if usage.cost is not None]
-    return cost_words(sum(known)) if usages and len(known) == len(usages) else ""
+    cost = known_sum(usage.cost for usage in usages)
+    return "" if cost is None else cost_words(cost)
 
 
 def _view(span: Span, prompts: Prompts | None, part: str, lacks: str) -> SpanView:
@@ -371,7 +374,7 @@ def _view(span: Span, prompts: Prompts | None, part: str, lacks: str) -> SpanVie
     if span.kind in ("tool", "agent") and span.event and span.event.call:
         call, given = span.event.call, span.result.result if span.result else None
         result = trees.tree(given)
-        said = [] if result or given is None else [("Result", _text(given))]
+        said = [] if result or given is None else [("Result", whole(given))]
         arguments = trees.tree(dict(call.args))
         at = f"{anchor}-event-{span.id.partition('.')[2]}"
         return SpanView(span, call.name, span.note, anchor=at, arguments=arguments, result=result, texts=said)
@@ -420,7 +423,3 @@ def _facts(usage: Usage | None, *, is_failed: bool = False) -> str:
     reasoning = f", {usage.tokens_reasoning:,} for reasoning" if usage.tokens_reasoning else ""
     cost = cost_words(usage.cost) if usage.cost is not None else "cost unknown"
     return f"{usage.tokens_in:,} tokens in{cached}, {usage.tokens_out:,} out{reasoning}; {cost}"
-
-
-def _text(value: JsonValue) -> str:
-    return value if isinstance(value, str) else laid_out(value)

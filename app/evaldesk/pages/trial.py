@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.desk import Desk
@@ -17,9 +17,12 @@ from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, Role, RunConfig, TrialResult
 from evaldesk.model.conclusion import counted
 from evaldesk.model.stored import RunSummary, TrialKey
+from evaldesk.model.transcript import known_sum
+from evaldesk.pages.conversation import whole_text
+from evaldesk.pages.json_tree import cut
 from evaldesk.pages.large_state import ValuePart, text_part
 from evaldesk.pages.pair import other_trial, pair_href
-from evaldesk.pages.runs.view import STATUS_OF, Square, scorings
+from evaldesk.pages.runs.view import STATUS_OF, Square, scorings, trial_href, window
 from evaldesk.pages.source import Source, source_of, source_texts
 from evaldesk.pages.steps import Walk, walk_of
 from evaldesk.pages.timeline import Strip, strip_of
@@ -34,7 +37,6 @@ from evaldesk.pages.trial_turns import (
     score_lines,
     turn_panels,
     turn_part,
-    whole_text,
 )
 from evaldesk.store import RunStore
 from evaldesk.wording.places import changes_sentence, losses_sentence
@@ -86,6 +88,11 @@ class TrialPage:
     walk: Walk | None
 
     @property
+    def href(self) -> str:
+        """The address of the page, also where it answers a form."""
+        return trial_href(self.summary.id, (self.case_index, self.number - 1))
+
+    @property
     def run_title(self) -> str:
         """The name of the run."""
         return run_title(self.summary)
@@ -98,7 +105,7 @@ class TrialPage:
             Account(
                 words,
                 sum(each.tokens_in + each.tokens_out for each in mine),
-                _sum(each.cost for each in mine),
+                known_sum(each.cost for each in mine),
                 any(each.is_least for each in mine),
             )
             for role, words in ACCOUNTS.items()
@@ -138,7 +145,7 @@ class TrialPage:
         missed = next((score for score in self.scores if self.status == score.verdict == "failed"), None)
         if missed:
             title = f"Failed: {missed.title} is {missed.value} and must be {missed.needs}"
-            return title, _joined(_clipped(missed.why), self.source.summary)
+            return title, _joined(cut(missed.why, MAX_WHY), self.source.summary)
         return ("Passed", self.source.summary) if self.status == "passed" and self.source.summary else None
 
     @property
@@ -172,7 +179,7 @@ def read_trial(
     case_index, trial_index = key
     summary, neighbours = runs.summary(run_id), runs.neighbours(run_id, *key)
     case, row = runs.case(run_id, case_index), runs.case_row(run_id, case_index)
-    result = _result(runs, run_id, key)
+    result = recorded(runs, run_id, key)
     letters = ["r" if (case_index, at) in in_flight else letter for at, letter in enumerate(row.verdicts)]
     status = STATUS_OF[letters[trial_index]]
     is_done = row.verdicts[trial_index] != "."
@@ -213,11 +220,7 @@ def read_turn(
     Raises NotFoundError where there is none.
     """
     result, case = runs.trial(run_id, *key), runs.case(run_id, key[0])
-    try:
-        pieces, events = (0, first) if has_events else (first, 0)
-        return result, turn_part(case, result, turn, pieces, events, has_events=has_events)
-    except IndexError:
-        raise NotFoundError(f"trial {key[1] + 1} has no turn {turn + 1}") from None
+    return result, turn_part(case, result, turn, first, has_events=has_events)
 
 
 def event_part(runs: RunStore, run_id: int, key: TrialKey, place: tuple[int, int], start: int) -> ValuePart:
@@ -247,7 +250,8 @@ def source_part(runs: RunStore, run_id: int, key: TrialKey, at: int, start: int)
     return text_part(*texts[at], start)
 
 
-def _result(runs: RunStore, run_id: int, key: TrialKey) -> TrialResult | None:
+def recorded(runs: RunStore, run_id: int, key: TrialKey) -> TrialResult | None:
+    """The stored result of a trial; None while there is none."""
     try:
         return runs.trial(run_id, *key)
     except NotFoundError:
@@ -264,17 +268,11 @@ def _joined(*sentences: str) -> str:
     return " ".join(filter(None, sentences))
 
 
-def _clipped(text: str) -> str:
-    return text if len(text) <= MAX_WHY else f"{text[:MAX_WHY]}…"
-
-
 def _squares(run_id: int, case_index: int, letters: Sequence[str], current: int) -> list[Square]:
     """The trials of the case; of very many those around the current one."""
-    start = max(0, min(current - MAX_SQUARES // 2, len(letters) - MAX_SQUARES))
     return [
-        Square(at + 1, STATUS_OF[letter], _href(run_id, (case_index, at)))
-        for at, letter in enumerate(letters)
-        if start <= at < start + MAX_SQUARES
+        Square(at + 1, STATUS_OF[letters[at]], trial_href(run_id, (case_index, at)))
+        for at in window(current, len(letters), MAX_SQUARES)
     ]
 
 
@@ -300,13 +298,8 @@ def _elsewhere(case: Case, result: TrialResult | None, config: RunConfig) -> str
     return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in found if sentence)
 
 
-def _sum(costs: Iterable[float | None]) -> float | None:
-    known = [*costs]
-    return None if None in known else sum(cost for cost in known if cost is not None)
-
-
 def _href(run_id: int, key: TrialKey | None) -> str:
-    return f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}" if key else ""
+    return trial_href(run_id, key) if key else ""
 
 
 MAX_SHOWN = 5
@@ -338,7 +331,7 @@ def _other_scorings(runs: RunStore, run_id: int, key: TrialKey) -> Iterator[Othe
         yield OtherScoring(
             run_id=other.run_id,
             words="original scores" if other.is_played else "re-scored",
-            href=f"/runs/{other.run_id}/cases/{key[0]}/trials/{key[1]}",
+            href=trial_href(other.run_id, key),
             verdict=result.verdict,
             scores=score_lines(result.scores),
         )

@@ -11,15 +11,15 @@ from evaldesk.diff.conversation_diff import turn_diffs
 from evaldesk.diff.state import StateRow, state_rows
 from evaldesk.diff.text_diff import unified_lines
 from evaldesk.diff.turn_diff import CallRow, TurnDiff
+from evaldesk.errors import NotFoundError
 from evaldesk.llm.faults import INJECTED
 from evaldesk.metrics import is_higher_better
-from evaldesk.model import Case, Event, Expected, Score, Transcript, TrialResult, TurnRecord, Usage, turn_verdict
+from evaldesk.model import Case, Event, Expected, Score, Transcript, TrialResult, TurnRecord, turn_verdict
 from evaldesk.model.decisions import UNUSED
-from evaldesk.model.json_text import json_line
 from evaldesk.model.media import Media
-from evaldesk.pages.conversation import Part, asks_for, cut, folded_parts, rendered_part, whole
-from evaldesk.pages.json_tree import Node, read_container
-from evaldesk.pages.media import MediaView, media_views, result_line
+from evaldesk.pages.conversation import Part, event_text, folded_parts, rendered_part
+from evaldesk.pages.json_tree import Node, cut, read_container
+from evaldesk.pages.media import MediaView, media_views
 from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.pages.source import PatchLine, patch_lines
 from evaldesk.wording.json_layout import laid_out
@@ -37,7 +37,6 @@ MAX_COMPARED = 20_000
 """An answer and its reference of so many characters are compared word by word, longer ones line by line."""
 MAX_LINES = 120
 MAX_ASKED = 20
-ROLES = {"user": "simulated user", "judge": "judge"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,16 +169,16 @@ def turn_panels(
     return tuple(drawing.panel(index, diff) for index, diff in enumerate(diffs))
 
 
-def turn_part(
-    case: Case, result: TrialResult, index: int, first: int = 0, first_event: int = 0, *, has_events: bool = False
-) -> TurnPanel:
-    """One turn from its piece `first` on, as much as a part of a page takes; with `has_events` its events instead.
+def turn_part(case: Case, result: TrialResult, index: int, first: int = 0, *, has_events: bool = False) -> TurnPanel:
+    """One turn from its piece `first` on, as much as a part of a page takes; with `has_events` from that event on.
 
-    Raises IndexError for a turn that is neither in the case nor played.
+    Raises NotFoundError for a turn that is neither in the case nor played.
     """
     room = Room(PART_ROOM, PART_ROOM if has_events else EVENTS_ROOM)
-    drawing = _Drawing(case, result, MAX_SAID, room)
-    return drawing.panel(index, _diffs(case, result)[index], first, first_event)
+    drawing, diffs = _Drawing(case, result, MAX_SAID, room), _diffs(case, result)
+    if index >= len(diffs):
+        raise NotFoundError(f"trial {result.trial_index + 1} has no turn {index + 1}")
+    return drawing.panel(index, diffs[index], *((0, first) if has_events else (first, 0)))
 
 
 def _diffs(case: Case, result: TrialResult | None) -> tuple[TurnDiff, ...]:
@@ -340,53 +339,6 @@ def _parts(record: TurnRecord | None, most_said: int | None) -> tuple[Part, ...]
 def _event_line(at: int, event: Event, *, is_timed: bool) -> EventLine:
     text, at_ms = event_text(event), event.at_ms if is_timed else None
     return EventLine(at, at_ms, event.kind.replace("_", " "), cut(text, MAX_TEXT), len(text) > MAX_TEXT)
-
-
-def whole_text(event: Event) -> str:
-    """The text or the value of an event, in lines; what has neither, as it is told in one line."""
-    if event.kind == "tool_result":
-        return whole(event.result)
-    return event.text if event.text else event_text(event)
-
-
-def token_words(used: Usage) -> str:
-    """`1,200 tokens in (1,000 cached), 80 out (64 reasoning)`."""
-    cached = f" ({used.tokens_cached:,} cached)" if used.tokens_cached else ""
-    reasoning = f" ({used.tokens_reasoning:,} reasoning)" if used.tokens_reasoning else ""
-    least = "at least " if used.is_least else ""
-    return f"{least}{used.tokens_in:,} tokens in{cached}, {used.tokens_out:,} out{reasoning}"
-
-
-def event_text(event: Event) -> str:
-    """All that an event says, as text."""
-    if event.error:
-        text = f"{event.error.kind}: {event.error.message}"
-    elif event.usage:
-        used = event.usage
-        who = "" if used.role == "agent" else f"{ROLES[used.role]}, "
-        text = f"{who}{used.model}: {token_words(used)}"
-        text += f", {used.duration_ms:.0f} ms" if used.duration_ms else ""
-        text += ", answered from a recording or a cache" if used.is_replayed else ""
-        text += f", {used.n_attempts} attempts" if used.n_attempts > 1 else ""
-        text += ", cut at the token limit" if used.is_cut else ""
-    elif event.kind == "tool_call" and event.call:
-        text = f"{event.call.name} {json_line(event.call.args)}"
-    elif event.kind == "tool_result":
-        text = f"{event.call.name if event.call else ''} {'raised' if event.is_error else 'returned'} "
-        text += result_line(event.result)
-    elif event.waiting:
-        line = f"{event.waiting.tool} {json_line(event.waiting.args)}"
-        text = (
-            f"{event.author}: {event.decision.decision} {line}"
-            if event.decision
-            else f"{line} {asks_for(event.waiting)}"
-        )
-    elif event.changes:
-        values = ((each.key, json_line(each.after) if each.is_present else "gone") for each in event.changes)
-        text = ", ".join(f"{key} = {value}" for key, value in values)
-    else:
-        text = f"{event.author}: {event.text}" if event.author else event.text
-    return text
 
 
 def score_lines(scores: Sequence[Score]) -> list[ScoreLine]:

@@ -1,41 +1,41 @@
 """Pages from templates: a template is served whole, or only the block that an htmx request targets.
 
-And how values are written on pages, one filter each: times, sizes, numbers. The reports are imported by those that need
-them, after the first page, which does not.
+And how values are written on pages, one filter each: times, sizes, numbers.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jinja2
 from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
 from markupsafe import Markup
 from starlette.convertors import Convertor, register_url_convertor
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from evaldesk import paths
 from evaldesk.errors import ConflictError
 from evaldesk.model import AskedBy
-from evaldesk.model.conclusion import counted
+from evaldesk.model.conclusion import Interval, counted
 from evaldesk.model.json_text import json_line
 from evaldesk.model.transcript import MAX_NUMBER
+from evaldesk.pages.large_state import shortened
 from evaldesk.pages.media import result_line, result_media
 from evaldesk.wording.json_layout import as_json
 from evaldesk.wording.places import work_words
+from evaldesk.wording.words import cost_words, number_words, passed_words, rate_words, share_range, size_words
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from evaldesk.desk.desk import Desk
-    from evaldesk.model.conclusion import Interval
     from evaldesk.model.stored import EvalSetFile
 
 
@@ -139,6 +139,11 @@ def fragment(request: Request, template: str, block: str, **context: object) -> 
     return "".join(found.blocks[block](found.new_context(values)))
 
 
+def go(address: str) -> Response:
+    """Send the browser to `address`: what it posted is done."""
+    return RedirectResponse(address, status_code=303)
+
+
 def refused_status(error: Exception | None) -> int:
     """The status of a page that shows what could not be done, and 200 for one that shows nothing of the kind."""
     return 200 if error is None else 409 if isinstance(error, ConflictError) else 422
@@ -202,18 +207,12 @@ def score(value: float | None, digits: int = 2) -> str:
         return "–"
     if abs(value) < 99.995:
         return f"{value:.{digits}f}"
-    from evaldesk.wording.words import number_words
-
     return number_words(value)
 
 
 def dollars(cost: float | None) -> str:
     """US dollars with as many digits as small sums need; a dash where the price is unknown."""
-    if cost is None:
-        return "–"
-    from evaldesk.wording.words import cost_words
-
-    return cost_words(cost)
+    return "–" if cost is None else cost_words(cost)
 
 
 def count(number: int | None) -> str:
@@ -230,43 +229,12 @@ def cases_words(file: EvalSetFile) -> str:
 
 def rate_label(rate: float, low: float, high: float) -> str:
     """The text of a rate's bar for people who cannot see it."""
-    from evaldesk.model.conclusion import Interval
-    from evaldesk.wording.words import rate_words
-
     return rate_words(rate, Interval(low, high))
-
-
-def passed_words(passed: int, scored: int) -> str:
-    """How many passed of those that were scored."""
-    from evaldesk.wording import words as sentences
-
-    return sentences.passed_words(passed, scored)
-
-
-def size(n_bytes: int) -> str:
-    """A number of bytes in the unit a person would use."""
-    from evaldesk.wording.words import size_words
-
-    return size_words(n_bytes)
 
 
 def day(moment: datetime) -> str:
     """The date of a moment."""
     return moment.strftime("%-d %b %Y")
-
-
-def share_range(interval: Interval | None) -> str:
-    """Both ends of an interval of a number that is shown as 0 to 1."""
-    from evaldesk.wording import words as sentences
-
-    return sentences.share_range(interval)
-
-
-def shortened(segments: Sequence[Any], most: int = 4_000) -> Sequence[Any]:
-    """The beginning of a long comparison, with the number of characters after it."""
-    from evaldesk.pages import large_state
-
-    return large_state.shortened(segments, most)
 
 
 def speaker(asked_by: AskedBy | None) -> str:
@@ -280,7 +248,7 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "score": score,
     "dollars": dollars,
     "count": count,
-    "size": size,
+    "size": size_words,
     "day": day,
     "as_json": as_json,
     "as_line": json_line,

@@ -12,7 +12,6 @@ from hashlib import sha256
 from typing import Any
 
 from markupsafe import Markup
-from starlette.responses import Response
 
 from evaldesk import paths
 from evaldesk.desk.runs.stored_runs import StoredRuns
@@ -83,12 +82,6 @@ def comparison_report(
     body = _rendered("reports/comparison.html", title=title, comparison=found, trials=trials)
     body = _LINK.sub(lambda found: f'href="#{trials[found[1]].anchor}"' if found[1] in trials else "", body)
     return _file(f"run_{b_id}_against_{a_id}.html", title, now or datetime.now(UTC), body, masking)
-
-
-def report_answer(report: Report) -> Response:
-    """The file as a download."""
-    headers = {"Content-Disposition": f'attachment; filename="{report.file_name}"'}
-    return Response(report.data, media_type="text/html", headers=headers)
 
 
 def _written(

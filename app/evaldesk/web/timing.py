@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaldesk.model import Event, TurnRecord, Usage
+from evaldesk.model import Event, TurnRecord
+from evaldesk.model.transcript import known_sum
 
 CHART_WIDTH = 212.0
 CHART_LEFT = 48.0
@@ -57,8 +58,7 @@ def bars(rows: Sequence[TurnTiming]) -> tuple[tuple[TurnTiming, tuple[Bar, ...]]
 
 def total_cost(rows: Sequence[TurnTiming]) -> float | None:
     """US dollars of all turns; None as soon as one is unknown, and when there is no turn."""
-    known = [row.cost for row in rows if row.cost is not None]
-    return sum(known) if rows and len(known) == len(rows) else None
+    return known_sum(row.cost for row in rows)
 
 
 def _timing(number: int, turn: TurnRecord) -> TurnTiming:
@@ -71,7 +71,7 @@ def _timing(number: int, turn: TurnRecord) -> TurnTiming:
         tools_ms=_tools_ms(turn.events),
         tokens_in=sum(usage.tokens_in for usage in usages),
         tokens_out=sum(usage.tokens_out for usage in usages),
-        cost=_cost(usages),
+        cost=known_sum(usage.cost for usage in usages) if usages else 0.0,
         is_least=any(usage.is_least for usage in usages),
     )
 
@@ -88,11 +88,6 @@ def _tools_ms(events: Sequence[Event]) -> float:
         total += max(0.0, stop - max(start, end))
         end = max(end, stop)
     return total
-
-
-def _cost(usages: Sequence[Usage]) -> float | None:
-    known = [usage.cost for usage in usages if usage.cost is not None]
-    return sum(known) if len(known) == len(usages) else None
 
 
 def _bars(row: TurnTiming, scale: float) -> tuple[Bar, ...]:

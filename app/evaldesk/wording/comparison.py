@@ -158,10 +158,9 @@ def stand_out_sentence(change: RunChange) -> str:
     return f"{counted_words(n, tested, 'case')} changed significantly (Benjamini-Hochberg)." if n else ""
 
 
-def pairing_note(compared: Comparison) -> str:
-    """Said where the runs do not have the same cases; else empty."""
-    alone = [(compared.n_only_before, "earlier"), (compared.n_only_after, "later")]
-    parts = [f"{n:,} only in the {which} run" for n, which in alone if n]
+def left_out_words(*alone: tuple[int, str]) -> str:
+    """`Left out: 3 cases only in run 4.`: how many cases only one of two runs has, and which; empty without any."""
+    parts = [f"{counted(n, 'case')} only in {which}" for n, which in alone if n]
     return f"Left out: {', '.join(parts)}." if parts else ""
 
 

@@ -35,6 +35,14 @@ def test_a_comparison_says_what_it_found_in_words(pages: Any) -> None:
     assert f'href="/runs/{b}/cases/1/trials/0"' in shown
 
 
+def test_cases_of_one_run_alone_are_counted_by_its_number_in_both_orders(pages: Any) -> None:
+    whole, part = pages.finish(n="1"), pages.finish(n="1", cases="selected", case="greets")
+
+    texts = [pages.get(f"/compare?a={a[6:]}&b={b[6:]}").text for a, b in ((whole, part), (part, whole))]
+
+    assert [f"Left out: 3 cases only in run {whole[6:]}." in text for text in texts] == [True, True]
+
+
 def test_a_run_leads_to_the_choice_of_another(pages: Any) -> None:
     first, second = pages.finish(), pages.finish()
 

@@ -57,6 +57,29 @@ def test_a_finding_is_written_on_the_page_of_its_trial(pages: Any) -> None:
     assert "<i>prices" not in text
 
 
+def test_a_trial_asks_once_for_a_name_that_is_known(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = failed_trial(pages)
+    pages.post(f"{trial}/findings", **SAID)
+
+    page = pages.get(trial).text
+    monkeypatch.setattr(type(pages.desk.person), "name", lambda person: "")
+    nobody = pages.get(trial).text
+
+    assert page.count("Your name") == 1
+    assert set(re.findall(r'name="labeller"[^>]* value="([^"]*)"', page)) == {"Ana"}
+    assert nobody.count("Your name") == 2
+
+
+def test_a_refused_finding_and_a_refused_label_leave_the_links_of_the_trial_right(pages: Any) -> None:
+    trial = failed_trial(pages)
+    refused = [pages.post(f"{trial}/{place}", labeller=" ") for place in ("findings", "labels")]
+
+    assert [answer.status_code for answer in refused] == [422, 422]
+    for answer in refused:
+        assert f'href="{trial}/timeline"' in answer.text
+        assert not re.search(rf"{trial}/(findings|labels)/", answer.text)
+
+
 def test_findings_leave_as_files_and_come_back_once(pages: Any) -> None:
     trial = failed_trial(pages)
     pages.post(f"{trial}/findings", **SAID, place="0", quote="greet")

@@ -6,7 +6,7 @@ import html
 import re
 from typing import TYPE_CHECKING
 
-from evaldesk.model import Event, TurnRecord
+from evaldesk.model import AgentRef, Case, Event, RunConfig, Turn, TurnRecord
 
 if TYPE_CHECKING:
     from tests.web.runs.conftest import RunPages
@@ -79,6 +79,13 @@ def test_a_step_stays_ticked_when_another_chat_begins_and_when_the_chat_is_delet
     assert said["Save it as a case"][1] == f"/sessions/{session}/case"
     assert deleted["Chat with an agent"][0]
     assert deleted["Save it as a case"][0]
+
+
+def test_a_first_run_without_a_scored_trial_is_told_by_its_state(pages: RunPages) -> None:
+    config = RunConfig(AgentRef("dice", "dice:root_agent"), "calc")
+    pages.desk.store.runs.create(config, [Case("a", (Turn("hi"),))])
+
+    assert first_steps(pages)["Run it 5 times"] == (True, "", "waiting")
 
 
 def test_the_last_step_leads_to_a_failure_that_says_what_it_is(pages: RunPages) -> None:

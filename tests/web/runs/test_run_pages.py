@@ -14,7 +14,7 @@ import pytest
 from evaldesk import paths
 from evaldesk.model import AgentRef, Case, RunConfig, Turn
 from evaldesk.model.stored import RunSummary
-from evaldesk.pages.run_view import BADGES, OUTCOME_BADGES
+from evaldesk.pages.runs.view import BADGES, OUTCOME_BADGES
 from evaldesk.settings import DatabaseUrl
 
 

@@ -185,7 +185,7 @@ def test_what_a_trial_without_a_first_difference_came_to_stands_on_top(pages: An
     assert answers[1]
     assert re.fullmatch(r"1 tool call in 2 turns\.", answers[1][2])
     assert answers[2]
-    assert re.fullmatch(r"Not &lt;b&gt;said&lt;/b&gt;: 5\.x{281}…", answers[2][2])
+    assert re.fullmatch(r"Not &lt;b&gt;said&lt;/b&gt;: 5\.x{281}… \(119 more characters\)", answers[2][2])
 
 
 def test_a_patch_of_the_reference_is_never_shown_as_that_of_the_agent() -> None:

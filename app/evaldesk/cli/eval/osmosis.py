@@ -20,7 +20,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.model import Criterion, EvalSet
 from evaldesk.paths import did_you_mean
-from evaldesk.wording.comparison import comparison_sentence, pairing_note
+from evaldesk.wording.comparison import comparison_sentence, left_out_words
 from evaldesk.wording.printable import printable
 
 KEY_VARIABLE = "EVALDESK_API_KEY"
@@ -132,5 +132,8 @@ def _show_summary(runs: StoredRuns, played: Sequence[Played]) -> None:
             numbers = ", ".join(f"{key.replace('pass_at_', 'pass@')} {value:.3f}" for key, value in found.items())
             click.echo(f"  {printable(name)}: {numbers}")
     for name, comparison in compared(runs, played).items():
-        note = pairing_note(comparison) if comparison else ""
+        alone = (
+            ((comparison.n_only_before, "the baseline"), (comparison.n_only_after, "this run")) if comparison else ()
+        )
+        note = left_out_words(*alone)
         click.echo(f"{printable(name)} against the baseline: {comparison_sentence(comparison)}. {note}".rstrip())

@@ -15,6 +15,7 @@ from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, Conclusion, Counted, Counts, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import RunChange
 from evaldesk.model.conclusion import Interval, Stop
+from evaldesk.model.transcript import known_sum
 from evaldesk.statistics.intervals import CaseCounts, CurvePoint, point_at, sure_curve
 from evaldesk.wording.trial_text import trial_text
 from evaldesk.wording.words import asides_words, passed_sentence, trials_each
@@ -183,9 +184,7 @@ class RunResult(Counted, Sequence[CaseResult]):
     @property
     def cost(self) -> float | None:
         """US dollars; None as soon as one price is unknown or a trial `is_least`, and when no model was called."""
-        costs = [trial.cost for trial in self.trials if trial.usages]
-        known = [cost for cost in costs if cost is not None]
-        return sum(known) if costs and len(known) == len(costs) and not self.is_least else None
+        return None if self.is_least else known_sum(trial.cost for trial in self.trials if trial.usages)
 
     def pass_at(self, k: int) -> float | None:
         """pass@k: the mean over cases of the chance that one of k trials passes; None where most cases have fewer."""

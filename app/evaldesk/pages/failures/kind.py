@@ -17,6 +17,7 @@ from evaldesk.model.failures import Finding, Mode
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.pages.failures.room import N_RUNS, KindRow, kind_row
 from evaldesk.pages.labels import HALF_WIDTH
+from evaldesk.pages.runs.view import trial_href
 from evaldesk.pages.samples import Draw
 from evaldesk.statistics.agreement import JudgeSkill, agreement, judge_skill
 from evaldesk.store import Store
@@ -324,6 +325,6 @@ def cited(store: Store, findings: Sequence[Finding]) -> list[CitedFinding]:
 
 def _cited(finding: Finding, case_id: str) -> CitedFinding:
     turn = finding.anchor.turn
-    href = f"/runs/{finding.run_id}/cases/{finding.case_index}/trials/{finding.trial_index}"
+    href = trial_href(finding.run_id, (finding.case_index, finding.trial_index))
     where = f"{case_id}, trial {finding.trial_index + 1}" + (f", turn {turn + 1}" if turn is not None else "")
     return CitedFinding(finding, href + (f"#turn-{turn + 1}" if turn is not None else "#findings"), where)

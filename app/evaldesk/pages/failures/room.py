@@ -17,10 +17,10 @@ from evaldesk.errors import EvaldeskError
 from evaldesk.model.conclusion import Answer, Interval, counted
 from evaldesk.model.failures import TRIALS, Asked, Finding, Mode, ProposedGroup, ProposedMerge, ReadTrials, trial_number
 from evaldesk.model.stored import RunSummary
-from evaldesk.pages.conversation import cut
 from evaldesk.pages.failures.over_runs import ChangeRow, changes_between
+from evaldesk.pages.json_tree import cut
 from evaldesk.pages.prose import Markdown, Prose
-from evaldesk.pages.runs.view import STATUS_OF
+from evaldesk.pages.runs.view import STATUS_OF, trial_href
 from evaldesk.pages.samples import Draw, Sample
 from evaldesk.pages.trial import divergence_of
 from evaldesk.statistics.agreement import agreement
@@ -370,8 +370,7 @@ def _with_quotes(store: Store, proposals: Sequence[Proposal]) -> list[Proposal]:
 
 
 def _href(run_id: int, number: int) -> str:
-    case_index, trial_index = divmod(number, TRIALS)
-    return f"/runs/{run_id}/cases/{case_index}/trials/{trial_index}"
+    return trial_href(run_id, divmod(number, TRIALS))
 
 
 def _agreements(modes: Mapping[int, Mode], reading: ReadTrials) -> list[tuple[str, str]]:

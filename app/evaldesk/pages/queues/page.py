@@ -28,7 +28,8 @@ from evaldesk.pages.queues.result import (
     runs_of,
     trial_name,
 )
-from evaldesk.pages.trial import divergence_of
+from evaldesk.pages.runs.view import trial_href, window
+from evaldesk.pages.trial import divergence_of, recorded
 from evaldesk.pages.trial_turns import (
     EVENTS_ROOM,
     MAX_SAID,
@@ -226,11 +227,7 @@ def blind_turn(
 ) -> tuple[TrialResult, TurnPanel]:
     """A turn as a reader sees it who does not know the verdict. Raises NotFoundError."""
     case, result = _blind(desk.store.runs.case(item.run_id, item.key[0]), desk.store.runs.trial(item.run_id, *item.key))
-    try:
-        pieces, events = (0, first) if has_events else (first, 0)
-        return result, turn_part(case, result, turn, pieces, events, has_events=has_events)
-    except IndexError:
-        raise NotFoundError(f"trial {item.key[1] + 1} has no turn {turn + 1}") from None
+    return result, turn_part(case, result, turn, first, has_events=has_events)
 
 
 def _blind(case: Case, result: TrialResult) -> tuple[Case, TrialResult]:
@@ -247,18 +244,16 @@ def _current(items: Sequence[QueueItem], at: int | None) -> QueueItem | None:
 
 def _squares(items: Sequence[QueueItem], place: QueuePlace, current: QueueItem | None) -> list[QueueSquare]:
     """The trials of the queue; of very many those around the current one."""
-    at = items.index(current) if current else 0
-    start = max(0, min(at - MAX_SQUARES // 2, len(items) - MAX_SQUARES))
+    shown = window(items.index(current) if current else 0, len(items), MAX_SQUARES)
     return [
         QueueSquare(
-            number=number,
+            number=number + 1,
             status=BADGES[each.verdict if each.is_read else ""],
             words=f"you said {SAID[each.verdict]}" if each.is_read else "unread",
             href=place.href(each.place),
             is_current=each is current,
         )
-        for number, each in enumerate(items, start=1)
-        if start < number <= start + MAX_SQUARES
+        for number, each in zip(shown, items[shown.start : shown.stop], strict=True)
     ]
 
 
@@ -293,11 +288,11 @@ def _trial(
     is_whole: bool,
 ) -> TrialToRead:
     store = desk.store
-    case, result = store.runs.case(item.run_id, item.key[0]), _recorded(desk, item)
+    case, result = store.runs.case(item.run_id, item.key[0]), recorded(store.runs, item.run_id, item.key)
     hidden = is_blind and not item.is_read
     room = Room() if is_whole else Room(PAGE_ROOM, EVENTS_ROOM)
     shown_case, shown = _blind(case, result) if hidden and result else (case, result)
-    address = f"/runs/{item.run_id}/cases/{item.key[0]}/trials/{item.key[1]}"
+    address = trial_href(item.run_id, item.key)
     modes = [mode for mode in store.failures.modes() if mode.is_active]
     names = {mode.id: mode.name for mode in store.failures.modes()}
     here = store.failures.of_trial(item.labelled_run, item.key)
@@ -322,13 +317,6 @@ def _trial(
         chips=_chips(desk, queue, modes, {each.mode_id for each in mine}, reader),
         modes=modes,
     )
-
-
-def _recorded(desk: Desk, item: QueueItem) -> TrialResult | None:
-    try:
-        return desk.store.runs.trial(item.run_id, *item.key)
-    except NotFoundError:
-        return None
 
 
 def _trial_words(result: TrialResult | None) -> str:

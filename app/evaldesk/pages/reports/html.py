@@ -17,7 +17,7 @@ from evaldesk.model.comparison import KINDS
 from evaldesk.model.stored import CaseRow, TrialKey
 from evaldesk.pages.comparison import CHANGED, ComparisonPage, compared_runs
 from evaldesk.pages.runs.page import RunPage, read_run
-from evaldesk.pages.runs.view import STATUS_OF, RunQuery
+from evaldesk.pages.runs.view import STATUS_OF, RunQuery, trial_href
 from evaldesk.pages.source import Source, source_of
 from evaldesk.pages.steps import Walk, walk_of
 from evaldesk.pages.trial import divergence_of
@@ -126,7 +126,7 @@ def _trials(
             masking.places.setdefault(name, []).append(row.case_id)
         number, source = key[1] + 1, source_of(case, result)
         yield ReportTrial(
-            href=f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}",
+            href=trial_href(run_id, key),
             anchor=f"run-{run_id}-case-{key[0] + 1}-trial-{number}",
             run_id=run_id,
             case_id=case.id,

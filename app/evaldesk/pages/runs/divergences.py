@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.model.stored import RunSummary, TrialKey
+from evaldesk.pages.runs.view import trial_href
 
 N_SHOWN = 3
 MAX_CASES = 50
@@ -63,6 +64,4 @@ def read_divergences(desk: Desk, run_id: int) -> RunDivergences:
 
 def _place(run_id: int, words: str, names: Mapping[int, str], keys: Sequence[TrialKey]) -> BrokenPlace:
     case_ids = list(dict.fromkeys(names[case_index] for case_index, _ in keys))
-    case_index, trial_index = keys[0]
-    href = f"/runs/{run_id}/cases/{case_index}/trials/{trial_index}"
-    return BrokenPlace(len(keys), words, case_ids[:N_NAMED], len(case_ids[N_NAMED:]), href)
+    return BrokenPlace(len(keys), words, case_ids[:N_NAMED], len(case_ids[N_NAMED:]), trial_href(run_id, keys[0]))

@@ -13,7 +13,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
 from evaldesk.model import Counts, RunStatus
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
-from evaldesk.pages.runs.view import BADGES, Cost, Filter, known_cost, run_badge, tally
+from evaldesk.pages.runs.view import BADGES, Cost, Filter, known_cost, run_badge
 from evaldesk.statistics.intervals import CaseCounts
 from evaldesk.store import RunStore
 from evaldesk.wording.words import conclusion_words, doubt_cell, in_page_words, trials_each
@@ -38,7 +38,7 @@ class RunLine:
     source: str
     agent: str
     shape: str
-    counts: Mapping[str, int]
+    counts: Counts
     n_trials: int
     passed: str
     doubt: str
@@ -119,10 +119,10 @@ def run_line(runs: RunStore, summary: RunSummary, me: str) -> RunLine:
         agent=summary.config.agent.id,
         shape=f"{summary.n_cases:,} × {trials_each(summary.n_least, summary.n_most)}",
         conclusion=conclusion_words(in_page_words(conclusion)) if conclusion else "",
-        counts=tally(summary.counts),
+        counts=summary.counts,
         n_trials=summary.n_trials,
         passed=f"{summary.counts.passed:,} of {summary.counts.scored:,}" if summary.counts.scored else "–",
-        doubt=_doubt(runs, summary, outcomes) if summary.counts.scored else "",
+        doubt=doubt_cell(summary.counts.scored, StoredRuns(runs).interval(summary, outcomes)),
         cost=known_cost(summary, summary),
         created_at=summary.created_at,
         by=summary.started_by if summary.started_by != me else "",
@@ -133,11 +133,6 @@ def run_line(runs: RunStore, summary: RunSummary, me: str) -> RunLine:
 def _outcomes(runs: RunStore, run_id: int, _: Counts) -> tuple[CaseCounts, ...]:
     """The cases of a run by how they ended; kept as long as its counts stay the same."""
     return tuple(runs.outcome_counts(run_id))
-
-
-def _doubt(runs: RunStore, summary: RunSummary, outcomes: Sequence[CaseCounts]) -> str:
-    """`66–98 %`, clustered by case."""
-    return doubt_cell(summary.counts.scored, StoredRuns(runs).interval(summary, outcomes))
 
 
 def _filters(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from math import ceil
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
@@ -37,6 +37,7 @@ from evaldesk.pages.runs.view import (
     reliability,
     run_badge,
     scorings,
+    trial_href,
 )
 from evaldesk.run_options import budget_of
 from evaldesk.statistics.intervals import CurvePoint
@@ -189,14 +190,9 @@ class RunPage:
         return trials_each_words(self.summary.n_least, self.summary.n_most)
 
     @property
-    def figure(self) -> dict[str, Any] | None:
-        """The curves, when there is more than one k to draw."""
-        return self.reliability.figure
-
-    @property
     def may_draw(self) -> bool:
         """Whether there are curves that Plotly may draw, or will be when the run is over."""
-        return self.figure is not None or (self.is_live and self.k > 0)
+        return self.reliability.figure is not None or (self.is_live and self.k > 0)
 
 
 def is_measured(summary: RunSummary) -> bool:
@@ -388,7 +384,7 @@ def _errors(runs: RunStore, summary: RunSummary) -> list[ErrorLine]:
             kind=group.kind.replace("_", " "),
             example=group.example,
             n=group.n,
-            href=f"/runs/{summary.id}/cases/{group.first[0]}/trials/{group.first[1]}",
+            href=trial_href(summary.id, group.first),
             where=f"{names[group.first[0]]} {group.first[1] + 1}",
         )
         for group in groups
@@ -418,7 +414,13 @@ class Answer:
 def progress(summary: RunSummary, n_running: int, pause: str = "") -> Progress:
     """The progress of the run, and the reasons why its trials wait."""
     n, done = summary.n_trials, summary.n_done
-    played = f"{done:,} of {n:,} trials done." if done < n else f"{_all(n)} done."
+    played = (
+        f"{done:,} of {n:,} trials done."
+        if done < n
+        else f"All {n:,} trials done."
+        if n > 1
+        else "The one trial is done."
+    )
     parts = []
     if summary.status == "pending":
         parts.append("Waits until another run is done.")
@@ -508,7 +510,3 @@ def _seconds(seconds: float) -> str:
         return f"{ceil(seconds)} s"
     minutes = seconds / 60
     return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.1f} h"
-
-
-def _all(n: int) -> str:
-    return f"All {n:,} trials" if n > 1 else "The one trial is"

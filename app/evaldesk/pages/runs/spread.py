@@ -9,6 +9,7 @@ from math import fsum
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.stored_runs import metric_interval, metric_range, run_title
 from evaldesk.model.stored import MetricRow, RunSummary
+from evaldesk.pages.runs.view import trial_href
 from evaldesk.statistics.histogram import Bin, histogram
 from evaldesk.statistics.intervals import CaseCounts, curve_rows, failure_bound, g_pass_at_k
 from evaldesk.statistics.noise import flakiness, split_pass_noise
@@ -142,8 +143,8 @@ def _flaky(runs: RunStore, summary: RunSummary) -> list[FlakyCase]:
     found = []
     for row in runs.case_rows(summary.id, sort="flaky", only="flaky", limit=MAX_FLAKY):
         trial = next((at for at, letter in enumerate(row.verdicts) if letter in "fe"), 0)
-        href = f"/runs/{summary.id}/cases/{row.case_index}/trials/{trial}"
-        found.append(FlakyCase(row.case_id, flaky_words(row.counts.scored, row.counts.passed), href))
+        words = flaky_words(row.counts.scored, row.counts.passed)
+        found.append(FlakyCase(row.case_id, words, trial_href(summary.id, (row.case_index, trial))))
     return found
 
 

@@ -175,21 +175,22 @@ def equal_counts_of(summary: RunSummary, row: CaseRow) -> tuple[int, int]:
     return sum(map(letters.count, scored)), letters.count("p")
 
 
+def window(at: int, n: int, most: int) -> range:
+    """Of `n` places those around `at`, at most so many."""
+    start = max(0, min(at - most // 2, n - most))
+    return range(start, min(n, start + most))
+
+
+def trial_href(run_id: int, key: TrialKey) -> str:
+    """The page of a trial; its indexes count from 0."""
+    return f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}"
+
+
 def run_badge(status: RunStatus, conclusion: Conclusion | None) -> tuple[str, str]:
     """The badge of a run and its word: the outcome of one that finished, else its status."""
     if conclusion is None or status != "finished":
         return BADGES[status]
     return OUTCOME_BADGES[conclusion.outcome], conclusion.outcome
-
-
-def tally(counts: Counts) -> dict[str, int]:
-    """The trials by their verdicts, as a bar shows them."""
-    return {
-        "passed": counts.passed,
-        "failed": counts.failed,
-        "errored": counts.errored,
-        "unscored": counts.unscored,
-    }
 
 
 def bar(

@@ -24,7 +24,7 @@ from evaldesk.model.json_text import json_line
 from evaldesk.model.media import MAX_MEDIA_COUNT
 from evaldesk.pages.case_whole import accepted_text, outputs_text, rubrics_text
 from evaldesk.pages.large_state import HEAD, Held, held_value, typed_limit
-from evaldesk.web.forms.fields import MAX_FIELDS, text_of
+from evaldesk.web.forms.fields import MAX_FIELDS, number_of, text_of
 from evaldesk.web.guard import MAX_BODY
 from evaldesk.wording.json_layout import as_json
 
@@ -302,8 +302,7 @@ def _read_held(form: FormData, name: str) -> Held | None:
     digest, size = text_of(form, f"{name}-digest"), text_of(form, f"{name}-size")
     if not digest:
         return None
-    n_bytes = int(size) if size.isdecimal() and len(size) < 12 else 0
-    return Held(digest[:64], n_bytes, _is_kept(form, name), text_of(form, f"{name}-head")[:HEAD])
+    return Held(digest[:64], number_of(size) or 0, _is_kept(form, name), text_of(form, f"{name}-head")[:HEAD])
 
 
 def _read_message(form: FormData, prefix: str) -> MessageDraft:
@@ -321,8 +320,7 @@ def _prefixes(form: FormData, name: str, first: str, limit: int = MAX_PARTS) -> 
 
 
 def _origin(form: FormData, prefix: str) -> int | None:
-    text = text_of(form, f"{prefix}-origin")
-    return int(text) if text.isdecimal() and len(text) < 7 else None
+    return number_of(text_of(form, f"{prefix}-origin"))
 
 
 def _is_kept(form: FormData, prefix: str) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from evaldesk.desk.evalsets.cases import CaseNameTakenError, FoundCase
 from evaldesk.model.evalset import DECISIONS
 from evaldesk.model.stored import EvalSetFile
-from evaldesk.pages.case_text import DiffLine, kept_keys
+from evaldesk.pages.case_text import Line, kept_keys
 from evaldesk.pages.case_whole import OUTPUTS, accepted_keys
 from evaldesk.pages.large_state import LargeState, large_state
 from evaldesk.pages.typed import Problems
@@ -28,7 +29,7 @@ class Editor:
     focus: str = ""
     taken: CaseNameTakenError | None = None
     lost: tuple[str, ...] = ()
-    theirs: tuple[DiffLine, ...] | None = None
+    theirs: Sequence[Line] | None = None
     is_gone: bool = False
     line: CaseLine | None = None
 

@@ -11,10 +11,10 @@ from evaldesk.model import Case
 from evaldesk.model.conclusion import counted
 from evaldesk.model.evalset import CaseGroup, LargeCases, case_pieces, groups_of
 from evaldesk.model.stored import LastVerdicts
+from evaldesk.pages.runs.view import STATUS_OF
 
 PAGE = 200
 MAX_TAGS = 12
-STATUS_OF = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored", ".": "queued"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def _line(key: str, case: Case, last_verdicts: Mapping[str, LastVerdicts]) -> Ca
     line = CaseLine(key, case, *expected_calls(case))
     if last is None:
         return line
-    verdicts = tuple(STATUS_OF.get(letter, "queued") for letter in last.verdicts)
+    verdicts = tuple(STATUS_OF[letter] for letter in last.verdicts)
     return replace(line, verdicts=verdicts, run_id=last.run_id, case_index=last.case_index)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -11,12 +11,13 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response, StreamingResponse
 
+from evaldesk.desk.failures import TypedFinding
 from evaldesk.desk.imports.uploads import ArrivingFile
 from evaldesk.errors import FormatError, UsageError
 from evaldesk.web.guard import MAX_BODY
-from evaldesk.web.render import target_of
+from evaldesk.web.render import go, target_of
 
 MAX_FIELDS = 50_000
 MAX_TEXT = 64 * 1024
@@ -26,6 +27,8 @@ MAX_FILES = 2
 
 # Python has codecs whose errors no parser of forms expects, and some that make half characters.
 _OTHER_CHARSET = re.compile(r"charset\s*=\s*(?![\"']?utf-8\b)", re.IGNORECASE)
+
+_NUMBER = re.compile(r"[0-9]{1,15}")
 
 SHOW_TOP = {"HX-Reswap": "innerHTML show:top"}
 """The headers with which a form comes back that was not saved: why stands at its top."""
@@ -93,6 +96,28 @@ def text_of(form: FormData, name: str, default: str = "") -> str:
     return value.replace("\r\n", "\n").replace("\r", "\n") if isinstance(value, str) else default
 
 
+def texts_of(form: FormData, name: str) -> list[str]:
+    """The texts of all fields of that name."""
+    return [each for each in form.getlist(name) if isinstance(each, str)]
+
+
+def number_of(text: object) -> int | None:
+    """The whole number that a field or a part of an address says, in at most 15 digits; None for anything else."""
+    return int(text) if isinstance(text, str) and _NUMBER.fullmatch(text) else None
+
+
+def start_of(request: Request) -> int:
+    """Where a part of something long begins, by `from` in the address; its start where that names no place."""
+    return number_of(request.query_params.get("from")) or 0
+
+
+def typed_finding(form: FormData, author: str) -> TypedFinding:
+    """A finding as it was typed; its place is a turn and an event, as `1.7`."""
+    turn, _, event = text_of(form, "place").partition(".")
+    note, mode, new_mode, quote = (text_of(form, name) for name in ("note", "mode", "new-mode", "quote"))
+    return TypedFinding(author, note, mode, new_mode, turn, event, quote)
+
+
 async def file_text_of(form: FormData, name: str) -> str | None:
     """The text of an uploaded file; None where none was chosen. Raises FormatError for one that is not UTF-8."""
     upload = form.get(name)
@@ -106,14 +131,18 @@ async def file_text_of(form: FormData, name: str) -> str | None:
         raise FormatError(f"the file is not UTF-8: byte {error.start + 1} is not part of a character") from None
 
 
-def attachment(text: str, file_name: str) -> Response:
-    """JSON as a download; `file_name` is plain."""
+def attachment(
+    content: str | bytes | Iterable[bytes], file_name: str, media_type: str = "application/json"
+) -> Response:
+    """A download, also of one that is made part by part; `file_name` is plain."""
     headers = {"Content-Disposition": f'attachment; filename="{file_name}"'}
-    return Response(text, media_type="application/json", headers=headers)
+    if isinstance(content, str | bytes):
+        return Response(content, media_type=media_type, headers=headers)
+    return StreamingResponse(content, media_type=media_type, headers=headers)
 
 
 def leave(request: Request, address: str, block: str) -> Response:
     """Go to `address`; a form that htmx sent to refresh `block` is told so by a header, not by a redirect."""
     if target_of(request) == block:
         return Response(status_code=200, headers={"HX-Redirect": address})
-    return RedirectResponse(address, status_code=303)
+    return go(address)

@@ -15,6 +15,7 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.pages.criteria.form import Typed, text_typed
 from evaldesk.pages.gate_figures import GateFigures
 from evaldesk.run_options import BY_NAME, RunOption, has_door
+from evaldesk.web.forms.fields import number_of
 
 USE = "use"
 """The button of a better gate; its value has the flags of the gate."""
@@ -109,9 +110,9 @@ def baseline_id(typed: Typed) -> int | None:
     text = text_typed(typed, BASELINE, "").strip()
     if not text:
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) < 16):
+    if (run_id := number_of(text)) is None:
         raise UsageError(f"choose a run by its number, not {text[:50]!r}", field=BASELINE)
-    return int(text)
+    return run_id
 
 
 def with_used(typed: Typed) -> Typed:

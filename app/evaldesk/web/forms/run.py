@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from starlette.datastructures import ImmutableMultiDict
+from starlette.requests import Request
 
 from evaldesk.desk.criteria.criteria import given_criteria, reaches_out
 from evaldesk.desk.evalsets.cases import CaseIds
@@ -37,6 +38,7 @@ from evaldesk.pages.criteria.option_text import number_text
 from evaldesk.paths import OURS
 from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, Asked, RunOption, has_door, offered
 from evaldesk.settings import Settings
+from evaldesk.web.forms.fields import read_form
 from evaldesk.web.forms.gates import GateForm, read_gates, typed_gates
 from evaldesk.wording.words import counted_words, short_title
 
@@ -113,6 +115,11 @@ _LIMIT_WORDS: Mapping[str, str] = {"concurrency": "at once", "timeout_s": "s"}
 """The limits that the line of their fold tells, and the words behind their numbers."""
 _BOUNDS = frozenset({"concurrency", "memory_mib", "processes"})
 _TIMEOUTS = BY_NAME["timeout_s"].section
+
+
+async def read_typed(request: Request) -> Typed:
+    """The posted form, each metric under the label that was typed for it."""
+    return labelled(ImmutableMultiDict((await read_form(request)).multi_items()))
 
 
 def preset_name(text: str) -> str:

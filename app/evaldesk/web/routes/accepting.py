@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from urllib.parse import urlencode
 
 from starlette.datastructures import FormData
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from evaldesk.desk.runs.accepting import Keys, Staged, save, stage, verdicts_now
 from evaldesk.errors import ConflictError, LossError, UsageError
 from evaldesk.pages.accepting import accept_page, keys_of, typed_ways
-from evaldesk.web.forms.fields import read_form, text_of
-from evaldesk.web.render import desk_of, number, page, run_id_of, target_of
+from evaldesk.web.forms.fields import number_of, read_form, text_of
+from evaldesk.web.render import desk_of, go, number, page, run_id_of, target_of
 
 
 async def show(request: Request) -> Response:
@@ -28,35 +27,37 @@ async def show(request: Request) -> Response:
     if names:
         return await _saved(request, names)
     query = request.query_params
-    staged = await _staged(request, query.get("case"), query.get("trial"), query.get("queue", ""))
-    return await _page(request, staged, await asyncio.to_thread(staged.best_ways))
+    queue = query.get("queue", "")
+    staged = await _staged(request, query.get("case"), query.get("trial"), queue)
+    return await _page(request, staged, await asyncio.to_thread(staged.best_ways), queue)
 
 
 async def preview(request: Request) -> Response:
     """POST /runs/{run_id}/acceptance/effect: what the ticked changes would do; nothing is written."""
     form = await read_form(request)
-    staged = await _staged_again(request, form)
-    return await _page(request, staged, keys_of(typed_ways(form.multi_items())), is_judged=True)
+    staged, queue = await _staged_again(request, form)
+    return await _page(request, staged, keys_of(typed_ways(form.multi_items())), queue, is_judged=True)
 
 
 async def create(request: Request) -> Response:
     """POST /runs/{run_id}/acceptance: write the ticked changes, if the file is as it was shown."""
     form = await read_form(request)
-    staged = await _staged_again(request, form)
+    staged, queue = await _staged_again(request, form)
     asked = typed_ways(form.multi_items())
     wanted = keys_of(asked)
     known = {f"{each.key}:{change.key}" for each in staged.cases for change in each.offered}
     left = {name: way for name, way in asked.items() if name in known}
     if str(form.get("version", "")) != staged.version:
         fits = f"{len(left)} of your {len(asked)} changes still fit; look at them and save again."
-        return await _page(request, staged, keys_of(left), f"Not saved: {staged.file_name} changed meanwhile. {fits}")
+        problem = f"Not saved: {staged.file_name} changed meanwhile. {fits}"
+        return await _page(request, staged, keys_of(left), queue, problem)
     try:
         await asyncio.to_thread(save, desk_of(request), staged, wanted)
     except (UsageError, ConflictError, LossError) as error:
-        return await _page(request, staged, wanted, f"Not saved: {error}")
+        return await _page(request, staged, wanted, queue, f"Not saved: {error}")
     changed = [each.case.id for each in staged.cases if wanted.get(each.key)]
     address = f"/runs/{staged.run.id}/acceptance?{urlencode([('saved', name) for name in changed])}"
-    return RedirectResponse(address, status_code=303)
+    return go(address)
 
 
 async def _saved(request: Request, names: list[str]) -> Response:
@@ -73,25 +74,26 @@ async def _saved(request: Request, names: list[str]) -> Response:
     )
 
 
-async def _staged_again(request: Request, form: FormData) -> Staged:
+async def _staged_again(request: Request, form: FormData) -> tuple[Staged, str]:
+    """What the form is about, and its queue."""
     case, trial, queue = (text_of(form, name) for name in ("case", "trial", "queue"))
-    return await _staged(request, case or None, trial or None, queue)
+    return await _staged(request, case or None, trial or None, queue), queue
 
 
-async def _staged(request: Request, case: str | None, trial: str | None, queue: str = "") -> Staged:
+async def _staged(request: Request, case: str | None, trial: str | None, queue: str) -> Staged:
     desk = desk_of(request)
     run = await desk.runs.summary(run_id_of(request))
-    is_number = trial is not None and trial.isascii() and trial.isdecimal() and 0 < len(trial) < 8 and int(trial) > 0
-    index = int(trial) - 1 if is_number and trial is not None else None
-    if re.fullmatch(r"[0-9]{1,15}", queue):
-        found = await asyncio.to_thread(desk.queues.too_narrow, int(queue), run.id)
+    if (queue_id := number_of(queue)) is not None:
+        found = await asyncio.to_thread(desk.queues.too_narrow, queue_id, run.id)
         return await asyncio.to_thread(stage, desk, run, of_cases=found)
-    return await asyncio.to_thread(stage, desk, run, case, index)
+    number = number_of(trial)
+    return await asyncio.to_thread(stage, desk, run, case, number - 1 if number else None)
 
 
 async def _page(
-    request: Request, staged: Staged, wanted: Keys, problem: str = "", *, is_judged: bool = False
+    request: Request, staged: Staged, wanted: Keys, queue: str, problem: str = "", *, is_judged: bool = False
 ) -> Response:
+    """The staged changes; the form names again the `queue` whose trials they are of."""
     shown = await asyncio.to_thread(accept_page, desk_of(request), staged, wanted, problem, is_judged=is_judged)
     return page(
         request,
@@ -101,15 +103,8 @@ async def _page(
         accept=shown,
         run=staged.run,
         is_swap=is_judged and target_of(request) == "effect",
-        queue=await _queue_of(request),
+        queue=queue if number_of(queue) is not None else "",
     )
-
-
-async def _queue_of(request: Request) -> str:
-    """The queue whose trials are staged, which the form names again; empty for others."""
-    is_form = request.method == "POST"
-    queue = text_of(await read_form(request), "queue") if is_form else request.query_params.get("queue", "")
-    return queue if re.fullmatch(r"[0-9]{1,15}", queue) else ""
 
 
 RUN = "/runs/" + number("run_id")

@@ -6,12 +6,12 @@ import asyncio
 from datetime import UTC, datetime
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from evaldesk.desk.agents import FoundAgent
 from evaldesk.pages.agents import errored_words, kind_words, signature
-from evaldesk.web.render import desk_of, page
+from evaldesk.web.render import desk_of, go, page
 
 
 async def index(request: Request) -> Response:
@@ -37,7 +37,7 @@ async def index(request: Request) -> Response:
 async def look_again(request: Request) -> Response:
     """Look for agents that came or went, and try again those that did not load."""
     await desk_of(request).agents.look_again(ask_failed=True)
-    return RedirectResponse("/agents", 303)
+    return go("/agents")
 
 
 def changed_at(agent: FoundAgent) -> datetime | None:

@@ -6,6 +6,7 @@ Every button of the form sends the form. `op` changes its shape and gives it bac
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from evaldesk.desk.evalsets.cases import CaseChangedError, CaseNameTakenError, FoundCase, retyped
@@ -22,15 +23,15 @@ from evaldesk.errors import FormatError, LossError, NotFoundError, UsageError
 from evaldesk.model import Case, Turn
 from evaldesk.model.evalset import case_key
 from evaldesk.model.stored import EvalSetFile
-from evaldesk.pages.case_text import DiffLine, case_text, difference
+from evaldesk.pages.case_text import Line, case_text, difference
 from evaldesk.pages.source import source_of
 from evaldesk.pages.typed import Problems, error_sentence
 from evaldesk.web.cases.checks import case_from
 from evaldesk.web.cases.drafts import CaseDraft, TurnDraft, apply_op, draft_of, fits_form, read_draft
 from evaldesk.web.cases.editor import Editor, run_address
 from evaldesk.web.cases.list import CaseLine, case_list
-from evaldesk.web.forms.fields import SHOW_TOP, attachment, file_text_of, leave, read_form, text_of
-from evaldesk.web.render import desk_of, page
+from evaldesk.web.forms.fields import SHOW_TOP, attachment, file_text_of, leave, read_form, text_of, texts_of
+from evaldesk.web.render import desk_of, go, page
 from evaldesk.web.routes.new_run import run_case
 
 EDITOR = "editor"
@@ -42,10 +43,10 @@ async def show(request: Request) -> Response:
     """GET …/cases/{key}: the form; a scenario, and a case that no form can send, is shown as raw JSON."""
     file, found = await _open(request)
     if found.case.scenario is not None:
-        return RedirectResponse(f"{request.url.path}/json", status_code=303)
+        return go(f"{request.url.path}/json")
     draft = draft_of(found.case)
     if not fits_form(draft):
-        return RedirectResponse(f"{request.url.path}/json", status_code=303)
+        return go(f"{request.url.path}/json")
     editor = Editor(file, found, draft, Problems(), found.version, line=await _line(request, found))
     return _render(request, editor)
 
@@ -137,13 +138,13 @@ async def save_json(request: Request) -> Response:
     except CaseNameTakenError as error:
         sentence = f"Another case of this set is named {error.case_id}; {error.free} is free."
         return _render_json(request, file, found, status=409, text=text, version=version, problem=sentence)
-    return RedirectResponse(f"/evalsets/{file.id}/cases/{saved.key}/json?note=saved", status_code=303)
+    return go(f"/evalsets/{file.id}/cases/{saved.key}/json?note=saved")
 
 
 async def duplicate(request: Request) -> Response:
     """POST …/cases/{key}/copies: a copy below, opened."""
     copy = await run_in_threadpool(desk_of(request).evalsets.cases.duplicate, _set_id(request), _key(request))
-    return _go(f"/evalsets/{_set_id(request)}/cases/{copy.key}?note=duplicated")
+    return go(f"/evalsets/{_set_id(request)}/cases/{copy.key}?note=duplicated")
 
 
 async def move(request: Request) -> Response:
@@ -152,29 +153,29 @@ async def move(request: Request) -> Response:
     if step is None:
         raise UsageError("a case moves up or down")
     await run_in_threadpool(desk_of(request).evalsets.cases.move, _set_id(request), _key(request), step)
-    return _go(f"/evalsets/{_set_id(request)}/cases/{_key(request)}?note=moved")
+    return go(f"/evalsets/{_set_id(request)}/cases/{_key(request)}?note=moved")
 
 
 async def trash(request: Request) -> Response:
     """POST …/cases/{key}/trash: the case is taken out, and the set's page offers to undo it."""
     token = await run_in_threadpool(desk_of(request).evalsets.cases.delete, _set_id(request), [_key(request)])
-    return _go(f"/evalsets/{_set_id(request)}?case_trashed={token}")
+    return go(f"/evalsets/{_set_id(request)}?case_trashed={token}")
 
 
 async def trash_many(request: Request) -> Response:
     """POST /evalsets/{set_id}/trash/cases: the ticked cases, by id."""
-    keys = [case_key(case_id) for case_id in (await read_form(request)).getlist("case") if isinstance(case_id, str)]
+    keys = [case_key(case_id) for case_id in texts_of(await read_form(request), "case")]
     if not keys:
         raise UsageError("select the cases to delete first")
     token = await run_in_threadpool(desk_of(request).evalsets.cases.delete, _set_id(request), keys)
-    return _go(f"/evalsets/{_set_id(request)}?case_trashed={token}")
+    return go(f"/evalsets/{_set_id(request)}?case_trashed={token}")
 
 
 async def restore(request: Request) -> Response:
     """POST /evalsets/{set_id}/trash/cases/{token}/restoration: undo it."""
     cases = desk_of(request).evalsets.cases
     await run_in_threadpool(cases.restore, _set_id(request), request.path_params["token"])
-    return _go(f"/evalsets/{_set_id(request)}?note=cases_restored")
+    return go(f"/evalsets/{_set_id(request)}?note=cases_restored")
 
 
 async def _open(request: Request) -> tuple[EvalSetFile, FoundCase]:
@@ -243,7 +244,7 @@ def _render_json(
     version: str,
     status: int = 200,
     problem: str = "",
-    theirs: tuple[DiffLine, ...] | None = None,
+    theirs: Sequence[Line] | None = None,
     lost: tuple[str, ...] = (),
 ) -> Response:
     note = request.query_params.get("note", "") if request.method == "GET" else ""
@@ -276,10 +277,6 @@ def _set_id(request: Request) -> str:
 
 def _key(request: Request) -> str:
     return str(request.path_params["key"])
-
-
-def _go(address: str) -> Response:
-    return RedirectResponse(address, status_code=303)
 
 
 SET = "/evalsets/{set_id}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from evaldesk.desk.evalsets.cases import case_with_key
@@ -19,8 +19,8 @@ from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.pages.typed import Problems
 from evaldesk.web.cases.editor import run_address
 from evaldesk.web.cases.list import case_list
-from evaldesk.web.forms.fields import read_form, text_of
-from evaldesk.web.render import desk_of, page, refused_status
+from evaldesk.web.forms.fields import attachment, number_of, read_form, text_of
+from evaldesk.web.render import desk_of, go, page, refused_status
 
 NOTES = {
     "created": "Created. Add a session to it from a chat, or write its first case here.",
@@ -67,7 +67,7 @@ async def create(request: Request) -> Response:
         problems.add("name", "Name", _about_name(error))
         values: dict[str, Any] = {"name": name, "description": description, "problems": problems}
         return page(request, "evalsets/new.html", status=refused_status(error), **values)
-    return _go(f"/evalsets/{evalset_id}?note=created")
+    return go(f"/evalsets/{evalset_id}?note=created")
 
 
 async def show(request: Request) -> Response:
@@ -89,7 +89,7 @@ async def show(request: Request) -> Response:
         text=query["q"],
         tag=query["tag"],
         only=query["only"],
-        start=int(query["start"]) if query["start"].isdecimal() and len(query["start"]) < 9 else 0,
+        start=number_of(query["start"]) or 0,
     )
     added_key = request.query_params.get("added", "")
     added = await run_in_threadpool(case_with_key, evalset, added_key) if added_key else None
@@ -152,25 +152,25 @@ async def change_settings(request: Request) -> Response:
         values: dict[str, Any] = {"name": name, "called": called, "description": description, "seen": seen}
         status = refused_status(error)
         return page(request, "evalsets/settings.html", status=status, file=file, problems=problems, **values)
-    return _go(f"/evalsets/{new_id}?note=changed")
+    return go(f"/evalsets/{new_id}?note=changed")
 
 
 async def duplicate(request: Request) -> Response:
     """POST /evalsets/{set_id}/copies."""
     new_id = await run_in_threadpool(desk_of(request).evalsets.duplicate, request.path_params["set_id"])
-    return _go(f"/evalsets/{new_id}?note=duplicated")
+    return go(f"/evalsets/{new_id}?note=duplicated")
 
 
 async def trash(request: Request) -> Response:
     """POST /evalsets/{set_id}/trash: the file is moved away, and the list offers to undo it."""
     token = await run_in_threadpool(desk_of(request).evalsets.trash, request.path_params["set_id"])
-    return _go(f"/evalsets?trashed={token}")
+    return go(f"/evalsets?trashed={token}")
 
 
 async def restore(request: Request) -> Response:
     """POST /evalsets/trash/{token}/restoration: undo it."""
     evalset_id = await run_in_threadpool(desk_of(request).evalsets.restore, request.path_params["token"])
-    return _go(f"/evalsets/{evalset_id}?note=restored")
+    return go(f"/evalsets/{evalset_id}?note=restored")
 
 
 async def exports(request: Request) -> Response:
@@ -192,12 +192,9 @@ async def download(request: Request) -> Response:
     desk = desk_of(request)
     large = await run_in_threadpool(desk.evalsets.streamed, set_id) if name == "adk" else None
     if large:
-        headers = {"Content-Disposition": f'attachment; filename="{plain_name(large[0])}"'}
-        return StreamingResponse(large[1], media_type=media_type(large[0]), headers=headers)
+        return attachment(large[1], plain_name(large[0]), media_type(large[0]))
     export = await run_in_threadpool(desk.evalsets.export, set_id, name)
-    disposition = f'attachment; filename="{export.file_name}"'
-    headers = {"Content-Disposition": disposition}
-    return Response(export.data, media_type=media_type(export.file_name), headers=headers)
+    return attachment(export.data, export.file_name, media_type(export.file_name))
 
 
 def plain_name(name: str) -> str:
@@ -218,10 +215,6 @@ def _about_name(error: Exception) -> str:
 
 def _token(text: str) -> str:
     return text if re.fullmatch(r"[A-Za-z0-9_.-]{1,200}", text) else ""
-
-
-def _go(address: str) -> Response:
-    return RedirectResponse(address, status_code=303)
 
 
 routes = [

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from functools import partial
 from urllib.parse import urlencode
 
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from evaldesk.desk.evalsets.exporting import media_type
@@ -23,14 +22,15 @@ from evaldesk.model.failures import FORMS, Mode
 from evaldesk.pages.failures.kind import TypedChange, read_mode, read_where
 from evaldesk.pages.failures.over_runs import read_spent
 from evaldesk.pages.failures.room import read_failures
-from evaldesk.web.forms.fields import read_form, text_of
-from evaldesk.web.render import desk_of, number, page, refused_status, target_of
+from evaldesk.pages.runs.view import trial_href
+from evaldesk.web.forms.fields import attachment, number_of, read_form, text_of, texts_of, typed_finding
+from evaldesk.web.render import desk_of, go, number, page, refused_status, target_of
 from evaldesk.web.routes.trials import TRIAL, trial_key, trial_page
 
 
 async def index(request: Request) -> Response:
     """GET /failures: the failure room of one `run`, beside one `before` it."""
-    return await _room(request, _id(request.query_params.get("run", "")))
+    return await _room(request, number_of(request.query_params.get("run")))
 
 
 async def _room(
@@ -45,7 +45,7 @@ async def _room(
     imported: str = "",
 ) -> Response:
     """The room; with what could not be stored as it was typed, or what was taken back or in."""
-    before, first = (_id(request.query_params.get(name, "")) for name in ("before", "from"))
+    before, first = (number_of(request.query_params.get(name)) for name in ("before", "from"))
     room = await asyncio.to_thread(read_failures, desk_of(request), run_id, before, typed, error, first or 0)
     return page(
         request,
@@ -63,17 +63,16 @@ async def _room(
 
 async def give_out(request: Request) -> Response:
     """GET /failures/file: all findings, or those of `mode`, in a `format`."""
-    desk, mode_id = desk_of(request), _id(request.query_params.get("mode", ""))
+    desk, mode_id = desk_of(request), number_of(request.query_params.get("mode"))
     mode = await _mode_of(request, mode_id) if mode_id is not None else None
     export = await asyncio.to_thread(export_failures, desk, request.query_params.get("format", "json"), mode)
-    headers = {"Content-Disposition": f'attachment; filename="{export.file_name}"'}
-    return StreamingResponse(export.parts, media_type=media_type(export.file_name), headers=headers)
+    return attachment(export.parts, export.file_name, media_type(export.file_name))
 
 
 async def take_in(request: Request) -> Response:
     """POST /failures/file: add the kinds and findings of a `file` that was given out."""
     form = await read_form(request)
-    run_id, upload = _id(text_of(form, "run")), form.get("file")
+    run_id, upload = number_of(text_of(form, "run")), form.get("file")
     try:
         if not isinstance(upload, UploadFile) or not upload.filename:
             raise UsageError("Choose a file.", field="file")
@@ -91,7 +90,7 @@ async def undo(request: Request) -> Response:
     A kind that the step had made is gone by that; then the room is shown.
     """
     form = await read_form(request)
-    run_id, mode_id = _id(text_of(form, "run")), _id(text_of(form, "mode"))
+    run_id, mode_id = number_of(text_of(form, "run")), number_of(text_of(form, "mode"))
     failures = desk_of(request).failures
     try:
         step = await asyncio.to_thread(failures.undo, text_of(form, "labeller"))
@@ -104,8 +103,8 @@ async def undo(request: Request) -> Response:
     if mode_id is not None and any(
         mode.id == mode_id for mode in await asyncio.to_thread(desk_of(request).failures.modes)
     ):
-        return RedirectResponse(f"/failures/{mode_id}{_from(run_id)}", status_code=303)
-    return RedirectResponse(f"/failures{_from(run_id)}", status_code=303)
+        return go(f"/failures/{mode_id}{_from(run_id)}")
+    return go(f"/failures{_from(run_id)}")
 
 
 async def propose(request: Request) -> Response:
@@ -133,9 +132,9 @@ async def propose(request: Request) -> Response:
                 proposal, is_accepted = checked_id(text_of(form, "merge"), "merge"), text_of(form, "op") == "merge"
                 decide = partial(failures.decide_merge, proposal, typed.author, is_accepted=is_accepted)
                 await asyncio.to_thread(decide)
-                return RedirectResponse(f"/failures?run={run_id}", status_code=303)
-            listed = ",".join(each for each in form.getlist("finding") if isinstance(each, str))
-            ids = [checked_id(each, "finding") for each in listed.split(",") if each]
+                return go(f"/failures?run={run_id}")
+            listed = ",".join(texts_of(form, "finding")).split(",")
+            ids = [checked_id(each, "finding") for each in listed if each]
             if text_of(form, "op") == "name":
                 await asyncio.to_thread(failures.name, ids, typed)
             else:
@@ -145,23 +144,23 @@ async def propose(request: Request) -> Response:
             raise
         except (UsageError, ConflictError) as error:
             return await _room(request, run_id, typed, error)
-    return RedirectResponse(f"/failures?run={run_id}", status_code=303)
+    return go(f"/failures?run={run_id}")
 
 
 async def create(request: Request) -> Response:
     """POST /failures: create a kind of failure, and show it."""
     form = await read_form(request)
-    typed, run_id = _typed_mode(form), _id(text_of(form, "run"))
+    typed, run_id = _typed_mode(form), number_of(text_of(form, "run"))
     try:
         mode_id = await asyncio.to_thread(desk_of(request).failures.create, typed, text_of(form, "labeller"))
     except UsageError as error:
         return await _room(request, run_id, None, error, new_kind=typed)
-    return RedirectResponse(f"/failures/{mode_id}{_from(run_id)}", status_code=303)
+    return go(f"/failures/{mode_id}{_from(run_id)}")
 
 
 async def show_spent(request: Request) -> Response:
     """GET /failures/cost?run=N: what the kinds of failure of a run cost, and how often the last runs show them."""
-    run_id = _id(request.query_params.get("run", ""))
+    run_id = number_of(request.query_params.get("run"))
     found = await asyncio.to_thread(read_spent, desk_of(request), run_id)
     return page(request, "failures/spent.html", block="spent", spent=found)
 
@@ -181,7 +180,7 @@ async def _mode(
     error: EvaldeskError | None = None,
     made: MadeCases | None = None,
 ) -> Response:
-    before, runs, run_id = (_id(request.query_params.get(name, "")) for name in ("before", "runs", "run"))
+    before, runs, run_id = (number_of(request.query_params.get(name)) for name in ("before", "runs", "run"))
     read = partial(read_mode, desk_of(request), mode_id, typed, error, before=before, runs_before=runs)
     found = await asyncio.to_thread(read)
     if found is None:
@@ -219,10 +218,11 @@ async def change_mode(request: Request) -> Response:
     except NotFoundError:
         raise
     except (UsageError, ConflictError) as error:
-        chosen = [each for each in form.getlist("finding") if isinstance(each, str)]
-        typed = TypedChange(text_of(form, "op"), _typed_mode(form), chosen, text_of(form, "labeller"))
+        typed = TypedChange(
+            text_of(form, "op"), _typed_mode(form), texts_of(form, "finding"), text_of(form, "labeller")
+        )
         return await _mode(request, mode_id, typed, error)
-    return RedirectResponse(f"/failures/{shown}{_from(_id(request.query_params.get('run', '')))}", status_code=303)
+    return go(f"/failures/{shown}{_from(number_of(request.query_params.get('run', '')))}")
 
 
 def _change_mode(failures: FailureDesk, mode_id: int, form: FormData) -> int:
@@ -235,7 +235,7 @@ def _change_mode(failures: FailureDesk, mode_id: int, form: FormData) -> int:
         failures.merge(mode_id, into, author)
         return into
     elif op == "split":
-        ids = [checked_id(each, "finding") for each in form.getlist("finding") if isinstance(each, str)]
+        ids = [checked_id(each, "finding") for each in texts_of(form, "finding")]
         return failures.split(mode_id, ids, _typed_mode(form), author)
     elif op == "retire":
         failures.retire(mode_id, author)
@@ -278,9 +278,7 @@ async def put(request: Request) -> Response:
     """
     run_id, key = trial_key(request)
     form = await read_form(request)
-    turn, _, event = text_of(form, "place").partition(".")
-    author, note, mode, new_mode = (text_of(form, name) for name in ("labeller", "note", "mode", "new-mode"))
-    typed = TypedFinding(author, note, mode, new_mode, turn, event, text_of(form, "quote"))
+    typed = typed_finding(form, text_of(form, "labeller"))
     desk, is_next = desk_of(request), text_of(form, "then") == "next"
     try:
         if text_of(form, "op") == "clear":
@@ -298,8 +296,8 @@ async def put(request: Request) -> Response:
             return await _room(request, run_id, typed, error)
         return await trial_page(request, finding=typed, finding_error=error)
     if is_next:
-        return RedirectResponse(f"/failures?{urlencode({'run': run_id})}", status_code=303)
-    return RedirectResponse(f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}#findings", status_code=303)
+        return go(f"/failures?{urlencode({'run': run_id})}")
+    return go(f"{trial_href(run_id, key)}#findings")
 
 
 def _typed_mode(form: FormData) -> TypedMode:
@@ -309,10 +307,6 @@ def _typed_mode(form: FormData) -> TypedMode:
 def _from(run_id: int | None) -> str:
     """What an address says of the room from which a person comes."""
     return "" if run_id is None else f"?run={run_id}"
-
-
-def _id(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else None
 
 
 MODE = f"/failures/{number('mode_id')}"

@@ -9,21 +9,20 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
-from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.evalsets import SetNameTakenError
 from evaldesk.desk.evalsets.exporting import export_run, media_type, run_formats, stream_run
-from evaldesk.desk.imports.importing import N_AT_ONCE, AlreadyImportedError, ImportDesk, TakenIn, file_titles
+from evaldesk.desk.imports.importing import N_AT_ONCE, AlreadyImportedError, TakenIn, file_titles
 from evaldesk.desk.imports.staging import Staged
 from evaldesk.desk.imports.uploads import MAX_WAITING, Upload
 from evaldesk.errors import ConflictError, DiskError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.pages.import_view import RecordView, import_view, reading_view, record_view
 from evaldesk.pages.typed import Problems
-from evaldesk.web.forms.fields import arrived_files, leave, read_form, text_of
-from evaldesk.web.render import desk_of, number, page, target_of
-from evaldesk.web.report import report_answer, run_report
+from evaldesk.web.forms.fields import arrived_files, attachment, leave, read_form, text_of
+from evaldesk.web.render import desk_of, go, number, page, target_of
+from evaldesk.web.report import run_report
 
 MAX_SHOWN = 20
 MAX_SEARCHED = 5_000
@@ -45,7 +44,7 @@ async def create(request: Request) -> Response:
         await run_in_threadpool(imports.staging.check_upload, int(request.headers.get("content-length", "0")))
         async with arrived_files(request, imports.staging.arriving) as files:
             if files:
-                return _go(f"/imports/{await run_in_threadpool(imports.staging.stage_arrived, files)}")
+                return go(f"/imports/{await run_in_threadpool(imports.staging.stage_arrived, files)}")
         problems.add("file", "File", "Choose a file first.")
     except ClientDisconnect:
         return Response(status_code=400)  # nobody reads it: the upload was cancelled
@@ -79,7 +78,7 @@ async def choose(request: Request) -> Response:
         problems = Problems()
         problems.add("outcome", "Outcome", str(error))
         return _preview(request, staged, staged.name, problems, status=422)
-    return _go(f"/imports/{staged.token}")
+    return go(f"/imports/{staged.token}")
 
 
 async def confirm(request: Request) -> Response:
@@ -93,7 +92,7 @@ async def confirm(request: Request) -> Response:
         outcome = text_of(form, "outcome", staged.imported.outcome)
         chosen = await run_in_threadpool(imports.staging.stage_by, staged.token, outcome)
         if chosen is None:
-            return _go(f"/imports/{staged.token}")
+            return go(f"/imports/{staged.token}")
         staged = chosen
         if choice == "both":
             name = await run_in_threadpool(sets.free_name, name)
@@ -109,7 +108,7 @@ async def confirm(request: Request) -> Response:
         )
         if started.id is not None and started.n_total > N_AT_ONCE:
             imports.start(started, staged.token)
-            return _go(f"/imports/records/{started.id}")
+            return go(f"/imports/records/{started.id}")
         taken = await run_in_threadpool(imports.finish, started)
     except SetNameTakenError as error:
         problems.add("name", "Name", f"There is an eval set named {error.name} already. {error.free} is free.")
@@ -122,13 +121,13 @@ async def confirm(request: Request) -> Response:
         return _preview(request, staged, name, problems, status=422)
     with suppress(NotFoundError, DiskError):  # discarded meanwhile, or discarded by a person later
         await run_in_threadpool(imports.staging.drop, staged.token)
-    return _go(_address(taken))
+    return go(_address(taken))
 
 
 async def discard(request: Request) -> Response:
     """POST /imports/{import_id}/deletion: forget the file."""
     await run_in_threadpool(desk_of(request).imports.staging.drop, request.path_params["import_id"])
-    return _go("/imports")
+    return go("/imports")
 
 
 async def run_exports(request: Request) -> Response:
@@ -137,13 +136,11 @@ async def run_exports(request: Request) -> Response:
     summary = await run_in_threadpool(desk.stored_runs.summary, run_id)
     formats = run_formats()
     first, _ = formats[0]
-    is_searched = summary.n_done <= MAX_SEARCHED
-    found = await run_in_threadpool(_masked, desk, run_id, first) if is_searched else ""
-    return page(request, "runs/export.html", summary=summary, formats=formats, masked=found, is_searched=is_searched)
-
-
-def _masked(desk: Desk, run_id: int, format_name: str) -> str:
-    return export_run(desk.stored_runs, run_id, format_name, desk.settings.environment).masked
+    is_searched, masked = summary.n_done <= MAX_SEARCHED, ""
+    if is_searched:
+        export = await run_in_threadpool(export_run, desk.stored_runs, run_id, first, desk.settings.environment)
+        masked = export.masked
+    return page(request, "runs/export.html", summary=summary, formats=formats, masked=masked, is_searched=is_searched)
 
 
 async def download_run(request: Request) -> Response:
@@ -151,22 +148,21 @@ async def download_run(request: Request) -> Response:
     name = request.query_params.get("format", "adk-results")
     desk, run_id = desk_of(request), request.path_params["run_id"]
     export = await run_in_threadpool(stream_run, desk.stored_runs, run_id, name, desk.settings.environment)
-    disposition = f'attachment; filename="{export.file_name}"'
-    headers = {"Content-Disposition": disposition}
     first = await run_in_threadpool(next, export.parts)  # an error in it is a page, not half a file
-    return StreamingResponse(chain((first,), export.parts), media_type=media_type(export.file_name), headers=headers)
+    return attachment(chain((first,), export.parts), export.file_name, media_type(export.file_name))
 
 
 async def download_report(request: Request) -> Response:
     """GET /runs/{run_id}/report: the run as one HTML file."""
     desk, run_id = desk_of(request), request.path_params["run_id"]
     found = await run_in_threadpool(run_report, desk.stored_runs, run_id, desk.settings.environment)
-    return report_answer(found)
+    return attachment(found.data, found.file_name, "text/html")
 
 
 async def record(request: Request) -> Response:
     """GET /imports/records/{record_id}: how far an import is, or its result."""
-    view = await run_in_threadpool(_record, desk_of(request).imports, request.path_params["record_id"])
+    imports, record_id = desk_of(request).imports, request.path_params["record_id"]
+    view = await run_in_threadpool(lambda: record_view(imports.summary(record_id), imports.n_before(record_id)))
     return _progress(request, view, request.url.path, STORING if view.is_live else None)
 
 
@@ -183,11 +179,7 @@ async def cancel(request: Request) -> Response:
     """POST /imports/records/{record_id}/cancellation: nothing of the import is stored."""
     record_id = request.path_params["record_id"]
     await run_in_threadpool(desk_of(request).imports.cancel, record_id)
-    return _go(f"/imports/records/{record_id}")
-
-
-def _record(imports: ImportDesk, record_id: int) -> RecordView:
-    return record_view(imports.summary(record_id), imports.n_before(record_id))
+    return go(f"/imports/records/{record_id}")
 
 
 async def _staged(request: Request) -> Staged:
@@ -226,10 +218,6 @@ def _address(taken: TakenIn) -> str:
     if len(taken.run_ids) == 1:
         return f"/runs/{taken.run_ids[0]}"
     return "/runs" if taken.run_ids else f"/evalsets/{taken.evalset_id}?note=imported"
-
-
-def _go(address: str) -> Response:
-    return RedirectResponse(address, status_code=303)
 
 
 routes = [

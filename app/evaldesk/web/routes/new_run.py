@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.criteria.criteria import find_criteria_file
@@ -30,7 +30,7 @@ from evaldesk.pages.criteria.metric_form import MetricForm, Offer, metric_form
 from evaldesk.pages.gate_figures import gate_figures
 from evaldesk.run_options import BY_NAME, EVEN, OWN
 from evaldesk.web.cases.editor import run_address
-from evaldesk.web.forms.fields import read_form
+from evaldesk.web.forms.fields import number_of, read_form
 from evaldesk.web.forms.gates import BASELINE, GateForm, baseline_id, baselines_of, gate_fields, read_gates, with_used
 from evaldesk.web.forms.run import (
     FORM_DEFAULTS,
@@ -50,8 +50,9 @@ from evaldesk.web.forms.run import (
     preset_fields,
     preset_name,
     read_options,
+    read_typed,
 )
-from evaldesk.web.render import cases_words, desk_of, page, target_of
+from evaldesk.web.render import cases_words, desk_of, go, page, target_of
 from evaldesk.wording.words import budget_sentence
 
 LAST_USED = 50
@@ -76,7 +77,7 @@ async def preview(request: Request) -> Response:
 
     `another` adds a metric once more, `check` lists the faults.
     """
-    typed = with_used(with_another(await _typed(request)))
+    typed = with_used(with_another(await read_typed(request)))
     return await _checked(request, typed) if typed.get("check") else await _form(request, typed)
 
 
@@ -90,12 +91,12 @@ async def _checked(request: Request, typed: Typed) -> Response:
 
 async def create(request: Request) -> Response:
     """POST /runs: start the run; an impossible value comes back beside its field."""
-    typed = await _typed(request)
+    typed = await read_typed(request)
     try:
         plan = await _plan(request, typed)
     except (UsageError, FormatError) as error:
         return await _form(request, typed, error)
-    return RedirectResponse(f"/runs/{await desk_of(request).runs.start(plan)}", status_code=303)
+    return go(f"/runs/{await desk_of(request).runs.start(plan)}")
 
 
 async def save_preset(request: Request) -> Response:
@@ -119,7 +120,7 @@ async def save_preset(request: Request) -> Response:
         field = getattr(error, "field", None) or PRESET_NAME
         return await _form(request, labelled(typed), UsageError(str(error), field=field), has_started=False)
     again = {PRESET: preset_id, "agent": agent_id, "evalset": _chosen(typed, "evalset")}
-    return RedirectResponse(f"/runs/new?{urlencode(again)}", status_code=303)
+    return go(f"/runs/new?{urlencode(again)}")
 
 
 async def delete_preset(request: Request) -> Response:
@@ -127,7 +128,7 @@ async def delete_preset(request: Request) -> Response:
     presets = desk_of(request).presets
     preset = await asyncio.to_thread(presets.get, request.path_params["preset_id"])
     await asyncio.to_thread(presets.remove, preset.id)
-    return RedirectResponse(f"/runs/new?{urlencode({'agent': preset.agent_id})}", status_code=303)
+    return go(f"/runs/new?{urlencode({'agent': preset.agent_id})}")
 
 
 async def run_case(request: Request, evalset_id: str, case: Case, agent_id: str = "") -> str:
@@ -161,8 +162,7 @@ async def _earlier(request: Request, typed: Typed) -> RunSummary | None:
 
 
 def _number(typed: Typed, name: str) -> int | None:
-    text = _chosen(typed, name)
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else None
+    return number_of(_chosen(typed, name))
 
 
 async def _plan(request: Request, typed: Typed) -> RunPlan:
@@ -188,10 +188,6 @@ def _selected_by(desk: Desk, run: RunSummary) -> Collection[str]:
     except NotFoundError:
         return ()
     return desk.stored_runs.case_ids(run.id) if run.n_cases < file.n_cases else ()
-
-
-async def _typed(request: Request) -> Typed:
-    return labelled(ImmutableMultiDict((await read_form(request)).multi_items()))
 
 
 async def _only_one(request: Request, typed: Typed, options: RunOptions) -> RunOptions:
@@ -268,7 +264,7 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         concurrency=_or_one(fields["concurrency"].value),
         n_trials=n_trials,
     )
-    is_small = target_of(request) == "estimate"
+    is_small, offer = target_of(request) == "estimate", Offer(desk.settings.allowed_judges, desk.settings.functions)
     listed = all_cases
     if len(all_cases) > MAX_LISTED:
         listed = cases if is_selection else await asyncio.to_thread(with_ids, all_cases, ticked)
@@ -290,7 +286,7 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         preset=_number(typed, PRESET),
         n_all=len(all_cases),
         n_selected=len(ticked),
-        metrics=MetricForm() if is_small else await _metrics(desk, typed, cases),
+        metrics=MetricForm() if is_small else await asyncio.to_thread(metric_form, typed, cases, offer),
         beside=beside.name if beside else "",
         is_beside=is_new and beside is not None and not problems,
         unscored=unscored,
@@ -347,11 +343,6 @@ async def _earlier_still_there(request: Request, typed: Typed) -> RunSummary | N
         return None
 
 
-async def _metrics(desk: Desk, typed: Typed, cases: Sequence[Case]) -> MetricForm:
-    offer = Offer(desk.settings.allowed_judges, desk.settings.functions)
-    return await asyncio.to_thread(metric_form, typed, cases, offer)
-
-
 def _proposed(desk: Desk, agent_id: str, agents: Sequence[FoundAgent]) -> tuple[str, str]:
     """The eval set that is usual for the agent, and the agent: the one used last, unless `agent_id` names another."""
     ids = [agent.id for agent in agents]
@@ -393,4 +384,5 @@ def _chosen(typed: Typed, name: str) -> str:
 
 
 def _or_one(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() and 0 < len(text) < 7 else 1
+    number = number_of(text)
+    return number if number is not None and number < 1_000_000 else 1

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from starlette.datastructures import FormData
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from evaldesk.desk.failures import TypedFinding
@@ -25,15 +25,16 @@ from evaldesk.pages.queues.page import (
     queue_trials,
     read_queue,
 )
+from evaldesk.pages.runs.view import trial_href
 from evaldesk.pages.trial import event_part
-from evaldesk.web.forms.fields import read_form, text_of
-from evaldesk.web.render import desk_of, number, page, target_of
+from evaldesk.web.forms.fields import number_of, read_form, start_of, text_of, texts_of, typed_finding
+from evaldesk.web.render import desk_of, go, number, page, target_of
 
 
 async def index(request: Request) -> Response:
     """GET /queues: the form for a queue of each `run` with the kinds `of`, at most `n` of each; and all queues."""
     query = request.query_params
-    run_ids = [int(run) for run in query.getlist("run")[:20] if re.fullmatch(r"[0-9]{1,15}", run)]
+    run_ids = _run_ids(query.getlist("run"))
     shown = await asyncio.to_thread(
         new_queue_page, desk_of(request), run_ids, query.getlist("of"), _n(query.get("n", ""))
     )
@@ -43,18 +44,17 @@ async def index(request: Request) -> Response:
 async def create(request: Request) -> Response:
     """POST /queues: draw a queue, and show its first trial."""
     form = await read_form(request)
-    runs, kinds = ([str(each) for each in form.getlist(name)] for name in ("run", "of"))
+    runs, kinds = texts_of(form, "run"), texts_of(form, "of")
     n, reader, is_blind = text_of(form, "n"), text_of(form, "reader"), text_of(form, "blind") == "on"
     try:
         queue_id = await asyncio.to_thread(desk_of(request).queues.create, TypedQueue(runs, kinds, n, reader, is_blind))
     except NotFoundError:
         raise
     except UsageError as error:
-        run_ids = [int(run) for run in runs[:20] if re.fullmatch(r"[0-9]{1,15}", run)]
         shown = await asyncio.to_thread(
             new_queue_page,
             desk_of(request),
-            run_ids,
+            _run_ids(runs),
             kinds,
             _n(n),
             is_blind=is_blind,
@@ -62,7 +62,7 @@ async def create(request: Request) -> Response:
             field=error.field or "",
         )
         return page(request, "queues/index.html", status=422, form=shown)
-    return RedirectResponse(f"/queues/{queue_id}", status_code=303)
+    return go(f"/queues/{queue_id}")
 
 
 async def show(request: Request) -> Response:
@@ -116,7 +116,7 @@ async def label(request: Request) -> Response:
     """
     form = await read_form(request)
     place = _place_of_form(request, form)
-    items = [str(each) for each in form.getlist("item")]
+    items = texts_of(form, "item")
     is_list = text_of(form, "then") == "list"
     note = None if is_list else text_of(form, "note")
     is_blind = text_of(form, "shown") != "open"
@@ -158,9 +158,7 @@ async def find(request: Request) -> Response:
     """POST /queues/{queue_id}/findings: name what went wrong in the trial `at`; `op=remove` takes `finding` away."""
     form = await read_form(request)
     place = _place_of_form(request, form)
-    turn, _, event = text_of(form, "place").partition(".")
-    reader, note, mode, new_mode = (text_of(form, name) for name in ("reader", "note", "mode", "new-mode"))
-    typed = TypedFinding(reader, note, mode, new_mode, turn, event, text_of(form, "quote"))
+    typed = typed_finding(form, text_of(form, "reader"))
     try:
         await asyncio.to_thread(_find, request, place, typed, text_of(form, "op"))
     except (UsageError, ConflictError) as error:
@@ -190,13 +188,12 @@ async def _list(request: Request, place: QueuePlace, stored: Collection[int] = (
 async def turn(request: Request, kind: str = "turn") -> Response:
     """GET .../trials/{place}/turns/{turn} for a page that left it out, without what the metrics said of it."""
     queue_id, at, index = (request.path_params[name] for name in ("queue_id", "place", "turn"))
-    typed = request.query_params.get("from", "0")
-    first = int(typed) if typed.isascii() and typed.isdigit() and len(typed) <= 15 else 0
+    first = start_of(request)
     desk = desk_of(request)
     item, _ = await asyncio.to_thread(is_hidden, desk, QueuePlace(queue_id, at))
     result, panel = await asyncio.to_thread(blind_turn, desk, item, index, first, has_events=kind == "events")
     if not request.headers.get("HX-Request"):
-        return RedirectResponse(f"/queues/{queue_id}?at={at}&all=1#turn-{index + 1}", 303)
+        return go(f"/queues/{queue_id}?at={at}&all=1#turn-{index + 1}")
     address = f"/queues/{queue_id}/trials/{at}"
     return page(request, "trials/turn.html", kind=kind, turn=panel, error=result.error, address=address)
 
@@ -207,8 +204,7 @@ async def event(request: Request) -> Response:
     item, _ = await asyncio.to_thread(is_hidden, desk_of(request), QueuePlace(queue_id, at))
     stored = desk_of(request).runs.stored
     await asyncio.to_thread(event_part, stored, item.run_id, item.key, (index, which), 0)
-    address = f"/runs/{item.run_id}/cases/{item.key[0]}/trials/{item.key[1]}"
-    return RedirectResponse(f"{address}/turns/{index}/events/{which}", 303)
+    return go(f"{trial_href(item.run_id, item.key)}/turns/{index}/events/{which}")
 
 
 def _place(request: Request) -> QueuePlace:
@@ -223,9 +219,8 @@ def _place_of_form(request: Request, form: FormData) -> QueuePlace:
 
 
 def _typed_place(request: Request, at: str, reader: str, blind: str) -> QueuePlace:
-    place = int(at) if re.fullmatch(r"[0-9]{1,9}", at) else None
     is_open = {"off": True, "on": False}.get(blind)
-    return QueuePlace(request.path_params["queue_id"], place, reader, is_open)
+    return QueuePlace(request.path_params["queue_id"], number_of(at), reader, is_open)
 
 
 def _back(place: QueuePlace, stored: Collection[int], *, is_list: bool = False) -> Response:
@@ -234,7 +229,11 @@ def _back(place: QueuePlace, stored: Collection[int], *, is_list: bool = False) 
         address = address.replace(f"/queues/{place.queue_id}", f"/queues/{place.queue_id}/trials", 1)
     if stored:
         address += f"{'&' if '?' in address else '?'}stored={next(iter(stored))}"
-    return RedirectResponse(address, status_code=303)
+    return go(address)
+
+
+def _run_ids(texts: Sequence[str]) -> list[int]:
+    return [number for text in texts[:20] if (number := number_of(text)) is not None]
 
 
 def _n(text: str) -> str:

@@ -7,9 +7,8 @@ from collections import defaultdict
 from contextlib import suppress
 from dataclasses import replace
 
-from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from evaldesk.desk.criteria.criteria import allowed_criteria
@@ -18,11 +17,10 @@ from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import UsageError
 from evaldesk.model.run import LIVE
 from evaldesk.pages.criteria.form import Typed, read_criteria
-from evaldesk.pages.criteria.labels import check_labels, labelled, with_another
+from evaldesk.pages.criteria.labels import check_labels, with_another
 from evaldesk.pages.criteria.metric_form import Offer, metric_form, own_functions
-from evaldesk.web.forms.fields import read_form
-from evaldesk.web.forms.run import like_run
-from evaldesk.web.render import desk_of, number, page, run_id_of, target_of
+from evaldesk.web.forms.run import like_run, read_typed
+from evaldesk.web.render import desk_of, go, number, page, run_id_of, target_of
 
 
 async def new(request: Request) -> Response:
@@ -38,12 +36,12 @@ async def new(request: Request) -> Response:
 
 async def preview(request: Request) -> Response:
     """POST /runs/{run_id}/scorings/new: the same form with the ticked values; `another` adds a metric once more."""
-    return await _form(request, with_another(await _typed(request)))
+    return await _form(request, with_another(await read_typed(request)))
 
 
 async def create(request: Request) -> Response:
     """POST /runs/{run_id}/scorings: score the stored trials; an impossible value comes back beside its field."""
-    typed = await _typed(request)
+    typed = await read_typed(request)
     desk = desk_of(request)
     played = await desk.runs.summary(run_id_of(request))
     try:
@@ -52,7 +50,7 @@ async def create(request: Request) -> Response:
         run_id = await desk.runs.rescore(played.id, criteria)
     except UsageError as error:
         return await _form(request, typed, error)
-    return RedirectResponse(f"/runs/{run_id}", status_code=303)
+    return go(f"/runs/{run_id}")
 
 
 async def _form(request: Request, typed: Typed, error: UsageError | None = None) -> Response:
@@ -81,10 +79,6 @@ async def _form(request: Request, typed: Typed, error: UsageError | None = None)
         problem=str(error or ""),
         same=same,
     )
-
-
-async def _typed(request: Request) -> Typed:
-    return labelled(ImmutableMultiDict((await read_form(request)).multi_items()))
 
 
 SCORINGS = f"/runs/{number('run_id')}/scorings"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from itertools import islice
@@ -11,7 +10,7 @@ from typing import get_args
 from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
@@ -26,9 +25,9 @@ from evaldesk.pages.runs.page import RunPage, run_page
 from evaldesk.pages.runs.spread import read_spread
 from evaldesk.pages.runs.view import RunQuery
 from evaldesk.run_options import BY_NAME
-from evaldesk.web.forms.fields import read_form, text_of
+from evaldesk.web.forms.fields import number_of, read_form, text_of
 from evaldesk.web.live import LiveBlocks, Message, event_stream
-from evaldesk.web.render import desk_of, fragment, number, page, refused_status, run_id_of, target_of
+from evaldesk.web.render import desk_of, fragment, go, number, page, refused_status, run_id_of, target_of
 from evaldesk.web.routes.new_run import create, delete_preset, new, preview, save_preset
 
 MAX_TICKED = 200
@@ -45,7 +44,6 @@ async def index(request: Request) -> Response:
     if is_shared and query.getlist("run") and request.headers.get("HX-Request"):
         return Response(status_code=204)
     status: RunStatus | None = next((each for each in get_args(RunStatus) if each == query.get("status")), None)
-    before = query.get("before", "")
     listing = await asyncio.to_thread(
         read_listing,
         desk_of(request),
@@ -54,7 +52,7 @@ async def index(request: Request) -> Response:
         evalset=query.get("evalset") or None,
         model=query.get("model") or None,
         text=query.get("q", "").strip()[:200],
-        before=int(before) if re.fullmatch(r"[0-9]{1,15}", before) else None,
+        before=number_of(query.get("before")),
     )
     named = _numbers(query.getlist("deleted"))
     deleted = await asyncio.to_thread(desk_of(request).runs.stored.in_trash, named) if named else ()
@@ -132,19 +130,19 @@ async def cancel(request: Request) -> Response:
         await desk_of(request).runs.stop_when_decided(run_id_of(request), RULES[how])
     else:
         await desk_of(request).runs.stop(run_id_of(request), cancel=how == "now")
-    return _go(f"/runs/{run_id_of(request)}")
+    return go(f"/runs/{run_id_of(request)}")
 
 
 async def resume(request: Request) -> Response:
     """POST /runs/{run_id}/resumption: play the missing trials."""
     await desk_of(request).runs.resume(run_id_of(request))
-    return _go(f"/runs/{run_id_of(request)}")
+    return go(f"/runs/{run_id_of(request)}")
 
 
 async def retry(request: Request) -> Response:
     """POST /runs/{run_id}/retries: play the errored trials again."""
     await desk_of(request).runs.retry(run_id_of(request))
-    return _go(f"/runs/{run_id_of(request)}")
+    return go(f"/runs/{run_id_of(request)}")
 
 
 async def note(request: Request) -> Response:
@@ -159,32 +157,32 @@ async def note(request: Request) -> Response:
     except (UsageError, ConflictError) as error:
         problem = f"{str(error).rstrip('.')}."
         return await _page_of(request, await _read(request), status=refused_status(error), note=text, problem=problem)
-    return _go(f"/runs/{run_id_of(request)}")
+    return go(f"/runs/{run_id_of(request)}")
 
 
 async def delete(request: Request) -> Response:
     """POST /runs/{run_id}/deletion: the run and all its trials go to the trash, and the list offers to undo it."""
     await desk_of(request).runs.delete(run_id_of(request))
-    return _go(f"/runs?deleted={run_id_of(request)}")
+    return go(f"/runs?deleted={run_id_of(request)}")
 
 
 async def delete_many(request: Request) -> Response:
     """POST /runs/deletion: the ticked runs, all or none."""
     run_ids = await _ticked(request)
     await desk_of(request).runs.delete(*run_ids)
-    return _go(f"/runs?{urlencode([('deleted', run_id) for run_id in run_ids])}")
+    return go(f"/runs?{urlencode([('deleted', run_id) for run_id in run_ids])}")
 
 
 async def restore_many(request: Request) -> Response:
     """POST /runs/restoration: undo it, all or none."""
     await desk_of(request).runs.restore(*await _ticked(request))
-    return _go("/runs")
+    return go("/runs")
 
 
 async def restore(request: Request) -> Response:
     """POST /runs/{run_id}/restoration: undo it."""
     await desk_of(request).runs.restore(run_id_of(request))
-    return _go(f"/runs/{run_id_of(request)}")
+    return go(f"/runs/{run_id_of(request)}")
 
 
 def run_query(request: Request) -> RunQuery:
@@ -236,12 +234,8 @@ async def _ticked(request: Request) -> list[int]:
 
 def _numbers(texts: Iterable[object]) -> list[int]:
     """The first MAX_TICKED different run ids among what a browser sent."""
-    found = (int(text) for text in texts if isinstance(text, str) and re.fullmatch(r"[0-9]{1,15}", text))
+    found = (number for text in texts if (number := number_of(text)) is not None)
     return list(islice(dict.fromkeys(found), MAX_TICKED))
-
-
-def _go(address: str) -> Response:
-    return RedirectResponse(address, status_code=303)
 
 
 async def gates(request: Request) -> Response:

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from evaldesk.desk.agents import FoundAgent
@@ -19,8 +19,8 @@ from evaldesk.pages.conversation import changes_of, deciding, gist, live_view, o
 from evaldesk.pages.large_state import MAX_TYPED, large_state, value_part
 from evaldesk.pages.timeline import raw_chat_call, read_chat_timeline
 from evaldesk.pages.typed import error_sentence
-from evaldesk.web.forms.fields import attachment, file_text_of, read_form, text_of
-from evaldesk.web.render import desk_of, number, page
+from evaldesk.web.forms.fields import attachment, file_text_of, read_form, start_of, text_of
+from evaldesk.web.render import desk_of, go, number, page
 from evaldesk.web.timing import bars, timings, total_cost
 from evaldesk.wording.json_layout import laid_out
 
@@ -34,7 +34,7 @@ async def index(request: Request) -> Response:
     newest = desk.sessions.list(limit=1)
     if newest:
         query = f"?{urlencode({'deleted': deleted})}" if deleted else ""
-        return RedirectResponse(f"/sessions/{newest[0].id}{query}", 303)
+        return go(f"/sessions/{newest[0].id}{query}")
     agents = desk.agents.list()
     await run_in_threadpool(desk.adk_sessions.look_once)
     first = next((agent.id for agent in agents if agent.state != "failed"), "")
@@ -67,7 +67,7 @@ async def create(request: Request) -> Response:
         return _new_page(request, agent, status=422, state_error=error_sentence(error), **typed)
     except UsageError as error:
         return _new_page(request, agent, status=422, message_error=str(error), **typed)
-    return RedirectResponse(f"/sessions/{session.id}", 303)
+    return go(f"/sessions/{session.id}")
 
 
 async def show(request: Request) -> Response:
@@ -85,21 +85,21 @@ async def rename(request: Request) -> Response:
         await run_in_threadpool(desk_of(request).sessions.rename, session_id, title)
     except UsageError as error:
         return show_session(request, status=422, problem=str(error))
-    return RedirectResponse(f"/sessions/{session_id}", 303)
+    return go(f"/sessions/{session_id}")
 
 
 async def delete(request: Request) -> Response:
     """Put the session aside; the next page offers to bring it back."""
     session_id = request.path_params["session_id"]
     await run_in_threadpool(desk_of(request).sessions.delete, session_id)
-    return RedirectResponse(f"/sessions?{urlencode({'deleted': session_id})}", 303)
+    return go(f"/sessions?{urlencode({'deleted': session_id})}")
 
 
 async def restore(request: Request) -> Response:
     """Bring a deleted session back."""
     session_id = request.path_params["session_id"]
     await run_in_threadpool(desk_of(request).sessions.restore, session_id)
-    return RedirectResponse(f"/sessions/{session_id}", 303)
+    return go(f"/sessions/{session_id}")
 
 
 async def set_state(request: Request) -> Response:
@@ -117,7 +117,7 @@ async def set_state(request: Request) -> Response:
         return show_session(request, status=422, **_typed_state(text, error_sentence(error)))
     except ConflictError as error:
         return show_session(request, status=409, **_typed_state(text, str(error)))
-    return RedirectResponse(f"/sessions/{session_id}#state", 303)
+    return go(f"/sessions/{session_id}#state")
 
 
 def _typed_state(text: str, error: str) -> dict[str, Any]:
@@ -134,7 +134,7 @@ async def download_state(request: Request) -> Response:
 async def show_value(request: Request) -> Response:
     """One value of the state, part by part: `key`, and `from` the character that the part begins with."""
     session = await run_in_threadpool(desk_of(request).sessions.get, request.path_params["session_id"])
-    part = await run_in_threadpool(value_part, session.state, request.query_params.get("key", ""), _start(request))
+    part = await run_in_threadpool(value_part, session.state, request.query_params.get("key", ""), start_of(request))
     address = f"/sessions/{session.id}"
     return page(
         request,
@@ -224,12 +224,6 @@ def _new_page(request: Request, agent: FoundAgent, *, status: int = 200, **shown
     return page(request, "sessions/new.html", status=status, agents=agents, agent=agent, **shown)
 
 
-def _start(request: Request) -> int:
-    """Where a part begins; all from 0, also where the address names no place."""
-    text = request.query_params.get("from", "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 12 else 0
-
-
 async def show_timeline(request: Request) -> Response:
     """GET /sessions/{session_id}/timeline?span=TURN.EVENT&part=tools: the spans of a chat, and one of them."""
     desk, query = desk_of(request), request.query_params
@@ -240,7 +234,7 @@ async def show_timeline(request: Request) -> Response:
 async def show_call(request: Request) -> Response:
     """GET /sessions/{session_id}/calls/{at}: a model call of a chat as JSON, from the character `from` on."""
     session_id, at = request.path_params["session_id"], request.path_params["at"]
-    start = _start(request)
+    start = start_of(request)
     part = await run_in_threadpool(raw_chat_call, desk_of(request), session_id, at, start)
     address = f"/sessions/{session_id}"
     return page(
@@ -261,7 +255,7 @@ async def simulate(request: Request) -> Response:
     file = await run_in_threadpool(desk.evalsets.file, request.path_params["set_id"])
     found = await run_in_threadpool(desk.evalsets.cases.find, file.id, request.path_params["key"])
     session = await desk.simulation.start(text_of(form, "agent"), found.case)
-    return RedirectResponse(f"/sessions/{session.id}", status_code=303)
+    return go(f"/sessions/{session.id}")
 
 
 routes = [

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from evaldesk.desk import trash
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
-from evaldesk.web.forms.fields import read_form, text_of
-from evaldesk.web.render import desk_of, page, refused_status
+from evaldesk.web.forms.fields import number_of, read_form, text_of
+from evaldesk.web.render import desk_of, go, page, refused_status
 from evaldesk.wording.words import space_words
 
 PAGE_SIZE = 100
@@ -41,7 +40,7 @@ async def restore(request: Request) -> Response:
         trash.SESSION: f"/sessions/{restored_id}",
         trash.RUN: f"/runs/{restored_id}",
     }
-    return RedirectResponse(addresses[item.kind], 303)
+    return go(addresses[item.kind])
 
 
 async def empty(request: Request) -> Response:
@@ -64,8 +63,7 @@ async def _page(
     request: Request, *, status: int = 200, problem: str = "", n_removed: int | None = None, freed: str = ""
 ) -> Response:
     items = await run_in_threadpool(trash.trash_items, desk_of(request))
-    text = request.query_params.get("start", "")
-    start = int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0
+    start = number_of(request.query_params.get("start")) or 0
     values: dict[str, Any] = {
         "problem": problem,
         "n_removed": n_removed,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from functools import partial
 from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from evaldesk.desk.failures import TypedFinding
@@ -23,10 +22,11 @@ from evaldesk.pages.labels import cursor_time, read_labels
 from evaldesk.pages.large_state import ValuePart
 from evaldesk.pages.pair import read_pair
 from evaldesk.pages.runs.facts import away_sentence
+from evaldesk.pages.runs.view import trial_href
 from evaldesk.pages.timeline import raw_call, read_timeline
 from evaldesk.pages.trial import read_other_scorings
-from evaldesk.web.forms.fields import read_form, text_of
-from evaldesk.web.render import desk_of, number, page, refused_status, target_of
+from evaldesk.web.forms.fields import number_of, read_form, start_of, text_of
+from evaldesk.web.render import desk_of, go, number, page, refused_status, target_of
 
 
 async def show(request: Request) -> Response:
@@ -68,7 +68,6 @@ async def trial_page(
         findings=findings,
         is_swap=target_of(request) == "labels",
         other_scorings=other_scorings,
-        run_href=f"/runs/{run_id}",
         edit_href=f"/evalsets/{evalset}/cases/{case_key(trial.case.id)}" if evalset else "",
         away="" if evalset else away_sentence(config),
         again_href=f"/runs/new?{urlencode(again)}",
@@ -82,32 +81,26 @@ async def show_turn(request: Request, kind: str = "turn") -> Response:
     Without htmx the address leads to the trial as one page.
     """
     (run_id, key), turn = trial_key(request), request.path_params["turn"]
-    address = f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}"
+    address = trial_href(run_id, key)
     result, panel = await asyncio.to_thread(
         pages.read_turn,
         desk_of(request).runs.stored,
         run_id,
         key,
         turn,
-        _place(request),
+        start_of(request),
         has_events=kind == "events",
     )
     if not request.headers.get("HX-Request"):
-        return RedirectResponse(f"{address}?all=1#turn-{turn + 1}", 303)
+        return go(f"{address}?all=1#turn-{turn + 1}")
     return page(request, "trials/turn.html", kind=kind, turn=panel, error=result.error, address=address)
-
-
-def _place(request: Request) -> int:
-    """Where a part begins; all from 0, also where the address names no place."""
-    typed = request.query_params.get("from", "0")
-    return int(typed) if typed.isascii() and typed.isdigit() and len(typed) <= 15 else 0
 
 
 async def show_event(request: Request) -> Response:
     """GET .../turns/{turn}/events/{event}: the whole text of one event, from the character `from` on; all from 0."""
     (run_id, key), turn, at = trial_key(request), request.path_params["turn"], request.path_params["event"]
     part = await asyncio.to_thread(
-        pages.event_part, desk_of(request).runs.stored, run_id, key, (turn, at), _place(request)
+        pages.event_part, desk_of(request).runs.stored, run_id, key, (turn, at), start_of(request)
     )
     return _long_text(request, part, "Event", f"/turns/{turn}/events/{at}", f"#turn-{turn + 1}")
 
@@ -115,14 +108,16 @@ async def show_event(request: Request) -> Response:
 async def show_answer(request: Request) -> Response:
     """GET .../turns/{turn}/answer: how an answer differs from its reference, by lines, from the character `from` on."""
     (run_id, key), turn = trial_key(request), request.path_params["turn"]
-    part = await asyncio.to_thread(pages.answer_part, desk_of(request).runs.stored, run_id, key, turn, _place(request))
+    part = await asyncio.to_thread(
+        pages.answer_part, desk_of(request).runs.stored, run_id, key, turn, start_of(request)
+    )
     return _long_text(request, part, "Answer", f"/turns/{turn}/answer", f"#turn-{turn + 1}")
 
 
 async def show_source(request: Request) -> Response:
     """GET .../source/{at}: the whole of a long text that the source of the trial gave, from the character `from` on."""
     (run_id, key), at = trial_key(request), request.path_params["at"]
-    part = await asyncio.to_thread(pages.source_part, desk_of(request).runs.stored, run_id, key, at, _place(request))
+    part = await asyncio.to_thread(pages.source_part, desk_of(request).runs.stored, run_id, key, at, start_of(request))
     return _long_text(request, part, "Source", f"/source/{at}", f"#source-{at}")
 
 
@@ -141,7 +136,7 @@ async def show_timeline(request: Request) -> Response:
 async def show_call(request: Request) -> Response:
     """GET .../calls/{at}: a model call as it was sent and answered, as JSON, from the character `from` on."""
     (run_id, key), at = trial_key(request), request.path_params["at"]
-    part = await asyncio.to_thread(raw_call, desk_of(request).runs.stored, run_id, key, at, _place(request))
+    part = await asyncio.to_thread(raw_call, desk_of(request).runs.stored, run_id, key, at, start_of(request))
     return _long_text(request, part, "Model call", f"/calls/{at}", "/timeline")
 
 
@@ -155,7 +150,7 @@ async def show_pair(request: Request) -> Response:
 
 def _long_text(request: Request, part: ValuePart, name: str, place: str, anchor: str) -> Response:
     run_id, key = trial_key(request)
-    address = f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}"
+    address = trial_href(run_id, key)
     trail = (("Runs", "/runs"), (f"Run {run_id}", f"/runs/{run_id}"), (f"Trial {key[1] + 1}", address), (name, ""))
     return page(
         request,
@@ -177,9 +172,9 @@ def trial_key(request: Request) -> tuple[int, TrialKey]:
 async def show_labels(request: Request) -> Response:
     """GET /labels: labels newest first, of one `run`, by one `labeller`, `only` some verdict."""
     query = request.query_params
-    run, only = query.get("run", ""), query.get("only", "")
+    only = query.get("only", "")
     wanted = LabelFilter(
-        run_id=int(run) if re.fullmatch(r"[0-9]{1,15}", run) else None,
+        run_id=number_of(query.get("run")),
         labeller=query.get("labeller") or None,
         verdict=only if only in VERDICTS else None,
         is_disagreement=only == "disagreements",
@@ -206,7 +201,7 @@ async def put_label(request: Request) -> Response:
         return await trial_page(request, typed, UsageError(str(error), field="note"))
     if target_of(request) == "labels":
         return await trial_page(request)
-    return RedirectResponse(f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}#labels", status_code=303)
+    return go(f"{trial.href}#labels")
 
 
 TRIAL = f"/runs/{number('run_id')}/cases/{number('case_index')}/trials/{number('trial_index')}"

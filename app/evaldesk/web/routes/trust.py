@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from evaldesk.desk.trust import question_words
-from evaldesk.web.render import desk_of, page
+from evaldesk.web.render import desk_of, go, page
 
 
 async def show(request: Request) -> Response:
@@ -30,13 +30,13 @@ async def give(request: Request) -> Response:
     desk = desk_of(request)
     if desk.is_restricted:
         await desk.give_trust()
-    return RedirectResponse("/", 303)
+    return go("/")
 
 
 async def look_only(request: Request) -> Response:
     """Show the pages; nothing runs."""
     desk_of(request).trust.look_only()
-    return RedirectResponse("/", 303)
+    return go("/")
 
 
 routes = [

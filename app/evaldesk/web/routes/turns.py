@@ -11,7 +11,7 @@ from mimetypes import guess_type
 from markupsafe import escape
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from evaldesk.desk.chat.running_turn import RunningTurn
@@ -21,9 +21,9 @@ from evaldesk.model.media import MAX_MEDIA_COUNT, Media, media_of, sniffed_type
 from evaldesk.model.stored import OpenTurn
 from evaldesk.pages.conversation import TurnView, live_view, open_view, turn_views
 from evaldesk.pages.typed import typed_value
-from evaldesk.web.forms.fields import read_form, text_of
+from evaldesk.web.forms.fields import number_of, read_form, text_of
 from evaldesk.web.live import Message, event_stream, has_room
-from evaldesk.web.render import desk_of, fragment
+from evaldesk.web.render import desk_of, fragment, go
 from evaldesk.web.routes.sessions import ELSEWHERE, agent_of, session_view, show_session, turn_macros
 
 PAUSE_S = 0.06
@@ -50,7 +50,7 @@ async def send(request: Request) -> Response:
     except (UsageError, ConflictError, WorkspaceError) as error:
         return _refusal(request, error, message)
     if not _wants_stream(request):
-        return RedirectResponse(f"/sessions/{session_id}#turn-{turn.turn_index + 1}", 303)
+        return go(f"/sessions/{session_id}#turn-{turn.turn_index + 1}")
     return event_stream(request, _messages(request, turn, after=_shown(text_of(form, "after"), turn.turn_index)))
 
 
@@ -68,15 +68,12 @@ async def decide(request: Request) -> Response:
     session_id = request.path_params["session_id"]
     form = await read_form(request)
     try:
-        decisions = [_decision(form, index) for index in range(_n_decisions(form))]
+        n = sum(re.fullmatch(r"choice-\d{1,3}", name) is not None for name in form)
+        decisions = [_decision(form, index) for index in range(n)]
         turn = await desk_of(request).sessions.decide(session_id, text_of(form, "asked"), decisions)
     except (UsageError, ConflictError, WorkspaceError) as error:
         return _refusal(request, error, "")
-    return RedirectResponse(f"/sessions/{session_id}#turn-{turn.turn_index + 1}", 303)
-
-
-def _n_decisions(form: FormData) -> int:
-    return sum(1 for name in form if re.fullmatch(r"choice-\d{1,3}", name))
+    return go(f"/sessions/{session_id}#turn-{turn.turn_index + 1}")
 
 
 def _decision(form: FormData, index: int) -> Decision:
@@ -98,7 +95,7 @@ async def send_again(request: Request) -> Response:
         turn = await desk_of(request).sessions.ask_again(session_id)
     except (UsageError, ConflictError, WorkspaceError) as error:
         return _refusal(request, error, "")
-    return RedirectResponse(f"/sessions/{session_id}#turn-{turn.turn_index + 1}", 303)
+    return go(f"/sessions/{session_id}#turn-{turn.turn_index + 1}")
 
 
 async def events(request: Request) -> Response:
@@ -135,7 +132,7 @@ async def cancel(request: Request) -> Response:
     await desk.sessions.stop(session_id)
     if request.headers.get("HX-Request"):
         return Response(status_code=204)
-    return RedirectResponse(f"/sessions/{session_id}", 303)
+    return go(f"/sessions/{session_id}")
 
 
 async def _messages(request: Request, turn: RunningTurn | None, after: int) -> AsyncIterator[Message]:
@@ -159,7 +156,8 @@ async def _messages(request: Request, turn: RunningTurn | None, after: int) -> A
         if followed:
             yield None, _out_of_band("innerHTML", "composer-note", "")
         if turn and turn.failure:
-            yield None, _out_of_band("innerHTML", "composer-note", _problem(request, _unsaved(turn.failure)))
+            problem = _problem(request, f"The end of the turn could not be stored: {turn.failure}")
+            yield None, _out_of_band("innerHTML", "composer-note", problem)
         turn = await simulation.next_turn(session_id)
         patience_s = NEXT_TURN_S if followed and followed.asked_by == "simulated" else 0.0
         if turn is None and not patience_s:
@@ -257,13 +255,10 @@ def _problem(request: Request, problem: str) -> str:
     return fragment(request, TEMPLATE, "composer_note", problem=problem, notice="")
 
 
-def _unsaved(failure: Exception) -> str:
-    return f"The end of the turn could not be stored: {failure}"
-
-
 def _shown(text: str, n_turns: int) -> int:
     """How many turns a page says that it shows; other pages may have added some since. Never more than there are."""
-    return min(int(text), n_turns) if text.isdecimal() and len(text) < 9 else n_turns
+    number = number_of(text)
+    return n_turns if number is None else min(number, n_turns)
 
 
 def _out_of_band(style: str, element_id: str, html: str) -> str:
