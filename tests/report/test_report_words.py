@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from evaldesk.model.conclusion import Counts, Interval
@@ -84,9 +86,13 @@ def test_a_clustered_interval_says_why_it_is_wider(counts: list[CaseCounts], sai
 
 
 def test_errors_say_on_which_side_they_are_counted() -> None:
-    assert errors_sentence(41, 50, 2, False) == "Errors do not count as failures. With them: 41 of 52."
-    assert errors_sentence(41, 52, 2, True) == "Errors count as failures. Without them: 41 of 50."
-    assert errors_sentence(41, 50, 0, False) == ""
+    counts = Counts(52, 41, 9, 2)
+
+    assert errors_sentence(counts) == "Errors do not count as failures. With them: 41 of 52."
+    assert errors_sentence(replace(counts, errors_are_failures=True)) == (
+        "Errors count as failures. Without them: 41 of 50."
+    )
+    assert errors_sentence(Counts(50, 41, 9)) == ""
 
 
 def test_an_undefined_number_has_its_reason() -> None:

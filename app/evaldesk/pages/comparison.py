@@ -48,7 +48,7 @@ from evaldesk.wording.comparison import (
     next_words,
     stand_out_sentence,
 )
-from evaldesk.wording.words import CI, passed_words, share_range, short_title, trials_each_words
+from evaldesk.wording.words import CI, passed_cell, passed_words, share_range, short_title, trials_each_words
 
 PAGE_SIZE = 100
 MOST_MORE = 2_000
@@ -181,7 +181,7 @@ def _side(runs: RunStore, letter: str, summary: RunSummary, k: int) -> Side:
         letter=letter,
         summary=summary,
         title=run_title(summary),
-        passed=f"{summary.counts.passed:,} of {summary.counts.scored:,}",
+        passed=passed_cell(summary.counts),
         bar=found.bar,
         doubt=found.doubt.removeprefix(f"{CI} "),
         pass_hat_k=point.pass_hat_k,

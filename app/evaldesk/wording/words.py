@@ -104,6 +104,16 @@ def passed_words(n_passed: int, n_scored: int) -> str:
     return f"{n_passed:,} of {n_scored:,} passed"
 
 
+def passed_cell(counts: Counts) -> str:
+    """`41 of 50`: `passed_words` in a column that is called so; a dash where nothing is scored."""
+    return f"{counts.passed:,} of {counts.scored:,}" if counts.scored else "–"
+
+
+def scored_words(counts: Counts) -> str:
+    """`3 of 5 passed`, or that nothing was scored."""
+    return passed_words(counts.passed, counts.scored) if counts.scored else "nothing was scored"
+
+
 def doubt_words(n_scored: int, interval: Interval | None) -> str:
     """`95 % CI 66–98 %`; empty without an interval, and a reason instead of it below 5 trials."""
     if not n_scored or interval is None:
@@ -258,16 +268,13 @@ def _scored(counts: Sequence[CaseCounts]) -> tuple[int, int, int]:
     return sum(row[2] for row in rows), sum(row[0] * row[2] for row in rows), sum(row[1] * row[2] for row in rows)
 
 
-def errors_sentence(n_passed: int, n_scored: int, n_errored: int, errors_are_failures: bool) -> str:
-    """How errors enter the number, and the number without them; empty without errors.
-
-    `n_scored` is the denominator of the number shown.
-    """
-    if not n_errored:
+def errors_sentence(counts: Counts) -> str:
+    """How errors enter the number of passed trials, and the number without them; empty without errors."""
+    if not counts.errored:
         return ""
-    if errors_are_failures:
-        return f"Errors count as failures. Without them: {n_passed:,} of {n_scored - n_errored:,}."
-    return f"Errors do not count as failures. With them: {n_passed:,} of {n_scored + n_errored:,}."
+    if counts.errors_are_failures:
+        return f"Errors count as failures. Without them: {counts.passed:,} of {counts.scored - counts.errored:,}."
+    return f"Errors do not count as failures. With them: {counts.passed:,} of {counts.scored + counts.errored:,}."
 
 
 def score_words(value: float, threshold: float | None, *, is_higher_better: bool = True) -> str:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from evaldesk.model import AgentRef, Case, RunConfig, Turn
+
 
 def test_two_ticked_runs_are_compared_the_earlier_first(pages: Any) -> None:
     first, second = pages.finish(), pages.finish()
@@ -41,6 +43,13 @@ def test_cases_of_one_run_alone_are_counted_by_its_number_in_both_orders(pages: 
     texts = [pages.get(f"/compare?a={a[6:]}&b={b[6:]}").text for a, b in ((whole, part), (part, whole))]
 
     assert [f"Left out: 3 cases only in run {whole[6:]}." in text for text in texts] == [True, True]
+
+
+def test_runs_without_a_scored_trial_have_no_rate_of_nothing(pages: Any) -> None:
+    config = RunConfig(AgentRef("dice", "dice:root_agent"), "calc")
+    a, b = (pages.desk.store.runs.create(config, [Case("a", (Turn("hi"),))]) for _ in range(2))
+
+    assert "0 of 0" not in pages.get(f"/compare?a={a}&b={b}").text
 
 
 def test_a_run_leads_to_the_choice_of_another(pages: Any) -> None:

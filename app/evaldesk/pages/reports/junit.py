@@ -10,7 +10,7 @@ from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.model import Conclusion, Counts, GateOutcome, Outcome
 from evaldesk.wording.printable import printable
 from evaldesk.wording.trial_text import first_words, trial_text
-from evaldesk.wording.words import asides_words
+from evaldesk.wording.words import asides_words, scored_words
 
 LONGEST = 20_000
 
@@ -98,8 +98,7 @@ def _case(suite: str, case: CaseResult, is_broken: bool, is_troubled: bool) -> E
     if not tag and not counts.scored:
         tag = "skipped"
     worst = next((trial for trial in case if trial.verdict in ("failed", "errored")), case[0] if len(case) else None)
-    words = f"{counts.passed} of {counts.scored} passed" if counts.scored else "nothing was scored"
-    message = words + asides_words(counts)
+    message = scored_words(counts) + asides_words(counts)
     if worst is None:
         ET.SubElement(element, tag, message="never played")
         return element

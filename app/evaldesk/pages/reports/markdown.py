@@ -14,7 +14,7 @@ from evaldesk.model.conclusion import Interval
 from evaldesk.wording.comparison import change_sentence, flips_words, states_words
 from evaldesk.wording.printable import in_one_line, markdown_text
 from evaldesk.wording.trial_text import first_words
-from evaldesk.wording.words import asides_words, passed_sentence, share_range
+from evaldesk.wording.words import asides_words, passed_sentence, scored_words, share_range
 
 MOST_ROWS = 20
 TITLES: dict[Outcome, str] = {
@@ -137,9 +137,7 @@ def case_annotation(case: CaseResult, path: str, *, is_tolerated: bool = False) 
     if worst is None:
         return ""
     level = "error" if worst.verdict == "failed" and not is_tolerated else "warning"
-    counts = case.counts
-    passed = f"{counts.passed} of {counts.scored} passed" if counts.scored else "nothing was scored"
-    title = f"{case.id}: {passed}"
+    title = f"{case.id}: {scored_words(case.counts)}"
     place = f"file={_property(path)}," if path else ""
     words = _data(f"trial {worst.trial_index + 1} {worst.verdict}: {first_words(case.case, worst)}")
     return f"::{level} {place}title={_property(title)}::{words}"

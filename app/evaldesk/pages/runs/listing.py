@@ -16,7 +16,7 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.pages.runs.view import BADGES, Cost, Filter, known_cost, run_badge
 from evaldesk.statistics.intervals import CaseCounts
 from evaldesk.store import RunStore
-from evaldesk.wording.words import conclusion_words, doubt_cell, in_page_words, trials_each
+from evaldesk.wording.words import conclusion_words, doubt_cell, in_page_words, passed_cell, trials_each
 
 PAGE_SIZE = 50
 STATUSES: tuple[RunStatus, ...] = ("running", "pending", "stopping", "finished", "stopped", "failed")
@@ -121,7 +121,7 @@ def run_line(runs: RunStore, summary: RunSummary, me: str) -> RunLine:
         conclusion=conclusion_words(in_page_words(conclusion)) if conclusion else "",
         counts=summary.counts,
         n_trials=summary.n_trials,
-        passed=f"{summary.counts.passed:,} of {summary.counts.scored:,}" if summary.counts.scored else "–",
+        passed=passed_cell(summary.counts),
         doubt=doubt_cell(summary.counts.scored, StoredRuns(runs).interval(summary, outcomes)),
         cost=known_cost(summary, summary),
         created_at=summary.created_at,

@@ -51,6 +51,7 @@ from evaldesk.wording.words import (
     errors_sentence,
     in_page_words,
     needs_words,
+    passed_cell,
     rate_of_counts,
     share_range,
     short_title,
@@ -260,9 +261,7 @@ def read_run(
         progress=progress(summary, n_running, pause),
         reason=reason_note(summary, trouble, conclusion),
         answer=answer(summary, found_reliability),
-        errors_sentence=errors_sentence(
-            summary.counts.passed, summary.counts.scored, summary.counts.errored, summary.config.errors_are_failures
-        ),
+        errors_sentence=errors_sentence(summary.counts),
         dash_sentence=_dash_sentence(summary, found[:most], k),
         figures=_figures(summary),
         filters=_filters(summary, query, n_running),
@@ -362,7 +361,7 @@ def _figures(summary: RunSummary) -> list[Figure]:
 def _total(summary: RunSummary, found: Reliability, lines: Sequence[MetricLine], point: CurvePoint) -> Total:
     means = {line.name: (line.mean, line.doubt) for line in lines}
     return Total(
-        passed=f"{summary.counts.passed:,} of {summary.counts.scored:,}" if summary.counts.scored else "–",
+        passed=passed_cell(summary.counts),
         bar=found.bar,
         pass_at_k=point.pass_at_k,
         at_doubt=share_range(point.at_interval),

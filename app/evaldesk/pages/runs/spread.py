@@ -87,9 +87,7 @@ def read_spread(desk: Desk, run_id: int) -> RunSpread:
     return RunSpread(
         summary=summary,
         title=run_title(summary),
-        errors=errors_sentence(
-            summary.counts.passed, summary.counts.scored, summary.counts.errored, summary.config.errors_are_failures
-        ),
+        errors=errors_sentence(summary.counts),
         metrics=[_metric(row, counted.get(row.metric, ())) for row in runs.metric_rows(run_id)],
         noise=noise_sentence(split),
         noise_why=noise_why(split),

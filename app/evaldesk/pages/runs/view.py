@@ -41,6 +41,7 @@ from evaldesk.wording.words import (
     least_words,
     live_doubt_words,
     needs_words,
+    passed_cell,
     range_words,
     short_title,
     uneven_sentence,
@@ -147,7 +148,7 @@ def matrix_rows(
 def _matrix_row(
     summary: RunSummary, row: CaseRow, in_flight: Collection[TrialKey], metrics: Sequence[str], k: int
 ) -> MatrixRow:
-    n_scored, (n_equal, n_passed) = row.counts.scored, equal_counts_of(summary, row)
+    n_equal, n_passed = equal_counts_of(summary, row)
     base = f"{summary.id}/cases/{row.case_index}/trials/"
     shown = row.verdicts[:MAX_SQUARES]
     letters = ["r" if (row.case_index, index) in in_flight else letter for index, letter in enumerate(shown)]
@@ -158,8 +159,8 @@ def _matrix_row(
         squares=tuple(Square(at + 1, STATUS_OF[letter], f"{base}{at}") for at, letter in enumerate(letters)),
         n_hidden=len(row.verdicts) - len(shown),
         hidden_href=f"{base}{len(shown)}",
-        passed=f"{row.counts.passed} of {n_scored}" if n_scored else "–",
-        bar=bar(row.counts.passed, n_scored),
+        passed=passed_cell(row.counts),
+        bar=bar(row.counts.passed, row.counts.scored),
         pass_at_k=pass_at_k(n_equal, n_passed, k) if k else None,
         pass_hat_k=pass_hat_k(n_equal, n_passed, k) if k else None,
         means=tuple((short_title(name), row.means.get(name)) for name in metrics),
@@ -438,7 +439,7 @@ def scorings(runs: RunStore, shown: RunSummary) -> list[Scoring]:
         Scoring(
             run_id=run.id,
             words=_criteria_words(run.config.criteria),
-            passed=f"{run.counts.passed:,} of {run.counts.scored:,}",
+            passed=passed_cell(run.counts),
             doubt=doubt_cell(run.counts.scored, StoredRuns(runs).interval(run)),
             means={
                 short_title(row.metric): (row.mean, range_words(metric_interval(row)))

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import takewhile
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 from starlette.datastructures import FormData
 
@@ -42,7 +42,6 @@ CALLS = ("calls", "no_tool", "not_asserted")
 class ArgDraft:
     """One argument of an expected call; `value` is JSON text, unless the value is held."""
 
-    PARTS: ClassVar[dict[str, tuple[str, type]]] = {}
     name: str = ""
     value: str = ""
     held: Held | None = None
@@ -52,7 +51,6 @@ class ArgDraft:
 class CallDraft:
     """One expected call; `is_kept` is the tick beside a recorded one."""
 
-    PARTS: ClassVar[dict[str, tuple[str, type]]] = {"arg": ("args", ArgDraft)}
     name: str = ""
     args: list[ArgDraft] = field(default_factory=list)
     origin: int | None = None
@@ -63,7 +61,6 @@ class CallDraft:
 class MessageDraft:
     """A message of an agent before its answer; `text` is empty where it is held."""
 
-    PARTS: ClassVar[dict[str, tuple[str, type]]] = {}
     author: str = ""
     text: str = ""
     is_kept: bool = True
@@ -74,7 +71,6 @@ class MessageDraft:
 class DecisionDraft:
     """A decision of a person; `value` is the answer, JSON or text, or the reason of a denial."""
 
-    PARTS: ClassVar[dict[str, tuple[str, type]]] = {}
     tool: str = ""
     decision: str = "approve"
     value: str = ""
@@ -87,11 +83,6 @@ class TurnDraft:
     `media` are the titles of its images and files, which stay at the server; `left_out_media` their indexes that go.
     """
 
-    PARTS: ClassVar[dict[str, tuple[str, type]]] = {
-        "call": ("calls", CallDraft),
-        "intermediate": ("intermediate", MessageDraft),
-        "decision": ("decisions", DecisionDraft),
-    }
     query: str = ""
     calls_mode: str = "not_asserted"
     calls: list[CallDraft] = field(default_factory=list)
@@ -114,10 +105,6 @@ class CaseDraft:
     every turn; without `shows_decisions` those of the case are not in the form.
     """
 
-    PARTS: ClassVar[dict[str, tuple[str, type]]] = {
-        "turn": ("turns", TurnDraft),
-        "decision": ("decisions", DecisionDraft),
-    }
     case_id: str = ""
     tags: str = ""
     app_name: str = ""
@@ -135,6 +122,15 @@ class CaseDraft:
 
 
 Part: TypeAlias = CaseDraft | TurnDraft | CallDraft | MessageDraft | ArgDraft | DecisionDraft
+_PARTS: Mapping[tuple[type[Part], str], tuple[str, type[Part]]] = {
+    (CaseDraft, "turn"): ("turns", TurnDraft),
+    (CaseDraft, "decision"): ("decisions", DecisionDraft),
+    (TurnDraft, "call"): ("calls", CallDraft),
+    (TurnDraft, "intermediate"): ("intermediate", MessageDraft),
+    (TurnDraft, "decision"): ("decisions", DecisionDraft),
+    (CallDraft, "arg"): ("args", ArgDraft),
+}
+"""What a part has, by the name that fields and buttons give it: the attribute, and the kind of its parts."""
 
 
 def draft_of(case: Case) -> CaseDraft:
@@ -372,9 +368,9 @@ def _rearrange(parts: list[Part], part: Part, index: int, verb: str, op: str) ->
 
 
 def _parts(owner: Part, name: str, op: str) -> tuple[list[Part], type[Part]]:
-    if name not in owner.PARTS:
+    if (type(owner), name) not in _PARTS:
         raise UsageError(f"no button does {op[:100]!r}")
-    attribute, kind = owner.PARTS[name]
+    attribute, kind = _PARTS[type(owner), name]
     return getattr(owner, attribute), kind
 
 

@@ -63,24 +63,7 @@ async def save(request: Request) -> Response:
     editor = Editor(file, found, draft, Problems(), version, line=await _line(request, found))
     if op:
         return _render(request, replace(editor, focus=apply_op(draft, op)))
-    case, problems = case_from(draft, found.case)
-    if problems:
-        return _render(request, replace(editor, problems=problems), 422)
-    if text_of(form, "choice") == "free":
-        case = replace(case, id=free_name(case.id, {each.id for each in found.evalset.cases}))
-    is_over = text_of(form, "choice") == "overwrite"
-    cases = desk_of(request).evalsets.cases
-    try:
-        base = None if is_over else version
-        saved = await run_in_threadpool(cases.save, file.id, found.key, case, base, as_new_form=_as_new_form(form))
-    except LossError as error:
-        return _render(request, replace(editor, lost=error.losses), 409)
-    except CaseChangedError:
-        return _render(request, replace(editor, theirs=difference(found.case, case)), 409)
-    except CaseNameTakenError as error:
-        problems.add("case", "Case", f"Another case of this set is named {error.case_id}.")
-        return _render(request, replace(editor, problems=problems, taken=error), 409)
-    return await _leave(request, form, file, saved)
+    return await _store(request, form, editor, found)
 
 
 async def new(request: Request) -> Response:
@@ -98,7 +81,7 @@ async def create(request: Request) -> Response:
     editor = Editor(file, None, draft, Problems())
     if text_of(form, "op"):
         return _render(request, replace(editor, focus=apply_op(draft, text_of(form, "op"))))
-    return await _add(request, form, editor)
+    return await _store(request, form, editor)
 
 
 async def show_json(request: Request) -> Response:
@@ -189,22 +172,33 @@ async def _line(request: Request, found: FoundCase) -> CaseLine:
     return (await run_in_threadpool(case_list, [found.case], verdicts)).lines[0]
 
 
-async def _add(request: Request, form: FormData, editor: Editor) -> Response:
-    case, problems = case_from(editor.draft)
+async def _store(request: Request, form: FormData, editor: Editor, found: FoundCase | None = None) -> Response:
+    """Save the typed case in the place of `found`, or as a new one; what stands against it comes back in the form."""
+    case, problems = case_from(editor.draft, found.case if found else None)
     if problems:
         return _render(request, replace(editor, problems=problems), 422)
-    cases = desk_of(request).evalsets.cases
-    if text_of(form, "choice") == "free":
-        evalset, _, _ = await run_in_threadpool(desk_of(request).evalsets.read, editor.file.id)
+    sets, set_id, choice = desk_of(request).evalsets, editor.file.id, text_of(form, "choice")
+    if choice == "free":
+        evalset = found.evalset if found else (await run_in_threadpool(sets.read, set_id))[0]
         case = replace(case, id=free_name(case.id, {each.id for each in evalset.cases}))
+    as_new_form = _as_new_form(form)
     try:
-        saved = await run_in_threadpool(cases.add, editor.file.id, case, as_new_form=_as_new_form(form))
+        if found:
+            base = None if choice == "overwrite" else editor.version
+            put = partial(sets.cases.save, set_id, found.key, case, base, as_new_form=as_new_form)
+        else:
+            put = partial(sets.cases.add, set_id, case, as_new_form=as_new_form)
+        saved = await run_in_threadpool(put)
     except LossError as error:
         return _render(request, replace(editor, lost=error.losses), 409)
+    except CaseChangedError:
+        return _render(request, replace(editor, theirs=difference(found.case, case) if found else None), 409)
     except CaseNameTakenError as error:
         problems.add("case", "Case", f"Another case of this set is named {error.case_id}.")
         return _render(request, replace(editor, problems=problems, taken=error), 409)
-    return await _leave(request, form, editor.file, saved)
+    if text_of(form, "then") == "run":
+        return leave(request, await run_case(request, set_id, saved.case), EDITOR)
+    return leave(request, f"/evalsets/{set_id}/cases/{saved.key}?note=saved", EDITOR)
 
 
 async def _save_gone(request: Request, form: FormData, file: EvalSetFile, draft: CaseDraft) -> Response:
@@ -215,7 +209,7 @@ async def _save_gone(request: Request, form: FormData, file: EvalSetFile, draft:
     if text_of(form, "op"):
         return _render(request, replace(editor, focus=apply_op(draft, text_of(form, "op"))))
     if text_of(form, "choice") in {"add", "free"}:
-        return await _add(request, form, editor)
+        return await _store(request, form, editor)
     return _render(request, editor, 409)
 
 
@@ -263,12 +257,6 @@ def _render_json(
     where: dict[str, Any] = {"file": file, "found": found, "base": f"/evalsets/{file.id}/cases/{found.key}"}
     address = run_address(file.id, found.case.id)
     return page(request, "cases/json.html", status=status, note=note, run_address=address, **typed, **where)
-
-
-async def _leave(request: Request, form: FormData, file: EvalSetFile, saved: FoundCase) -> Response:
-    if text_of(form, "then") == "run":
-        return leave(request, await run_case(request, file.id, saved.case), EDITOR)
-    return leave(request, f"/evalsets/{file.id}/cases/{saved.key}?note=saved", EDITOR)
 
 
 def _set_id(request: Request) -> str:
