@@ -176,8 +176,7 @@ def _model(config: RunConfig) -> str:
 
 
 def _criteria(config: RunConfig) -> list[Fact]:
-    names = ["Criteria"] + [""] * len(config.criteria)
-    return [Fact(name, _criterion(each)) for name, each in zip(names, config.criteria, strict=False)]
+    return [Fact("" if at else "Criteria", _criterion(each)) for at, each in enumerate(config.criteria)]
 
 
 def _criterion(criterion: Criterion) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from urllib.parse import urlencode
 
@@ -98,27 +99,21 @@ async def show_turn(request: Request, kind: str = "turn") -> Response:
 
 async def show_event(request: Request) -> Response:
     """GET .../turns/{turn}/events/{event}: the whole text of one event, from the character `from` on; all from 0."""
-    (run_id, key), turn, at = trial_key(request), request.path_params["turn"], request.path_params["event"]
-    part = await asyncio.to_thread(
-        pages.event_part, desk_of(request).runs.stored, run_id, key, (turn, at), start_of(request)
-    )
-    return _long_text(request, part, "Event", f"/turns/{turn}/events/{at}", f"#turn-{turn + 1}")
+    turn, at = request.path_params["turn"], request.path_params["event"]
+    place = f"/turns/{turn}/events/{at}"
+    return await _long_text(request, pages.event_part, (turn, at), "Event", place, f"#turn-{turn + 1}")
 
 
 async def show_answer(request: Request) -> Response:
     """GET .../turns/{turn}/answer: how an answer differs from its reference, by lines, from the character `from` on."""
-    (run_id, key), turn = trial_key(request), request.path_params["turn"]
-    part = await asyncio.to_thread(
-        pages.answer_part, desk_of(request).runs.stored, run_id, key, turn, start_of(request)
-    )
-    return _long_text(request, part, "Answer", f"/turns/{turn}/answer", f"#turn-{turn + 1}")
+    turn = request.path_params["turn"]
+    return await _long_text(request, pages.answer_part, turn, "Answer", f"/turns/{turn}/answer", f"#turn-{turn + 1}")
 
 
 async def show_source(request: Request) -> Response:
     """GET .../source/{at}: the whole of a long text that the source of the trial gave, from the character `from` on."""
-    (run_id, key), at = trial_key(request), request.path_params["at"]
-    part = await asyncio.to_thread(pages.source_part, desk_of(request).runs.stored, run_id, key, at, start_of(request))
-    return _long_text(request, part, "Source", f"/source/{at}", f"#source-{at}")
+    at = request.path_params["at"]
+    return await _long_text(request, pages.source_part, at, "Source", f"/source/{at}", f"#source-{at}")
 
 
 async def show_timeline(request: Request) -> Response:
@@ -135,9 +130,8 @@ async def show_timeline(request: Request) -> Response:
 
 async def show_call(request: Request) -> Response:
     """GET .../calls/{at}: a model call as it was sent and answered, as JSON, from the character `from` on."""
-    (run_id, key), at = trial_key(request), request.path_params["at"]
-    part = await asyncio.to_thread(raw_call, desk_of(request).runs.stored, run_id, key, at, start_of(request))
-    return _long_text(request, part, "Model call", f"/calls/{at}", "/timeline")
+    at = request.path_params["at"]
+    return await _long_text(request, raw_call, at, "Model call", f"/calls/{at}", "/timeline")
 
 
 async def show_pair(request: Request) -> Response:
@@ -148,8 +142,12 @@ async def show_pair(request: Request) -> Response:
     return page(request, "trials/pair.html", pair=pair)
 
 
-def _long_text(request: Request, part: ValuePart, name: str, place: str, anchor: str) -> Response:
+async def _long_text(
+    request: Request, read: Callable[..., ValuePart], which: object, name: str, place: str, anchor: str
+) -> Response:
+    """A part of the text that `read` gives; `place` is its address below that of the trial, `anchor` the way back."""
     run_id, key = trial_key(request)
+    part = await asyncio.to_thread(read, desk_of(request).runs.stored, run_id, key, which, start_of(request))
     address = trial_href(run_id, key)
     trail = (("Runs", "/runs"), (f"Run {run_id}", f"/runs/{run_id}"), (f"Trial {key[1] + 1}", address), (name, ""))
     return page(
