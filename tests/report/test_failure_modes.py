@@ -12,14 +12,8 @@ import pytest
 
 from evaldesk.model.failures import TRIALS
 from evaldesk.pages.samples import drawing_orders, samples
-from evaldesk.statistics.failure_modes import (
-    Stratum,
-    accumulation,
-    mode_changes,
-    new_mode_bound,
-    prevalence,
-    saturation,
-)
+from evaldesk.statistics.failure_modes import Stratum, accumulation, mode_changes, prevalence, saturation
+from evaldesk.statistics.intervals import failure_bound
 from evaldesk.statistics.judge_rate import labels_for_half_width, labels_to_add, neyman_allocation
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "modes.json"
@@ -72,7 +66,7 @@ def test_known_accumulation() -> None:
 
 @pytest.mark.parametrize("row", rows("no_new_in"))
 def test_known_bound_without_a_new_mode(row: Row) -> None:
-    assert new_mode_bound(row["r"]) == near(row["upper95"])
+    assert failure_bound(row["r"]) == near(row["upper95"])
 
 
 @needs_golden
@@ -121,8 +115,8 @@ def test_how_much_is_unseen(times: tuple[int, ...], n_read: int, unseen: float, 
 def test_the_curve_of_many_trials_is_exact_at_its_ends() -> None:
     assert accumulation((9_000, 40, 1), 10_000, 10_000) == 3
     assert accumulation((9_000, 40, 1), 10_000, 1) == pytest.approx(0.9041, rel=1e-9)
-    assert new_mode_bound(59) == pytest.approx(0.0495076099, abs=1e-10)
-    assert new_mode_bound(0) == 1
+    assert failure_bound(59) == pytest.approx(0.0495076099, abs=1e-10)
+    assert failure_bound(0) == 1
 
 
 def test_a_run_that_was_read_whole_has_a_known_share() -> None:

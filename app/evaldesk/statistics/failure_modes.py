@@ -154,11 +154,6 @@ def _chance_of_none(times: int, n_read: int, at: int) -> float:
     return exp(lgamma(left + 1) - lgamma(left - at + 1) - lgamma(n_read + 1) + lgamma(n_read - at + 1))
 
 
-def new_mode_bound(n_without: int) -> float:
-    """At most this share of trials would bring a new mode (95 %) when the last `n_without` brought none."""
-    return 1 - 0.05 ** (1 / n_without) if n_without > 0 else 1.0
-
-
 def mode_changes(differences: Mapping[str, Sequence[float]]) -> dict[str, ModeChange]:
     """Each mode's change from one run to another, from its shares of each case's trials, after less before."""
     ps = [_p([each for each in found if abs(each) > ROUNDING]) for found in differences.values()]

@@ -194,7 +194,7 @@ def clopper_pearson(c: int, n: int) -> Interval:
 
 
 def failure_bound(n: int) -> float:
-    """The highest failure rate (one-sided, 95 %) that n trials without a failure allow; 1 when n is 0.
+    """The highest rate of an event (one-sided, 95 %) that n trials without it allow, such as a failure; 1 when n is 0.
 
     1 - 0.05^(1/n), which the "rule of three" approximates as 3 / n.
     """

@@ -5,17 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import expm1, fsum, inf, log1p, sqrt
-from statistics import NormalDist, fmean
+from statistics import NormalDist
 
 from evaldesk.statistics.intervals import CaseCounts
 
 
 @dataclass(frozen=True, slots=True)
 class NoiseSplit:
-    """Variances of a single trial's score, in squared units of the score, and how much was seen.
+    """Variances of a single trial's verdict, passed as 1 and failed as 0, and how much was seen.
 
     `within_cases` is between trials of the same case, `between_cases` between the true means of cases; `n_trials` is
     the mean number of trials a case.
@@ -37,34 +37,19 @@ class NoiseSplit:
         return sqrt((self.between_cases + self.within_cases / n_trials) / n_cases)
 
 
-def split_noise(scores_by_case: Iterable[Sequence[float]]) -> NoiseSplit | None:
-    """Split the variance of scores; None with fewer than two cases or no case with two scores.
+def split_pass_noise(counts: Iterable[CaseCounts]) -> NoiseSplit | None:
+    """Split the variance of verdicts, 1 and 0; None with fewer than two scored cases or no case with two trials.
 
     By analysis of variance, so that cases may have different numbers of trials.
     """
-    cases = [scores for scores in scores_by_case if scores]
-    means = [fmean(scores) for scores in cases]
-    squares = fsum((score - mean) ** 2 for scores, mean in zip(cases, means, strict=True) for score in scores)
-    return _split([(len(scores), mean, 1) for scores, mean in zip(cases, means, strict=True)], squares)
-
-
-def split_pass_noise(counts: Iterable[CaseCounts]) -> NoiseSplit | None:
-    """`split_noise` of verdicts, passed as 1 and failed as 0."""
     rows = [row for row in counts if row[0] > 0 and row[2] > 0]
-    squares = fsum(times * c * (n - c) / n for n, c, times in rows)
-    return _split([(n, c / n, times) for n, c, times in rows], squares)
-
-
-def _split(cases: Sequence[tuple[int, float, int]], squares: float) -> NoiseSplit | None:
-    """`cases`: number of scores, their mean, how many such cases; `squares`: squared deviations within cases."""
-    n_cases = sum(times for _, _, times in cases)
-    n = sum(scored * times for scored, _, times in cases)
+    n_cases, n = sum(times for _, _, times in rows), sum(scored * times for scored, _, times in rows)
     if n_cases < 2 or n <= n_cases:
         return None
-    mean = fsum(scored * own * times for scored, own, times in cases) / n
-    within = squares / (n - n_cases)
-    among = fsum(scored * times * (own - mean) ** 2 for scored, own, times in cases) / (n_cases - 1)
-    size = (n - sum(scored * scored * times for scored, _, times in cases) / n) / (n_cases - 1)
+    mean = fsum(c * times for _, c, times in rows) / n
+    within = fsum(times * c * (scored - c) / scored for scored, c, times in rows) / (n - n_cases)
+    among = fsum(scored * times * (c / scored - mean) ** 2 for scored, c, times in rows) / (n_cases - 1)
+    size = (n - sum(scored * scored * times for scored, _, times in rows) / n) / (n_cases - 1)
     return NoiseSplit(within, max(0.0, (among - within) / size), n_cases, n / n_cases)
 
 

@@ -24,13 +24,8 @@ from evaldesk.pages.runs.view import STATUS_OF, trial_href
 from evaldesk.pages.samples import Draw, Sample
 from evaldesk.pages.trial import divergence_of
 from evaldesk.statistics.agreement import agreement
-from evaldesk.statistics.failure_modes import (
-    Saturation,
-    accumulation,
-    new_mode_bound,
-    prevalence,
-    saturation,
-)
+from evaldesk.statistics.failure_modes import Saturation, accumulation, prevalence, saturation
+from evaldesk.statistics.intervals import failure_bound
 from evaldesk.store import Store
 from evaldesk.wording.agreement import kappa_words
 from evaldesk.wording.words import interval_words, share_words
@@ -301,7 +296,7 @@ def _seen_sentence(seen: Saturation, n_left: int, n_since: int) -> str:
         return f"{named}; about {more} more probably not seen yet"
     if seen.expected_new:
         return f"{named}; about 1 failed trial in {round(1 / seen.expected_new):,} would show another"
-    return f"{named}; up to {share_words(new_mode_bound(n_since))} of failed trials could show another"
+    return f"{named}; up to {share_words(failure_bound(n_since))} of failed trials could show another"
 
 
 def _why(seen: Saturation, n_since: int) -> str:
@@ -312,7 +307,7 @@ def _why(seen: Saturation, n_since: int) -> str:
     words += f"; Chao's estimator gives at least {seen.unseen:.1f} kinds not seen yet, a lower bound. "
     if seen.expected_new:
         words += f"About {share_words(seen.expected_new)} of failed trials would show a new kind. "
-    bound = f"so at most {share_words(new_mode_bound(n_since))} of failed trials would show one (95 %)"
+    bound = f"so at most {share_words(failure_bound(n_since))} of failed trials would show one (95 %)"
     since = f"None of the last {counted(n_since, 'trial')} read showed a new kind, {bound}."
     return words + (since if n_since else "The last trial read showed a new kind, or one without a name.")
 
