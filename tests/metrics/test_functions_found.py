@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from evaldesk.desk.criteria.criteria import ready_criteria
 from evaldesk.errors import UsageError
-from evaldesk.metrics import check_function
+from evaldesk.metrics import check_function, function_options
+from evaldesk.model import Criterion
+from evaldesk.settings import Settings
 
 SOURCE = '''
 """Rewards."""
@@ -123,6 +126,19 @@ def test_a_wrong_signature_is_refused_without_an_import(tmp_path: Path, name: st
         check_function(f"signed:{name}", str(tmp_path), tmp_path)
 
     assert "signed" not in sys.modules
+
+
+def test_a_function_is_imported_from_where_it_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project, code = tmp_path / "project", "def f(case): return 1"
+    project.mkdir()
+    monkeypatch.chdir(tmp_path)
+    Path("beside_project.py").write_text(code)
+    wanted = (Criterion("beside_project:f", 0.5, function_options("beside_project:f")),)
+    settings = Settings(tmp_path, ())
+
+    assert ready_criteria(wanted, settings, str(project))[0].options["root"] == str(tmp_path)
+    (project / "beside_project.py").write_text(code)
+    assert ready_criteria(wanted, settings, str(project))[0].options["root"] == str(project)
 
 
 @pytest.mark.parametrize("target", ["json:dumps", "math:floor"])

@@ -321,9 +321,9 @@ def _function(name: str, settings: Settings, known: Mapping[str, Criterion]) -> 
 def _ready(criterion: Criterion, settings: Settings, root: str) -> Criterion:
     options: dict[str, JsonValue] = dict(criterion.options)
     if is_function(criterion):
-        options |= {"root": options.get("root") or root} if options.get("root") or root else {}
-        check_function(str(options[FUNCTION_OPTION]), str(options.get("root", "")), Path.cwd())
-        return replace(criterion, options=options)
+        given = str(options.get("root") or root)
+        place = check_function(str(options[FUNCTION_OPTION]), given, Path.cwd())
+        return replace(criterion, options=options | ({"root": place} if place else {}))
     if not is_metric(criterion.metric) or not metric_info(criterion.metric).has_judge:
         return criterion
     if judges_of(criterion) or not settings.allowed_judges:

@@ -21,10 +21,11 @@ from evaldesk.process_setup import parsing
 MAX_BYTES = 2_000_000
 
 
-def check_function(target: str, root: str, folder: Path) -> None:
+def check_function(target: str, root: str, folder: Path) -> str:
     """Look for `target`, a `module:attr`, in `root`, in `folder` and where Python looks.
 
-    Raises UsageError when there is no such module, when it is no Python, or when it defines no such name.
+    Gives the folder to import it from: `folder` where the module is there and not in `root`. Raises UsageError when
+    there is no such module, when it is no Python, or when it defines no such name.
     """
     if paths.is_windows_path(target):
         raise UsageError(
@@ -41,7 +42,7 @@ def check_function(target: str, root: str, folder: Path) -> None:
         )
     if module in sys.modules:
         _check_loaded(getattr(sys.modules[module], attribute, None))
-        return
+        return _place_of(module, root, folder)
     spec = _spec(module, [*filter(None, [root]), str(folder), *sys.path])
     if spec is None:
         places = " or ".join(dict.fromkeys(filter(None, [root, str(folder)])))
@@ -57,6 +58,11 @@ def check_function(target: str, root: str, folder: Path) -> None:
         raise UsageError(f"Module {module!r} has no attribute {name!r}{hint}", field="metric")
     if path and names is not None:
         _check_written(path, attribute)
+    return _place_of(module, root, folder)
+
+
+def _place_of(module: str, root: str, folder: Path) -> str:
+    return next((place for place in (root, str(folder)) if place and _spec(module, [place])), root)
 
 
 def _check_loaded(found: object) -> None:
