@@ -158,6 +158,32 @@ def test_tokens_of_the_cache_and_of_reasoning_come_back(name: str, n_reasoning: 
     assert (found.tokens_cached, found.tokens_reasoning) == (64, n_reasoning)
 
 
+@pytest.mark.parametrize("name", ["otel", "adk-results", "openhands", "atif"])
+def test_tokens_that_are_stated_for_a_whole_trial_come_back(name: str) -> None:
+    usage = Usage("m", tokens_in=100, tokens_out=20)
+    turns = turns_of([Message("user", "q"), Message("agent", "a")])
+    run = RecordedRun("r", "agent", (Case("c", (Turn("q"),)),), (recorded_trial(turns, usages=[usage]),))
+
+    (again,) = read_file(write_file(run, name), "r.jsonl", name).runs
+
+    assert again.results[0].tokens == 120
+
+
+@pytest.mark.parametrize("name", ["otel", "adk-results", "atif"])
+@pytest.mark.parametrize("words", ["", "Done."], ids=["none", "answer"])
+def test_words_before_a_call_are_no_answer_and_those_after_it_are(name: str, words: str) -> None:
+    call = ToolCall("finish", {}, "1")
+    replies = [Message("agent", "I finish.", calls=(call,)), *([Message("agent", words)] if words else [])]
+    run = RecordedRun(
+        "r", "a", (Case("c", (Turn("q"),)),), (recorded_trial(turns_of([Message("user", "q"), *replies])),)
+    )
+
+    (again,) = read_file(write_file(run, name), "r.jsonl", name).runs
+
+    (turn,) = again.results[0].transcript.turns
+    assert (turn.answer, [text for _, text in turn.intermediate]) == (words, ["I finish."])
+
+
 def _said(turn: TurnRecord) -> tuple[Any, ...]:
     results = [(event.call and event.call.id, event.result) for event in turn.events if event.kind == "tool_result"]
     texts = [text for _, text in turn.intermediate]

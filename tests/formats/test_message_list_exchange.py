@@ -130,6 +130,7 @@ def test_two_conversations_of_one_name_are_refused() -> None:
         (Case("a", scenario={"starting_prompt": "x"}), "scenario"),
         (Case("a", (Turn("x"),), initial_session=SessionInit(state={"k": 1})), "state"),
         (Case("a", (Turn("x", Expected(intermediate=(("a", "b"),))),)), "no answer after"),
+        (Case("a", (Turn("x", Expected(())), Turn("y"))), "turn 1: neither a call nor an answer"),
     ],
 )
 def test_what_no_message_can_say_is_refused_with_the_name_of_the_case(case: Case, word: str) -> None:

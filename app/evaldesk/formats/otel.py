@@ -24,7 +24,7 @@ from evaldesk.transcripts.otel.span_messages import model_of
 from evaldesk.transcripts.otel.spans import is_trace, read_spans
 from evaldesk.transcripts.otel.trace_turns import EVALUATION, NOTE, session_of
 from evaldesk.transcripts.otel.traces import conversations
-from evaldesk.transcripts.recorded import RecordedRun, file_stem
+from evaldesk.transcripts.recorded import RecordedRun, file_stem, told_turns
 from evaldesk.transcripts.recorded_sessions import run_of_sessions, session_note
 
 _OPENINFERENCE = (b"openinference.span.kind", b"llm.input_messages", b"llm.output_messages", b'"openinference"')
@@ -127,13 +127,13 @@ def _of_trial(
     run: RecordedRun, result: TrialResult, conversation: str, start_ms: float
 ) -> Generator[dict[str, Any], None, float]:
     """The spans of a trial; gives the time at which the next may begin."""
-    last = len(result.transcript.turns) - 1
-    for number, turn in enumerate(result.transcript.turns):
+    turns = told_turns(result)
+    for number, turn in enumerate(turns):
         trace = _Trace(run, conversation, sha256(f"{run.name}\0{conversation}\0{number}".encode()).hexdigest()[:32])
         top, *inner = trace.spans_of(turn, start_ms)
         if number == 0:
             top["attributes"] += _pairs({NOTE: json.dumps(session_note(run, result), ensure_ascii=False)})
-        if number == last:
+        if number == len(turns) - 1:
             top["events"] = [_evaluation(score, top["endTimeUnixNano"]) for score in result.scores]
         yield from (top, *inner)
         start_ms = trace.now_ms + _GAP_MS
@@ -182,8 +182,11 @@ class _Trace:
 
     def _add(self, event: Event, at_ms: float) -> None:
         is_reply = event.kind in ("usage", "agent_message", "tool_call") or event.author == "thought"
-        if self.outputs and (not is_reply or event.kind == "usage" or event.at_ms != self.outputs[-1].at_ms):
-            self._end_reply()
+        if self.outputs:
+            last = self.outputs[-1]
+            speaks_after_calls = last.kind == "tool_call" and event.kind != "tool_call"  # a reply has its words first
+            if not is_reply or event.kind == "usage" or event.at_ms != last.at_ms or speaks_after_calls:
+                self._end_reply()
         if is_reply:
             self.outputs.append(event)
             self.now_ms = max(self.now_ms, at_ms)

@@ -34,8 +34,11 @@ def check_spoken(case: Case) -> None:
     if case.initial_state or case.final_state is not None:
         raise FormatError(f"{where} has a state; a list of messages has no word for it")
     for number, turn in enumerate(case.turns, 1):
-        if turn.expected.intermediate and turn.expected.reference is None:
+        said = turn.expected
+        if said.intermediate and said.reference is None:
             raise FormatError(f"{where}, turn {number}: messages before an answer, and no answer after them")
+        if number < len(case.turns) and not said.tool_calls and said.reference is None:
+            raise FormatError(f"{where}, turn {number}: neither a call nor an answer parts it from the next message")
 
 
 def write_openai(case: Case) -> dict[str, Any]:

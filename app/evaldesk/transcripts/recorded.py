@@ -198,6 +198,17 @@ def recorded_trial(
     )
 
 
+def told_turns(result: TrialResult) -> tuple[TurnRecord, ...]:
+    """The turns, with the tokens of the agent at their end where its source states them for the whole trial alone."""
+    turns = result.transcript.turns
+    if not turns or any(turn.usages for turn in turns):
+        return turns
+    *before, last = turns
+    own = (usage_event(usage) for usage in result.usages if usage.role == "agent")
+    usages = tuple(replace(event, at_ms=last.duration_ms) for event in own)
+    return (*before, replace(last, events=(*last.events, *usages)))
+
+
 def ended_so(turn: TurnRecord, stop_reason: StopReason, waiting: Iterable[Waiting] = ()) -> TurnRecord:
     """The turn that ended without an answer, with what waits for a person."""
     events = (Event("waiting", at_ms=turn.duration_ms, waiting=each) for each in waiting)

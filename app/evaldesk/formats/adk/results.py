@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, BinaryIO
 
@@ -44,7 +44,7 @@ from evaldesk.reading.values import (
     snake_case,
 )
 from evaldesk.transcripts.adk import CONFIRMATION, AdkEvents, message_text, read_parts, spelled, wrapped
-from evaldesk.transcripts.recorded import RecordedRun, TrialRows, cut_short, ended_so, last_stop
+from evaldesk.transcripts.recorded import RecordedRun, TrialRows, cut_short, ended_so, last_stop, told_turns
 
 _RESULTS = {"eval_case_results", "evalCaseResults"}
 
@@ -198,7 +198,7 @@ def _write_result(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
     for score in result.scores:
         metrics.setdefault(score.turn, []).append(_write_score(score))
     pairs = []
-    records: Sequence[Any] = result.transcript.turns
+    records = told_turns(result)
     for index in range(max(len(records), len(conversation))):
         expected = conversation[index] if index < len(conversation) else None
         actual = write_played(records[index]) if index < len(records) else None
@@ -321,7 +321,7 @@ def read_played(place: Place, raw: Any) -> TurnRecord:
 def write_played(record: TurnRecord) -> dict[str, Any]:
     """The invocation of a turn."""
     answers = [at for at, event in enumerate(record.events) if event.kind == "agent_message" and not event.is_partial]
-    last = answers[-1] if answers else None
+    last = answers[-1] if record.answer else None
     events = [written for at, event in enumerate(record.events) for written in _write_event(event, is_last=at == last)]
     events += [_write_request(each) for each in record.waiting]
     found: dict[str, Any] = {"user_content": write_query((record.query, record.media))}
