@@ -169,11 +169,14 @@ def test_tokens_that_are_stated_for_a_whole_trial_come_back(name: str) -> None:
     assert again.results[0].tokens == 120
 
 
-@pytest.mark.parametrize("name", ["otel", "adk-results", "atif"])
+@pytest.mark.parametrize("name", ["otel", "adk-results", "openhands", "atif"])
 @pytest.mark.parametrize("words", ["", "Done."], ids=["none", "answer"])
-def test_words_before_a_call_are_no_answer_and_those_after_it_are(name: str, words: str) -> None:
-    call = ToolCall("finish", {}, "1")
-    replies = [Message("agent", "I finish.", calls=(call,)), *([Message("agent", words)] if words else [])]
+def test_thoughts_are_no_calls_and_only_words_after_the_last_call_are_an_answer(name: str, words: str) -> None:
+    call = ToolCall("submit", {}, "1")
+    replies = [
+        Message("agent", "I finish.", thought="Hm.", calls=(call,)),
+        *([Message("agent", words)] if words else []),
+    ]
     run = RecordedRun(
         "r", "a", (Case("c", (Turn("q"),)),), (recorded_trial(turns_of([Message("user", "q"), *replies])),)
     )
@@ -182,6 +185,7 @@ def test_words_before_a_call_are_no_answer_and_those_after_it_are(name: str, wor
 
     (turn,) = again.results[0].transcript.turns
     assert (turn.answer, [text for _, text in turn.intermediate]) == (words, ["I finish."])
+    assert [made.name for made in turn.tool_calls] == ["submit"]
 
 
 def _said(turn: TurnRecord) -> tuple[Any, ...]:

@@ -94,9 +94,7 @@ def _event(event: Event, causes: dict[str, int]) -> Iterator[dict[str, Any]]:
     if event.kind in ("user_message", "agent_message") and not event.is_partial:
         source = "user" if event.kind == "user_message" else "agent"
         yield {"source": source, "message": event.text, "action": "message", "args": {"content": event.text}}
-    elif event.kind == "log" and event.author == "thought":
-        yield {"source": "agent", "message": event.text, "action": "think", "args": {"thought": event.text}}
-    elif event.kind == "log":
+    elif event.kind == "log":  # also a thought: `think` is a call of a tool there
         yield {"source": "agent", "message": event.text, "action": "system", "args": {"content": event.text}}
     elif event.kind == "tool_call" and event.call:
         raw = event.call.extra.get("raw_args")
