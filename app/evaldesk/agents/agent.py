@@ -11,9 +11,10 @@ import json
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
 from evaldesk.model.decisions import Decided
@@ -80,6 +81,7 @@ def close_kept(memory: Mapping[str, object]) -> None:
             kept.close()
 
 
+T = TypeVar("T")
 Adapt: TypeAlias = Callable[[object, AgentRef], Agent | None]
 Target: TypeAlias = Literal["object", "address", "command", "file"]
 
@@ -377,6 +379,18 @@ def parameter_names(found: object) -> list[str] | None:
         return list(inspect.signature(cast("Callable[..., object]", found)).parameters)
     except (TypeError, ValueError):
         return None
+
+
+def walked(first: T, following: Callable[[T], Iterable[T]]) -> list[T]:
+    """The first and all that follow from it, each once, the nearest first."""
+    found: list[T] = []
+    todo = deque([first])
+    while todo:
+        each = todo.popleft()
+        if not any(each is other for other in found):
+            found.append(each)
+            todo.extend(following(each))
+    return found
 
 
 def summary_of(found: object) -> str:

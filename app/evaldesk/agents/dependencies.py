@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+from evaldesk.agents.agent import walked
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import AgentRef, JsonObject, Session
 from evaldesk.registry import import_target
@@ -106,9 +107,9 @@ def hint_of(error: Exception, deps: Any) -> AgentError | None:
 
     A framework may have wrapped the error of a tool in its own.
     """
-    causes = _causes(error)
     if isinstance(error, AgentError):
         return None  # it says what to write itself
+    causes = walked(cast("BaseException", error), lambda each: filter(None, [each.__cause__]))
     if ours := next((each for each in causes if isinstance(each, AgentError)), None):
         return ours
     wanted = (each for each in causes if isinstance(each, AttributeError) and "'dict' object" in str(each))
@@ -119,16 +120,6 @@ def hint_of(error: Exception, deps: Any) -> AgentError | None:
         f"{fault}: the agent gets the session state, a dict; write {MAKE}(state) beside the agent, which makes of it "
         f"what the agent wants, and {READ}(deps), which gives the state back"
     )
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    """The error, what caused it, and so on."""
-    found: list[BaseException] = []
-    following: BaseException | None = error
-    while following is not None and following not in found:
-        found.append(following)
-        following = following.__cause__
-    return found
 
 
 async def _awaited(found: Any) -> Any:

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from evaldesk.agents.adk.loading import app_of, part_of, reset_data_of, spare_failed_import, yaml_agent
-from evaldesk.agents.adk.models import EFFORT, is_litellm, model_name, use_shared_loop, with_model
+from evaldesk.agents.adk.models import EFFORT, agents_below, is_litellm, model_name, use_shared_loop, with_model
 from evaldesk.agents.adk.plugin import Witness, plugin_of
 from evaldesk.agents.adk.translation import translated
 from evaldesk.agents.agent import is_from
@@ -385,7 +385,7 @@ def _described(agent: Any, kind: str, depth: int) -> AgentDescription:
     """The agent and those below it; the initial state has every key that an instruction needs, empty."""
     instruction = _instruction(agent)
     model = model_name(agent)
-    below = [_described(other, how, depth + 1) for other, how in _below(agent)] if depth < MAX_DEPTH else []
+    below = [_described(other, how, depth + 1) for other, how in agents_below(agent)] if depth < MAX_DEPTH else []
     state: JsonObject = dict.fromkeys(placeholders(instruction), "")
     for other in below:
         state = {**other.initial_state, **state}
@@ -410,15 +410,6 @@ def _missing(agent: Any) -> tuple[str, ...]:
     is_named = isinstance(model, str) and (is_litellm(model) or model.startswith("gemini-"))
     is_bare = type(model).__name__ == "LiteLlm" and getattr(model, "_additional_args", None) == {}
     return missing_keys(model_name(agent), os.environ) if is_named or is_bare else ()
-
-
-def _below(agent: Any) -> Iterator[tuple[Any, str]]:
-    """The agents under `agent`, each with its relation to it."""
-    for other in getattr(agent, "sub_agents", ()):
-        yield other, type(other).__name__
-    for tool in getattr(agent, "tools", ()):
-        if hasattr(tool, "agent"):
-            yield tool.agent, "AgentTool"
 
 
 def _instruction(agent: Any) -> str:

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
+from evaldesk.agents.agent import walked
 from evaldesk.errors import AgentError
 from evaldesk.llm import litellm_endpoint, litellm_response
 from evaldesk.model import ModelOptions
@@ -26,18 +27,18 @@ def use_shared_loop(root: Any) -> None:
             model.llm_client = _client()
 
 
-def agents_of(root: Any) -> Iterator[Any]:
+def agents_of(root: Any) -> list[Any]:
     """The agent, its sub-agents and the agents it uses as tools, each once."""
-    seen: set[int] = set()
-    todo = [root]
-    while todo:
-        agent = todo.pop(0)
-        if id(agent) in seen:
-            continue
-        seen.add(id(agent))
-        yield agent
-        tools = [tool.agent for tool in getattr(agent, "tools", ()) if hasattr(tool, "agent")]
-        todo = [*getattr(agent, "sub_agents", ()), *tools, *todo]
+    return walked(root, lambda agent: (other for other, _ in agents_below(agent)))
+
+
+def agents_below(agent: Any) -> Iterator[tuple[Any, str]]:
+    """The agents under `agent`, each with its relation to it."""
+    for other in getattr(agent, "sub_agents", ()):
+        yield other, type(other).__name__
+    for tool in getattr(agent, "tools", ()):
+        if hasattr(tool, "agent"):
+            yield tool.agent, "AgentTool"
 
 
 def with_model(root: Any, model: str | None, options: ModelOptions) -> Any:
