@@ -91,6 +91,24 @@ async def test_another_model_at_an_endpoint(loaded: Any, play: Any, endpoint: An
     assert (session.turns[0].answer, session.state) == ("a four", {"rolls": [4]})
     assert {asked["temperature"] for asked in endpoint.asked} == {0.5}
     assert endpoint.asked[0]["top_k"] == 3
+    assert {usage.model for usage in session.turns[0].usages} == {"small"}
+
+
+async def test_each_agent_asks_for_its_own_model_at_an_endpoint(loaded: Any, play: Any, endpoint: Any) -> None:
+    endpoint.says("", ("c1", "transfer_to_clerk", "{}")).says("clerk here")
+    source = """
+from agents import Agent
+
+clerk = Agent(name="clerk", model="middle")
+root_agent = Agent(name="desk", model="small", handoffs=[clerk])
+"""
+    session = Session("s", model_options=ModelOptions(endpoint.address))
+
+    await play(loaded(source), session, "hi")
+
+    assert session.turns[0].answer == "clerk here"
+    assert [asked["model"] for asked in endpoint.asked] == ["small", "middle"]
+    assert [usage.model for usage in session.turns[0].usages] == ["small", "middle"]
 
 
 async def test_a_refused_key_is_fatal(loaded: Any, play: Any, endpoint: Any) -> None:

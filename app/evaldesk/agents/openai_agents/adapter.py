@@ -8,12 +8,14 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial, wraps
+from itertools import chain
 from types import new_class
 from typing import Any, cast
 
-from evaldesk.agents.agent import is_from
+from evaldesk.agents.agent import is_from, walked
 from evaldesk.agents.dependencies import Dependencies, dependencies_of, note_state, state_of
 from evaldesk.agents.message_events import events_of_message, readable
+from evaldesk.agents.own.model_calls import endpoint_client
 from evaldesk.agents.shared_loop import OnSharedLoop, SendEvent, SentEvents
 from evaldesk.agents.tools.frameworks import (
     awaiting,
@@ -27,7 +29,7 @@ from evaldesk.agents.tools.frameworks import (
 )
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import AgentError, ModelError
-from evaldesk.llm import PATIENT, missing_keys, priced
+from evaldesk.llm import missing_keys, priced
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -63,7 +65,7 @@ def adapt(found: object, ref: AgentRef) -> OpenAIAgent | None:
         return None
     if not isinstance(found, Agent):
         return None
-    for agent in _with_those_in_tools(found):
+    for agent in walked(found, _with_those_in_tools):
         agent.tools = [seen(tool) for tool in agent.tools]
         _see_servers(agent)
     return OpenAIAgent(found, ref, dependencies_of(ref))
@@ -96,19 +98,19 @@ class OpenAIAgent(OnSharedLoop):
 
         known = paused(session) if decided is not None else None
         calls = watched(session, send)
-        model = model_of(session)
         deps = await self.dependencies.bind(session, resumes=decided is not None)
         starting, items = self._before(session)
         given: Any = [*items, *_items(dict(user_message(message, session.media)))]
         if decided is not None:
             starting, given = self.found, known or await self._restored(session, deps)
             await _decide(given, decided, send)
+        model = model_of(session, starting)
         options = {
             "starting_agent": starting,
             "input": given,
             "context": deps,
             "max_turns": session.model_options.max_turns or DEFAULT_TURNS,
-            "hooks": hooks_of(send),
+            "hooks": _hooks_class()(send, session.model),
             "run_config": RunConfig(tracing_disabled=True, **model),
         }
         named = session.model or model_name(starting) or "openai"
@@ -152,7 +154,7 @@ class OpenAIAgent(OnSharedLoop):
         if known and known[0] == len(session.turns):
             return known[1], known[2]
         authors = [event.author for turn in session.turns for event in turn.events if event.kind == "agent_message"]
-        named = {agent.name: agent for agent in reachable(self.found)}
+        named = {agent.name: agent for agent in walked(self.found, _successors)}
         return named.get(authors[-1], self.found) if authors else self.found, input_items(session.turns)
 
 
@@ -233,11 +235,6 @@ def _tool(tool: Any) -> ToolDescription:
     return ToolDescription(str(tool.name), description, plain_object(getattr(tool, "params_json_schema", None)))
 
 
-def hooks_of(send: SendEvent) -> Any:
-    """RunHooks that report events."""
-    return _hooks_class()(send)
-
-
 def model_name(agent: Any) -> str:
     """The name of the agent's model; the SDK's default where it names none."""
     found = agent.model
@@ -261,8 +258,11 @@ def _hooks_class() -> Any:
 
 
 class _EventHooks:
-    def __init__(self, send: SendEvent) -> None:
+    """Hooks of a run that report events; `model` is the one that the run asks in place of the agents' own."""
+
+    def __init__(self, send: SendEvent, model: str | None) -> None:
         self._send = send
+        self._model = model
         self._turn = TurnEvents()
         self._started: dict[str, float] = {}
         self._asked = 0.0
@@ -272,7 +272,8 @@ class _EventHooks:
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
         took_ms = (time.perf_counter() - self._asked) * 1000
-        await self._send(Event("usage", author=agent.name, usage=_usage(model_name(agent), response.usage, took_ms)))
+        usage = _usage(self._model or model_name(agent), response.usage, took_ms)
+        await self._send(Event("usage", author=agent.name, usage=usage))
         for item in response.output:
             if item.type in ("message", *ITEMS):
                 await self._report(agent, readable(plain(as_json(item))))
@@ -320,7 +321,7 @@ def input_items(turns: Iterable[TurnRecord]) -> list[Any]:
     return [item for message in chat_messages(turns) for item in _items(dict(message))]
 
 
-def model_of(session: Session) -> dict[str, Any]:
+def model_of(session: Session, agent: Any) -> dict[str, Any]:
     """The fields of a RunConfig that say which model is asked, where and how. Raises ModelError."""
     from agents import ModelSettings
 
@@ -335,37 +336,29 @@ def model_of(session: Session) -> dict[str, Any]:
         given["extra_body"] = dict(asked.extra)
     fields: dict[str, Any] = {"model_settings": ModelSettings(**given)} if given else {}
     if session.model or asked.base_url:
-        fields["model"] = _model(session.model, asked)
+        fields |= _model(session.model or "", asked, agent)
     return fields
 
 
-def _model(name: str | None, asked: ModelOptions) -> Any:
-    from agents import OpenAIChatCompletionsModel
+def _model(name: str, asked: ModelOptions, agent: Any) -> dict[str, Any]:
+    from agents import OpenAIProvider
 
-    provider, slash, bare = (name or "").partition("/")
+    provider, slash, bare = name.partition("/")
     if asked.base_url:
-        model = bare if slash and provider in {"openai", "hosted_vllm"} else name
-        if not model:
+        if not (name or agent.model is None or isinstance(agent.model, str)):
             raise ModelError("name the model of the endpoint, too: --model NAME", kind="unknown_model", is_fatal=True)
-        return OpenAIChatCompletionsModel(model, _client(asked))
+        client, model = endpoint_client(name, asked)
+        # without a name, each agent asks for its own there
+        named = {"model": model} if model else {}
+        return {"model_provider": OpenAIProvider(openai_client=client, use_responses=False), **named}
     if not slash or provider == "openai":
-        return bare or name
+        return {"model": bare or name}
     from agents.extensions.models.litellm_model import LitellmModel
 
     from evaldesk.llm.client import open_litellm
 
     open_litellm()
-    return LitellmModel(name or "")
-
-
-def _client(asked: ModelOptions) -> Any:
-    from openai import AsyncOpenAI
-
-    variable = asked.api_key_env or "OPENAI_API_KEY"
-    key = os.environ.get(variable)
-    if asked.api_key_env and not key:
-        raise ModelError(f"the environment has no {variable}; set it", kind="authentication", is_fatal=True)
-    return AsyncOpenAI(base_url=asked.base_url, api_key=key or "none", max_retries=PATIENT.n_attempts - 1)
+    return {"model": LitellmModel(name)}
 
 
 def _content_part(part: dict[str, Any]) -> dict[str, Any]:
@@ -403,16 +396,9 @@ FAILED = "An error occurred while running the tool"
 _MARK = "_is_watched"
 
 
-def reachable(agent: Any) -> list[Any]:
-    """The agent, and those that it can hand over to."""
-    found: list[Any] = []
-    todo = [agent]
-    while todo:
-        agent = todo.pop(0)
-        if not any(agent is other for other in found):
-            found.append(agent)
-            todo.extend(target for handoff in agent.handoffs if (target := _target(handoff)) is not None)
-    return found
+def _successors(agent: Any) -> Iterator[Any]:
+    """The agents that it can hand over to."""
+    return (target for handoff in agent.handoffs if (target := _target(handoff)) is not None)
 
 
 def _target(handoff: Any) -> Any:
@@ -423,16 +409,10 @@ def _target(handoff: Any) -> Any:
     return reference() if callable(reference) else None
 
 
-def _with_those_in_tools(agent: Any) -> list[Any]:
-    """The agents that can be reached, also those that are used as tools."""
-    found: list[Any] = []
-    todo = [agent]
-    while todo:
-        new = [each for each in reachable(todo.pop()) if not any(each is other for other in found)]
-        found.extend(new)
-        inside = (getattr(tool, "_agent_instance", None) for each in new for tool in each.tools)
-        todo.extend(each for each in inside if each is not None)
-    return found
+def _with_those_in_tools(agent: Any) -> Iterator[Any]:
+    """The agents that it can hand over to, and those that it uses as tools."""
+    inside = (getattr(tool, "_agent_instance", None) for tool in agent.tools)
+    return chain(_successors(agent), (each for each in inside if each is not None))
 
 
 def _see_servers(agent: Any) -> None:

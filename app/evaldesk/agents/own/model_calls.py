@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,8 @@ from evaldesk.agents.message_events import MessageEvents
 from evaldesk.errors import ModelError
 from evaldesk.llm import PATIENT, ModelCall, ModelReply, complete
 from evaldesk.llm.call import SAMPLING
-from evaldesk.model import Event, JsonObject, Session
+from evaldesk.llm.endpoints import KEY_OF, key_of
+from evaldesk.model import Event, JsonObject, ModelOptions, Session
 from evaldesk.model.chat import assistant_message
 
 _NOT_SENT = frozenset(
@@ -37,6 +39,18 @@ def model_call(
     known = {"seed": session.seed} | {name: given.pop(name) for name in (*SAMPLING, "seed") if name in given}
     extra = {**asked.extra, **given}
     return ModelCall.asked(asked, model, list(messages), tools=list(tools), extra=extra, **known)
+
+
+def endpoint_client(model: str, asked: ModelOptions) -> tuple[Any, str]:
+    """A client of the package `openai` for the endpoint of a run, and the model's name there. Raises ModelError."""
+    from openai import AsyncOpenAI
+
+    key = key_of(ModelCall(model or "the model", (), api_key_env=asked.api_key_env)) or os.environ.get(
+        "OPENAI_API_KEY", "none"
+    )
+    provider, _, bare = model.partition("/")
+    client = AsyncOpenAI(base_url=asked.base_url, api_key=key, max_retries=PATIENT.n_attempts - 1)
+    return client, bare if bare and provider in KEY_OF else model
 
 
 async def ask(session: Session, call: ModelCall, on_text: Callable[[str], None] | None = None) -> ModelReply:

@@ -15,6 +15,7 @@ from typing import Any
 from evaldesk.agents.agent import ModelCaller, is_from
 from evaldesk.agents.dependencies import Dependencies, dependencies_of, note_state, state_of
 from evaldesk.agents.message_events import events_of_message, left_out
+from evaldesk.agents.own.model_calls import endpoint_client
 from evaldesk.agents.shared_loop import OnSharedLoop, SendEvent, SentEvents
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES
 from evaldesk.agents.tools.frameworks import (
@@ -28,8 +29,8 @@ from evaldesk.agents.tools.frameworks import (
     watched,
 )
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError
-from evaldesk.errors import FormatError, ModelError
-from evaldesk.llm import PATIENT, missing_keys, only_litellm_prices, priced
+from evaldesk.errors import FormatError
+from evaldesk.llm import missing_keys, only_litellm_prices, priced
 from evaldesk.llm.client import open_litellm
 from evaldesk.model import (
     AgentDescription,
@@ -238,16 +239,10 @@ def model_of(name: str | None, asked: ModelOptions, found: Any, *, own: str) -> 
 
         named = (f"{provider}:{bare}" if slash else provider) if name else found
         return {"model": infer_model(named)} if isinstance(named, str) else {}
-    from openai import AsyncOpenAI
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    model = bare if slash and provider in {"openai", "hosted_vllm"} else name or own
-    key = os.environ.get(asked.api_key_env or "OPENAI_API_KEY")
-    if asked.api_key_env and not key:
-        sentence = f"the environment has no {asked.api_key_env}; set it where Evaldesk is started"
-        raise ModelError(sentence, kind="authentication", is_fatal=True)
-    client = AsyncOpenAI(base_url=asked.base_url, api_key=key or "none", max_retries=PATIENT.n_attempts - 1)
+    client, model = endpoint_client(name or own, asked)
     return {"model": OpenAIChatModel(model, provider=OpenAIProvider(openai_client=client))}
 
 
