@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaldesk.desk.runs.gates.conclusion import RunNumbers, conclude
+from evaldesk.model import Counts, Gates
 from evaldesk.pages.pass_chart import BOTTOM, HEIGHT, LEFT, MAX_MARKS, RIGHT, TICK_WIDTH, TOP, WIDTH, pass_chart
+from evaldesk.pages.reports.markdown import SummaryPart, markdown_summary
 from evaldesk.pages.runs.view import Reliability
 from evaldesk.statistics.intervals import CurvePoint, pass_curve
 from evaldesk.web.render import environment
@@ -78,4 +82,7 @@ def test_the_table_shows_few_values_of_k_and_folds_the_rest(n: int, shown: list[
     assert [point.k for point in found.shown] == shown
     assert [point.k for point in found.folded] == folded
     assert page.count('<th scope="row"') == len(shown) + len(folded)
+    numbers = RunNumbers(Counts(4 * n, n // 2 * 4, 4 * n - n // 2 * 4), ((n, n // 2, 4),))
+    summary = markdown_summary([SummaryPart("", numbers, {})], conclude(Gates(), numbers))
+    assert [int(k) for k in re.findall(r"^\| (\d+) \|", summary, re.MULTILINE)] == (shown if n > 1 else [])
     assert (f"{len(folded)} more values of k" in page) == bool(folded)

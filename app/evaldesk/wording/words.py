@@ -308,6 +308,15 @@ def curve_sentence(points: Sequence[CurvePoint]) -> str:
     return f"{at_k}, pass^k from {first.pass_hat_k:.2f} to {last.pass_hat_k or 0:.2f} at k {last.k}"
 
 
+SHOWN_KS = frozenset((1, 2, 3, 5, 10))
+
+
+def folded_points(points: Sequence[CurvePoint]) -> Sequence[CurvePoint]:
+    """The points that a table leaves out, beside SHOWN_KS and the last; none where that saves less than two rows."""
+    rest = [point for point in points[:-1] if point.k not in SHOWN_KS]
+    return rest if len(rest) > 1 else ()
+
+
 def curve_note(n_cases: int, n_all_cases: int, k: int, *, is_live: bool = False) -> str:
     """Said under points of the curves that rest on fewer cases than the run has; else empty."""
     if n_cases >= n_all_cases:

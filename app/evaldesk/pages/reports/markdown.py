@@ -14,7 +14,7 @@ from evaldesk.model.conclusion import Interval
 from evaldesk.wording.comparison import change_sentence, flips_words, states_words
 from evaldesk.wording.printable import in_one_line, markdown_text
 from evaldesk.wording.trial_text import first_words
-from evaldesk.wording.words import asides_words, passed_sentence, scored_words, share_range
+from evaldesk.wording.words import asides_words, folded_points, passed_sentence, scored_words, share_range
 
 MOST_ROWS = 20
 TITLES: dict[Outcome, str] = {
@@ -78,7 +78,8 @@ def _numbers(part: SummaryPart) -> Iterator[str]:
     if part.asserted:
         yield f"{markdown_text('. '.join(part.asserted))}."
         yield ""
-    points = [point for point in run.curve if point.k in (1, 2, 3, 5, 10)]
+    curve = run.curve
+    points = [point for point in curve if point not in folded_points(curve)]
     if len(points) > 1:
         yield "| k | pass@k | pass^k | cases |"
         yield "|--:|--:|--:|--:|"

@@ -38,6 +38,7 @@ from evaldesk.wording.words import (
     curve_sentence,
     doubt_cell,
     doubt_words,
+    folded_points,
     least_words,
     live_doubt_words,
     needs_words,
@@ -237,10 +238,6 @@ def first_problem(verdicts: str) -> int:
     return next((at for at, letter in enumerate(verdicts) if letter in "feu"), 0)
 
 
-SHOWN_KS = frozenset((1, 2, 3, 5, 10))
-"""The rows of the table of pass@k that stay in sight, beside the last one."""
-
-
 @dataclass(frozen=True, slots=True)
 class Reliability:
     """The rate with its interval, and pass@k and pass^k by k.
@@ -260,9 +257,8 @@ class Reliability:
 
     @property
     def folded(self) -> Sequence[CurvePoint]:
-        """The points that the table folds away: none where that saves less than two rows."""
-        rest = [point for point in self.points[:-1] if point.k not in SHOWN_KS]
-        return rest if len(rest) > 1 else ()
+        """The points that the table folds away."""
+        return folded_points(self.points)
 
     @property
     def shown(self) -> Sequence[CurvePoint]:
