@@ -106,7 +106,7 @@ def test_cases_of_one_run_only_are_counted_and_not_compared(store: Store) -> Non
 
     found = read_comparison(desk_on(store), a, b)
 
-    assert found.notes[0] == "Left out: 1 only in the earlier run, 1 only in the later run."
+    assert found.notes[0] == f"Left out: 1 case only in run {a}, 1 case only in run {b}."
     assert kinds(read_comparison(desk_on(store), a, b, "only in A")) == [("old", "only in A")]
     assert kinds(read_comparison(desk_on(store), a, b, "only in B")) == [("new", "only in B")]
     assert found.verdict == "No difference in the mean. 1 case, p 1.00"

@@ -5,17 +5,19 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.options_of_a_run import config_with, run_of
 
 from evaldesk.desk.runs.gates.conclusion import RunNumbers, conclude
 from evaldesk.model import Counts, Gates
 from evaldesk.pages.pass_chart import BOTTOM, HEIGHT, LEFT, MAX_MARKS, RIGHT, TICK_WIDTH, TOP, WIDTH, pass_chart
 from evaldesk.pages.reports.markdown import SummaryPart, markdown_summary
-from evaldesk.pages.runs.view import Reliability
+from evaldesk.pages.runs.view import Reliability, reliability
 from evaldesk.statistics.intervals import CurvePoint, pass_curve
 from evaldesk.web.render import environment
 
@@ -86,3 +88,13 @@ def test_the_table_shows_few_values_of_k_and_folds_the_rest(n: int, shown: list[
     summary = markdown_summary([SummaryPart("", numbers, {})], conclude(Gates(), numbers))
     assert [int(k) for k in re.findall(r"^\| (\d+) \|", summary, re.MULTILINE)] == (shown if n > 1 else [])
     assert (f"{len(folded)} more values of k" in page) == bool(folded)
+
+
+def test_a_lost_trial_shortens_the_curve_and_the_page_says_so() -> None:
+    run = replace(run_of(config_with(n=5)), counts=Counts(10, 9, 0, errored=1))
+
+    found, point = reliability([(5, 5, 1), (4, 4, 1)], run, 5)
+
+    assert [each.k for each in found.points] == [1, 2, 3, 4]
+    assert found.note == "The rows end at k = 4, the fewest scored trials of a case."
+    assert (point.k, point.n_cases, point.pass_hat_k) == (5, 1, None)

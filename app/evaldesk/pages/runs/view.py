@@ -355,7 +355,7 @@ def _note(points: Sequence[CurvePoint], summary: RunSummary) -> str:
     if fewest.n_cases < summary.n_cases:
         return curve_note(fewest.n_cases, summary.n_cases, fewest.k, is_live=is_live)
     if fewest.k < summary.n_most:
-        return f"k ends at {fewest.k}, the fewest scored trials of a case{' so far' if is_live else ''}."
+        return f"The rows end at k = {fewest.k}, the fewest scored trials of a case{' so far' if is_live else ''}."
     return ""
 
 
