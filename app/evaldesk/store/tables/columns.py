@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 import zstandard
 from sqlalchemy import DateTime, Dialect, Float, ForeignKeyConstraint, MetaData, String, Table
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.orm import registry
+from sqlalchemy.orm import declared_attr, registry
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator
 from sqlmodel import Field, SQLModel
@@ -40,7 +41,14 @@ class UtcTime(TypeDecorator[datetime]):
 
 
 class Row(SQLModel, registry=registry(metadata=MetaData(naming_convention=_NAMES))):
-    """The tables have a registry of their own: a user's SQLModel tables in the same process never meet them."""
+    """The tables have a registry of their own: a user's SQLModel tables in the same process never meet them.
+
+    A table is called after its class: `run_case` for RunCase.
+    """
+
+    @declared_attr.directive
+    def __tablename__(cls) -> str:  # noqa: N805 - SQLAlchemy asks each class
+        return re.sub(r"(?<=.)(?=[A-Z])", "_", cls.__name__).lower()
 
 
 class OfRun(Row):

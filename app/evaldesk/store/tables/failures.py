@@ -10,10 +10,9 @@ from sqlmodel import Field
 from evaldesk.store.tables.columns import OfTrial, Row, UtcTime, of_run, of_trial
 
 
-class ModeRow(Row, table=True):
+class Mode(Row, table=True):
     """A named kind of failure; `folded` is its name without case, unique among those that are in use."""
 
-    __tablename__ = "mode"
     __table_args__ = (Index(None, "folded"), {"sqlite_autoincrement": True})
 
     id: int | None = Field(default=None, primary_key=True)
@@ -29,10 +28,9 @@ class ModeRow(Row, table=True):
     reopened_in: int | None = None
 
 
-class FindingRow(Row, table=True):
+class Finding(Row, table=True):
     """A note on a trial, also a proposed one; `mode_id` is None while it has no name."""
 
-    __tablename__ = "finding"
     __table_args__ = (
         of_trial(),
         Index(None, "run_id", "case_index", "trial_index"),
@@ -59,10 +57,9 @@ class FindingRow(Row, table=True):
     created_at: datetime = Field(sa_type=UtcTime)
 
 
-class ReadingRow(OfTrial, table=True):
+class Reading(OfTrial, table=True):
     """A trial that a person read, with findings or with nothing wrong."""
 
-    __tablename__ = "reading"
     __table_args__ = (of_trial(), {"sqlite_with_rowid": False})
 
     reader: str = Field(primary_key=True)
@@ -70,10 +67,9 @@ class ReadingRow(OfTrial, table=True):
     read_at: datetime = Field(sa_type=UtcTime)
 
 
-class ProposedMergeRow(Row, table=True):
+class ProposedMerge(Row, table=True):
     """Two modes that a model takes for one; it waits while both are in use, unless a person rejected it."""
 
-    __tablename__ = "proposed_merge"
     __table_args__ = {"sqlite_autoincrement": True}  # noqa: RUF012
 
     id: int | None = Field(default=None, primary_key=True)
@@ -84,10 +80,9 @@ class ProposedMergeRow(Row, table=True):
     is_rejected: bool = False
 
 
-class ModelQuestionRow(Row, table=True):
+class ModelQuestion(Row, table=True):
     """What one question about the failures of a run cost; dollars are None where the price is not known."""
 
-    __tablename__ = "model_question"
     __table_args__ = (of_run(), Index(None, "run_id"), {"sqlite_autoincrement": True})
 
     id: int | None = Field(default=None, primary_key=True)
@@ -99,10 +94,9 @@ class ModelQuestionRow(Row, table=True):
     asked_at: datetime = Field(sa_type=UtcTime)
 
 
-class CodebookStepRow(Row, table=True):
+class CodebookStep(Row, table=True):
     """A verb that can be undone: `before` has the rows as they were, `keys` which ones they are."""
 
-    __tablename__ = "codebook_step"
     __table_args__ = (Index(None, "author", "id"), {"sqlite_autoincrement": True})
 
     id: int | None = Field(default=None, primary_key=True)

@@ -13,7 +13,6 @@ from evaldesk.store.tables.columns import OfRun, Row, UtcTime, of_run
 class ImportedRun(OfRun, table=True):
     """A run that came in a file; `digest` is of its content in the file, to find it again."""
 
-    __tablename__ = "imported_run"
     __table_args__ = (of_run(), Index(None, "digest", "run_id"), {"sqlite_with_rowid": False})
 
     digest: str
@@ -26,7 +25,6 @@ class ImportRecord(Row, table=True):
     set of the file is at `set_path`, `set_version` is of its bytes; both are empty without one.
     """
 
-    __tablename__ = "import_record"
     __table_args__ = (Index(None, "status"), {"sqlite_autoincrement": True})
 
     id: int | None = Field(default=None, primary_key=True)
@@ -48,7 +46,6 @@ class ImportRecord(Row, table=True):
 class ImportRun(OfRun, table=True):
     """A run of an import; it is hidden until the whole import is there."""
 
-    __tablename__ = "import_run"
     __table_args__ = (of_run(), Index(None, "import_id", "run_id"), {"sqlite_with_rowid": False})
 
     import_id: int

@@ -10,10 +10,8 @@ from sqlmodel import Field
 from evaldesk.store.tables.columns import OfRun, Row, UtcTime, cascade, of_run
 
 
-class MediaRow(Row, table=True):
+class Media(Row, table=True):
     """The bytes of an image, a sound or a file, by their SHA-256."""
-
-    __tablename__ = "media"
 
     digest: str = Field(primary_key=True)
     kept_at: datetime = Field(sa_type=UtcTime)
@@ -23,7 +21,6 @@ class MediaRow(Row, table=True):
 class RunMedia(OfRun, table=True):
     """The media of the cases and the trials of a run."""
 
-    __tablename__ = "run_media"
     __table_args__ = (of_run(), Index(None, "digest"), {"sqlite_with_rowid": False})
 
     digest: str = Field(primary_key=True)
@@ -32,7 +29,6 @@ class RunMedia(OfRun, table=True):
 class SessionMedia(Row, table=True):
     """The media of a chat session."""
 
-    __tablename__ = "session_media"
     __table_args__ = (cascade(["session_id"], "session", ["id"]), Index(None, "digest"), {"sqlite_with_rowid": False})
 
     session_id: str = Field(primary_key=True)

@@ -10,10 +10,9 @@ from sqlmodel import Field
 from evaldesk.store.tables.columns import Row, UtcTime
 
 
-class PresetRow(Row, table=True):
+class Preset(Row, table=True):
     """What stood in the form of a run, as its fields; `folded` is the name without case, one of its agent."""
 
-    __tablename__ = "preset"
     __table_args__ = (Index(None, "agent_id", "folded"), {"sqlite_autoincrement": True})
 
     id: int | None = Field(default=None, primary_key=True)

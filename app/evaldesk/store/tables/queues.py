@@ -10,10 +10,9 @@ from sqlmodel import Field
 from evaldesk.store.tables.columns import Row, UtcTime, cascade, of_trial
 
 
-class QueueRow(Row, table=True):
+class Queue(Row, table=True):
     """A review queue; `strata` are the kinds that it was drawn from, with how many trials each had and gave."""
 
-    __tablename__ = "queue"
     __table_args__ = ({"sqlite_autoincrement": True},)
 
     id: int | None = Field(default=None, primary_key=True)
@@ -23,10 +22,9 @@ class QueueRow(Row, table=True):
     created_at: datetime = Field(sa_type=UtcTime)
 
 
-class QueueItemRow(Row, table=True):
+class QueueItem(Row, table=True):
     """A trial of a queue; its labels stand with the run `labelled_run`, which played it."""
 
-    __tablename__ = "queue_item"
     __table_args__ = (
         cascade(["queue_id"], "queue", ["id"]),
         of_trial(),
@@ -43,10 +41,9 @@ class QueueItemRow(Row, table=True):
     kind: str
 
 
-class LabelStepRow(Row, table=True):
+class LabelStep(Row, table=True):
     """Labels that a person gave at once: `before` has the labels as they were, None where there was none."""
 
-    __tablename__ = "label_step"
     __table_args__ = (
         cascade(["queue_id"], "queue", ["id"]),
         Index(None, "queue_id", "labeller", "id"),

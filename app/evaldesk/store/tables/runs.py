@@ -33,7 +33,6 @@ class Run(Row, table=True):
     most trials of a case, `n_least` the fewest, `n_trials` the planned ones of all cases.
     """
 
-    __tablename__ = "run"
     __table_args__ = (
         Index(None, "status", "id"),
         Index(None, "agent_id", "id"),
@@ -88,7 +87,6 @@ class Run(Row, table=True):
 class RunSource(OfRun, table=True):
     """A run that scores the stored trials of another again; the other may have been deleted since."""
 
-    __tablename__ = "run_source"
     __table_args__ = (of_run(), Index(None, "source_id", "run_id"), {"sqlite_with_rowid": False})
 
     source_id: int
@@ -97,7 +95,6 @@ class RunSource(OfRun, table=True):
 class RunBaseline(OfRun, table=True):
     """The cases of the earlier run that a run is compared with, as they were when it started."""
 
-    __tablename__ = "run_baseline"
     __table_args__ = (of_run(),)
 
     codec: int
@@ -110,7 +107,6 @@ class RunCase(OfCase, table=True):
     `worst` is its place among the worst cases, None where it is not in the totals of the run.
     """
 
-    __tablename__ = "run_case"
     __table_args__ = (of_run(), {"sqlite_with_rowid": False})
 
     case_id: str
@@ -133,7 +129,6 @@ class RunCase(OfCase, table=True):
 class CaseSnapshot(OfCase, table=True):
     """The case as it was run; beside `run_case` so that a page of rows does not read it."""
 
-    __tablename__ = "case_snapshot"
     __table_args__ = (of_case(),)
 
     codec: int
@@ -143,7 +138,6 @@ class CaseSnapshot(OfCase, table=True):
 class LastRun(Row, table=True):
     """The newest run in which a case of an eval set took part."""
 
-    __tablename__ = "last_run"
     __table_args__ = (of_case(), Index(None, "run_id", "case_index"), {"sqlite_with_rowid": False})
 
     evalset_id: str = Field(primary_key=True)
@@ -155,7 +149,6 @@ class LastRun(Row, table=True):
 class CaseMetric(OfCase, table=True):
     """The totals of the scores of one metric in one case."""
 
-    __tablename__ = "case_metric"
     __table_args__ = (of_case(), {"sqlite_with_rowid": False})
 
     metric: str = Field(primary_key=True)
@@ -170,7 +163,6 @@ class CaseMetric(OfCase, table=True):
 class RunMetric(OfRun, table=True):
     """The scores of one metric in all cases of a run; `sums` and `kinds` as `store.runs.totals` packs them."""
 
-    __tablename__ = "run_metric"
     __table_args__ = (of_run(), {"sqlite_with_rowid": False})
 
     metric: str = Field(primary_key=True)
@@ -186,7 +178,6 @@ class RunMetric(OfRun, table=True):
 class RunOutcome(OfRun, table=True):
     """How many cases of a run have so many trials of each verdict."""
 
-    __tablename__ = "run_outcome"
     __table_args__ = (of_run(), {"sqlite_with_rowid": False})
 
     n_passed: int = Field(primary_key=True)
@@ -196,10 +187,9 @@ class RunOutcome(OfRun, table=True):
     n_cases: int
 
 
-class ErrorGroupRow(OfRun, table=True):
+class ErrorGroup(OfRun, table=True):
     """Errors of a run that say the same; `message` without its numbers, `example` as the first one said it."""
 
-    __tablename__ = "error_group"
     __table_args__ = (of_run(), {"sqlite_with_rowid": False})
 
     kind: str = Field(primary_key=True)
@@ -217,7 +207,6 @@ class Trial(OfTrial, table=True):
     `is_least`. Cases and runs count such trials as `n_uncounted`, and those whose time is known as `n_timed`.
     """
 
-    __tablename__ = "trial"
     __table_args__ = (of_case(), {"sqlite_with_rowid": False})
 
     status: str
@@ -235,10 +224,9 @@ class Trial(OfTrial, table=True):
     is_least: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
 
 
-class TrialScore(OfTrial, table=True):
+class Score(OfTrial, table=True):
     """The value of one metric for a whole trial; scores of turns are in the transcript."""
 
-    __tablename__ = "score"
     __table_args__ = (of_trial(), {"sqlite_with_rowid": False})
 
     metric: str = Field(primary_key=True)
@@ -246,10 +234,9 @@ class TrialScore(OfTrial, table=True):
     passed: bool | None = None
 
 
-class TrialTranscript(OfTrial, table=True):
+class Transcript(OfTrial, table=True):
     """A whole TrialResult, one for each attempt that ended; superseded attempts are kept as evidence."""
 
-    __tablename__ = "transcript"
     __table_args__ = (of_trial(),)
 
     attempt: int = Field(primary_key=True)
@@ -260,7 +247,6 @@ class TrialTranscript(OfTrial, table=True):
 class TrialPrompts(OfTrial, table=True):
     """The model calls of an attempt as they were sent; beside `transcript`, which is read without them."""
 
-    __tablename__ = "trial_prompts"
     __table_args__ = (of_trial(),)
 
     attempt: int = Field(primary_key=True)
@@ -269,10 +255,9 @@ class TrialPrompts(OfTrial, table=True):
     data: bytes = Field(sa_type=LargeBinary)
 
 
-class TrialLabel(OfTrial, table=True):
+class Label(OfTrial, table=True):
     """A person's verdict or note on a trial, or on one turn of it: `turn` is -1 for the whole trial."""
 
-    __tablename__ = "label"
     __table_args__ = (of_trial(), Index(None, "labelled_at"), {"sqlite_with_rowid": False})
 
     turn: int = Field(primary_key=True)
@@ -288,7 +273,6 @@ class LabelTotal(OfRun, table=True):
     `is_disagreement` tells those on whole trials of which the metrics say the opposite.
     """
 
-    __tablename__ = "label_total"
     __table_args__ = (of_run(), {"sqlite_with_rowid": False})
 
     labeller: str = Field(primary_key=True)

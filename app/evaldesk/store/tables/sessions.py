@@ -10,10 +10,9 @@ from sqlmodel import Field
 from evaldesk.store.tables.columns import Row, UtcTime, cascade
 
 
-class ChatSession(Row, table=True):
+class Session(Row, table=True):
     """A chat session; its turns are rows of their own."""
 
-    __tablename__ = "session"
     __table_args__ = (Index(None, "agent_id", "updated_at"), Index(None, "updated_at"))
 
     id: str = Field(primary_key=True)
@@ -32,7 +31,6 @@ class ChatSession(Row, table=True):
 class SessionTurn(Row, table=True):
     """One turn of a chat session as a TurnRecord."""
 
-    __tablename__ = "session_turn"
     __table_args__ = (cascade(["session_id"], "session", ["id"]),)
 
     session_id: str = Field(primary_key=True)
@@ -44,7 +42,6 @@ class SessionTurn(Row, table=True):
 class TurnPrompts(Row, table=True):
     """How the models of a turn were asked, as Prompts; apart, because only its time line reads it."""
 
-    __tablename__ = "turn_prompts"
     __table_args__ = (cascade(["session_id"], "session", ["id"]),)
 
     session_id: str = Field(primary_key=True)
@@ -59,7 +56,6 @@ class OpenTurn(Row, table=True):
     `media` is the JSON of the media of its message, without their bytes.
     """
 
-    __tablename__ = "open_turn"
     __table_args__ = (cascade(["session_id"], "session", ["id"]),)
 
     session_id: str = Field(primary_key=True)
@@ -77,7 +73,6 @@ class OpenTurn(Row, table=True):
 class OpenTurnEvents(Row, table=True):
     """Some events of an open turn, as they came; they go when the whole turn is stored."""
 
-    __tablename__ = "open_turn_events"
     __table_args__ = (cascade(["session_id"], "open_turn", ["session_id"]),)
 
     session_id: str = Field(primary_key=True)
@@ -89,7 +84,6 @@ class OpenTurnEvents(Row, table=True):
 class SessionCase(Row, table=True):
     """A case that was made from a chat session."""
 
-    __tablename__ = "session_case"
     __table_args__ = (cascade(["session_id"], "session", ["id"]), {"sqlite_with_rowid": False})
 
     session_id: str = Field(primary_key=True)
