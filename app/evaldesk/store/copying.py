@@ -22,7 +22,7 @@ from evaldesk.errors import ConflictError, UsageError, WorkspaceError
 from evaldesk.store.copy_places import Place
 from evaldesk.store.database import COPYING, Database, execute_many
 from evaldesk.store.tables import METADATA
-from evaldesk.store.tables.columns import upsert
+from evaldesk.store.tables.columns import replacing
 from evaldesk.store.tables.media import MEDIA
 from evaldesk.store.tables.runs import LAST_RUN
 
@@ -221,16 +221,9 @@ class _Writer:
             same = [column == bindparam(f"of_{column.name}") for column in key]
             gone = [{f"of_{column.name}": row[self._names.index(column.name)] for column in key} for row in self._gone]
             execute_many(connection, delete(self._table).where(*same), gone)
-            execute_many(connection, self._upsert(connection.dialect.name), self._named(self._changed))
+            execute_many(connection, replacing(connection.dialect.name, self._table), self._named(self._changed))
             execute_many(connection, insert(self._table), self._named(self._new))
         self._new, self._changed, self._gone, self._n_bytes = [], [], [], 0
-
-    def _upsert(self, dialect: str) -> Any:
-        statement, key = upsert(dialect, self._table), list(self._table.primary_key.columns)
-        others = {column.name: statement.excluded[column.name] for column in self._table.columns if column not in key}
-        if not others:
-            return statement.on_conflict_do_nothing(index_elements=key)
-        return statement.on_conflict_do_update(index_elements=key, set_=others)
 
     def _named(self, rows: Sequence[Values]) -> list[dict[str, Any]]:
         return [dict(zip(self._names, row, strict=True)) for row in rows]

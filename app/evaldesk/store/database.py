@@ -280,11 +280,21 @@ class HasDatabase(Protocol):
 
 def reading(query: Callable[Concatenate[Connection, P], T]) -> Callable[Concatenate[HasDatabase, P], T]:
     """The method of a store that asks `query` in a reading transaction of its own."""
+    return _in_transaction(query, Database.reading)
 
-    @wraps(query)
+
+def writing(change: Callable[Concatenate[Connection, P], T]) -> Callable[Concatenate[HasDatabase, P], T]:
+    """The method of a store that makes a `change` in a writing transaction of its own."""
+    return _in_transaction(change, Database.writing)
+
+
+def _in_transaction(
+    work: Callable[Concatenate[Connection, P], T], begin: Callable[[Database], AbstractContextManager[Connection]]
+) -> Callable[Concatenate[HasDatabase, P], T]:
+    @wraps(work)
     def method(store: HasDatabase, /, *args: P.args, **options: P.kwargs) -> T:
-        with store._database.reading() as connection:
-            return query(connection, *args, **options)
+        with begin(store._database) as connection:
+            return work(connection, *args, **options)
 
     return method
 

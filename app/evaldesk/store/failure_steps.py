@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Table, delete, insert, select, update
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model.failures import UndoneStep
+from evaldesk.store.tables.columns import at
 from evaldesk.store.tables.failures import CODEBOOK_STEP, FINDING, MODE, PROPOSED_MERGE, READING
 from evaldesk.store.tables.runs import RUN, TRIAL, VISIBLE
 
@@ -129,11 +130,6 @@ def _keys(rows: Rows) -> set[str]:
     return {json.dumps([name, key]) for name, key, _ in rows}
 
 
-def at(table: Table, key: Mapping[str, Any]) -> list[Any]:
-    """The conditions of the row with this key."""
-    return [table.c[name] == value for name, value in key.items()]
-
-
 def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {str(name): each.isoformat() if isinstance(each, datetime) else each for name, each in row.items()}
 
@@ -149,8 +145,8 @@ def place_of(found: Any) -> dict[str, int]:
 
 def has_trial(connection: Connection, row: Mapping[str, Any]) -> bool:
     """Whether the trial of the row is there, in a run that can be seen."""
-    at = [TRIAL.c[name] == row[name] for name in ("run_id", "case_index", "trial_index")]
-    planned = select(TRIAL.c.run_id).join(RUN, RUN.c.id == TRIAL.c.run_id).where(*at, VISIBLE)
+    place = {name: row[name] for name in ("run_id", "case_index", "trial_index")}
+    planned = select(TRIAL.c.run_id).join(RUN, RUN.c.id == TRIAL.c.run_id).where(*at(TRIAL, place), VISIBLE)
     return connection.execute(planned).first() is not None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
@@ -41,10 +41,9 @@ from evaldesk.model.failures import (
     UndoneStep,
 )
 from evaldesk.model.stored import TrialKey
-from evaldesk.store.database import Database
+from evaldesk.store.database import Database, reading
 from evaldesk.store.failure_steps import (
     Step,
-    at,
     check_name,
     folded_name,
     has_trial,
@@ -54,6 +53,7 @@ from evaldesk.store.failure_steps import (
     place_of,
     undo,
 )
+from evaldesk.store.tables.columns import at
 from evaldesk.store.tables.failures import CODEBOOK_STEP, FINDING, MODE, MODEL_QUESTION, PROPOSED_MERGE, READING
 from evaldesk.store.tables.runs import RUN, RUN_CASE, SCORE, TRIAL, VISIBLE
 
@@ -351,15 +351,7 @@ class FailureStore:
         with self._database.writing() as connection:
             return undo(connection, author, step_id, self._clock())
 
-    def last_step(
-        self, author: str, since: datetime, trials: Collection[tuple[int, int, int]]
-    ) -> tuple[int, tuple[int, int, int]] | None:
-        """The newest step of a person after `since` that touched one of these trials, each (run, case, index).
-
-        Gives the step and the trial; None where there is no such step.
-        """
-        with self._database.reading() as connection:
-            return last_step(connection, author, since, trials)
+    last_step = reading(last_step)
 
     def modes(self) -> Sequence[Mode]:
         """All modes, those in use first, each in the order of creation."""

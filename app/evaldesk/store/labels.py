@@ -12,8 +12,9 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, select
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model.stored import Label, LabelFilter, LabelledTrial, LabelPair, TrialKey, TurnLabel
 from evaldesk.store.database import Database
+from evaldesk.store.failure_steps import has_trial
 from evaldesk.store.runs.totals import DECIDED, IS_DISAGREEMENT, OF_TRIAL, WHOLE_TRIAL, label_totals_carried
-from evaldesk.store.tables.columns import upsert
+from evaldesk.store.tables.columns import at, upsert
 from evaldesk.store.tables.runs import LABEL, LABEL_TOTAL, RUN, RUN_CASE, SCORE, TRIAL, VISIBLE
 
 _L = LABEL.c
@@ -50,9 +51,7 @@ class LabelStore:
         """
         place = _place(run_id, key) | {"turn": WHOLE_TRIAL if turn is None else turn, "labeller": labeller}
         with self._database.writing() as connection:
-            at = [TRIAL.c[name] == value for name, value in _place(run_id, key).items()]
-            planned = select(TRIAL.c.run_id).join(RUN, RUN.c.id == TRIAL.c.run_id).where(*at, VISIBLE)
-            if connection.execute(planned).first() is None:
+            if not has_trial(connection, place):
                 raise NotFoundError(f"run {run_id} has no trial {key[1]} of case {key[0]}")
             if seen is not None:
                 _check_seen(connection, place, seen, {"verdict": verdict, "note": note})
@@ -77,12 +76,11 @@ class LabelStore:
             if seen is not None:
                 _check_seen(connection, place, seen, {})
             with label_totals_carried(connection, [place]):
-                connection.execute(delete(LABEL).where(*(_L[name] == value for name, value in place.items())))
+                connection.execute(delete(LABEL).where(*at(LABEL, place)))
 
     def of_trial(self, run_id: int, key: TrialKey) -> builtins.list[Label]:
         """The labels of one trial: of the whole trial first, then turn by turn."""
-        here = [_L[name] == value for name, value in _place(run_id, key).items()]
-        rows = select(LABEL).where(*here).order_by(_L.turn, _L.labelled_at)
+        rows = select(LABEL).where(*at(LABEL, _place(run_id, key))).order_by(_L.turn, _L.labelled_at)
         with self._database.reading() as connection:
             return [_label(row) for row in connection.execute(rows)]
 
@@ -179,7 +177,7 @@ def _check_seen(
     connection: Connection, place: dict[str, Any], seen: Collection[datetime], said: dict[str, str | None]
 ) -> None:
     """Raise ConflictError for a label that was not seen, unless it says all that is said now."""
-    found = connection.execute(select(LABEL).where(*(_L[name] == value for name, value in place.items()))).first()
+    found = connection.execute(select(LABEL).where(*at(LABEL, place))).first()
     if found is None or found.labelled_at in seen:
         return
     if said and all(not value or found._mapping[name] == value for name, value in said.items()):

@@ -16,7 +16,7 @@ from evaldesk.model.stored import Label
 from evaldesk.store.database import Database
 from evaldesk.store.failures import listed, trial_numbers
 from evaldesk.store.runs.totals import WHOLE_TRIAL, label_totals_carried
-from evaldesk.store.tables.columns import upsert
+from evaldesk.store.tables.columns import at, replacing
 from evaldesk.store.tables.failures import FINDING
 from evaldesk.store.tables.queues import LABEL_STEP, QUEUE, QUEUE_ITEM
 from evaldesk.store.tables.runs import LABEL, RUN, RUN_CASE, SCORE, TRIAL, VISIBLE
@@ -150,10 +150,8 @@ class QueueStore:
                     raise ConflictError(_conflict(reader, row.verdict if row else None))
                 text = row.note if row and note is None else note or ""
                 values = {"verdict": verdict, "note": text, "labelled_at": now}
-                statement = upsert(connection.dialect.name, LABEL).values(_key(place, reader) | values)
-                statement = statement.on_conflict_do_update(index_elements=[*LABEL.primary_key], set_=values)
                 with label_totals_carried(connection, [place]):
-                    connection.execute(statement)
+                    connection.execute(replacing(connection.dialect.name, LABEL), _key(place, reader) | values)
                 before.append([each.place, _plain(row)])
             if before:
                 step = {"queue_id": queue_id, "labeller": reader, "n": len(before), "is_blind": is_blind}
@@ -271,7 +269,7 @@ def _key(place: dict[str, int], reader: str) -> dict[str, Any]:
 
 
 def _at(place: dict[str, int], reader: str) -> builtins.list[Any]:
-    return [LABEL.c[name] == value for name, value in _key(place, reader).items()]
+    return at(LABEL, _key(place, reader))
 
 
 def _plain(row: Any) -> dict[str, Any] | None:

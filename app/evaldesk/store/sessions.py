@@ -20,7 +20,7 @@ from evaldesk.store.media import bytes_of, drop_some, fitting, keep, result_imag
 from evaldesk.store.runs.planning import NEW_LEASE
 from evaldesk.store.runs.recording import Values
 from evaldesk.store.runs.trash import BEING_REMOVED
-from evaldesk.store.tables.columns import DatabaseSeconds, pack, pack_json, unpack_all, upsert
+from evaldesk.store.tables.columns import DatabaseSeconds, pack, pack_json, read_packed, replacing, unpack_all
 from evaldesk.store.tables.media import SESSION_MEDIA
 from evaldesk.store.tables.sessions import (
     OPEN_TURN,
@@ -264,10 +264,7 @@ class SessionStore:
         case = {"session_id": session_id, "evalset_id": evalset_id, "case_id": case_id, "added_at": self._clock()}
         with self._database.writing() as connection:
             _row(connection, session_id)
-            statement = upsert(connection.dialect.name, SESSION_CASE)
-            again = {"added_at": statement.excluded.added_at}
-            key = builtins.list(SESSION_CASE.primary_key)
-            connection.execute(statement.on_conflict_do_update(index_elements=key, set_=again), case)
+            connection.execute(replacing(connection.dialect.name, SESSION_CASE), case)
 
 
 _P = TURN_PROMPTS.c
@@ -328,10 +325,8 @@ def _open_index(connection: Connection, session_id: str) -> int | None:
 
 
 def _turn(connection: Connection, session_id: str, index: int) -> TurnRecord | None:
-    found = select(SESSION_TURN.c.codec, SESSION_TURN.c.data)
-    found = found.where(SESSION_TURN.c.session_id == session_id, SESSION_TURN.c.turn_index == index)
-    rows = [(codec, data) for codec, data in connection.execute(found)]
-    return unpack_all(rows, TurnRecord)[0] if rows else None
+    place = (SESSION_TURN.c.session_id == session_id, SESSION_TURN.c.turn_index == index)
+    return read_packed(connection, SESSION_TURN, TurnRecord, *place)
 
 
 def _put_turn(connection: Connection, session: Row[Any], turn: TurnRecord, index: int) -> None:
@@ -347,9 +342,8 @@ def _put_turn(connection: Connection, session: Row[Any], turn: TurnRecord, index
 
 def _put_prompts(connection: Connection, session_id: str, index: int, prompts: Prompts) -> None:
     place = (_P.session_id == session_id) & (_P.turn_index == index)
-    before = connection.execute(select(_P.codec, _P.data).where(place)).first()
+    codec, data = pack(prompts.after(read_packed(connection, TURN_PROMPTS, Prompts, place)))
     connection.execute(delete(TURN_PROMPTS).where(place))
-    codec, data = pack(prompts.after(unpack_all([(before.codec, before.data)], Prompts)[0] if before else None))
     row = {"session_id": session_id, "turn_index": index, "codec": codec, "data": data}
     connection.execute(insert(TURN_PROMPTS), row)
 

@@ -26,7 +26,7 @@ from evaldesk.model.stored import EvalSetFacts, EvalSetFile
 from evaldesk.store.database import Database
 from evaldesk.store.evalsets.found import FoundFile
 from evaldesk.store.evalsets.names import stem_and_suffix
-from evaldesk.store.tables.columns import upsert
+from evaldesk.store.tables.columns import replacing
 from evaldesk.store.tables.evalsets import EVALSET_LINE
 from evaldesk.wire import from_json, to_json
 
@@ -87,9 +87,7 @@ class LineStore:
             for place, line in lines.items()
         ]
         with self._database.writing() as connection:
-            add = upsert(connection.dialect.name, EVALSET_LINE)
-            new = {name: add.excluded[name] for name in ("stamp", "read_at", "line")}
-            connection.execute(add.on_conflict_do_update(index_elements=["place"], set_=new), rows)
+            connection.execute(replacing(connection.dialect.name, EVALSET_LINE), rows)
             old = select(EVALSET_LINE.c.place).where(EVALSET_LINE.c.read_at < self._clock() - KEPT)
             for place in set(connection.execute(old).scalars()) - {*found, *lines}:
                 connection.execute(delete(EVALSET_LINE).where(EVALSET_LINE.c.place == place))
@@ -100,10 +98,8 @@ _TO = "to "
 
 def note_moved(connection: Connection, evalset_id: str, new_id: str, now: datetime) -> None:
     """Note the id that a set has since it was renamed, for pages that have the old one, of whichever desk."""
-    add = upsert(connection.dialect.name, EVALSET_LINE)
     row = {"place": _place_of_id(evalset_id), "stamp": f"{_TO}{new_id}", "read_at": now, "line": "null"}
-    new = {name: add.excluded[name] for name in ("stamp", "read_at")}
-    connection.execute(add.on_conflict_do_update(index_elements=["place"], set_=new), row)
+    connection.execute(replacing(connection.dialect.name, EVALSET_LINE), row)
 
 
 def _place_of_id(evalset_id: str) -> str:

@@ -32,7 +32,7 @@ from evaldesk.store.runs import totals
 from evaldesk.store.runs.recording import Storable, Values
 from evaldesk.store.runs.recounting import forget_errors, recount_some
 from evaldesk.store.runs.run_queries import run_row
-from evaldesk.store.tables.columns import DatabaseSeconds, pack, pack_json, upsert
+from evaldesk.store.tables.columns import DatabaseSeconds, pack, pack_json, replacing
 from evaldesk.store.tables.runs import (
     CASE_SNAPSHOT,
     LAST_RUN,
@@ -213,7 +213,7 @@ def check_lease(connection: Connection, run_id: int, lease: int) -> None:
 
 
 def renew(connection: Connection, run_id: int, lease: int, places: Sequence[Place] = ()) -> bool:
-    """Keep the run for LEASE_S more seconds, and tell where its trials are played.
+    """Keep the run for the process with that lease, for LEASE_S more seconds, and tell where its trials are played.
 
     False when another process took it, or it is over.
     """
@@ -415,8 +415,6 @@ def _every_trial(run_id: int, first_case: int, n: int) -> Select[tuple[object, .
 
 def _name_last_run(connection: Connection, evalset_id: str, rows: Sequence[Values]) -> None:
     """The run of these cases is the newest that played them."""
-    last = upsert(connection.dialect.name, LAST_RUN)
-    place = {"run_id": last.excluded.run_id, "case_index": last.excluded.case_index}
-    last = last.on_conflict_do_update(index_elements=list(LAST_RUN.primary_key), set_=place)
     names = ("run_id", "case_id", "case_index")
-    execute_many(connection, last, [{"evalset_id": evalset_id} | {name: row[name] for name in names} for row in rows])
+    lasts = [{"evalset_id": evalset_id} | {name: row[name] for name in names} for row in rows]
+    execute_many(connection, replacing(connection.dialect.name, LAST_RUN), lasts)

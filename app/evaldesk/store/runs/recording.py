@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from evaldesk.model import ErrorRecord, Score, TrialResult
 from evaldesk.store import media
 from evaldesk.store.database import Clock, execute_many
 from evaldesk.store.runs import totals
-from evaldesk.store.tables.columns import pack, pack_json, upsert
+from evaldesk.store.tables.columns import adding, pack, pack_json, replacing, upsert
 from evaldesk.store.tables.runs import (
     CASE_METRIC,
     ERROR_GROUP,
@@ -106,7 +105,10 @@ def record(connection: Connection, results: Sequence[Storable], clock: Clock) ->
     n_late = Counter(each.result.run_id for each in late)
     results_again = (each.result for each in counted if each.result.losses and each.result.status != "cancelled")
     n_again = Counter(result.run_id for result in results_again)
-    _add_to_runs(connection, rows, n_planned, (n_late, n_again), clock)
+    for run_id in {row["run_id"] for row in rows} | set(n_late):
+        own, fresh = ([row for row in some if row["run_id"] == run_id] for some in (done, confirming))
+        more = {"add_n_duplicates": n_late[run_id], "add_n_played_again": n_again[run_id]}
+        _add_to_run(connection, run_id, own, fresh, more, clock)
     return len(counted)
 
 
@@ -162,45 +164,25 @@ def _prompts(rows: Iterable[Storable]) -> Iterator[Values]:
 
 
 def _keep(connection: Connection, table: Table, counted: Sequence[Values], late: Sequence[Values]) -> None:
-    execute_many(connection, _replace_row(connection.dialect.name, table), counted)
-    execute_many(connection, _keep_row(connection.dialect.name, table), late)
+    dialect = connection.dialect.name
+    execute_many(connection, replacing(dialect, table), counted)
+    execute_many(connection, upsert(dialect, table).on_conflict_do_nothing(), late)
 
 
-@cache
-def _replace_row(dialect: str, table: Table) -> Any:
-    statement = upsert(dialect, table)
-    key = list(table.primary_key)
-    fresh = {column.name: statement.excluded[column.name] for column in table.columns if column not in key}
-    return statement.on_conflict_do_update(index_elements=key, set_=fresh)
-
-
-@cache
-def _keep_row(dialect: str, table: Table) -> Any:
-    return upsert(dialect, table).on_conflict_do_nothing()
-
-
-def _add_to_runs(
+def _add_to_run(
     connection: Connection,
-    rows: Sequence[Values],
-    n_planned: Mapping[tuple[int, int], int],
-    late_and_again: tuple[Counter[int], Counter[int]],
+    run_id: int,
+    done: Sequence[Values],
+    confirming: Sequence[Values],
+    more: Values,
     clock: Clock,
 ) -> None:
-    n_late, n_again = late_and_again
-    run_ids = {row["run_id"] for row in rows} | set(n_late)
-    ticks = connection.execute(_FIND_TICKS, {"run_ids": list(run_ids)}).all()
-    for run_id, ticked_at in ticks:
-        now = clock()
-        done = [row for row in rows if row["run_id"] == run_id and row["verdict"] is not None]
-        ms = clock.lap(run_id, ticked_at, now) if ticked_at else None
-        time = {"add_active_ms": ms or 0.0, "ticked_at": ticked_at if ms is None else now}
-        confirming = [row for row in done if row["trial_index"] >= n_planned[_case_key(row)]]
-        planned = [row for row in done if row["trial_index"] < n_planned[_case_key(row)]]
-        gain = _gain(planned, confirming) | time
-        gain |= {"add_n_duplicates": n_late[run_id], "add_n_confirming_todo": -len(confirming)}
-        gain["add_n_played_again"] = n_again[run_id]
-        gain["add_n_confirming_errored"] = sum(row["verdict"] == "errored" for row in confirming)
-        connection.execute(ADD_TO_RUN, {"at_run_id": run_id} | gain)
+    ticked_at, now = connection.execute(_FIND_TICK, {"run_id": run_id}).scalar_one(), clock()
+    ms = clock.lap(run_id, ticked_at, now) if ticked_at else None
+    more |= {"add_active_ms": ms or 0.0, "ticked_at": ticked_at if ms is None else now}
+    more |= {"add_n_confirming_todo": -len(confirming)}
+    more |= {"add_n_confirming_errored": sum(row["verdict"] == "errored" for row in confirming)}
+    connection.execute(ADD_TO_RUN, {"at_run_id": run_id} | _gain(done, confirming) | more)
 
 
 def _key(result: TrialResult) -> Key:
@@ -232,7 +214,7 @@ _FIND_TRIALS = select(*_TRIAL_KEY, TRIAL.c.verdict, TRIAL.c.attempt).where(
     TRIAL.c.case_index.in_(bindparam("cases", expanding=True)),
     TRIAL.c.trial_index.in_(bindparam("trials", expanding=True)),
 )
-_FIND_TICKS = select(RUN.c.id, RUN.c.ticked_at).where(RUN.c.id.in_(bindparam("run_ids", expanding=True)))
+_FIND_TICK = select(RUN.c.ticked_at).where(RUN.c.id == bindparam("run_id"))
 _FIND_CONFIG = select(RUN.c.id, RUN.c.config).where(RUN.c.id.in_(bindparam("run_ids", expanding=True)))
 _FIND_N = select(RUN_CASE.c.run_id, RUN_CASE.c.case_index, N_OF_CASE).where(
     RUN_CASE.c.run_id.in_(bindparam("runs", expanding=True)),
@@ -338,7 +320,7 @@ def add_scores(connection: Connection, scores: Sequence[Values]) -> None:
 
 def add_errors(connection: Connection, trials: Sequence[Values]) -> None:
     """Count errored trials among the errors of their run that say the same."""
-    execute_many(connection, _add_error(connection.dialect.name), [_group(trial) for trial in trials])
+    execute_many(connection, adding(connection.dialect.name, ERROR_GROUP, "n"), [_group(trial) for trial in trials])
 
 
 @cache
@@ -350,13 +332,6 @@ def _add_score(dialect: str) -> Any:
     high = case((new.high > held.high, new.high), else_=held.high)
     fresh = sums | {"low": low, "high": high}
     return statement.on_conflict_do_update(index_elements=list(CASE_METRIC.primary_key), set_=fresh)
-
-
-@cache
-def _add_error(dialect: str) -> Any:
-    more = {"n": ERROR_GROUP.c.n + 1}
-    key = list(ERROR_GROUP.primary_key)
-    return upsert(dialect, ERROR_GROUP).on_conflict_do_update(index_elements=key, set_=more)
 
 
 def _first(score: Values) -> Values:
@@ -427,7 +402,7 @@ def _fault(result: TrialResult) -> str | None:
 def _refused(name: str, value: object) -> str | None:
     if isinstance(value, int) and not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
         return f"{name} is an integer of {value.bit_length()} bits; at most 2**63 - 1 is stored"
-    if isinstance(value, float) and not math.isfinite(value):
+    if isinstance(value, float) and not isfinite(value):
         return f"{name} is {value}; only finite numbers are stored"
     if isinstance(value, str) and not value.isascii() and _has_half_character(value):
         return f"{name} holds half of a character (a lone surrogate)"

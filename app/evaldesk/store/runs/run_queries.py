@@ -6,7 +6,7 @@ import base64
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache, partial
 from typing import Any, get_args
 
@@ -16,9 +16,9 @@ from sqlalchemy import (
     Connection,
     Float,
     Row,
+    Table,
     and_,
     bindparam,
-    case,
     exists,
     func,
     literal,
@@ -50,7 +50,7 @@ from evaldesk.store.database import Clock
 from evaldesk.store.media import put_back, results_whole
 from evaldesk.store.runs import totals
 from evaldesk.store.runs.totals import are_errors_failures
-from evaldesk.store.tables.columns import ConfigText, unpack
+from evaldesk.store.tables.columns import ConfigText, read_packed, unpack
 from evaldesk.store.tables.runs import (
     CASE_METRIC,
     CASE_SNAPSHOT,
@@ -72,7 +72,6 @@ from evaldesk.store.tables.runs import (
 from evaldesk.wire import from_json
 
 UNFINISHED: tuple[RunStatus, ...] = ("pending", "running", "stopping")
-VERDICT_COLUMNS = ("n_passed", "n_failed", "n_errored", "n_unscored")
 STRIPS_AT_ONCE = 1000
 MODELS_OF = 1000
 """Models are offered of so many newest runs: each is read from the configuration of its run."""
@@ -98,24 +97,6 @@ def run_row(connection: Connection, run_id: int) -> Row[Any]:
 
 def summary(connection: Connection, row: Row[Any], clock: Clock) -> RunSummary:
     """A row of `run` as a value; the time since it was last written counts as active while it runs."""
-    own = (
-        "deleted_at",
-        "ticked_at",
-        "n_confirming",
-        "n_totalled",
-        "agent_id",
-        "evalset_id",
-        "n",
-        "n_trials",
-        "config",
-        "active_ms",
-        "stop_rule",
-        "stop",
-        "places",
-        *VERDICT_COLUMNS,
-    )
-    values = {name: value for name, value in row._mapping.items() if name not in own}
-    active_ms = row.active_ms + clock.ms_since(row.id, row.ticked_at)
     config = from_json(row.config, RunConfig)
     not_applicable = config.n_partly_planned or config.n_partly_asserted * config.n
     counts = replace(counts_of(row, row.n_trials, config), not_applicable=not_applicable)
@@ -125,12 +106,22 @@ def summary(connection: Connection, row: Row[Any], clock: Clock) -> RunSummary:
         config=config,
         counts=counts,
         n_most=row.n,
-        active_ms=active_ms,
+        active_ms=row.active_ms + clock.ms_since(row.id, row.ticked_at),
         stop_rule=row.stop_rule or None,
         stop=from_json(row.stop, Stop) if row.stop else None,
         places=from_json(row.places, tuple[Place, ...]) if row.places else (),
-        **values,
+        **{name: row._mapping[name] for name in _SUMMARISED},
     )
+
+
+def _columns(value: type, table: Table, *but: str) -> list[str]:
+    """The fields of a value that are columns of the table as they are."""
+    return [field.name for field in fields(value) if field.name in table.columns and field.name not in but]
+
+
+_SUMMARISED = _columns(RunSummary, RUN, "config", "active_ms", "stop_rule", "stop", "places")
+_COMPARED = _columns(CaseOutcome, RUN_CASE)
+_SHOWN = _columns(CaseRow, RUN_CASE)
 
 
 def counts_of(row: Row[Any], planned: int, config: RunConfig) -> Counts:
@@ -141,9 +132,7 @@ def counts_of(row: Row[Any], planned: int, config: RunConfig) -> Counts:
 
 def baseline(connection: Connection, run_id: int) -> Baseline | None:
     """The earlier run that a run is compared with; None where there is none."""
-    held = select(RUN_BASELINE.c.codec, RUN_BASELINE.c.data).where(RUN_BASELINE.c.run_id == run_id)
-    row = connection.execute(held).first()
-    return None if row is None else unpack(row.codec, row.data, Baseline)
+    return read_packed(connection, RUN_BASELINE, Baseline, RUN_BASELINE.c.run_id == run_id)
 
 
 def trials(
@@ -169,8 +158,7 @@ def prompts(connection: Connection, run_id: int, key: TrialKey, attempt: int) ->
     """The model calls of an attempt as they were sent; None where none were seen."""
     held = TRIAL_PROMPTS.c
     place = (held.run_id == run_id, held.case_index == key[0], held.trial_index == key[1], held.attempt == attempt)
-    row = connection.execute(select(held.codec, held.data).where(*place)).first()
-    return None if row is None else unpack(row.codec, row.data, Prompts)
+    return read_packed(connection, TRIAL_PROMPTS, Prompts, *place)
 
 
 def _with_images(connection: Connection, result: TrialResult) -> TrialResult:
@@ -229,7 +217,10 @@ def metric_rows(connection: Connection, run_id: int) -> list[MetricRow]:
     order = {name: place for place, name in enumerate(thresholds)}
     held = totals.metric_rows(connection, run_id) if _is_totalled(run) else counted_metrics(connection, run_id)
     if run.n > run.n_least:
-        alike = _case_means(connection, run_id)
+        alike: dict[str, list[float]] = defaultdict(list)
+        for means in _means(connection, run_id).values():
+            for metric, mean in means.items():
+                alike[metric].append(mean)
         held = [(weighed_alike(row, alike[row.metric]), True) for row, _ in held if row.n]
     lopsided = [
         (row, has_kinds)
@@ -242,15 +233,6 @@ def metric_rows(connection: Connection, run_id: int) -> list[MetricRow]:
         replace(row, threshold=thresholds.get(row.metric), kinds=kinds.get(row.metric, ())) for row, _ in held if row.n
     ]
     return sorted(values, key=lambda row: (order.get(row.metric, len(order)), row.metric))
-
-
-def _case_means(connection: Connection, run_id: int) -> dict[str, list[float]]:
-    """The mean of each case, by metric."""
-    found: dict[str, list[float]] = defaultdict(list)
-    rows = select(_HELD.metric, _HELD.total / _HELD.n).where(_HELD.run_id == run_id).order_by(_HELD.case_index)
-    for metric, mean in connection.execute(rows):
-        found[metric].append(mean)
-    return found
 
 
 def _is_totalled(run: Row[Any]) -> bool:
@@ -367,20 +349,12 @@ _POWERS = select(
 ).where(_HELD.run_id == bindparam("run_id"), _HELD.metric == bindparam("metric"))
 
 
-_MADE = ("counts", "means", "verdicts", "confirming")
-_COMPARED = tuple(name for name in CaseOutcome.__dataclass_fields__ if name not in _MADE)
-
-
 def case_outcomes(connection: Connection, run_id: int) -> list[CaseOutcome]:
     """Every case with its counts and means, for a comparison."""
     run = run_row(connection, run_id)
     config = from_json(run.config, RunConfig)
     fresh = _confirming(connection, run_id) if run.n_confirming else {}
-    held = CASE_METRIC.c
-    means: dict[int, dict[str, float]] = defaultdict(dict)
-    scored = select(held.case_index, held.metric, held.total / held.n).where(held.run_id == run_id)
-    for case_index, metric, mean in connection.execute(scored):
-        means[case_index][metric] = mean
+    means = _means(connection, run_id)
     rows = connection.execute(select(RUN_CASE).where(_C.run_id == run_id).order_by(_C.case_index))
     return [
         CaseOutcome(
@@ -461,7 +435,6 @@ _MISMATCHES = _C.n_failed + _C.n_errored + _C.n_unscored
 _MEAN_MS = _C.duration_ms / func.nullif(_C.n_timed, 0)
 _OF_RUN = _C.run_id == bindparam("run_id")
 _PLACES = ("place_0", "place_1", "place_2")
-_SHOWN = tuple(name for name in CaseRow.__dataclass_fields__ if name not in ("counts", "means", "verdicts", "cursor"))
 
 
 def case_rows(
@@ -516,13 +489,15 @@ def case_counts(connection: Connection, run_id: int) -> dict[CaseFilter, int]:
     """How many cases each filter of `case_rows` shows."""
     run = run_row(connection, run_id)
     config = from_json(run.config, RunConfig)
-    if _is_totalled(run):
-        return _counted_filters(totals.outcome_rows(connection, run_id), config)
-    filters = _filters(config.errors_are_failures)
-    counts = [func.coalesce(func.sum(case((condition, 1), else_=0)), 0) for condition in filters.values()]
-    values = {"run_id": run_id, "pass_threshold": config.pass_threshold}
-    row = connection.execute(select(*counts).where(_OF_RUN), values).one()
-    return dict(zip(filters, row, strict=True))
+    found: Counter[CaseFilter] = Counter()
+    for (passed, failed, errored, unscored), n in _outcome_rows(connection, run):
+        scored = passed + failed + errored * config.errors_are_failures
+        found["failed"] += n * (failed > 0)
+        found["errored"] += n * (errored > 0)
+        found["unscored"] += n * (unscored > 0)
+        found["flaky"] += n * (0 < passed < scored)
+        found["passed"] += n * (scored > 0 and passed / scored >= config.pass_threshold)
+    return {name: found[name] for name in get_args(CaseFilter)}
 
 
 def outcome_counts(connection: Connection, run_id: int) -> list[tuple[int, int, int]]:
@@ -535,56 +510,46 @@ def outcome_counts(connection: Connection, run_id: int) -> list[tuple[int, int, 
 
 def _outcome_counts(connection: Connection, run: Row[Any]) -> list[tuple[int, int, int]]:
     are_failures = are_errors_failures(run.config)
+    found: Counter[tuple[int, int]] = Counter()
+    for (passed, failed, errored, _), n in _outcome_rows(connection, run):
+        found[passed + failed + errored * are_failures, passed] += n
+    return [(*key, n) for key, n in sorted(found.items())]
+
+
+def _outcome_rows(connection: Connection, run: Row[Any]) -> list[tuple[totals.Outcome, int]]:
+    """How many cases have each outcome, from the totals or, where they are not whole, from the cases."""
     if _is_totalled(run):
-        found: Counter[tuple[int, int]] = Counter()
-        for (passed, failed, errored, _), n in totals.outcome_rows(connection, run.id):
-            found[passed + failed + errored * are_failures, passed] += n
-        return [(*key, n) for key, n in sorted(found.items())]
-    scored = _scored(are_failures)
-    counts = select(scored, _C.n_passed, func.count()).where(_C.run_id == run.id)
-    rows = connection.execute(counts.group_by(scored, _C.n_passed).order_by(scored, _C.n_passed))
-    return [(n_scored, n_passed, n_cases) for n_scored, n_passed, n_cases in rows]
-
-
-def _counted_filters(outcomes: Sequence[tuple[totals.Outcome, int]], config: RunConfig) -> dict[CaseFilter, int]:
-    found: Counter[CaseFilter] = Counter()
-    for (passed, failed, errored, unscored), n in outcomes:
-        scored = passed + failed + errored * config.errors_are_failures
-        found["failed"] += n * (failed > 0)
-        found["errored"] += n * (errored > 0)
-        found["unscored"] += n * (unscored > 0)
-        found["flaky"] += n * (0 < passed < scored)
-        found["passed"] += n * (scored > 0 and passed / scored >= config.pass_threshold)
-    return {name: found[name] for name in get_args(CaseFilter)}
+        return totals.outcome_rows(connection, run.id)
+    outcome = [_C[name] for name in totals.OUTCOME]
+    kinds = select(*outcome, func.count().label("n")).where(_C.run_id == run.id).group_by(*outcome)
+    rows = connection.execute(kinds).all()
+    return [((row.n_passed, row.n_failed, row.n_errored, row.n_unscored), row.n) for row in rows]
 
 
 def snapshot(connection: Connection, run_id: int, case_index: int) -> Case:
     """The case as it was run. Raises NotFoundError."""
     run_row(connection, run_id)
     at = (CASE_SNAPSHOT.c.run_id == run_id) & (CASE_SNAPSHOT.c.case_index == case_index)
-    row = connection.execute(select(CASE_SNAPSHOT.c.codec, CASE_SNAPSHOT.c.data).where(at)).first()
-    if row is None:
+    found = read_packed(connection, CASE_SNAPSHOT, Case, at)
+    if found is None:
         raise NotFoundError(f"run {run_id} has no case {case_index}")
-    return unpack(row.codec, row.data, Case)
+    return found
 
 
 def snapshots(connection: Connection, run_id: int) -> list[Case]:
     """All cases as they were run, in the order of the run."""
-    run_row(connection, run_id)
-    held = CASE_SNAPSHOT.c
-    rows = connection.execute(select(held.codec, held.data).where(held.run_id == run_id).order_by(held.case_index))
-    whole = partial(put_back, connection)
-    return [unpack(row.codec, row.data, Case, whole) for row in rows]
+    return [*some_snapshots(connection, run_id, None).values()]
 
 
-def some_snapshots(connection: Connection, run_id: int, case_indexes: Sequence[int]) -> dict[int, Case]:
-    """These cases as they were run, by index."""
+def some_snapshots(connection: Connection, run_id: int, case_indexes: Sequence[int] | None) -> dict[int, Case]:
+    """These cases as they were run, by index, in the order of the run; None means all."""
     run_row(connection, run_id)
     held = CASE_SNAPSHOT.c
-    wanted = (held.run_id == run_id) & held.case_index.in_(case_indexes)
-    rows = connection.execute(select(held.case_index, held.codec, held.data).where(wanted)).all()
+    rows = select(held.case_index, held.codec, held.data).where(held.run_id == run_id).order_by(held.case_index)
+    if case_indexes is not None:
+        rows = rows.where(held.case_index.in_(case_indexes))
     whole = partial(put_back, connection)
-    return {row.case_index: unpack(row.codec, row.data, Case, whole) for row in rows}
+    return {row.case_index: unpack(row.codec, row.data, Case, whole) for row in connection.execute(rows).all()}
 
 
 def neighbours(connection: Connection, run_id: int, case_index: int, trial_index: int) -> Neighbours:
@@ -673,14 +638,21 @@ def _order(sort: CaseSort, errors_are_failures: bool) -> list[ColumnElement[Any]
     return [*orders[sort], _C.case_index]
 
 
-_MEANS = select(CASE_METRIC.c.case_index, CASE_METRIC.c.metric, CASE_METRIC.c.total / CASE_METRIC.c.n).where(
-    CASE_METRIC.c.run_id == bindparam("run_id"), CASE_METRIC.c.case_index.in_(bindparam("cases", expanding=True))
+_MEANS = (
+    select(_HELD.case_index, _HELD.metric, _HELD.total / _HELD.n)
+    .where(_HELD.run_id == bindparam("run_id"))
+    .order_by(_HELD.case_index)
 )
+_SOME_MEANS = _MEANS.where(_HELD.case_index.in_(bindparam("cases", expanding=True)))
 
 
-def _means(connection: Connection, run_id: int, case_indexes: Sequence[int]) -> Mapping[int, dict[str, float]]:
+def _means(
+    connection: Connection, run_id: int, case_indexes: Sequence[int] | None = None
+) -> Mapping[int, dict[str, float]]:
+    """The mean of each metric in these cases, or in all."""
     means: dict[int, dict[str, float]] = defaultdict(dict)
-    for index, metric, mean in connection.execute(_MEANS, {"run_id": run_id, "cases": case_indexes}):
+    query = _MEANS if case_indexes is None else _SOME_MEANS
+    for index, metric, mean in connection.execute(query, {"run_id": run_id, "cases": case_indexes}):
         means[index][metric] = mean
     return means
 

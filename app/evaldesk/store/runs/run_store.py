@@ -13,12 +13,11 @@ from sqlalchemy import Connection, Select, func, select, update
 from sqlalchemy.exc import OperationalError, StatementError
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError, WorkspaceError
-from evaldesk.model import AgentRef, Case, Prompts, RunConfig, RunStatus, TrialResult
+from evaldesk.model import AgentRef, Case, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop, StopRule
-from evaldesk.model.run import Place
-from evaldesk.model.stored import RunSummary, TrialKey
-from evaldesk.store.database import NOBODY, Clock, Database, Starter, StepSize, reading
+from evaldesk.model.stored import RunSummary
+from evaldesk.store.database import NOBODY, Clock, Database, Starter, StepSize, reading, writing
 from evaldesk.store.runs import planning, run_queries, trash
 from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.recording import KIND, Storable, record, storable_rows, unstorable
@@ -47,6 +46,11 @@ class RunStore:
 
     pending = reading(planning.pending)
     n_unplanned = reading(planning.n_unplanned)
+    cut_to_planned = writing(planning.cut_to_planned)
+    renew = writing(planning.renew)
+    _begin_retry = writing(planning.begin_retry)
+    _retry_some = writing(planning.retry_some)
+    _add_some_totals = writing(add_totals)
     _hidden_last_runs = reading(trash.hidden_last_runs)
     _runs_before = reading(trash.runs_before)
     is_leased = reading(planning.is_leased)
@@ -57,6 +61,7 @@ class RunStore:
     metric_rows = reading(run_queries.metric_rows)
     error_groups = reading(run_queries.error_groups)
     trials = reading(run_queries.trials)
+    prompts = reading(run_queries.prompts)
     last_verdicts = reading(run_queries.last_verdicts)
     last_run = reading(run_queries.last_run)
     baseline = reading(run_queries.baseline)
@@ -107,11 +112,6 @@ class RunStore:
         """As `create`, step by step; nothing is stored before the first. Raises as `create` does."""
         return Planning(self._database, self._clock, config, cases, driver, baseline, n_each, self._starter)
 
-    def cut_to_planned(self, run_id: int) -> None:
-        """Let a run whose planning broke off be one of the cases that it has."""
-        with self._database.writing() as connection:
-            planning.cut_to_planned(connection, run_id)
-
     def record(self, results: Sequence[TrialResult], *, lease: int | None = None) -> int:
         """Make results durable in one transaction and return how many counted.
 
@@ -145,14 +145,6 @@ class RunStore:
         """Move a run on; `driver` names the process that plays it, None leaves the name as it is."""
         with self._database.writing() as connection:
             planning.set_status(connection, run_id, status, reason, driver, self._clock)
-
-    def renew(self, run_id: int, lease: int, places: Sequence[Place] = ()) -> bool:
-        """Keep the run for this process, which has that lease, and tell where its trials are played.
-
-        False when another took it, or it is over.
-        """
-        with self._database.writing() as connection:
-            return planning.renew(connection, run_id, lease, places)
 
     def end(self, run_id: int, status: RunStatus, reason: str = "", *, lease: int, stop: Stop | None = None) -> bool:
         """As `set_status`, for the process with that lease; False, and nothing written, where another took the run.
@@ -212,15 +204,12 @@ class RunStore:
 
     def retry_errored(self, run_id: int) -> int:
         """Plan the errored trials of a run again, in steps that let others write, and return how many they are."""
-        with self._database.writing() as connection:
-            planning.begin_retry(connection, run_id)
-        n = case_index = 0
-        is_left = True
-        while is_left:
-            with self._database.writing() as connection:
-                case_index, n_some = planning.retry_some(connection, run_id, case_index)
+        self._begin_retry(run_id)
+        case_index, n_some = self._retry_some(run_id, 0)
+        n = n_some
+        while n_some:
+            case_index, n_some = self._retry_some(run_id, case_index)
             n += n_some
-            is_left = n_some > 0
         self._add_totals(run_id)
         return n
 
@@ -233,10 +222,8 @@ class RunStore:
             self._add_totals(run_id)
 
     def _add_totals(self, run_id: int) -> None:
-        is_left = True
-        while is_left:
-            with self._database.writing() as connection:
-                is_left = add_totals(connection, run_id)
+        while self._add_some_totals(run_id):
+            pass
 
     def delete(self, *run_ids: int) -> None:
         """Move runs to the trash, all or none; no list has them. Raises ConflictError while one is going."""
@@ -360,11 +347,6 @@ class RunStore:
         if not found:
             raise NotFoundError(f"run {run_id}, case {case_index}, trial {trial_index}: not played yet")
         return found[case_index, trial_index]
-
-    def prompts(self, run_id: int, key: TrialKey, attempt: int) -> Prompts | None:
-        """The model calls of an attempt as they were sent; None where none were seen."""
-        with self._database.reading() as connection:
-            return run_queries.prompts(connection, run_id, key, attempt)
 
     def _summaries(self, runs: Select[Any]) -> builtins.list[RunSummary]:
         with self._database.reading() as connection:

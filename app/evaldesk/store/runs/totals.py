@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
 from itertools import groupby
 from math import comb
 from typing import Any, TypeAlias
@@ -23,7 +22,7 @@ from sqlalchemy import Column, ColumnElement, Connection, bindparam, case, delet
 from evaldesk.model.stored import CaseScores, MetricRow
 from evaldesk.statistics.intervals import MAX_KINDS
 from evaldesk.store.database import execute_many
-from evaldesk.store.tables.columns import upsert
+from evaldesk.store.tables.columns import adding
 from evaldesk.store.tables.runs import CASE_METRIC, LABEL, LABEL_TOTAL, RUN, RUN_CASE, RUN_METRIC, RUN_OUTCOME, TRIAL
 from evaldesk.wire import from_json
 
@@ -254,16 +253,13 @@ def _quotient(above: int, below: int) -> float:
 def _rows(connection: Connection, run_id: int, indexes: Sequence[int]) -> Rows:
     if not indexes:
         return Rows()
-    is_range = isinstance(indexes, range)
-    of_cases, of_metrics = (_FIND_RANGE, _FIND_METRIC_RANGE) if is_range else (_FIND_OUTCOMES, _FIND_CASE_METRICS)
-    at: dict[str, Any] = {"first": indexes[0], "last": indexes[-1]} if is_range else {"cases": list(indexes)}
+    at = {"run_id": run_id, "cases": list(indexes)}
     outcomes = {
         index: (passed, failed, errored, unscored)
-        for index, passed, failed, errored, unscored in connection.execute(of_cases, {"run_id": run_id} | at)
+        for index, passed, failed, errored, unscored in connection.execute(_FIND_OUTCOMES, at)
     }
     metrics = {
-        (metric, index): CaseTotals(*values)
-        for metric, index, *values in connection.execute(of_metrics, {"run_id": run_id} | at)
+        (metric, index): CaseTotals(*values) for metric, index, *values in connection.execute(_FIND_CASE_METRICS, at)
     }
     return Rows(outcomes, metrics)
 
@@ -289,7 +285,7 @@ def _add_outcomes(connection: Connection, run_id: int, gains: Mapping[Outcome, i
     rows = [
         {"run_id": run_id, "n_cases": n} | dict(zip(OUTCOME, outcome, strict=True)) for outcome, n in gains.items() if n
     ]
-    execute_many(connection, _add_outcome(connection.dialect.name), rows)
+    execute_many(connection, adding(connection.dialect.name, RUN_OUTCOME, "n_cases"), rows)
     if any(row["n_cases"] < 0 for row in rows):
         connection.execute(_DROP_EMPTY, {"at_run_id": run_id})
 
@@ -334,25 +330,12 @@ def _unpacked(row: Any) -> MetricTotals:
     )
 
 
-@cache
-def _add_outcome(dialect: str) -> Any:
-    statement = upsert(dialect, RUN_OUTCOME)
-    more = {"n_cases": RUN_OUTCOME.c.n_cases + statement.excluded.n_cases}
-    return statement.on_conflict_do_update(index_elements=list(RUN_OUTCOME.primary_key), set_=more)
-
-
 _C, _M = RUN_CASE.c, CASE_METRIC.c
 _CASE_COLUMNS: list[Column[Any]] = [_C.case_index, *(_C[name] for name in OUTCOME)]
 _COLUMNS_OF_METRIC: list[Column[Any]] = [_M.metric, _M.case_index, *(_M[each.name] for each in fields(CaseTotals))]
 _IN_LIST: ColumnElement[Any] = bindparam("cases", expanding=True)
-_FIRST: ColumnElement[Any] = bindparam("first")
-_LAST: ColumnElement[Any] = bindparam("last")
 _FIND_OUTCOMES = select(*_CASE_COLUMNS).where(_C.run_id == bindparam("run_id"), _C.case_index.in_(_IN_LIST))
-_FIND_RANGE = select(*_CASE_COLUMNS).where(_C.run_id == bindparam("run_id"), _C.case_index.between(_FIRST, _LAST))
 _FIND_CASE_METRICS = select(*_COLUMNS_OF_METRIC).where(_M.run_id == bindparam("run_id"), _M.case_index.in_(_IN_LIST))
-_FIND_METRIC_RANGE = select(*_COLUMNS_OF_METRIC).where(
-    _M.run_id == bindparam("run_id"), _M.case_index.between(_FIRST, _LAST)
-)
 _FIND_N_TOTALLED = select(RUN.c.id, RUN.c.n_totalled).where(RUN.c.id.in_(bindparam("run_ids", expanding=True)))
 _FIND_METRICS = select(RUN_METRIC).where(RUN_METRIC.c.run_id == bindparam("run_id"))
 _KEEP_METRIC = update(RUN_METRIC).where(
@@ -402,9 +385,7 @@ def label_totals_carried(connection: Connection, trials: Sequence[Mapping[str, A
     gains.subtract(before)
     names = [column.name for column in LABEL_TOTAL.primary_key]
     rows = [dict(zip(names, kind, strict=True)) | {"n": n} for kind, n in gains.items() if n]
-    statement = upsert(connection.dialect.name, LABEL_TOTAL)
-    more = {"n": LABEL_TOTAL.c.n + statement.excluded.n}
-    execute_many(connection, statement.on_conflict_do_update(index_elements=names, set_=more), rows)
+    execute_many(connection, adding(connection.dialect.name, LABEL_TOTAL, "n"), rows)
     for run_id in {row["run_id"] for row in rows if row["n"] < 0}:
         connection.execute(delete(LABEL_TOTAL).where(LABEL_TOTAL.c.run_id == run_id, LABEL_TOTAL.c.n == 0))
 

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, TypeVar
 
 import zstandard
-from sqlalchemy import DateTime, Dialect, Float, ForeignKeyConstraint, MetaData, String, Table
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    DateTime,
+    Dialect,
+    Float,
+    ForeignKeyConstraint,
+    MetaData,
+    String,
+    Table,
+    select,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import declared_attr, registry
 from sqlalchemy.sql.functions import FunctionElement
@@ -124,6 +136,12 @@ def unpack(codec: int, data: bytes, kind: type[T], changed: Callable[[bytes], by
     return from_json(changed(zstandard.ZstdDecompressor().decompress(data) if codec == ZSTD else data), kind)
 
 
+def read_packed(connection: Connection, table: Table, kind: type[T], *where: ColumnElement[bool]) -> T | None:
+    """The packed value of a row of the table; None where there is none."""
+    row = connection.execute(select(table.c.codec, table.c.data).where(*where)).first()
+    return None if row is None else unpack(row.codec, row.data, kind)
+
+
 def unpack_all(rows: Iterable[tuple[int, bytes]], kind: type[T]) -> tuple[T, ...]:
     """The values of many rows, in order."""
     return tuple(unpack(codec, data, kind) for codec, data in rows)
@@ -145,6 +163,29 @@ def upsert(dialect: str, table: Table) -> Any:
     from sqlalchemy.dialects import sqlite
 
     return sqlite.insert(table)
+
+
+@cache
+def replacing(dialect: str, table: Table) -> Any:
+    """An INSERT that gives a row with the same key the values of the new one."""
+    statement, key = upsert(dialect, table), list(table.primary_key)
+    values = {column.name: statement.excluded[column.name] for column in table.columns if column not in key}
+    if not values:
+        return statement.on_conflict_do_nothing(index_elements=key)
+    return statement.on_conflict_do_update(index_elements=key, set_=values)
+
+
+@cache
+def adding(dialect: str, table: Table, name: str) -> Any:
+    """An INSERT that adds the number of that name to the one of a row with the same key."""
+    statement = upsert(dialect, table)
+    total = {name: table.c[name] + statement.excluded[name]}
+    return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=total)
+
+
+def at(table: Table, key: Mapping[str, Any]) -> list[ColumnElement[bool]]:
+    """The conditions of the rows with these values."""
+    return [table.c[name] == value for name, value in key.items()]
 
 
 class DatabaseSeconds(FunctionElement[float]):
