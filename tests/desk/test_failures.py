@@ -319,6 +319,18 @@ def test_a_mode_that_another_reader_uses_is_not_taken_away_by_undo(store: Store,
         desk.undo("Ana")
 
 
+def test_a_mode_that_another_reader_merged_into_is_not_taken_away_by_undo(store: Store, desk: FailureDesk) -> None:
+    run = played(store)
+    desk.create(TypedMode("wrong date"), "Ana")
+    found(desk, run, 0, "wrong day", "Ben")
+    desk.merge(mode(store, "wrong day").id, mode(store, "wrong date").id, "Ben")
+
+    with pytest.raises(ConflictError, match="Ben changed the same since"):
+        desk.undo("Ana")
+
+    assert names(store, run) == [(0, "wrong date")]
+
+
 def test_nothing_is_undone_after_30_days_or_twice(tmp_path: Path) -> None:
     now = [datetime(2026, 11, 1, tzinfo=UTC)]
     with Store.open(tmp_path / "evaldesk.db", clock=lambda: now[0]) as store:
@@ -369,22 +381,22 @@ def test_a_merge_reopens_a_fixed_mode_that_gets_findings_of_later_runs(store: St
 def test_proposals_count_nowhere_until_a_person_accepts_them(store: Store, desk: FailureDesk) -> None:
     run = played(store)
     drafts = [FindingDraft(run, case, 0, "date differs", signature="s") for case in range(2)]
-    assert store.failures.propose(drafts, "signature") == 2
+    assert store.proposals.propose(drafts, "signature") == 2
     assert store.failures.list(run) == []
     assert store.failures.readings(run) == []
     first, second = store.failures.list(run, status="proposed")
 
     date = desk.create(TypedMode("wrong date"), "Ana")
-    store.failures.decide([first.id], date, "Ana")
-    store.failures.decide([second.id], None, "Ana")
+    store.proposals.decide([first.id], date, "Ana")
+    store.proposals.decide([second.id], None, "Ana")
 
-    assert store.failures.propose(drafts, "signature") == 0
+    assert store.proposals.propose(drafts, "signature") == 0
     assert [(each.case_index, each.author, each.source) for each in store.failures.list(run)] == [
         (0, "Ana", "signature")
     ]
     assert [each.case_index for each in store.failures.readings(run)] == [0]
     with pytest.raises(ConflictError, match="accepted or rejected meanwhile"):
-        store.failures.decide([second.id], date, "Ben")
+        store.proposals.decide([second.id], date, "Ben")
     desk.undo("Ana")
     assert len(store.failures.list(run, status="proposed")) == 1
 
@@ -443,7 +455,7 @@ def test_the_sets_of_trials_tell_what_the_readings_tell(store: Store, desk: Fail
             for mode in chance.choices([*map(str, modes), ""], k=chance.randint(0, 2)):
                 desk.add(run, (case, 0), TypedFinding(who, "why", mode), SAID)
     desk.retire(modes[0], "Ana")
-    store.failures.propose([FindingDraft(run, 28, 0, signature="s")], "signature")
+    store.proposals.propose([FindingDraft(run, 28, 0, signature="s")], "signature")
 
     told, found = store.failures.readings(run), store.failures.read_trials(run)
 
@@ -476,10 +488,10 @@ def test_findings_are_counted_from_indexes_alone(tmp_path: Path) -> None:
 def test_proposals_that_are_alike_are_one_group(store: Store) -> None:
     run, mode = played(store, 4), store.failures.create_mode("Ana", name="late")
     drafts = [FindingDraft(run, case, 0, "twice", signature="b") for case in (3, 0, 2)]
-    store.failures.propose([*drafts, FindingDraft(run, 1, 0, "twice", mode, signature="b")], "signature")
-    store.failures.decide([2], None, "Ana")
+    store.proposals.propose([*drafts, FindingDraft(run, 1, 0, "twice", mode, signature="b")], "signature")
+    store.proposals.decide([2], None, "Ana")
 
-    found = {each.mode_id: each for each in store.failures.proposed(run)}
+    found = {each.mode_id: each for each in store.proposals.proposed(run)}
 
     assert found[None].findings == [(1, trial_number((3, 0))), (3, trial_number((2, 0)))]
     assert found[mode].findings == [(4, trial_number((1, 0)))]

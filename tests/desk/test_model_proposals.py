@@ -128,7 +128,7 @@ async def test_what_a_model_proposes_waits_with_its_quote_and_counts_nowhere(sto
     assert found.n_trials == len(by_order) == 3 - len(found.refused)
     assert store.failures.read_trials(run).read == frozenset()
     assert store.failures.modes() == []
-    (group,) = store.failures.proposed(run)
+    (group,) = store.proposals.proposed(run)
     assert (group.source, group.note) == ("model", "wrong day: Books another day.")
     failures.decide(
         [finding for finding, _ in group.findings], TypedFinding("Ana", new_mode="Wrong day"), is_accepted=True
@@ -161,7 +161,7 @@ async def test_a_kind_that_people_named_is_offered_and_used(store: Store, tmp_pa
 
     await asking.propose(run, "small")
 
-    (group,) = store.failures.proposed(run)
+    (group,) = store.proposals.proposed(run)
     assert group.mode_id == mode
     assert "Wrong day: of people" in model.asked[0].message
 
@@ -179,7 +179,7 @@ async def test_an_answer_in_another_form_is_an_error_and_stores_nothing(
     with pytest.raises(ModelError, match="no answer that can be read"):
         await asking.propose(run, "small")
 
-    assert store.failures.proposed(run) == []
+    assert store.proposals.proposed(run) == []
 
 
 async def test_what_each_question_cost_is_kept_also_where_its_answer_cannot_be_read(
@@ -187,7 +187,7 @@ async def test_what_each_question_cost_is_kept_also_where_its_answer_cannot_be_r
 ) -> None:
     run = failed_run(store, 1)
     asking, model = desk(store, tmp_path, lambda _: "no")
-    assert store.failures.asked(run) == Asked(0, 0, 0.0)
+    assert store.proposals.asked(run) == Asked(0, 0, 0.0)
 
     model.usages = [Usage("m", tokens_in=100, tokens_out=20, cost=0.25), Usage("m", tokens_in=3, cost=0.5)]
     with pytest.raises(ModelError):
@@ -196,11 +196,11 @@ async def test_what_each_question_cost_is_kept_also_where_its_answer_cannot_be_r
     told = await asking.propose(run, "small")
 
     assert (told.tokens, told.cost) == (123, 0.75)
-    assert store.failures.asked(run) == Asked(2, 246, 1.5)
-    store.failures.keep_question(run, "small", 1, 4, None)
-    assert store.failures.asked(run) == Asked(3, 250, None)
+    assert store.proposals.asked(run) == Asked(2, 246, 1.5)
+    store.proposals.keep_question(run, "small", 1, 4, None)
+    assert store.proposals.asked(run) == Asked(3, 250, None)
     store.runs.delete(run)
-    assert store.failures.asked(run) == Asked(0, 0, 0.0)
+    assert store.proposals.asked(run) == Asked(0, 0, 0.0)
 
 
 async def test_a_model_proposes_merges_of_known_kinds_and_a_person_decides(store: Store, tmp_path: Path) -> None:
@@ -214,21 +214,21 @@ async def test_a_model_proposes_merges_of_known_kinds_and_a_person_decides(store
     told = await asking.propose(run, "small")
     again = await asking.propose(run, "small")
 
-    first, second = store.failures.proposed_merges()
+    first, second = store.proposals.proposed_merges()
     assert (told.n_merges, again.n_merges, told.n_asked) == (2, 0, 0)
     assert (first.mode_id, first.into_id, first.reason, first.model) == (late, delayed, "the same thing", "small")
     assert (second.mode_id, second.into_id) == (dear, late)
     assert store.failures.trials_by_run(late) == {run: 1}
     failures.decide_merge(second.id, "Ana", is_accepted=False)
-    assert store.failures.proposed_merges() == [first]
+    assert store.proposals.proposed_merges() == [first]
     failures.undo("Ana")
     failures.decide_merge(first.id, "Ana", is_accepted=True)
-    assert store.failures.proposed_merges() == []
+    assert store.proposals.proposed_merges() == []
     assert (store.failures.trials_by_run(late), store.failures.trials_by_run(delayed)) == ({}, {run: 1})
     with pytest.raises(NotFoundError, match="load the page again"):
         failures.decide_merge(second.id, "Ana", is_accepted=True)
     failures.undo("Ana")
-    assert store.failures.proposed_merges() == [first, second]
+    assert store.proposals.proposed_merges() == [first, second]
     assert store.failures.trials_by_run(late) == {run: 1}
 
 

@@ -364,7 +364,7 @@ def fill(fort: Fort) -> None:
         desk.store.failures.add(FindingDraft(fort.run, 0, 0, text, anchor=anchor), text, text)
     modes = [mode.id for mode in desk.store.failures.modes()]
     pairs = [(modes[0], mode, text) for mode, text in zip(modes[1:], texts, strict=False)]
-    desk.store.failures.propose_merges(pairs, texts[0])
+    desk.store.proposals.propose_merges(pairs, texts[0])
     fill_queue(fort)
     trial = TrialResult(0, 0, 0, "finished", "passed", transcript=trial_of(0, 0, texts).transcript)
     recorded = RecordedRun(texts[0], texts[0], (Case(texts[0], (Turn(texts[0]),)),), (trial,))

@@ -13,6 +13,7 @@ from evaldesk.model.failures import FindingDraft
 from evaldesk.model.stored import LabelFilter
 from evaldesk.store import LabelStore, RunStore, Store
 from evaldesk.store.failures import FailureStore
+from evaldesk.store.proposals import ProposalStore
 from evaldesk.store.runs.imports import new_run
 from evaldesk.store.runs.run_store import imported_agent
 
@@ -77,7 +78,7 @@ ASKED: dict[str, Asked] = {
     "labels.of_turns": lambda store, run: store.labels.of_turns(None, 10),
     "labels.pairs": lambda store, run: store.labels.pairs(None, run),
     "failures.add": lambda store, run: store.failures.add(FindingDraft(run, 0, 0, "x"), "me"),
-    "failures.propose": lambda store, run: store.failures.propose([FindingDraft(run, 0, 0, "x")], "signature"),
+    "proposals.propose": lambda store, run: store.proposals.propose([FindingDraft(run, 0, 0, "x")], "signature"),
     "failures.clear": lambda store, run: store.failures.clear(run, (0, 0), "me"),
     "failures.mark_fixed": lambda store, run: store.failures.mark_fixed(
         store.failures.create_mode("me", name="m"), run, "me"
@@ -85,10 +86,10 @@ ASKED: dict[str, Asked] = {
     "failures.of_trial": lambda store, run: store.failures.of_trial(run, (0, 0)),
     "failures.of_mode": lambda store, run: store.failures.of_mode(1, run),
     "failures.n_of_mode": lambda store, run: store.failures.n_of_mode(1, run),
-    "failures.quotes": lambda store, run: store.failures.quotes(range(1, 100)),
-    "failures.keep_question": lambda store, run: store.failures.keep_question(run, "m", 1, 1, None),
-    "failures.asked": lambda store, run: store.failures.asked(run).n,
-    "failures.asked_of_model": lambda store, run: store.failures.asked_of_model(run),
+    "proposals.quotes": lambda store, run: store.proposals.quotes(range(1, 100)),
+    "proposals.keep_question": lambda store, run: store.proposals.keep_question(run, "m", 1, 1, None),
+    "proposals.asked": lambda store, run: store.proposals.asked(run).n,
+    "proposals.asked_of_model": lambda store, run: store.proposals.asked_of_model(run),
     "failures.list": lambda store, run: store.failures.list(run),
     "failures.trials_by_run": lambda store, run: store.failures.trials_by_run(1),
     "failures.verdicts": lambda store, run: store.failures.verdicts(run),
@@ -97,7 +98,7 @@ ASKED: dict[str, Asked] = {
     "failures.read_trials": lambda store, run: store.failures.read_trials(run).read,
     "failures.spent": lambda store, run: store.failures.spent(run),
     "failures.judged": lambda store, run: any(store.failures.judged(run, "tool_trajectory_avg_score").values()),
-    "failures.proposed": lambda store, run: store.failures.proposed(run),
+    "proposals.proposed": lambda store, run: store.proposals.proposed(run),
     "failures.last_step": lambda store, run: store.failures.last_step(
         "me", datetime(2000, 1, 1, tzinfo=UTC), {(run, 0, 0)}
     ),
@@ -115,24 +116,23 @@ NOT_ASKED = {
 """Methods of runs that name no hidden run: they make one, or were given what an earlier answer said."""
 
 OF_KNOWN = {
-    f"failures.{name}"
-    for name in (
-        "take_in",
-        "last_author",
-        "decide",
-        "name",
-        "remove",
-        "create_mode",
-        "edit_mode",
-        "merge",
-        "split",
-        "retire",
-        "undo",
-        "modes",
-        "propose_merges",
-        "proposed_merges",
-        "reject_merge",
-    )
+    *(
+        f"failures.{name}"
+        for name in (
+            "take_in",
+            "last_author",
+            "name",
+            "remove",
+            "create_mode",
+            "edit_mode",
+            "merge",
+            "split",
+            "retire",
+            "undo",
+            "modes",
+        )
+    ),
+    *(f"proposals.{name}" for name in ("decide", "propose_merges", "proposed_merges", "reject_merge")),
 }
 """Methods that name findings or modes, and no run."""
 
@@ -141,7 +141,8 @@ def test_every_question_about_runs_is_asked_here() -> None:
     of_runs = {name for name in vars(RunStore) if not name.startswith("_")}
     of_labels = {f"labels.{name}" for name in vars(LabelStore) if not name.startswith("_")}
     of_failures = {f"failures.{name}" for name in vars(FailureStore) if not name.startswith("_")}
-    assert of_runs - NOT_ASKED | of_labels | of_failures - OF_KNOWN == set(ASKED)
+    of_proposals = {f"proposals.{name}" for name in vars(ProposalStore) if not name.startswith("_")}
+    assert of_runs - NOT_ASKED | of_labels | (of_failures | of_proposals) - OF_KNOWN == set(ASKED)
 
 
 @pytest.fixture

@@ -113,7 +113,7 @@ class FailureDesk:
             if key not in read and (best or alike[signature.key] > 1):
                 mode_id = best[0] if best else None
                 drafts.append(FindingDraft(played, *key, signature.words, mode_id, signature=signature.key))
-        return self._failures.propose(drafts, "signature")
+        return self._store.proposals.propose(drafts, "signature")
 
     def _signatures(self, run_id: int) -> dict[TrialKey, Signature]:
         """The signature of each failed or errored trial, of the first ones where there are very many."""
@@ -152,7 +152,7 @@ class FailureDesk:
         if is_accepted and not typed.new_mode.strip():
             raise UsageError("Name the kind of failure of this proposal.", field="new-mode")
         new_mode = checked_texts(TypedMode(typed.new_mode))["name"] if is_accepted else ""
-        self._failures.decide(finding_ids, None, author, new_mode)
+        self._store.proposals.decide(finding_ids, None, author, new_mode)
 
     def name(self, finding_ids: Sequence[int], typed: TypedFinding) -> None:
         """Give notes without a mode the one that was typed.
@@ -220,9 +220,9 @@ class FailureDesk:
         """Merge two modes as a model proposed, or reject that. Raises UsageError, NotFoundError, ConflictError."""
         author = self.sign(author)
         if not is_accepted:
-            self._failures.reject_merge(proposal_id, author)
+            self._store.proposals.reject_merge(proposal_id, author)
             return
-        found = next((each for each in self._failures.proposed_merges() if each.id == proposal_id), None)
+        found = next((each for each in self._store.proposals.proposed_merges() if each.id == proposal_id), None)
         if found is None:
             raise NotFoundError("this proposal is not there any more; load the page again")
         self._failures.merge(found.mode_id, found.into_id, author)

@@ -100,25 +100,25 @@ class ModelProposalDesk:
     async def _propose(self, run_id: int, model: str) -> ModelProposals:
         played = await asyncio.to_thread(played_run_id, self._store.runs, run_id)
         trials = await asyncio.to_thread(self._next_trials, played)
-        failures = self._store.failures
-        modes = [mode for mode in await asyncio.to_thread(failures.modes) if mode.is_active]
+        proposals = self._store.proposals
+        modes = [mode for mode in await asyncio.to_thread(self._store.failures.modes) if mode.is_active]
         if not trials and len(modes) < 2:
             raise UsageError("Every failed trial was read, or a model was asked about it.", field="model")
         record = await self._asked(model, _sections(trials, modes))
         tokens = sum(usage.tokens_in + usage.tokens_out for usage in record.usages)
         cost = known_sum(usage.cost for usage in record.usages)
-        await asyncio.to_thread(failures.keep_question, played, model, len(trials), tokens, cost)
+        await asyncio.to_thread(proposals.keep_question, played, model, len(trials), tokens, cost)
         reply = _read(model, record)
         drafts, refused = _drafts(played, trials, modes, reply)
-        n_stored = await asyncio.to_thread(failures.propose, drafts, "model")
-        n_merges = await asyncio.to_thread(failures.propose_merges, [*_merges(modes, reply)], model)
+        n_stored = await asyncio.to_thread(proposals.propose, drafts, "model")
+        n_merges = await asyncio.to_thread(proposals.propose_merges, [*_merges(modes, reply)], model)
         kinds = {draft.signature for draft in drafts}
         return ModelProposals(model, len(trials), len(kinds), n_stored, refused, n_merges, tokens, cost)
 
     def _next_trials(self, run_id: int) -> Mapping[TrialKey, TrialResult]:
         """The next unread trials that failed, else that broke, of which no model was asked with success."""
         failures = self._store.failures
-        done = failures.read_trials(run_id).read | failures.asked_of_model(run_id)
+        done = failures.read_trials(run_id).read | self._store.proposals.asked_of_model(run_id)
         by_letter: dict[str, list[TrialKey]] = {"f": [], "e": []}
         for case, (_, strip) in enumerate(failures.verdicts(run_id)):
             for at, letter in enumerate(strip):

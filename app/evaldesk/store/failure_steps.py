@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Table, delete, insert, select, update
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
-from evaldesk.model.failures import UndoneStep
+from evaldesk.model.failures import FindingDraft, FindingSource, FindingStatus, UndoneStep
+from evaldesk.store.database import Database
 from evaldesk.store.tables.columns import at
 from evaldesk.store.tables.failures import CODEBOOK_STEP, FINDING, MODE, PROPOSED_MERGE, READING
 from evaldesk.store.tables.runs import RUN, TRIAL, VISIBLE
@@ -22,11 +25,18 @@ Rows = Sequence[tuple[str, dict[str, Any], dict[str, Any] | None]]
 """The table, the key and the values before a step: None of a row that was not there."""
 
 
+@contextmanager
+def begun_step(database: Database, author: str, clock: Callable[[], datetime]) -> Iterator[Step]:
+    """A step of a person, in one transaction; it is stored when it is closed."""
+    with database.writing() as connection:
+        yield Step(connection, author, clock())
+
+
 class Step:
     """What a verb changes: of each row the values that it had before, and the modes that are used."""
 
     def __init__(self, connection: Connection, author: str, now: datetime) -> None:
-        self._connection, self._author, self._now = connection, author, now
+        self.connection, self._author, self._now = connection, author, now
         self._before: dict[str, tuple[str, dict[str, Any], dict[str, Any] | None]] = {}
         self._uses: set[int] = set()
 
@@ -37,17 +47,17 @@ class Step:
     def change(self, table: Table, key: dict[str, Any], values: Mapping[str, Any]) -> None:
         """Change some values of a row."""
         columns = [table.c[name] for name in values]
-        row = self._connection.execute(select(*columns).where(*at(table, key))).one()
+        row = self.connection.execute(select(*columns).where(*at(table, key))).one()
         _, _, known = self._before.setdefault(json.dumps([table.name, key]), (table.name, key, {}))
         if known is not None:
             known.update({name: each for name, each in _plain(row._mapping).items() if name not in known})
-        self._connection.execute(update(table).where(*at(table, key)).values(values))
+        self.connection.execute(update(table).where(*at(table, key)).values(values))
 
     def remove(self, table: Table, key: dict[str, Any]) -> None:
         """Remove a row."""
-        row = self._connection.execute(select(table).where(*at(table, key))).one()
+        row = self.connection.execute(select(table).where(*at(table, key))).one()
         self._before[json.dumps([table.name, key])] = (table.name, key, _plain(row._mapping))
-        self._connection.execute(delete(table).where(*at(table, key)))
+        self.connection.execute(delete(table).where(*at(table, key)))
 
     def use(self, mode_id: int) -> None:
         """Remember that the step needs a mode, whose creation cannot be undone before it."""
@@ -57,7 +67,67 @@ class Step:
         """Store the step, with which it can be undone."""
         before = json.dumps({"rows": [*self._before.values()], "uses": sorted(self._uses)}, ensure_ascii=False)
         values = {"kind": kind, "words": words, "author": self._author, "taken_at": self._now, "before": before}
-        self._connection.execute(insert(CODEBOOK_STEP).values(values | {"is_undone": False}))
+        self.connection.execute(insert(CODEBOOK_STEP).values(values | {"is_undone": False}))
+
+    def add(self, draft: FindingDraft, author: str) -> int:
+        """Store a finding of a person. Raises NotFoundError when there is no such trial."""
+        finding_id = insert_finding(self.connection, draft, author, "person", "counted", self._now)
+        self.made(FINDING, {"id": finding_id})
+        return finding_id
+
+    def mark_read(self, place: Any, reader: str, *, is_clear: bool) -> None:
+        """Note that a person read the trial of a row, and found nothing wrong in it where it `is_clear`."""
+        key = place_of(place) | {"reader": reader}
+        row = self.connection.execute(select(READING).where(*at(READING, key))).first()
+        if row is None:
+            self.connection.execute(insert(READING).values(key | {"is_clear": is_clear, "read_at": self._now}))
+            self.made(READING, key)
+        elif row.is_clear != is_clear:
+            self.change(READING, key, {"is_clear": is_clear})
+
+    def create_mode(self, **texts: Any) -> int:
+        """Create a mode. Raises UsageError when its name is in use."""
+        if texts.get("retired_at") is None:
+            check_name(self.connection, texts["name"])
+        values = {"definition": "", "example_yes": "", "example_no": "", "created_at": self._now} | texts
+        values["folded"] = folded_name(texts["name"])
+        mode_id: int = self.connection.execute(insert(MODE).values(values).returning(MODE.c.id)).scalar_one()
+        self.made(MODE, {"id": mode_id})
+        return mode_id
+
+    def named_mode(self, name: str, **others: Any) -> int:
+        """The mode with that name; it is created where there is none."""
+        named: int | None = self.connection.scalar(select(MODE.c.id).where(*in_use(name, others.get("retired_at"))))
+        return named or self.create_mode(name=name, **others)
+
+    def check_usable(self, mode_id: int, run_id: int) -> None:
+        """Raise where the mode is out of use; a fixed one is reopened by a later run."""
+        active_mode(self.connection, mode_id)
+        self.use(mode_id)
+        self.reopen(mode_id, run_id)
+
+    def reopen(self, mode_id: int, run_id: int) -> None:
+        """Reopen a mode that was fixed before the run, which shows it."""
+        row = mode_row(self.connection, mode_id)
+        if row.fixed_in is not None and row.reopened_in is None and run_id >= row.fixed_in:
+            self.change(MODE, {"id": mode_id}, {"reopened_in": run_id})
+
+
+def insert_finding(
+    connection: Connection,
+    draft: FindingDraft,
+    author: str,
+    source: FindingSource,
+    status: FindingStatus,
+    now: datetime,
+) -> int:
+    """Store a finding. Raises NotFoundError when there is no such trial."""
+    check_trial(connection, draft)
+    values = asdict(draft) | asdict(draft.anchor) | {"author": author, "source": source, "status": status}
+    values["created_at"] = draft.created_at or now
+    del values["anchor"]
+    finding_id: int = connection.execute(insert(FINDING).values(values).returning(FINDING.c.id)).scalar_one()
+    return finding_id
 
 
 def undo(connection: Connection, author: str, step_id: int | None, now: datetime) -> UndoneStep:
@@ -150,6 +220,12 @@ def has_trial(connection: Connection, row: Mapping[str, Any]) -> bool:
     return connection.execute(planned).first() is not None
 
 
+def check_trial(connection: Connection, place: FindingDraft) -> None:
+    """Raise NotFoundError where the trial of a finding is not there."""
+    if not has_trial(connection, place_of(place)):
+        raise NotFoundError(f"run {place.run_id} has no trial {place.trial_index} of case {place.case_index}")
+
+
 def check_name(connection: Connection, name: str, but: int | None = None) -> None:
     """Raise UsageError where another mode in use has the name; `but` is the mode itself."""
     others = [] if but is None else [MODE.c.id != but]
@@ -167,6 +243,17 @@ def mode_row(connection: Connection, mode_id: int) -> Any:
     row = connection.execute(select(MODE).where(MODE.c.id == mode_id)).first()
     if row is None:
         raise NotFoundError(f"there is no kind of failure {mode_id}")
+    return row
+
+
+def active_mode(connection: Connection, mode_id: int) -> Any:
+    """The row of a mode in use. Raises NotFoundError, and ConflictError for one that was merged or retired."""
+    row = mode_row(connection, mode_id)
+    if row.merged_into is not None:
+        into = mode_row(connection, row.merged_into).name
+        raise ConflictError(f"“{row.name}” was merged into “{into}” meanwhile; use “{into}”, or undo the merge")
+    if row.retired_at is not None:
+        raise ConflictError(f"“{row.name}” was retired meanwhile; choose another kind of failure, or undo that")
     return row
 
 

@@ -40,6 +40,7 @@ from evaldesk.store.failures import FailureStore
 from evaldesk.store.labels import LabelStore
 from evaldesk.store.media import MediaStore
 from evaldesk.store.presets import PresetStore
+from evaldesk.store.proposals import ProposalStore
 from evaldesk.store.queues import QueueStore
 from evaldesk.store.runs import run_queries
 from evaldesk.store.runs.imports import ImportStore
@@ -103,6 +104,11 @@ class Store:
     def presets(self) -> PresetStore:
         """The named forms of a run."""
         return PresetStore(self._database, self._clock)
+
+    @cached_property
+    def proposals(self) -> ProposalStore:
+        """The findings and merges that wait for a person."""
+        return ProposalStore(self._database, self._clock)
 
     @cached_property
     def queues(self) -> QueueStore:

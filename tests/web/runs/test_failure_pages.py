@@ -747,7 +747,7 @@ def test_lists_that_are_cut_lead_to_the_rest(pages: Any, monkeypatch: pytest.Mon
         for at in range(2):
             pages.desk.failures.add(run, (at, 0), TypedFinding("Ana", f"note {run}.{at}", new_mode="late"), said)
     alike = [FindingDraft(runs[1], 3 + at, 0, f"words {at}", signature=str(at)) for at in range(5)]
-    store.failures.propose(alike, "signature")
+    store.proposals.propose(alike, "signature")
 
     def seen(start: str, link: str, pattern: str) -> list[list[str]]:
         found, href = [], start

@@ -164,7 +164,7 @@ def read_failures(
     times = [len(trials & failed) for trials in by_mode.values()]
     seen = saturation(times, len(read & failed))
     n_left, n_since = len(failed - read), _n_since_new(draw.strata["f"], reading)
-    proposed = store.failures.proposed(run_id)
+    proposed = store.proposals.proposed(run_id)
     proposals = _proposals(proposed, run_id, modes, lambda trial: trial not in read)
     first = first if 0 < first < len(proposals) else 0
     before = store.runs.summary(played_run_id(store.runs, before_id)) if before_id is not None else None
@@ -195,8 +195,8 @@ def read_failures(
         first_proposal=first,
         n_proposals=len(proposals),
         models=desk.model_proposals.models,
-        merges=[(each, modes[each.mode_id], modes[each.into_id]) for each in store.failures.proposed_merges()],
-        asked=store.failures.asked(run_id),
+        merges=[(each, modes[each.mode_id], modes[each.into_id]) for each in store.proposals.proposed_merges()],
+        asked=store.proposals.asked(run_id),
         next_proposal=next(iter(_proposals(proposed, run_id, modes, lambda trial: trial == following)), None),
         next_trial=_next_trial(store, run, following, draw) if following is not None else None,
         typed=typed or TypedFinding(desk.person.name()),
@@ -356,7 +356,7 @@ def _proposals(
 def _with_quotes(store: Store, proposals: Sequence[Proposal]) -> list[Proposal]:
     """The proposals of a page, those of a model with what they quote."""
     ids = [finding for each in proposals for finding in each.findings[: len(each.quotes)]]
-    quotes = store.failures.quotes(ids) if ids else {}
+    quotes = store.proposals.quotes(ids) if ids else {}
     found = []
     for each in proposals:
         pairs = zip(each.findings, each.quotes, strict=False)

@@ -1,0 +1,151 @@
+"""Proposals of signatures and models: findings and merges that wait for a person, and what questions cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import String, cast, func, insert, or_, select
+
+from evaldesk.errors import ConflictError, NotFoundError
+from evaldesk.model.failures import Asked, FindingDraft, FindingSource, ProposedGroup, ProposedMerge
+from evaldesk.store.database import Database
+from evaldesk.store.failure_steps import Step, begun_step, folded_name, insert_finding, place_of
+from evaldesk.store.failures import OF_RUN, listed, number_of
+from evaldesk.store.runs.run_queries import run_row
+from evaldesk.store.tables.columns import at
+from evaldesk.store.tables.failures import FINDING, MODE, MODEL_QUESTION, PROPOSED_MERGE
+from evaldesk.store.tables.runs import RUN, VISIBLE
+
+
+class ProposalStore:
+    """What signatures and models propose about failures. It counts nowhere before a person decides."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def propose(self, drafts: Sequence[FindingDraft], source: FindingSource) -> int:
+        """Store proposals, which count nowhere; a trial that has the same one already, also rejected, gets no other."""
+        with self._database.writing() as connection:
+            n = 0
+            for draft in drafts:
+                same = at(FINDING, place_of(draft) | {"signature": draft.signature})
+                if connection.execute(select(FINDING.c.id).where(*same)).first() is None:
+                    insert_finding(connection, draft, source, source, "proposed", self._clock())
+                    n += 1
+            return n
+
+    def keep_question(self, run_id: int, model: str, n_trials: int, tokens: int, cost: float | None) -> None:
+        """Keep what a question about a run cost. Raises NotFoundError."""
+        values = {"run_id": run_id, "model": model, "n_trials": n_trials, "tokens": tokens, "cost": cost}
+        with self._database.writing() as connection:
+            run_row(connection, run_id)
+            connection.execute(insert(MODEL_QUESTION).values(values | {"asked_at": self._clock()}))
+
+    def asked(self, run_id: int) -> Asked:
+        """The questions about the failures of a run."""
+        q = MODEL_QUESTION.c
+        sums = (func.count(), func.sum(q.tokens), func.sum(q.cost), func.count(q.cost))
+        rows = select(*sums).select_from(MODEL_QUESTION).join(RUN, (RUN.c.id == q.run_id) & VISIBLE)
+        with self._database.reading() as connection:
+            n, tokens, cost, n_priced = connection.execute(rows.where(q.run_id == run_id)).one()
+        return Asked(n, int(tokens or 0), (cost or 0.0) if n_priced == n else None)
+
+    def propose_merges(self, pairs: Sequence[tuple[int, int, str]], model: str) -> int:
+        """Store merges (mode, into, reason), each pair once, a rejected one not again. Returns how many are new."""
+        with self._database.writing() as connection:
+            m, n = PROPOSED_MERGE.c, 0
+            for mode_id, into_id, reason in pairs:
+                either = [(m.mode_id == a) & (m.into_id == b) for a, b in ((mode_id, into_id), (into_id, mode_id))]
+                if connection.execute(select(m.id).where(or_(*either))).first() is None:
+                    values = {"mode_id": mode_id, "into_id": into_id, "reason": reason, "model": model}
+                    connection.execute(insert(PROPOSED_MERGE).values(values | {"is_rejected": False}))
+                    n += 1
+            return n
+
+    def proposed_merges(self) -> Sequence[ProposedMerge]:
+        """The merges that wait for a person, oldest first: those of two modes in use that nobody rejected."""
+        m, others = PROPOSED_MERGE.c, MODE.alias()
+        rows = select(m.id, m.mode_id, m.into_id, m.reason, m.model).join(MODE, MODE.c.id == m.mode_id)
+        rows = rows.join(others, others.c.id == m.into_id).where(m.is_rejected.is_(False))
+        unused = [each.c[name] for each in (MODE, others) for name in ("merged_into", "retired_at")]
+        with self._database.reading() as connection:
+            found = connection.execute(rows.where(*(column.is_(None) for column in unused)).order_by(m.id))
+            return [ProposedMerge(*row) for row in found]
+
+    def reject_merge(self, proposal_id: int, author: str) -> None:
+        """Let a proposed merge wait no longer; it is not proposed again. Raises NotFoundError."""
+        with self._step(author) as step:
+            m = PROPOSED_MERGE.c
+            row = step.connection.execute(select(m.is_rejected).where(m.id == proposal_id)).first()
+            if row is None or row.is_rejected:
+                raise NotFoundError("this proposal is not there any more; load the page again")
+            step.change(PROPOSED_MERGE, {"id": proposal_id}, {"is_rejected": True})
+            step.close("rejected", "proposed merge rejected")
+
+    def decide(self, finding_ids: Sequence[int], mode_id: int | None, author: str, new_mode: str = "") -> None:
+        """Accept proposals into a mode, or with neither mode nor name reject them.
+
+        A mode named `new_mode` is created where none is. Raises ConflictError for a proposal that was decided already.
+        """
+        with self._step(author) as step:
+            rows = step.connection.execute(select(FINDING).where(FINDING.c.id.in_(finding_ids))).all()
+            if len(rows) < len(set(finding_ids)):
+                raise NotFoundError("a proposal is not there any more; load the page again")
+            if new_mode:
+                mode_id = step.named_mode(new_mode, definition=_proposed_definition(rows, new_mode))
+            if any(row.status != "proposed" for row in rows):
+                raise ConflictError("a proposal was accepted or rejected meanwhile; load the page again")
+            values: dict[str, Any] = {"status": "rejected"}
+            if mode_id is not None:
+                for run_id in {row.run_id for row in rows}:
+                    step.check_usable(mode_id, run_id)
+                values = {"status": "counted", "mode_id": mode_id, "author": author}
+            for row in rows:
+                step.change(FINDING, {"id": row.id}, values)
+                if mode_id is not None:
+                    step.mark_read(row, author, is_clear=False)
+            kind = "accepted" if mode_id is not None else "rejected"
+            step.close(kind, f"{len(rows)} proposed findings {kind}")
+
+    def proposed(self, run_id: int) -> Sequence[ProposedGroup]:
+        """The proposals for a run that wait for a person, those that are alike together."""
+        f = FINDING.c
+        pairs = func.aggregate_strings(cast(f.id, String) + "," + cast(number_of(f), String), ",")
+        facts = (f.signature, f.note, f.mode_id, f.source)
+        rows = select(*facts, pairs).join(RUN, OF_RUN)
+        rows = rows.where(f.run_id == run_id, f.status == "proposed").group_by(*facts)
+        with self._database.reading() as connection:
+            return [
+                ProposedGroup(signature, note, mode_id, sorted(zip(found[::2], found[1::2], strict=True)), source)
+                for signature, note, mode_id, source, text in connection.execute(rows)
+                for found in [listed(text)]
+            ]
+
+    def quotes(self, finding_ids: Sequence[int]) -> Mapping[int, str]:
+        """The marked texts of some findings."""
+        rows = select(FINDING.c.id, FINDING.c.quote).join(RUN, OF_RUN).where(FINDING.c.id.in_(finding_ids))
+        with self._database.reading() as connection:
+            return {row.id: row.quote for row in connection.execute(rows)}
+
+    def asked_of_model(self, run_id: int) -> frozenset[int]:
+        """The trials of a run, as their numbers, of which a model proposed something, whatever became of it."""
+        f = FINDING.c
+        rows = select(number_of(f)).join(RUN, OF_RUN).where(f.run_id == run_id, f.source == "model").distinct()
+        with self._database.reading() as connection:
+            return frozenset(connection.scalars(rows))
+
+    def _step(self, author: str) -> AbstractContextManager[Step]:
+        return begun_step(self._database, author, self._clock)
+
+
+def _proposed_definition(rows: Sequence[Any], name: str) -> str:
+    """The definition that a model proposed with this name; empty for another name, and where no model proposed."""
+    for row in rows:
+        proposed, _, definition = row.note.partition(": ")
+        if row.source == "model" and folded_name(proposed) == folded_name(name):
+            return str(definition)
+    return ""
