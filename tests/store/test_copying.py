@@ -32,9 +32,8 @@ from evaldesk.desk.store_copies import copy_store, named_database
 from evaldesk.errors import ConflictError, EvaldeskError, UsageError, WorkspaceError
 from evaldesk.settings import DatabaseUrl
 from evaldesk.store import Store, copying, hold_workspace
-from evaldesk.store.copy_places import COUNTED
 from evaldesk.store.database import execute_many
-from evaldesk.store.tables import METADATA
+from evaldesk.store.tables import METADATA, NUMBERED
 from evaldesk.store.tables.columns import UtcTime
 from evaldesk.store.tables.runs import RUN, TRANSCRIPT
 
@@ -142,10 +141,10 @@ def test_numbers_of_rows_that_are_gone_are_given_to_no_other(folder: Path, serve
     for place in (_file(folder), server, _file(tmp_path / "back")):
         with Store.open(place) as store, store._database.writing() as connection:
             given = {}
-            for table in COUNTED:
+            for table in NUMBERED:
                 row = {name: value for name, value in _row(table, 3).items() if name != "id"}
                 given[table.name] = connection.execute(insert(table).values(row).returning(table.c.id)).scalar_one()
-        assert given == {table.name: 42 if table.name == "import_record" else N + 1 for table in COUNTED}
+        assert given == {table.name: 42 if table.name == "import_record" else N + 1 for table in NUMBERED}
 
 
 @pytest.mark.parametrize("gap", [5, 13])

@@ -21,6 +21,7 @@ from tests.store.conftest import Clock, end_trial, plan_run
 
 from evaldesk.errors import DamagedDatabaseError, DiskError, WorkspaceError
 from evaldesk.model import AgentRef, Case, ErrorRecord, Event, RunConfig, Transcript, TurnRecord
+from evaldesk.model.failures import FindingDraft
 from evaldesk.store import Store, recovery
 from evaldesk.store.recovery import recover
 from evaldesk.store.store import repair_marker
@@ -463,3 +464,24 @@ def test_ids_of_lost_runs_are_not_given_again(filled: Path) -> None:
     with Store.open(filled) as store:
         new = store.runs.create(RunConfig(AgentRef("hello", "agent:root_agent"), "calc"), [Case("a")])
     assert new == 3
+
+
+@pytest.mark.parametrize("table", ["finding", "mode"])
+def test_ids_of_lost_findings_and_modes_are_not_given_again(filled: Path, table: str) -> None:
+    with Store.open(filled) as store:
+        store.failures.add(FindingDraft(1, 0, 0, "wrong day"), "Ana", "dates")
+    with closing(sqlite3.connect(filled)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    for page in _leaves(filled, table):
+        _overwrite(filled, page)
+
+    recover(filled)
+
+    with Store.open(filled) as store:
+        store.failures.add(FindingDraft(1, 1, 0, "wrong day"), "Ana", "times")
+        ids = {
+            "finding": [each.id for each in store.failures.list()],
+            "mode": [each.id for each in store.failures.modes()],
+        }
+    assert 1 not in ids[table]
+    assert 2 in ids[table]

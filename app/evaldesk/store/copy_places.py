@@ -25,13 +25,10 @@ from evaldesk.store.lock import hold_workspace
 from evaldesk.store.postgresql import PostgresqlServer
 from evaldesk.store.sqlite import SqliteFile, reading_uri
 from evaldesk.store.store import HEAD, alone_in, create, prepare, stored_revision
-from evaldesk.store.tables import METADATA
+from evaldesk.store.tables import METADATA, NUMBERED
 
 COPIERS = 7_305_801_401_226_811_234
 """The key of the lock of a process that copies into a database of a server."""
-
-COUNTED = tuple(table for table in METADATA.sorted_tables if table.autoincrement_column is not None)
-"""The tables that number their rows, and give no number twice."""
 
 
 class Place(Protocol):
@@ -196,7 +193,7 @@ class ServerPlace:
 
     def last_ids(self, connection: Connection) -> Mapping[str, int]:
         """As the sequences of the tables have them."""
-        return {table.name: _last_value(connection, table.name) for table in COUNTED}
+        return {table.name: _last_value(connection, table.name) for table in NUMBERED}
 
     def finish(self, connection: Connection, last_ids: Mapping[str, int]) -> None:
         """Set the sequences and the revision, and let the server look at what the tables hold."""

@@ -72,9 +72,11 @@ from evaldesk.store.runs.run_store import imported_agent, is_playable
 from evaldesk.store.runs.totals import recount_labels
 from evaldesk.store.sqlite import writing_engine
 from evaldesk.store.store import FIRST_TABLES, HEAD, alone_in, create, repair_marker
-from evaldesk.store.tables import METADATA
-from evaldesk.store.tables.columns import UtcTime, unpack
+from evaldesk.store.tables import METADATA, NUMBERED
+from evaldesk.store.tables.columns import UtcTime, at, unpack
+from evaldesk.store.tables.failures import FINDING
 from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN
+from evaldesk.store.tables.queues import QUEUE_ITEM
 from evaldesk.store.tables.runs import (
     CASE_SNAPSHOT,
     N_OF_CASE,
@@ -129,6 +131,13 @@ _NOUNS = {
 }
 _OF_RUNS = ("ix_run_agent_id_id", "ix_run_evalset_id_id")
 """The indexes that hold the agent and the eval set of each run."""
+_NAMED_BY: Mapping[str, Column[Any]] = {
+    "run": RUN_CASE.c.run_id,
+    "import_record": IMPORT_RUN.c.import_id,
+    "mode": FINDING.c.mode_id,
+    "queue": QUEUE_ITEM.c.queue_id,
+}
+"""The columns that tell of rows that are lost."""
 _OF_CASES = (CASE_SNAPSHOT, RUN_CASE)
 """The tables with a row for each case of a run."""
 _SHARED_LOCK = (510, 0x40000002)
@@ -148,22 +157,31 @@ def recover(path: Path) -> str:
     marker = repair_marker(path)
     with alone_in(path.parent):
         aside = _aside(marker) if marker.exists() else None
-        if (
-            aside is None or not (aside / _REPORT).exists() or (aside / _NEW).exists()
-        ):  # else all but the marker is done
-            is_moved = aside is not None and (aside / path.name).exists()
-            with _locked(aside / path.name if aside and is_moved else path) as handle:
-                aside = aside or _begin(path, handle)
-                make_folder(aside)
-                aside.chmod(0o700)
-                _move_aside(path, aside)
-                if not (aside / _REPORT).exists():
-                    _make_new(path, aside, SqlitePages(handle, _log(aside / path.name)))
-                _put_in_place(path, aside)
+        if aside is None or not _is_in_place(aside):
+            aside = _rebuild(path, aside)
         remove_file(marker)
         for folder in (path.parent, aside):
             remove_leftovers(folder)
         return (aside / _REPORT).read_text("utf-8")
+
+
+def _is_in_place(aside: Path) -> bool:
+    """Whether all but the removal of the marker is done."""
+    return (aside / _REPORT).exists() and not (aside / _NEW).exists()
+
+
+def _rebuild(path: Path, aside: Path | None) -> Path:
+    """Take the steps that are left of a repair; gives the folder of the damaged file, None before the first step."""
+    is_moved = aside is not None and (aside / path.name).exists()
+    with _locked(aside / path.name if aside and is_moved else path) as handle:
+        aside = aside or _begin(path, handle)
+        make_folder(aside)
+        aside.chmod(0o700)
+        _move_aside(path, aside)
+        if not (aside / _REPORT).exists():
+            _make_new(path, aside, SqlitePages(handle, _log(aside / path.name)))
+        _put_in_place(path, aside)
+    return aside
 
 
 def _begin(path: Path, handle: int) -> Path:
@@ -311,13 +329,13 @@ class _Recovery:
                     self._of_runs[tree.name] = {_whole(values[-1]): str(values[0]) for values in entries if values}
 
     def _keep_ids(self) -> None:
-        """Let no later run or import get the number of one that was lost."""
-        for name, column in (("run", RUN_CASE.c.run_id), ("import_record", IMPORT_RUN.c.import_id)):
-            known = self._connection.scalar(select(func.max(column))) or 0
-            own = self._connection.scalar(select(func.max(METADATA.tables[name].c.id))) or 0
-            if last := max(self._last_ids[name], known, own):
-                self._connection.exec_driver_sql("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
-                self._connection.exec_driver_sql("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, last))
+        """Let no later row get the number of one that was lost: other rows, steps to undo and judges name it."""
+        for table in NUMBERED:
+            known = [table.c.id, *([_NAMED_BY[table.name]] if table.name in _NAMED_BY else [])]
+            found = [self._connection.scalar(select(func.max(column))) or 0 for column in known]
+            if last := max(self._last_ids[table.name], *found):
+                self._connection.exec_driver_sql("DELETE FROM sqlite_sequence WHERE name = ?", (table.name,))
+                self._connection.exec_driver_sql("INSERT INTO sqlite_sequence VALUES (?, ?)", (table.name, last))
 
     def _insert(self, table: Table, rows: Iterable[Row]) -> None:
         statement = str(insert(table).prefix_with("OR IGNORE").compile(self._connection))
@@ -421,10 +439,9 @@ class _Recovery:
                 self._connection.execute(insert(SCORE).prefix_with("OR IGNORE"), row)
 
     def _result(self, place: Any) -> TrialResult:
-        own = [TRANSCRIPT.c[name] == value for name, value in place._mapping.items()]
+        own = at(TRANSCRIPT, place._mapping)
         row = self._connection.execute(select(TRANSCRIPT.c.codec, TRANSCRIPT.c.data).where(*own)).one()
-        names = ("run_id", "case_index", "trial_index", "attempt")
-        return replace(unpack(row.codec, row.data, TrialResult), **{name: place._mapping[name] for name in names})
+        return replace(unpack(row.codec, row.data, TrialResult), **place._mapping)
 
     def _drop_orphans(self) -> None:
         for table in METADATA.sorted_tables:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from evaldesk.store.tables import evalsets, failures, imports, media, presets, queues, runs, sessions
 from evaldesk.store.tables.columns import Row
 
-__all__ = ["METADATA", "evalsets", "failures", "imports", "media", "presets", "queues", "runs", "sessions"]
+__all__ = ["METADATA", "NUMBERED", "evalsets", "failures", "imports", "media", "presets", "queues", "runs", "sessions"]
 
 METADATA = Row.metadata
 """All tables; each of the modules above declares its own."""
+NUMBERED = tuple(table for table in METADATA.sorted_tables if table.autoincrement_column is not None)
+"""The tables that number their rows, and give no number twice."""
