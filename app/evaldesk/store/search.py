@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import ColumnElement, Connection, Select, select
 
+from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, TrialResult
 from evaldesk.model.stored import TrialKey
 from evaldesk.store.database import Database
@@ -244,9 +246,8 @@ class SearchStore:
         yield
 
     def _put_cases(self, run_id: int, of_case: Callable[[Case], str]) -> Iterator[None]:
-        with self._database.reading() as connection:
-            if connection.execute(select(RUN.c.id).where(RUN.c.id == run_id, VISIBLE)).first() is None:
-                return
+        cases: Sequence[Case] = ()
+        with suppress(NotFoundError), self._database.reading() as connection:
             cases = run_queries.snapshots(connection, run_id)
         for some in _batches([*enumerate(cases)]):
             words = [(Place(run_id, index), of_case(case)) for index, case in some]
@@ -254,10 +255,9 @@ class SearchStore:
             yield
 
     def _trials(self, run_id: int, keys: Sequence[TrialKey]) -> Mapping[TrialKey, TrialResult] | None:
-        with self._database.reading() as connection:
-            if connection.execute(select(RUN.c.id).where(RUN.c.id == run_id, VISIBLE)).first() is None:
-                return None
+        with suppress(NotFoundError), self._database.reading() as connection:
             return run_queries.trials(connection, run_id, keys, is_whole=False)
+        return None
 
 
 _NEVER = Seen("")

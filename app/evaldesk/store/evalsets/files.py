@@ -29,13 +29,13 @@ from evaldesk.reading.regular_file import bytes_of, check_folder, read_regular, 
 from evaldesk.reading.strict_json import MAX_BYTES
 from evaldesk.store.evalsets.case_index import IndexedCases
 from evaldesk.store.evalsets.found import FoundFile, find_files, id_of_new, may_be_found, places_of
-from evaldesk.store.evalsets.large import LargeContent, LargeSets, WholeContent, is_whole
+from evaldesk.store.evalsets.large import LargeSets, WholeContent, is_whole
 from evaldesk.store.evalsets.lines import Lines, LineStore
 from evaldesk.store.evalsets.names import check_free, check_name, stem_and_suffix
+from evaldesk.store.evalsets.set_writer import SetWriter
 from evaldesk.store.evalsets.trash import InTrash, keep_in_trash, origin_of, put_in_trash, take_from_trash
 
 NEW_SUFFIX = ".evalset.json"
-_COMPACT = {"indent": None}
 
 
 class ChangedFileError(ConflictError):
@@ -386,7 +386,7 @@ class EvalSetFiles:
         )
 
     @contextmanager
-    def _new_form(self, path: Path, evalset: EvalSet) -> Iterator[WholeContent | LargeContent]:
+    def _new_form(self, path: Path, evalset: EvalSet) -> Iterator[WholeContent | SetWriter]:
         """A set as the bytes of a new file at the path. Raises FormatError for one that no reader would take."""
         named = evalset if evalset.id else replace(evalset, id=stem_and_suffix(path)[0])
         with self._large.content(named, path.name) as content:

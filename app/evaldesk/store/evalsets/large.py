@@ -13,7 +13,6 @@ from pathlib import Path
 from threading import Lock
 from time import time
 
-from evaldesk.durable_files import Content
 from evaldesk.errors import FormatError
 from evaldesk.formats import write_evalset
 from evaldesk.formats.adk.case import write_case
@@ -33,7 +32,6 @@ WHOLE = 1024 * 1024
 MAX_SET = 1024 * 1024 * 1024
 UNUSED_S = 3_600
 """The time for which an index is kept that no known file has."""
-_COMPACT = {"indent": None}
 
 
 def is_whole(n_bytes: int) -> bool:
@@ -52,28 +50,6 @@ class WholeContent:
     def version(self) -> str:
         """The version of the file."""
         return version_of(self.data)
-
-
-@dataclass(frozen=True, slots=True)
-class LargeContent:
-    """A large set as the bytes of its file; its version and facts are known when they are written."""
-
-    writer: SetWriter
-
-    @property
-    def data(self) -> Content:
-        """The bytes, to be taken once."""
-        return self.writer
-
-    @property
-    def version(self) -> str:
-        """The version of the file."""
-        return self.writer.version
-
-    @property
-    def facts(self) -> EvalSetFacts:
-        """What lists show of it."""
-        return self.writer.facts
 
 
 class LargeSets:
@@ -105,13 +81,13 @@ class LargeSets:
         return None
 
     @contextmanager
-    def content(self, evalset: EvalSet, source: str) -> Iterator[WholeContent | LargeContent]:
-        """A set in ADK's new form as the bytes of a file. Raises FormatError, and OSError."""
+    def content(self, evalset: EvalSet, source: str) -> Iterator[WholeContent | SetWriter]:
+        """A set in ADK's new form as the `data` of a file, which are taken once. Raises FormatError, and OSError."""
         if is_small(evalset):
             yield WholeContent(write_evalset(evalset))
             return
         with new_index(self._folder) as index:
-            yield LargeContent(SetWriter(evalset, source, index))
+            yield SetWriter(evalset, source, index)
 
     def sweep(self, versions: Collection[str]) -> None:
         """Remove the indexes of versions that no file has, when they were not used for an hour."""
@@ -128,7 +104,7 @@ def is_small(evalset: EvalSet) -> bool:
         return False
     n_bytes = 0
     for case in evalset.cases:
-        n_bytes += len(to_text(write_case(case), _COMPACT, evalset.id))
+        n_bytes += len(to_text(write_case(case), {"indent": None}, evalset.id))
         if not is_whole(n_bytes):
             return False
     return is_whole(n_bytes)

@@ -69,6 +69,11 @@ class SetWriter:
         """The version of the file, when all of its bytes were taken."""
         return self._digest.hexdigest()[:32]
 
+    @property
+    def data(self) -> Iterable[bytes]:
+        """The bytes of the file, as those of a small set."""
+        return self
+
     def __iter__(self) -> Iterator[bytes]:
         block = bytearray()
         for part in self._parts():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -69,6 +70,7 @@ TRIALS_RETRIED = 1_000
 """Trials of the cases that one transaction of a retry looks at, about."""
 
 
+@dataclass
 class Planning:
     """A new run that is planned in transactions of some cases each, so that others write between them.
 
@@ -76,67 +78,58 @@ class Planning:
     `n_each` are the trials of each case; empty where each has those of the configuration.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        clock: Clock,
-        config: RunConfig,
-        cases: Sequence[Case],
-        driver: str = "",
-        baseline: Baseline | None = None,
-        n_each: Sequence[int] = (),
-        starter: Starter = NOBODY,
-    ) -> None:
-        if not cases:
+    database: Database
+    clock: Clock
+    config: RunConfig
+    cases: Sequence[Case]
+    driver: str = ""
+    baseline: Baseline | None = None
+    n_each: Sequence[int] = ()
+    starter: Starter = NOBODY
+    run_id: int = 0
+    n_planned: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.cases:
             raise UsageError("a run needs at least one case; select one", field="cases")
-        n_each = n_each or (config.n,) * len(cases)
-        if min(n_each) < 1:
-            raise UsageError(f"a run plays each case at least once, got n = {min(n_each)}", field="n")
-        self.run_id = 0
-        self.n_planned = 0
-        self._database = database
-        self._clock = clock
-        self._config = config
-        self._cases = cases
-        self._driver = driver
-        self._baseline = baseline
-        self._n_each = n_each
-        self._at_once = max(1, ROWS_AT_ONCE // (2 + max(n_each)))
-        self._starter = starter
+        self.n_each = self.n_each or (self.config.n,) * len(self.cases)
+        if min(self.n_each) < 1:
+            raise UsageError(f"a run plays each case at least once, got n = {min(self.n_each)}", field="n")
+        self._at_once = max(1, ROWS_AT_ONCE // (2 + max(self.n_each)))
 
     @property
     def is_done(self) -> bool:
         """Whether every trial is planned."""
-        return self.n_planned >= len(self._cases)
+        return self.n_planned >= len(self.cases)
 
     @property
     def has_steps(self) -> bool:
         """Whether it takes more than one transaction."""
-        return len(self._cases) > self._at_once
+        return len(self.cases) > self._at_once
 
     def step(self) -> None:
         """Plan the next cases; one that failed may be tried again.
 
         Raises ConflictError when the run was deleted or taken by another process meanwhile.
         """
-        some = self._cases[self.n_planned : self.n_planned + self._at_once]
-        both = [case_rows(index, case, self._n_each[index]) for index, case in enumerate(some, self.n_planned)]
+        some = self.cases[self.n_planned : self.n_planned + self._at_once]
+        both = [case_rows(index, case, self.n_each[index]) for index, case in enumerate(some, self.n_planned)]
         found = [item for case in some for item in case.media]
-        with self._database.writing() as connection:
+        with self.database.writing() as connection:
             run_id = self.run_id or self._begin(connection)
-            if self.run_id and not (renew if self._driver else is_own)(connection, run_id, 1):
+            if self.run_id and not (renew if self.driver else is_own)(connection, run_id, 1):
                 raise ConflictError(f"run {run_id} was deleted or taken over while it was planned")
-            _plan_cases(connection, run_id, self._config, both)
+            _plan_cases(connection, run_id, self.config, both)
             if found:
-                media.keep(connection, {"run_id": run_id}, media.bytes_of(found), self._clock)
+                media.keep(connection, {"run_id": run_id}, media.bytes_of(found), self.clock)
         self.run_id = run_id
         self.n_planned += len(some)
 
     def _begin(self, connection: Connection) -> int:
-        config = self._config
-        run_id = insert_run(connection, config, self._n_each, self._clock(), self._driver, self._starter)
-        if self._baseline is not None:
-            codec, data = pack(self._baseline)
+        config = self.config
+        run_id = insert_run(connection, config, self.n_each, self.clock(), self.driver, self.starter)
+        if self.baseline is not None:
+            codec, data = pack(self.baseline)
             connection.execute(insert(RUN_BASELINE).values(run_id=run_id, codec=codec, data=data))
         if config.source_run_id is not None:
             connection.execute(insert(RUN_SOURCE).values(run_id=run_id, source_id=config.source_run_id))
