@@ -84,7 +84,7 @@ def test_a_database_that_was_left_while_it_was_made_is_made_again(database: Path
 
 def test_a_new_database_is_made_whole_or_not_at_all(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_REVISIONS", "CREATE TABLE twice, twice")
+        patch.setattr(store, "REVISIONS", "CREATE TABLE twice, twice")
         with pytest.raises(WorkspaceError, match="syntax error"):
             Store.open(database)
 

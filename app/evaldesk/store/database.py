@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -38,6 +38,27 @@ class FreedSpace:
 
     n_given_back: int
     n_kept: int
+
+
+FIRST_TABLES = {"alembic_version", "run", "trial", "score", "session"}
+REVISIONS = (
+    "CREATE TABLE IF NOT EXISTS alembic_version "
+    "(version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+)
+"""As Alembic makes it, which reads from it where the database is."""
+
+
+def revision_of(tables: Set[str], ask: Callable[[str], str | None], foreign: str) -> str | None:
+    """The revision that tables say they have; None for an empty database.
+
+    Raises WorkspaceError with the words `foreign` for those of another program, which may keep revisions of its own
+    under the same name.
+    """
+    if tables >= FIRST_TABLES and (revision := ask("SELECT version_num FROM alembic_version")):
+        return revision
+    if tables - {"alembic_version"}:
+        raise WorkspaceError(foreign)
+    return None
 
 
 COPYING = "copying "

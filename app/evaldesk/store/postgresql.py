@@ -12,7 +12,7 @@ from sqlalchemy.pool import QueuePool
 
 from evaldesk.errors import UsageError, WorkspaceError
 from evaldesk.settings import DatabaseUrl
-from evaldesk.store.database import N_READERS, QUEUE_S, FreedSpace, check_whole
+from evaldesk.store.database import N_READERS, QUEUE_S, REVISIONS, FreedSpace, check_whole, revision_of
 from evaldesk.store.search import Seen, numbers_of
 from evaldesk.store.tables import METADATA
 
@@ -41,8 +41,6 @@ _REFUSALS = {
 _TOO_LONG = "54"
 _MAX_NAME = 2_600
 """Bytes of an id that fit into a row of an index, beside the other columns of it."""
-
-_FIRST_TABLES = {"alembic_version", "run", "trial", "score", "session"}
 
 
 class PostgresqlServer:
@@ -161,24 +159,14 @@ def _revision(url: DatabaseUrl) -> str | None:
 
 
 def _stored_revision(connection: Connection, url: DatabaseUrl) -> str | None:
-    """The revision that the tables say they have; None for an empty database."""
     found = connection.exec_driver_sql("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
-    tables = set(found.scalars())
-    if tables >= _FIRST_TABLES:
-        revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-        if revision:
-            return str(revision)
-    if tables - {"alembic_version"}:
-        raise WorkspaceError(f"{url} holds tables of another program; create a database for Evaldesk alone")
-    return None
+    foreign = f"{url} holds tables of another program; create a database for Evaldesk alone"
+    return revision_of(set(found.scalars()), lambda asked: connection.exec_driver_sql(asked).scalar(), foreign)
 
 
 def _create(connection: Connection, head: str) -> None:
     METADATA.create_all(connection, checkfirst=False)
-    connection.exec_driver_sql(
-        "CREATE TABLE IF NOT EXISTS alembic_version "
-        "(version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
-    )
+    connection.exec_driver_sql(REVISIONS)
     connection.exec_driver_sql("INSERT INTO alembic_version VALUES (%s)", (head,))
 
 

@@ -57,7 +57,7 @@ from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import counted, plural
 from evaldesk.paths import is_read_only
 from evaldesk.reading.sqlite_pages import Row, SqlitePages, Tree, Value
-from evaldesk.store.database import Clock, execute_many, utc_now
+from evaldesk.store.database import FIRST_TABLES, Clock, execute_many, utc_now
 from evaldesk.store.runs import planning, trash
 from evaldesk.store.runs.recording import (
     outcome,
@@ -71,7 +71,7 @@ from evaldesk.store.runs.recounting import add_totals, recount
 from evaldesk.store.runs.run_store import imported_agent, is_playable
 from evaldesk.store.runs.totals import recount_labels
 from evaldesk.store.sqlite import writing_engine
-from evaldesk.store.store import FIRST_TABLES, HEAD, alone_in, create, repair_marker
+from evaldesk.store.store import HEAD, alone_in, create, repair_marker
 from evaldesk.store.tables import METADATA, NUMBERED
 from evaldesk.store.tables.columns import UtcTime, at, unpack
 from evaldesk.store.tables.failures import FINDING

@@ -26,6 +26,7 @@ from evaldesk.paths import check_no_links, is_read_only, make_private_file, make
 from evaldesk.settings import DatabaseUrl
 from evaldesk.store.database import (
     NOBODY,
+    REVISIONS,
     Clock,
     Database,
     Dialect,
@@ -33,6 +34,7 @@ from evaldesk.store.database import (
     Starter,
     check_whole,
     execute_many,
+    revision_of,
     utc_now,
 )
 from evaldesk.store.evalsets.lines import LineStore, note_moved
@@ -236,12 +238,6 @@ def _rename_baseline(connection: Connection, run_id: int, old: str, new: str) ->
 
 
 HEAD = "0035"
-FIRST_TABLES = {"alembic_version", "run", "trial", "score", "session"}
-# As Alembic makes it, which reads from it where the database is.
-_REVISIONS = (
-    "CREATE TABLE IF NOT EXISTS alembic_version "
-    "(version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
-)
 
 
 def prepare(path: Path) -> None:
@@ -302,20 +298,15 @@ def check_not_in_repair(path: Path) -> None:
 def stored_revision(path: Path) -> str | None:
     """The revision that the file says it has; None for a file that is missing or empty.
 
-    Raises WorkspaceError for the tables of another program, which may keep revisions of its own under the same name.
+    Raises WorkspaceError for the tables of another program.
     """
     if not path.exists() or path.stat().st_size == 0:
         return None
     with closing(sqlite3.connect(reading_uri(path), uri=True)) as connection:
         connection.execute("PRAGMA trusted_schema=OFF").close()
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if tables >= FIRST_TABLES:
-            row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-            if row:
-                return str(row[0])
-    if tables - {"alembic_version"}:
-        raise WorkspaceError(f"{path} is a database of another program; name another workspace, or move it away")
-    return None
+        foreign = f"{path} is a database of another program; name another workspace, or move it away"
+        return revision_of(tables, lambda asked: str((connection.execute(asked).fetchone() or [""])[0]), foreign)
 
 
 def _upgrade(path: Path) -> None:
@@ -339,7 +330,7 @@ def create(path: Path, revision: str = HEAD) -> None:
         let_space_go(engine)
         keep_a_log(engine)
         with engine.begin() as connection:
-            for definition in (*_definitions(), _REVISIONS):
+            for definition in (*_definitions(), REVISIONS):
                 connection.exec_driver_sql(definition)
             connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (revision,))
     finally:
