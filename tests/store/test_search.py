@@ -254,7 +254,7 @@ def test_an_index_that_is_no_database_is_made_again(database: Path, store: Store
 
 def test_a_python_without_fts5_says_so(database: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "has_fts5", lambda: False)
-    fresh = SearchStore(store._database)
+    fresh = SearchStore(store._database, store._clock)
 
     assert "FTS5" in fresh.refusal
     assert fresh.find("sunny").places == ()

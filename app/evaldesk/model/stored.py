@@ -163,25 +163,11 @@ class RunSummary(Sums):
 
 @dataclass(frozen=True, slots=True)
 class CaseRow(Sums):
-    """A case of a run as one line of its page. `means` has no entry for a metric that gave no value.
+    """A case of a run and its totals; `digest` is of the case as it was run.
 
-    `cursor` continues the page after this row.
-    """
-
-    case_index: int
-    case_id: str
-    verdicts: str
-    counts: Counts
-    means: Mapping[str, float]
-    cursor: str
-
-
-@dataclass(frozen=True, slots=True)
-class CaseOutcome(Sums):
-    """A case of a run as it is compared with the same case of another. `digest` is of the case as it was run.
-
-    `means` has no entry for a metric that gave no value. `confirming` has one letter for each fresh trial that confirms
-    a regression.
+    `verdicts` has a letter for each planned trial, and `confirming`, where a case is compared, one for each fresh trial
+    that confirms a regression. `means` has no entry for a metric that gave no value. `cursor` continues the page of
+    which this is a line.
     """
 
     case_index: int
@@ -191,6 +177,7 @@ class CaseOutcome(Sums):
     counts: Counts
     means: Mapping[str, float]
     confirming: str = ""
+    cursor: str = ""
 
 
 CaseScores: TypeAlias = tuple[int, float, int]

@@ -17,7 +17,7 @@ from evaldesk.model import Case
 from evaldesk.model.comparison import KINDS, CaseChange, Comparison, Kind, PlayedCase, RunChange
 from evaldesk.model.evalset import Place, assertions, numbered_keys
 from evaldesk.model.run import LIVE
-from evaldesk.model.stored import CaseOutcome, RunSummary
+from evaldesk.model.stored import CaseRow, RunSummary
 from evaldesk.pages.pair import pair_href
 from evaldesk.pages.runs.facts import all_facts, repeats_recorded, run_facts
 from evaldesk.pages.runs.view import (
@@ -283,7 +283,7 @@ def _href(a_id: int, b_id: int, show: str = "", start: int = 0) -> str:
 
 
 CHANGED: tuple[Kind, ...] = ("broken", "lost its verdict", "less stable", "fixed", "more stable")
-Outcomes: TypeAlias = Mapping[Place, CaseOutcome]
+Outcomes: TypeAlias = Mapping[Place, CaseRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,20 +301,20 @@ class CaseLine:
     beside: str = ""
 
 
-def by_place(cases: Sequence[CaseOutcome]) -> dict[Place, CaseOutcome]:
+def by_place(cases: Sequence[CaseRow]) -> dict[Place, CaseRow]:
     """The cases of a run by id and ordinal. The eval set is left out: both runs were chosen by hand."""
     keys = numbered_keys(("", case.case_id, case.digest) for case in cases)
     return {key.place: case for key, case in zip(keys, cases, strict=True)}
 
 
-def _played_sides(runs: RunStore, *sides: tuple[RunSummary, Sequence[CaseOutcome]]) -> list[list[PlayedCase]]:
+def _played_sides(runs: RunStore, *sides: tuple[RunSummary, Sequence[CaseRow]]) -> list[list[PlayedCase]]:
     """The cases of both runs; their assertions are read only where the content of some case differs."""
     digests = [{case.digest for case in cases} for _, cases in sides]
     is_edited = digests[0] != digests[1]
     return [played(run, cases, runs.cases(run.id) if is_edited else ()) for run, cases in sides]
 
 
-def played(run: RunSummary, cases: Sequence[CaseOutcome], snapshots: Sequence[Case] = ()) -> list[PlayedCase]:
+def played(run: RunSummary, cases: Sequence[CaseRow], snapshots: Sequence[Case] = ()) -> list[PlayedCase]:
     """The cases of a run as they are compared; `snapshots` are the cases as they were run, or none."""
     config = run.config
     keys = numbered_keys(("", case.case_id, case.digest) for case in cases)
@@ -339,7 +339,7 @@ def case_line(a: RunSummary, b: RunSummary, change: CaseChange, before: Outcomes
     )
 
 
-def _beside(a: RunSummary, before: CaseOutcome | None, b: RunSummary, after: CaseOutcome | None) -> str:
+def _beside(a: RunSummary, before: CaseRow | None, b: RunSummary, after: CaseRow | None) -> str:
     if before is None or after is None:
         return ""
     left, right = ((case.case_index, first_problem(case.verdicts)) for case in (before, after))
@@ -353,7 +353,7 @@ def _passed(case: PlayedCase | None) -> str:
     return f"{scored.count('p')} of {len(scored)}" if scored else f"none of {len(case.verdicts)} scored"
 
 
-def _case_href(run: RunSummary, case: CaseOutcome | None) -> str:
+def _case_href(run: RunSummary, case: CaseRow | None) -> str:
     """The trial of a case that tells most; empty where the run does not have the case."""
     return trial_href(run.id, (case.case_index, first_problem(case.verdicts))) if case else ""
 

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from socket import gethostname
 from time import sleep
-from typing import Protocol
+from typing import TypeAlias
 
 from sqlalchemy import Connection, select
 
@@ -31,44 +31,8 @@ COPIERS = 7_305_801_401_226_811_234
 """The key of the lock of a process that copies into a database of a server."""
 
 
-class Place(Protocol):
-    """A database that is copied from, or into."""
-
-    name: str
-    """As messages name it, without a password."""
-
-    @property
-    def identity(self) -> str:
-        """Tells this database from all others."""
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep desks and other copies away where the place can. Raises WorkspaceError where they are there already."""
-
-    def prepare(self) -> None:
-        """Make sure that there is a database of the current revision. Raises WorkspaceError."""
-
-    def open(self) -> Database:
-        """The database as it is."""
-
-    def claim(self, mark: str) -> bool:
-        """Take an empty database for the copy of that mark, or go on with it; False for one that is in use.
-
-        Raises WorkspaceError for the unfinished copy of another source.
-        """
-
-    def state(self) -> object:
-        """Equals an earlier one when no process has written meanwhile; asked inside of `held`."""
-
-    def last_ids(self, connection: Connection) -> Mapping[str, int]:
-        """The last number that each table gave to a row, by the name of the table; 0 for none."""
-
-    def finish(self, connection: Connection, last_ids: Mapping[str, int]) -> None:
-        """Let the tables go on after these numbers, and every Evaldesk open the database."""
-
-
 def place_of(database: Path | DatabaseUrl) -> Place:
-    """The place that is a file, or a server."""
+    """The file, or the server, as a place to copy from or into; both are asked the same."""
     return ServerPlace(database) if isinstance(database, DatabaseUrl) else FilePlace(database)
 
 
@@ -82,7 +46,7 @@ class FilePlace:
 
     @property
     def identity(self) -> str:
-        """The machine and the path."""
+        """Tells this database from all others: the machine and the path."""
         return f"{gethostname()}:{self._path.resolve()}"
 
     @contextmanager
@@ -106,7 +70,10 @@ class FilePlace:
         return Database(SqliteFile(self._path))
 
     def claim(self, mark: str) -> bool:
-        """Make the file, or mark an empty one; the index of the search goes, which was of other runs."""
+        """Take the file for the copy of that mark, made or empty, or go on with it; False for one that is in use.
+
+        The index of the search goes, which was of other runs. Raises WorkspaceError for the copy of another source.
+        """
         check_no_links(self._path.parent)
         make_private_folder(self._path.parent)
         with alone_in(self._path.parent):
@@ -120,13 +87,13 @@ class FilePlace:
         return is_ours
 
     def state(self) -> object:
-        """What SQLite counts of the commits of other connections."""
+        """Equals an earlier one when no process has written meanwhile: what SQLite counts of other connections."""
         if self._watching is None:
             self._watching = sqlite3.connect(reading_uri(self._path), uri=True, isolation_level=None)
         return () if is_read_only(self._path) else self._watching.execute("PRAGMA data_version").fetchone()
 
     def last_ids(self, connection: Connection) -> Mapping[str, int]:
-        """As SQLite keeps them."""
+        """The last number that each table gave to a row, by the name of the table, as SQLite keeps it."""
         rows = connection.exec_driver_sql("SELECT name, seq FROM sqlite_sequence")
         return {row.name: row.seq for row in rows}
 
@@ -148,7 +115,7 @@ class ServerPlace:
 
     @property
     def identity(self) -> str:
-        """The address."""
+        """Tells this database from all others: the address."""
         return self.name
 
     @contextmanager
@@ -175,7 +142,7 @@ class ServerPlace:
         return Database(PostgresqlServer(self._url))
 
     def claim(self, mark: str) -> bool:
-        """Make the tables, or mark empty ones; the index of the search goes, which was of other runs."""
+        """As that of a file: makes the tables, or marks empty ones. Raises WorkspaceError while a desk is open."""
         postgresql.make_tables(self._url, mark)
         with closing(self.open()) as database, database.writing() as connection:
             others = connection.exec_driver_sql(_OTHERS, (self._own,)).scalar_one()
@@ -187,12 +154,12 @@ class ServerPlace:
         return is_ours
 
     def state(self) -> object:
-        """Where the rows of each table are, and the transactions that put them there."""
+        """Equals an earlier one, too: where the rows of each table are, and the transactions that put them there."""
         with closing(self.open()) as database, database.reading() as connection:
             return [tuple(connection.exec_driver_sql(f'{_ROWS} "{name}"').one()) for name in sorted(METADATA.tables)]
 
     def last_ids(self, connection: Connection) -> Mapping[str, int]:
-        """As the sequences of the tables have them."""
+        """The last number that each table gave to a row, as the sequences of the tables have it."""
         return {table.name: _last_value(connection, table.name) for table in NUMBERED}
 
     def finish(self, connection: Connection, last_ids: Mapping[str, int]) -> None:
@@ -204,6 +171,7 @@ class ServerPlace:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = %s", (HEAD,))
 
 
+Place: TypeAlias = FilePlace | ServerPlace
 N_LOOKS = 20
 LOOK_S = 0.1
 """A process that was killed holds its lock until the server has noticed."""

@@ -293,27 +293,30 @@ class StepSize:
         self.n = min(max(fits, self._most // SMALLEST_SHARE, 1), grown, self._most)
 
 
-class HasDatabase(Protocol):
-    """A store."""
+class Part:
+    """A store of some tables of a workspace."""
 
-    _database: Database
+    def __init__(self, database: Database, clock: Clock, starter: Starter = NOBODY) -> None:
+        self._database = database
+        self._clock = clock
+        self._starter = starter
 
 
-def reading(query: Callable[Concatenate[Connection, P], T]) -> Callable[Concatenate[HasDatabase, P], T]:
+def reading(query: Callable[Concatenate[Connection, P], T]) -> Callable[Concatenate[Part, P], T]:
     """The method of a store that asks `query` in a reading transaction of its own."""
     return _in_transaction(query, Database.reading)
 
 
-def writing(change: Callable[Concatenate[Connection, P], T]) -> Callable[Concatenate[HasDatabase, P], T]:
+def writing(change: Callable[Concatenate[Connection, P], T]) -> Callable[Concatenate[Part, P], T]:
     """The method of a store that makes a `change` in a writing transaction of its own."""
     return _in_transaction(change, Database.writing)
 
 
 def _in_transaction(
     work: Callable[Concatenate[Connection, P], T], begin: Callable[[Database], AbstractContextManager[Connection]]
-) -> Callable[Concatenate[HasDatabase, P], T]:
+) -> Callable[Concatenate[Part, P], T]:
     @wraps(work)
-    def method(store: HasDatabase, /, *args: P.args, **options: P.kwargs) -> T:
+    def method(store: Part, /, *args: P.args, **options: P.kwargs) -> T:
         with begin(store._database) as connection:
             return work(connection, *args, **options)
 

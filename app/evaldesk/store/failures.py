@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -35,7 +35,7 @@ from evaldesk.model.failures import (
     UndoneStep,
 )
 from evaldesk.model.stored import TrialKey
-from evaldesk.store.database import Database, reading
+from evaldesk.store.database import Part, reading
 from evaldesk.store.failure_steps import (
     Step,
     active_mode,
@@ -58,12 +58,8 @@ from evaldesk.store.tables.runs import RUN, RUN_CASE, SCORE, TRIAL, VISIBLE
 OF_RUN = (RUN.c.id == FINDING.c.run_id) & VISIBLE
 
 
-class FailureStore:
+class FailureStore(Part):
     """The failures that people found in the trials of a workspace. Findings go with the run that played the trial."""
-
-    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
-        self._database = database
-        self._clock = clock
 
     def add(self, draft: FindingDraft, author: str, new_mode: str = "") -> int:
         """Store a finding of a person; its trial is read by that. A mode named `new_mode` is created where none is.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, select
 
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model.stored import Label, LabelFilter, LabelledTrial, LabelPair, TrialKey, TurnLabel
-from evaldesk.store.database import Database
+from evaldesk.store.database import Part
 from evaldesk.store.failure_steps import has_trial
 from evaldesk.store.runs.totals import DECIDED, IS_DISAGREEMENT, OF_TRIAL, WHOLE_TRIAL, label_totals_carried
 from evaldesk.store.tables.columns import at, upsert
@@ -25,12 +25,8 @@ _SHOWN = LABEL.join(RUN, _OF_RUN, isouter=True)
 for labels from every run, case or trial."""
 
 
-class LabelStore:
+class LabelStore(Part):
     """Labels of the trials of a workspace. A trial's labels belong to the run that played it, and go with it."""
-
-    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
-        self._database = database
-        self._clock = clock
 
     def put(
         self,

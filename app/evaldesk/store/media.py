@@ -29,7 +29,7 @@ from evaldesk.model.media import (
     media_of,
     without_image_texts,
 )
-from evaldesk.store.database import Database
+from evaldesk.store.database import Part
 from evaldesk.store.tables.columns import upsert
 from evaldesk.store.tables.media import MEDIA, RUN_MEDIA, SESSION_MEDIA
 from evaldesk.wire import to_json
@@ -47,11 +47,8 @@ _PLACES = re.compile(rb"sha256(-url)?:([0-9a-f]{64})")
 _IN_RESULTS = re.compile(MARK.encode() + _PLACES.pattern)
 
 
-class MediaStore:
+class MediaStore(Part):
     """The bytes of the media of a workspace."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def content(self, digest: str) -> bytes | None:
         """The bytes with that digest; None where nothing has them."""

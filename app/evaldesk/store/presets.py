@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model.stored import Preset
-from evaldesk.store.database import Database
+from evaldesk.store.database import Part
 from evaldesk.store.failure_steps import folded_name
 from evaldesk.store.tables.presets import PRESET
 
@@ -19,12 +18,8 @@ MAX_PRESETS = 50
 """Of one agent: a list to choose from has an end."""
 
 
-class PresetStore:
+class PresetStore(Part):
     """The presets of a workspace. An agent that is gone leaves its presets: it may come back."""
-
-    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
-        self._database = database
-        self._clock = clock
 
     def names(self, agent_id: str) -> list[tuple[int, str]]:
         """The presets of an agent by name."""

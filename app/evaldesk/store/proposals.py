@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import String, cast, func, insert, or_, select
 
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model.failures import Asked, FindingDraft, FindingSource, ProposedGroup, ProposedMerge
-from evaldesk.store.database import Database
+from evaldesk.store.database import Part
 from evaldesk.store.failure_steps import Step, begun_step, folded_name, insert_finding, place_of
 from evaldesk.store.failures import OF_RUN, listed, number_of
 from evaldesk.store.runs.run_queries import run_row
@@ -20,12 +19,8 @@ from evaldesk.store.tables.failures import FINDING, MODE, MODEL_QUESTION, PROPOS
 from evaldesk.store.tables.runs import RUN, VISIBLE
 
 
-class ProposalStore:
+class ProposalStore(Part):
     """What signatures and models propose about failures. It counts nowhere before a person decides."""
-
-    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
-        self._database = database
-        self._clock = clock
 
     def propose(self, drafts: Sequence[FindingDraft], source: FindingSource) -> int:
         """Store proposals, which count nowhere; a trial that has the same one already, also rejected, gets no other."""

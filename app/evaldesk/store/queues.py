@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from sqlalchemy import Connection, and_, delete, func, insert, select, update
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model.queues import GivenLabel, LabelStep, Queue, QueueDraft, QueueItem, QueueProgress, QueueStratum
 from evaldesk.model.stored import Label
-from evaldesk.store.database import Database
+from evaldesk.store.database import Part
 from evaldesk.store.failures import listed, trial_numbers
 from evaldesk.store.runs.totals import WHOLE_TRIAL, label_totals_carried
 from evaldesk.store.tables.columns import at, replacing
@@ -35,12 +35,8 @@ _SAME_PLACE = and_(
 _KEPT = ("verdict", "note", "labelled_at")
 
 
-class QueueStore:
+class QueueStore(Part):
     """The review queues of a workspace. A trial leaves its queues with its run."""
-
-    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
-        self._database = database
-        self._clock = clock
 
     def create(
         self, strata: Sequence[QueueStratum], drafts: Sequence[QueueDraft], author: str, *, is_blind: bool

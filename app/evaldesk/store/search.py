@@ -20,7 +20,7 @@ from sqlalchemy import ColumnElement, Connection, Select, select
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, TrialResult
 from evaldesk.model.stored import TrialKey
-from evaldesk.store.database import Database
+from evaldesk.store.database import Part
 from evaldesk.store.runs import run_queries
 from evaldesk.store.tables.failures import FINDING
 from evaldesk.store.tables.runs import LABEL, RUN, RUN_CASE, TRIAL, VISIBLE
@@ -130,11 +130,8 @@ class FoundPlaces:
     n_behind: int
 
 
-class SearchStore:
+class SearchStore(Part):
     """Full text search over the trials of a workspace."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @cached_property
     def _index(self) -> WordIndex:

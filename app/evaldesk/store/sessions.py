@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -15,7 +15,7 @@ from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model import Event, JsonObject, Prompts, TurnRecord
 from evaldesk.model.media import Media
 from evaldesk.model.stored import AddedCase, OpenTurn, SessionSummary, StoredSession
-from evaldesk.store.database import NOBODY, Database, Starter
+from evaldesk.store.database import Part
 from evaldesk.store.media import bytes_of, drop_some, fitting, keep, result_images, turns_apart
 from evaldesk.store.runs.planning import NEW_LEASE
 from evaldesk.store.runs.recording import Values
@@ -33,13 +33,8 @@ from evaldesk.store.tables.sessions import (
 from evaldesk.wire import from_json, to_json
 
 
-class SessionStore:
+class SessionStore(Part):
     """Chat sessions. Methods that name one raise NotFoundError when there is none, or it was deleted."""
-
-    def __init__(self, database: Database, clock: Callable[[], datetime], starter: Starter = NOBODY) -> None:
-        self._database = database
-        self._clock = clock
-        self._starter = starter
 
     def create(self, agent_id: str, title: str = "", initial_state: JsonObject | None = None) -> StoredSession:
         """Begin a session whose state is `initial_state`."""

@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import cache, cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from sqlalchemy import Connection, bindparam, create_mock_engine, delete, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -47,6 +47,7 @@ from evaldesk.store.queues import QueueStore
 from evaldesk.store.runs import run_queries
 from evaldesk.store.runs.imports import ImportStore
 from evaldesk.store.runs.run_store import RunStore
+from evaldesk.store.search import SearchStore
 from evaldesk.store.sessions import SessionStore
 from evaldesk.store.sqlite import SqliteFile, keep_a_log, let_space_go, reading_uri, telling_damage, writing_engine
 from evaldesk.store.tables import METADATA
@@ -55,8 +56,7 @@ from evaldesk.store.tables.runs import LAST_RUN, RUN, RUN_BASELINE
 from evaldesk.store.tables.sessions import SESSION_CASE
 from evaldesk.wire import from_json, to_json
 
-if TYPE_CHECKING:
-    from evaldesk.store.search import SearchStore
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,10 @@ class EngineFacts:
     ahead_s: float
 
 
+def _part(kind: Callable[[Database, Clock, Starter], T]) -> cached_property[T]:
+    return cached_property(lambda store: kind(store._database, store._clock, store._starter))
+
+
 class Store:
     """Runs, labels, failures and chat sessions of a workspace. Any thread may use it, and so may other processes."""
 
@@ -77,57 +81,16 @@ class Store:
         self._starter = starter
         self.runs = RunStore(database, clock, starter)
 
-    @cached_property
-    def imports(self) -> ImportStore:
-        """The imports of recorded runs."""
-        return ImportStore(self._database, self._clock, self._starter)
-
-    @cached_property
-    def evalset_lines(self) -> LineStore:
-        """What lists show of eval set files."""
-        return LineStore(self._database, self._clock)
-
-    @cached_property
-    def failures(self) -> FailureStore:
-        """The failures that people found."""
-        return FailureStore(self._database, self._clock)
-
-    @cached_property
-    def labels(self) -> LabelStore:
-        """The labels of trials."""
-        return LabelStore(self._database, self._clock)
-
-    @cached_property
-    def media(self) -> MediaStore:
-        """The bytes of images, sounds and files."""
-        return MediaStore(self._database)
-
-    @cached_property
-    def presets(self) -> PresetStore:
-        """The named forms of a run."""
-        return PresetStore(self._database, self._clock)
-
-    @cached_property
-    def proposals(self) -> ProposalStore:
-        """The findings and merges that wait for a person."""
-        return ProposalStore(self._database, self._clock)
-
-    @cached_property
-    def queues(self) -> QueueStore:
-        """The review queues."""
-        return QueueStore(self._database, self._clock)
-
-    @cached_property
-    def search(self) -> SearchStore:
-        """Full text search over the trials."""
-        from evaldesk.store.search import SearchStore
-
-        return SearchStore(self._database)
-
-    @cached_property
-    def sessions(self) -> SessionStore:
-        """The chat sessions."""
-        return SessionStore(self._database, self._clock, self._starter)
+    imports = _part(ImportStore)
+    evalset_lines = _part(LineStore)
+    failures = _part(FailureStore)
+    labels = _part(LabelStore)
+    media = _part(MediaStore)
+    presets = _part(PresetStore)
+    proposals = _part(ProposalStore)
+    queues = _part(QueueStore)
+    search = _part(SearchStore)
+    sessions = _part(SessionStore)
 
     @classmethod
     def open(

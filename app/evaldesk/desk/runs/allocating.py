@@ -11,7 +11,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.model import Case
 from evaldesk.model.conclusion import counted
-from evaldesk.model.stored import CaseOutcome, RunSummary
+from evaldesk.model.stored import CaseRow, RunSummary
 from evaldesk.run_options import BY_NAME, EVEN, USD, budget_of
 from evaldesk.statistics.allocation import allocated, variance_of
 from evaldesk.store import RunStore
@@ -118,7 +118,7 @@ def spread(budget: Budget, subject: Subject, runs: StoredRuns) -> Spread:
 def _earlier_of(subject: Subject, runs: RunStore) -> tuple[Sequence[_Earlier], tuple[int, ...]]:
     """The earlier trials of each case with the same content, and the runs that they are of."""
     digests = [case_digest(case) for case in subject.cases]
-    found: dict[str, list[CaseOutcome]] = {digest: [] for digest in digests}
+    found: dict[str, list[CaseRow]] = {digest: [] for digest in digests}
     read: list[int] = []
     for run in runs.list(agent_id=subject.agent_id, evalset_id=subject.evalset_id, limit=MOST_EARLIER):
         if not _is_alike(run, subject):
@@ -136,7 +136,7 @@ def _is_alike(run: RunSummary, subject: Subject) -> bool:
     return is_played and run.config.model == subject.model
 
 
-def _earlier(cases: Sequence[CaseOutcome]) -> _Earlier:
+def _earlier(cases: Sequence[CaseRow]) -> _Earlier:
     priced = [case for case in cases if case.n_done and not case.is_cost_unknown and (case.cost or case.tokens_in)]
     n_priced = sum(case.n_done for case in priced)
     return _Earlier(

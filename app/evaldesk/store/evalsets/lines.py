@@ -23,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from evaldesk import __version__
 from evaldesk.errors import WorkspaceError
 from evaldesk.model.stored import EvalSetFacts, EvalSetFile
-from evaldesk.store.database import Database
+from evaldesk.store.database import Part
 from evaldesk.store.evalsets.found import FoundFile
 from evaldesk.store.evalsets.names import stem_and_suffix
 from evaldesk.store.tables.columns import replacing
@@ -56,12 +56,8 @@ class Line:
         return None if self.facts is None else EvalSetFile(*_place(file), **_values(self.facts))
 
 
-class LineStore:
+class LineStore(Part):
     """The lines that are kept in the database, by a digest of the path of their file."""
-
-    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
-        self._database = database
-        self._clock = clock
 
     def all(self) -> dict[str, Line]:
         """Every line that is kept and can be read."""

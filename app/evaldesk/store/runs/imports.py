@@ -13,7 +13,7 @@ from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model import Case, RunConfig, TrialResult
 from evaldesk.model.stored import ImportStatus, ImportSummary
 from evaldesk.store import media
-from evaldesk.store.database import NOBODY, Clock, Database, Starter, StepSize
+from evaldesk.store.database import Clock, Part, StepSize
 from evaldesk.store.runs import planning, totals, trash
 from evaldesk.store.runs.planning import NO_EVALSET
 from evaldesk.store.runs.recording import Storable, record, scores, storable_rows
@@ -91,13 +91,8 @@ class ImportEndedError(ConflictError):
     """The import was cancelled, or ended, before all of it was stored."""
 
 
-class ImportStore:
+class ImportStore(Part):
     """Where imported trials become runs. Each transaction is bounded by rows and bytes."""
-
-    def __init__(self, database: Database, clock: Clock, starter: Starter = NOBODY) -> None:
-        self._database = database
-        self._clock = clock
-        self._starter = starter
 
     def known(self, digest: str) -> int | None:
         """The newest run that was imported with this content and is not deleted."""

@@ -34,7 +34,6 @@ from evaldesk.model.conclusion import Stop
 from evaldesk.model.run import Place
 from evaldesk.model.stored import (
     CaseFilter,
-    CaseOutcome,
     CaseRow,
     CaseScores,
     CaseSort,
@@ -120,8 +119,7 @@ def _columns(value: type, table: Table, *but: str) -> list[str]:
 
 
 _SUMMARISED = _columns(RunSummary, RUN, "config", "active_ms", "stop_rule", "stop", "places")
-_COMPARED = _columns(CaseOutcome, RUN_CASE)
-_SHOWN = _columns(CaseRow, RUN_CASE)
+_OF_CASE_ROW = _columns(CaseRow, RUN_CASE)
 
 
 def counts_of(row: Row[Any], planned: int, config: RunConfig) -> Counts:
@@ -349,23 +347,14 @@ _POWERS = select(
 ).where(_HELD.run_id == bindparam("run_id"), _HELD.metric == bindparam("metric"))
 
 
-def case_outcomes(connection: Connection, run_id: int) -> list[CaseOutcome]:
+def case_outcomes(connection: Connection, run_id: int) -> list[CaseRow]:
     """Every case with its counts and means, for a comparison."""
     run = run_row(connection, run_id)
     config = from_json(run.config, RunConfig)
     fresh = _confirming(connection, run_id) if run.n_confirming else {}
     means = _means(connection, run_id)
     rows = connection.execute(select(RUN_CASE).where(_C.run_id == run_id).order_by(_C.case_index))
-    return [
-        CaseOutcome(
-            counts=counts_of(row, len(row.strip), config),
-            means=means[row.case_index],
-            verdicts=row.strip,
-            confirming=fresh.get(row.case_index, ""),
-            **{name: row._mapping[name] for name in _COMPARED},
-        )
-        for row in rows
-    ]
+    return [_case_row(row, means[row.case_index], config, confirming=fresh.get(row.case_index, "")) for row in rows]
 
 
 def strips(connection: Connection, run_id: int, case_indexes: Sequence[int] | None = None) -> list[str]:
@@ -455,17 +444,17 @@ def case_rows(
     values = {"run_id": run_id, "limit": limit, "pass_threshold": config.pass_threshold} | place
     page = connection.execute(query, values).all()
     means = _means(connection, run_id, [row.case_index for row in page])
-    return [_case_row(row, means[row.case_index], sort, config) for row in page]
+    return [_case_row(row, means[row.case_index], config, cursor=_cursor(sort, row)) for row in page]
 
 
 def case_row(connection: Connection, run_id: int, case_index: int) -> CaseRow:
     """One case as a line. Raises NotFoundError."""
     config = _config(connection, run_id)
-    query = select(RUN_CASE, _C.case_index.label(_PLACES[0]))
-    row = connection.execute(query.where(_OF_RUN, _C.case_index == case_index), {"run_id": run_id}).first()
+    query = select(RUN_CASE).where(_OF_RUN, _C.case_index == case_index)
+    row = connection.execute(query, {"run_id": run_id}).first()
     if row is None:
         raise NotFoundError(f"run {run_id} has no case {case_index}")
-    return _case_row(row, _means(connection, run_id, [case_index])[case_index], "file", config)
+    return _case_row(row, _means(connection, run_id, [case_index])[case_index], config)
 
 
 def case_ids(connection: Connection, run_id: int, case_indexes: Sequence[int] | None = None) -> dict[int, str]:
@@ -657,15 +646,14 @@ def _means(
     return means
 
 
-def _case_row(row: Row[Any], means: Mapping[str, float], sort: CaseSort, config: RunConfig) -> CaseRow:
-    values = row._asdict()
-    place = [values[name] for name in _PLACES if name in values]
+def _case_row(row: Row[Any], means: Mapping[str, float], config: RunConfig, **more: Any) -> CaseRow:
     counts = counts_of(row, len(row.strip), config)
-    shown = {name: values[name] for name in _SHOWN}
-    return CaseRow(counts=counts, verdicts=row.strip, means=means, cursor=_cursor(sort, place), **shown)
+    values = {name: row._mapping[name] for name in _OF_CASE_ROW}
+    return CaseRow(counts=counts, verdicts=row.strip, means=means, **values, **more)
 
 
-def _cursor(sort: CaseSort, place: Sequence[float]) -> str:
+def _cursor(sort: CaseSort, row: Row[Any]) -> str:
+    place = [row._mapping[name] for name in _PLACES if name in row._mapping]
     return base64.urlsafe_b64encode(json.dumps([sort, *place]).encode()).decode().rstrip("=")
 
 

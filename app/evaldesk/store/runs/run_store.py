@@ -17,7 +17,7 @@ from evaldesk.model import AgentRef, Case, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.stored import RunSummary
-from evaldesk.store.database import NOBODY, Clock, Database, Starter, StepSize, reading, writing
+from evaldesk.store.database import Part, StepSize, reading, writing
 from evaldesk.store.runs import planning, run_queries, trash
 from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.recording import KIND, Storable, record, storable_rows, unstorable
@@ -36,13 +36,8 @@ DELETED_RUNS_KEPT = timedelta(days=30)
 """How long a deleted run stays in the trash; the start of a desk removes it after that."""
 
 
-class RunStore:
+class RunStore(Part):
     """Runs, their cases and their trials. Methods that name a run raise NotFoundError when there is no such run."""
-
-    def __init__(self, database: Database, clock: Clock, starter: Starter = NOBODY) -> None:
-        self._database = database
-        self._clock = clock
-        self._starter = starter
 
     pending = reading(planning.pending)
     n_unplanned = reading(planning.n_unplanned)
