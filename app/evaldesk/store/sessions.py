@@ -146,10 +146,10 @@ class SessionStore(Part):
         fresh = {item.digest: item.content() for item in turn.media if item.data and not item.is_held}
         with self._database.writing() as connection:
             session = _row(connection, session_id)
-            found = _owner(connection, session_id)
-            if found and found != left:
+            opened = _opened(connection, session_id)
+            if opened and opened.owner != left:
                 raise ConflictError("This session is still answering. Wait for the answer, or stop it.")
-            index = _open_index(connection, session_id)
+            index = opened.turn_index if opened else None
             following = session.n_turns - bool(resumed) if index is None else index + bool(kept)
             is_other = resumed and _turn(connection, session_id, turn.turn_index) != resumed
             if following != turn.turn_index or is_other:
@@ -165,9 +165,9 @@ class SessionStore(Part):
         """Keep the open turn for this owner; True when it was asked to stop. Raises ConflictError as `append_turn`."""
         own = OPEN_TURN.c.session_id == session_id
         with self._database.writing() as connection:
-            _check_owner(connection, session_id, owner)
+            opened = _owned(connection, session_id, owner)
             connection.execute(update(OPEN_TURN).where(own).values(leased_until=NEW_LEASE))
-            return bool(connection.scalar(select(OPEN_TURN.c.is_stopping).where(own)))
+            return bool(opened.is_stopping)
 
     def ask_to_stop(self, session_id: str) -> None:
         """Let the process that plays the open turn of a session end it soon, wherever that process is."""
@@ -191,7 +191,7 @@ class SessionStore(Part):
         codec, data = pack(tuple(events))
         place = {"session_id": session_id, "batch_index": batch_index}
         with self._database.writing() as connection:
-            _check_owner(connection, session_id, owner)
+            _owned(connection, session_id, owner)
             connection.execute(insert(OPEN_TURN_EVENTS), place | {"codec": codec, "data": data})
 
     def append_turn(self, session_id: str, turn: TurnRecord, *, owner: str = "", prompts: Prompts | None = None) -> int:
@@ -205,8 +205,7 @@ class SessionStore(Part):
             session = _row(connection, session_id)
             index = int(session.n_turns)
             if owner:
-                _check_owner(connection, session_id, owner)
-                index = min(index, _open_index(connection, session_id) or 0)
+                index = min(index, _owned(connection, session_id, owner).turn_index)
                 _close_turn(connection, session_id)
             _put_turn(connection, session, turn, index)
             if prompts:
@@ -295,28 +294,21 @@ def _row(connection: Connection, session_id: str) -> Row[Any]:
     return row
 
 
-def _owner(connection: Connection, session_id: str) -> str:
-    """The owner of the open turn; empty when there is none."""
-    found = select(OPEN_TURN.c.owner).where(OPEN_TURN.c.session_id == session_id)
-    return connection.execute(found).scalar() or ""
+def _opened(connection: Connection, session_id: str) -> Row[Any] | None:
+    """The open turn; its index is that of the last turn where it goes on with it."""
+    return connection.execute(_open_turns().where(OPEN_TURN.c.session_id == session_id)).first()
 
 
-def _check_owner(connection: Connection, session_id: str, owner: str) -> None:
-    if _owner(connection, session_id) != owner:
+def _owned(connection: Connection, session_id: str, owner: str) -> Row[Any]:
+    opened = _opened(connection, session_id)
+    if opened is None or opened.owner != owner:
         raise ConflictError("Another process took this turn over.")
+    return opened
 
 
 def _close_turn(connection: Connection, session_id: str) -> None:
     for table in (OPEN_TURN_EVENTS, OPEN_TURN):
         connection.execute(delete(table).where(table.c.session_id == session_id))
-
-
-def _open_index(connection: Connection, session_id: str) -> int | None:
-    """The place of the open turn; that of the last turn where it goes on with it. None when there is none."""
-    found: int | None = connection.execute(
-        select(OPEN_TURN.c.turn_index).where(OPEN_TURN.c.session_id == session_id)
-    ).scalar()
-    return found
 
 
 def _turn(connection: Connection, session_id: str, index: int) -> TurnRecord | None:
@@ -353,7 +345,7 @@ def _columns(row: Row[Any]) -> dict[str, Any]:
 
 
 def _open_turn(connection: Connection, session_id: str) -> OpenTurn | None:
-    row = connection.execute(_open_turns().where(OPEN_TURN.c.session_id == session_id)).first()
+    row = _opened(connection, session_id)
     if row is None:
         return None
     batches = select(OPEN_TURN_EVENTS.c.codec, OPEN_TURN_EVENTS.c.data)

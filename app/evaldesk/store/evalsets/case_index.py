@@ -71,16 +71,10 @@ SELECT number, id FROM item
 WHERE (:groups IS NULL OR part IN (SELECT value FROM json_each(:groups))) AND number > :last
 ORDER BY number LIMIT :limit
 """
-_N_FOUND = """
-SELECT count(*) FROM item
-WHERE (:groups IS NULL OR part IN (SELECT value FROM json_each(:groups))) AND (:text = '' OR instr(text, :text))
-AND (:tag = '' OR number IN (SELECT number FROM tag WHERE tag = :tag))
-"""
 _FOUND = """
-SELECT number FROM item
+FROM item
 WHERE (:groups IS NULL OR part IN (SELECT value FROM json_each(:groups))) AND (:text = '' OR instr(text, :text))
 AND (:tag = '' OR number IN (SELECT number FROM tag WHERE tag = :tag))
-ORDER BY number LIMIT :limit OFFSET :start
 """
 
 
@@ -304,8 +298,9 @@ class IndexedCases(LargeCases):
         self, text: str, tag: str, groups: Collection[int] | None, start: int, limit: int
     ) -> tuple[int, list[int]]:
         asked = {"groups": _listed(groups), "text": text, "tag": tag}
-        ((n,),) = self._ask(_N_FOUND, **asked)
-        return n, [number for (number,) in self._ask(_FOUND, **asked, limit=limit, start=start)]
+        ((n,),) = self._ask(f"SELECT count(*) {_FOUND}", **asked)
+        page = f"SELECT number {_FOUND} ORDER BY number LIMIT :limit OFFSET :start"
+        return n, [number for (number,) in self._ask(page, **asked, limit=limit, start=start)]
 
     def tags(self) -> Mapping[str, int]:
         return self._tags

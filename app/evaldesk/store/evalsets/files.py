@@ -165,7 +165,10 @@ class EvalSetFiles:
         with self._lock:
             current = _read(file)
             if version_of(current) != version:
-                raise _changed(file, current, version)
+                theirs = None
+                with suppress(FormatError):
+                    theirs = _evalset(current, file.path.name)
+                raise _changed(file, version, version_of(current), theirs)
             data = _written(evalset, format_of(current, file.path.name), as_new_form=as_new_form)
             if data != current:
                 _evalset(data, file.path.name)
@@ -360,7 +363,7 @@ class EvalSetFiles:
 
     def _save_large(self, file: FoundFile, cases: IndexedCases, evalset: EvalSet, version: str) -> str:
         if cases.facts.version != version:
-            raise self._changed_large(file, version, cases)
+            raise _changed(file, version, cases.facts.version, cases.evalset)
         if isinstance(evalset.cases, IndexedCases) and evalset == replace(cases.evalset, cases=evalset.cases):
             return version
         mode = S_IMODE(file.path.stat().st_mode)
@@ -372,18 +375,10 @@ class EvalSetFiles:
             if content.version == version:
                 return version
             if file.as_it_is() != file:
-                raise self._changed_large(file, version, None)
+                raise _changed(file, version, "", None)
             prepared.replace()
             self._tell(file.path, content.facts)
         return content.version
-
-    def _changed_large(self, file: FoundFile, version: str, theirs: IndexedCases | None) -> ChangedFileError:
-        return ChangedFileError(
-            _CHANGED.format(file.path.name),
-            version=version,
-            their_version=theirs.facts.version if theirs else "",
-            theirs=theirs.evalset if theirs else None,
-        )
 
     @contextmanager
     def _new_form(self, path: Path, evalset: EvalSet) -> Iterator[WholeContent | SetWriter]:
@@ -402,9 +397,6 @@ class EvalSetFiles:
 
 def _value(content: WholeContent) -> object:
     return json.loads(content.data)
-
-
-_CHANGED = "{} changed on disk since you opened it; look at both versions before you save"
 
 
 def _not_here() -> NotFoundError:
@@ -470,14 +462,6 @@ def _renamed(data: bytes, file: FoundFile, name: str, *, is_copy: bool) -> bytes
     return write_evalset(replace(evalset, id=name))
 
 
-def _changed(file: FoundFile, current: bytes, version: str) -> ChangedFileError:
-    try:
-        theirs = _evalset(current, file.path.name)
-    except FormatError:
-        theirs = None
-    return ChangedFileError(
-        _CHANGED.format(file.path.name),
-        version=version,
-        their_version=version_of(current),
-        theirs=theirs,
-    )
+def _changed(file: FoundFile, version: str, their_version: str, theirs: EvalSet | None) -> ChangedFileError:
+    message = f"{file.path.name} changed on disk since you opened it; look at both versions before you save"
+    return ChangedFileError(message, version=version, their_version=their_version, theirs=theirs)
