@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from evaldesk.errors import ConflictError, NotFoundError
+from evaldesk.model.failures import FindingDraft
 from evaldesk.model.queues import GivenLabel, QueueDraft, QueueStratum
 from evaldesk.store import Store
 from evaldesk.store.queues import moment_id
@@ -49,6 +50,18 @@ def test_a_queue_says_what_it_was_drawn_from(store: Store, queue: int, run_id: i
     assert [(item.place, item.case_id, item.trial_verdict) for item in store.queues.items(queue, "jo")] == [
         (at + 1, f"c{at}", "failed") for at in range(N)
     ]
+
+
+def test_a_trial_leaves_the_kinds_of_a_queue_with_its_run(store: Store, queue: int, run_id: int) -> None:
+    store.failures.add(FindingDraft(run_id, 1, 0, "wrong day"), "jo", "dates")
+    (mode,) = store.failures.modes()
+    assert store.queues.findings(queue, "jo") == {mode.id: {2}}
+
+    store.runs.delete(run_id)
+
+    assert store.queues.findings(queue, "jo") == {}
+    store.runs.restore(run_id)
+    assert store.queues.findings(queue, "jo") == {mode.id: {2}}
 
 
 def test_steps_are_taken_back_one_by_one_to_what_was_there(store: Store, queue: int, clock: Any) -> None:

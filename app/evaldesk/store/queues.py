@@ -209,7 +209,7 @@ class QueueStore(Part):
             FINDING.c.trial_index == _I.trial_index,
         )
         mine = (FINDING.c.author == reader) & (FINDING.c.status == "counted")
-        rows = select(FINDING.c.mode_id, _I.place).select_from(QUEUE_ITEM).join(FINDING, same & mine)
+        rows = select(FINDING.c.mode_id, _I.place).select_from(QUEUE_ITEM).join(FINDING, same & mine).join(RUN, _OF_RUN)
         found: dict[int | None, set[int]] = {}
         with self._database.reading() as connection:
             for row in connection.execute(rows.where(_I.queue_id == queue_id)):
