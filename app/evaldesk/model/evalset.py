@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -365,13 +366,8 @@ def repeats_words(cases: Iterable[Case]) -> str:
     return ", ".join(parts[:MOST_NAMED]) + (f" and {len(parts) - MOST_NAMED} more" if len(parts) > MOST_NAMED else "")
 
 
-EVALSET_ENDINGS = (".evalset.json", ".test.json", ".json")
-
-
-def evalset_ending(name: str) -> str:
-    """The ending of the name of an eval set file, as it stands there; the part before it is the name a person gives."""
-    ending = next((each for each in EVALSET_ENDINGS if name.lower().endswith(each)), "")
-    return name[len(name) - len(ending) :]
+EVALSET_ENDING = re.compile(r"(?:\.evalset|\.test)?\.json\Z", re.IGNORECASE | re.ASCII)
+"""The ending of the name of an eval set file; the part before it is the name a person gives."""
 
 
 def case_key(case_id: str) -> str:

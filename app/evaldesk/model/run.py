@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from evaldesk.errors import UsageError
 from evaldesk.model.conclusion import Criterion, Gates, Score, Verdict
 from evaldesk.model.decisions import Decision, scripts_turns
-from evaldesk.model.evalset import Case, JsonObject, evalset_ending, some_of
+from evaldesk.model.evalset import EVALSET_ENDING, Case, JsonObject, some_of
 from evaldesk.model.media import Media
 from evaldesk.model.options import Limits, ModelOptions, Recording, UserConfig
 from evaldesk.model.prompts import Prompts
@@ -380,7 +380,7 @@ class RunConfig:
     def evalset_name(self) -> str:
         """The name of the eval set's file without its ending; the id of the set where no file is known."""
         name = PurePath(self.evalset_path).name
-        return name.removesuffix(evalset_ending(name)) or name or self.evalset_id
+        return EVALSET_ENDING.sub("", name) or name or self.evalset_id
 
     @property
     def is_shared(self) -> bool:

@@ -13,7 +13,7 @@ from evaldesk.errors import FormatError
 from evaldesk.formats.adk.form import AdkForm
 from evaldesk.formats.adk.old_case import OLD, case_losses, read_case, read_turn, write_case, write_turn
 from evaldesk.model import Case, EvalSet, JsonValue
-from evaldesk.model.evalset import evalset_ending
+from evaldesk.model.evalset import EVALSET_ENDING
 from evaldesk.reading.shape import FORM, shown_extra
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.reading.values import read_list
@@ -24,7 +24,7 @@ FLAT = "adk-flat"
 def stem(source: str) -> str:
     """The name of a file without the endings of eval set files: `roll_die` for `tests/roll_die.test.json`."""
     name = PurePath(source.replace("\\", "/")).name
-    return name.removesuffix(evalset_ending(name)) or name
+    return EVALSET_ENDING.sub("", name) or name
 
 
 class OldList(AdkForm):

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from evaldesk.errors import ConflictError, UsageError
-from evaldesk.model.evalset import evalset_ending
+from evaldesk.model.evalset import EVALSET_ENDING
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 _FILE_ID = re.compile(r"[a-z0-9-]+-[0-9a-f]{8}")
@@ -41,7 +41,8 @@ def check_free(file_name: str, taken: Iterable[str]) -> None:
 
 def stem_and_suffix(path: Path) -> tuple[str, str]:
     """`calc.evalset.json` as `("calc", ".evalset.json")`."""
-    suffix = evalset_ending(path.name) or path.suffix
+    found = EVALSET_ENDING.search(path.name)
+    suffix = found[0] if found else path.suffix
     return path.name.removesuffix(suffix), suffix
 
 
