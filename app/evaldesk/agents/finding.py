@@ -34,6 +34,7 @@ COLLECTION_DEPTH = 2
 """Levels below a root that has no agent of its own: `agents/shop`."""
 NOT_SOURCE = ("tests", "test", "node_modules", "venv", "build", "dist", "site-packages")
 MAX_MEMBERS = 200
+MAX_ID = 80
 
 _ROOT_AGENT = r"^(?:root_agent\b(?!\.)|(?:async\s+)?def\s+root_agent\b|from\s.*\broot_agent\b|.*\bas\s+root_agent\b)"
 _ATTRIBUTES = (
@@ -235,25 +236,21 @@ def checked_ref(kind: str, target: str, agent_id: str = "", declared: str = "") 
     if form == "command":
         if not target:
             raise UsageError("command: needs a command, such as command:python my_agent.py", field="agent")
-        name = agent_id or _remote_id(target.rsplit(maxsplit=1)[-1])
+        name = agent_id or _id(target.rsplit(maxsplit=1)[-1])[:MAX_ID]
         return AgentRef(name, target, root=str(Path.cwd()), kind=kind, declared=declared)
     if form == "file":
         path = Path(target).expanduser().resolve()
         if not path.is_file():
             raise UsageError(f"{target}: no file to replay", field="agent")
         return AgentRef(
-            agent_id or _remote_id(path.stem), str(path), root=str(path.parent), kind=kind, declared=declared
+            agent_id or _id(path.stem)[:MAX_ID], str(path), root=str(path.parent), kind=kind, declared=declared
         )
-    return AgentRef(agent_id or _remote_id(_checked_url(target)), target.rstrip("/"), kind=kind, declared=declared)
+    return AgentRef(agent_id or _id(_checked_url(target))[:MAX_ID], target.rstrip("/"), kind=kind, declared=declared)
 
 
 def _checked_url(url: str) -> str:
     parts = check_address(url, "agent", "http://127.0.0.1:8000")
     return f"{parts.hostname}{f'-{parts.port}' if parts.port else ''}{parts.path}"
-
-
-def _remote_id(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:80] or "agent"
 
 
 def played_on(
@@ -314,9 +311,8 @@ def _sources(place: Path) -> Iterator[Path]:
     """The folders of source code of the project in `place`, then of its workspace; none where it is no project."""
     if not any((place / name).is_file() for name in ("pyproject.toml", "setup.py", "Pipfile")):
         return
-    table = _tool_table(place)
-    poetry = table.get("poetry")
-    packages = poetry.get("packages") if isinstance(poetry, dict) else None
+    table = _project(place).get("tool")
+    packages = _table(table, "poetry").get("packages")
     named = [each.get("from") for each in packages if isinstance(each, dict)] if isinstance(packages, list) else []
     for name in ("src", *(each for each in named if isinstance(each, str))):
         if (place / name).is_dir():
@@ -325,12 +321,9 @@ def _sources(place: Path) -> Iterator[Path]:
         yield member / "src" if (member / "src").is_dir() else member
 
 
-def _members(place: Path, table: Mapping[str, Any]) -> list[Path]:
+def _members(place: Path, table: object) -> list[Path]:
     """The members of a workspace of uv: `[tool.uv.workspace] members = ["packages/*"]`, without those it excludes."""
-    uv = table.get("uv")
-    workspace = uv.get("workspace") if isinstance(uv, dict) else None
-    if not isinstance(workspace, dict):
-        return []
+    workspace = _table(_table(table, "uv"), "workspace")
     excluded = {path for pattern in _patterns(workspace, "exclude") for path in place.glob(pattern)}
     found = (path for pattern in _patterns(workspace, "members") for path in sorted(place.glob(pattern)))
     return list(
@@ -345,15 +338,19 @@ def _patterns(workspace: Mapping[str, Any], key: str) -> list[str]:
     return [each for each in found if each and not Path(each).is_absolute() and ".." not in Path(each).parts]
 
 
-def _tool_table(place: Path) -> Mapping[str, Any]:
-    """`[tool]` of the project; empty where it cannot be read."""
+def _project(place: Path) -> Mapping[str, Any]:
+    """The `pyproject.toml` of the project; empty where it cannot be read, as by players that are older than tomllib."""
     try:
         from evaldesk.toml_text import parse_toml
 
-        table = parse_toml(_text(place / "pyproject.toml")).get("tool")
+        return parse_toml(_text(place / "pyproject.toml"))
     except (ImportError, ValueError):
         return {}
-    return table if isinstance(table, dict) else {}
+
+
+def _table(table: object, key: str) -> Mapping[str, Any]:
+    found = table.get(key) if isinstance(table, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def is_imported(ref: AgentRef) -> bool:
@@ -442,17 +439,11 @@ def _numbers(version: str) -> list[int]:
 
 def _project_name(place: Path) -> str:
     """The name of a project of poetry; empty for any other."""
-    from evaldesk.toml_text import parse_toml  # players are older than tomllib
-
-    try:
-        table = parse_toml(_text(place / "pyproject.toml"))
-    except ValueError:
+    table = _project(place)
+    tool, project = _table(table, "tool"), _table(table, "project")
+    if "poetry" not in tool and not (place / "poetry.lock").is_file():
         return ""
-    tool, project = table.get("tool"), table.get("project")
-    poetry = tool.get("poetry") if isinstance(tool, dict) else None
-    if not isinstance(poetry, dict) and not (place / "poetry.lock").is_file():
-        return ""
-    names = [each.get("name") for each in (poetry, project) if isinstance(each, dict)]
+    names = (each.get("name") for each in (_table(tool, "poetry"), project))
     return next((name for name in names if isinstance(name, str)), "")
 
 
