@@ -72,12 +72,13 @@ class Tool:
             async with timeout(timeout_s) as bound:
                 outcome = Outcome(plain(await self._call(args, state, is_bounded=timeout_s is not None)))
         except ArgumentError as error:
-            outcome = _failed(f"{self.name}: {error}")
+            outcome = Outcome(f"{self.name}: {error}", is_error=True)
         except TimeoutError as error:
             is_ours = bound.expired()
-            outcome = _failed(f"{self.name}: not finished within {timeout_s:g} s" if is_ours else error_words(error))
+            words = f"{self.name}: not finished within {timeout_s:g} s" if is_ours else error_words(error)
+            outcome = Outcome(words, is_error=True)
         except (Exception, SystemExit) as error:
-            outcome = _failed(error_words(error), user_trace(error))
+            outcome = Outcome(error_words(error), is_error=True, trace=user_trace(error))
         return replace(outcome, duration_ms=(time.perf_counter() - started) * 1000)
 
     async def _call(self, args: JsonObject, state: dict[str, JsonValue], *, is_bounded: bool) -> object:
@@ -179,10 +180,6 @@ def _shape(hints: dict[str, Any], name: str, definitions: dict[str, JsonValue]) 
 
 def _is_json(value: object) -> bool:
     return value is None or (isinstance(value, bool | int | float | str | list | dict) and plain(value) == value)
-
-
-def _failed(message: str, trace: str = "") -> Outcome:
-    return Outcome(message, is_error=True, trace=trace)
 
 
 _SECTION = re.compile(

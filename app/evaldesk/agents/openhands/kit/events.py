@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from evaldesk.backports import StrEnum
@@ -67,30 +68,11 @@ class Event:
     _timeout: float | None = field(default=None, init=False, repr=False, compare=False)
     tool_call_metadata: Any = field(default=None, init=False, repr=False, compare=False)
 
-    @property
-    def id(self) -> int:
-        """Its place in the history; -1 before it joined one."""
-        return self._id
-
-    @property
-    def timestamp(self) -> str:
-        """When it joined the history, in ISO format."""
-        return self._timestamp
-
-    @property
-    def source(self) -> EventSource | None:
-        """The author."""
-        return self._source
-
-    @property
-    def cause(self) -> int | None:
-        """The id of the action that an observation belongs to."""
-        return self._cause
-
-    @property
-    def timeout(self) -> float | None:
-        """Seconds that an action may take; None leaves it to the runtime."""
-        return self._timeout
+    id = property(attrgetter("_id"), doc="Its place in the history; -1 before it joined one.")
+    timestamp = property(attrgetter("_timestamp"), doc="When it joined the history, in ISO format.")
+    source = property(attrgetter("_source"), doc="The author.")
+    cause = property(attrgetter("_cause"), doc="The id of the action that an observation belongs to.")
+    timeout = property(attrgetter("_timeout"), doc="Seconds that an action may take; None leaves it to the runtime.")
 
     def set_hard_timeout(self, value: float | None, blocking: bool = True) -> None:
         """Bound the time of an action."""
@@ -497,6 +479,4 @@ def get_pairs_from_events(events: Iterable[Event]) -> list[tuple[Action, Observa
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, CmdOutputMetadata):
-        return {each.name: getattr(value, each.name) for each in fields(value)}
-    return value
+    return asdict(value) if isinstance(value, CmdOutputMetadata) else value
