@@ -84,38 +84,32 @@ class AdkServerAgent(ModelCaller):
             yield event
 
     async def _sent(self, session: Session, parts: Sequence[JsonObject], reader: AdkEvents) -> AsyncIterator[Event]:
-        import httpx
-
         captured("told")
-        headers = headers_from(self.headers_env, self.ref.id)
-        try:
-            async with http_client(self.address, headers) as client:
-                if _MEMORY not in session.memory:
-                    session.memory[_MEMORY] = await self._create(client, session)
-                    if session.turns:
-                        yield Event("log", author=self.ref.id, text=FORGOTTEN)
-                body = {
-                    "appName": self.app,
-                    "userId": session.user_id,
-                    "sessionId": session.memory[_MEMORY],
-                    "newMessage": {"role": "user", "parts": list(parts)},
-                    "streaming": session.is_streaming,
-                }
-                async with client.stream("POST", f"{self.address}/run_sse", json=body) as got:
-                    if got.status_code != 200:
-                        raise AgentError(await refusal_of(got, f"{self.address}/run_sse"))
-                    async for line in bounded_lines(got):
-                        if line.startswith(b"data:"):
-                            for event in self.events_of(line.removeprefix(b"data:"), session, reader):
-                                yield event
-            if reader.waiting:
-                calls = {key: [call.name, dict(call.args), call.id] for key, call in reader.calls.items()}
-                waited = {"session": session.memory[_MEMORY], "calls": calls}
-                pause(session, waited, partial(plain, waited))
-                for event in awaiting(reader.waiting.values()):
-                    yield event
-        except httpx.HTTPError as error:
-            raise AgentError(f"{self.address}: {type(error).__name__}: {error}") from error
+        async with http_client(self.address, headers_from(self.headers_env, self.ref.id)) as client:
+            if _MEMORY not in session.memory:
+                session.memory[_MEMORY] = await self._create(client, session)
+                if session.turns:
+                    yield Event("log", author=self.ref.id, text=FORGOTTEN)
+            body = {
+                "appName": self.app,
+                "userId": session.user_id,
+                "sessionId": session.memory[_MEMORY],
+                "newMessage": {"role": "user", "parts": list(parts)},
+                "streaming": session.is_streaming,
+            }
+            async with client.stream("POST", f"{self.address}/run_sse", json=body) as got:
+                if got.status_code != 200:
+                    raise AgentError(await refusal_of(got, f"{self.address}/run_sse"))
+                async for line in bounded_lines(got):
+                    if line.startswith(b"data:"):
+                        for event in self.events_of(line.removeprefix(b"data:"), session, reader):
+                            yield event
+        if reader.waiting:
+            calls = {key: [call.name, dict(call.args), call.id] for key, call in reader.calls.items()}
+            waited = {"session": session.memory[_MEMORY], "calls": calls}
+            pause(session, waited, partial(plain, waited))
+            for event in awaiting(reader.waiting.values()):
+                yield event
 
     async def _create(self, client: Any, session: Session) -> str:
         path = f"/apps/{quote(self.app, safe='')}/users/{quote(session.user_id, safe='')}/sessions"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -140,56 +140,47 @@ class A2aAgent:
     async def _sent(
         self, session: Session, talk: _Conversation, text: str, media: Sequence[Media]
     ) -> AsyncIterator[Event]:
-        import httpx
-
         captured("told")
-        card = await asyncio.to_thread(self._known)
-        heard = _Heard(card, talk, session.is_streaming)
-        headers = headers_from(self.headers_env, self.ref.id)
-        headers |= {"a2a-version": "1.0"} if card.is_new else {}
-        try:
-            async with http_client(card.url, headers) as client:
-                line = _Line(client, card)
-                try:
-                    async for result in line.sent(_message(card, talk, text, media)):
-                        for event in heard.events(result):
-                            yield event
-                    async for task in line.awaited(heard):
-                        for event in heard.events(task):
-                            yield event
-                except asyncio.CancelledError:
-                    await line.give_up(heard)
-                    raise
-            if heard.state in (_AUTH, _INPUT):
-                waited = {"context": talk.context_id, "task": talk.task_id, "seen": sorted(talk.seen)}
-                pause(session, waited, lambda: plain(waited))
-            for event in heard.rest():
-                yield event
-        except httpx.HTTPError as error:
-            raise AgentError(f"{card.url}: {type(error).__name__}: {error}") from None
+        async with self._opened(session, talk) as (line, heard):
+            try:
+                async for result in line.sent(_message(line.card, talk, text, media)):
+                    for event in heard.events(result):
+                        yield event
+                async for task in line.awaited(heard):
+                    for event in heard.events(task):
+                        yield event
+            except asyncio.CancelledError:
+                await line.give_up(heard)
+                raise
+        if heard.state in (_AUTH, _INPUT):
+            waited = {"context": talk.context_id, "task": talk.task_id, "seen": sorted(talk.seen)}
+            pause(session, waited, lambda: plain(waited))
+        for event in heard.rest():
+            yield event
 
     async def _cancelled(self, session: Session, talk: _Conversation, reason: str) -> AsyncIterator[Event]:
-        """Cancel the task that waits, and tell what the server made of it. Raises AgentError where it is not there."""
-        import httpx
-
-        card = await asyncio.to_thread(self._known)
-        heard, task_id, talk.task_id = _Heard(card, talk, session.is_streaming), talk.task_id, ""
-        headers = headers_from(self.headers_env, self.ref.id)
-        headers |= {"a2a-version": "1.0"} if card.is_new else {}
+        """Cancel the task that waits, and tell what the server made of it."""
+        task_id, talk.task_id = talk.task_id, ""
         told = {"metadata": {"reason": reason}} if reason else {}
-        try:
-            async with http_client(card.url, headers) as client:
-                results = _Line(client, card)._results("cancel", {"id": task_id, **told})
+        async with self._opened(session, talk) as (line, heard):
+            try:
+                results = line.results("cancel", {"id": task_id, **told})
                 found = [event async for task in results for event in heard.events(_as_task(task))]
-            outcome = f"the task was cancelled: the server has it as {heard.state or 'unknown'}"
-        except httpx.HTTPError as error:
-            raise AgentError(f"{card.url}: {type(error).__name__}: {error}") from None
-        except AgentError as error:
-            found, outcome = [], f"the task was not cancelled: {error}"
+                outcome = f"the task was cancelled: the server has it as {heard.state or 'unknown'}"
+            except AgentError as error:
+                found, outcome = [], f"the task was not cancelled: {error}"
         talk.task_id = ""
         for event in (*found, *heard.artifacts()):
             yield event
         yield Event("log", author=self.ref.id, text=outcome)
+
+    @asynccontextmanager
+    async def _opened(self, session: Session, talk: _Conversation) -> AsyncIterator[tuple[_Line, _Heard]]:
+        """The way to the agent, and what is heard on it. Raises AgentError where the agent is not there."""
+        card = await asyncio.to_thread(self._known)
+        version = {"a2a-version": "1.0"} if card.is_new else {}
+        async with http_client(card.url, headers_from(self.headers_env, self.ref.id) | version) as client:
+            yield _Line(client, card), _Heard(card, talk, session.is_streaming)
 
     def _known(self) -> _Card:
         if self._card is None:
@@ -290,7 +281,7 @@ class _Line:
 
     async def sent(self, params: dict[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
         """The results of a message: one, or those of its stream."""
-        async for result in self._results("stream" if self.card.is_streaming else "send", params):
+        async for result in self.results("stream" if self.card.is_streaming else "send", params):
             yield result
 
     async def awaited(self, heard: _Heard) -> AsyncIterator[Mapping[str, Any]]:
@@ -299,7 +290,7 @@ class _Line:
         while heard.is_open:
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 1.5, _MOST_POLL_S)
-            async for result in self._results("get", {"id": heard.talk.task_id}):
+            async for result in self.results("get", {"id": heard.talk.task_id}):
                 yield _as_task(result)
 
     async def give_up(self, heard: _Heard) -> None:
@@ -313,7 +304,8 @@ class _Line:
         method = _METHODS[name][self.card.is_new]
         return {"jsonrpc": "2.0", "id": str(uuid4()), "method": method, "params": params}
 
-    async def _results(self, name: str, params: dict[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
+    async def results(self, name: str, params: dict[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
+        """The results of a method. Raises AgentError."""
         headers = {"accept": "text/event-stream" if name == "stream" else "application/json"}
         async with self.client.stream("POST", self.card.url, json=self._request(name, params), headers=headers) as got:
             if got.status_code != 200:

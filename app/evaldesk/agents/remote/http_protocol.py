@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,27 +71,22 @@ class HttpAgent:
 
     async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
         """As `reply`, with what a person decided: the agent needs no memory of the turn that waited."""
-        import httpx
-
         captured("told")
         calls = Calls()
         headers = {"accept": "application/x-ndjson, application/json", **headers_from(self.headers_env, self.ref.id)}
-        try:
-            async with (
-                http_client(self.ref.target, headers) as client,
-                client.stream("POST", f"{self.ref.target}/turn", json=turn_body(session, message, decided)) as got,
-            ):
-                if got.status_code != 200:
-                    raise AgentError(await refusal_of(got, f"{self.ref.target}/turn"))
-                if "ndjson" in got.headers.get("content-type", ""):
-                    async for line in bounded_lines(got):
-                        for event in told_events(parsed(line, self.ref.target), session, self.ref.id):
-                            yield calls.known(event)
-                else:
-                    for event in self._whole(await whole_body(got), session):
+        async with (
+            http_client(self.ref.target, headers) as client,
+            client.stream("POST", f"{self.ref.target}/turn", json=turn_body(session, message, decided)) as got,
+        ):
+            if got.status_code != 200:
+                raise AgentError(await refusal_of(got, f"{self.ref.target}/turn"))
+            if "ndjson" in got.headers.get("content-type", ""):
+                async for line in bounded_lines(got):
+                    for event in told_events(parsed(line, self.ref.target), session, self.ref.id):
                         yield calls.known(event)
-        except httpx.HTTPError as error:
-            raise AgentError(f"{self.ref.target}: {type(error).__name__}: {error}") from None
+            else:
+                for event in self._whole(await whole_body(got), session):
+                    yield calls.known(event)
 
     def _whole(self, body: bytes, session: Session) -> list[Event]:
         found = parsed(body, self.ref.target)
@@ -126,14 +122,22 @@ def asked_now(address: str, headers: dict[str, str]) -> tuple[int, bytes, str]:
     return got.status_code, body, _refusal(got, address, body)
 
 
-def http_client(address: str, headers: dict[str, str]) -> Any:
-    """An httpx client without a limit of its own: the turn's holds. Proxies of the environment are not used."""
+@asynccontextmanager
+async def http_client(address: str, headers: dict[str, str]) -> AsyncIterator[Any]:
+    """An httpx client without a limit of its own: the turn's holds. Proxies of the environment are not used.
+
+    Raises AgentError for a connection that fails.
+    """
     import httpx
 
     is_secure = address.startswith("https:")  # certificates take 20 ms to read
     timeout = httpx.Timeout(None, connect=CONNECT_TIMEOUT_S)
     headers = {"accept-encoding": ASKED_FOR, **headers}
-    return httpx.AsyncClient(timeout=timeout, trust_env=False, headers=headers, verify=is_secure)
+    try:
+        async with httpx.AsyncClient(timeout=timeout, trust_env=False, headers=headers, verify=is_secure) as client:
+            yield client
+    except httpx.HTTPError as error:
+        raise AgentError(f"{address}: {type(error).__name__}: {error}") from None
 
 
 async def bounded_lines(response: Any) -> AsyncIterator[bytes]:
