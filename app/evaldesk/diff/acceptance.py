@@ -8,9 +8,16 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
-from evaldesk.diff.state import state_diff
 from evaldesk.diff.turn_diff import CallRow, turn_diff
-from evaldesk.matching import Allowance, as_taken, json_equal, moved, read_allowances, with_allowances, with_moved
+from evaldesk.matching import (
+    Allowance,
+    as_taken,
+    differing_keys,
+    moved,
+    read_allowances,
+    with_allowances,
+    with_moved,
+)
 from evaldesk.model import Case, Expected, JsonObject, JsonValue, Score, ToolCall, Transcript, TurnRecord
 from evaldesk.model.json_text import json_line
 
@@ -207,7 +214,7 @@ def _of_call(
         at, names = (row.expected_place or 1) - 1, [call.name for call in wanted]
         call = names[:at].count(row.expected.name)
         which = f"call {call + 1} of {row.expected.name}" if names.count(row.expected.name) > 1 else row.expected.name
-        for argument in _differing_args(as_compared[at].args, row.actual.args):
+        for argument in differing_keys(as_compared[at].args, row.actual.args):
             yield Acceptable(
                 f"{key}.{argument}",
                 "argument",
@@ -223,17 +230,9 @@ def _of_call(
             )
 
 
-def _differing_args(expected: JsonObject, actual: JsonObject) -> list[str]:
-    return [
-        key
-        for key in dict.fromkeys([*expected, *actual])
-        if key not in expected or key not in actual or not json_equal(expected[key], actual[key])
-    ]
-
-
 def _differing_state(expected: JsonObject, actual: JsonObject) -> list[str]:
     """The keys that the case asserts and the session does not have so; what it has beyond them is not asserted."""
-    return [change.key for change in state_diff(expected, actual) if change.key in expected]
+    return [key for key in differing_keys(expected, actual) if key in expected]
 
 
 def _accepted_calls(
@@ -264,7 +263,7 @@ def _before(row: CallRow) -> int | None:
 
 
 def _accepted_args(expected: JsonObject, actual: JsonObject, key: str, keys: Collection[str]) -> JsonObject:
-    wanted = [name for name in _differing_args(expected, actual) if f"{key}.{name}" in keys]
+    wanted = [name for name in differing_keys(expected, actual) if f"{key}.{name}" in keys]
     kept = {name: value for name, value in expected.items() if name not in wanted or name in actual}
     return {**kept, **{name: actual[name] for name in wanted if name in actual}}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evaldesk.diff.text_diff import Segment, diff_json
-from evaldesk.matching import json_equal
+from evaldesk.matching import differing_keys, json_equal
 from evaldesk.model import Change, JsonObject, JsonValue
 from evaldesk.model.json_text import json_line
 
@@ -29,17 +29,15 @@ class StateRow:
 
 def state_diff(before: JsonObject, after: JsonObject) -> tuple[Change, ...]:
     """The top-level keys that differ: those of `before` in their order, then new ones."""
-    keys = [*before, *(key for key in after if key not in before)]
     return tuple(
         Change(key, before.get(key), after.get(key), key in before, key in after)
-        for key in keys
-        if (key in before) != (key in after) or not json_equal(before.get(key), after.get(key))
+        for key in differing_keys(before, after)
     )
 
 
 def state_rows(before: JsonObject, after: JsonObject, expected: JsonObject | None = None) -> tuple[StateRow, ...]:
     """A row for each key, changed or not, with the assertion of `expected` (the case's final state)."""
-    changed = {change.key for change in state_diff(before, after)}
+    changed = differing_keys(before, after)
     keys = dict.fromkeys([*before, *after, *(expected or {})])
     return tuple(_state_row(key, before, after, expected or {}, key in changed) for key in keys)
 

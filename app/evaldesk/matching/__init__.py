@@ -16,7 +16,7 @@ from evaldesk.matching.allowed import (
     with_allowances,
     with_moved,
 )
-from evaldesk.matching.json_equality import ArgChange, covers, diff_args, json_equal, json_key
+from evaldesk.matching.json_equality import ArgChange, covers, diff_args, differing_keys, json_equal, json_key
 from evaldesk.matching.rule import ARGS_MODES, AnyCall, ArgsMode, CallRule
 from evaldesk.matching.tolerance import Tolerance, check_pattern, pattern_found
 from evaldesk.matching.trajectory import ORDERS, Order, TrajectoryMatch, match_by_rule, match_trajectory
@@ -42,6 +42,7 @@ __all__ = [
     "check_pattern",
     "covers",
     "diff_args",
+    "differing_keys",
     "json_equal",
     "json_key",
     "match_by_rule",

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from evaldesk.errors import UsageError
 from evaldesk.matching.alignment import Step, align
-from evaldesk.matching.json_equality import json_equal
+from evaldesk.matching.json_equality import differing_keys, json_equal
 from evaldesk.matching.rule import CallRule
 from evaldesk.matching.tolerance import Tolerance
 from evaldesk.model import Case, Expected, JsonObject, JsonValue, ToolCall, Transcript, TurnRecord
@@ -193,11 +193,12 @@ def _of_call(at: int, calls: Sequence[ToolCall], allowances: Sequence[Allowance]
 def _taken_args(wish: ToolCall, call: ToolCall, allowances: Sequence[Allowance]) -> tuple[JsonObject, dict[str, str]]:
     """The expected arguments with those of the call that are accepted, and why each is."""
     args, reasons = dict(wish.args), dict[str, str]()
+    differing = differing_keys(wish.args, call.args)
     for each in allowances:
         name = each.argument
-        if each.is_ignored and not _is_same(wish.args, call.args, name):
+        if each.is_ignored and name in differing:
             reasons[name] = "is ignored"
-        elif name in wish.args and name in call.args and not json_equal(wish.args[name], call.args[name]):
+        elif name in differing and name in wish.args and name in call.args:
             reason = _tolerance([each]).reason(wish.name, name, wish.args[name], call.args[name])
             if reason:
                 reasons[name] = reason
@@ -207,12 +208,6 @@ def _taken_args(wish: ToolCall, call: ToolCall, allowances: Sequence[Allowance])
         else:
             args.pop(name, None)
     return args, reasons
-
-
-def _is_same(one: JsonObject, other: JsonObject, name: str) -> bool:
-    if name not in one or name not in other:
-        return name not in one and name not in other
-    return json_equal(one[name], other[name])
 
 
 def _tolerance(allowances: Sequence[Allowance]) -> Tolerance:

@@ -52,6 +52,12 @@ def covers(larger: object, smaller: object) -> bool:
     return json_equal(larger, smaller)
 
 
+def differing_keys(expected: JsonObject, actual: JsonObject) -> list[str]:
+    """The keys that one side lacks, or whose values differ: those of `expected` in their order, then new ones."""
+    keys = dict.fromkeys([*expected, *actual])
+    return [key for key in keys if not json_equal(expected.get(key, _ABSENT), actual.get(key, _ABSENT))]
+
+
 def diff_args(expected: JsonObject, actual: JsonObject) -> tuple[ArgChange, ...]:
     """The differences of two argument objects; keys sorted, arrays by index, empty when they are equal."""
     changes: list[ArgChange] = []

@@ -94,8 +94,8 @@ class CallRule:
             return mode == "ignore"
         if not self._has_tolerance:
             return _args_match(wish[1], call[1], mode)
-        left, right = self._without_tolerated(wish, call)
-        return _args_match(left, right, mode)
+        tolerated = self._reasons(wish, call)
+        return _args_match(_without(wish[1], tolerated), _without(call[1], tolerated), mode)
 
     def because(self, wish: PlainCall, call: PlainCall) -> tuple[str, ...]:
         """Why `call` is taken for `wish` although their arguments differ, a clause for each; empty when it is not."""
@@ -111,13 +111,6 @@ class CallRule:
         if isinstance(mode, str):
             return (*sentences, "more arguments are allowed" if mode == "superset" else "fewer arguments are allowed")
         return (*sentences, f"only {', '.join(mode) or 'the tool'} {'are' if len(mode) > 1 else 'is'} compared")
-
-    def _without_tolerated(self, wish: PlainCall, call: PlainCall) -> tuple[JsonObject, JsonObject]:
-        """The arguments of both sides without those that differ and are accepted all the same."""
-        accepted = self._reasons(wish, call)
-        if not accepted:
-            return wish[1], call[1]
-        return _without(wish[1], accepted), _without(call[1], accepted)
 
     def _reasons(self, wish: PlainCall, call: PlainCall) -> dict[str, str]:
         found = {}
