@@ -12,12 +12,11 @@ from evaldesk.formats.adk import old_case as adk_old_case
 from evaldesk.formats.adk.evalset import Adk
 from evaldesk.formats.adk.form import AdkForm
 from evaldesk.formats.adk.old import FlatList, OldList
-from evaldesk.formats.case_keys import format_of_case
 from evaldesk.model import Case, EvalSet, JsonValue
 from evaldesk.process_setup import gc_paused
 from evaldesk.reading.refusals import refusal
 from evaldesk.reading.regular_file import open_named, read_at_most
-from evaldesk.reading.shape import form_of, shown_extra
+from evaldesk.reading.shape import format_in, shown_extra
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
 
@@ -68,7 +67,7 @@ def format_of(data: bytes, source: str) -> str:
 
 def evalset_format(evalset: EvalSet) -> str:
     """The name of the format the eval set was read in; "adk" when it was made here."""
-    return str(form_of(evalset.extra).get("format", "adk"))
+    return format_in(evalset.extra)
 
 
 def load_evalset(path: Path | str) -> EvalSet:
@@ -96,7 +95,7 @@ def dump_evalset(evalset: EvalSet, path: Path | str, format: str = "adk") -> Non
 
 def case_to_json(case: Case) -> dict[str, Any]:
     """The case as the JSON object it is in its file."""
-    write = adk_old_case.write_case if format_of_case(case) == "adk-old" else adk_case.write_case
+    write = adk_old_case.write_case if format_in(case.extra) == "adk-old" else adk_case.write_case
     return write(case)
 
 

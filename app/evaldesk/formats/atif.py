@@ -70,7 +70,12 @@ class Atif(WritesRuns):
     @staticmethod
     def parts(run: RecordedRun) -> Iterator[bytes]:
         """The trials of a run: one alone, or one a line. Raises FormatError."""
-        return trajectory_parts(run)
+        rows = (_trajectory(run, result) for result in run.results)
+        first = list(islice(rows, 2))
+        if len(first) == 1:
+            yield to_text(first[0], {"ends_with": "\n"}, run.name)
+        else:
+            yield from (write_lines((row,), run.name) for row in chain(first, rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,16 +188,6 @@ NOTE = "evaldesk"
 _VERSION = "ATIF-v1.4"
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 _GAP_MS = 1000.0
-
-
-def trajectory_parts(run: RecordedRun) -> Iterator[bytes]:
-    """The trajectory of a single trial, or one a line. Raises FormatError for a value that JSON cannot hold."""
-    rows = (_trajectory(run, result) for result in run.results)
-    first = list(islice(rows, 2))
-    if len(first) == 1:
-        yield to_text(first[0], {"ends_with": "\n"}, run.name)
-    else:
-        yield from (write_lines((row,), run.name) for row in chain(first, rows))
 
 
 def _trajectory(run: RecordedRun, result: TrialResult) -> dict[str, Any]:

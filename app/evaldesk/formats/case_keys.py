@@ -7,22 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from evaldesk.model import Case, JsonObject, Turn
-from evaldesk.reading.shape import FORM, form_of, shown_extra
+from evaldesk.reading.shape import FORM, format_in, shown_extra
 
 KEPT = "old_turn_keys"
 _CALL_KEYS = ("partial_args", "will_continue")
-
-
-def format_of_case(case: Case) -> str:
-    """The format that the case was read in; "adk" for a case that was made here."""
-    return str(form_of(case.extra).get("format", "adk"))
 
 
 def for_adk(case: Case, turn_keys: Collection[str]) -> Case:
     """The case as ADK takes it. ADK refuses unknown keys inside turns but keeps those of a case, so an old
     case's turn keys move to `old_turn_keys` of the case: `[{"turn": 0, "keys": {...}, "calls": {"1": {...}}}]`.
     """
-    if format_of_case(case) == "adk":
+    if format_in(case.extra) == "adk":
         return case
     kept = [found for index, turn in enumerate(case.turns) if (found := _foreign(index, turn, turn_keys))]
     turns = tuple(_native(turn, turn_keys) for turn in case.turns)

@@ -50,7 +50,9 @@ class OpenTelemetry(WritesRuns):
     @staticmethod
     def parts(run: RecordedRun) -> Iterator[bytes]:
         """The traces of a run as OTLP JSON, a span a part. Raises FormatError."""
-        return trace_parts(run)
+        resource = {"attributes": _pairs({"service.name": run.agent})}
+        scope_spans = [{"scope": {"name": "evaldesk"}, "spans": _spans(run)}]
+        return text_parts({"resourceSpans": [{"resource": resource, "scopeSpans": scope_spans}]}, run.name)
 
 
 class OpenInference(ReadOnly):
@@ -105,13 +107,6 @@ def _is_trace(data: bytes) -> bool:
 _GAP_MS = 1000.0
 _STEP_MS = 0.001
 """Spans of one trace begin at least this far apart, so that their order shows in their times."""
-
-
-def trace_parts(run: RecordedRun) -> Iterator[bytes]:
-    """The bytes of the file, span by span. Raises FormatError for a value that JSON cannot hold."""
-    resource = {"attributes": _pairs({"service.name": run.agent})}
-    scope_spans = [{"scope": {"name": "evaldesk"}, "spans": _spans(run)}]
-    return text_parts({"resourceSpans": [{"resource": resource, "scopeSpans": scope_spans}]}, run.name)
 
 
 def _spans(run: RecordedRun) -> Iterator[dict[str, Any]]:

@@ -82,6 +82,11 @@ def form_of(extra: JsonObject) -> Mapping[str, Any]:
     return form if isinstance(form, Mapping) else {}
 
 
+def format_in(extra: JsonObject) -> str:
+    """The format in which the value was read; "adk" for one that was made here."""
+    return str(form_of(extra).get("format", "adk"))
+
+
 def read_object(shape: Shape, place: Place, raw: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Values by field key, and the `extra` of the object. Raises FormatError."""
     spelled = _spelled(shape, place, raw)
@@ -107,7 +112,7 @@ def write_object(shape: Shape, values: Mapping[str, Any], extra: JsonObject) -> 
     """The object that says `values`, in the form it was read in when it was read in this format."""
     form = form_of(extra)
     unknown = dict(shown_extra(extra))
-    if "keys" not in form or form.get("format", "adk") != shape.format:
+    if "keys" not in form or format_in(extra) != shape.format:
         written = {field.key: field.write(values[field.key]) for field in shape.fields}
         return _ordered(shape, written, unknown)
     return _restored(shape, values, form, unknown)

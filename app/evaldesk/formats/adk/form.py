@@ -10,7 +10,7 @@ from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Holding, Imported
 from evaldesk.model import EvalSet, JsonValue
 from evaldesk.reading.json_text import style_of, to_text
-from evaldesk.reading.shape import FORM, form_of
+from evaldesk.reading.shape import FORM, form_of, format_in
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import Document, parse_json
 from evaldesk.transcripts.recorded import RecordedRun
@@ -39,7 +39,7 @@ class AdkForm(ABC):
         """The bytes of a file, without the parts that `losses` names. Raises FormatError."""
         if isinstance(what, RecordedRun):
             raise FormatError(f"{cls.title}: contains no run")
-        style = form_of(what.extra).get("style", {}) if form_of(what.extra).get("format", "adk") == cls.name else {}
+        style = form_of(what.extra).get("style", {}) if format_in(what.extra) == cls.name else {}
         return to_text(cls.to_json(what), style, what.id)
 
     @classmethod

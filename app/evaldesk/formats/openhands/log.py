@@ -79,22 +79,15 @@ def _failure(events: list[dict[str, Any]]) -> ErrorRecord | None:
 
 
 def _usages(place: Place, events: list[dict[str, Any]]) -> tuple[Usage | ErrorRecord, ...]:
-    """The cost of the conversation, or the number in it that cannot be."""
-    try:
-        return _known_usages(place, events)
-    except BadNumberError as error:
-        return (bad_number(error),)
-
-
-def _known_usages(place: Place, events: list[dict[str, Any]]) -> tuple[Usage, ...]:
-    """The cost of the conversation, by the last event that counts it; each counts from the beginning."""
+    """The cost of the conversation, by the last event that counts it from the beginning, or a number that cannot be."""
     for event in reversed(events):
         value = event.get("value")
         stats = value.get("usage_to_metrics") if isinstance(value, dict) and event.get("key") == "stats" else None
-        if isinstance(stats, dict):
-            parts = [read_mapping(place.at(key), metrics) for key, metrics in stats.items()]
-            return tuple(usage for part in parts for usage in read_usages(place, part))
-        counted = read_optional_mapping(place.at("llm_metrics"), event.get("llm_metrics"))
-        if counted:
-            return read_usages(place.at("llm_metrics"), counted)
+        counted = stats if isinstance(stats, dict) else {"llm_metrics": event.get("llm_metrics")}
+        parts = [read_optional_mapping(place.at(key), metrics) for key, metrics in counted.items()]
+        if any(parts) or counted is stats:
+            try:
+                return tuple(usage for part in parts for usage in read_usages(place, part or {}))
+            except BadNumberError as error:
+                return (bad_number(error),)
     return ()
