@@ -251,6 +251,7 @@ class LastVerdicts:
     run_id: int
     case_index: int
     verdicts: str
+    errors_are_failures: bool = False
 
 
 @dataclass(frozen=True, slots=True)

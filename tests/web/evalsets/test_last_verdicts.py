@@ -26,6 +26,16 @@ def test_each_square_leads_to_its_trial(pages: Any, calc: str) -> None:
     assert f'data-status="queued" {trials}/1" aria-label="trial 2 queued"' in text
 
 
+def test_errors_count_as_on_the_page_of_the_run(pages: Any, calc: str) -> None:
+    config = RunConfig(AgentRef("dice", "agent:root_agent"), calc, n=2, errors_are_failures=True)
+    run_id = pages.desk.store.runs.create(config, [Case("quiet", (Turn("Hello"),))])
+    results = TrialResult(run_id, 0, 0, "finished", "passed"), TrialResult(run_id, 0, 1, "errored", "errored")
+    pages.desk.store.runs.record(results)
+
+    assert "1 of 2</a>" in pages.get(f"/evalsets/{calc}").text
+    assert "1 of 2" in pages.get(f"/runs/{run_id}").text
+
+
 def test_the_case_editor_shows_them_too(pages: Any, calc: str) -> None:
     run_id = _ran(pages, calc)
 

@@ -261,7 +261,10 @@ def last_verdicts(
     rows = rows.where(LAST_RUN.c.evalset_id == evalset_id, _IS_SHOWN)
     if case_ids is not None:
         rows = rows.where(LAST_RUN.c.case_id.in_(case_ids))
-    return {case_id: LastVerdicts(*last) for case_id, *last in connection.execute(rows)}
+    found = {case_id: LastVerdicts(*last) for case_id, *last in connection.execute(rows)}
+    rules = select(RUN.c.id, RUN.c.config).where(RUN.c.id.in_({last.run_id for last in found.values()}))
+    strict = {run_id for run_id, config in connection.execute(rules) if are_errors_failures(config)}
+    return {case_id: replace(last, errors_are_failures=last.run_id in strict) for case_id, last in found.items()}
 
 
 def last_run(connection: Connection, evalset_id: str) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from evaldesk.desk.evalsets.cases import keys_of
 from evaldesk.model import Case
@@ -19,15 +19,18 @@ MAX_TAGS = 12
 
 @dataclass(frozen=True, slots=True)
 class CaseLine:
-    """One case. `verdicts` has a status for each trial of the last run, `run_id` is None when it never ran."""
+    """One case, with its trials in the `last` run; None when it never ran."""
 
     key: str
     case: Case
     calls: str
     unasserted: str
-    verdicts: tuple[str, ...] = ()
-    run_id: int | None = None
-    case_index: int = 0
+    last: LastVerdicts | None = None
+
+    @property
+    def verdicts(self) -> Sequence[str]:
+        """A status for each trial of the last run."""
+        return [STATUS_OF[letter] for letter in self.last.verdicts] if self.last else ()
 
     @property
     def first_message(self) -> str:
@@ -39,8 +42,11 @@ class CaseLine:
     @property
     def passed(self) -> str:
         """Passed trials of those with a verdict that counts; empty when there is none."""
-        n_scored = sum(status in {"passed", "failed"} for status in self.verdicts)
-        return f"{self.verdicts.count('passed')} of {n_scored}" if n_scored else ""
+        if self.last is None:
+            return ""
+        letters = self.last.verdicts
+        n_scored = sum(map(letters.count, "pfe" if self.last.errors_are_failures else "pf"))
+        return f"{letters.count('p')} of {n_scored}" if n_scored else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,10 @@ def case_list(
     verdicts = last_verdicts([case.id for case in read])
     keys = keys_of(cases, shown)
     return CaseList(
-        lines=tuple(_line(key, case, verdicts) for key, case in zip(keys, read, strict=True)),
+        lines=tuple(
+            CaseLine(key, case, *expected_calls(case), verdicts.get(case.id))
+            for key, case in zip(keys, read, strict=True)
+        ),
         tags=_common_tags(cases, tag),
         n_all=len(cases),
         n_found=n_found,
@@ -139,15 +148,6 @@ def expected_calls(case: Case) -> tuple[str, str]:
     if n_open and not n_calls:
         words = f"none in {counted(len(stated), 'turn')}"
     return words, f"+ {counted(n_open, 'turn')} not asserted" if n_open else ""
-
-
-def _line(key: str, case: Case, last_verdicts: Mapping[str, LastVerdicts]) -> CaseLine:
-    last = last_verdicts.get(case.id)
-    line = CaseLine(key, case, *expected_calls(case))
-    if last is None:
-        return line
-    verdicts = tuple(STATUS_OF[letter] for letter in last.verdicts)
-    return replace(line, verdicts=verdicts, run_id=last.run_id, case_index=last.case_index)
 
 
 def _common_tags(cases: Sequence[Case], chosen: str) -> tuple[tuple[str, int], ...]:
