@@ -75,6 +75,7 @@ def test_a_refused_finding_and_a_refused_label_leave_the_links_of_the_trial_righ
     refused = [pages.post(f"{trial}/{place}", labeller=" ") for place in ("findings", "labels")]
 
     assert [answer.status_code for answer in refused] == [422, 422]
+    assert '<input id="finder" name="labeller"' in refused[0].text
     for answer in refused:
         assert f'href="{trial}/timeline"' in answer.text
         assert not re.search(rf"{trial}/(findings|labels)/", answer.text)
