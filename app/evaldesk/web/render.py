@@ -232,6 +232,11 @@ def rate_label(rate: float, low: float, high: float) -> str:
     return rate_words(rate, Interval(low, high))
 
 
+def moment(ns: int) -> datetime | None:
+    """When a file was changed, by its nanoseconds; None where there is no file."""
+    return datetime.fromtimestamp(ns / 1e9, UTC) if ns else None
+
+
 def day(moment: datetime) -> str:
     """The date of a moment."""
     return moment.strftime("%-d %b %Y")
@@ -250,6 +255,7 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "count": count,
     "size": size_words,
     "day": day,
+    "moment": moment,
     "as_json": as_json,
     "as_line": json_line,
     "result_line": result_line,

@@ -268,7 +268,10 @@ def read_run(
         sorts=_sorts(summary, query, sort),
         only_words=ONLY_WORDS[query.only] if query.only else "",
         k=k,
-        columns=[_column(summary, name) for name in names],
+        columns=[
+            Column(short_title(each.metric), needs_words(each.metric, each.threshold))
+            for each in summary.config.criteria
+        ],
         rows=matrix_rows(summary, found[:most], in_flight, names, k),
         total=_total(summary, found_reliability, lines, point) if not query.only else None,
         metrics=lines,
@@ -300,11 +303,6 @@ def _run_before(runs: RunStore, summary: RunSummary) -> RunSummary | None:
         status="finished", agent_id=config.agent.id, evalset_id=config.evalset_id, before=summary.id, limit=1
     )
     return found[0] if found else None
-
-
-def _column(summary: RunSummary, name: str) -> Column:
-    threshold = next(each.threshold for each in summary.config.criteria if each.metric == name)
-    return Column(short_title(name), needs_words(name, threshold))
 
 
 def _dash_sentence(summary: RunSummary, rows: Sequence[CaseRow], k: int) -> str:

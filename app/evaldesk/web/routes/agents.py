@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from evaldesk.desk.agents import FoundAgent
 from evaldesk.pages.agents import errored_words, kind_words, signature
 from evaldesk.web.render import desk_of, go, page
 
@@ -27,7 +25,6 @@ async def index(request: Request) -> Response:
         agents=agents,
         is_loading=any(agent.state in {"unknown", "loading"} for agent in agents),
         is_sample=desk.agents.is_sample,
-        changed_at=changed_at,
         recent=recent,
         signature=signature,
         kind_words=kind_words,
@@ -38,11 +35,6 @@ async def look_again(request: Request) -> Response:
     """Look for agents that came or went, and try again those that did not load."""
     await desk_of(request).agents.look_again(ask_failed=True)
     return go("/agents")
-
-
-def changed_at(agent: FoundAgent) -> datetime | None:
-    """When a file of the agent was last changed."""
-    return datetime.fromtimestamp(agent.changed_ns / 1e9, UTC) if agent.changed_ns else None
 
 
 routes = [

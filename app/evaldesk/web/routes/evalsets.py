@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -39,12 +38,10 @@ async def index(request: Request) -> Response:
     last_runs = await run_in_threadpool(desk.stored_runs.newest_of_evalsets)
     token = _token(request.query_params.get("trashed", ""))
     trashed = await run_in_threadpool(desk.evalsets.trashed, token) if token else ""
-    changed = {each.id: moment(each.modified_ns) for each in files}
     values: dict[str, Any] = {
         "files": files,
         "is_reading": any(file.is_reading for file in files),
         "last_runs": last_runs,
-        "changed": changed,
         "token": token,
         "trashed": trashed,
     }
@@ -106,7 +103,6 @@ async def show(request: Request) -> Response:
         cases=cases,
         query=query,
         has_adk_sessions=desk.adk_sessions.is_any,
-        changed=moment(file.modified_ns),
         note=NOTES.get(request.query_params.get("note", ""), ""),
         added=added,
         added_key=added_key,
@@ -200,11 +196,6 @@ async def download(request: Request) -> Response:
 def plain_name(name: str) -> str:
     """A file name that a header can hold."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:100]
-
-
-def moment(ns: int) -> datetime:
-    """A file's time, in UTC."""
-    return datetime.fromtimestamp(ns / 1e9, UTC)
 
 
 def _about_name(error: Exception) -> str:
