@@ -73,10 +73,7 @@ def eval_openhands(request: EvalRequest) -> int:
         given=given,
     )
     options = request.options(tuple(todo), _criteria(request))
-    if request.eval_num_workers:
-        options = options.but(concurrency=request.eval_num_workers)
-    job = Job(agent, evalset, path, options, on_progress=output.update)
-    code = play_and_judge(request, [job])
+    code = play_and_judge(request, [Job(agent, evalset, path, options, on_progress=output.update)])
     if output.place:
         click.echo(f"Output: {output.place}", err=request.is_json)
     return code

@@ -10,7 +10,7 @@ import click
 from evaldesk.cli.runs.shared import workspace_option
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.gate_options import GATE_OPTIONS, GATES_BY_NAME, SECTION, AskedGates
-from evaldesk.run_options import BY_NAME, LIMITS, MODELS, RUN, Asked, RunOption, offered
+from evaldesk.run_options import LIMITS, MODELS, RUN, Asked, RunOption, offered
 
 Command: TypeAlias = Callable[..., Any]
 
@@ -243,9 +243,6 @@ def openhands_options(command: Command) -> Command:
         click.option("--config-file", metavar="FILE", default="config.toml", help="The file of --llm-config."),
         click.option("--max-iterations", "-i", type=click.IntRange(1), metavar="N", help="Model calls in an instance."),
         click.option("--eval-n-limit", type=click.IntRange(0), metavar="N", help="Instances to draw, seed 42."),
-        click.option(
-            "--eval-num-workers", type=OptionValue(BY_NAME["concurrency"]), metavar="N", help="Instances at once."
-        ),
         click.option("--eval-ids", metavar="ID,ID", help="The instances to run."),
         click.option("--eval-note", metavar="TEXT", help="Ends the name of the output folder."),
         click.option(

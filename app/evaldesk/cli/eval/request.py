@@ -56,7 +56,6 @@ class EvalRequest:
     config_file: str = "config.toml"
     max_iterations: int | None = None
     eval_n_limit: int | None = None
-    eval_num_workers: int | None = None
     eval_ids: str | None = None
     eval_note: str | None = None
     eval_output_dir: str | None = None
