@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaldesk.desk.runs.accepting import StagedCase, left_out, one_of
+from evaldesk.desk.runs.accepting import StagedCase, _effect, left_out, one_of
 from evaldesk.diff.acceptance import acceptable, accepted, distance
 from evaldesk.matching import Tolerance, json_equal, read_allowances
 from evaldesk.metrics import score_trial
@@ -16,6 +17,7 @@ from evaldesk.model import (
     AgentRef,
     Case,
     Criterion,
+    ErrorRecord,
     Event,
     Expected,
     RunConfig,
@@ -325,3 +327,18 @@ def test_what_a_trial_that_broke_off_said_is_not_accepted_as_well() -> None:
     now = StagedCase("0", case, failed, (change,), trials).with_changes({change.key: "as_well"})
 
     assert [each.answer for each in read_allowances(now)] == ["8", "7"]
+
+
+def test_errors_that_count_as_failures_count_before_and_after_a_change() -> None:
+    turn = TurnRecord("hi", (Event("agent_message", text="yes"),))
+    ended = [
+        TrialResult(1, 0, 0, "finished", "failed", transcript=Transcript((turn,))),
+        TrialResult(1, 0, 1, "errored", "errored", error=ErrorRecord("agent_raised", "no")),
+    ]
+    case = Case("c", (Turn("hi", Expected(reference="yes")),))
+    config = RunConfig(AgentRef("a", "a:a"), "set", criteria=(Criterion("response_match_score", 0.5),))
+
+    counted, without = (_effect(ended, case, replace(config, errors_are_failures=flag)) for flag in (True, False))
+
+    assert (counted.before.scored, counted.after.scored, counted.after.passed) == (2, 2, 1)
+    assert (without.before.scored, without.after.scored, without.after.passed) == (1, 1, 1)

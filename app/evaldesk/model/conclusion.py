@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum
@@ -200,6 +201,13 @@ class Counts:
         return replace(self, case_rate=fsum(rate * times for rate, times in scored) / n_cases if n_cases else 0.0)
 
     @classmethod
+    def of_verdicts(cls, verdicts: Iterable[str], *, errors_are_failures: bool) -> Counts:
+        """The counts of trials with these verdicts; an empty one was not played."""
+        n = Counter(verdicts)
+        passed, failed, errored, unscored = (n[verdict] for verdict in VERDICTS)
+        return cls(n.total(), passed, failed, errored, unscored, errors_are_failures=errors_are_failures)
+
+    @classmethod
     def total(cls, parts: Iterable[Counts]) -> Counts:
         """The sum of `parts`."""
         return sum(parts, cls())
@@ -210,6 +218,12 @@ class Counts:
         found = cls.total(cases)
         is_uneven = len({each.planned for each in cases}) > 1
         return found.of_cases([(each.scored, each.passed, 1) for each in cases]) if is_uneven else found
+
+
+def scored_and_passed(letters: str, *, errors_are_failures: bool) -> tuple[int, int]:
+    """The scored trials and the passed ones among the letters of their verdicts."""
+    passed = letters.count("p")
+    return passed + letters.count("f") + (letters.count("e") if errors_are_failures else 0), passed
 
 
 class HasCounts(Protocol):

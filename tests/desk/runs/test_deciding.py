@@ -18,7 +18,20 @@ from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.engine import GradeSpec
 from evaldesk.errors import UsageError
-from evaldesk.model import AgentRef, Conclusion, Counts, ErrorRecord, Gates, RunConfig, TrialSpec, Verdict
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    Conclusion,
+    Counts,
+    ErrorRecord,
+    GateOutcome,
+    Gates,
+    RunConfig,
+    TrialResult,
+    TrialSpec,
+    Turn,
+    Verdict,
+)
 from evaldesk.model.comparison import Baseline, PlayedCase
 from evaldesk.model.conclusion import Stop
 from evaldesk.model.evalset import CaseKey
@@ -669,3 +682,28 @@ def test_a_case_that_keeps_others_waiting_is_the_only_one_that_is_read_again() -
         assert found.look(reader(strips, read), Spent()) is None
 
     assert read == [*range(300), *[0] * 49]
+
+
+def test_a_gate_that_a_stop_left_open_has_the_same_answer_at_every_door(store: Any) -> None:
+    gates = Gates(min_case_pass_rate=1.0, pass_hat=((2, 0.5),), stop_when_decided="exact")
+    config = RunConfig(AgentRef("a", "a:agent"), "set", n=4, gates=gates)
+    run_id = store.runs.create(config, [Case(f"c{at}", (Turn("hi"),)) for at in range(3)])
+    strips = ["fppp", "pp..", "pp.."]  # two trials of the first case ended after the block that decided
+    letters = [(case, at, letter) for case, strip in enumerate(strips) for at, letter in enumerate(strip)]
+    trials = [TrialResult(run_id, case, at, "finished", VERDICTS[each]) for case, at, each in letters if each != "."]
+    store.runs.record(trials)
+    decided = GateOutcome("--min-case-pass-rate", "failed", "1 of 3 cases cannot reach 1 of its trials any more")
+    store.runs.end(run_id, "finished", "", lease=store.runs.summary(run_id).lease, stop=Stop("exact", 2, 6, (decided,)))
+    stored = StoredRuns(store.runs)
+    run = stored.summary(run_id)
+
+    conclusions = [
+        stored.conclusion(run),
+        conclude(gates, stored.numbers(run)),
+        stored.result(run_id).conclusion,
+    ]
+
+    sentences = [[each.sentence for each in found.gates] for found in conclusions]
+    assert sentences[0] == sentences[1] == sentences[2]
+    assert sentences[0][1].startswith("pass^2 0.667 is at least 0.5")
+    assert {found.outcome for found in conclusions} == {"failed"}

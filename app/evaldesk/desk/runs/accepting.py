@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from evaldesk.desk.criteria.criteria import is_plain
 from evaldesk.desk.desk import Desk
@@ -14,7 +13,7 @@ from evaldesk.diff.acceptance import Acceptable, Way, Ways, acceptable, accepted
 from evaldesk.errors import FormatError, NotFoundError, UsageError
 from evaldesk.metrics import score_trial
 from evaldesk.model import Case, Counts, EvalSet, RunConfig, TrialResult
-from evaldesk.model.conclusion import VERDICTS, trial_verdict
+from evaldesk.model.conclusion import trial_verdict
 from evaldesk.model.stored import CaseRow, RunSummary
 
 MAX_JUDGED = 2_000
@@ -313,13 +312,8 @@ def _trials(desk: Desk, run: RunSummary, row: CaseRow) -> tuple[TrialResult, ...
 def _effect(trials: Sequence[TrialResult], case: Case, config: RunConfig) -> Effect:
     before = tuple(each.verdict for each in trials)
     after = tuple(_verdict(case, each, config) for each in trials)
-    return Effect(_counts(before), _counts(after), before, after)
-
-
-def _counts(verdicts: Sequence[str]) -> Counts:
-    n = Counter(verdicts)
-    passed, failed, errored, unscored = (n[verdict] for verdict in VERDICTS)
-    return Counts(len(verdicts), passed, failed, errored, unscored)
+    counts = partial(Counts.of_verdicts, errors_are_failures=config.errors_are_failures)
+    return Effect(counts(before), counts(after), before, after)
 
 
 def _verdict(case: Case, trial: TrialResult, config: RunConfig) -> str:

@@ -20,7 +20,7 @@ from evaldesk.desk.runs.plan import order_of_play, shuffled
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Answer, Counts, GateOutcome, RunConfig
 from evaldesk.model.comparison import TO_PLAY, Baseline, PlayedCase
-from evaldesk.model.conclusion import Interval, Stop, StopRule
+from evaldesk.model.conclusion import Interval, Stop, StopRule, scored_and_passed
 from evaldesk.statistics.anytime import ALPHA, DifferenceSeen, anytime_interval, difference_interval, sign_evidence
 from evaldesk.statistics.case_comparison import compare_cases, is_regressed
 from evaldesk.store import RunStore
@@ -122,7 +122,7 @@ class Decider:
         seen = runs.summary(run_id)
         if not self.may_look(seen.n_done):
             return None
-        return self.look(partial(runs.strips, run_id), Spent(seen.cost, seen.n_unpriced, seen.n_uncounted))
+        return self.look(partial(runs.strips, run_id), Spent.of(seen))
 
     def _look_by_case(self, read: ReadStrips, spent: Spent) -> Stop | None:
         """As `look`, reading only the cases that come after those that were seen done."""
@@ -148,7 +148,7 @@ class Decider:
             is_lost = self._regressed(case, letter)
             for rest in "pf":
                 self._n_lost[rest] += is_lost - self._regressed(case, rest)
-        is_scored = letter in ("pfe" if self._config.errors_are_failures else "pf")
+        is_scored, _ = scored_and_passed(letter, errors_are_failures=self._config.errors_are_failures)
         if is_scored and case in self._rates_before:
             self._differences.append((letter == "p") - self._rates_before[case])
             self._told.add(self._differences[-1])
@@ -404,8 +404,7 @@ class _Seen:
         return anytime_interval(passed, scored, alpha)
 
     def _scored(self, letters: str) -> tuple[int, int]:
-        are_failures = self.config.errors_are_failures
-        return sum(letter in ("pfe" if are_failures else "pf") for letter in letters), letters.count("p")
+        return scored_and_passed(letters, errors_are_failures=self.config.errors_are_failures)
 
     def _numbers(self, rest: str | None) -> RunNumbers:
         ended: Counter[str] = Counter()

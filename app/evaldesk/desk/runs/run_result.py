@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, overload
 
 from evaldesk.desk.runs.charts import pass_figure
-from evaldesk.desk.runs.gates.conclusion import CaseNumbers, Ending, RunNumbers, Spent, conclude, sure_interval
+from evaldesk.desk.runs.gates.conclusion import CaseNumbers, Ending, RunNumbers, Spent, conclude
 from evaldesk.desk.runs.trial_rows import trial_row
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, Conclusion, Counted, Counts, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import RunChange
 from evaldesk.model.conclusion import Interval, Stop
 from evaldesk.model.transcript import known_sum
-from evaldesk.statistics.intervals import CaseCounts, CurvePoint, point_at, sure_curve
+from evaldesk.statistics.intervals import CaseCounts, CurvePoint, point_at
 from evaldesk.wording.trial_text import trial_text
 from evaldesk.wording.words import asides_words, passed_sentence, trials_each
 
@@ -56,12 +55,11 @@ class CaseResult(Counted, Sequence[TrialResult]):
     @property
     def counts(self) -> Counts:
         """The planned trials by how they ended."""
-        ended = Counter(trial.verdict for trial in self.trials)
-        verdicts = (ended["passed"], ended["failed"], ended["errored"], ended["unscored"])
         scores = (score for trial in self.trials for score in trial.scores if score.turn is None)
         is_whole = not self.is_partly_asserted and all(score.is_applicable for score in scores)
-        n_partly = 0 if is_whole else self.n_planned
-        return Counts(self.n_planned, *verdicts, n_partly, self.errors_are_failures)
+        verdicts = (trial.verdict for trial in self.trials)
+        found = Counts.of_verdicts(verdicts, errors_are_failures=self.errors_are_failures)
+        return replace(found, planned=self.n_planned, not_applicable=0 if is_whole else self.n_planned)
 
     def diff(self, trial: int = 0) -> str:
         """One trial turn by turn, expected beside actual, as text."""
@@ -114,23 +112,26 @@ class RunResult(Counted, Sequence[CaseResult]):
     @cached_property
     def conclusion(self) -> Conclusion:
         """The conclusion of the run, by the gates of its configuration; without gates every trial must pass."""
-        threshold = self.config.pass_threshold
-        cases = (CaseNumbers(case.id, case.counts, threshold) for case in self.cases)
-        numbers = RunNumbers.of_cases(
-            cases,
+        return conclude(self.config.gates, self._numbers, self.change)
+
+    @cached_property
+    def _numbers(self) -> RunNumbers:
+        trials, threshold = self.trials, self.config.pass_threshold
+        found = RunNumbers.of_cases(
+            (CaseNumbers(case.id, case.counts, threshold) for case in self.cases),
             spent=Spent(
-                sum(trial.cost or 0.0 for trial in self.trials),
-                sum(bool(trial.usages and trial.cost is None) for trial in self.trials),
-                sum(trial.is_least for trial in self.trials),
+                sum(trial.cost or 0.0 for trial in trials),
+                sum(bool(trial.usages and trial.cost is None) for trial in trials),
+                sum(trial.is_least for trial in trials),
             ),
             endings=[Ending(self.status, self.reason, self.stop)],
         )
-        return conclude(self.config.gates, replace(numbers, equal_counts=self.equal_counts), self.change)
+        return replace(found, equal_counts=self.equal_counts)
 
-    @cached_property
+    @property
     def counts(self) -> Counts:
         """The planned trials by how they ended."""
-        return Counts.total_of_cases([case.counts for case in self.cases])
+        return self._numbers.counts
 
     @property
     def n_trials(self) -> int:
@@ -150,8 +151,7 @@ class RunResult(Counted, Sequence[CaseResult]):
     @property
     def interval(self) -> Interval | None:
         """Where the pass rate probably lies, 95 %, clustered by case; None when nothing was scored."""
-        is_cut = self.stop is not None and self.counts.case_rate is not None
-        return sure_interval(self.counts, self.equal_counts if is_cut else self.case_counts, self.stop)
+        return self._numbers.interval
 
     @property
     def case_counts(self) -> tuple[CaseCounts, ...]:
@@ -197,7 +197,7 @@ class RunResult(Counted, Sequence[CaseResult]):
     @property
     def curve(self) -> tuple[CurvePoint, ...]:
         """pass@k and pass^k by k with their 95 % intervals, all points over the same cases."""
-        return sure_curve(self.equal_counts)
+        return self._numbers.curve
 
     def to_dataframe(self) -> Any:
         """A pandas DataFrame with one row a trial and one column for each metric. (report/run_frame.py)"""

@@ -14,7 +14,7 @@ from typing import Any, get_args
 from evaldesk.desk.other_tools import difference, has_other_scores, may_differ, tools_beside, unscored_by
 from evaldesk.desk.process_owner import is_at_work, is_here
 from evaldesk.desk.runs.baseline import read_baseline_file
-from evaldesk.desk.runs.gates.conclusion import CaseNumbers, Ending, RunNumbers, Spent, conclude, sure_interval
+from evaldesk.desk.runs.gates.conclusion import CaseNumbers, Ending, RunNumbers, Spent, conclude
 from evaldesk.desk.runs.plan import RunPlan, foresee
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.trust import check_store
@@ -22,7 +22,7 @@ from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.metrics import known_metric
 from evaldesk.model import Capture, Case, Conclusion, Counts, Gates, Outcome, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange, matched
-from evaldesk.model.conclusion import Interval
+from evaldesk.model.conclusion import Interval, scored_and_passed
 from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseRow, MetricRow, RunSummary, TrialKey
@@ -141,17 +141,18 @@ class StoredRuns:
             )
             for each, key in zip(outcomes, keys, strict=True)
         ]
-        endings = (Ending(run.status, run.reason, run.stop),)
-        found = RunNumbers.of_cases(
-            _named(cases, keys), endings=endings, spent=Spent(run.cost, run.n_unpriced, run.n_uncounted)
-        )
+        found = RunNumbers.of_cases(_named(cases, keys), endings=(Ending.of(run),), spent=Spent.of(run))
         return replace(found, equal_counts=self.equal_counts(run))
+
+    def _totals(self, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> RunNumbers:
+        """The numbers of one run whose cases are not named; `outcomes` where they are known."""
+        rows, gates = self.outcomes(run.id) if outcomes is None else outcomes, run.config.gates
+        equal = self.equal_counts(run) if run.is_uneven or gates.pass_at or gates.pass_hat else None
+        return RunNumbers(run.counts, tuple(rows), (), Spent.of(run), (Ending.of(run),), equal)
 
     def interval(self, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> Interval | None:
         """The interval of the pass rate of a run; `outcomes` where they are known."""
-        is_cut = run.stop is not None and run.is_uneven
-        known = self.equal_counts(run) if is_cut else self.outcomes(run.id) if outcomes is None else outcomes
-        return sure_interval(run.counts, known or (), run.stop)
+        return self._totals(run, outcomes).interval
 
     def equal_counts(self, run: RunSummary) -> tuple[CaseCounts, ...] | None:
         """The cases by scored and passed trials among those that each of them has.
@@ -161,8 +162,8 @@ class StoredRuns:
         if run.stop is None and not run.is_uneven:
             return None
         kinds = Counter(strip[: run.n_equal] for strip in self._store.strips(run.id))
-        scored = "pfe" if run.config.errors_are_failures else "pf"
-        rows = ((sum(letter in scored for letter in kind), kind.count("p"), times) for kind, times in kinds.items())
+        are_failures = run.config.errors_are_failures
+        rows = ((*scored_and_passed(kind, errors_are_failures=are_failures), times) for kind, times in kinds.items())
         return tuple(row for row in rows if row[0])
 
     def _partly_asserted(self, run: RunSummary, cases: Sequence[Case] | None = None) -> frozenset[str]:
@@ -175,17 +176,7 @@ class StoredRuns:
 
     def conclusion(self, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> Conclusion:
         """The conclusion of a run, by the gates it was started with; no case is read by name."""
-        rows = self.outcomes(run.id) if outcomes is None else outcomes
-        endings = (Ending(run.status, run.reason, run.stop),)
-        equal = self.equal_counts(run) if run.is_uneven else None
-        numbers = RunNumbers(
-            run.counts,
-            tuple(rows),
-            endings=endings,
-            equal_counts=equal,
-            spent=Spent(run.cost, run.n_unpriced, run.n_uncounted),
-        )
-        return conclude(run.config.gates, numbers, self.change(run))
+        return conclude(run.config.gates, self._totals(run, outcomes), self.change(run))
 
     def outcome(self, run: RunSummary) -> Outcome | None:
         """The conclusion of a run, in one word; None while it goes on."""

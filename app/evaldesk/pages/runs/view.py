@@ -12,7 +12,7 @@ from evaldesk.desk.runs.gates.conclusion import may_be_stopped, sure_interval
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Conclusion, Counts, Criterion, Outcome, RunStatus
-from evaldesk.model.conclusion import Interval
+from evaldesk.model.conclusion import Interval, scored_and_passed
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, MetricRow, RunSummary, TrialKey
 from evaldesk.pages.pass_chart import PassChart, pass_chart
@@ -173,8 +173,7 @@ def _matrix_row(
 def equal_counts_of(summary: RunSummary, row: CaseRow) -> tuple[int, int]:
     """The scored and the passed trials of a case among those that every case has."""
     letters = row.verdicts[: summary.n_equal]
-    scored = "pfe" if summary.config.errors_are_failures else "pf"
-    return sum(map(letters.count, scored)), letters.count("p")
+    return scored_and_passed(letters, errors_are_failures=summary.config.errors_are_failures)
 
 
 def window(at: int, n: int, most: int) -> range:

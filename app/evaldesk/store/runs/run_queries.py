@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.model import VERDICTS, Case, Counts, ErrorRecord, Prompts, RunConfig, RunStatus, TrialResult
+from evaldesk.model import Case, Counts, ErrorRecord, Prompts, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop
 from evaldesk.model.run import Place
@@ -405,10 +405,7 @@ def newest_counts(connection: Connection, run_id: int, limit: int) -> Counts:
     done = select(held.verdict).join(RUN_CASE, OF_CASE)
     done = done.where(held.run_id == run_id, held.verdict.is_not(None), held.trial_index < N_OF_CASE)
     last = done.order_by(held.recorded_at.desc(), held.trial_index.desc(), held.case_index.desc()).limit(limit)
-    found = Counter[str](connection.scalars(last))
-    passed, failed, errored, unscored = (found[verdict] for verdict in VERDICTS)
-    planned = found.total()
-    return Counts(planned, passed, failed, errored, unscored, errors_are_failures=config.errors_are_failures)
+    return Counts.of_verdicts(connection.scalars(last), errors_are_failures=config.errors_are_failures)
 
 
 def score_counts(connection: Connection, run_id: int) -> dict[str, list[tuple[float, int]]]:

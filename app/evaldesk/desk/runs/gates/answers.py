@@ -10,7 +10,7 @@ from math import prod
 from evaldesk.desk.runs.deciding import looks_of
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
-from evaldesk.model.conclusion import StopRule, Undecided
+from evaldesk.model.conclusion import StopRule, Undecided, scored_and_passed
 from evaldesk.model.stored import RunSummary
 from evaldesk.statistics.chances.gates import (
     ROUNDING,
@@ -97,10 +97,10 @@ def played_subject(
 
     Raises UsageError when none was scored.
     """
-    scored = "pfe" if run.config.errors_are_failures else "pf"
+    are_failures = run.config.errors_are_failures
     strips = runs.store.strips(run.id)
     found = Counter(
-        (sum(letter in scored for letter in strip), strip.count("p"), n)
+        (*scored_and_passed(strip, errors_are_failures=are_failures), n)
         for strip, n in zip(strips, n_each or map(len, strips), strict=True)
     )
     threshold = run.config.pass_threshold if pass_threshold is None else pass_threshold

@@ -9,6 +9,7 @@ from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates, Outco
 from evaldesk.model.comparison import RunChange
 from evaldesk.model.conclusion import Interval, Stop, Undecided, counted, has_too_many_errors
 from evaldesk.model.evalset import CaseKey
+from evaldesk.model.stored import RunSummary
 from evaldesk.statistics.intervals import (
     CaseCounts,
     CurvePoint,
@@ -68,6 +69,11 @@ class Ending:
     reason: str = ""
     stop: Stop | None = None
 
+    @classmethod
+    def of(cls, run: RunSummary) -> Ending:
+        """How a stored run ended."""
+        return cls(run.status, run.reason, run.stop)
+
 
 @dataclass(frozen=True, slots=True)
 class Spent:
@@ -79,6 +85,11 @@ class Spent:
     cost: float = 0.0
     n_unpriced: int = 0
     n_uncounted: int = 0
+
+    @classmethod
+    def of(cls, run: RunSummary) -> Spent:
+        """What a stored run spent."""
+        return cls(run.cost, run.n_unpriced, run.n_uncounted)
 
     def __add__(self, other: Spent) -> Spent:
         n_unpriced, n_uncounted = self.n_unpriced + other.n_unpriced, self.n_uncounted + other.n_uncounted
