@@ -7,6 +7,7 @@ import inspect
 import json
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,24 @@ def test_an_odd_file_beside_an_eval_set_is_named_and_never_means_the_default_cri
         evaldesk.evaluate(echo, file)
 
     assert evaldesk.evaluate(echo, file, criteria=ANSWER, cases=["same"]).all_passed
+
+
+async def priced(message: str, state: Mapping[str, Any]) -> str:
+    return message
+
+
+priced.tells_cost = True  # type: ignore[attr-defined]
+
+
+def test_a_limit_of_cost_is_refused_before_the_start_where_the_cost_of_an_object_is_not_known() -> None:
+    asked = partial(evaldesk.evaluate, evalset=EVALSET, cases=["same"], max_cost=1.0)
+
+    with pytest.raises(UsageError, match=r"max_cost=: the cost of 'echo' .Python. is not known before the run"):
+        asked(echo)
+    with pytest.raises(UsageError, match="max_cost=: the price of 'nobody/one' is not known"):
+        asked(priced, criteria={"final_response_match_v2": {"threshold": 1, "judge_model": "nobody/one"}})
+
+    assert asked(priced, criteria=ANSWER).conclusion.is_passed
 
 
 def test_nothing_is_printed_and_nothing_is_left(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -98,7 +98,6 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
         return InlineExecutor(concurrency)
 
     monkeypatch.setattr(RunDesk, "_local_executor", executor)
-    monkeypatch.setattr("evaldesk.desk.runs.evaluating.LocalExecutor", opened)
     monkeypatch.setattr("evaldesk.desk.runs.case_player.LocalExecutor", opened)
 
 

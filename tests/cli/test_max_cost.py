@@ -178,6 +178,6 @@ def test_prices_do_not_make_the_cost_of_calls_that_are_not_seen_known(dear: Plac
     played = dear.eval(path, "--json")
     listed = dear.run("run", "info", "1")
 
-    assert "declare tells_cost (docs/agents.md), or leave --max-cost out" in str(refused.exception)
+    assert "declare tells_cost (docs/agents.md), or leave the limit out" in str(refused.exception)
     assert json.loads(played.stdout)["runs"][0]["cost"] is None
     assert "not known" in next(line for line in listed.stdout.splitlines() if line.startswith("Cost"))

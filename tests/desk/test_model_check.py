@@ -6,15 +6,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from tests.media_samples import picture, report, sound
 
 from evaldesk.agents import AGENTS, AgentKind
 from evaldesk.desk.runs.model_checks import check_models, check_prices
-from evaldesk.desk.runs.plan import RunPlan, check_replay
-from evaldesk.engine import AgentHost
+from evaldesk.desk.runs.plan import RunPlan, check_calls
 from evaldesk.errors import UsageError
 from evaldesk.llm import missing_keys
 from evaldesk.model import AgentDescription, AgentRef, Case, Criterion, JsonObject, ModelOptions, RunConfig, Turn
@@ -28,11 +27,8 @@ PRICES = ModelOptions(price_in=1, price_out=2)
 JUDGE = Criterion("rubric_based_final_response_quality_v1", 0.5, {"judge_model": "dear/judge", "rubrics": ["Kind."]})
 
 
-class Host:
-    """Knows a price of every model but those called dear."""
-
-    async def unpriced(self, ref: AgentRef, models: Sequence[str]) -> tuple[str, ...]:
-        return tuple(model for model in models if model.startswith("dear/"))
+async def unpriced(ref: AgentRef, models: Sequence[str]) -> tuple[str, ...]:
+    return tuple(model for model in models if model.startswith("dear/"))
 
 
 @pytest.fixture(params=list(AGENTS))
@@ -44,7 +40,7 @@ async def refusal(agent: AgentDescription, cases: Sequence[Case] = (), **config:
     """Why the run is refused; empty when it may begin."""
     plan = RunPlan(RunConfig(AgentRef("shop", "a:b"), "words", **config), tuple(cases))
     try:
-        await check_prices(cast("AgentHost", Host()), plan, agent)
+        await check_prices(unpriced, plan, agent)
     except UsageError as error:
         return str(error)
     return ""
@@ -146,7 +142,7 @@ def test_a_command_is_replayed_where_its_table_shows_its_model_calls() -> None:
     def refused(declared: str) -> str:
         agent = AgentRef("shop", "node shop.js", kind="command", declared=declared)
         try:
-            check_replay(RunConfig(agent, "words", recording=Recording("replay", "x")), "command")
+            check_calls(RunConfig(agent, "words", recording=Recording("replay", "x")), "command")
         except UsageError as error:
             return str(error)
         return ""

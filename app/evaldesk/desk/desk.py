@@ -140,7 +140,7 @@ class Desk:
             (plan,) = compared_plans([plan], known)
         check_gates(gates, [plan], title_of)
         if gates.max_cost is not None and subject.description:
-            await check_prices(self.host, plan, subject.description, title_of(GATES_BY_NAME["max_cost"]))
+            await check_prices(self.host.unpriced, plan, subject.description, title_of(GATES_BY_NAME["max_cost"]))
         return plan
 
     @property
@@ -213,10 +213,7 @@ class Desk:
     async def go_on(self) -> None:
         """Take up the runs that a dead desk left behind, and from now on those that are submitted."""
         self.runs.hand_over = self._start_driver
-        try:
-            await self.runs.start_up()
-        except (EvaldeskError, SQLAlchemyError) as error:
-            log.warning("runs that were left behind cannot be taken up: %s", error)
+        await self._take_up_runs()
         self._warming = asyncio.create_task(self._warm_runs())
         self._polling = asyncio.create_task(self.runs.poll_requests(takes_up=True))
         self._recovering = asyncio.create_task(asyncio.to_thread(self._recover_imports))
@@ -239,11 +236,14 @@ class Desk:
         """Trust the folders of the workspace, ask their agents and take up their runs; False where it is not kept."""
         is_kept = await asyncio.to_thread(self.trust.give)
         await self.agents.start()
+        await self._take_up_runs()
+        return is_kept
+
+    async def _take_up_runs(self) -> None:
         try:
             await self.runs.start_up()
         except (EvaldeskError, SQLAlchemyError) as error:
             log.warning("runs that were left behind cannot be taken up: %s", error)
-        return is_kept
 
     def poll_requests(self) -> None:
         """Let other processes stop the runs of this one; `go_on` does so, and takes up submitted runs."""

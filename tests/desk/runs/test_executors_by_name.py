@@ -16,12 +16,12 @@ from tests.engine.hosts import ScriptedCluster, finished
 
 import evaldesk
 from evaldesk.agents import agent_ref
-from evaldesk.desk.runs import case_player, handover
+from evaldesk.desk.runs import case_player, handover, runs
 from evaldesk.desk.runs.case_player import CasePlayer
 from evaldesk.desk.runs.plan import RunOptions, with_executor
 from evaldesk.desk.runs.runs import WAITING, RunDesk
 from evaldesk.desk.trust import Trust
-from evaldesk.engine import Executor, executors
+from evaldesk.engine import Executor
 from evaldesk.engine.executors import EXECUTORS, OWN_VARIABLES, check_executor, has_own_driver, kind_of
 from evaldesk.engine.ray import executor as ray_executor
 from evaldesk.engine.ray import kind as ray_kind
@@ -218,7 +218,7 @@ class DyingCluster(ScriptedCluster):
 def _one_dying_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "agent.py").write_text("def agent(message):\n    return message\n")
     (tmp_path / "evaldesk.toml").write_text('[executors.here]\nkind = "local"\n')
-    for module in (executors, case_player):
+    for module in (runs, case_player):
         monkeypatch.setattr(module, "open_executor", lambda *_: HostsExecutor(DyingCluster(monkeypatch), 1, 1))
 
 

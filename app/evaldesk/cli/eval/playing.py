@@ -156,7 +156,7 @@ async def plan_job(desk: Desk, job: Job, *, is_cost_limited: bool = False) -> Ru
     subject = await asyncio.to_thread(subject_of, job.agent, job.evalset, path, description, known)
     plan = desk.runs.plan_for(subject, job.options)
     if is_cost_limited:
-        await check_prices(desk.host, plan, description)
+        await check_prices(desk.host.unpriced, plan, description)
     return plan
 
 

@@ -22,13 +22,14 @@ from evaldesk.agents import agent_ref, named_ref
 from evaldesk.desk.criteria.criteria import GivenCriteria, find_criteria_file, given_criteria, given_user, reaches_out
 from evaldesk.desk.runs.gates.impossible import check_gates
 from evaldesk.desk.runs.kept_workers import SHARED
+from evaldesk.desk.runs.model_checks import Unpriced, check_prices
 from evaldesk.desk.runs.plan import RunOptions, subject_of
 from evaldesk.desk.runs.run_result import RunResult
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns, compared_plans
 from evaldesk.desk.trust import Trust
-from evaldesk.engine import AgentHost, Executor, InlineExecutor, LocalExecutor, executors
-from evaldesk.engine.launch import launcher_of, placed
+from evaldesk.engine import AgentHost, Executor, InlineExecutor
+from evaldesk.engine.launch import placed
 from evaldesk.engine.worker.player import adopt, described, disown
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.formats import load_evalset
@@ -172,7 +173,8 @@ async def _evaluate(
     on_progress: Callable[[RunSummary], None],
     compared_with: str | None = None,
 ) -> RunResult:
-    settings = read_settings(Path(workspace or "").resolve(), (), environment=os.environ)
+    home = Path(workspace or "").resolve()
+    settings = read_settings(home, (), environment=os.environ, n_workers=os.cpu_count() or 2)
     who = _given_agent(agent, settings, place, options.value("environment"))
     trust = Trust(settings)
     trust.name(who.ref if who.found is None else replace(who.ref, root=_folder_of(agent)))
@@ -191,7 +193,8 @@ async def _evaluate(
         if workspace is None:
             settings = replace(settings, workspace=Path(passing).resolve(), store=None)
         is_kept = workspace is not None
-        async with _opened(settings, who, options.asked.get("model"), is_kept=is_kept) as (runs, store, description):
+        opened = _opened(settings, who, options.asked.get("model"), is_kept=is_kept)
+        async with opened as (runs, store, description, unpriced):
             plan = runs.plan_for(subject_of(who.ref, evalset, path, description), chosen)
             if compared_with is not None:
                 known = await asyncio.to_thread(StoredRuns(store.runs).baseline, compared_with)
@@ -200,6 +203,8 @@ async def _evaluate(
                 check_gates(plan.config.gates, [plan], _keyword)
             _check_isolation(who, plan.config)
             trust.check_executor(plan.config)
+            if plan.config.gates.max_cost is not None:
+                await check_prices(unpriced, plan, description, "max_cost=")
             summary = await runs.run_to_end(plan, on_progress)
             result = await asyncio.to_thread(StoredRuns(store.runs).result, summary.id)
             return replace(result, status=summary.status, reason=summary.reason)
@@ -208,19 +213,20 @@ async def _evaluate(
 @asynccontextmanager
 async def _opened(
     settings: Settings, who: _Agent, model: str | None, *, is_kept: bool
-) -> AsyncIterator[tuple[RunDesk, Store, AgentDescription]]:
-    """The runs of a workspace, and the agent's description of itself. Raises AgentError."""
+) -> AsyncIterator[tuple[RunDesk, Store, AgentDescription, Unpriced]]:
+    """The runs of a workspace, the agent's description of itself, and who knows prices. Raises AgentError."""
     if model:
         settings = replace(settings, models=(*settings.models, model))
     store = await asyncio.to_thread(Trust(settings).opened_store if is_kept else partial(Store.open, settings.database))
     shared = SHARED.get()
     host = AgentHost() if shared is None else shared.host
-    runs = RunDesk(settings, store, open_executor=_executor_for(who))
+    runs = RunDesk(settings, store, open_executor=None if who.found is None else _inline)
+    runs.shared = shared
     try:
-        description = (
-            described(adopt(who.ref, who.found), who.ref) if who.found is not None else await host.describe(who.ref)
-        )
-        yield runs, store, description
+        if who.found is None:
+            yield runs, store, await host.describe(who.ref), host.unpriced
+        else:
+            yield runs, store, described(adopt(who.ref, who.found), who.ref), _unpriced_here
     finally:
         await runs.close()
         if shared is None:
@@ -229,24 +235,15 @@ async def _opened(
         disown(who.ref)
 
 
-def _executor_for(who: _Agent) -> Callable[[RunConfig], Executor]:
-    def open_executor(config: RunConfig) -> Executor:
-        if who.found is not None:
-            return InlineExecutor(config.concurrency)
-        return executors.open_executor(config, open_local, os.environ)
-
-    def open_local(config: RunConfig) -> Executor:
-        shared = SHARED.get()
-        if shared is not None:
-            return shared.lend(who.ref, config)
-        return _local(who.ref, config)
-
-    return open_executor
+def _inline(config: RunConfig) -> Executor:
+    return InlineExecutor(config.concurrency)
 
 
-def _local(ref: AgentRef, config: RunConfig) -> LocalExecutor:
-    n_workers = max(1, min(config.concurrency, os.cpu_count() or 2))
-    return LocalExecutor(n_workers, config.concurrency, launcher=launcher_of(ref), is_shared=config.is_shared)
+async def _unpriced_here(_: AgentRef, models: Sequence[str]) -> tuple[str, ...]:
+    """Those of `models` without a known price where an object is played, in this process."""
+    from evaldesk.llm import price
+
+    return tuple(model for model in models if price(model, 1, 1) is None)
 
 
 def _check_isolation(who: _Agent, config: RunConfig) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from evaldesk.agents import AGENTS
 from evaldesk.desk.criteria.criteria import JUDGE_OPTIONS, MORE_JUDGES, judges_of
-from evaldesk.desk.runs.plan import RunPlan, check_faults, check_replay
-from evaldesk.engine import AgentHost
+from evaldesk.desk.runs.plan import RunPlan, check_calls
 from evaldesk.errors import UsageError
 from evaldesk.metrics import is_metric, metric_info
-from evaldesk.model import AgentDescription, Criterion, ModelOptions
+from evaldesk.model import AgentDescription, AgentRef, Criterion, ModelOptions
 from evaldesk.model.evalset import some_of
 from evaldesk.model.options import ADK_JUDGE, USER_VARIABLE
 from evaldesk.run_options import BY_NAME
@@ -25,8 +24,7 @@ def check_models(plan: RunPlan, agent: AgentDescription) -> None:
 
     A run that may answer from a recording needs no keys, but an agent that it can replay.
     """
-    check_replay(plan.config, agent.kind)
-    check_faults(plan.config, agent.kind)
+    check_calls(plan.config, agent.kind)
     _check_media(plan, agent)
     if plan.config.recording.may_replay:
         return
@@ -120,7 +118,13 @@ def _known(agent: AgentDescription) -> Mapping[str, str]:
     return dict.fromkeys(agent.variables, "1")
 
 
-async def check_prices(host: AgentHost, plan: RunPlan, agent: AgentDescription, called: str = "--max-cost") -> None:
+Unpriced: TypeAlias = Callable[[AgentRef, Sequence[str]], Awaitable[tuple[str, ...]]]
+"""Gives those of some models whose price is not known where an agent is played."""
+
+
+async def check_prices(
+    unpriced_of: Unpriced, plan: RunPlan, agent: AgentDescription, called: str = "--max-cost"
+) -> None:
     """Raise UsageError where a price of the run cannot be known, so that no limit of cost can be kept.
 
     The prices are those of the agent, of its models, of the simulated user and of the judges. A run that plays a
@@ -130,7 +134,7 @@ async def check_prices(host: AgentHost, plan: RunPlan, agent: AgentDescription, 
     if reason:
         raise UsageError(f"{called}: {reason}", field="max_cost")
     asked = _asked(plan, agent)
-    unpriced = await host.unpriced(plan.config.agent, tuple(asked)) if asked else ()
+    unpriced = await unpriced_of(plan.config.agent, tuple(asked)) if asked else ()
     if unpriced:
         model = unpriced[0]
         words = f"the price of {model!r} is not known, so its cost has no limit; {asked[model]}"
@@ -148,7 +152,7 @@ def _unknowable(plan: RunPlan, agent: AgentDescription) -> str:
         say_it = f", say {_PRICES} [model] in evaldesk.toml" if kind and kind.counts_tokens else ""
         return (
             f"the cost of {about} is not known before the run, because it makes its model calls itself; "
-            f"declare tells_cost (docs/agents.md){say_it}, or leave --max-cost out"
+            f"declare tells_cost (docs/agents.md){say_it}, or leave the limit out"
         )
     if is_priced or config.recording.mode == "replay" or config.model or any(_models(agent)):
         return ""
@@ -161,7 +165,7 @@ def _asked(plan: RunPlan, agent: AgentDescription) -> dict[str, str]:
     if config.recording.mode == "replay":
         return {}
     judges = [judge for criterion in config.criteria for judge in judges_of(criterion)]
-    asked = dict.fromkeys(judges, "name another judge, or leave --max-cost out")
+    asked = dict.fromkeys(judges, "name another judge, or leave the limit out")
     if config.user.options.prices is None and any(case.scenario for case in some_of(plan.cases)):
         asked[config.user.model] = _say_it("user.options")
     kind = AGENTS.known(agent.kind)

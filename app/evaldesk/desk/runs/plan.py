@@ -30,8 +30,6 @@ from evaldesk.model import (
     EvalSet,
     Gates,
     Interpreter,
-    Limits,
-    ModelOptions,
     RunConfig,
     default_criteria,
 )
@@ -268,43 +266,34 @@ def _shows_case(description: AgentDescription | None) -> bool:
 def foreseen_plan(config: RunConfig, cases: Sequence[Case]) -> RunPlan:
     """The plan of a run whose configuration is checked. Raises UsageError where its agent cannot be played."""
     check_place(config)
-    check_replay(config, config.agent.kind)
-    check_faults(config, config.agent.kind)
+    check_calls(config, config.agent.kind)
     foresight = foresee(cases, config.criteria, strict=config.is_strict)
     n_asserted, n_partly = foresight.n_asserted(len(cases)), foresight.n_partly_asserted
     counted = replace(config, n_asserted=n_asserted, n_partly_asserted=n_partly)
     return RunPlan(counted, cases, foresight)
 
 
-def check_faults(config: RunConfig, kind_name: str) -> None:
-    """Raise UsageError for faults of an agent whose model calls are not seen, or come from a recording."""
-    kind = AGENTS.known(kind_name)
-    if not config.model_options.faults:
-        return
-    if config.recording.may_replay:
+def check_calls(config: RunConfig, kind_name: str) -> None:
+    """Raise UsageError for faults and replays of an agent whose model calls are not seen, and for both at once."""
+    has_faults, mode, kind = bool(config.model_options.faults), config.recording.mode, AGENTS.known(kind_name)
+    if has_faults and config.recording.may_replay:
         raise UsageError(
-            f"faults are injected into calls, and recording = {config.recording.mode!r} answers without; leave one out",
-            field="faults",
+            f"faults are injected into calls, and recording = {mode!r} answers without; leave one out", field="faults"
         )
-    if kind and not kind.can_replay(config.agent):
-        way_out = f"; say {kind.shows_models} = true in its table of evaldesk.toml" if kind.shows_models else ""
+    if kind is None or kind.can_replay(config.agent):
+        return
+    way_out = f"; say {kind.shows_models} = true in its table of evaldesk.toml" if kind.shows_models else ""
+    if mode == "replay":
+        raise UsageError(
+            f"recording = 'replay' asks no model, but those of {config.agent.id!r} ({kind.title}) are asked where no "
+            f"recording sees it{way_out}, or leave recording off",
+            field="recording",
+        )
+    if has_faults:
         raise UsageError(
             f"faults are injected into model calls; those of {config.agent.id!r} ({kind.title}) are not seen{way_out}",
             field="faults",
         )
-
-
-def check_replay(config: RunConfig, kind_name: str) -> None:
-    """Raise UsageError for a replay of an agent that would ask its models all the same."""
-    kind = AGENTS.known(kind_name)
-    if config.recording.mode != "replay" or kind is None or kind.can_replay(config.agent):
-        return
-    way_out = f"; say {kind.shows_models} = true in its table of evaldesk.toml" if kind.shows_models else ""
-    raise UsageError(
-        f"recording = 'replay' asks no model, but those of {config.agent.id!r} ({kind.title}) are asked where no "
-        f"recording sees it{way_out}, or leave recording off",
-        field="recording",
-    )
 
 
 def frozen(config: RunConfig, options: RunOptions, cases: Sequence[Case]) -> RunConfig:
@@ -413,9 +402,7 @@ def with_defaults(options: RunOptions, settings: Settings, root: str, isolation:
         asked[name] = {**(usual.get(name) or {}), **(options.asked.get(name) or {})}
     ready = None if options.criteria is None else ready_criteria(options.criteria, settings, root)
     user = options.user or (options.like.user if options.like else settings.user)
-    return RunOptions(
-        case_ids=options.case_ids, criteria=ready, user=user, like=options.like, gates=options.gates, **asked
-    )
+    return options.but(criteria=ready, user=user, **asked)
 
 
 def usual_values(settings: Settings, like: RunConfig | None) -> dict[str, Any]:
@@ -430,29 +417,9 @@ def recordings_folder(settings: Settings) -> Path:
     return settings.state_folder / "recordings"
 
 
-@dataclass(frozen=True, slots=True)
-class _Usual:
-    """The parts of Settings that a run has, too, under the same names."""
-
-    model_options: ModelOptions
-    limits: Limits
-    user: UserConfig
-    recording: Recording
-    isolation: str
-    prompts: str
-
-
 def _of_settings(settings: Settings, user: UserConfig | None) -> dict[str, Any]:
     """The options that `evaldesk.toml` may set; a criteria file describes the user in its place."""
-    usual = _Usual(
-        settings.model_options,
-        settings.limits,
-        user or settings.user,
-        settings.recording,
-        settings.isolation,
-        settings.prompts,
-    )
-    return option_values(usual, offered("toml"))
+    return option_values(replace(settings, user=user or settings.user), offered("toml"))
 
 
 def _of_run(config: RunConfig) -> dict[str, Any]:
