@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import Result
 
-from evaldesk.desk.runs.benchmark_output import _kept_rows
+from evaldesk.desk.runs.benchmark_output import MASK, _kept_rows, masked_profile
 from evaldesk.errors import EvaldeskError
 from evaldesk.formats.files import read_file
 
@@ -286,3 +286,22 @@ def test_a_retry_has_the_details_of_the_script(bench: Place) -> None:
     assert result.verdict == "passed"
     reported = [event.result for turn in result.transcript.turns for event in turn.events if event.result]
     assert '"mode": "quick"' in json.dumps(reported)
+
+
+def test_secrets_of_a_profile_beyond_its_key_are_not_in_the_metadata(tmp_path: Path) -> None:
+    profile = tmp_path / "config.toml"
+    profile.write_text(
+        '[llm.one]\nmodel = "openai/x"\napi_key = "sk-a-secret"\nbase_url = "https://me:pa55w0rd-long@host/v1"\n'
+        'aws_session_token = "FwoGZXIvYXdzEBYaDKr9"\naws_region_name = "eu-west-1"\n'
+    )
+
+    shown = masked_profile(profile, "one")
+
+    assert not [secret for secret in ("sk-a-secret", "pa55w0rd", "FwoGZXIv") if secret in json.dumps(shown)]
+    assert (shown["model"], shown["aws_region_name"], shown["api_key"]) == ("openai/x", "eu-west-1", MASK)
+    assert masked_profile(_written(tmp_path / "keyless.toml"), "two")["api_key"] is None
+
+
+def _written(path: Path) -> Path:
+    path.write_text('[llm.two]\nmodel = "openai/x"\n')
+    return path

@@ -26,6 +26,7 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.model.transcript import artefact_text, reported_values
 from evaldesk.paths import did_you_mean
 from evaldesk.reading.json_lines import read_lines
+from evaldesk.secrets import known_values, scrubber_of
 from evaldesk.settings import Settings
 from evaldesk.transcripts.openhands_rows import FORM, test_result
 from evaldesk.transcripts.recorded import RecordedRun
@@ -139,13 +140,16 @@ def output_folder(root: Path, metadata: Mapping[str, Any], note: str = "") -> Pa
 
 
 def masked_profile(config_file: Path, name: str) -> dict[str, Any]:
-    """The LLM profile of that name without its key. Raises UsageError for an unknown one."""
+    """The LLM profile of that name without its key and other secrets. Raises UsageError for an unknown one."""
     from evaldesk.agents.openhands.llm_profiles import OPTIONS, read_profile
 
     profile = read_profile(config_file, name, os.environ)
-    shown = {"model": profile.model, "api_key": MASK if profile.api_key else None}
+    shown: dict[str, Any] = {"model": profile.model}
     shown |= {option: getattr(profile, option) for option in OPTIONS}
-    return shown | {name: value for name, value in profile.extra.items() if "key" not in name.lower()}
+    shown |= {name: value for name, value in profile.extra.items() if "key" not in name.lower()}
+    scrub = scrubber_of(known_values({name: value for name, value in shown.items() if isinstance(value, str)}))
+    clean = {name: scrub(value) if isinstance(value, str) else value for name, value in shown.items()}
+    return {**clean, "api_key": MASK if profile.api_key else None}
 
 
 def placed_benchmark(
