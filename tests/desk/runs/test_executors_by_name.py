@@ -194,6 +194,16 @@ def test_a_bench_of_pytest_plays_on_the_executor_that_is_named(tmp_path: Path, m
     assert (opened, [trial.status for trial in result.trials]) == (["here"], ["finished", "finished"])
 
 
+def test_a_bench_of_pytest_refuses_a_place_as_every_other_door_does(tmp_path: Path) -> None:
+    agent = AgentRef("a", "agent:agent", root=str(tmp_path), folder=str(tmp_path), container=Container("shop:7"))
+    player = CasePlayer(agent, settings_of(tmp_path, 'recording = "record"\n'), concurrency=1)
+    try:
+        with pytest.raises(UsageError, match="needs a folder of this machine"):
+            player.play(Case("a", (Turn("hi"),)), RunOptions())
+    finally:
+        player.close()
+
+
 # A cluster whose head dies
 
 

@@ -14,7 +14,7 @@ from evaldesk.desk.runs.model_checks import check_models
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, frozen, recordings_folder, with_defaults, with_executor
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.engine import AgentHost, Executor, LocalExecutor
-from evaldesk.engine.executors import check_executor, check_isolation, open_executor
+from evaldesk.engine.executors import check_place, open_executor
 from evaldesk.engine.host.agent_host import version_of
 from evaldesk.engine.host.process import WorkerProcess
 from evaldesk.engine.launch import launcher_of
@@ -81,7 +81,7 @@ class CasePlayer:
         ready = self._config(case, options)
         played = PlayedCase(
             key,
-            "".join(trial.verdict[:1] for trial in result.trials if trial.verdict),
+            result.letters,
             ready.pass_threshold,
             ready.errors_are_failures,
             assertions(case),
@@ -90,8 +90,7 @@ class CasePlayer:
         if not found.unconfirmed:
             return found
         again = self.play(case, options.but(n=gates.confirm[1]), first=ready.n)
-        letters = "".join(trial.verdict[:1] for trial in again.trials if trial.verdict)
-        confirmed = replace(played, confirming=letters)
+        confirmed = replace(played, confirming=again.letters)
         return compare_cases(baseline.name, [known], [confirmed], rule=gates.regression_rule, confirm=gates.confirm)
 
     def close(self) -> None:
@@ -106,8 +105,7 @@ class CasePlayer:
         ready = with_defaults(options, self._settings, self._agent.root, self._agent.isolation)
         config = frozen(RunConfig(self._agent, "", recording=recording), ready, [case])
         config = with_executor(config, self._settings.executors)
-        check_isolation(config)
-        check_executor(config)
+        check_place(config)
         return config
 
     async def _described(self) -> AgentDescription:

@@ -12,7 +12,7 @@ from evaldesk.desk.runs.gates.conclusion import CaseNumbers, Ending, RunNumbers,
 from evaldesk.desk.runs.trial_rows import trial_row
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, Conclusion, Counted, Counts, RunConfig, RunStatus, TrialResult
-from evaldesk.model.comparison import RunChange
+from evaldesk.model.comparison import TO_PLAY, RunChange
 from evaldesk.model.conclusion import Interval, Stop
 from evaldesk.model.transcript import known_sum
 from evaldesk.statistics.intervals import CaseCounts, CurvePoint, point_at
@@ -60,6 +60,11 @@ class CaseResult(Counted, Sequence[TrialResult]):
         verdicts = (trial.verdict for trial in self.trials)
         found = Counts.of_verdicts(verdicts, errors_are_failures=self.errors_are_failures)
         return replace(found, planned=self.n_planned, not_applicable=0 if is_whole else self.n_planned)
+
+    @property
+    def letters(self) -> str:
+        """The letters of the verdicts by trial index; `.` for a trial that was not played to an end."""
+        return "".join(trial.verdict[:1] or TO_PLAY for trial in self.trials)
 
     def diff(self, trial: int = 0) -> str:
         """One trial turn by turn, expected beside actual, as text."""
