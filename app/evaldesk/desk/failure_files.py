@@ -19,11 +19,11 @@ from evaldesk.desk.failures import (
     MAX_FINDING,
     MAX_QUOTE,
     SIGNED_AT_ONCE,
-    FailureDesk,
     TypedMode,
     checked_texts,
     excerpt,
 )
+from evaldesk.desk.labels import checked_name
 from evaldesk.desk.runs.trial_rows import cell, uncelled
 from evaldesk.errors import FormatError, NotFoundError, UsageError
 from evaldesk.model.conclusion import counted
@@ -208,7 +208,7 @@ def import_modes(desk: Desk, data: bytes, source: str, author: str) -> TakenIn:
 
     Known modes keep their texts; a finding that is there already is not stored again. Raises FormatError, UsageError.
     """
-    store, by = desk.store, desk.failures.checked_author(author)
+    store, by = desk.store, checked_name(author)
     modes, rows = _read_whole(data, source) if Path(source).suffix.lower() not in _TABLES else _read_rows(data, source)
     drafts, n_elsewhere = [], 0
     cases: dict[int, dict[str, int]] = {}
@@ -289,7 +289,7 @@ def _finding(place: Place, raw: dict[str, Any], *, is_clear: bool = False) -> Ro
     if len(note) > MAX_FINDING or len(quote) > MAX_QUOTE:
         raise place.error(f"the note or the quote is too long; {MAX_FINDING:,} and {MAX_QUOTE:,} characters fit")
     try:
-        author = FailureDesk.checked_author(author)
+        author = checked_name(author)
     except UsageError as error:
         raise place.at("author").error(str(error)) from None
     if mode:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-from evaldesk.desk.labels import Person
+from evaldesk.desk.labels import Person, checked_name, checked_note
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.diff.signature import Signature, error_signature, failure_signature
 from evaldesk.errors import NotFoundError, UsageError
@@ -18,7 +18,6 @@ from evaldesk.model import Case, Criterion, Event, Transcript, TrialResult
 from evaldesk.model.failures import Anchor, Finding, FindingDraft, Mode, UndoneStep
 from evaldesk.model.json_text import json_line
 from evaldesk.model.stored import TrialKey
-from evaldesk.settings import MAX_NAME
 from evaldesk.store import Store
 from evaldesk.store.failure_steps import folded_name
 
@@ -73,9 +72,7 @@ class FailureDesk:
 
         Raises UsageError naming the field, NotFoundError, ConflictError when the mode was merged or retired.
         """
-        author, note = self.sign(typed.author), typed.note.strip()
-        if len(note) > MAX_FINDING:
-            raise UsageError(f"The note has {len(note):,} characters; {MAX_FINDING:,} fit.", field="finding")
+        author, note = self.sign(typed.author), checked_note(typed.note, MAX_FINDING, "finding")
         if not note and not typed.mode and not typed.new_mode.strip():
             raise UsageError("Write what went wrong, or choose a kind of failure.", field="finding")
         anchor = checked_anchor(typed, transcript)
@@ -245,16 +242,8 @@ class FailureDesk:
 
     def sign(self, typed: str) -> str:
         """The person who takes a step, who sits at this browser from now on. Raises UsageError."""
-        name = self.checked_author(typed)
+        name = checked_name(typed)
         self._person.is_called(name)
-        return name
-
-    @staticmethod
-    def checked_author(author: str) -> str:
-        """The name of a reader. Raises UsageError."""
-        name = " ".join(author.split())
-        if not name or len(name) > MAX_NAME or not name.isprintable():
-            raise UsageError(f"Enter your name, at most {MAX_NAME} letters.", field="author")
         return name
 
 

@@ -101,13 +101,9 @@ class LabelDesk:
 
         A verdict without a note keeps the note that was there, and a note without a verdict the verdict.
         """
-        labeller, note = " ".join(typed.labeller.split()), typed.note.strip()
-        if not labeller or len(labeller) > MAX_NAME or not labeller.isprintable():
-            raise UsageError(f"Enter your name, at most {MAX_NAME} letters.", field="labeller")
+        labeller, note = checked_name(typed.labeller, "labeller"), checked_note(typed.note)
         if typed.verdict and typed.verdict not in VERDICTS:
             raise UsageError(f"A label is {', '.join(VERDICTS)}, or nothing.", field="verdict")
-        if len(note) > MAX_NOTE:
-            raise UsageError(f"The note has {len(note):,} characters; {MAX_NOTE:,} fit.", field="note")
         if not typed.verdict and not note and typed.op != "remove":
             raise UsageError("Choose a verdict, or write a note.", field="note")
         turn = _turn(typed.turn, n_turns)
@@ -118,6 +114,22 @@ class LabelDesk:
         else:
             verdict = typed.verdict or None
             self._store.labels.put(played, key, turn, labeller, verdict, note, seen=_times(typed.seen))
+
+
+def checked_name(typed: str, field: str = "author") -> str:
+    """The name of a person. Raises UsageError."""
+    name = " ".join(typed.split())
+    if not name or len(name) > MAX_NAME or not name.isprintable():
+        raise UsageError(f"Enter your name, at most {MAX_NAME} letters.", field=field)
+    return name
+
+
+def checked_note(typed: str, most: int = MAX_NOTE, field: str = "note") -> str:
+    """The note without blanks around it. Raises UsageError."""
+    note = typed.strip()
+    if len(note) > most:
+        raise UsageError(f"The note has {len(note):,} characters; {most:,} fit.", field=field)
+    return note
 
 
 def _times(seen: str) -> list[datetime] | None:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from evaldesk.desk.failures import FailureDesk
-from evaldesk.desk.labels import MAX_NOTE, VERDICTS, Person
+from evaldesk.desk.labels import VERDICTS, Person, checked_name, checked_note
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.errors import UsageError
 from evaldesk.metrics import is_function, metric_info
@@ -55,7 +54,7 @@ class QueueDesk:
 
     def reader(self, typed: str = "") -> str:
         """The reader that an address names, else the person at this desk. Raises UsageError."""
-        return FailureDesk.checked_author(typed) if typed else self._person.name() or "reader"
+        return checked_name(typed) if typed else self._person.name() or "reader"
 
     def candidates(self, run_id: int, reader: str) -> _Candidates:
         """The trials of a run by kind. Raises NotFoundError."""
@@ -66,7 +65,7 @@ class QueueDesk:
 
         Raises UsageError naming the field, NotFoundError for an unknown run.
         """
-        reader = FailureDesk.checked_author(typed.reader)
+        reader = checked_name(typed.reader)
         kinds = [kind for kind in QUEUE_KINDS if kind in typed.kinds]
         run_ids = list(dict.fromkeys(_number(text, "run", 10**15) for text in typed.runs))
         most = _number(typed.n, "n", MAX_OF_EACH)
@@ -93,12 +92,10 @@ class QueueDesk:
 
         Returns how many labels were given.
         """
-        reader = FailureDesk.checked_author(typed.reader)
-        note = typed.note.strip() if typed.note is not None else None
+        reader = checked_name(typed.reader)
+        note = None if typed.note is None else checked_note(typed.note)
         if typed.verdict not in VERDICTS:
             raise UsageError(f"A label is {', '.join(VERDICTS)}.", field="verdict")
-        if note is not None and len(note) > MAX_NOTE:
-            raise UsageError(f"The note has {len(note):,} characters; {MAX_NOTE:,} fit.", field="note")
         if not typed.items:
             raise UsageError("Choose a trial.", field="item")
         given = [_given(text) for text in typed.items]
@@ -110,7 +107,7 @@ class QueueDesk:
 
         Raises UsageError, NotFoundError, ConflictError.
         """
-        reader, store = FailureDesk.checked_author(reader), self._store
+        reader, store = checked_name(reader), self._store
         steps = store.queues.steps(queue_id, reader)
         since = steps[-1].taken_at if steps else self.get(queue_id).created_at
         places = {(each.labelled_run, *each.key): each.place for each in store.queues.items(queue_id, reader)}
