@@ -66,7 +66,8 @@ def test_names_that_differ_in_case_only_are_the_same(desk: EvalSetDesk) -> None:
 def test_replacing_keeps_the_old_file_in_the_trash(desk: EvalSetDesk, tmp_path: Path) -> None:
     desk.create("trips", "old")
 
-    desk.take_in("trips", EvalSet("trips"), replaces=True)
+    with desk.prepared("trips", EvalSet("trips"), replaces=True) as prepared:
+        prepared.put()
 
     (kept,) = (tmp_path / ".evaldesk" / "trash").glob("*/trips.evalset.json")
     assert load_evalset(kept).description == "old"

@@ -53,6 +53,12 @@ class Place:
         return list(self.folder.rglob(".*evaldesk-tmp"))
 
 
+def take_in(desk: EvalSetDesk, name: str, evalset: EvalSet, *, replaces: bool = False) -> str:
+    with desk.prepared(name, evalset, replaces=replaces) as prepared:
+        prepared.put()
+        return prepared.id
+
+
 @dataclass(frozen=True)
 class Action:
     """What a person does in a workspace that has the set `calc`, or has it in the trash; the sets before and after."""
@@ -75,9 +81,9 @@ def _rename(place: Place) -> None:
 SAVED = replace(OLD, cases=(CHANGED, *OLD.cases[1:]))
 COPY = replace(OLD, id="calc_copy")
 ACTIONS = {
-    "import": Action(lambda place: place.desk.take_in("calc", NEW), {}, {"calc": NEW}),
+    "import": Action(lambda place: take_in(place.desk, "calc", NEW), {}, {"calc": NEW}),
     "import --replace": Action(
-        lambda place: place.desk.take_in("calc", NEW, replaces=True), {"calc": OLD}, {"calc": NEW}
+        lambda place: take_in(place.desk, "calc", NEW, replaces=True), {"calc": OLD}, {"calc": NEW}
     ),
     "copy": Action(lambda place: place.desk.duplicate(place.id()), {"calc": OLD}, {"calc": OLD, "calc_copy": COPY}),
     "save a case": Action(_save, {"calc": OLD}, {"calc": SAVED}),
@@ -98,7 +104,7 @@ def _placed(folder: Path, name: str, store: Store) -> Place:
     settings.state_folder.mkdir(parents=True)
     place = Place(folder, EvalSetDesk(settings, store))
     if name != "import":
-        evalset_id = place.desk.take_in("calc", OLD)
+        evalset_id = take_in(place.desk, "calc", OLD)
         place.token = place.desk.trash(evalset_id) if name == "restore" else ""
     return place
 
@@ -146,10 +152,10 @@ def test_a_set_is_whole_after_every_call_that_fails_and_the_retry_succeeds(
 def test_the_retry_of_an_import_that_was_killed_after_the_set_was_there_says_so(tmp_path: Path) -> None:
     with Store.open(tmp_path / "evaldesk.db") as store:
         place = _placed(tmp_path / "home", "import", store)
-        place.desk.take_in("calc", NEW)
+        take_in(place.desk, "calc", NEW)
 
         with pytest.raises(SetNameTakenError, match="already"):
-            place.desk.take_in("calc", NEW)
+            take_in(place.desk, "calc", NEW)
 
         assert _same(place.sets()) == _same({"calc": NEW})
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ from evaldesk.model import Case, EvalSet, JsonValue, SessionInit
 from evaldesk.model.evalset import EditedCases, LargeCases, case_key, spliced
 from evaldesk.reading.regular_file import read_regular
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES
+from evaldesk.store.evalsets.files import EvalSetFiles
 from evaldesk.wire import from_json, to_json
 
 MAX_TRIES = 5
@@ -34,16 +35,6 @@ MAX_TRIES = 5
 _TOKEN = re.compile(r"[a-f0-9]{16}")
 
 T = TypeVar("T")
-
-
-class CaseFiles(Protocol):
-    """The part of the eval set files that the cases use."""
-
-    def read(self, file_id: str) -> tuple[EvalSet, str]:
-        """An eval set and the version of its file."""
-
-    def save(self, file_id: str, evalset: EvalSet, version: str, *, as_new_form: bool = False) -> str:
-        """Write over that version. Raises ConflictError when the file has another, LossError."""
 
 
 class CaseNameTakenError(ConflictError):
@@ -120,7 +111,7 @@ class CaseDesk:
     Writing contents that ADK's old form cannot hold to such a file raises LossError, unless `as_new_form`.
     """
 
-    def __init__(self, files: CaseFiles, evalset: Callable[[str], EvalSet], trash: Path) -> None:
+    def __init__(self, files: EvalSetFiles, evalset: Callable[[str], EvalSet], trash: Path) -> None:
         self._files = files
         self._evalset = evalset
         self._trash = trash

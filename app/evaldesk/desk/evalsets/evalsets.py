@@ -12,7 +12,7 @@ from threading import Lock
 
 from evaldesk.desk.evalsets.cases import CaseDesk
 from evaldesk.desk.evalsets.masking import masked_file, without_secrets
-from evaldesk.desk.evalsets.names import candidates
+from evaldesk.desk.evalsets.names import candidates, plain_name
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
 from evaldesk.formats.files import names_for, suffix_of
 from evaldesk.model import EvalSet, RunConfig
@@ -148,12 +148,6 @@ class EvalSetDesk:
         self.check_new_name(name)
         return self._files.create(name, EvalSet(id=name, name=name, description=description or None))
 
-    def take_in(self, name: str, evalset: EvalSet, *, replaces: bool = False) -> str:
-        """A new eval set that came in a file; gives its id. Raises as `prepared` does."""
-        with self.prepared(name, evalset, replaces=replaces) as prepared:
-            prepared.put()
-            return prepared.id
-
     @contextmanager
     def prepared(
         self, name: str, evalset: EvalSet, *, replaces: bool = False, continues: bool = False
@@ -221,9 +215,8 @@ class EvalSetDesk:
         if format_name not in names:
             raise NotFoundError.among("format", format_name[:100], names)
         evalset, _, _ = self.read(evalset_id)
-        stem = re.sub(r"[^A-Za-z0-9_-]+", "_", self.file(evalset_id).name).strip("_")[:100] or "evalset"
         found = masked_file(evalset, format_name, self._environment)
-        return Export(f"{stem}{suffix_of(format_name)}", found.data, found.words)
+        return Export(f"{plain_name(self.file(evalset_id).name)}{suffix_of(format_name)}", found.data, found.words)
 
     def streamed(self, evalset_id: str) -> tuple[str, Iterator[bytes]] | None:
         """Name and bytes of a large set as a file of ADK without secrets, made case by case; None for another set.

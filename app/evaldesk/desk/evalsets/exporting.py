@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from itertools import islice
 
 from evaldesk.desk.evalsets.evalsets import Export
 from evaldesk.desk.evalsets.masking import Masked, masked_file, masked_words, places_of
+from evaldesk.desk.evalsets.names import plain_name
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.desk.runs.trial_rows import TRIAL_COLUMNS, cell, trial_row
@@ -148,7 +148,7 @@ def _clean(
 
 def file_stem(run_id: int, config: RunConfig) -> str:
     """The name of a file of the run, without its ending: `run_7_support`."""
-    return f"run_{run_id}_{_plain(config.evalset_name)}"
+    return f"run_{run_id}_{plain_name(config.evalset_name)}"
 
 
 def _run_file(
@@ -221,7 +221,3 @@ def _lines(rows: Sequence[Sequence[object]]) -> str:
     out = io.StringIO(newline="")
     csv.writer(out, lineterminator="\r\n").writerows(rows)
     return out.getvalue()
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:100] or "evalset"

@@ -35,6 +35,11 @@ def slug(text: str, default: str = "case") -> str:
     return name or default
 
 
+def plain_name(name: str) -> str:
+    """The name as part of a file's name that every system takes."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:100] or "evalset"
+
+
 def free_name(name: str, taken: Container[str]) -> str:
     """`name`, or the first of `name_2`, `name_3`, … that is not taken."""
     return next(each for each in candidates(name) if each not in taken)
