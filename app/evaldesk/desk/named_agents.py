@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from evaldesk.agents import agent_ref, declared_refs, named_ref
+from evaldesk.agents import agent_ref, named_ref
 from evaldesk.agents.finding import source_folders
 from evaldesk.engine.launch import placed
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef
-from evaldesk.settings import Settings, read_settings
+from evaldesk.settings import read_settings
 
 
 def named_agent(
@@ -31,11 +31,6 @@ def named_agent(
     home = Path(workspace).resolve() if workspace else Path.cwd()
     settings = read_settings(home, (home,), environment=os.environ)
     return placed(named_ref(spec, settings.agents, home), settings, python, image, environment)
-
-
-def declared_agents(settings: Settings, home: Path) -> list[AgentRef]:
-    """The agents that the `evaldesk.toml` of `home` declares. Raises UsageError."""
-    return [*declared_refs(settings.agents, home)]
 
 
 def module_agent(agent_module: str, agent_name: str | None = None) -> AgentRef:

@@ -87,9 +87,7 @@ class Recording:
         return with_decisions(case, [ScriptedDecision(decision, index) for index, decision in made])
 
 
-def record_session(
-    session: StoredSession, *, app_name: str, user_id: str = "user", taken: Container[str] = ()
-) -> Recording:
+def record_session(session: StoredSession, *, app_name: str, taken: Container[str] = ()) -> Recording:
     """The proposal of `session` for an eval set whose case ids are `taken`."""
     states = (session.initial_state, *(record.state_after for record in session.turns))
     turns = tuple(map(_recorded, session.turns, states))
@@ -98,7 +96,7 @@ def record_session(
     return Recording(
         case_id=propose_case_id(session.title, session.turns[0].query if session.turns else "", taken),
         app_name=app_name,
-        user_id=user_id,
+        user_id="user",
         turns=turns,
         initial_state=session.initial_state,
         final_state={key: changed[key] for key in changed if key not in edited},

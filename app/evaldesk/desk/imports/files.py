@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from evaldesk.agents import declared_refs
 from evaldesk.desk.criteria.criteria import holds_criteria, read_criteria, read_user
 from evaldesk.desk.evalsets.masking import masked_file
 from evaldesk.desk.imports.streamed import MAX_FILE, Watch, read_streamed
-from evaldesk.desk.named_agents import declared_agents
 from evaldesk.desk.runs.file import is_run_file, read_run_file
 from evaldesk.errors import DiskError, UsageError
 from evaldesk.formats import EVALSET_FORMS, losses
@@ -203,9 +203,8 @@ def _examined_toml(path: Path) -> Examined:
 def _settings_sentences(path: Path) -> list[str]:
     home = path.resolve().parent
     settings = read_settings(home, (), environment={})
-    agents = declared_agents(settings, home)
     lists = (
-        ("Agents", [ref.id for ref in agents]),
+        ("Agents", [ref.id for ref in declared_refs(settings.agents, home)]),
         ("Models", settings.models),
         ("Judges", settings.judges),
         ("Metrics", list(settings.functions)),

@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from evaldesk.desk.criteria.criteria import allowed_criteria, ready_criteria
 from evaldesk.desk.process_owner import is_elsewhere
 from evaldesk.desk.runs.allocating import with_budget
+from evaldesk.desk.runs.driver import RunDriver
 from evaldesk.desk.runs.first_runs import first_seed
 from evaldesk.desk.runs.kept_workers import SharedWorkers
 from evaldesk.desk.runs.model_checks import check_models
@@ -273,23 +274,27 @@ class RunDesk:
 
     def in_flight(self, run_id: int) -> frozenset[TrialKey]:
         """The trials that are being played at this moment by this process."""
-        playing = self._playing.get(run_id)
-        return frozenset(playing.driver.in_flight) if playing and playing.driver else frozenset()
+        driver = self._driver(run_id)
+        return frozenset(driver.in_flight) if driver else frozenset()
 
     def trouble(self, run_id: int) -> str:
         """Why finished trials cannot be stored at this moment; empty when they can."""
-        playing = self._playing.get(run_id)
-        return playing.driver.trouble if playing and playing.driver else ""
+        driver = self._driver(run_id)
+        return driver.trouble if driver else ""
 
     def pause(self, run_id: int) -> str:
         """The reason why the models of its trials wait, where this process plays it; empty for none."""
-        playing = self._playing.get(run_id)
-        return playing.driver.pause if playing and playing.driver else ""
+        driver = self._driver(run_id)
+        return driver.pause if driver else ""
 
     def places(self, run_id: int) -> Sequence[Place] | None:
         """Where its trials are played at this moment, where this process plays it; None elsewhere."""
+        driver = self._driver(run_id)
+        return driver.places if driver else None
+
+    def _driver(self, run_id: int) -> RunDriver | None:
         playing = self._playing.get(run_id)
-        return playing.driver.places if playing and playing.driver else None
+        return playing.driver if playing else None
 
     async def watch(self, run_id: int) -> AsyncIterator[Tick]:
         """The present moment, then every change at most four times a second; the last tick says so."""

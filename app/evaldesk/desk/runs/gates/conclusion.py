@@ -236,14 +236,12 @@ def _reasons(outcome: Outcome, run: RunNumbers, found: Sequence[GateOutcome]) ->
     counts = run.counts
     for ending in run.endings:
         is_told = ending.stop is not None and bool(ending.stop.answers)  # by the gate that was decided
-        is_whole = ending.status == "finished" and not (
-            ending.stop or counts.unplayed
-        )  # how it got there decides nothing
+        # Of a run that was played to its end, how it got there decides nothing.
+        is_whole = ending.status == "finished" and not (ending.stop or counts.unplayed)
         if ending.reason and not is_told and not is_whole:
             yield ending.reason
     if counts.unplayed and outcome != "failed" and not run.stop:
-        were = "was" if counts.unplayed == 1 else "were"
-        yield f"{counted_words(counts.unplayed, counts.planned, 'trial')} {were} not played"
+        yield _unplayed_words(counts)
     not_held = [each for each in found if not each.is_held]
     for each in sorted(not_held, key=lambda each: (each.name != "--max-error-rate", not each.is_failed)):
         yield f"{each.name}: {each.sentence}"
@@ -389,11 +387,14 @@ def _cost(run: RunNumbers, most: float) -> GateOutcome:
     words = f"the run cost {amount}, {'within' if is_within else 'more than'} ${most:g}"
     if not counts.unplayed or run.stop:
         return GateOutcome("--max-cost", "held" if is_within else "failed", words)
-    were = "was" if counts.unplayed == 1 else "were"
-    left = f"{counted_words(counts.unplayed, counts.planned, 'trial')} {were} not played"
     if is_within:
-        return GateOutcome("--max-cost", "undecided", f"{words}; {left}")
-    return GateOutcome("--max-cost", "failed", f"{words}; it was stopped, and {left}")
+        return GateOutcome("--max-cost", "undecided", f"{words}; {_unplayed_words(counts)}")
+    return GateOutcome("--max-cost", "failed", f"{words}; it was stopped, and {_unplayed_words(counts)}")
+
+
+def _unplayed_words(counts: Counts) -> str:
+    were = "was" if counts.unplayed == 1 else "were"
+    return f"{counted_words(counts.unplayed, counts.planned, 'trial')} {were} not played"
 
 
 def _scored(counts: Counts, least: int) -> GateOutcome:
@@ -407,8 +408,7 @@ def _scored(counts: Counts, least: int) -> GateOutcome:
 def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> GateOutcome:
     most = gates.max_regressions or 0
     if change is None:
-        words = f"the cases are compared with {gates.baseline or 'the baseline'} by the command that played them"
-        return GateOutcome("--max-regressions", "undecided", words)
+        return GateOutcome("--max-regressions", "undecided", _compared_words(gates))
     is_likely = change.rule == "likely"
     n_open = len(change.unconfirmed)
     names = tuple(case.name for case in change.regressed)
@@ -442,8 +442,7 @@ def _margin(run: RunNumbers, change: RunChange | None, gates: Gates, most: float
     """Failed when the whole interval of the difference lies beyond the margin, not when it might."""
     name = "--margin"
     if change is None:
-        words = f"the cases are compared with {gates.baseline or 'the baseline'} by the command that played them"
-        return GateOutcome(name, "undecided", words)
+        return GateOutcome(name, "undecided", _compared_words(gates))
     rates = change.rates
     if rates is None:
         return GateOutcome(name, "undecided", f"no case is compared with {change.name}")
@@ -456,6 +455,10 @@ def _margin(run: RunNumbers, change: RunChange | None, gates: Gates, most: float
     if interval.low < -most - ROUNDING and gates.undecided:
         return GateOutcome(name, "undecided", f"{words}; too close to be sure, add cases", (), gates.undecided)
     return GateOutcome(name, "held", words)
+
+
+def _compared_words(gates: Gates) -> str:
+    return f"the cases are compared with {gates.baseline or 'the baseline'} by the command that played them"
 
 
 def _again_words(change: RunChange) -> str:
