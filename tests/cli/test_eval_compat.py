@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from evaldesk.agents import agent_ref
+from evaldesk.desk.runs.case_player import CasePlayer
+from evaldesk.desk.runs.plan import RunOptions
+from evaldesk.formats import load_evalset
+from evaldesk.model import Criterion
+from evaldesk.run_options import OWN
+from evaldesk.settings import read_settings
+
 if TYPE_CHECKING:
     from tests.cli.conftest import Place
 
@@ -59,6 +67,23 @@ def test_adk_fails_what_broke_off_or_was_not_evaluated_with_code_1(place: Place)
     assert "case_3: errored here, failed by `adk eval`: a trial that broke off counts as failed" in ours.output
     assert "Judged as `adk eval` does." in theirs.output
     assert "here, " not in theirs.output
+
+
+def test_a_case_of_pytest_is_judged_as_the_tool_that_is_named(place: Place) -> None:
+    settings = read_settings(place.folder, (), environment={})
+    cases = load_evalset(place.evalset("first", {"one": "one", "two": None, "raise": "x"})).cases
+    player = CasePlayer(agent_ref(str(place.agent)), settings, concurrency=1)
+    criteria = (Criterion("response_match_score", 0.8),)
+
+    try:
+        verdicts = {
+            tool: [player.play(each, RunOptions(criteria=criteria, compat=tool))[0].verdict for each in cases]
+            for tool in (OWN, "adk")
+        }
+    finally:
+        player.close()
+
+    assert verdicts == {OWN: ["passed", "unscored", "errored"], "adk": ["passed", "failed", "failed"]}
 
 
 def test_criteria_that_adk_does_not_know_are_said_once(place: Place) -> None:

@@ -9,6 +9,7 @@ import threading
 from concurrent.futures import Future
 from dataclasses import replace
 
+from evaldesk.desk.other_tools import as_tool_judges
 from evaldesk.desk.runs.driver import trial_spec
 from evaldesk.desk.runs.model_checks import check_models
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, frozen, recordings_folder, with_defaults, with_executor
@@ -131,7 +132,8 @@ class CasePlayer:
         results = await asyncio.gather(*futures)
         if executor.end_reason and any(result.status == "cancelled" for result in results):
             raise EvaldeskError(executor.end_reason)
-        return CaseResult(case, tuple(map(self._scrubbed, results)), config.n)
+        judged = (as_tool_judges(config.compat, case, self._scrubbed(each), config.criteria) for each in results)
+        return CaseResult(case, tuple(judged), config.n)
 
     def _opened(self, config: RunConfig) -> Executor:
         if self._executor is None:
