@@ -17,6 +17,7 @@ from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import (
     AgentRef,
     Case,
+    Container,
     Criterion,
     ErrorRecord,
     Event,
@@ -121,6 +122,20 @@ async def test_other_criteria_give_other_verdicts_and_the_old_ones_stay(desk: Ru
     assert (old.n_passed, old.n_failed, old.n_errored) == (1, 1, 1)
     assert [score.metric for score in store.runs.trial(again.id, 1, 0).scores if score.turn is None] == [ROUGE.metric]
     assert store.runs.trial(again.id, 1, 0).transcript == store.runs.trial(source, 1, 0).transcript
+
+
+async def test_trials_played_in_containers_are_scored_again_where_none_can_be_started(
+    desk: RunDesk, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise UsageError("no engine of containers is here")
+
+    monkeypatch.setattr("evaldesk.engine.executors.container_client", refuse)
+    source = played(store, "four it is", agent=replace(PLAYED_HERE, container=Container("shop:7")))
+
+    again = await over(desk, await desk.rescore(source, (ROUGE,)))
+
+    assert (again.status, again.n_passed) == ("finished", 1)
 
 
 async def test_what_a_judge_cost_before_is_not_counted_again(desk: RunDesk, store: Store) -> None:

@@ -244,6 +244,8 @@ def plan_run(
             "cases together",
             field="budget",
         )
+    check_place(config)
+    check_calls(config, config.agent.kind)
     return foreseen_plan(config, cases)
 
 
@@ -264,9 +266,7 @@ def _shows_case(description: AgentDescription | None) -> bool:
 
 
 def foreseen_plan(config: RunConfig, cases: Sequence[Case]) -> RunPlan:
-    """The plan of a run whose configuration is checked. Raises UsageError where its agent cannot be played."""
-    check_place(config)
-    check_calls(config, config.agent.kind)
+    """The plan of a run whose configuration is checked, with the known facts of its scores."""
     foresight = foresee(cases, config.criteria, strict=config.is_strict)
     n_asserted, n_partly = foresight.n_asserted(len(cases)), foresight.n_partly_asserted
     counted = replace(config, n_asserted=n_asserted, n_partly_asserted=n_partly)

@@ -13,6 +13,7 @@ from evaldesk.desk.criteria.criteria import is_plain
 from evaldesk.desk.runs.gates.conclusion import Ending
 from evaldesk.desk.runs.plan import RunPlan, check_deciding, foreseen_plan
 from evaldesk.engine import GradeSpec
+from evaldesk.engine.executors import check_executor
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import Case, Criterion, RunConfig, Transcript, TrialResult
 from evaldesk.model.run import LIVE
@@ -44,6 +45,7 @@ def plan_rescoring(runs: RunStore, run_id: int, criteria: Sequence[Criterion]) -
     config = replace(
         summary.config, criteria=tuple(criteria), source_run_id=source_id, note="", evaldesk_version=__version__
     )
+    check_executor(config)
     plan = foreseen_plan(config, cases)
     return replace(plan, baseline=runs.baseline(run_id), trials_of_cases=tuple(map(len, runs.strips(run_id))))
 
