@@ -342,3 +342,19 @@ def test_errors_that_count_as_failures_count_before_and_after_a_change() -> None
 
     assert (counted.before.scored, counted.after.scored, counted.after.passed) == (2, 2, 1)
     assert (without.before.scored, without.after.scored, without.after.passed) == (1, 1, 1)
+
+
+def test_a_change_is_judged_by_the_tool_that_judged_the_run() -> None:
+    turn = TurnRecord("hi", (Event("agent_message", text="yes"),))
+    ended = [
+        TrialResult(1, 0, 0, "finished", "failed", transcript=Transcript((turn,))),
+        TrialResult(1, 0, 1, "errored", "failed", error=ErrorRecord("agent_raised", "no")),
+    ]
+    criteria = (Criterion("response_match_score", 0.5),)
+    config = RunConfig(AgentRef("a", "a:a"), "set", criteria=criteria, compat="adk")
+
+    same = _effect(ended, Case("c", (Turn("hi"),)), config)
+    changed = _effect(ended, Case("c", (Turn("hi", Expected(reference="yes")),)), config)
+
+    assert (same.n_changed, same.verdicts_after) == (0, ("failed", "failed"))
+    assert changed.verdicts_after == ("passed", "failed")

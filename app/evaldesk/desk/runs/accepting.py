@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from evaldesk.desk.criteria.criteria import is_plain
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.cases import case_keys
+from evaldesk.desk.other_tools import as_tool_judges
 from evaldesk.diff.acceptance import Acceptable, Way, Ways, acceptable, accepted
 from evaldesk.errors import FormatError, NotFoundError, UsageError
 from evaldesk.metrics import score_trial
@@ -317,13 +318,14 @@ def _effect(trials: Sequence[TrialResult], case: Case, config: RunConfig) -> Eff
 
 
 def _verdict(case: Case, trial: TrialResult, config: RunConfig) -> str:
-    if trial.verdict == "errored" and trial.error:
+    if trial.error:
         return trial.verdict
     plain = [criterion for criterion in config.criteria if is_plain(criterion)]
     names = {criterion.metric for criterion in plain}
     kept = [score for score in trial.scores if score.metric not in names]
-    scores = score_trial(trial.transcript, case, plain, strict=config.is_strict)
-    return trial_verdict([*kept, *scores], config.criteria, trial.error)
+    scores = (*kept, *score_trial(trial.transcript, case, plain, strict=config.is_strict))
+    judged = replace(trial, scores=scores, verdict=trial_verdict(scores, config.criteria, None))
+    return as_tool_judges(config.compat, case, judged, config.criteria).verdict
 
 
 def one_of(cases: Sequence[StagedCase], parts: Sequence[str], turn: int | None, way: str) -> dict[str, dict[str, Way]]:
