@@ -261,7 +261,7 @@ def _check_isolation(who: _Agent, config: RunConfig) -> None:
 
 def _given_agent(agent: object, settings: Settings, place: GivenPlace, environment: str) -> _Agent:
     if isinstance(agent, AgentRef):
-        return _Agent(placed(agent, settings, *place, environment) if environment else agent)
+        return _Agent(placed(agent, settings, *place, environment) if any((*place, environment)) else agent)
     if isinstance(agent, str | os.PathLike):
         spec, declared = os.fspath(agent), settings.agents
         ref = named_ref(spec, declared, settings.workspace) if declared else agent_ref(spec)
