@@ -336,19 +336,16 @@ class SessionDesk:
 
     def whole_case(self, case: Case) -> Case:
         """The case with the bytes of its media, which a session holds."""
-        if not any(turn.media for turn in case.turns):
-            return case
         whole = self._store.media.whole
-        return replace(case, turns=tuple(replace(turn, media=whole(turn.media)) for turn in case.turns))
+        return replace(
+            case, turns=tuple(replace(turn, media=whole(turn.media)) if turn.media else turn for turn in case.turns)
+        )
 
     def _with_bytes(
         self, media: Sequence[Media], turns: tuple[TurnRecord, ...]
     ) -> tuple[tuple[Media, ...], tuple[TurnRecord, ...]]:
         """The media of a message, and the turns before it, with their bytes for the agent."""
-        turns = self._store.media.results_whole(turns)
-        if not media and not any(turn.media for turn in turns):
-            return (), turns
-        whole = self._store.media.whole
+        whole, turns = self._store.media.whole, self._store.media.results_whole(turns)
         return whole(media), tuple(replace(turn, media=whole(turn.media)) if turn.media else turn for turn in turns)
 
     def _checked(self, message: str, model: str | None, media: Sequence[Media] = ()) -> str:

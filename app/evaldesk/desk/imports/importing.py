@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock, RLock
+from typing import TypedDict, Unpack
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -118,6 +119,14 @@ class StartedImport:
         return TakenIn(self.prepared.id if self.prepared else None, run_ids)
 
 
+class Answers(TypedDict, total=False):
+    """What a person says of an import whose set, cases or runs are there already."""
+
+    replaces: bool
+    renames: bool
+    again: bool
+
+
 def file_titles() -> list[str]:
     """The names of the files that can be imported."""
     return [title_of(name) for name in FORMATS]
@@ -156,14 +165,11 @@ class ImportDesk:
         *,
         source: str,
         name: str,
-        replaces: bool = False,
-        renames: bool = False,
-        again: bool = False,
         watch: Watch | None = None,
+        **answers: Unpack[Answers],
     ) -> TakenIn:
         """Store all that a file holds; the eval set, if there is one, as `name`. Raises as `begin` and `finish` do."""
-        started = self.begin(imported, source=source, name=name, replaces=replaces, renames=renames, again=again)
-        return self.finish(started, watch)
+        return self.finish(self.begin(imported, source=source, name=name, **answers), watch)
 
     def begin(
         self,
@@ -214,9 +220,7 @@ class ImportDesk:
             return started
 
     @contextmanager
-    def begun(
-        self, arrivals: Sequence[Arrival], *, replaces: bool = False, renames: bool = False, again: bool = False
-    ) -> Iterator[Sequence[StartedImport]]:
+    def begun(self, arrivals: Sequence[Arrival], **answers: Unpack[Answers]) -> Iterator[Sequence[StartedImport]]:
         """Begin the imports of several files, or of none where one is refused; those not finished are removed.
 
         Raises as `begin` does, and UsageError when two files would be the same eval set.
@@ -225,15 +229,7 @@ class ImportDesk:
         started: list[StartedImport] = []
         try:
             for each in arrivals:
-                found = self.begin(
-                    each.imported,
-                    source=each.source,
-                    name=each.name,
-                    replaces=replaces,
-                    renames=renames,
-                    again=again,
-                )
-                started.append(found)
+                started.append(self.begin(each.imported, source=each.source, name=each.name, **answers))
             yield started
         except (Exception, KeyboardInterrupt) as error:
             for start in started:

@@ -23,12 +23,7 @@ def hand_over(settings: Settings, run_id: int, *, environment: Mapping[str, str]
     A run that needs variables of its own (`environment`) always gets a driver, since the desk has not got them, and so
     does one whose executor the server of a desk must not open.
     """
-    if (
-        environment is None
-        and desk_address(settings)
-        and not _is_apart(settings, run_id)
-        and _is_taken_up(settings, run_id)
-    ):
+    if environment is None and desk_address(settings) and _is_taken_up(settings, run_id):
         return "desk"
     own = environment or {}
     start_driver(settings, run_id, {**os.environ, **own, OWN_VARIABLES: " ".join(own)})
@@ -56,16 +51,12 @@ def start_driver(settings: Settings, run_id: int, environment: Mapping[str, str]
     return process.pid
 
 
-def _is_apart(settings: Settings, run_id: int) -> bool:
-    with open_stored_runs(settings) as runs:
-        return has_own_driver(runs.summary(run_id).config.executor)
-
-
 def _is_taken_up(settings: Settings, run_id: int) -> bool:
-    """Wait until a living process has taken the run up; False when none does within seconds."""
+    """Wait until a living process has taken the run up; False when none does within seconds, or no desk may."""
     with open_stored_runs(settings) as runs:
         end = time.monotonic() + WAIT_S
-        while time.monotonic() < end:
+        is_apart = has_own_driver(runs.summary(run_id).config.executor)
+        while not is_apart and time.monotonic() < end:
             summary = runs.summary(run_id)
             if is_held(runs.store, summary) or summary.status not in ("pending", "running"):
                 return True
