@@ -40,7 +40,8 @@ def test_the_config_beside_is_not_taken_where_another_is_named_or_several_are_ru
     named = paths[0].parent / "other.json"
     named.write_text('{"criteria": {"response_contains": 1}}')
 
-    place.run("eval", place.agent, *paths)
+    result = place.run("eval", place.agent, *paths)
+    assert f"default criteria, not those of {paths[0].parent / 'test_config.json'};" in result.stderr
     assert set(_criteria(place)) == {"tool_trajectory_avg_score", "response_match_score"}
 
     place.run("eval", place.agent, paths[0], "--config-file-path", named)

@@ -51,8 +51,12 @@ def _config(request: EvalRequest, chosen: Mapping[Path, object]) -> Path | None:
 
 
 def _config_beside(chosen: Mapping[Path, object]) -> Path | None:
-    """The `test_config.json` beside the eval set, where there is only one, as `adk eval` looks for it; it says so."""
-    found = find_criteria_file(next(iter(chosen))) if len(chosen) == 1 else None
+    """The `test_config.json` beside the eval set, where there is only one; says whether it is taken."""
+    found = next((file for path in chosen if (file := find_criteria_file(path))), None)
+    if found and len(chosen) > 1:
+        words = f"Several eval sets have the default criteria, not those of {found}; --config-file-path names a file"
+        click.echo(f"{words} for all.", err=True)
+        return None
     if found:
         click.echo(f"The criteria are those of {found}.", err=True)
     return found
