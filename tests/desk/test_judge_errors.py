@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaldesk.desk.runs.driver import fatal_sentence, is_fatal
+from evaldesk.desk.runs.driver import fatal_sentence
 from evaldesk.model import ErrorRecord, Score, TrialResult
 
 
@@ -16,7 +16,6 @@ def result(kind: str) -> TrialResult:
 
 @pytest.mark.parametrize("kind", ["authentication", "quota", "unknown_model"])
 def test_a_judge_that_refuses_for_good_stops_the_run(kind: str) -> None:
-    assert is_fatal(result(kind))
     assert fatal_sentence(result(kind)).endswith(
         "no more trials were started: openai/x: no valid key; set OPENAI_API_KEY"
     )
@@ -24,11 +23,10 @@ def test_a_judge_that_refuses_for_good_stops_the_run(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["rate_limit", "metric", "timeout"])
 def test_other_errors_of_judges_are_those_of_one_trial(kind: str) -> None:
-    assert not is_fatal(result(kind))
     assert fatal_sentence(result(kind)) == ""
 
 
 def test_a_function_that_cannot_be_imported_stops_the_run() -> None:
     error = ErrorRecord("metric_import", "Module 'rewards' has no attribute 'f'")
 
-    assert is_fatal(TrialResult(1, 0, 0, "errored", "errored", error=error))
+    assert fatal_sentence(TrialResult(1, 0, 0, "errored", "errored", error=error))

@@ -17,8 +17,8 @@ from evaldesk.cli.eval.progress import shown_progress
 from evaldesk.cli.eval.request import Job
 from evaldesk.desk.criteria.criteria import reaches_out
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs.driver import is_more
 from evaldesk.desk.runs.gates.chances import false_alarms
+from evaldesk.desk.runs.gates.conclusion import is_more
 from evaldesk.desk.runs.gates.impossible import check_gates
 from evaldesk.desk.runs.model_checks import check_prices
 from evaldesk.desk.runs.plan import RunPlan, subject_of

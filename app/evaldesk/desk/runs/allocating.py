@@ -10,6 +10,7 @@ from evaldesk.desk.runs.plan import MAX_TRIALS, RunPlan
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.model import Case
+from evaldesk.model.comparison import ROUNDING
 from evaldesk.model.conclusion import counted
 from evaldesk.model.stored import CaseRow, RunSummary
 from evaldesk.run_options import BY_NAME, EVEN, USD, budget_of
@@ -21,7 +22,6 @@ from evaldesk.wording.words import trials_each_words
 MOST_EARLIER = 20
 """The newest earlier runs that are read."""
 MOST_EACH = int(BY_NAME["n"].high)
-ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from functools import cache, cached_property, partial
 from math import ceil
 from typing import TypeAlias
 
-from evaldesk.desk.runs.gates.conclusion import ALL_PASSED, MOST_NAMED, OF_A_RATE, ROUNDING, RunNumbers, Spent, outcomes
+from evaldesk.desk.runs.gates.conclusion import ALL_PASSED, MOST_NAMED, OF_A_RATE, RunNumbers, Spent, outcomes
 from evaldesk.desk.runs.plan import order_of_play, shuffled
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Answer, Counts, GateOutcome, RunConfig
-from evaldesk.model.comparison import TO_PLAY, Baseline, PlayedCase
+from evaldesk.model.comparison import ROUNDING, TO_PLAY, Baseline, PlayedCase
 from evaldesk.model.conclusion import Interval, Stop, StopRule, scored_and_passed
 from evaldesk.statistics.anytime import ALPHA, DifferenceSeen, anytime_interval, difference_interval, sign_evidence
 from evaldesk.statistics.case_comparison import compare_cases, is_regressed

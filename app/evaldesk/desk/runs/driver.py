@@ -20,14 +20,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from evaldesk.desk.other_tools import as_tool_judges
-from evaldesk.desk.runs.gates.conclusion import Ending
+from evaldesk.desk.runs.gates.conclusion import Ending, is_more
 from evaldesk.desk.runs.plan import order_of_play
 from evaldesk.desk.runs.rescoring import StoredTrials, missing_ending
 from evaldesk.desk.runs.stored_runs import plan_confirming
 from evaldesk.engine import Executor, GradeSpec, drive_batches
 from evaldesk.engine.worker.attempt import pauses_sentence
 from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, WorkspaceError
-from evaldesk.model import Case, ErrorRecord, RunConfig, TrialResult, TrialSpec
+from evaldesk.model import Case, RunConfig, TrialResult, TrialSpec
 from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.run import Place
 from evaldesk.model.stored import PendingTrial, TrialKey
@@ -272,7 +272,7 @@ class RunDriver:
         Storing it takes a while. An unknown cost counts nothing.
         """
         self._spent += result.cost or 0.0
-        self._is_given_up |= is_fatal(self._judged(result))
+        self._is_given_up |= bool(fatal_sentence(self._judged(result)))
 
     def _judged(self, result: TrialResult) -> TrialResult:
         """An old error of playing a trial is no error of scoring it again."""
@@ -290,12 +290,12 @@ class RunDriver:
             self._is_stopped = True
             self._n_cancelled += 1
             return result
-        judged = self._judged(result)
-        if not is_fatal(judged):
+        sentence = fatal_sentence(self._judged(result))
+        if not sentence:
             return result
         if self._fatal:
             return self._as_counted(replace(result, status="cancelled"))
-        self._fatal = fatal_sentence(judged)
+        self._fatal = sentence
         self._is_stopped = True
         self._cancelling = asyncio.create_task(self._executor.cancel())
         return result
@@ -402,33 +402,15 @@ def trial_seed(seed: int, case_id: str, trial_index: int) -> int:
     return zlib.crc32(f"{seed}/{case_id}/{trial_index}".encode())
 
 
-def is_fatal(result: TrialResult) -> bool:
-    """Whether the error would meet every other trial of the run, too."""
-    return _fatal_error(result) is not None
-
-
 def fatal_sentence(result: TrialResult) -> str:
-    """Why the run stopped, in one sentence."""
-    error = _fatal_error(result)
+    """Why the run stops: an error of the trial or of its judges that every other trial would meet; empty for none."""
+    errors = (result.error, *(score.error for score in result.scores))
+    error = next((each for each in errors if each and each.kind in FATAL_KINDS), None)
     if error is None:
         return ""
     words = FATAL_WORDS.get(error.kind, "The model refuses every call")
     lines = error.message.strip().splitlines()
     return f"{words}, so no more trials were started: {lines[0] if lines else error.kind}"[:500]
-
-
-def _fatal_error(result: TrialResult) -> ErrorRecord | None:
-    """The error of the trial, or of one of its judges, that every other trial would meet."""
-    errors = (result.error, *(score.error for score in result.scores))
-    return next((each for each in errors if each and each.kind in FATAL_KINDS), None)
-
-
-ROUNDING = 1e-9
-
-
-def is_more(cost: float, max_cost: float | None) -> bool:
-    """Whether a cost is above the limit by more than rounding."""
-    return max_cost is not None and cost > max_cost + ROUNDING
 
 
 def overspent_sentence(spent: float, max_cost: float, n_left: int) -> str:

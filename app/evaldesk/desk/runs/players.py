@@ -13,8 +13,8 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from evaldesk.desk.process_owner import current_owner
-from evaldesk.desk.runs.driver import RunDriver, RunWriter, is_more
-from evaldesk.desk.runs.gates.conclusion import Ending
+from evaldesk.desk.runs.driver import RunDriver, RunWriter
+from evaldesk.desk.runs.gates.conclusion import Ending, is_more
 from evaldesk.desk.runs.rescoring import as_handed_out
 from evaldesk.engine import Executor
 from evaldesk.engine.executors import has_own_driver

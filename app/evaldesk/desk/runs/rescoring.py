@@ -141,26 +141,14 @@ def missing_ending(runs: RunStore, config: RunConfig, n: int) -> Ending:
 
     As that one did, where it stopped when it was decided: its stop without the answers, which were of other scores.
     """
+    trials, source = "1 trial was" if n == 1 else f"{n:,} trials were", config.source_run_id
     if is_imported(config):
-        return Ending("finished", missing_sentence(n, config))
+        return Ending("finished", f"{trials} not in the file that run {source} was imported from.")
     try:
-        stop = runs.summary(config.source_run_id or 0).stop
+        stop = runs.summary(source or 0).stop
     except NotFoundError:
         stop = None
     if stop is None:
-        return Ending("stopped", missing_sentence(n, config))
-    return Ending("finished", decided_source_sentence(n, config), replace(stop, answers=()))
-
-
-def decided_source_sentence(n: int, config: RunConfig) -> str:
-    """That the other run stopped before it played the rest, in one sentence."""
-    trials = "1 trial was" if n == 1 else f"{n:,} trials were"
-    return f"Run {config.source_run_id} stopped when it was decided, so {trials} never played."
-
-
-def missing_sentence(n: int, config: RunConfig) -> str:
-    """Why some trials of a run that scores another again have no score."""
-    trials = "1 trial was" if n == 1 else f"{n:,} trials were"
-    if is_imported(config):
-        return f"{trials} not in the file that run {config.source_run_id} was imported from."
-    return f"{trials} never played in run {config.source_run_id}. Resume that run first, then this one."
+        return Ending("stopped", f"{trials} never played in run {source}. Resume that run first, then this one.")
+    words = f"Run {source} stopped when it was decided, so {trials} never played."
+    return Ending("finished", words, replace(stop, answers=()))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates, Outcome, RunStatus
-from evaldesk.model.comparison import RunChange
+from evaldesk.model.comparison import ROUNDING, RunChange
 from evaldesk.model.conclusion import Interval, Stop, Undecided, counted, has_too_many_errors
 from evaldesk.model.evalset import CaseKey
 from evaldesk.model.stored import RunSummary
@@ -34,7 +34,6 @@ from evaldesk.wording.words import (
 )
 
 MOST_NAMED = 10
-ROUNDING = 1e-9
 NO_KEY = CaseKey("", "")
 ALL_PASSED = "every trial must pass"
 """The gate of a run of which no other asks for verdicts."""
@@ -226,8 +225,12 @@ def _outcome(gates: Gates, run: RunNumbers, found: Sequence[GateOutcome]) -> Out
 
 def _is_interruption(ending: Ending, gates: Gates, run: RunNumbers) -> bool:
     """Whether a person stopped the run, not its limit of cost, which gives a reason."""
-    is_overspent = gates.max_cost is not None and run.spent.cost > gates.max_cost + ROUNDING
-    return ending.status == "stopped" and not (is_overspent and ending.reason)
+    return ending.status == "stopped" and not (is_more(run.spent.cost, gates.max_cost) and ending.reason)
+
+
+def is_more(cost: float, max_cost: float | None) -> bool:
+    """Whether a cost is above the limit by more than rounding."""
+    return max_cost is not None and cost > max_cost + ROUNDING
 
 
 def _reasons(outcome: Outcome, run: RunNumbers, found: Sequence[GateOutcome]) -> Iterator[str]:
@@ -379,7 +382,7 @@ def _curve(run: RunNumbers, name: str, word: str, k: int, least: float, undecide
 
 def _cost(run: RunNumbers, most: float) -> GateOutcome:
     counts, spent = run.counts, run.spent
-    is_within = spent.cost <= most + ROUNDING
+    is_within = not is_more(spent.cost, most)
     if spent.unknown and is_within:
         return GateOutcome("--max-cost", "undecided", f"{spent.unknown}, so the run cannot be held to ${most:g}")
     is_near = not is_within and spent.cost < most + 0.005
