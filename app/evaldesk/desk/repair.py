@@ -14,6 +14,7 @@ from evaldesk.desk.imports.uploads import Uploads
 from evaldesk.durable_files import create_file, leftovers, make_folder, move_file, remove_file, remove_leftovers
 from evaldesk.errors import ConflictError, DamagedDatabaseError, EvaldeskError, FormatError
 from evaldesk.formats import read_evalset
+from evaldesk.model.conclusion import counted
 from evaldesk.reading.regular_file import check_regular, read_regular, version_of
 from evaldesk.reading.strict_json import MAX_BYTES
 from evaldesk.settings import Settings
@@ -75,16 +76,13 @@ def _leftovers(settings: Settings) -> Iterator[Fault]:
     own = (settings.state_folder, settings.state_folder / "uploads", trash, *trash.glob("*"))
     searched = folders_of(dict.fromkeys((*settings.roots, settings.evalset_folder)))
     folders = list(dict.fromkeys((*searched, *(folder for folder in own if folder.is_dir()))))
+    words = "of writers that were killed"
     if n_found := sum(len(leftovers(folder)) for folder in folders):
         yield Fault(
-            f"{_files(n_found)} of writers that were killed",
+            f"{counted(n_found, 'unfinished file')} {words}",
             "removes them",
-            lambda: f"{_files(sum(map(remove_leftovers, folders)))} of writers that were killed, now removed",
+            lambda: f"{counted(sum(map(remove_leftovers, folders)), 'unfinished file')} {words}, now removed",
         )
-
-
-def _files(n_files: int) -> str:
-    return f"{n_files} unfinished file{'s' if n_files != 1 else ''}"
 
 
 def _half_sets(settings: Settings) -> Iterator[Fault]:
@@ -107,7 +105,7 @@ def _half_set(path: Path, half: HalfFile, version: str, settings: Settings) -> F
     n_cases = _n_cases(half)
     stem, suffix = stem_and_suffix(path)
     new = path.with_name(f"{stem}_recovered{suffix}")
-    kept = f"its {n_cases} whole case{'s' if n_cases != 1 else ''}"
+    kept = f"its {counted(n_cases, 'whole case')}"
 
     def mend() -> str:
         if version_of(read_regular(path, MAX_BYTES)) != version:

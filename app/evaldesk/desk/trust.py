@@ -360,12 +360,8 @@ class Answers:
             return ""
         if not isinstance(found, dict):
             return ""
-        is_same = (found.get("folder"), found.get("inode"), found.get("owner")) == (
-            str(folder),
-            seen.st_ino,
-            seen.st_uid,
-        )
-        return str(found.get("how", "")) if is_same else ""
+        now = {"folder": str(folder), "inode": seen.st_ino, "owner": seen.st_uid}
+        return str(found.get("how", "")) if found.items() >= now.items() else ""
 
     def _path(self, folder: Path) -> Path | None:
         name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]

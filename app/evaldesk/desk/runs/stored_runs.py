@@ -232,7 +232,7 @@ class StoredRuns:
             cases = self._store.some_cases(run_id, [row.case_index for row in page])
             partly = self._partly_asserted(run, list(cases.values()))
             played = [key for row in page for key in _played_keys(row)]
-            trials = self._store.trials(run_id, played, is_whole=is_whole) if played else {}
+            trials = self._store.trials(run_id, played, is_whole=is_whole)
             for row in page:
                 yield CaseResult(
                     case=cases[row.case_index],
@@ -287,7 +287,7 @@ class StoredRuns:
                 case = cases[row.case_index]
                 asked.append((row, [tool for tool in tools if may_differ(tool, run.config, case, row.verdicts)]))
             played = [key for row, of in asked if of for key in _played_keys(row)]
-            trials = self._store.trials(run.id, played) if played else {}
+            trials = self._store.trials(run.id, played)
             for row, of in asked:
                 own = [trials[key] for key in _played_keys(row)] if of else []
                 yield from ((tool, row, cases[row.case_index], own) for tool in of)
@@ -295,14 +295,9 @@ class StoredRuns:
     def captures(self, run: RunSummary) -> tuple[Capture, ...]:
         """The ways by which calls became known in the first trials of the run; it has the same agent in all of them."""
         rows = self._store.case_rows(run.id, sort="file", limit=CAPTURED_CASES)
-        ways = {way for row in rows for trial in self._trials(run.id, row)[:1] for way in trial.transcript.captures}
+        firsts = [keys[0] for row in rows if (keys := _played_keys(row))]
+        ways = {way for trial in self._store.trials(run.id, firsts).values() for way in trial.transcript.captures}
         return tuple(way for way in get_args(Capture) if way in ways)
-
-    def _trials(self, run_id: int, row: CaseRow) -> list[TrialResult]:
-        """The trials of a case that were played, by index."""
-        played = _played_keys(row)
-        trials = self._store.trials(run_id, played) if played else {}
-        return [trials[key] for key in played]
 
 
 def _played_keys(row: CaseRow) -> list[TrialKey]:
