@@ -10,10 +10,11 @@ from typing import Any, cast
 import pytest
 from tests.postgresql_server import ENGINES, place_of
 
-from evaldesk.desk.runs.rescoring import SCORED_AT_ONCE, as_handed_out, as_played
+from evaldesk.desk.runs.rescoring import SCORED_AT_ONCE, as_handed_out, as_played, plan_rescoring
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine import Executor, InlineExecutor
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
+from evaldesk.metrics import function_options
 from evaldesk.model import (
     AgentRef,
     Case,
@@ -136,6 +137,19 @@ async def test_trials_played_in_containers_are_scored_again_where_none_can_be_st
     again = await over(desk, await desk.rescore(source, (ROUGE,)))
 
     assert (again.status, again.n_passed) == ("finished", 1)
+
+
+def test_functions_are_called_as_the_tool_that_judges_the_run_calls_them(store: Store) -> None:
+    function = Criterion("loads", 0.5, function_options("json:loads"))
+    played(store, "four it is")
+    found = store.runs.summary(1)
+    osmosis = store.runs.create(replace(found.config, compat="osmosis"), store.runs.cases(1))
+    store.runs.record([result(osmosis, 0, "four it is")])
+    store.runs.set_status(osmosis, "finished")
+
+    plans = [plan_rescoring(store.runs, run_id, (function,)) for run_id in (1, osmosis)]
+
+    assert [plan.config.criteria[0].options.get("compat") for plan in plans] == [None, "osmosis"]
 
 
 async def test_what_a_judge_cost_before_is_not_counted_again(desk: RunDesk, store: Store) -> None:

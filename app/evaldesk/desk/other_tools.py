@@ -149,11 +149,10 @@ def as_adk_reads(case: Case) -> Case:
     return replace(case, turns=tuple(turns), extra=extra)
 
 
-def as_osmosis_calls(criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
-    """The criteria with functions called as Osmosis calls them."""
-    return tuple(
-        replace(each, options={**each.options, "compat": "osmosis"}) if is_function(each) else each for each in criteria
-    )
+def as_tool_calls(tool: str, criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
+    """The criteria with functions called as the tool calls them."""
+    called = {"compat": tool} if tool == "osmosis" else {}
+    return tuple(replace(each, options={**each.options, **called}) if is_function(each) else each for each in criteria)
 
 
 def _verdict(tool: str, trial: TrialResult, scores: Sequence[Score], criteria: Sequence[Criterion]) -> Verdict:

@@ -17,7 +17,7 @@ from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.criteria.criteria import ready_criteria
 from evaldesk.desk.evalsets.cases import CaseIds, with_ids
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
-from evaldesk.desk.other_tools import as_osmosis_calls
+from evaldesk.desk.other_tools import as_tool_calls
 from evaldesk.engine.executors import check_place
 from evaldesk.engine.host.agent_host import agent_version
 from evaldesk.errors import NotFoundError, UsageError
@@ -106,7 +106,7 @@ class RunOptions:
         tool = self.value("compat")
         if self.criteria is None:
             return default_criteria(cases, strict=self.value("strict") or tool != OWN)
-        return as_osmosis_calls(self.criteria) if tool == "osmosis" else self.criteria
+        return as_tool_calls(tool, self.criteria)
 
     def value(self, name: str) -> Any:
         """The value under this name, or the default of the table."""

@@ -10,6 +10,7 @@ from operator import attrgetter
 
 from evaldesk import __version__
 from evaldesk.desk.criteria.criteria import is_plain
+from evaldesk.desk.other_tools import as_tool_calls
 from evaldesk.desk.runs.gates.conclusion import Ending
 from evaldesk.desk.runs.plan import RunPlan, check_deciding, foreseen_plan
 from evaldesk.engine import GradeSpec
@@ -43,7 +44,11 @@ def plan_rescoring(runs: RunStore, run_id: int, criteria: Sequence[Criterion]) -
     cases = tuple(runs.cases(run_id))
     source_id = played_run_id(runs, run_id)
     config = replace(
-        summary.config, criteria=tuple(criteria), source_run_id=source_id, note="", evaldesk_version=__version__
+        summary.config,
+        criteria=as_tool_calls(summary.config.compat, criteria),
+        source_run_id=source_id,
+        note="",
+        evaldesk_version=__version__,
     )
     check_executor(config)
     plan = foreseen_plan(config, cases)
@@ -55,8 +60,9 @@ def same_criteria(runs: RunStore, run_id: int, criteria: Sequence[Criterion]) ->
 
     It is no refusal: the code of a metric may have changed, and a judge may answer otherwise. Raises NotFoundError.
     """
-    wanted = sorted(criteria, key=attrgetter("metric"))
-    for run in (runs.summary(run_id), *runs.scorings(played_run_id(runs, run_id))):
+    seen = runs.summary(run_id)
+    wanted = sorted(as_tool_calls(seen.config.compat, criteria), key=attrgetter("metric"))
+    for run in (seen, *runs.scorings(played_run_id(runs, run_id))):
         if sorted(run.config.criteria, key=attrgetter("metric")) == wanted:
             return f"Run {run.id} has the same criteria: scores change only where a metric's code or a judge did."
     return ""
