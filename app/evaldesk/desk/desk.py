@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from evaldesk.desk.runs.runs import RunDesk
     from evaldesk.desk.runs.stored_runs import StoredRuns
     from evaldesk.desk.search import SearchDesk
+    from evaldesk.store.presets import PresetStore
 
 log = logging.getLogger("evaldesk.desk")
 
@@ -178,6 +179,11 @@ class Desk:
         from evaldesk.desk.labels import LabelDesk
 
         return LabelDesk(self.store, self.person)
+
+    @property
+    def presets(self) -> PresetStore:
+        """The named forms of a run."""
+        return self.store.presets
 
     @cached_property
     def queues(self) -> QueueDesk:

@@ -68,7 +68,7 @@ async def new(request: Request) -> Response:
     if earlier:
         typed = like_run(earlier, await asyncio.to_thread(_selected_by, desk_of(request), earlier))
     elif preset_id := _number(typed, PRESET):
-        typed = filled_by(await asyncio.to_thread(desk_of(request).store.presets.get, preset_id), typed)
+        typed = filled_by(await asyncio.to_thread(desk_of(request).presets.get, preset_id), typed)
     return await _form(request, typed)
 
 
@@ -107,7 +107,7 @@ async def save_preset(request: Request) -> Response:
     form = await read_form(request)
     typed: Typed = ImmutableMultiDict(form.multi_items())
     agent_id, name, shown = _chosen(typed, "agent"), _chosen(typed, "preset-name"), _number(typed, PRESET)
-    presets = desk_of(request).store.presets
+    presets = desk_of(request).presets
     if typed.get("enter"):
         titles = dict(await asyncio.to_thread(presets.names, agent_id))
         if name.split() in ([], titles.get(shown or 0, "").split()):
@@ -125,7 +125,7 @@ async def save_preset(request: Request) -> Response:
 
 async def delete_preset(request: Request) -> Response:
     """POST /runs/presets/{preset_id}/deletion: the preset is gone; the form of its agent is shown."""
-    presets = desk_of(request).store.presets
+    presets = desk_of(request).presets
     preset = await asyncio.to_thread(presets.get, request.path_params["preset_id"])
     await asyncio.to_thread(presets.remove, preset.id)
     return go(f"/runs/new?{urlencode({'agent': preset.agent_id})}")
@@ -282,7 +282,7 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         kept=kept_of(earlier) if earlier else None,
         is_selection=is_selection,
         choices=[(case.id, case.id in ticked) for case in listed] if is_selection or ticked else (),
-        presets=await asyncio.to_thread(desk.store.presets.names, agent.id if agent else ""),
+        presets=await asyncio.to_thread(desk.presets.names, agent.id if agent else ""),
         preset=_number(typed, PRESET),
         n_all=len(all_cases),
         n_selected=len(ticked),
