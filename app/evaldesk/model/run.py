@@ -22,6 +22,8 @@ TrialStatus: TypeAlias = Literal["finished", "errored", "timed_out", "cancelled"
 RunStatus: TypeAlias = Literal["pending", "running", "stopping", "stopped", "finished", "failed"]
 LIVE: frozenset[RunStatus] = frozenset({"pending", "running", "stopping"})
 """The statuses of a run that goes on."""
+MAX_TRIALS = 1_000_000
+"""Trials of one run, played or imported."""
 
 DEFAULT_CRITERIA: tuple[Criterion, ...] = (
     Criterion("tool_trajectory_avg_score", 1.0),

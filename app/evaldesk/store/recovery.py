@@ -13,7 +13,7 @@ import secrets
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -70,7 +70,7 @@ from evaldesk.store.runs.recording import (
 from evaldesk.store.runs.recounting import add_totals, recount
 from evaldesk.store.runs.run_store import imported_agent, is_playable
 from evaldesk.store.runs.totals import recount_labels
-from evaldesk.store.sqlite import writing_engine
+from evaldesk.store.sqlite import ask_for, writing_engine
 from evaldesk.store.store import HEAD, alone_in, create, repair_marker
 from evaldesk.store.tables import METADATA, NUMBERED
 from evaldesk.store.tables.columns import UtcTime, at, unpack
@@ -270,8 +270,7 @@ def _fill(new: Path, pages: SqlitePages) -> str:
     try:
         with engine.begin() as connection:
             result = _Recovery(connection, pages).fill()
-        with closing(engine.raw_connection()) as connection:
-            connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+        ask_for(engine, "wal_checkpoint(TRUNCATE)")
     finally:
         engine.dispose()
     return result

@@ -33,6 +33,10 @@ SYNCHRONOUS = "FULL"
 N_TRIES = 6
 INCREMENTAL = 2
 """The kind of `auto_vacuum` with which a file gives space back when it is asked to."""
+LOG = "journal_mode=WAL"
+"""Readers go on during a write; the file remembers it."""
+SPACE = f"auto_vacuum={INCREMENTAL}"
+"""A file that is about to be made gives space back later; it cannot be asked for when there are tables."""
 MOST_PAGES = 250
 """So many pages are moved in one transaction: 1 MB. Fewer free pages are left for later rows."""
 PAUSE_S = 0.1
@@ -65,7 +69,8 @@ class SqliteFile:
 
     def reading_engine(self) -> Engine:
         """Connections that cannot write."""
-        return reading_engine(self.path)
+        where = reading_uri(self.path) if self.is_read_only else self.name
+        return _engine(where, begin="BEGIN", pragmas=("foreign_keys=ON", "query_only=ON"), pool_size=N_READERS)
 
     def writing_engine(self) -> Engine:
         """One connection that writes durably."""
@@ -129,14 +134,12 @@ class SqliteFile:
 
     def write_log_back(self, writer: Engine) -> None:
         """Write the log into the file as far as readers permit, and shorten the file; nobody waits for it."""
-        with closing(writer.raw_connection()) as connection:
-            connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)").close()
+        ask_for(writer, "wal_checkpoint(PASSIVE)")
 
     def before_closing(self, writer: Engine) -> None:
         """Let SQLite note what later queries should know: good advice, not worth a wait for the present writer."""
-        with suppress(sqlite3.Error), closing(writer.raw_connection()) as connection:
-            for pragma in ("busy_timeout=0", f"analysis_limit={ROWS_ANALYSED}", "optimize"):
-                connection.cursor().execute(f"PRAGMA {pragma}").close()
+        with suppress(sqlite3.Error):
+            ask_for(writer, "busy_timeout=0", f"analysis_limit={ROWS_ANALYSED}", "optimize")
 
 
 @contextmanager
@@ -171,28 +174,17 @@ def reading_uri(path: Path) -> str:
     return f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if is_still else ''}"
 
 
-def reading_engine(path: Path) -> Engine:
-    """Connections that cannot write."""
-    where = reading_uri(path) if is_read_only(path) else str(path)
-    return _engine(where, begin="BEGIN", pragmas=("foreign_keys=ON", "query_only=ON"), pool_size=N_READERS)
-
-
 def writing_engine(path: Path, *, foreign_keys: str = "ON") -> Engine:
     """One connection that writes durably: a commit has reached the disk when it returns."""
     pragmas = (f"foreign_keys={foreign_keys}", f"synchronous={SYNCHRONOUS}")
     return _engine(str(path), begin="BEGIN IMMEDIATE", pragmas=pragmas, pool_size=1)
 
 
-def let_space_go(engine: Engine) -> None:
-    """Let the file that is about to be made give space back later; it cannot be asked for when there are tables."""
+def ask_for(engine: Engine, *pragmas: str) -> None:
+    """Ask SQLite for these outside of a transaction."""
     with closing(engine.raw_connection()) as connection:
-        connection.cursor().execute(f"PRAGMA auto_vacuum={INCREMENTAL}").close()
-
-
-def keep_a_log(engine: Engine) -> None:
-    """Let readers go on during a write; the file remembers it."""
-    with closing(engine.raw_connection()) as connection:
-        connection.cursor().execute("PRAGMA journal_mode=WAL").close()
+        for pragma in pragmas:
+            connection.cursor().execute(f"PRAGMA {pragma}").close()
 
 
 class SharedDialect(SQLiteDialect_pysqlite):

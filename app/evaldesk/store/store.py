@@ -49,7 +49,7 @@ from evaldesk.store.runs.imports import ImportStore
 from evaldesk.store.runs.run_store import RunStore
 from evaldesk.store.search import SearchStore
 from evaldesk.store.sessions import SessionStore
-from evaldesk.store.sqlite import SqliteFile, keep_a_log, let_space_go, reading_uri, telling_damage, writing_engine
+from evaldesk.store.sqlite import LOG, SPACE, SqliteFile, ask_for, reading_uri, telling_damage, writing_engine
 from evaldesk.store.tables import METADATA
 from evaldesk.store.tables.columns import DatabaseSeconds, pack
 from evaldesk.store.tables.runs import LAST_RUN, RUN, RUN_BASELINE
@@ -290,8 +290,7 @@ def create(path: Path, revision: str = HEAD) -> None:
     make_private_file(path)
     engine = writing_engine(path)
     try:
-        let_space_go(engine)
-        keep_a_log(engine)
+        ask_for(engine, SPACE, LOG)
         with engine.begin() as connection:
             for definition in (*_definitions(), REVISIONS):
                 connection.exec_driver_sql(definition)

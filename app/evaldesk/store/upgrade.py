@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from evaldesk.errors import WorkspaceError
 from evaldesk.paths import make_private_file
-from evaldesk.store.sqlite import keep_a_log, writing_engine
+from evaldesk.store.sqlite import LOG, ask_for, writing_engine
 
 
 def alembic_config() -> Config:
@@ -46,7 +46,7 @@ def upgrade(path: Path) -> None:
     # Tables are rebuilt by some migrations; their foreign keys are checked at the end of each instead.
     engine = writing_engine(path, foreign_keys="OFF")
     try:
-        keep_a_log(engine)
+        ask_for(engine, LOG)
         with engine.connect() as connection:
             upgrade_on(connection)
     finally:

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor, log10
 
-from evaldesk.desk.runs.plan import MAX_TRIALS, RunPlan
+from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.model import Case
 from evaldesk.model.comparison import ROUNDING
 from evaldesk.model.conclusion import counted
+from evaldesk.model.run import MAX_TRIALS
 from evaldesk.model.stored import CaseRow, RunSummary
 from evaldesk.run_options import BY_NAME, EVEN, USD, budget_of
 from evaldesk.statistics.allocation import allocated, variance_of

@@ -36,12 +36,11 @@ from evaldesk.model import (
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.evalset import GroupIds, LargeCases, repeats_words
 from evaldesk.model.options import Recording, UserConfig
-from evaldesk.model.run import ExecutorConfig, option_values, with_options
+from evaldesk.model.run import MAX_TRIALS, ExecutorConfig, option_values, with_options
 from evaldesk.run_options import BY_NAME, EVEN, OWN, RUN_OPTIONS, Asked, checked_options, has_door, offered
 from evaldesk.settings import Settings
 
 NOTHING_APPLIES = "No criterion applies: the case asserts nothing that they judge."
-MAX_TRIALS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, init=False)

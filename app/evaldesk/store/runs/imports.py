@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, Select, func, insert, select, update
 
-from evaldesk.errors import ConflictError, NotFoundError
+from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import Case, RunConfig, TrialResult
+from evaldesk.model.run import MAX_TRIALS
 from evaldesk.model.stored import ImportStatus, ImportSummary
 from evaldesk.store import media
 from evaldesk.store.database import Clock, Part, StepSize
 from evaldesk.store.runs import planning, totals, trash
 from evaldesk.store.runs.planning import NO_EVALSET
 from evaldesk.store.runs.recording import Storable, record, scores, storable_rows
-from evaldesk.store.runs.run_store import checked_trials
 from evaldesk.store.tables.columns import DatabaseSeconds
 from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN, IMPORTED_RUN
 from evaldesk.store.tables.runs import CASE_SNAPSHOT, RUN, RUN_CASE, TRIAL, VISIBLE
@@ -35,6 +35,8 @@ LEASE_S = 60.0
 """An import is renewed with each of its transactions, and while it waits for another of its process."""
 
 _NEW_LEASE = DatabaseSeconds() + LEASE_S
+
+MAX_SCORE = 1e100
 
 ROWS_OF_RUN = 4
 """Rows that make a run known, before its cases."""
@@ -63,9 +65,21 @@ def new_run(
 ) -> NewRun:
     """A run of these trials: each case has those up to its last one, and a case without any has one to play.
 
-    Raises UsageError without a trial, for more than MAX_TRIALS, and for a trial of a case that is not there.
+    Raises UsageError without a trial, for more than MAX_TRIALS, and for a trial or a score that cannot be stored.
     """
-    n_each = checked_trials(cases, results)
+    if not results:
+        raise UsageError("the file contains no trial; there is nothing to store as a run")
+    n_each = [1] * len(cases)
+    for result in results:
+        if not 0 <= result.case_index < len(cases) or result.trial_index < 0:
+            place = f"case {result.case_index}, trial {result.trial_index}"
+            raise UsageError(f"a trial is of {place}, but the run has {len(cases)} cases")
+        values = ((score.metric, score.value) for score in result.scores if score.value is not None)
+        if huge := next(((metric, value) for metric, value in values if abs(value) > MAX_SCORE), None):
+            raise UsageError(f"{huge[0]}: a score of {huge[1]:g} cannot be added up with others")
+        n_each[result.case_index] = max(n_each[result.case_index], result.trial_index + 1)
+    if (n_trials := sum(n_each)) > MAX_TRIALS:
+        raise UsageError(f"{n_trials:,} trials are more than the {MAX_TRIALS:,} of one run")
     return NewRun(replace(config, n=min(n_each)), cases, results, reason, digest, n_each)
 
 

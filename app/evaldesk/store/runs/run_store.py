@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, func, select, update
 from sqlalchemy.exc import OperationalError, StatementError
 
-from evaldesk.errors import ConflictError, NotFoundError, UsageError, WorkspaceError
+from evaldesk.errors import ConflictError, NotFoundError, WorkspaceError
 from evaldesk.model import AgentRef, Case, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop, StopRule
@@ -362,9 +362,6 @@ def is_unchanged_since(connection: Connection, seen: RunSummary, *, is_taken: bo
 IMPORTED = "imported"
 """The kind of agent whose trials came in a file; it cannot be played."""
 
-MAX_TRIALS = 1_000_000
-MAX_SCORE = 1e100
-
 
 def imported_agent(name: str) -> AgentRef:
     """The agent of an imported run: a name, and nothing that could be loaded."""
@@ -384,27 +381,3 @@ def is_playable(config: RunConfig) -> bool:
 def has_evalset(config: RunConfig) -> bool:
     """Whether the run's cases are an eval set's; those of an imported run may have come with it."""
     return not config.evalset_id.startswith(planning.NO_EVALSET)
-
-
-def checked_trials(cases: Sequence[Case], results: Sequence[TrialResult]) -> list[int]:
-    """The trials of each case, at least one.
-
-    Raises UsageError for trials that cannot be stored as a run of these cases.
-    """
-    if not results:
-        raise UsageError("the file contains no trial; there is nothing to store as a run")
-    n_each = [1] * len(cases)
-    for result in results:
-        if not 0 <= result.case_index < len(cases) or result.trial_index < 0:
-            place = f"case {result.case_index}, trial {result.trial_index}"
-            raise UsageError(f"a trial is of {place}, but the run has {len(cases)} cases")
-        huge = next(
-            (score for score in result.scores if score.value is not None and abs(score.value) > MAX_SCORE), None
-        )
-        if huge:
-            raise UsageError(f"{huge.metric}: a score of {huge.value:g} cannot be added up with others")
-        n_each[result.case_index] = max(n_each[result.case_index], result.trial_index + 1)
-    n_trials = sum(n_each)
-    if n_trials > MAX_TRIALS:
-        raise UsageError(f"{n_trials:,} trials are more than the {MAX_TRIALS:,} of one run")
-    return n_each
