@@ -245,7 +245,7 @@ class Database:
     def _turn(self, turns: threading.Semaphore) -> Iterator[None]:
         """A turn among the threads of this process. Raises WorkspaceError after `QUEUE_S`, or when it is closed."""
         if not turns.acquire(timeout=QUEUE_S):
-            raise WorkspaceError(f"this process has been writing for {QUEUE_S} s; try again later")
+            raise WorkspaceError(f"this process has kept the database busy for {QUEUE_S} s; try again later")
         try:
             if self._is_closed:
                 raise WorkspaceError(f"{self.name} was closed meanwhile")

@@ -84,13 +84,7 @@ class RunStore(Part):
         baseline: Baseline | None = None,
         n_each: Sequence[int] = (),
     ) -> int:
-        """Plan every trial of a new run, in steps that let others write, and return its id.
-
-        `driver` is the owner that will play it, with lease 1.
-
-        `baseline` is the earlier run that the gates compare with, `n_each` the trials of each case where they differ.
-        Raises UsageError without cases, or for n below 1.
-        """
+        """Plan every trial of a new run, as `planning` does step by step, and return its id."""
         begun = self.planning(config, cases, driver, baseline, n_each)
         while not begun.is_done:
             begun.step()
@@ -104,7 +98,11 @@ class RunStore(Part):
         baseline: Baseline | None = None,
         n_each: Sequence[int] = (),
     ) -> Planning:
-        """As `create`, step by step; nothing is stored before the first. Raises as `create` does."""
+        """The planning of a new run, in steps that let others write; nothing is stored before the first.
+
+        `driver` is the owner that will play it, with lease 1, `baseline` the earlier run that the gates compare with,
+        `n_each` the trials of each case where they differ. Raises UsageError without cases, or for n below 1.
+        """
         return Planning(self._database, self._clock, config, cases, driver, baseline, n_each, self._starter)
 
     def record(self, results: Sequence[TrialResult], *, lease: int | None = None) -> int:
