@@ -13,7 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from evaldesk.agents.agent import Agent, summary_of
 from evaldesk.agents.event_pump import SendEvent, events_of
@@ -36,18 +36,18 @@ _TOOL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def adapt(found: object, ref: AgentRef) -> Agent | None:
-    """The agent around a loop, a workflow or a backend that names one; None for anything else.
+    """The agent around a loop, a workflow, a backend that names one, or a server of these; None for anything else.
 
     Raises AgentError where a class cannot be instantiated, or it is not clear which grader belongs to a workflow.
     """
-    served = next((part for part in getattr(found, "parts", ()) if is_kind(part, "RolloutAgentLoop")), None)
-    if is_kind(found, "App") and served is not None:
-        found = served
+    if is_kind(found, "App"):
+        [found] = cast("Any", found).parts
     if is_kind(found, "RolloutAgentLoop"):
         return LoopAgent(_instance(found), ref)
-    if is_kind(found, "AgentWorkflow") or is_kind(found, "LocalBackend") or is_kind(found, "App"):
-        return workflow_agent(found, ref)
-    return None
+    if is_kind(found, "LocalBackend"):
+        part = {name: _part(found, name) for name in ("workflow", "workflow_config", "grader", "grader_config")}
+        return _checked(WorkflowAgent(ref, **part)) if part["workflow"] is not None else None
+    return _workflow_agent(found, ref) if is_kind(found, "AgentWorkflow") else None
 
 
 def is_kind(found: object, name: str) -> bool:
@@ -252,8 +252,7 @@ class WorkflowAgent:
         if label is None and not _metadata():
             return {}
         fields = {"label": label, "metadata": _metadata()}
-        given = {"samples": samples} if "samples" in _parameters(module.GraderContext) else {"sample": _first(samples)}
-        context = _built(module.GraderContext, **fields, **given)
+        context = _built(module.GraderContext, **fields, samples=samples, sample=next(iter(samples.values()), None))
         await _made(self.grader, self.grader_config).grade(context)
         kept = [sample for sample in samples.values() if not getattr(sample, "remove_sample", False)]
         if not kept:
@@ -267,14 +266,8 @@ class WorkflowAgent:
         return {"reward": mean if math.isfinite(mean) else repr(mean)}
 
 
-def workflow_agent(found: object, ref: AgentRef) -> WorkflowAgent | None:
-    """The agent of a workflow, of a backend, or of a server built around one. Raises AgentError."""
-    if is_kind(found, "App"):
-        backend = next((part for part in getattr(found, "parts", ()) if is_kind(part, "LocalBackend")), None)
-        return workflow_agent(backend, ref) if backend is not None else None
-    if is_kind(found, "LocalBackend"):
-        part = {name: _part(found, name) for name in ("workflow", "workflow_config", "grader", "grader_config")}
-        return _checked(WorkflowAgent(ref, **part)) if part["workflow"] is not None else None
+def _workflow_agent(found: object, ref: AgentRef) -> WorkflowAgent:
+    """The agent of a workflow, with what stands beside it. Raises AgentError."""
     module = sys.modules[ref.target.partition(":")[0]]
     agent = WorkflowAgent(
         ref,
@@ -332,12 +325,8 @@ def _made(found: Any, config: Any) -> Any:
 
 def _built(kind: Any, **values: Any) -> Any:
     """An instance of a class whose fields differ from release to release: it gets those that it has."""
-    known = _parameters(kind)
+    known = inspect.signature(kind).parameters
     return kind(**{name: value for name, value in values.items() if name in known})
-
-
-def _parameters(kind: Any) -> Iterable[str]:
-    return inspect.signature(kind).parameters
 
 
 def _metadata() -> dict[str, Any]:
@@ -360,17 +349,12 @@ async def _samples(around: Any, output: Any, module: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, source in getattr(around, "sample_sources", {}).items():
         found[name] = await _awaited(source.get_sample(name))
-    for name, agent in getattr(around, "registered_agents", {}).items():
-        found[name] = _built_sample(sample_kind, name, agent.messages)
-    for name, recorded in getattr(around, "recorded_samples", {}).items():
-        found[name] = _built_sample(sample_kind, name, recorded)
+    recorded = {name: agent.messages for name, agent in getattr(around, "registered_agents", {}).items()}
+    for name, said in (recorded | getattr(around, "recorded_samples", {})).items():
+        found[name] = _built(sample_kind, id=name, messages=[dict(message) for message in said])
     if not found:
         raise AgentError("the workflow returned no messages and registered no sample: there is nothing to grade")
     return found
-
-
-def _built_sample(kind: Any, name: str, messages: list[Any]) -> Any:
-    return _built(kind, id=name, messages=[dict(message) for message in messages])
 
 
 async def _awaited(value: Any) -> Any:
@@ -381,10 +365,6 @@ def _after(messages: Iterable[Any], prompt: list[dict[str, Any]]) -> list[Any]:
     """The messages without the prompt, which some workflows leave out and others repeat."""
     listed = list(messages)
     return listed[len(prompt) :] if listed[: len(prompt)] == prompt else listed
-
-
-def _first(samples: Mapping[str, Any]) -> Any:
-    return next(iter(samples.values()), None)
 
 
 def _reported(output: Any) -> dict[str, Any]:

@@ -118,7 +118,8 @@ class LlmAgent(ModelCaller):
             try:
                 call = self._call(session, messages)
             except MissingKey as error:
-                yield _error("missing_state", _missing_sentence(self.name, error.args[0]))
+                sentence = _missing_sentence(self.name, error.args[0])
+                yield Event("error", error=ErrorRecord("missing_state", sentence))
                 return
             async for item in _asked(call, self.name, session):
                 if isinstance(item, Event):
@@ -237,10 +238,6 @@ def _arguments(text: str) -> dict[str, JsonValue] | None:
     return found if isinstance(found, dict) else None
 
 
-def _error(kind: str, message: str) -> Event:
-    return Event("error", error=ErrorRecord(kind, message))
-
-
 def _missing_sentence(name: str, key: str) -> str:
     return (
         f"the instruction of {name} uses {{{key}}}, but the session state has no {key!r}; "
@@ -251,4 +248,4 @@ def _missing_sentence(name: str, key: str) -> str:
 def _bound_reached(name: str, n: int, session: Session) -> Event:
     kind = "max_turns" if session.model_options.max_turns else "max_iterations"
     sentence = f"{name} called tools in each of {n} model calls and never answered; raise {kind} if it needs more"
-    return _error(kind, sentence)
+    return Event("error", error=ErrorRecord(kind, sentence))
