@@ -232,9 +232,9 @@ def rate_label(rate: float, low: float, high: float) -> str:
     return rate_words(rate, Interval(low, high))
 
 
-def moment(ns: int) -> datetime | None:
-    """When a file was changed, by its nanoseconds; None where there is no file."""
-    return datetime.fromtimestamp(ns / 1e9, UTC) if ns else None
+def moment(ns: int) -> datetime:
+    """When a file was changed, by its nanoseconds."""
+    return datetime.fromtimestamp(ns / 1e9, UTC)
 
 
 def day(moment: datetime) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -19,6 +20,13 @@ def test_the_list_names_every_set_and_why_one_cannot_be_read(pages: Pages, calc:
     assert f'href="/evalsets/{calc}">calc</a>' in text
     assert "cannot be read" in text
     assert "broken.evalset.json:2" in text
+
+
+def test_a_set_whose_file_has_no_time_of_its_own_is_shown(pages: Pages, calc: str) -> None:
+    os.utime(pages.folder / "calc.evalset.json", ns=(0, 0))
+
+    assert pages.get("/evalsets").status_code == 200
+    assert pages.get(f"/evalsets/{calc}").status_code == 200
 
 
 def test_an_empty_list_says_what_to_do_next(pages: Pages) -> None:
