@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import json
 import os
 import tracemalloc
@@ -223,3 +224,12 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path, name: str) -> None:
     few, many = use(800), use(1_600)
 
     assert many < few + 150_000, "800 more cases have 2 MiB in memory"
+
+
+def test_no_more_than_a_row_of_a_line_without_end_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streamed, "MAX_ROW", 1_000)
+    file = io.BytesIO(b"{}\n" + b"x" * 2_500)
+
+    lines = [*streamed._Told(file, 2_503, lambda *_: None, b"tail\n")]
+
+    assert [len(line) for line in lines] == [3, 1_000, 1_000, 500, 5]

@@ -13,7 +13,7 @@ from typing import BinaryIO, TypeAlias, cast
 from evaldesk.durable_files import replace_file
 from evaldesk.errors import FormatError
 from evaldesk.formats.adk.evalset import AdkStream
-from evaldesk.formats.exchange import Imported, LargeRunFormat, OutcomeFormat
+from evaldesk.formats.exchange import MAX_ROW, Imported, LargeRunFormat, OutcomeFormat
 from evaldesk.formats.files import load_format, recognised
 from evaldesk.formats.import_words import Seen, with_words
 from evaldesk.formats.osmosis.dataset import open_rows
@@ -152,7 +152,7 @@ class _Told(io.BufferedIOBase):
         return offset
 
     def __iter__(self) -> Iterator[bytes]:
-        for line in self._file:
+        while line := self._file.readline(MAX_ROW):  # a line without end is refused by its reader
             yield self._tell(line)
         yield from self._tail
 
