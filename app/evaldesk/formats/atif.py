@@ -12,11 +12,11 @@ from itertools import chain, islice
 from typing import Any
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.exchange import Imported, WritesRuns
-from evaldesk.model import ErrorRecord, EvalSet, Event, ToolCall, TrialResult, Usage
+from evaldesk.formats.exchange import Imported, WritesRuns, imported_sessions
+from evaldesk.model import ErrorRecord, Event, ToolCall, TrialResult, Usage
 from evaldesk.model.conclusion import counted
 from evaldesk.model.json_text import json_or_text
-from evaldesk.reading.fields import read_documents
+from evaldesk.reading.fields import read_values
 from evaldesk.reading.json_lines import write_lines
 from evaldesk.reading.json_text import to_text
 from evaldesk.reading.notes import Notes
@@ -50,8 +50,7 @@ class Atif(WritesRuns):
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
         """Whether this is a trajectory, or the first of several is one."""
-        seen = peek(data)
-        first = seen.line if seen.whole is None else seen.whole
+        first = peek(data).first
         first = first[0] if isinstance(first, list) and first else first
         if not isinstance(first, dict):
             return False
@@ -62,10 +61,12 @@ class Atif(WritesRuns):
     def read(data: bytes, *, source: str) -> Imported:
         """A case and a trial for each trajectory. Raises FormatError."""
         notes = Notes()
-        found = [_read(place, raw, notes) for place, raw in _trajectories(data, source)]
+        found = [_read(place, raw, notes) for place, raw in read_values(data, source)]
         if not found:
             raise FormatError("the file has no trajectory", source=source)
-        return _imported(found, file_stem(source).removesuffix(".atif"), notes)
+        name = file_stem(source).removesuffix(".atif")
+        run = run_of_sessions(name, found[0].agent, found[0].model, [one.session for one in found])
+        return imported_sessions("atif", run, counted(len(found), "recorded session"), notes)
 
     @staticmethod
     def parts(run: RecordedRun) -> Iterator[bytes]:
@@ -83,24 +84,6 @@ class _Trajectory:
     agent: str
     model: str | None
     session: Session
-
-
-def _trajectories(data: bytes, source: str) -> Iterator[tuple[Place, Any]]:
-    for document in read_documents(data, source):
-        place = Place(document)
-        if isinstance(document.value, list):
-            yield from read_list(place, document.value, lambda at, raw: (at, raw))
-        else:
-            yield place, document.value
-
-
-def _imported(found: list[_Trajectory], name: str, notes: Notes) -> Imported:
-    run = run_of_sessions(name, found[0].agent, found[0].model, [one.session for one in found])
-    understood = (
-        f"Each of {counted(len(found), 'recorded session')} is a case that expects the calls and answers it shows; "
-        "look them over before they count as right.",
-    )
-    return Imported("atif", EvalSet(name, cases=run.cases), (run,), understood, (), notes.sentences)
 
 
 def _read(place: Place, raw: Any, notes: Notes) -> _Trajectory:

@@ -9,6 +9,7 @@ from typing import BinaryIO, ClassVar, Literal, NoReturn, Protocol, TypeAlias, r
 
 from evaldesk.errors import FormatError
 from evaldesk.model import EvalSet
+from evaldesk.reading.notes import Notes
 from evaldesk.registry import Registry
 from evaldesk.transcripts.recorded import RecordedRun
 
@@ -75,6 +76,15 @@ class Imported:
     outcomes: tuple[str, ...] = ()
     outcome: str = ""
     warnings: tuple[str, ...] = ()
+
+
+def imported_sessions(format: str, run: RecordedRun, recorded: str, notes: Notes) -> Imported:  # noqa: A002
+    """The run, and its cases as an eval set that expects what was `recorded`."""
+    words = (
+        f"Each of {recorded} is a case that expects the calls and answers it shows; look them over before they count "
+        "as right.",
+    )
+    return Imported(format, EvalSet(run.name, cases=run.cases), (run,), words, refused=notes.sentences)
 
 
 @runtime_checkable

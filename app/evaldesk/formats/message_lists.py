@@ -91,8 +91,7 @@ class PydanticAiMessages(ReadOnly):
 
 def _first(data: bytes) -> Any:
     """The first conversation, a list or an object; None when the file is something else."""
-    seen = peek(data)
-    value = seen.line if seen.whole is None else seen.whole
+    value = peek(data).first
     if isinstance(value, list) and value and isinstance(value[0], dict) and "messages" in value[0]:
         value = value[0]
     messages = value.get("messages") if isinstance(value, dict) and not _OTHERS & set(value) else value

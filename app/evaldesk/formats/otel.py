@@ -13,8 +13,8 @@ from hashlib import sha256
 from typing import Any
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.exchange import Imported, ReadOnly, WritesRuns
-from evaldesk.model import EvalSet, Event, Score, TrialResult, TurnRecord
+from evaldesk.formats.exchange import Imported, ReadOnly, WritesRuns, imported_sessions
+from evaldesk.model import Event, Score, TrialResult, TurnRecord
 from evaldesk.model.conclusion import counted
 from evaldesk.model.json_text import json_or_text
 from evaldesk.reading.json_text import text_parts
@@ -88,11 +88,8 @@ def read_traces(format_name: str, data: bytes, source: str) -> Imported:
     agents = Counter(one.agent for one in found if one.agent)
     sessions = [session_of(conversation) for conversation in found]
     run = run_of_sessions(name, _commonest(agents), _commonest(models) or None, sessions)
-    understood = (
-        f"Each of {counted(len(found), 'conversation')} in {counted(len(spans), 'span')} is a case that expects the "
-        "calls and answers it shows; look them over before they count as right.",
-    )
-    return Imported(format_name, EvalSet(name, cases=run.cases), (run,), understood, refused=notes.sentences)
+    recorded = f"{counted(len(found), 'conversation')} in {counted(len(spans), 'span')}"
+    return imported_sessions(format_name, run, recorded, notes)
 
 
 def _commonest(names: Counter[str]) -> str:
@@ -100,8 +97,7 @@ def _commonest(names: Counter[str]) -> str:
 
 
 def _is_trace(data: bytes) -> bool:
-    seen = peek(data)
-    return is_trace(seen.whole if seen.whole is not None else seen.line)
+    return is_trace(peek(data).first)
 
 
 _GAP_MS = 1000.0

@@ -62,8 +62,7 @@ class Promptfoo(ReadOnly):
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
         """Whether this is a promptfoo file of results, or its first line is a row of one."""
-        seen = peek(data)
-        first = seen.whole if isinstance(seen.whole, dict) else seen.line if seen.whole is None else None
+        first = peek(data).first
         if not isinstance(first, dict):
             return False
         results = first.get("results")

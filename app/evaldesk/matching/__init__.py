@@ -16,8 +16,8 @@ from evaldesk.matching.allowed import (
     with_allowances,
     with_moved,
 )
-from evaldesk.matching.json_equality import ArgChange, covers, diff_args, differing_keys, json_equal, json_key
-from evaldesk.matching.rule import ARGS_MODES, AnyCall, ArgsMode, CallRule
+from evaldesk.matching.json_equality import covers, diff_args, differing_keys, json_equal, json_key
+from evaldesk.matching.rule import ARGS_MODES, CallRule
 from evaldesk.matching.tolerance import Tolerance, check_pattern, pattern_found
 from evaldesk.matching.trajectory import ORDERS, Order, TrajectoryMatch, match_by_rule, match_trajectory
 
@@ -26,9 +26,6 @@ __all__ = [
     "ARGS_MODES",
     "ORDERS",
     "Allowance",
-    "AnyCall",
-    "ArgChange",
-    "ArgsMode",
     "CallRule",
     "Op",
     "Order",

@@ -98,6 +98,15 @@ def edited_pairs(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[int | Non
     return pairs
 
 
+def read_values(data: bytes, source: str) -> Iterator[tuple[Place, Any]]:
+    """Each value of a file with its place: those of its list or its lines, or the one alone. Raises FormatError."""
+    for document in read_documents(data, source):
+        items = document.value if isinstance(document.value, list) else None
+        yield from ((Place(document, (at,)), item) for at, item in enumerate(items or ()))
+        if items is None:
+            yield Place(document), document.value
+
+
 def read_documents(data: bytes, source: str) -> Iterator[Document]:
     """The whole file, or each of its lines when its first line is an object and the whole is no JSON.
 

@@ -19,6 +19,11 @@ class Peek:
     whole: Any = None
     line: Any = None
 
+    @property
+    def first(self) -> Any:
+        """The value of all the text or, where it has several lines of JSON, that of the first."""
+        return self.line if self.whole is None else self.whole
+
 
 @lru_cache(1)
 def peek(data: bytes) -> Peek:

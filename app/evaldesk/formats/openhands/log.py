@@ -5,17 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from evaldesk.errors import BadNumberError, FormatError
-from evaldesk.formats.exchange import Imported, ReadOnly
-from evaldesk.model import ErrorRecord, EvalSet, Usage
-from evaldesk.reading.json_lines import read_lines
+from evaldesk.formats.exchange import Imported, ReadOnly, imported_sessions
+from evaldesk.model import ErrorRecord, Usage
+from evaldesk.reading.fields import read_values
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
-from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping
+from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.values import read_mapping, read_optional_mapping
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.openhands_events import CONVERSATION_ERROR, failure_of, read_event
 from evaldesk.transcripts.openhands_rows import read_usages
@@ -50,9 +49,9 @@ class OpenHandsLog(ReadOnly):
         notes = Notes()
         messages: list[Message] = []
         events: list[dict[str, Any]] = []
-        for place, event in _events(data, source):
-            events.append(event)
-            messages += read_event(place, event, notes)
+        for place, raw in read_values(data, source):
+            events.append(read_mapping(place, raw))
+            messages += read_event(place, events[-1], notes)
         turns = turns_of(messages, tells_results=True)
         if not turns:
             raise FormatError("no event has content: the log contains no turn", source=source)
@@ -60,14 +59,7 @@ class OpenHandsLog(ReadOnly):
         usages = _usages(Place(Document(None, source=source)), events)
         model = next((each.model for each in usages if isinstance(each, Usage) and each.model != "unknown"), None)
         run = run_of_sessions(name, AGENT, model, [Session(name, turns, _failure(events), usages=usages)])
-        return Imported("openhands-log", EvalSet(name, cases=run.cases), (run,), refused=notes.sentences)
-
-
-def _events(data: bytes, source: str) -> Iterable[tuple[Place, dict[str, Any]]]:
-    if isinstance(peek(data).whole, list) or (peek(data).whole is None and peek(data).line is None):
-        document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
-        return read_list(Place(document), document.value, lambda place, raw: (place, read_mapping(place, raw)))
-    return ((Place(line), read_mapping(Place(line), line.value)) for line in read_lines(data, source))
+        return imported_sessions("openhands-log", run, "1 recorded session", notes)
 
 
 def _failure(events: list[dict[str, Any]]) -> ErrorRecord | None:

@@ -279,9 +279,12 @@ def _check_columns(names: Iterable[str], source: str, line: int | None) -> None:
 
 
 def _rows(what: EvalSet | RecordedRun) -> list[dict[str, Any]]:
+    """Raises FormatError for a case that is more, or less, than one prompt with its truth."""
     if isinstance(what, RecordedRun):
         raise FormatError("a data set contains no run; write a run as osmosis-results")
-    return write_rows(what)
+    if not what.cases:
+        raise FormatError("the eval set has no cases, and Osmosis takes no data set without rows")
+    return [_write_row(index, case) for index, case in enumerate(what.cases)]
 
 
 def _cell(value: Any) -> str:
@@ -417,13 +420,6 @@ def read_row(index: int, raw: Any, place: Place, fault: Fault, notes: Notes) -> 
         turns=(Turn(row.get("user_prompt") or "", Expected(reference=row.get(truth))),),
         extra=extra,
     )
-
-
-def write_rows(evalset: EvalSet) -> list[dict[str, Any]]:
-    """The rows of an eval set. Raises FormatError for a case that is more, or less, than one prompt with its truth."""
-    if not evalset.cases:
-        raise FormatError("the eval set has no cases, and Osmosis takes no data set without rows")
-    return [_write_row(index, case) for index, case in enumerate(evalset.cases)]
 
 
 def kind_name(value: Any) -> str:
