@@ -62,6 +62,7 @@ async def test_a_prompt_that_holds_a_key_leaves_the_worker_without_it(
     [result] = [
         found async for found in drive([TrialSpec(1, 0, 0, Case("c", turns=(Turn("hi"),)), agent, ())], executor, 1)
     ]
+    await executor.close()
 
     assert result.prompts
     said = str(result.prompts.messages(0))
