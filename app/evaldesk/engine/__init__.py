@@ -6,13 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evaldesk.engine.executors import Executor, LocalExecutor, drive, drive_batches
-    from evaldesk.engine.frames import GradeSpec
-    from evaldesk.engine.host.agent_host import AgentHost
-    from evaldesk.engine.host.inline import InlineExecutor
-    from evaldesk.engine.host.process import WarmPool
-    from evaldesk.engine.worker.attempt import grade
-    from evaldesk.engine.worker.player import play_trial, play_turn
+    from evaldesk.engine.executors import Executor as Executor
+    from evaldesk.engine.executors import LocalExecutor as LocalExecutor
+    from evaldesk.engine.executors import drive as drive
+    from evaldesk.engine.executors import drive_batches as drive_batches
+    from evaldesk.engine.frames import GradeSpec as GradeSpec
+    from evaldesk.engine.host.agent_host import AgentHost as AgentHost
+    from evaldesk.engine.host.inline import InlineExecutor as InlineExecutor
+    from evaldesk.engine.host.process import WarmPool as WarmPool
+    from evaldesk.engine.worker.attempt import grade as grade
+    from evaldesk.engine.worker.player import play_trial as play_trial
+    from evaldesk.engine.worker.player import play_turn as play_turn
 
 _MODULES = {
     "AgentHost": "host.agent_host",
@@ -28,21 +32,6 @@ _MODULES = {
     "play_turn": "worker.player",
 }
 """The desk, whose workers play, never imports a player, and a player never the desk's side."""
-
-__all__ = [
-    "AgentHost",
-    "Executor",
-    "GradeSpec",
-    "InlineExecutor",
-    "LocalExecutor",
-    "WarmPool",
-    "drive",
-    "drive_batches",
-    "grade",
-    "play_trial",
-    "play_turn",
-]
-
 
 if not TYPE_CHECKING:
 

@@ -6,14 +6,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evaldesk.llm.attempts import is_direct, warm
-    from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
-    from evaldesk.llm.costs import cost_at, needs_litellm, only_litellm_prices, price, priced
-    from evaldesk.llm.failures import model_error
-    from evaldesk.llm.loop import complete, litellm_endpoint, litellm_response
-    from evaldesk.llm.retries import PATIENT, Patience
-    from evaldesk.llm.retry_events import RetryWait
-    from evaldesk.secrets import missing_keys, set_variables
+    from evaldesk.llm.attempts import is_direct as is_direct
+    from evaldesk.llm.attempts import warm as warm
+    from evaldesk.llm.call import ModelCall as ModelCall
+    from evaldesk.llm.call import ModelReply as ModelReply
+    from evaldesk.llm.call import RequestedCall as RequestedCall
+    from evaldesk.llm.costs import cost_at as cost_at
+    from evaldesk.llm.costs import needs_litellm as needs_litellm
+    from evaldesk.llm.costs import only_litellm_prices as only_litellm_prices
+    from evaldesk.llm.costs import price as price
+    from evaldesk.llm.costs import priced as priced
+    from evaldesk.llm.failures import model_error as model_error
+    from evaldesk.llm.loop import complete as complete
+    from evaldesk.llm.loop import litellm_endpoint as litellm_endpoint
+    from evaldesk.llm.loop import litellm_response as litellm_response
+    from evaldesk.llm.retries import PATIENT as PATIENT
+    from evaldesk.llm.retries import Patience as Patience
+    from evaldesk.llm.retry_events import RetryWait as RetryWait
+    from evaldesk.secrets import missing_keys as missing_keys
+    from evaldesk.secrets import set_variables as set_variables
 
 _MODULES = {
     "PATIENT": "llm.retries",
@@ -37,29 +48,6 @@ _MODULES = {
     "warm": "llm.attempts",
 }
 """The driver of a run reads failures and prices, and asks no model."""
-
-__all__ = [
-    "PATIENT",
-    "ModelCall",
-    "ModelReply",
-    "Patience",
-    "RequestedCall",
-    "RetryWait",
-    "complete",
-    "cost_at",
-    "is_direct",
-    "litellm_endpoint",
-    "litellm_response",
-    "missing_keys",
-    "model_error",
-    "needs_litellm",
-    "only_litellm_prices",
-    "price",
-    "priced",
-    "set_variables",
-    "warm",
-]
-
 
 if not TYPE_CHECKING:
 
