@@ -99,7 +99,8 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
             end = await converse(user, session, attempt, play_message)
     finally:
         close_kept(session.memory)
-    result = with_end(trial_result(spec, attempt, end.error), end)
+    result = trial_result(spec, attempt, end.error)
+    result = replace(result, stop_reason=end.stop) if end.stop else result  # of a user who ended the conversation
     has_missed = any(isinstance(kept, Kept) and kept.has_missed for kept in session.memory.values())
     return replace(result, usages=(*result.usages, UNKNOWN)) if has_missed else result
 
@@ -118,10 +119,8 @@ def _is_told(agent: Agent, ref: AgentRef) -> bool:
     kind = AGENTS.known(ref.kind)
     if kind is None or kind.sees_calls(ref):
         return True
-    try:
-        return agent.describe().tells_cost
-    except Exception:
-        return False  # an agent without a description has promised nothing
+    found = _description(agent)
+    return found is not None and found.tells_cost
 
 
 async def play_turn(
@@ -382,11 +381,6 @@ async def converse(user: User, session: Session, attempt: Attempt, play_message:
             return UserReply()
 
 
-def with_end(result: TrialResult, end: UserReply) -> TrialResult:
-    """The result, with the reason of a simulated user where the user ended the conversation."""
-    return replace(result, stop_reason=end.stop) if end.stop else result
-
-
 async def _next(user: User, session: Session, attempt: Attempt) -> UserReply:
     place = CallPlace(len(session.turns))
     token = PLAYED_TURN.set(CallsAside("user", attempt.prompts, lambda: place) if attempt.prompts else None)
@@ -414,10 +408,17 @@ def _keep_last(attempt: Attempt, events: tuple[Event, ...]) -> None:
 
 
 def _is_demo(agent: Agent) -> bool:
+    found = _description(agent)
+    return found is not None and found.is_demo
+
+
+def _description(agent: Agent) -> AgentDescription | None:
+    """What the agent says of itself; an agent that cannot say it may still answer."""
     try:
-        return agent.describe().is_demo
+        found: object = agent.describe()
     except Exception:
-        return False  # an agent without a description has no scripted user
+        return None
+    return found if isinstance(found, AgentDescription) else None
 
 
 _lock = Lock()
@@ -527,8 +528,5 @@ def _warm(agent: Agent, session: Session) -> None:
 
 
 def _needs_litellm(agent: Agent, session: Session) -> bool:
-    try:
-        model = session.model or agent.describe().model
-    except Exception:
-        return False  # an agent without a description may still answer
+    model = session.model or getattr(_description(agent), "model", None)
     return model is not None and needs_litellm(model) and find_spec("litellm") is not None
