@@ -86,12 +86,6 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = TIMEOUT_S
     server: Door
 
-    def do_POST(self) -> None:
-        self._forward()
-
-    def do_GET(self) -> None:
-        self._forward()
-
     def log_message(self, *_: object) -> None:
         """Say nothing."""
 
@@ -131,6 +125,8 @@ class _Handler(BaseHTTPRequestHandler):
                     self.wfile.flush()
         except (OSError, HTTPException) as error:
             self._answer(502, f"the model cannot be reached: {type(error).__name__}".encode())
+
+    do_GET = do_POST = _forward  # noqa: N815
 
     def _with_key(self, text: str, provider: str) -> str:
         """The text with the key of the provider where the word for it stands."""

@@ -318,18 +318,14 @@ def _reply(
     known = _REASONS.get(reason or "stop", "stop")
     usage = Usage(
         call.model,
-        tokens_in=_count(tokens, "prompt_tokens"),
-        tokens_out=_count(tokens, "completion_tokens"),
+        tokens_in=(tokens and tokens.prompt_tokens) or 0,
+        tokens_out=(tokens and tokens.completion_tokens) or 0,
         tokens_cached=_detail(tokens and tokens.prompt_tokens_details, "cached_tokens"),
         tokens_reasoning=_detail(tokens and tokens.completion_tokens_details, "reasoning_tokens"),
         is_cut=known == "length",
     )
     finish_reason = "tool_calls" if calls and known == "stop" else known
     return ModelReply(_THOUGHT.sub("", text), calls, usage, finish_reason)
-
-
-def _count(tokens: _Tokens | None, name: str) -> int:
-    return getattr(tokens, name, None) or 0
 
 
 def _detail(details: Any, name: str) -> int:

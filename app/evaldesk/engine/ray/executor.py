@@ -185,11 +185,11 @@ class HostsExecutor:
         self._give_back_waiting()
         hosts = [slot.up.host for slot in self._slots if slot.up]
         stops = [asyncio.create_task(host.cancel()) for host in hosts]
-        ends = [asyncio.create_task(self._idle.wait())]
-        await asyncio.wait(ends, timeout=CANCEL_GRACE_S)
-        for task in (*stops, *ends):
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._idle.wait(), CANCEL_GRACE_S)
+        for task in stops:
             task.cancel()
-        await asyncio.gather(*stops, *ends, return_exceptions=True)
+        await asyncio.gather(*stops, return_exceptions=True)
         self._give_back_all()
 
     async def close(self) -> None:

@@ -40,7 +40,7 @@ from evaldesk.model import (
 )
 from evaldesk.model.transcript import broken_turn
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
-from evaldesk.wire import from_json, json_scrubber, plain_text, to_json
+from evaldesk.wire import plain_text, value_scrubber
 
 if TYPE_CHECKING:
     from evaldesk.llm import RetryWait
@@ -193,11 +193,7 @@ def without_env_secrets(value: T) -> T:
     from evaldesk.agents.loading import file_environment
 
     environment = file_environment()
-    if not environment:
-        return value
-    data = to_json(value)
-    clean = json_scrubber(environment)(data)
-    return value if clean is data else from_json(clean, type(value))
+    return value_scrubber(environment)(value) if environment else value
 
 
 class Pause(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from heapq import merge
+from operator import attrgetter
 from typing import TypeAlias, get_args
 
 from evaldesk.agents.spans import NO_SPANS, TurnSpans
@@ -487,12 +488,9 @@ _CUT = re.compile(
 """How each API says that an answer was cut at its limit of tokens."""
 
 
+_at_ms = attrgetter("at_ms")
 _BESIDE = frozenset({"spans", "gateway"})
 """Ways that add to what another way tells."""
-
-
-def _at_ms(event: Event) -> float:
-    return event.at_ms
 
 
 def _said(event: Event) -> tuple[str, str]:
