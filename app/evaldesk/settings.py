@@ -181,16 +181,12 @@ def read_settings(
 ) -> Settings:
     """Settings from `evaldesk.toml` in the workspace, where there is one, and the environment.
 
-    Keys: `models` (a list of LiteLLM model names), `[model]` (the fields of ModelOptions), `[user]` (those of
-    UserConfig), `[limits]` (those of Limits), `judges` (a list of model names), `[metrics]` (name = "module:attr"),
-    `[agents]` (`folders` to look in, and a table for each declared agent), `python` (the interpreter of the agents),
-    `image` (of the containers in which agents are played), `[container]` (the other fields of Container), `isolation`
-    (shared, process or container), `[environments.NAME]` (`python`, or `image` with fields of Container),
-    `[executors.NAME]` (`kind`, and the keys of that kind), `runs_at_once`, `recording`
-    (off, record, replay or auto), `[store]` (`url` of a database of PostgreSQL, without a password, and `me`, the name
-    of the person). `EVALDESK_STORE` and `EVALDESK_ME` replace these, and `EVALDESK_RECORDING` the mode.
-    `EVALDESK_MODELS` and `EVALDESK_JUDGES` add names, separated by commas. Raises UsageError naming the file and key
-    when one is wrong.
+    Its keys are KEYS. `[model]`, `[user]`, `[limits]` and `[container]` have the fields of ModelOptions, UserConfig,
+    Limits and Container, `[metrics]` has name = "module:attr", `[agents]` has `folders` to look in and a table for each
+    declared agent, `[environments.NAME]` has `python`, or `image` with fields of Container, `[executors.NAME]` has
+    `kind` and the keys of that kind, `[store]` has `url` and `me`. `EVALDESK_STORE` and `EVALDESK_ME` replace these,
+    and `EVALDESK_RECORDING` the mode. `EVALDESK_MODELS` and `EVALDESK_JUDGES` add names, separated by commas. Raises
+    UsageError naming the file and key when one is wrong.
     """
     table = _read_toml(workspace / CONFIG_NAME)
     path = workspace / CONFIG_NAME
