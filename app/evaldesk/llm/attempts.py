@@ -35,7 +35,7 @@ async def attempt(call: ModelCall, on_text: Callable[[str], object] | None) -> M
     from evaldesk.llm import direct
 
     turn = PLAYED_TURN.get()
-    await _suffer(turn.fault(call.model) if turn else "", call)
+    await _inject(turn.fault(call.model) if turn else "", call)
     while True:
         unknown = STRICTNESS.unknown_to(call.model, call.api_base)
         at = own_endpoint(call)
@@ -57,7 +57,7 @@ async def attempt(call: ModelCall, on_text: Callable[[str], object] | None) -> M
                 turn.notes(told)
 
 
-async def _suffer(fault: str, call: ModelCall) -> None:
+async def _inject(fault: str, call: ModelCall) -> None:
     """Fail as an endpoint with that fault does, or wait as long. Raises exceptions of our client."""
     if fault in STATUS:
         raise EndpointError(STATUS[fault], refusal_body(STATUS[fault]))

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from evaldesk.backports import UTC
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.failures import ModelFailure
 from evaldesk.llm.pacing import PACED, Pace
 from evaldesk.model import Capture
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,26 +168,29 @@ def is_unseen() -> bool:
 
 
 @contextmanager
-def unseen() -> Iterator[None]:
-    """Let the requests of a call be sent unseen: it is told and recorded as a whole."""
-    token = _is_unseen.set(True)
+def holding(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Let a variable of the context have that value inside."""
+    token = variable.set(value)
     try:
         yield
     finally:
-        _is_unseen.reset(token)
+        variable.reset(token)
+
+
+def unseen() -> AbstractContextManager[None]:
+    """Let the requests of a call be sent unseen: it is told and recorded as a whole."""
+    return holding(_is_unseen, True)
 
 
 @contextmanager
 def played(turn: TurnListener) -> Iterator[None]:
     """Let the clients inside tell this turn."""
-    tokens = CURRENT_TURN.set(turn), PLAYED_TURN.set(turn)
     _played.append(turn)
     try:
-        yield
+        with holding(CURRENT_TURN, turn), holding(PLAYED_TURN, turn):
+            yield
     finally:
         _played.remove(turn)
-        CURRENT_TURN.reset(tokens[0])
-        PLAYED_TURN.reset(tokens[1])
 
 
 def captured(way: Capture) -> None:
@@ -195,11 +200,6 @@ def captured(way: Capture) -> None:
         turn.captured(way)
 
 
-@contextmanager
-def muted() -> Iterator[None]:
+def muted() -> AbstractContextManager[None]:
     """Let the clients inside of a call, which is watched itself, go unwatched."""
-    token = CURRENT_TURN.set(None)
-    try:
-        yield
-    finally:
-        CURRENT_TURN.reset(token)
+    return holding(CURRENT_TURN, None)

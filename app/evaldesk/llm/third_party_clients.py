@@ -31,7 +31,7 @@ from evaldesk.llm.client import is_cached
 from evaldesk.llm.failures import failure_of
 from evaldesk.llm.loop import on_loop
 from evaldesk.llm.retries import PATIENT, Patience, wait_after
-from evaldesk.llm.retry_events import CURRENT_TURN, RetryWait, TurnListener, muted, notifier, waiting_s
+from evaldesk.llm.retry_events import CURRENT_TURN, RetryWait, TurnListener, holding, muted, notifier, waiting_s
 from evaldesk.unpacking import redirect_refusal
 
 CLIENTS_OF_OPENAI = tuple(
@@ -308,19 +308,13 @@ def _asking(send: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(send)
     async def ask_soon(*args: Any, **options: Any) -> Any:
-        token = _is_asking.set(True)
-        try:
+        with holding(_is_asking, True):
             return await send(*args, **options)
-        finally:
-            _is_asking.reset(token)
 
     @wraps(send)
     def ask_now(*args: Any, **options: Any) -> Any:
-        token = _is_asking.set(True)
-        try:
+        with holding(_is_asking, True):
             return send(*args, **options)
-        finally:
-            _is_asking.reset(token)
 
     return ask_soon if inspect.iscoroutinefunction(send) else ask_now
 

@@ -15,8 +15,8 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -26,7 +26,7 @@ from evaldesk.backports import UTC
 from evaldesk.codec import msgspec
 from evaldesk.engine.failures import failure
 from evaldesk.llm.pacing import PACED
-from evaldesk.llm.retry_events import PLAYED_TURN
+from evaldesk.llm.retry_events import PLAYED_TURN, holding
 from evaldesk.model import (
     Case,
     Criterion,
@@ -333,8 +333,7 @@ async def grade(
     return replace(result, scores=grading.scores, usages=usages, verdict=verdict, prompts=asked)
 
 
-@contextmanager
-def _keeping_calls(prompts: PromptWriter, n_turns: int) -> Iterator[None]:
+def _keeping_calls(prompts: PromptWriter, n_turns: int) -> AbstractContextManager[None]:
     """Keep the model calls that are made inside, each with the criterion and the turn that it is for."""
     from evaldesk.engine.worker.prompts import CallsAside
     from evaldesk.metrics.scoring import judged_here
@@ -345,11 +344,7 @@ def _keeping_calls(prompts: PromptWriter, n_turns: int) -> Iterator[None]:
         criterion, turn = judged_here()
         return CallPlace(n_turns if turn is None else turn, round((time.perf_counter() - began_s) * 1000, 3), criterion)
 
-    token = PLAYED_TURN.set(CallsAside("judge", prompts, place))
-    try:
-        yield
-    finally:
-        PLAYED_TURN.reset(token)
+    return holding(PLAYED_TURN, CallsAside("judge", prompts, place))
 
 
 def load_functions(criteria: Sequence[Criterion], sources: Mapping[str, str] | None = None) -> dict[str, str]:

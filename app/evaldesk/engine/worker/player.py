@@ -35,7 +35,7 @@ from evaldesk.errors import AgentError, EvaldeskError, ModelError, UsageError
 from evaldesk.llm import needs_litellm, set_variables
 from evaldesk.llm.http_calls import see_requests
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder, only_recorded
-from evaldesk.llm.retry_events import PLAYED_TURN, played
+from evaldesk.llm.retry_events import PLAYED_TURN, holding, played
 from evaldesk.llm.third_party_clients import wrap_clients
 from evaldesk.model import (
     AgentDescription,
@@ -383,9 +383,10 @@ async def converse(user: User, session: Session, attempt: Attempt, play_message:
 
 async def _next(user: User, session: Session, attempt: Attempt) -> UserReply:
     place = CallPlace(len(session.turns))
-    token = PLAYED_TURN.set(CallsAside("user", attempt.prompts, lambda: place) if attempt.prompts else None)
+    listener = CallsAside("user", attempt.prompts, lambda: place) if attempt.prompts else None
     try:
-        return await user.next(session)
+        with holding(PLAYED_TURN, listener):
+            return await user.next(session)
     except BaseException as error:
         if attempt.stop:
             return UserReply()
@@ -395,8 +396,6 @@ async def _next(user: User, session: Session, attempt: Attempt) -> UserReply:
             found.kind if is_fatal else "user_error", f"the simulated user: {found.message}", found.trace
         )
         return UserReply(stop="user_error", error=record)
-    finally:
-        PLAYED_TURN.reset(token)
 
 
 def _keep_last(attempt: Attempt, events: tuple[Event, ...]) -> None:
