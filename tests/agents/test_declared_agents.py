@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evaldesk.agents import declared_refs, find_agents, load_agent, named_ref, with_declared
+from evaldesk.agents.own.declared import LlmTable
+from evaldesk.agents.own.litellm import LlmAgent
+from evaldesk.codec import msgspec
 from evaldesk.desk.named_agents import named_agent
 from evaldesk.desk.workspace import open_settings
 from evaldesk.errors import AgentError, UsageError
@@ -173,3 +177,12 @@ def test_a_module_of_the_same_name_from_elsewhere_makes_way(tmp_path: Path, work
     described: Any = load_agent(_refs(other, text)[0]).describe()
 
     assert list(described.tools[0].parameters["properties"]) == ["coins"]
+
+
+def test_the_table_of_an_agent_of_our_own_has_its_fields_and_their_defaults() -> None:
+    own = {each.name: each for each in dataclasses.fields(LlmAgent) if each.init and each.name != "name"}
+    table = {each.name: each for each in msgspec.structs.fields(LlmTable)}
+
+    assert list(own) == list(table)
+    given = {name for name, each in table.items() if each.default is not msgspec.NODEFAULT}
+    assert {name: own[name].default for name in given} == {name: table[name].default for name in given}
