@@ -12,11 +12,10 @@ import urllib.error
 import urllib.request
 from collections import defaultdict, deque
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from http.client import HTTPConnection, HTTPResponse, HTTPSConnection, RemoteDisconnected
-from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -57,7 +56,7 @@ _idle: dict[tuple[str, str], deque[tuple[float, HTTPConnection]]] = defaultdict(
 os.register_at_fork(after_in_child=_idle.clear)  # two processes on one connection would read each other's answers
 
 
-class ProviderAnswer:
+class ProviderAnswer(AbstractContextManager["ProviderAnswer"]):
     """The answer of a provider, also one that refuses; its connection is kept when all of it was read."""
 
     def __init__(self, key: tuple[str, str], connection: HTTPConnection, response: HTTPResponse) -> None:
@@ -81,12 +80,7 @@ class ProviderAnswer:
         else:
             self._connection.close()
 
-    def __enter__(self) -> ProviderAnswer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
