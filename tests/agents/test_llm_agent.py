@@ -99,6 +99,8 @@ async def test_a_tool_that_fails_tells_the_model_why(
 
     [(_, _, result, is_error)] = results(events)
     assert (result, is_error) == (said, True)
+    raw = [event.call.extra for event in events if event.kind == "tool_call"]
+    assert raw == [{"raw_args": arguments} if "not a JSON object" in said else {}]
     assert endpoint.asked[1]["messages"][-1]["content"] == said
 
 

@@ -20,6 +20,7 @@ from evaldesk.model.json_text import json_or_text
 from evaldesk.reading.json_text import text_parts
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
+from evaldesk.transcripts.messages.chat import RAW_ARGS
 from evaldesk.transcripts.otel.span_messages import model_of
 from evaldesk.transcripts.otel.spans import is_trace, read_spans
 from evaldesk.transcripts.otel.trace_turns import EVALUATION, NOTE, session_of
@@ -263,7 +264,7 @@ def _parts(outputs: Sequence[Event]) -> list[dict[str, Any]]:
         elif event.kind == "agent_message":
             parts.append({"type": "text", "content": event.text})
         elif event.call:
-            arguments = event.call.extra.get("raw_args", event.call.args)
+            arguments = event.call.extra.get(RAW_ARGS, event.call.args)
             parts.append({"type": "tool_call", "id": event.call.id, "name": event.call.name, "arguments": arguments})
     return parts
 

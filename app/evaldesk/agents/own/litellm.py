@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing
@@ -26,13 +25,13 @@ from evaldesk.model import (
     ErrorRecord,
     Event,
     JsonObject,
-    JsonValue,
     ModelOptions,
     Session,
     ToolCall,
 )
 from evaldesk.model.chat import chat_messages, tool_message, user_message
 from evaldesk.model.json_text import json_or_text
+from evaldesk.transcripts.messages.chat import RAW_ARGS, tool_call
 
 
 def adapt(found: object, ref: AgentRef) -> LlmAgent | None:
@@ -163,10 +162,10 @@ class LlmAgent(ModelCaller):
 
     async def _run(self, requested: Sequence[RequestedCall], session: Session) -> AsyncIterator[Event]:
         """Run the tools that one reply asks for, at the same time where they wait; results come in its order."""
-        calls = [_call_of(found) for found in requested]
+        calls = [tool_call(found.name, found.arguments, found.id) for found in requested]
         for call in calls:
             yield Event("tool_call", author=self.name, call=call)
-        outcomes = await _together([self._outcome(found, session) for found in requested])
+        outcomes = await _together([self._outcome(call, session) for call in calls])
         for call, outcome in zip(calls, outcomes, strict=True):
             if outcome.trace:
                 yield Event("log", author=self.name, text=outcome.trace)
@@ -181,16 +180,15 @@ class LlmAgent(ModelCaller):
             if outcome.note:
                 yield Event("log", author=outcome.source, text=outcome.note)
 
-    async def _outcome(self, requested: RequestedCall, session: Session) -> Outcome:
-        args = _arguments(requested.arguments)
-        tool = self._tools.get(requested.name)
+    async def _outcome(self, call: ToolCall, session: Session) -> Outcome:
+        tool = self._tools.get(call.name)
         if tool is None:
-            refusal = f"there is no tool {requested.name}; there are: {', '.join(self._tools) or 'none'}"
+            refusal = f"there is no tool {call.name}; there are: {', '.join(self._tools) or 'none'}"
             return Outcome(refusal, is_error=True)
-        if args is None:
-            refusal = f"{requested.name}: the arguments are not a JSON object: {requested.arguments[:200]}"
+        if RAW_ARGS in call.extra:
+            refusal = f"{call.name}: the arguments are not a JSON object: {str(call.extra[RAW_ARGS])[:200]}"
             return Outcome(refusal, is_error=True)
-        state = session.state
+        args, state = call.args, session.state
         return await doubled(tool.name, args, state, partial(tool.run, args, state, session.limits.tool_timeout_s))
 
 
@@ -222,20 +220,6 @@ async def _asked(call: ModelCall, author: str, session: Session) -> AsyncIterato
         async for piece in pieces:
             yield piece
     yield replies[0]
-
-
-def _call_of(requested: RequestedCall) -> ToolCall:
-    args = _arguments(requested.arguments)
-    extra: JsonObject = {"arguments": requested.arguments} if args is None else {}
-    return ToolCall(requested.name, args or {}, requested.id, extra)
-
-
-def _arguments(text: str) -> dict[str, JsonValue] | None:
-    try:
-        found = json.loads(text or "{}")
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _missing_sentence(name: str, key: str) -> str:

@@ -12,6 +12,7 @@ from evaldesk.model import Criterion, Event, TrialResult, TurnRecord
 from evaldesk.model.json_text import json_or_text
 from evaldesk.model.transcript import artefact_text
 from evaldesk.reading.json_lines import write_lines
+from evaldesk.transcripts.messages.chat import RAW_ARGS
 from evaldesk.transcripts.openhands_rows import FORM, USUAL, test_result
 from evaldesk.transcripts.recorded import RecordedRun
 
@@ -97,7 +98,7 @@ def _event(event: Event, causes: dict[str, int]) -> Iterator[dict[str, Any]]:
     elif event.kind == "log":  # also a thought: `think` is a call of a tool there
         yield {"source": "agent", "message": event.text, "action": "system", "args": {"content": event.text}}
     elif event.kind == "tool_call" and event.call:
-        raw = event.call.extra.get("raw_args")
+        raw = event.call.extra.get(RAW_ARGS)
         arguments = raw if isinstance(raw, str) else json.dumps(dict(event.call.args), ensure_ascii=False)
         function = {"name": event.call.name, "arguments": arguments}
         call = {"id": event.call.id, "type": "function", "function": function}

@@ -29,6 +29,7 @@ _NOWHERE = Place(Document(None))
 ITEMS = ("function_call", "function_call_output", "reasoning")
 """Items of the Responses API, which has them beside its messages."""
 
+RAW_ARGS = "raw_args"
 NO_TEXT = "a part of a message that is not text"
 
 
@@ -161,7 +162,7 @@ def read_tool_call(place: Place, raw: Any) -> ToolCall:
 
 
 def read_arguments(place: Place, raw: Any) -> tuple[JsonObject, JsonObject]:
-    """Arguments, an object or JSON text of one, and `extra`; a model's text that is none stays under `raw_args`."""
+    """Arguments, an object or JSON text of one, and `extra`; a model's text that is none stays under RAW_ARGS."""
     if raw is None or raw == "":
         return {}, {}
     if isinstance(raw, dict):
@@ -171,8 +172,8 @@ def read_arguments(place: Place, raw: Any) -> tuple[JsonObject, JsonObject]:
     try:
         value = parse_json(raw.encode("utf-8", "surrogatepass"), source=place.document.source).value
     except FormatError:
-        return {}, {"raw_args": raw}
-    return (value, {}) if isinstance(value, dict) else ({}, {"raw_args": raw})
+        return {}, {RAW_ARGS: raw}
+    return (value, {}) if isinstance(value, dict) else ({}, {RAW_ARGS: raw})
 
 
 def _read_calls(place: Place, raw: dict[str, Any]) -> tuple[ToolCall, ...]:
