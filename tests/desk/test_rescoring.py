@@ -23,6 +23,7 @@ from evaldesk.model import (
     ErrorRecord,
     Event,
     Expected,
+    Gates,
     Limits,
     RunConfig,
     Score,
@@ -158,6 +159,19 @@ async def test_what_a_judge_cost_before_is_not_counted_again(desk: RunDesk, stor
     again = await over(desk, await desk.rescore(source, (ROUGE,)))
 
     assert (again.cost, store.runs.summary(source).cost) == (0.25, 0.5)
+
+
+async def test_what_the_trials_cost_before_is_no_reason_to_score_fewer_of_them(desk: RunDesk, store: Store) -> None:
+    played(store, *["four it is"] * 3)
+    config = replace(store.runs.summary(1).config, gates=Gates(max_cost=0.3), concurrency=1)
+    source = store.runs.create(config, store.runs.cases(1))
+    store.runs.record([result(source, at, "four it is") for at in range(3)])
+    store.runs.set_status(source, "finished")
+
+    judge = Criterion("safety_v1", 0.5, {"judge_model": "demo/judge"})
+    again = await over(desk, await desk.rescore(source, (judge,)))
+
+    assert (again.status, again.n_done, again.cost) == ("finished", 3, 0.75)
 
 
 async def test_judges_have_as_long_as_the_run_gave_them(

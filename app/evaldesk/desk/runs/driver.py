@@ -271,12 +271,15 @@ class RunDriver:
 
         Storing it takes a while. An unknown cost counts nothing.
         """
-        self._spent += result.cost or 0.0
-        self._is_given_up |= bool(fatal_sentence(self._judged(result)))
+        own = self._judged(result)
+        self._spent += own.cost or 0.0
+        self._is_given_up |= bool(fatal_sentence(own))
 
     def _judged(self, result: TrialResult) -> TrialResult:
-        """An old error of playing a trial is no error of scoring it again."""
-        return result if self._config.source_run_id is None else replace(result, error=None)
+        """The error and the cost of playing a trial are none of scoring it again."""
+        if self._config.source_run_id is None:
+            return result
+        return replace(result, error=None, usages=tuple(each for each in result.usages if each.role == "judge"))
 
     def _as_tool_judges(self, results: Sequence[TrialResult]) -> list[TrialResult]:
         tool, criteria = self._config.compat, self._config.criteria
