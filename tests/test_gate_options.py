@@ -175,6 +175,11 @@ def test_evaluate_refuses_a_gate_that_can_never_hold() -> None:
         evaluate(echo, CASES, min_scored=7)
 
 
+def test_a_name_that_is_no_gate_is_answered_with_the_nearest_gate() -> None:
+    with pytest.raises(TypeError, match="did you mean 'min_pass_rate'"):
+        evaluate(echo, CASES, mni_pass_rate=1)  # type: ignore[call-arg]
+
+
 def test_a_run_of_python_stops_when_it_is_decided() -> None:
     cases = [Case(f"c{index}", (Turn("hello", Expected(reference="hello")),)) for index in range(4)]
     found = evaluate(

@@ -89,7 +89,7 @@ def test_the_eval_sets_of_a_command_share_one_limit(dear: Place) -> None:
 
     all_passed, cost = json.loads(result.stdout)["gates"]
     assert result.exit_code == 1
-    assert (all_passed["answer"], all_passed["sentence"]) == ("undecided", "3 of 6 trials passed")
+    assert (all_passed["answer"], all_passed["sentence"]) == ("undecided", "3 of 6 trials passed (3 not played)")
     assert cost["sentence"].startswith("the run cost $0.30, more than $0.25; it was stopped, and 3 of 6")
     assert "run resume 2" in result.stderr
 

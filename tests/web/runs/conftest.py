@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -88,6 +88,9 @@ class Described:
 
     async def describe(self, ref: AgentRef) -> AgentDescription:
         return AgentDescription(ref.id, "python", model="demo/dice")
+
+    async def unpriced(self, ref: AgentRef, models: Sequence[str]) -> tuple[str, ...]:
+        return ()
 
     async def warm(self, ref: AgentRef) -> None:
         return None

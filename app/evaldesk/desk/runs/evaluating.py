@@ -36,7 +36,7 @@ from evaldesk.formats import load_evalset
 from evaldesk.gate_options import GATE_OPTIONS, GATES_BY_NAME, AskedGates, gates_of
 from evaldesk.model import AgentDescription, AgentRef, Case, EvalSet, RunConfig
 from evaldesk.model.stored import RunSummary
-from evaldesk.run_options import BY_CHANCE, RUN_OPTIONS, Asked, RunOption
+from evaldesk.run_options import BY_CHANCE, BY_NAME, RUN_OPTIONS, Asked, RunOption
 from evaldesk.settings import Settings, read_settings
 from evaldesk.store import Store
 
@@ -122,6 +122,10 @@ async def evaluate_async(
     does not, and cancelling it ends the run: its finished trials stay in `workspace`. Raises UsageError, FormatError,
     or AgentError when the agent cannot be loaded.
     """
+    known = {*BY_NAME, *GATES_BY_NAME}
+    unknown = next((name for name in options if name not in known), None)
+    if unknown:
+        raise TypeError(str(NotFoundError.among("run option", unknown, known)))
     asked = {name: value for name, value in options.items() if name not in GATES_BY_NAME}
     gates = {name: value for name, value in options.items() if name in GATES_BY_NAME}
     given = options.get("baseline")

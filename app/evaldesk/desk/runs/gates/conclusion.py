@@ -286,7 +286,8 @@ def _all_passed(run: RunNumbers, gates: Gates) -> GateOutcome:
     if counts.scored > counts.passed or (gates.unscored_are_failures and counts.unscored):
         answer = "failed"
     names = tuple(case.id for case in run.cases if case.counts.scored > case.counts.passed)
-    return GateOutcome(ALL_PASSED, answer, f"{counted_words(counts.passed, counts.planned, 'trial')} passed", names)
+    words = f"{counted_words(counts.passed, counts.planned, 'trial')} passed"
+    return GateOutcome(ALL_PASSED, answer, words + (asides_words(counts) if answer == "undecided" else ""), names)
 
 
 def _pass_rate(run: RunNumbers, least: float, undecided: Undecided | None) -> GateOutcome:
