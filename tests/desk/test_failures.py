@@ -386,9 +386,9 @@ def test_proposals_count_nowhere_until_a_person_accepts_them(store: Store, desk:
     assert store.failures.readings(run) == []
     first, second = store.failures.list(run, status="proposed")
 
-    date = desk.create(TypedMode("wrong date"), "Ana")
-    store.proposals.decide([first.id], date, "Ana")
-    store.proposals.decide([second.id], None, "Ana")
+    desk.create(TypedMode("wrong date"), "Ana")
+    store.proposals.decide([first.id], "Ana", "wrong date")
+    store.proposals.decide([second.id], "Ana")
 
     assert store.proposals.propose(drafts, "signature") == 0
     assert [(each.case_index, each.author, each.source) for each in store.failures.list(run)] == [
@@ -396,7 +396,7 @@ def test_proposals_count_nowhere_until_a_person_accepts_them(store: Store, desk:
     ]
     assert [each.case_index for each in store.failures.readings(run)] == [0]
     with pytest.raises(ConflictError, match="accepted or rejected meanwhile"):
-        store.proposals.decide([second.id], date, "Ben")
+        store.proposals.decide([second.id], "Ben", "wrong date")
     desk.undo("Ana")
     assert len(store.failures.list(run, status="proposed")) == 1
 
@@ -489,7 +489,7 @@ def test_proposals_that_are_alike_are_one_group(store: Store) -> None:
     run, mode = played(store, 4), store.failures.create_mode("Ana", name="late")
     drafts = [FindingDraft(run, case, 0, "twice", signature="b") for case in (3, 0, 2)]
     store.proposals.propose([*drafts, FindingDraft(run, 1, 0, "twice", mode, signature="b")], "signature")
-    store.proposals.decide([2], None, "Ana")
+    store.proposals.decide([2], "Ana")
 
     found = {each.mode_id: each for each in store.proposals.proposed(run)}
 

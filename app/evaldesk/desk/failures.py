@@ -149,7 +149,7 @@ class FailureDesk:
         if is_accepted and not typed.new_mode.strip():
             raise UsageError("Name the kind of failure of this proposal.", field="new-mode")
         new_mode = checked_texts(TypedMode(typed.new_mode))["name"] if is_accepted else ""
-        self._store.proposals.decide(finding_ids, None, author, new_mode)
+        self._store.proposals.decide(finding_ids, author, new_mode)
 
     def name(self, finding_ids: Sequence[int], typed: TypedFinding) -> None:
         """Give notes without a mode the one that was typed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Table, delete, insert, select, update
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model.failures import FindingDraft, FindingSource, FindingStatus, UndoneStep
-from evaldesk.store.database import Database
+from evaldesk.store.database import Part
 from evaldesk.store.tables.columns import at
 from evaldesk.store.tables.failures import CODEBOOK_STEP, FINDING, MODE, PROPOSED_MERGE, READING
 from evaldesk.store.tables.runs import RUN, TRIAL, VISIBLE
@@ -26,10 +26,10 @@ Rows = Sequence[tuple[str, dict[str, Any], dict[str, Any] | None]]
 
 
 @contextmanager
-def begun_step(database: Database, author: str, clock: Callable[[], datetime]) -> Iterator[Step]:
+def begun_step(store: Part, author: str) -> Iterator[Step]:
     """A step of a person, in one transaction; it is stored when it is closed."""
-    with database.writing() as connection:
-        yield Step(connection, author, clock())
+    with store._database.writing() as connection:
+        yield Step(connection, author, store._clock())
 
 
 class Step:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
@@ -66,7 +65,7 @@ class FailureStore(Part):
 
         Raises NotFoundError when there is no such trial or mode, ConflictError for a mode that was merged or retired.
         """
-        with self._step(author) as step:
+        with begun_step(self, author) as step:
             if new_mode:
                 draft = replace(draft, mode_id=step.named_mode(new_mode))
             finding_id = step.add(draft, author)
@@ -89,7 +88,7 @@ class FailureStore(Part):
         the same note. Returns how many modes and findings are new, how many notes got a mode, how many trials with
         nothing wrong are new, and how many are of trials that are not there.
         """
-        with self._step(author) as step:
+        with begun_step(self, author) as step:
             n_modes = n_findings = n_named = n_clear = n_elsewhere = 0
             last = step.connection.scalar(select(func.max(FINDING.c.id))) or 0
             for texts in modes:
@@ -130,7 +129,7 @@ class FailureStore(Part):
     def clear(self, run_id: int, key: TrialKey, author: str) -> None:
         """Say that nothing is wrong in a trial. Raises ConflictError where the reader has a finding on it."""
         place = FindingDraft(run_id, *key)
-        with self._step(author) as step:
+        with begun_step(self, author) as step:
             check_trial(step.connection, place)
             mine = at(FINDING, place_of(place) | {"author": author, "status": "counted"})
             if step.connection.execute(select(FINDING.c.id).where(*mine)).first():
@@ -143,7 +142,7 @@ class FailureStore(Part):
 
         Raises NotFoundError, and ConflictError where one of them has a mode by now.
         """
-        with self._step(author) as step:
+        with begun_step(self, author) as step:
             named = select(FINDING.c.id).where(FINDING.c.id.in_(finding_ids), FINDING.c.mode_id.is_not(None))
             if step.connection.execute(named).first():
                 raise ConflictError("somebody named one of these notes meanwhile; load the page again")
@@ -152,7 +151,7 @@ class FailureStore(Part):
 
     def remove(self, finding_id: int, author: str) -> None:
         """Take a finding away; without another of its author the trial is unread. Raises NotFoundError."""
-        with self._step(author) as step:
+        with begun_step(self, author) as step:
             row = step.connection.execute(select(FINDING).where(FINDING.c.id == finding_id)).first()
             if row is None:
                 raise NotFoundError("this finding is not there any more")
@@ -166,7 +165,7 @@ class FailureStore(Part):
 
     def create_mode(self, author: str, **texts: str) -> int:
         """Create a mode. Raises UsageError when its name is in use."""
-        with self._step(author) as step:
+        with begun_step(self, author) as step:
             mode_id = step.create_mode(**texts)
             step.close("created", f"“{texts['name']}” created")
             return mode_id
@@ -177,7 +176,7 @@ class FailureStore(Part):
         `seen` is the `texts_version` that the person changed, and ConflictError is raised where the mode has another by
         now. Raises UsageError when the name is in use, NotFoundError.
         """
-        with self._step(author) as step:
+        with begun_step(self, author) as step:
             row = mode_row(step.connection, mode_id)
             if seen and _mode(row).texts_version != seen and any(row._mapping[name] != texts[name] for name in texts):
                 raise ConflictError(f"“{row.name}” was edited meanwhile; look at it, then make your change again")
@@ -194,7 +193,7 @@ class FailureStore(Part):
         """
         if mode_id == into_id:
             raise UsageError("A kind of failure cannot be merged into itself.", field="into")
-        with self._step(author) as step:
+        with begun_step(self, author) as step:
             name, into = (active_mode(step.connection, each).name for each in (mode_id, into_id))
             step.use(into_id)
             ids = step.connection.scalars(select(FINDING.c.id).where(FINDING.c.mode_id == mode_id)).all()
@@ -210,7 +209,7 @@ class FailureStore(Part):
 
     def split(self, mode_id: int, finding_ids: Sequence[int], author: str, **texts: str) -> int:
         """Make a new mode of some findings of another. Raises UsageError, NotFoundError and ConflictError."""
-        with self._step(author) as step:
+        with begun_step(self, author) as step:
             row = active_mode(step.connection, mode_id)
             found = set(step.connection.scalars(select(FINDING.c.id).where(FINDING.c.mode_id == mode_id)))
             if not finding_ids or not set(finding_ids) <= found:
@@ -222,14 +221,14 @@ class FailureStore(Part):
 
     def retire(self, mode_id: int, author: str) -> None:
         """Take a mode out of use; its findings keep it. Raises NotFoundError, ConflictError."""
-        with self._step(author) as step:
+        with begun_step(self, author) as step:
             row = active_mode(step.connection, mode_id)
             step.change(MODE, {"id": mode_id}, {"retired_at": self._clock()})
             step.close("retired", f"“{row.name}” retired")
 
     def mark_fixed(self, mode_id: int, run_id: int, author: str) -> None:
         """Say that a mode is fixed in a run. Raises UsageError when that run or a later one shows it."""
-        with self._step(author) as step:
+        with begun_step(self, author) as step:
             row = active_mode(step.connection, mode_id)
             run_row(step.connection, run_id)
             seen = step.connection.scalar(
@@ -367,9 +366,6 @@ class FailureStore(Part):
             for value, numbers in connection.execute(rows.group_by(s.value)):
                 found[value >= 1] |= frozenset(listed(numbers))
         return found
-
-    def _step(self, author: str) -> AbstractContextManager[Step]:
-        return begun_step(self._database, author, self._clock)
 
     def _findings(
         self, conditions: Sequence[Any], limit: int | None = None, *, newest_first: bool = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 from sqlalchemy import String, cast, func, insert, or_, select
@@ -11,7 +10,7 @@ from sqlalchemy import String, cast, func, insert, or_, select
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model.failures import Asked, FindingDraft, FindingSource, ProposedGroup, ProposedMerge
 from evaldesk.store.database import Part
-from evaldesk.store.failure_steps import Step, begun_step, folded_name, insert_finding, place_of
+from evaldesk.store.failure_steps import begun_step, folded_name, insert_finding, place_of
 from evaldesk.store.failures import OF_RUN, listed, number_of
 from evaldesk.store.runs.run_queries import run_row
 from evaldesk.store.tables.columns import at
@@ -73,7 +72,7 @@ class ProposalStore(Part):
 
     def reject_merge(self, proposal_id: int, author: str) -> None:
         """Let a proposed merge wait no longer; it is not proposed again. Raises NotFoundError."""
-        with self._step(author) as step:
+        with begun_step(self, author) as step:
             m = PROPOSED_MERGE.c
             row = step.connection.execute(select(m.is_rejected).where(m.id == proposal_id)).first()
             if row is None or row.is_rejected:
@@ -81,29 +80,27 @@ class ProposalStore(Part):
             step.change(PROPOSED_MERGE, {"id": proposal_id}, {"is_rejected": True})
             step.close("rejected", "proposed merge rejected")
 
-    def decide(self, finding_ids: Sequence[int], mode_id: int | None, author: str, new_mode: str = "") -> None:
-        """Accept proposals into a mode, or with neither mode nor name reject them.
+    def decide(self, finding_ids: Sequence[int], author: str, mode: str = "") -> None:
+        """Accept proposals into the mode of this name, a new one where none is, or without a name reject them.
 
-        A mode named `new_mode` is created where none is. Raises ConflictError for a proposal that was decided already.
+        Raises NotFoundError, and ConflictError for a proposal that was decided already.
         """
-        with self._step(author) as step:
+        with begun_step(self, author) as step:
             rows = step.connection.execute(select(FINDING).where(FINDING.c.id.in_(finding_ids))).all()
             if len(rows) < len(set(finding_ids)):
                 raise NotFoundError("a proposal is not there any more; load the page again")
-            if new_mode:
-                mode_id = step.named_mode(new_mode, definition=_proposed_definition(rows, new_mode))
             if any(row.status != "proposed" for row in rows):
                 raise ConflictError("a proposal was accepted or rejected meanwhile; load the page again")
-            values: dict[str, Any] = {"status": "rejected"}
-            if mode_id is not None:
-                for run_id in {row.run_id for row in rows}:
+            kind, values = "rejected", dict[str, Any](status="rejected")
+            if mode:
+                mode_id = step.named_mode(mode, definition=_proposed_definition(rows, mode))
+                for run_id in sorted({row.run_id for row in rows}):
                     step.check_usable(mode_id, run_id)
-                values = {"status": "counted", "mode_id": mode_id, "author": author}
+                kind, values = "accepted", {"status": "counted", "mode_id": mode_id, "author": author}
             for row in rows:
                 step.change(FINDING, {"id": row.id}, values)
-                if mode_id is not None:
+                if mode:
                     step.mark_read(row, author, is_clear=False)
-            kind = "accepted" if mode_id is not None else "rejected"
             step.close(kind, f"{len(rows)} proposed findings {kind}")
 
     def proposed(self, run_id: int) -> Sequence[ProposedGroup]:
@@ -132,9 +129,6 @@ class ProposalStore(Part):
         rows = select(number_of(f)).join(RUN, OF_RUN).where(f.run_id == run_id, f.source == "model").distinct()
         with self._database.reading() as connection:
             return frozenset(connection.scalars(rows))
-
-    def _step(self, author: str) -> AbstractContextManager[Step]:
-        return begun_step(self._database, author, self._clock)
 
 
 def _proposed_definition(rows: Sequence[Any], name: str) -> str:

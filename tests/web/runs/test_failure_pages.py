@@ -699,7 +699,7 @@ def test_a_model_is_asked_for_kinds_of_failure_and_a_person_decides(open_runs: A
 def test_a_proposed_merge_is_answered_in_the_room(pages: Any) -> None:
     run, store = pages.finish(n="1").rpartition("/")[2], pages.desk.store.failures
     late, dear = (store.create_mode("Ana", name=name) for name in ("late", "dear"))
-    store.propose_merges([(late, dear, "<b>the same</b>"), (dear, 99, "")], "small")
+    pages.desk.store.proposals.propose_merges([(late, dear, "<b>the same</b>"), (dear, 99, "")], "small")
     answer = {"run": run, "labeller": "Ana", "merge": "1"}
 
     room = pages.get(f"/failures?run={run}").text

@@ -450,11 +450,12 @@ def case_rows(
 def case_row(connection: Connection, run_id: int, case_index: int) -> CaseRow:
     """One case as a line. Raises NotFoundError."""
     config = _config(connection, run_id)
-    query = select(RUN_CASE).where(_OF_RUN, _C.case_index == case_index)
+    query = select(RUN_CASE, _C.case_index.label(_PLACES[0])).where(_OF_RUN, _C.case_index == case_index)
     row = connection.execute(query, {"run_id": run_id}).first()
     if row is None:
         raise NotFoundError(f"run {run_id} has no case {case_index}")
-    return _case_row(row, _means(connection, run_id, [case_index])[case_index], config)
+    means = _means(connection, run_id, [case_index])[case_index]
+    return _case_row(row, means, config, cursor=_cursor("file", row))
 
 
 def case_ids(connection: Connection, run_id: int, case_indexes: Sequence[int] | None = None) -> dict[int, str]:
