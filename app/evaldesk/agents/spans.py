@@ -95,15 +95,16 @@ class TurnSpans:
 
     def events(self) -> tuple[Event, ...]:
         """What the spans tell, in the order of time."""
-        with self._lock:
-            spans = tuple(self._spans)
+        spans = self._kept()
         return events_of_turn(spans) if spans else ()
 
     def sent_calls(self) -> list[tuple[float, Usage, Sent, Any]]:
         """The model calls of the spans as they were sent, with their answers."""
+        return [*sent_calls(self._kept())]
+
+    def _kept(self) -> tuple[Span, ...]:
         with self._lock:
-            spans = tuple(self._spans)
-        return [*sent_calls(spans)]
+            return tuple(self._spans)
 
 
 NO_SPANS = "No span of this turn came in time, so its calls and tokens are not known."

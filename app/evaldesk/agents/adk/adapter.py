@@ -14,7 +14,7 @@ from typing import Any
 
 from evaldesk.agents.adk.loading import app_of, part_of, reset_data_of, spare_failed_import, yaml_agent
 from evaldesk.agents.adk.models import EFFORT, agents_below, is_litellm, model_name, use_shared_loop, with_model
-from evaldesk.agents.adk.plugin import Witness, plugin_of
+from evaldesk.agents.adk.plugin import Witness, plugin_class
 from evaldesk.agents.adk.translation import translated
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.finding import FACTORY
@@ -119,7 +119,7 @@ class AdkAgent:
         config: dict[str, Any] = {"max_llm_calls": options.max_turns} if options.max_turns else {}
         if session.is_streaming:
             config["streaming_mode"] = StreamingMode.SSE
-        runner = conversation.runner(self._app(session.model, options), plugin_of(witness))
+        runner = conversation.runner(self._app(session.model, options), plugin_class()(witness))
         happening = runner.run_async(
             user_id=session.user_id,
             session_id=session.id,

@@ -55,13 +55,9 @@ class Witness:
         return found
 
 
-def plugin_of(witness: Witness) -> Any:
-    """A plugin of google-adk that reports to `witness` and passes the run's model options to the models."""
-    return _plugin_class()(witness)
-
-
 @cache
-def _plugin_class() -> Any:
+def plugin_class() -> Any:
+    """Plugins of google-adk that report to a witness and pass the run's model options to the models."""
     from google.adk.plugins.base_plugin import BasePlugin
 
     class WitnessPlugin(BasePlugin):  # type: ignore[misc] # the package may be missing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial, wraps
 from itertools import chain
@@ -39,7 +39,6 @@ from evaldesk.model import (
     Session,
     ToolCall,
     ToolDescription,
-    TurnRecord,
     Usage,
     Waiting,
 )
@@ -155,7 +154,8 @@ class OpenAIAgent(OnSharedLoop):
             return known[1], known[2]
         authors = [event.author for turn in session.turns for event in turn.events if event.kind == "agent_message"]
         named = {agent.name: agent for agent in walked(self.found, _successors)}
-        return named.get(authors[-1], self.found) if authors else self.found, input_items(session.turns)
+        items = [item for message in chat_messages(session.turns) for item in _items(dict(message))]
+        return named.get(authors[-1], self.found) if authors else self.found, items
 
 
 def _waiting(item: Any) -> Waiting:
@@ -314,11 +314,6 @@ def _usage(model: str, spent: Any, took_ms: float) -> Usage:
         tokens_reasoning=getattr(spent.output_tokens_details, "reasoning_tokens", 0) or 0,
     )
     return priced(usage)
-
-
-def input_items(turns: Iterable[TurnRecord]) -> list[Any]:
-    """The turns in the shape of the Responses API."""
-    return [item for message in chat_messages(turns) for item in _items(dict(message))]
 
 
 def model_of(session: Session, agent: Any) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class PydanticAgent(ModelCaller, OnSharedLoop):
     def _before(self, session: Session) -> list[Any]:
         known: Any = session.memory.get(MEMORY)
         is_known = known and known[0] == len(session.turns)
-        return list(known[1]) if is_known else past_messages(session.turns)
+        return list(known[1]) if is_known else [message for turn in session.turns for message in _past(turn)]
 
 
 def _waiting(requests: Any) -> Iterator[Waiting]:
@@ -346,12 +346,8 @@ def _plain_part(part: Any) -> dict[str, Any]:
     return {**plain_object(_as_json(part)), **words}
 
 
-def past_messages(turns: Iterable[TurnRecord]) -> list[Any]:
-    """The turns as pydantic-ai's messages."""
-    return [message for turn in turns for message in _past(turn)]
-
-
 def _past(turn: TurnRecord) -> Iterator[Any]:
+    """The turn as pydantic-ai's messages."""
     from pydantic_ai import messages
 
     yield messages.ModelRequest(parts=[messages.UserPromptPart(_prompt(turn.query, turn.media))])
