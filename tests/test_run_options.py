@@ -167,6 +167,12 @@ def test_a_name_that_is_no_option_is_answered_with_the_nearest() -> None:
         RunOptions(temprature=1)  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize("name", ["gates", "case_ids", "like", "user"])
+def test_what_a_plan_holds_beside_its_options_is_no_argument_of_evaluate(name: str) -> None:
+    with pytest.raises(TypeError, match=f"no run option named '{name}'"):
+        evaldesk.evaluate("samples/hello_world", [], **cast("Any", {name: 1}))
+
+
 # The command line
 
 
