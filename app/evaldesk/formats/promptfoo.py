@@ -33,7 +33,7 @@ from evaldesk.reading.json_lines import Line
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import Place
-from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_mapping, read_optional_text
+from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_mapping, read_optional_text, text_of
 from evaldesk.transcripts.messages.chat import read_chat, read_tool_call
 from evaldesk.transcripts.messages.parts import json_value
 from evaldesk.transcripts.messages.turns import Message, turns_of
@@ -274,9 +274,8 @@ def _answer(place: Place, output: Any) -> Message:
 def _scores(place: Place, row: dict[str, Any], notes: Notes) -> Iterator[Score]:
     graded = read_optional_mapping(place.at("gradingResult"), row.get("gradingResult")) or {}
     success = row.get("success", graded.get("pass"))
-    reason = graded.get("reason")
     value = None if not isinstance(success, bool) else float(success)
-    yield recorded_score(PASS, value, reason if isinstance(reason, str) else "")
+    yield recorded_score(PASS, value, text_of(graded.get("reason")))
     yield from _informing(place.at("score"), "score", row.get("score", graded.get("score")), "", notes)
     named = row.get("namedScores") or graded.get("namedScores")
     for name, part in named.items() if isinstance(named, dict) else ():
@@ -285,9 +284,8 @@ def _scores(place: Place, row: dict[str, Any], notes: Notes) -> Iterator[Score]:
     seen = {PASS.metric, "score", *(named if isinstance(named, dict) else ())}
     for component in components[:_MAX_ASSERTIONS] if isinstance(components, list) else ():
         if isinstance(component, dict):
-            why, at = component.get("reason"), place.at("gradingResult", "componentResults")
-            text = why if isinstance(why, str) else ""
-            yield from _informing(at, _name(component, seen), component.get("score"), text, notes)
+            at, why = place.at("gradingResult", "componentResults"), text_of(component.get("reason"))
+            yield from _informing(at, _name(component, seen), component.get("score"), why, notes)
 
 
 def _name(component: dict[str, Any], seen: set[str]) -> str:
@@ -330,4 +328,4 @@ def _usage(row: dict[str, Any], response: dict[str, Any]) -> Usage | ErrorRecord
 def _provider(raw: Any) -> str:
     if isinstance(raw, dict):
         raw = raw.get("label") or raw.get("id")
-    return raw if isinstance(raw, str) else ""
+    return text_of(raw)

@@ -22,6 +22,7 @@ from evaldesk.reading.values import (
     read_optional_text,
     read_text,
     snake_case,
+    text_of,
     wanted,
 )
 from evaldesk.transcripts.recorded import bad_number, usage_event, whole_number
@@ -249,12 +250,11 @@ def message_parts(parts: Sequence[dict[str, Any]]) -> list[str | Media]:
 
 def _media(part: dict[str, Any]) -> Media | None:
     given = spelled(_dict(part.get("inline_data") or part.get("file_data")))
-    mime_type, name = given.get("mime_type"), given.get("display_name")
+    mime_type, name = given.get("mime_type"), text_of(given.get("display_name"))
     data, uri = given.get("data"), given.get("file_uri")
     data = base64_text(data) if isinstance(data, str) else None
     if not isinstance(mime_type, str) or not (data or (isinstance(uri, str) and uri)):
         return None
-    name = name if isinstance(name, str) else ""
     if not data and str(uri).startswith(HELD):  # as we write what a run holds
         return Media(mime_type.lower(), str(uri), name=name)
     return Media(mime_type.lower(), data or "", "" if data else str(uri), name)

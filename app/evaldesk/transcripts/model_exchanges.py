@@ -130,11 +130,8 @@ def _chat_results(request: Json) -> Iterator[Message]:
 def _read_chat(model: str, results: tuple[Message, ...], told: Sequence[Json]) -> Exchange:
     usage = next((value["usage"] for value in reversed(told) if isinstance(value.get("usage"), dict)), None)
     message = _whole_chat(told)
-    cached = _number(_dict(usage, "prompt_tokens_details"), "cached_tokens")
-    reasoning = _number(_dict(usage, "completion_tokens_details"), "reasoning_tokens")
-    counted = _number(usage, "prompt_tokens"), _number(usage, "completion_tokens")
-    tokens = Tokens(*counted, cached, reasoning=reasoning) if usage else None
-    return Exchange(model, results, read_chat_message(Place(Document(message)), message, Notes()), tokens, message)
+    answer = read_chat_message(Place(Document(message)), message, Notes())
+    return Exchange(model, results, answer, _tokens_of_openai(usage, "prompt", "completion"), message)
 
 
 def _whole_chat(told: Sequence[Json]) -> Json:
@@ -170,11 +167,15 @@ def _read_response(model: str, results: tuple[Message, ...], told: Sequence[Json
     for item in response.get("output") or ():
         if item.get("type") == "function_call":
             calls += read_chat_message(Place(Document(item)), item, Notes()).calls
-    cached = _number(_dict(usage, "input_tokens_details"), "cached_tokens")
-    reasoning = _number(_dict(usage, "output_tokens_details"), "reasoning_tokens")
-    counted = _number(usage, "input_tokens"), _number(usage, "output_tokens")
-    tokens = Tokens(*counted, cached, reasoning=reasoning) if usage else None
+    tokens = _tokens_of_openai(usage, "input", "output")
     return Exchange(model, results, Message("agent", calls=tuple(calls)), tokens, response.get("output"))
+
+
+def _tokens_of_openai(usage: Any, asked: str, answered: str) -> Tokens | None:
+    cached = _number(_dict(usage, f"{asked}_tokens_details"), "cached_tokens")
+    reasoning = _number(_dict(usage, f"{answered}_tokens_details"), "reasoning_tokens")
+    counted = _number(usage, f"{asked}_tokens"), _number(usage, f"{answered}_tokens")
+    return Tokens(*counted, cached, reasoning=reasoning) if usage else None
 
 
 def _anthropic_results(request: Json) -> Iterator[Message]:

@@ -24,6 +24,7 @@ from evaldesk.model import (
     Waiting,
 )
 from evaldesk.model.transcript import UNANSWERED
+from evaldesk.reading.values import text_of
 from evaldesk.transcripts.conversation_case import expecting
 from evaldesk.transcripts.recorded import (
     RecordedRun,
@@ -172,13 +173,13 @@ def _read_note(raw: Any) -> _Note | None:
 def _read_score(raw: Any) -> Score | None:
     if not isinstance(raw, dict) or not isinstance(raw.get("metric"), str):
         return None
-    passed, reason, turn = raw.get("passed"), raw.get("reason"), raw.get("turn")
+    passed, turn = raw.get("passed"), raw.get("turn")
     return Score(
         raw["metric"],
         read_number(raw.get("value")),
         turn if isinstance(turn, int) and not isinstance(turn, bool) and turn >= 0 else None,
         read_number(raw.get("threshold")),
         passed if isinstance(passed, bool) else None,
-        reason if isinstance(reason, str) else "",
+        text_of(raw.get("reason")),
         is_applicable=raw.get("is_applicable") is not False,
     )

@@ -9,7 +9,7 @@ from evaldesk.model import Case, ToolCall
 from evaldesk.model.media import Media, base64_text, joined, split
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place
-from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text
+from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text, text_of
 from evaldesk.transcripts.conversation_case import calls_with_results
 from evaldesk.transcripts.messages.chat import NO_TEXT, read_arguments
 from evaldesk.transcripts.messages.turns import Message
@@ -92,7 +92,7 @@ def _read_media(block: dict[str, Any]) -> Media | None:
     source = block.get("source")
     if block.get("type") not in ("image", "document") or not isinstance(source, dict):
         return None
-    data, url, title = source.get("data"), source.get("url"), block.get("title")
+    data, url = source.get("data"), source.get("url")
     found = base64_text(data) if isinstance(data, str) and source.get("type") == "base64" else None
     if not (found or isinstance(url, str)):
         return None
@@ -102,7 +102,7 @@ def _read_media(block: dict[str, Any]) -> Media | None:
         mime_type.lower() if isinstance(mime_type, str) else usual,
         found or "",
         "" if found else str(url),
-        title if isinstance(title, str) else "",
+        text_of(block.get("title")),
     )
 
 

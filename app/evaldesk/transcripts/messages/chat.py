@@ -9,7 +9,7 @@ from evaldesk.model import JsonObject, ToolCall
 from evaldesk.model.media import Media, base64_text, joined
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place, parse_json
-from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text, wanted
+from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text, text_of, wanted
 from evaldesk.transcripts.messages.turns import Message, Speaker
 
 _SPEAKERS: dict[str, Speaker] = {
@@ -54,10 +54,9 @@ def read_chat_message(place: Place, raw: Any, notes: Notes) -> Message:
     if speaker == "tool":
         # tau2 calls it `id`; the old function messages have only a name.
         call_id = raw.get("tool_call_id", raw.get("id"))
-        name = raw.get("name", raw.get("function"))
         return Message(
             "tool",
-            author=name if isinstance(name, str) else "",
+            author=text_of(raw.get("name", raw.get("function"))),
             call_id=call_id if isinstance(call_id, str) else None,
             result=text,
             is_error=bool(raw.get("error")) or text.startswith("Error:"),
@@ -98,9 +97,8 @@ def _media(part: dict[str, Any]) -> Media | None:
         url = inner if isinstance(inner, str) else fields.get("url", fields.get("image_url"))
         return _media_at(url, "image/png", "")
     if kind in ("file", "input_file"):
-        name = fields.get("filename")
         url = fields.get("file_data") or fields.get("file_url") or fields.get("file_id")
-        return _media_at(url, "application/octet-stream", name if isinstance(name, str) else "")
+        return _media_at(url, "application/octet-stream", text_of(fields.get("filename")))
     return None
 
 

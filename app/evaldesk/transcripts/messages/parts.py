@@ -9,7 +9,7 @@ from evaldesk.errors import FormatError
 from evaldesk.model import ToolCall
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place, parse_json
-from evaldesk.reading.values import read_mapping, read_optional_text, read_text
+from evaldesk.reading.values import read_mapping, read_optional_text, read_text, text_of
 from evaldesk.transcripts.messages.chat import NO_TEXT, read_arguments, read_chat_message, read_speaker
 from evaldesk.transcripts.messages.turns import Message
 
@@ -85,10 +85,10 @@ def _part_result(part: dict[str, Any]) -> Message | None:
     fields = _fields_of(part, "function_response", "functionResponse", "tool_call_response")
     if fields is None:
         return None
-    call_id, name = fields.get("id"), fields.get("name")
+    call_id = fields.get("id")
     return Message(
         "tool",
-        author=name if isinstance(name, str) else "",
+        author=text_of(fields.get("name")),
         call_id=call_id if isinstance(call_id, str) else None,
         result=fields.get("response", fields.get("result")),
     )

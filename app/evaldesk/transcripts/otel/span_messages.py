@@ -16,6 +16,7 @@ from evaldesk.model import ErrorRecord, Usage
 from evaldesk.model.json_text import json_or_text
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.values import text_of
 from evaldesk.transcripts.messages.parts import in_order, json_value, parsed, read_part_message
 from evaldesk.transcripts.messages.turns import Message
 from evaldesk.transcripts.otel.spans import Span, whole_of
@@ -80,8 +81,7 @@ def usage_of(span: Span, ended_ms: float) -> Usage | ErrorRecord | None:
 
 def model_of(span: Span) -> str:
     """The model that was asked for, or that answered; empty when the span does not say."""
-    found = span.first("gen_ai.request.model", "gen_ai.response.model", "llm.model_name")
-    return found if isinstance(found, str) else ""
+    return text_of(span.first("gen_ai.request.model", "gen_ai.response.model", "llm.model_name"))
 
 
 def tools_and_settings(span: Span) -> tuple[Any, dict[str, Any]]:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from evaldesk.errors import FormatError
 from evaldesk.model import Criterion, ErrorRecord, Event, JsonObject, Prompts, Score, ToolCall, TurnRecord, Usage
 from evaldesk.reading.notes import Notes
+from evaldesk.reading.values import text_of
 from evaldesk.transcripts.messages.parts import json_value
 from evaldesk.transcripts.messages.turns import Message, TurnEvents, turns_of
 from evaldesk.transcripts.model_exchanges import Sent
@@ -253,8 +254,7 @@ def _evaluations(conversation: Conversation) -> Iterator[Score]:
         if isinstance(name, str) and name and name not in seen:
             seen.add(name)
             label = event.attributes.get("gen_ai.evaluation.score.label")
-            reason = why if isinstance(why, str) else label if isinstance(label, str) else ""
-            yield recorded_score(Criterion(name), read_number(value), reason)
+            yield recorded_score(Criterion(name), read_number(value), text_of(why) or text_of(label))
 
 
 def _error(visit: Visit) -> ErrorRecord | None:
