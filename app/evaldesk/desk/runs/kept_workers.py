@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from evaldesk.background_loop import BackgroundLoop
 from evaldesk.engine import AgentHost, Executor, LocalExecutor
 from evaldesk.engine.host.agent_host import version_of
+from evaldesk.engine.host.process import Tasks
 from evaldesk.engine.launch import launcher_of
 from evaldesk.engine.worker.attempt import Pause
 from evaldesk.metrics import is_function
@@ -113,7 +114,7 @@ class _Kept:
 
     def __init__(self) -> None:
         self._idle: list[tuple[Hashable, SharedWorkers]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def take(self, surroundings: Hashable) -> SharedWorkers:
         """Workers that were started in these surroundings, or new ones."""
@@ -145,9 +146,7 @@ class _Kept:
     def _drop(self, entry: tuple[Hashable, SharedWorkers]) -> None:
         if any(each is entry for each in self._idle):
             self._idle.remove(entry)
-            task = asyncio.create_task(entry[1].close())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(entry[1].close())
 
 
 SHARED: ContextVar[SharedWorkers | None] = ContextVar("shared_workers", default=None)

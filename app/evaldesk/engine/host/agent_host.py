@@ -15,7 +15,7 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,7 +25,7 @@ from typing import TypeAlias
 
 from evaldesk.agents.finding import is_imported, source_folders
 from evaldesk.engine.frames import Describe, Described, Failed, Fork, Happened, Stop, Talk, TurnEnded
-from evaldesk.engine.host.process import Answer, Death, WorkerProcess, WorkerStartError
+from evaldesk.engine.host.process import Answer, Death, Tasks, WorkerProcess, WorkerStartError
 from evaldesk.engine.host.zygote import Zygote
 from evaldesk.engine.launch import Launcher, launcher_of
 from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S
@@ -78,7 +78,7 @@ class AgentHost:
         self._locks: dict[AgentRef, asyncio.Lock] = {}
         self._turns: dict[str, _Turn] = {}
         self._descriptions: dict[AgentRef, tuple[str, AgentDescription]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._is_closed = False
 
     @property
@@ -256,12 +256,7 @@ class AgentHost:
             self._retired.add(self._hosted.pop(ref))
         for agent in [agent for agent in self._retired if agent.is_idle]:
             self._retired.discard(agent)
-            self._do(agent.close())
-
-    def _do(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(agent.close())
 
 
 def _is_import_error(record: TurnRecord) -> bool:

@@ -8,7 +8,7 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
@@ -434,6 +434,16 @@ async def _run(command: tuple[str, ...], environment: Mapping[str, str]) -> None
         except TimeoutError:
             ending.kill()
             await ending.wait()
+
+
+class Tasks(set["asyncio.Task[None]"]):
+    """Tasks under way for which nobody waits meanwhile."""
+
+    def begin(self, work: Coroutine[None, None, None]) -> None:
+        """Begin one, and hold it until it ends, since a loop holds none."""
+        task = asyncio.create_task(work)
+        self.add(task)
+        task.add_done_callback(self.discard)
 
 
 class _Pipes(asyncio.SubprocessProtocol):

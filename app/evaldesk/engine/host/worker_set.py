@@ -7,7 +7,7 @@ import math
 import secrets
 import socket
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
@@ -28,7 +28,7 @@ from evaldesk.engine.frames import (
     sent_to_grader,
     unplayed,
 )
-from evaldesk.engine.host.process import Answer, Death, Purpose, WarmPool, WorkerProcess, WorkerStartError
+from evaldesk.engine.host.process import Answer, Death, Purpose, Tasks, WarmPool, WorkerProcess, WorkerStartError
 from evaldesk.engine.host.zygote import Zygote
 from evaldesk.engine.launch import OWN, Launcher
 from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S, Pause, asks_judges, grading_timeout_s
@@ -110,7 +110,7 @@ class WorkerSet:
         for slot, worker in zip(self._slots, [worker for worker in ready if worker.is_up], strict=False):
             slot.worker = worker
             worker.hand_over(partial(self._on_answer, slot), partial(self._on_death, slot))
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self.sources: dict[str, str] = {}
         self._n_failed_starts = 0
         self._broken: ErrorRecord | None = None
@@ -158,7 +158,7 @@ class WorkerSet:
             slot = self._slots[0]
             if not self._take_warm(slot):
                 slot.is_starting = True
-                self._do(self._start(slot, self._new_worker(slot), None))
+                self._tasks.begin(self._start(slot, self._new_worker(slot), None))
 
     def stop(self) -> None:
         """Give back what waits, and stop every trial under way."""
@@ -266,7 +266,7 @@ class WorkerSet:
             self._pump()
         else:
             first.is_starting = True
-            self._do(self._start(first, first.worker or self._new_worker(first), self._waiting[0]))
+            self._tasks.begin(self._start(first, first.worker or self._new_worker(first), self._waiting[0]))
 
     def _new_worker(self, slot: _Slot) -> WorkerProcess:
         slot.worker = WorkerProcess(partial(self._on_answer, slot), partial(self._on_death, slot))
@@ -290,7 +290,7 @@ class WorkerSet:
         if self._forking == "untried":
             self._forking, spec = "asked", (*self._suspects, *self._waiting)[0]
         empty.is_starting = True
-        self._do(self._start(empty, self._new_worker(empty), spec))
+        self._tasks.begin(self._start(empty, self._new_worker(empty), spec))
         return False
 
     def _take_warm(self, slot: _Slot) -> bool:
@@ -355,7 +355,7 @@ class WorkerSet:
         slot.is_tainted |= frame.is_tainted or bool(frame.changed) or not self._is_shared
         slot.is_alone = False
         if slot.is_tainted and not slot.jobs and slot.worker:
-            self._do(slot.worker.close())
+            self._tasks.begin(slot.worker.close())
             slot.worker = None
         if isinstance(spec, GradeSpec):
             checked = graded(spec, frame.result)
@@ -368,7 +368,7 @@ class WorkerSet:
         """Retire a player in which one of several trials changed the process; alone, each shows whether it was that."""
         specs = [spec, *slot.jobs.values()]
         if slot.worker:
-            self._do(slot.worker.close())
+            self._tasks.begin(slot.worker.close())
         slot.worker = None
         slot.jobs.clear()
         slot.is_alone = False
@@ -406,11 +406,6 @@ class WorkerSet:
         if not any(slot.jobs for slot in self._slots):
             self.idle.set()
         self._on_result(spec, result)
-
-    def _do(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _killed(spec: TrialSpec | GradeSpec, death: Death) -> TrialResult:

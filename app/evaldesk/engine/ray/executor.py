@@ -6,13 +6,14 @@ import asyncio
 import math
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import GradeSpec, cancelled, played_again, unplayed
+from evaldesk.engine.host.process import Tasks
 from evaldesk.engine.ray.host import Answer, HostFacts, Work, key_of, own_versions, work_of
 from evaldesk.engine.worker.attempt import Pause, active
 from evaldesk.errors import EvaldeskError, UsageError
@@ -123,7 +124,7 @@ class HostsExecutor:
         self._idle.set()
         self._is_decided = asyncio.Event()
         self._failure: EvaldeskError | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._is_open = self._is_closed = False
         self._had_host = False
         self._chance = chance or random.Random()  # noqa: S311 - of delays
@@ -208,7 +209,7 @@ class HostsExecutor:
         """Connect with the first trial, and wait until a host is up, or none will be."""
         if not self._is_open:
             self._is_open = True
-            self._do(self._start())
+            self._tasks.begin(self._start())
         await self._is_decided.wait()
         if self._failure:
             raise self._failure
@@ -219,9 +220,9 @@ class HostsExecutor:
         except Exception as error:  # also one that Ray is not prepared for: without an end the run would wait for ever
             self._fail(error if isinstance(error, EvaldeskError) else EvaldeskError(f"no cluster: {error}"))
             return
-        self._do(self._watch_for_hosts())
+        self._tasks.begin(self._watch_for_hosts())
         for slot in self._slots:
-            self._do(self._keep(slot))
+            self._tasks.begin(self._keep(slot))
 
     def _fail(self, error: EvaldeskError) -> None:
         """Refuse the run; where trials were played already, end it."""
@@ -349,7 +350,7 @@ class HostsExecutor:
         if slot.up is up and up.jobs and not self._is_closed:
             jobs, up.unsent = up.unsent, []
             up.n_calls += 1
-            self._do(self._exchange(slot, up, jobs))
+            self._tasks.begin(self._exchange(slot, up, jobs))
 
     async def _exchange(self, slot: _Slot, up: _Up, jobs: Sequence[_Job]) -> None:
         try:
@@ -429,11 +430,6 @@ class HostsExecutor:
             self._idle.set()
         self._room.release()
         self._results.put_nowait(result)
-
-    def _do(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 async def _facts(host: RemoteHost) -> HostFacts:

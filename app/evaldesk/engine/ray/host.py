@@ -20,6 +20,7 @@ from evaldesk.codec import msgspec
 from evaldesk.engine.executors import LocalExecutor
 from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import GradeSpec, cancelled
+from evaldesk.engine.host.process import Tasks
 from evaldesk.engine.launch import OWN, ProcessLauncher
 from evaldesk.engine.worker.attempt import Pause
 from evaldesk.model import AgentRef, Criterion, ErrorRecord, TrialResult, TrialSpec
@@ -109,7 +110,7 @@ class Host:
         self._n_bytes = 0
         self._turn = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._executor: LocalExecutor | None = None
 
     async def exchange(self, works: bytes) -> bytes:
@@ -131,7 +132,7 @@ class Host:
     async def _exchange(self, line: bytes) -> bytes:
         executor = self._opened()
         for work in from_json(line, list[Work]):
-            self._do(self._play(executor, work))
+            self._tasks.begin(self._play(executor, work))
         self._turn.set()
         turn = self._turn = asyncio.Event()
         self._notice()
@@ -198,17 +199,12 @@ class Host:
                 launcher=ProcessLauncher(setup.python) if setup.python else OWN,
                 is_shared=setup.is_shared,
             )
-            self._do(self._read(self._executor))
+            self._tasks.begin(self._read(self._executor))
         return self._executor
 
     async def _read(self, executor: LocalExecutor) -> None:
         async for result in executor.results():
             self._end(result)
-
-    def _do(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _facts(self) -> bytes:
         python, evaldesk = own_versions()
