@@ -53,6 +53,14 @@ def test_a_result_is_indexed_by_case_and_iterated() -> None:
     assert repr(result[0]) == "<CaseResult same: 2 of 2 passed>"
 
 
+def test_the_trace_of_an_error_begins_in_the_code_of_the_agent() -> None:
+    (trial,) = evaldesk.evaluate(echo, EVALSET, criteria=ANSWER, cases=["broken"])["broken"]
+
+    assert trial.error is not None
+    assert trial.error.trace.startswith("Traceback")
+    assert "another exception" not in trial.error.trace
+
+
 def test_an_unknown_case_is_answered_with_the_nearest() -> None:
     result = evaldesk.evaluate(echo, EVALSET, criteria=ANSWER, cases=["same"])
 
