@@ -413,11 +413,16 @@ async def test_what_an_agent_of_adk_thinks_runs_and_spends_is_read_as_of_its_own
     message = {"role": "agent", "messageId": "m1", "parts": parts, "metadata": about}
     code = part("executable_code", code="1 + 1", language="PYTHON")
     artifact = {"artifactId": "a", "parts": [code, thought, {"kind": "text", "text": "Two."}], "metadata": about}
+    more = {**about, "adk_event_id": "e2"}  # a whole artifact has the tokens of its event, a piece some of them
+    piece = {"artifactId": "b", "parts": [{"kind": "text", "text": "Th"}], "metadata": {**more, "adk_event_id": "e3"}}
+    whole = {"artifactId": "b", "parts": [{"kind": "text", "text": "Three."}], "metadata": more}
+    update = {"kind": "artifact-update", "taskId": "t1", "contextId": "c"}
     server.speaks("0.3", is_streaming=True).answers.append(
         [
             OLD["status"]("working", message=message),  # type: ignore[operator]
-            {"kind": "artifact-update", "taskId": "t1", "contextId": "c", "artifact": artifact},
-            OLD["task"]("completed", artifacts=[artifact]),  # type: ignore[operator]
+            {**update, "artifact": artifact, "lastChunk": True},
+            {**update, "artifact": piece, "lastChunk": False},
+            OLD["task"]("completed", artifacts=[artifact, whole]),  # type: ignore[operator]
         ]
     )
 
@@ -425,9 +430,10 @@ async def test_what_an_agent_of_adk_thinks_runs_and_spends_is_read_as_of_its_own
 
     told = [(event.kind, event.text, event.is_error) for event in turn.events[1:] if event.kind != "usage"]
     calls = [("log", "Hm.", False), ("tool_call", "", False), ("tool_result", "", True)]
-    assert told == [*calls, ("log", "runs code:\n1 + 1", False), ("agent_message", "Two.", False)]
-    [usage] = turn.usages
-    assert (usage.tokens_in, usage.tokens_out, usage.tokens_cached, usage.tokens_reasoning) == (7, 7, 3, 5)
+    said = [("agent_message", text, False) for text in ("Two.", "Three.")]
+    assert told == [*calls, ("log", "runs code:\n1 + 1", False), *said]
+    spent_twice = [(each.tokens_in, each.tokens_out, each.tokens_cached, each.tokens_reasoning) for each in turn.usages]
+    assert spent_twice == [(7, 7, 3, 5)] * 2
 
 
 def test_the_card_describes_the_agent(server: Server) -> None:

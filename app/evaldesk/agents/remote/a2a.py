@@ -362,14 +362,17 @@ class _Heard:
             for message in _list(raw.get("history")):
                 yield from self._said(message)
             for artifact in _list(raw.get("artifacts")):
-                self._artifacts.pop(_id_of(artifact), None)  # a task has each whole
+                self._artifacts.pop(str(artifact.get("artifactId")), None)  # a task has each whole
                 yield from self._made(artifact, is_more=False)
+                if _metadata(artifact).get("adk_event_id"):
+                    yield from self._spent(artifact)
         if kind in ("task", "statusUpdate"):
             status = raw.get("status")
             yield from self._stands(status if isinstance(status, Mapping) else {})
         elif kind == "artifactUpdate" and isinstance(raw.get("artifact"), Mapping):
             yield from self._made(raw["artifact"], is_more=raw.get("append") is True)
-            yield from self._spent(raw["artifact"])
+            if raw.get("lastChunk") is True:  # a piece of a model's answer may tell the tokens so far
+                yield from self._spent(raw["artifact"])
         if kind != "task":
             yield from self._spent(raw)
 
@@ -418,7 +421,7 @@ class _Heard:
         yield from self._spent(message)
 
     def _made(self, artifact: Mapping[str, Any], *, is_more: bool) -> Iterator[Event]:
-        pieces = self._artifacts.setdefault(_id_of(artifact), [])
+        pieces = self._artifacts.setdefault(str(artifact.get("artifactId")), [])
         if not is_more:
             pieces.clear()
         for part in _list(artifact.get("parts")):
@@ -438,10 +441,10 @@ class _Heard:
 
     def _spent(self, raw: Mapping[str, Any]) -> Iterator[Event]:
         """The tokens that an agent of ADK tells beside an event, or beside each message or artifact of it."""
-        metadata = raw.get("metadata")
-        if isinstance(metadata, Mapping) and metadata.get("adk_usage_metadata") is not None:
-            event_id = metadata.get("adk_event_id") or uuid4()
-            yield from self._once(f"usage {event_id}", usage_metadata=metadata["adk_usage_metadata"])
+        metadata = _metadata(raw)
+        spent = metadata.get("adk_usage_metadata")
+        if isinstance(spent, Mapping):  # ADK writes text of what it cannot dump
+            yield from self._once(f"usage {metadata.get('adk_event_id') or uuid4()}", usage_metadata=spent)
 
     def _once(self, key: str, **fields: Any) -> Iterator[Event]:
         if key not in self.talk.seen:
@@ -449,11 +452,14 @@ class _Heard:
             yield from told_by_adk(self._adk, self.card.name, fields, self.card.url)
 
 
+def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = raw.get("metadata")
+    return found if isinstance(found, Mapping) else {}
+
+
 def _adk_part(part: Mapping[str, Any]) -> dict[str, Any] | None:
     """The part as ADK has it, where an agent of ADK wrote it and it is no text of an answer."""
-    metadata = part.get("metadata")
-    if not isinstance(metadata, Mapping):
-        return None
+    metadata = _metadata(part)
     if metadata.get("adk_thought") is True and isinstance(part.get("text"), str):
         return {"text": part["text"], "thought": True}
     kind = metadata.get("adk_type")
@@ -477,10 +483,6 @@ def _as_task(result: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _list(raw: Any) -> list[Mapping[str, Any]]:
     return [each for each in raw if isinstance(each, Mapping)] if isinstance(raw, list) else []
-
-
-def _id_of(artifact: Mapping[str, Any]) -> str:
-    return str(artifact.get("artifactId"))
 
 
 def _text(part: Mapping[str, Any]) -> str:
