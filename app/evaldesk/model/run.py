@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Any, Literal, TypeAlias
 
 from evaldesk.errors import UsageError
+from evaldesk.model.comparison import ROUNDING
 from evaldesk.model.conclusion import Criterion, Gates, Score, Verdict
 from evaldesk.model.decisions import Decision, scripts_turns
 from evaldesk.model.evalset import EVALSET_ENDING, Case, JsonObject, some_of
@@ -449,6 +450,11 @@ class Place:
     n_under_way: int = 0
     state: PlaceState = "up"
     note: str = ""
+
+
+def is_more(cost: float, max_cost: float | None) -> bool:
+    """Whether a cost is above the limit by more than rounding."""
+    return max_cost is not None and cost > max_cost + ROUNDING
 
 
 def is_news(told: Sequence[Place], places: Sequence[Place]) -> bool:

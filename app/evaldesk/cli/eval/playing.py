@@ -18,7 +18,6 @@ from evaldesk.cli.eval.request import Job
 from evaldesk.desk.criteria.criteria import reaches_out
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.gates.chances import false_alarms
-from evaldesk.desk.runs.gates.conclusion import is_more
 from evaldesk.desk.runs.gates.impossible import check_gates
 from evaldesk.desk.runs.model_checks import check_prices
 from evaldesk.desk.runs.plan import RunPlan, subject_of
@@ -27,6 +26,7 @@ from evaldesk.desk.runs.stored_runs import compared_plans
 from evaldesk.errors import UsageError, WorkspaceError
 from evaldesk.model import Gates
 from evaldesk.model.comparison import Baseline
+from evaldesk.model.run import is_more
 from evaldesk.model.stored import RunSummary
 from evaldesk.wording.words import chance_words
 from evaldesk.workers_ahead import end_ahead

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from evaldesk.desk.other_tools import as_tool_judges
-from evaldesk.desk.runs.gates.conclusion import Ending, is_more
+from evaldesk.desk.runs.gates.conclusion import Ending
 from evaldesk.desk.runs.plan import order_of_play
 from evaldesk.desk.runs.rescoring import StoredTrials, missing_ending
 from evaldesk.desk.runs.stored_runs import plan_confirming
@@ -29,7 +29,7 @@ from evaldesk.engine.worker.attempt import pauses_sentence
 from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, WorkspaceError
 from evaldesk.model import Case, RunConfig, TrialResult, TrialSpec
 from evaldesk.model.conclusion import Stop, StopRule
-from evaldesk.model.run import Place
+from evaldesk.model.run import Place, is_more
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.model.transcript import FATAL_KINDS
 from evaldesk.run_options import KEEP, OWN

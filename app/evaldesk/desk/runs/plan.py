@@ -105,7 +105,7 @@ class RunOptions:
         tool = self.value("compat")
         if self.criteria is None:
             return default_criteria(cases, strict=self.value("strict") or tool != OWN)
-        return as_tool_calls(tool, self.criteria)
+        return self.criteria if tool == OWN else as_tool_calls(tool, self.criteria)
 
     def value(self, name: str) -> Any:
         """The value under this name, or the default of the table."""

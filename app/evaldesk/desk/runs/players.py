@@ -14,13 +14,13 @@ from weakref import WeakValueDictionary
 
 from evaldesk.desk.process_owner import current_owner
 from evaldesk.desk.runs.driver import RunDriver, RunWriter
-from evaldesk.desk.runs.gates.conclusion import Ending, is_more
+from evaldesk.desk.runs.gates.conclusion import Ending
 from evaldesk.desk.runs.rescoring import as_handed_out
 from evaldesk.engine import Executor
 from evaldesk.engine.executors import has_own_driver
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, WorkspaceError
 from evaldesk.model import RunConfig
-from evaldesk.model.run import Place, is_news
+from evaldesk.model.run import Place, is_more, is_news
 from evaldesk.model.stored import RunSummary
 from evaldesk.settings import Settings
 from evaldesk.store import Store

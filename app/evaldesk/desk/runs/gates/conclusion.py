@@ -9,6 +9,7 @@ from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates, Outco
 from evaldesk.model.comparison import ROUNDING, RunChange
 from evaldesk.model.conclusion import Interval, Stop, Undecided, counted, has_too_many_errors
 from evaldesk.model.evalset import CaseKey
+from evaldesk.model.run import is_more
 from evaldesk.model.stored import RunSummary
 from evaldesk.statistics.intervals import (
     CaseCounts,
@@ -226,11 +227,6 @@ def _outcome(gates: Gates, run: RunNumbers, found: Sequence[GateOutcome]) -> Out
 def _is_interruption(ending: Ending, gates: Gates, run: RunNumbers) -> bool:
     """Whether a person stopped the run, not its limit of cost, which gives a reason."""
     return ending.status == "stopped" and not (is_more(run.spent.cost, gates.max_cost) and ending.reason)
-
-
-def is_more(cost: float, max_cost: float | None) -> bool:
-    """Whether a cost is above the limit by more than rounding."""
-    return max_cost is not None and cost > max_cost + ROUNDING
 
 
 def _reasons(outcome: Outcome, run: RunNumbers, found: Sequence[GateOutcome]) -> Iterator[str]:
