@@ -21,6 +21,7 @@ from evaldesk.desk.criteria.criteria import (
 )
 from evaldesk.errors import EvaldeskError, FormatError, UsageError
 from evaldesk.formats.criteria_file import CriteriaFile, read_criteria_file, write_criteria_file
+from evaldesk.metrics.judges.options import JudgeOptions
 from evaldesk.model import Criterion, ModelOptions
 from evaldesk.model.options import UserConfig
 
@@ -191,8 +192,49 @@ def test_the_simulated_user_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("thinking", "effort"),
+    [
+        ({"include_thoughts": True, "thinking_budget": 10240}, "high"),
+        ({"thinkingBudget": 0}, "none"),
+        ({"thinking_budget": 1024}, "low"),
+        ({"thinking_budget": 1025}, "medium"),
+        ({"thinking_budget": -1}, None),
+        ({"include_thoughts": True}, None),
+        ({"thinking_level": "LOW"}, "low"),
+        (None, None),
+    ],
+)
+def test_the_thinking_that_adk_asks_for_is_the_nearest_effort(
+    tmp_path: Path, thinking: object, effort: str | None
+) -> None:
+    config = {"thinking_config": thinking, "temperature": 0.5}
+
+    user = read_user(write(tmp_path, {"criteria": {}, "user_simulator_config": {"model_configuration": config}}))
+    judge = JudgeOptions(judge_model_config=config)
+
+    assert user
+    assert user.options == ModelOptions(temperature=0.5, reasoning_effort=effort)
+    assert judge.sampling == {"temperature": 0.5, "reasoning_effort": effort}
+
+
+def test_every_file_of_criteria_in_the_documents_of_adk_is_read(shared: Path) -> None:
+    files = [
+        path for path in (shared / "data/adk/adk-docs").glob("*.json") if "criteria" in json.loads(path.read_text())
+    ]
+
+    assert len(files) > 10
+    for path in files:
+        read_user(path)
+        assert read_criteria(path) is not None, path
+
+
+@pytest.mark.parametrize(
     ("config", "message"),
     [
+        ({"model_configuration": {"thinking_config": 3}}, "thinking_config must be an object"),
+        ({"model_configuration": {"thinking_config": {"budgte": 3}}}, "there are: include_thoughts, thinking_budget"),
+        ({"model_configuration": {"thinking_config": {"thinking_level": "much"}}}, "must be one of none, minimal"),
+        ({"model_configuration": {"thinking_config": {"thinking_budget": True}}}, "must be a number"),
         ({"modle": "m"}, "no key of user_simulator_config named 'modle'; did you mean 'model'?"),
         ({"type": "llm_audio"}, "no simulated user of type 'llm_audio'"),
         ({"max_allowed_invocations": "many"}, "must be a whole number"),

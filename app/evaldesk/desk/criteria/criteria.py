@@ -29,7 +29,7 @@ from evaldesk.metrics import (
     metric_info,
     metric_options,
 )
-from evaldesk.metrics.judges.options import CONFIG_KEYS, full_name
+from evaldesk.metrics.judges.options import full_name, sampling_of
 from evaldesk.model import Criterion, JsonObject, JsonValue, ModelOptions
 from evaldesk.model.options import UserConfig
 from evaldesk.paths import did_you_mean
@@ -211,15 +211,7 @@ def user_of(config: JsonObject) -> UserConfig:
 def _options(given: Any) -> ModelOptions:
     if not isinstance(given, Mapping):
         raise UsageError("user_simulator_config.model_configuration must be an object")
-    options: dict[str, Any] = {}
-    for key, value in given.items():
-        name = snake_case(key)
-        if name not in CONFIG_KEYS:
-            raise NotFoundError.among("setting of model_configuration", key, CONFIG_KEYS)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise UsageError(f"user_simulator_config.model_configuration.{key} must be a number, got {value!r:.40}")
-        options[CONFIG_KEYS[name]] = value
-    return ModelOptions(**options)
+    return ModelOptions(**sampling_of(given, "user_simulator_config.model_configuration"))
 
 
 def _text(found: Mapping[str, Any], key: str) -> str:

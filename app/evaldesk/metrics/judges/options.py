@@ -5,19 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import JsonObject, ModelOptions
 from evaldesk.model.options import ADK_JUDGE
+from evaldesk.run_options import EFFORTS
 from evaldesk.wire import converted
 
 FIELD = "judge_model_options"
 N_SAMPLES = 5
 MAX_SAMPLES = 100
 CONFIG_KEYS = {"temperature": "temperature", "top_p": "top_p", "max_output_tokens": "max_tokens"}
+THINKING = "thinking_config"
+THINKING_KEYS = ("include_thoughts", "thinking_budget", "thinking_level")
+EFFORT_BUDGETS = {"none": 0, "low": 1024, "medium": 2048}
+"""The tokens that LiteLLM gives a Gemini model for an effort; more are `high`."""
 _HUMP = re.compile(r"(?<!^)(?=[A-Z])")
 
 
@@ -25,7 +30,7 @@ _HUMP = re.compile(r"(?<!^)(?=[A-Z])")
 class JudgeOptions:
     """`judge_model` or several `judge_models`, each asked `num_samples` times, `parallelism_limit` calls at once.
 
-    `judge_model_config` may set temperature, top_p and max_output_tokens; `timeout_s` bounds each attempt of a call.
+    `judge_model_config` is a `GenerateContentConfig` of ADK (`sampling_of`); `timeout_s` bounds each attempt of a call.
     `base_url` is an OpenAI-compatible endpoint, `api_key_env` the variable that holds its key, `price_in` and
     `price_out` its prices of a million tokens in US dollars.
     """
@@ -66,16 +71,55 @@ class JudgeOptions:
 
     @property
     def sampling(self) -> JsonObject:
-        """The fields of a ModelCall that `judge_model_config` sets. Raises NotFoundError for any other."""
-        found = {}
-        for key, value in (self.judge_model_config or {}).items():
-            name = _HUMP.sub("_", key).lower()
-            if name not in CONFIG_KEYS:
-                raise _unknown("setting of judge_model_config", key, CONFIG_KEYS)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-                raise _wrong(f"judge_model_config.{key} must be a number, got {value!r:.40}")
-            found[CONFIG_KEYS[name]] = value
-        return found
+        """The fields of a ModelCall that `judge_model_config` sets. Raises UsageError for any other."""
+        try:
+            return sampling_of(self.judge_model_config or {}, "judge_model_config")
+        except UsageError as error:
+            error.field = FIELD
+            raise
+
+
+def sampling_of(config: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The fields of a ModelCall that a `GenerateContentConfig` of ADK sets; `name` is what a file calls it.
+
+    Raises UsageError for a key that Evaldesk cannot follow.
+    """
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        known = _HUMP.sub("_", key).lower()
+        if known == THINKING:
+            found["reasoning_effort"] = _effort(value, f"{name}.{key}")
+            continue
+        if known not in CONFIG_KEYS:
+            raise NotFoundError.among(f"setting of {name}", key, (*CONFIG_KEYS, THINKING))
+        if value is not None and not _is_number(value):
+            raise UsageError(f"{name}.{key} must be a number, got {value!r:.40}")
+        found[CONFIG_KEYS[known]] = value
+    return found
+
+
+def _effort(given: object, name: str) -> str | None:
+    """The effort that is nearest to a `ThinkingConfig`; None leaves it to the model, as a budget of -1 does."""
+    if given is not None and not isinstance(given, Mapping):
+        raise UsageError(f"{name} must be an object, got {given!r:.40}")
+    found = {_HUMP.sub("_", key).lower(): value for key, value in (given or {}).items()}
+    for key in found:
+        if key not in THINKING_KEYS:
+            raise NotFoundError.among(f"setting of {name}", key, THINKING_KEYS)
+    level, budget = found.get("thinking_level"), found.get("thinking_budget")
+    if level is not None:
+        if not isinstance(level, str) or level.lower() not in EFFORTS:
+            raise UsageError(f"{name}.thinking_level must be one of {', '.join(EFFORTS)}, got {level!r:.40}")
+        return level.lower()
+    if budget is not None and not _is_number(budget):
+        raise UsageError(f"{name}.thinking_budget must be a number, got {budget!r:.40}")
+    if budget is None or budget < 0:
+        return None
+    return next((effort for effort, tokens in EFFORT_BUDGETS.items() if budget <= tokens), "high")
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def read_options(given: Mapping[str, Any]) -> JudgeOptions:
