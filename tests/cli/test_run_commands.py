@@ -214,6 +214,24 @@ def test_stopping_a_run_of_another_process_asks_that_process(place: Place) -> No
     assert "is finished already" in _refusal(place.run("run", "stop", "1"))
 
 
+def test_a_running_run_whose_process_was_killed_says_how_it_goes_on(place: Place) -> None:
+    place.eval(place.evalset("first", {"one": "one"}))
+    with place.store() as store:
+        run_ids = [
+            store.runs.create(RunConfig(AgentRef("a", "a:a"), "first"), [Case("a", (Turn("hi"),))]) for _ in range(2)
+        ]
+        rest = current_owner().partition(" ")[2]
+        for run_id, owner in zip(run_ids, (f"{2**30} {rest}", current_owner()), strict=True):
+            store.runs.set_status(run_id, "running", driver=owner)
+
+    gone, here = (place.run("run", "info", run_id).output for run_id in run_ids)
+
+    assert "Its process is gone; an open desk goes on with it." in gone
+    assert f"`evaldesk run resume {run_ids[0]}` plays the one remaining trial." in gone
+    assert "Its process is gone" not in here
+    assert "run resume" not in here
+
+
 def test_a_run_is_scored_again_as_a_new_one(played: Place) -> None:
     config = played.folder / "strict.json"
     config.write_text(json.dumps({"criteria": {"response_exact": 1.0}}))

@@ -68,7 +68,7 @@ def info(name: str, is_json: bool, workspace: str | None) -> None:
         width = max(len(label) for label, _ in lines) + 2
         for label, text in lines:
             click.echo(click.style(label.ljust(width), dim=True) + printable(text))
-        for hint in _hints(run):
+        for hint in _hints(run, is_left_alone=runs.is_left_alone(run)):
             click.echo(hint)
 
 
@@ -169,11 +169,11 @@ def _exact(run: RunSummary) -> list[tuple[str, str]]:
     return [(f"Exact {CI}", exact_words(exact_interval(run.counts)))]
 
 
-def _hints(run: RunSummary) -> list[str]:
-    hints = []
+def _hints(run: RunSummary, *, is_left_alone: bool) -> list[str]:
+    hints = ["Its process is gone; an open desk goes on with it."] if is_left_alone else []
     if run.status in ("pending", "running"):
         hints.append(f"`evaldesk run stop {run.id}` stops it.")
-    if run.n_todo and (run.stop or run.status in ("stopped", "failed")):
+    if run.n_todo and (is_left_alone or run.stop or run.status in ("stopped", "failed")):
         hints.append(f"`evaldesk run resume {run.id}` plays {_trials(run.n_todo, 'remaining')}.")
     if run.n_to_retry and run.status in ("stopped", "failed", "finished"):
         hints.append(f"`evaldesk run retry {run.id}` plays {_trials(run.n_to_retry, 'errored')} again.")

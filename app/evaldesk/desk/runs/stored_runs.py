@@ -174,6 +174,10 @@ class StoredRuns:
         found = self._store.cases(run.id) if cases is None else cases
         return foresee(found, config.criteria, strict=config.is_strict).partly_asserted
 
+    def is_left_alone(self, run: RunSummary) -> bool:
+        """Whether the process that played a running run is gone, as after a kill."""
+        return run.status == "running" and not is_held(self._store, run)
+
     def conclusion(self, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> Conclusion:
         """The conclusion of a run, by the gates it was started with; no case is read by name."""
         return conclude(run.config.gates, self._totals(run, outcomes), self.change(run))
