@@ -70,12 +70,16 @@ def test_the_run_of_one_of_two_files_of_the_same_name_is_compared_with_that_file
     for folder in ("one", "two"):
         (place.folder / folder).mkdir()
     first, second = (place.evalset(name, {name: name}) for name in ("one/same", "two/same"))
+    for path in (first, second):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "name": "Same"}))
     place.eval(second)
 
     result = place.eval(first, second, "--baseline", 1)
 
     assert "0 of 1 case regressed against run 1" in result.output
     assert "1 new since run 1" in result.output
+    assert f"{first}\n" in result.output
+    assert f"{second}\n" in result.output
     assert [conclusion_of(place, run)[0] for run in (2, 3)] == ["undecided", "passed"]
 
 

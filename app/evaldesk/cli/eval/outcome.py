@@ -142,7 +142,7 @@ def _inside(context: click.Context | None, call: Callable[P, T]) -> Callable[P, 
 def _show(desk: Desk, request: EvalRequest, played: Sequence[Played]) -> None:
     for each in played:
         if len(played) > 1:
-            _show_name(each)
+            _show_name(each, played)
         if request.print_detailed_results:
             show_details(desk.stored_runs, each.run)
         show_result(desk.stored_runs, each.run, is_quiet=request.quiet)
@@ -155,7 +155,7 @@ def show_other_verdicts(runs: StoredRuns, played: Sequence[Played], spelled: str
             click.echo(f"Judged as {CALLED[each.run.config.compat]} does.")
         others = runs.by_other_tools(each.run, spelled)
         if (others.verdicts or others.n_scores or others.unscored) and len(played) > 1:
-            _show_name(each)
+            _show_name(each, played)
         for sentence in (*others.unscored, *others.sentences):
             click.echo(in_one_line(sentence))
         for tool, n in others.n_scores.items():
@@ -163,9 +163,12 @@ def show_other_verdicts(runs: StoredRuns, played: Sequence[Played], spelled: str
             click.echo(f"{cases} the same verdict and other scores by {CALLED[tool]}; --compat {tool} shows them.")
 
 
-def _show_name(played: Played) -> None:
-    """The name of the eval set, above what is said of one of several."""
-    click.echo(click.style(in_one_line(played.job.evalset.name or played.job.evalset.id), bold=True))
+def _show_name(each: Played, played: Sequence[Played]) -> None:
+    """The name of the eval set, above what is said of one of several; its file where another has the same name."""
+    named = [(other.job.evalset.name or other.job.evalset.id, other.job.path) for other in played]
+    name, path = each.job.evalset.name or each.job.evalset.id, each.job.path
+    is_shared = any(other == name and of != path for other, of in named)
+    click.echo(click.style(in_one_line(str(path) if is_shared else name), bold=True))
 
 
 def show_conclusion(conclusion: Conclusion, *, has_gates: bool = False) -> None:
