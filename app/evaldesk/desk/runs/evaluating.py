@@ -19,7 +19,6 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack, cast
 
 from evaldesk import paths
 from evaldesk.agents import agent_ref, named_ref
-from evaldesk.background_loop import is_in_loop
 from evaldesk.desk.criteria.criteria import GivenCriteria, find_criteria_file, given_criteria, given_user, reaches_out
 from evaldesk.desk.runs.gates.impossible import check_gates
 from evaldesk.desk.runs.kept_workers import SHARED
@@ -69,7 +68,13 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
     async def worked() -> None:
         found.append(await work)  # not returned: asyncio writes the result of its task into a message that nobody sees
 
-    if not is_in_loop():  # asked, not tried: an agent's errors would name the one that was caught here
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        is_free = True  # run outside of this block: the errors of an agent would name the one that is caught here
+    else:
+        is_free = False
+    if is_free:
         asyncio.run(worked())
         return found[0]
     with ThreadPoolExecutor(1, thread_name_prefix="evaldesk-evaluate") as threads:
