@@ -72,6 +72,44 @@ root_agent = Agent(
     assert [(below.name, below.description) for below in agent.describe().sub_agents] == [("clerk", "Answers.")]
 
 
+async def test_a_tool_that_the_provider_ran_is_told_with_its_result(loaded: Any, play: Any) -> None:
+    source = (
+        SCRIPT
+        + """
+from openai.types.responses import ResponseFunctionWebSearch
+from openai.types.responses.response_output_item import McpCall
+
+search = ResponseFunctionWebSearch.model_validate(
+    {"id": "ws1", "type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "dice"}}
+)
+fetch = McpCall(
+    id="m1", type="mcp_call", name="fetch", server_label="docs", arguments='{"page": 2}', output="two",
+    status="completed",
+)
+root_agent = Agent(
+    name="finder", model=Scripted(lambda word, items: [*said("I look."), search, fetch, *said("It is a six.")])
+)
+"""
+    )
+    session = Session("s")
+
+    events = await play(loaded(source), session, "go")
+
+    told = [(event.kind, event.text or (event.call and event.call.name)) for event in events if event.kind != "usage"]
+    assert told == [
+        ("agent_message", "I look."),
+        ("tool_call", "web_search"),
+        ("tool_result", "web_search"),
+        ("tool_call", "fetch"),
+        ("tool_result", "fetch"),
+        ("agent_message", "It is a six."),
+    ]
+    turn = session.turns[0]
+    assert [call.args for call in turn.tool_calls] == [{"type": "search", "query": "dice"}, {"page": 2}]
+    results = [event.result for event in events if event.kind == "tool_result"]
+    assert results == [{"status": "completed"}, {"status": "completed", "output": "two"}]
+
+
 async def test_max_turns_is_a_stop_of_its_own(loaded: Any, play: Any) -> None:
     again = "lambda word, items: called('roll_die', {'sides': 1})"
     agent = loaded(ROLLER.replace("model=Scripted(answer)", f"model=Scripted({again})"))

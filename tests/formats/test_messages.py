@@ -128,6 +128,7 @@ def test_parts_that_are_no_text_are_named_and_counted() -> None:
         ([{"role": "user", "content": 3}], "[0].content: expected a list, got the number 3"),
         ([{"role": "assistant", "tool_calls": [{"id": "1"}]}], "[0].tool_calls[0].name: expected a string"),
         (["x"], "[0]: expected an object, got a string"),
+        ([{"type": "mcp_call", "arguments": "{}"}], "[0].name: expected a string"),
     ],
 )
 def test_a_message_that_says_nothing_we_know_is_refused_with_its_place(raw: list[Any], said: str) -> None:
@@ -135,6 +136,40 @@ def test_a_message_that_says_nothing_we_know_is_refused_with_its_place(raw: list
         read_chat(Place(Document(raw)), raw, Notes())
 
     assert said in str(caught.value)
+
+
+def test_tools_that_the_provider_ran_are_calls_with_results_at_their_place() -> None:
+    (turn,) = _turns(
+        {"role": "user", "content": "Find it"},
+        {"id": "w", "type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "dice"}},
+        {"id": "f", "type": "file_search_call", "status": "failed", "queries": ["dice"], "results": None},
+        {"id": "c", "type": "code_interpreter_call", "code": "1 + 1", "outputs": [{"type": "logs", "logs": "2"}]},
+        {"id": "i", "type": "image_generation_call", "status": "completed", "result": "iVBOR"},
+        {
+            "id": "m",
+            "type": "mcp_call",
+            "name": "fetch",
+            "server_label": "s",
+            "arguments": '{"page": 2}',
+            "output": "x",
+        },
+        {"role": "assistant", "content": "Found."},
+    )
+
+    assert [(call.name, call.args) for call in turn.tool_calls] == [
+        ("web_search", {"type": "search", "query": "dice"}),
+        ("file_search", {"queries": ["dice"]}),
+        ("code_interpreter", {"code": "1 + 1"}),
+        ("image_generation", {}),
+        ("fetch", {"page": 2}),
+    ]
+    results = [event for event in turn.events if event.kind == "tool_result"]
+    assert [event.call and event.call.id for event in results] == ["w", "f", "c", "i", "m"]
+    assert [event.is_error for event in results] == [False, True, False, False, False]
+    assert results[2].result == {"outputs": [{"type": "logs", "logs": "2"}]}
+    assert "data:image/png;base64,iVBOR" in str(results[3].result)
+    assert results[4].result == {"output": "x"}
+    assert turn.answer == "Found."
 
 
 def test_a_taken_name_gets_the_next_free_number() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from evaldesk.errors import FormatError
 from evaldesk.model import Event, JsonValue
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
-from evaldesk.transcripts.messages.chat import read_chat_message
+from evaldesk.transcripts.messages.chat import read_messages
 from evaldesk.transcripts.messages.turns import Message, TurnEvents
 from evaldesk.wire import plain
 
@@ -36,8 +36,7 @@ class MessageEvents:
 
     def answer(self, message: Mapping[str, Any]) -> None:
         """Tell a message of the model, as it comes; the list of messages may repeat it later."""
-        found = self._read({"role": "assistant", **message})
-        if found is not None:
+        for found in self._read({"role": "assistant", **message}):
             if found.text:
                 self._texts.append(found.text)
             self._send_parts(found)
@@ -46,20 +45,24 @@ class MessageEvents:
         """Report the messages that were not reported yet."""
         fresh, self._n_reported = messages[self._n_reported :], max(self._n_reported, len(messages))
         for message in fresh:
-            found = self._read(message)
-            if found is None or found.speaker not in ("agent", "tool"):
-                continue
-            if found.text and found.text in self._texts:
-                self._texts.remove(found.text)
-                found = replace(found, text="", thought="")
-            self._send_parts(replace(found, calls=tuple(call for call in found.calls if call.id not in self._ids)))
+            for found in self._read(message):
+                if found.speaker in ("agent", "tool"):
+                    self._send_parts(self._untold(found))
 
-    def _read(self, message: object) -> Message | None:
-        found = readable(plain(message))
-        if isinstance(found, Event):
-            self.send(found)
-            return None
-        return found
+    def _untold(self, message: Message) -> Message:
+        """The message without what was told as it came."""
+        calls = tuple(call for call in message.calls if call.id not in self._ids)
+        if message.text and message.text in self._texts:
+            self._texts.remove(message.text)
+            return replace(message, text="", thought="", calls=calls)
+        return replace(message, calls=calls)
+
+    def _read(self, message: object) -> Iterator[Message]:
+        for found in readable(plain(message)):
+            if isinstance(found, Message):
+                yield found
+            else:
+                self.send(found)
 
     def _send_parts(self, message: Message) -> None:
         self._ids.update(call.id for call in message.calls if call.id is not None)
@@ -67,12 +70,12 @@ class MessageEvents:
             self.send(event)
 
 
-def readable(raw: JsonValue) -> Message | Event:
-    """The message that `raw` is; for one that cannot be read a remark: the work was done all the same."""
+def readable(raw: JsonValue) -> tuple[Message | Event, ...]:
+    """The messages that `raw` is; for one that cannot be read a remark: the work was done all the same."""
     try:
-        return read_chat_message(Place(Document(raw)), raw, Notes())
+        return read_messages(Place(Document(raw)), raw, Notes())
     except FormatError as error:
-        return left_out(error)
+        return (left_out(error),)
 
 
 def left_out(error: FormatError) -> Event:

@@ -109,7 +109,7 @@ class EventSender:
                 await self._report(message, message.name or node if message.type == "ai" else node)
 
     async def _report(self, message: Any, author: str) -> None:
-        found = readable(_plain_message(message))
+        (found,) = readable(_plain_message(message))
         if isinstance(found, Event):
             await self._send(found)
             return

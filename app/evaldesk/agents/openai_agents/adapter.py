@@ -276,7 +276,8 @@ class _EventHooks:
         await self._send(Event("usage", author=agent.name, usage=usage))
         for item in response.output:
             if item.type in ("message", *ITEMS):
-                await self._report(agent, readable(plain(as_json(item))))
+                for found in readable(plain(as_json(item))):
+                    await self._report(agent, found)
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
         self._started[getattr(context, "tool_call_id", "")] = time.perf_counter()

@@ -26,8 +26,11 @@ _SPEAKERS: dict[str, Speaker] = {
 }
 _NOWHERE = Place(Document(None))
 
-ITEMS = ("function_call", "function_call_output", "reasoning")
+HOSTED = ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call")
+"""Items of the Responses API for tools that the provider runs: each is a call and its result."""
+ITEMS = ("function_call", "function_call_output", "reasoning", *HOSTED)
 """Items of the Responses API, which has them beside its messages."""
+_GIVEN = ("status", "error", "output", "outputs", "result", "results")
 
 RAW_ARGS = "raw_args"
 NO_TEXT = "a part of a message that is not text"
@@ -35,7 +38,21 @@ NO_TEXT = "a part of a message that is not text"
 
 def read_chat(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
     """The messages of a list. Raises FormatError."""
-    return read_list(place, raw, lambda at, item: read_chat_message(at, item, notes))
+    found = read_list(place, raw, lambda at, item: read_messages(at, item, notes))
+    return tuple(message for messages in found for message in messages)
+
+
+def read_messages(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
+    """`read_chat_message`, and after the call of a tool that the provider ran its result. Raises FormatError."""
+    message = read_chat_message(place, raw, notes)
+    if "role" in raw or raw.get("type") not in HOSTED:
+        return (message,)
+    (call,) = message.calls
+    result = {key: raw[key] for key in _GIVEN if raw.get(key) is not None}
+    if raw["type"] == "image_generation_call" and isinstance(raw.get("result"), str):
+        result["result"] = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{raw['result']}"}}
+    is_error = bool(raw.get("error")) or raw.get("status") == "failed"
+    return message, Message("tool", "", call.name, call_id=call.id, result=result, is_error=is_error)
 
 
 def read_chat_message(place: Place, raw: Any, notes: Notes) -> Message:
@@ -117,10 +134,25 @@ def _media_at(url: Any, mime_type: str, name: str) -> Media | None:
 def _read_item(place: Place, raw: dict[str, Any], notes: Notes) -> Message:
     if raw["type"] == "function_call":
         return Message("agent", calls=(read_tool_call(place, raw),))
+    if raw["type"] in HOSTED:
+        return Message("agent", calls=(_read_hosted_call(place, raw),))
     if raw["type"] == "reasoning":
         return Message("agent", thought=read_content(place.at("summary"), raw.get("summary"), notes)[0])
     text, _ = read_content(place.at("output"), raw.get("output"), notes)
     return Message("tool", call_id=read_optional_text(place.at("call_id"), raw.get("call_id")), result=text)
+
+
+def _read_hosted_call(place: Place, raw: dict[str, Any]) -> ToolCall:
+    """That of a tool on a server of MCP has its name and arguments, any other the fields of its item and action."""
+    call_id = read_optional_text(place.at("id"), raw.get("id"))
+    if raw["type"] == "mcp_call":
+        args, extra = read_arguments(place.at("arguments"), raw.get("arguments"))
+        return ToolCall(read_text(place.at("name"), raw.get("name", ABSENT)), args, call_id, extra)
+    asked = {key: value for key, value in raw.items() if key not in ("id", "type", *_GIVEN)}
+    if isinstance(asked.get("action"), dict):
+        asked |= asked.pop("action")
+    args = {key: value for key, value in asked.items() if value is not None}
+    return ToolCall(raw["type"].removesuffix("_call"), args, call_id)
 
 
 def read_speaker(place: Place, raw: Any) -> Speaker:
