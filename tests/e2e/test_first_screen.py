@@ -74,6 +74,21 @@ def test_the_table_of_twenty_trials_does_not_scroll_on_a_small_laptop(someone: V
     assert set(someone.page.evaluate(boxes)) == {0}
 
 
+@pytest.mark.parametrize(("width", "least"), [(390, 340), (1024, 450), (1280, 600), (1440, 400)])
+def test_the_field_of_a_chat_is_wide_beside_the_long_name_of_a_model(someone: Visitor, width: int, least: int) -> None:
+    address = someone.chat("hello_world", "{}", "Roll a d6")
+    someone.page.set_viewport_size({"width": width, "height": 800})
+    someone.goto(address)
+    field, send = someone.page.get_by_label("Message", exact=True), someone.page.get_by_role("button", name="Send")
+
+    found, button = field.bounding_box(), send.bounding_box()
+
+    assert found
+    assert button
+    assert found["width"] >= least
+    assert button["x"] + button["width"] >= found["x"] + found["width"] - 1
+
+
 def test_the_bar_of_a_small_phone_has_a_shade_where_more_of_it_is_to_the_right(someone: Visitor) -> None:
     someone.page.set_viewport_size({"width": 320, "height": 568})
     someone.goto("/gates")
