@@ -6,6 +6,8 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from itertools import takewhile
+from operator import eq
 
 from evaldesk.formats import case_to_json, shown_extra
 from evaldesk.model import Case
@@ -31,8 +33,8 @@ class Line:
 def changed_lines(before: str, after: str) -> list[Line]:
     """The lines that differ between two texts with CONTEXT lines around them, MAX_LINES at most."""
     old, new = before.splitlines(), after.splitlines()
-    start = _same(old, new)
-    end = _same(old[start:][::-1], new[start:][::-1])
+    start = sum(takewhile(bool, map(eq, old, new)))
+    end = sum(takewhile(bool, map(eq, old[start:][::-1], new[start:][::-1])))
     if start == len(old) == len(new):
         return []
     left, right = old[start : len(old) - end][:MAX_COMPARED], new[start : len(new) - end][:MAX_COMPARED]
@@ -45,16 +47,6 @@ def changed_lines(before: str, after: str) -> list[Line]:
     last = len(old) - end, len(new) - end
     lines += _lines("equal", old, new, *((at, at + min(CONTEXT, end)) for at in last))
     return [replace(line, text=cut(line.text, MAX_LINE)) for line in lines[:MAX_LINES]]
-
-
-def _same(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many lines are the same at the beginning."""
-    n = 0
-    for left, right in zip(one, other, strict=False):
-        if left != right:
-            break
-        n += 1
-    return n
 
 
 def _lines(

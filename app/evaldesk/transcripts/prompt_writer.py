@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import takewhile
+from operator import eq
 from threading import Lock
 
 from evaldesk.model import JsonValue, Prompt, Prompts, Usage
@@ -91,7 +93,7 @@ class PromptWriter:
 
     def _base(self, messages: Sequence[int]) -> tuple[int, int]:
         """The call that begins with the most of the same messages, the newest of several, and how many."""
-        alike = [(_n_alike(messages, other), at) for at, other in self._recent]
+        alike = [(sum(takewhile(bool, map(eq, messages, other))), at) for at, other in self._recent]
         n_kept, at = max(alike, default=(0, -1))
         return (at, n_kept) if n_kept else (-1, 0)
 
@@ -99,15 +101,6 @@ class PromptWriter:
 def plain_model(name: str) -> str:
     """The name of a model, as long as names are."""
     return name[:200]
-
-
-def _n_alike(one: Sequence[int], other: Sequence[int]) -> int:
-    n = 0
-    for mine, theirs in zip(one, other, strict=False):
-        if mine != theirs:
-            break
-        n += 1
-    return n
 
 
 def _key(value: object) -> bytes:
