@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
 __version__ = "0.1.0"
 
 _PUBLIC = {
@@ -29,7 +26,9 @@ _PUBLIC = {
 __all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
+    from importlib import import_module  # it takes time, in which Ctrl-C would show a trace
+
     if name not in _PUBLIC:
         raise AttributeError(f"module 'evaldesk' has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(_PUBLIC[name]), name)

@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,3 +73,40 @@ def test_a_stop_that_a_full_disk_does_not_store_says_so_and_how_to_end_without_i
         "Stopping",
         "Stopped, but not stored: the disk is full; press Ctrl-C again to end without what is not stored",
     ]
+
+
+PRESSED = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+
+module = sys.argv.pop(1)
+
+class Presses(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == module:
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # where tests run it may be ignored
+sys.meta_path.insert(0, Presses())
+from evaldesk.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["evaldesk.cli", "click", "evaldesk.errors", "evaldesk.cli.runs.group"])
+def test_while_the_command_is_imported_it_ends_as_it_does_later(module: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PRESSED, module, "run", "list"]
+
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (EXIT_INTERRUPTED, "", "\nStopped.\n")
+
+
+def test_nothing_is_imported_before_the_command_can_be_interrupted() -> None:
+    names = "import sys; before = set(sys.modules); import {}; print(*sorted(set(sys.modules) - before))"
+    scripts = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
+    module, _, function = scripts["evaldesk"].partition(":")
+
+    found = subprocess.check_output([sys.executable, "-c", names.format(module)], text=True)
+
+    assert (function, found.split()) == ("main", ["__future__", "evaldesk", module])
