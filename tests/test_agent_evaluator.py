@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agents.installed import skip_without
 
 import evaldesk
 from evaldesk import AgentEvaluator, load_evalset
@@ -161,6 +162,50 @@ def test_an_initial_session_is_for_files_of_the_old_form(tmp_path: Path, inline:
         AgentEvaluator.evaluate("hello", new, initial_session_file=session)
 
 
+def test_objects_of_adk_are_taken_as_their_files_are(tmp_path: Path, inline: list[Any]) -> None:
+    skip_without("google.adk")
+    from google.adk.evaluation.eval_config import EvalConfig
+    from google.adk.evaluation.eval_set import EvalSet
+    from google.adk.evaluation.local_eval_set_results_manager import LocalEvalSetResultsManager
+
+    said = {"parts": [{"text": "hello"}]}
+    case = {"eval_id": "greets", "conversation": [{"user_content": said, "final_response": said}], "tag": "kept"}
+    evalset = EvalSet.model_validate({"eval_set_id": "greetings", "eval_cases": [case]})
+    simulator = {"model": "openai/user", "max_allowed_invocations": 3}
+    config = EvalConfig.model_validate({"criteria": ANSWER, "user_simulator_config": simulator})
+    manager = LocalEvalSetResultsManager(agents_dir=str(tmp_path))
+
+    AgentEvaluator.evaluate_eval_set(
+        "hello", evalset, eval_config=config, num_runs=2, app_name="shop", eval_set_results_manager=manager
+    )
+    result = evaldesk.evaluate(echo, evalset, criteria=config)
+
+    assert (inline[0][1].id, inline[0][1].cases[0].extra["tag"]) == ("greetings", "kept")
+    assert (result.config.criteria, result.config.user.max_turns) == ((Criterion("response_match_score", 0.8),), 3)
+    (saved,) = manager.list_eval_set_results("shop")
+    cases = manager.get_eval_set_result("shop", saved).eval_case_results
+    assert [(each.eval_id, each.final_eval_status.name) for each in cases] == [("greets", "PASSED")] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"artifact_service": object()}, "save the artifacts in a before_agent_callback"),
+        ({"eval_set_results_manager": object()}, "needs app_name"),
+    ],
+)
+def test_what_adk_takes_and_evaldesk_cannot_is_refused_in_words(
+    tmp_path: Path, inline: list[Any], options: dict[str, Any], said: str
+) -> None:
+    path = _write_tests(tmp_path, reference="hello")
+
+    with pytest.raises(ValueError, match=said):
+        AgentEvaluator.evaluate("hello", path, **options)
+    with pytest.raises(ValueError, match=said):
+        AgentEvaluator.evaluate_eval_set("hello", evaldesk.load_evalset(path), **options)
+    assert not inline
+
+
 @pytest.mark.parametrize("spelled", ["pkg.hello", "pkg.hello.agent"])
 def test_a_module_is_found_on_the_path_without_importing_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelled: str
@@ -281,7 +326,7 @@ def test_a_metric_that_could_not_judge_a_run_is_warned_of(tmp_path: Path, monkey
     result = _played(iter(["a", "a", "a"]), _case("a"), [criterion], n=3)
 
     with pytest.warns(NotJudgedWarning, match="could not judge 1 of 3 turns; as in ADK the mean leaves them out"):
-        conclude("hello", [result], is_detailed=False, output_file=None)
+        conclude("hello", [result], is_detailed=False)
 
 
 def test_a_key_that_is_not_set_is_refused_before_the_first_trial(

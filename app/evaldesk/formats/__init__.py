@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from evaldesk.durable_files import replace_file
 from evaldesk.errors import FormatError, NotFoundError
@@ -22,6 +22,7 @@ from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, pa
 
 __all__ = [
     "EVALSET_FORMS",
+    "AdkObject",
     "case_from_json",
     "case_from_text",
     "case_to_json",
@@ -45,6 +46,13 @@ def read_evalset(data: bytes, *, source: str) -> EvalSet:
     with gc_paused():
         document = parse_json(data, source=source)
         return _recognised(document).evalset_in(document)
+
+
+class AdkObject(Protocol):
+    """An object of google-adk that its files hold, such as an EvalSet or an EvalConfig."""
+
+    def model_dump_json(self, *, exclude_unset: bool = False) -> str:
+        """The JSON text of a file."""
 
 
 def write_evalset(evalset: EvalSet, format: str = "adk") -> bytes:  # noqa: A002

@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Coroutine, Generator, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,25 @@ from evaldesk.model import DEFAULT_CRITERIA, Criterion, EvalSet, SessionInit
 from evaldesk.wording.trial_text import first_words, trial_text
 
 TRIAL_TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """Where results go beside the test. Raises ValueError for what cannot be followed."""
+
+    file: str | os.PathLike[str] | None = None
+    app_name: str | None = None
+    manager: Any = None
+    artifact_service: object = None
+
+    def __post_init__(self) -> None:
+        if self.manager is not None and not self.app_name:
+            raise ValueError("eval_set_results_manager needs app_name, the app that it saves the results of")
+        if self.artifact_service is not None:
+            raise ValueError(
+                "artifact_service cannot be used: the agent is played in a process of its own, and each trial has an "
+                "empty artifact service; save the artifacts in a before_agent_callback of the agent"
+            )
 
 
 class AgentEvaluator:
@@ -35,8 +55,10 @@ class AgentEvaluator:
         print_detailed_results: bool = True,
         *,
         eval_dataset: str | os.PathLike[str] | None = None,
+        artifact_service: object = None,
         output_file: str | os.PathLike[str] | None = None,
         app_name: str | None = None,
+        eval_set_results_manager: Any = None,
     ) -> Evaluation:
         """Run every case of a file, or of each `*.test.json` under a folder, `num_runs` times, judged as ADK does.
 
@@ -44,30 +66,41 @@ class AgentEvaluator:
         off. The criteria come from the `test_config.json` beside each file. `agent_name` names an agent inside the tree
         of the root agent. `eval_dataset` is the second argument's name in older versions; `initial_session_file` names
         the session that files of the old form start from. `output_file` is a CSV to which a row for each turn and
-        metric is appended. Raises AssertionError, or ValueError when there is nothing to run.
+        metric is appended; `eval_set_results_manager` of google-adk saves the results of `app_name`. Raises
+        AssertionError, or ValueError when there is nothing to run.
         """
         __tracebackhide__ = True
+        output = _Output(output_file, app_name, eval_set_results_manager, artifact_service)
         given = eval_dataset_file_path_or_dir if eval_dataset_file_path_or_dir is not None else eval_dataset
         session = _initial_session(initial_session_file)
         jobs = [(_with_session(path, session, app_name), _criteria_beside(path)) for path in _files(given)]
-        return _evaluation(agent_module, jobs, num_runs, agent_name, print_detailed_results, output_file)
+        return _evaluation(agent_module, jobs, num_runs, agent_name, print_detailed_results, output)
 
     @staticmethod
     def evaluate_eval_set(
         agent_module: str,
-        eval_set: EvalSet,
+        eval_set: EvalSet | Any,
         criteria: Any = None,
         eval_config: Any = None,
         num_runs: int = 2,
         agent_name: str | None = None,
         print_detailed_results: bool = True,
         *,
+        artifact_service: object = None,
         output_file: str | os.PathLike[str] | None = None,
+        app_name: str | None = None,
+        eval_set_results_manager: Any = None,
     ) -> Evaluation:
-        """As `evaluate`, for an eval set that was read already; `criteria` and `eval_config` as `evaldesk.evaluate`."""
+        """As `evaluate`, for an eval set that was read already, also by google-adk.
+
+        `criteria` and `eval_config` are as for `evaldesk.evaluate`.
+        """
         __tracebackhide__ = True
-        jobs = [(eval_set, criteria if eval_config is None else eval_config)]
-        return _evaluation(agent_module, jobs, num_runs, agent_name, print_detailed_results, output_file)
+        from evaldesk.desk.evalsets.cases import evalset_of
+
+        output = _Output(output_file, app_name, eval_set_results_manager, artifact_service)
+        jobs = [(evalset_of(eval_set), criteria if eval_config is None else eval_config)]
+        return _evaluation(agent_module, jobs, num_runs, agent_name, print_detailed_results, output)
 
     @staticmethod
     def find_config_for_test_file(test_file: str | os.PathLike[str]) -> tuple[Criterion, ...]:
@@ -128,7 +161,7 @@ def _evaluation(
     n: int,
     agent_name: str | None,
     is_detailed: bool,
-    output_file: str | os.PathLike[str] | None,
+    output: _Output,
 ) -> Evaluation:
     """Evaluate on the loop of the kept workers, and conclude where the caller is."""
     __tracebackhide__ = True
@@ -145,10 +178,10 @@ def _evaluation(
 
         async def awaited() -> None:
             __tracebackhide__ = True
-            conclude(agent_module, await awaited_on_kept_loop(work()), is_detailed, output_file)
+            conclude(agent_module, await awaited_on_kept_loop(work()), is_detailed, output)
 
         return Evaluation(awaited())
-    conclude(agent_module, on_kept_loop(work()), is_detailed, output_file)
+    conclude(agent_module, on_kept_loop(work()), is_detailed, output)
     return Evaluation()
 
 
@@ -206,22 +239,33 @@ class NotJudgedWarning(UserWarning):
     """A case passed although some of its turns could not be judged: ADK leaves those out of the mean."""
 
 
-def conclude(
-    agent_module: str, results: Sequence[RunResult], is_detailed: bool, output_file: str | os.PathLike[str] | None
-) -> None:
+def conclude(agent_module: str, results: Sequence[RunResult], is_detailed: bool, output: _Output = _Output()) -> None:
     """Print and write the requested results, and raise when ADK would."""
     __tracebackhide__ = True
     if is_detailed:
         sys.stdout.write("".join(_details(result) for result in results))
-    if output_file is not None:
+    if output.file is not None:
         from evaldesk.pages.reports.adk_rows import append_adk_rows
 
-        append_adk_rows(Path(output_file), results)
+        append_adk_rows(Path(output.file), results)
+    if output.manager is not None and output.app_name:
+        _save(results, output.app_name, output.manager)
     failures = [failure for result in results for case in result if (failure := failure_text(case, result))]
     if failures:
         raise AssertionError("\n\n".join([f"{agent_module} did not pass. {POOLED}", *failures]))
     for sentence in (sentence for result in results for case in result for sentence in _missing(case, result)):
         warnings.warn(sentence, NotJudgedWarning, stacklevel=2)
+
+
+def _save(results: Sequence[RunResult], app_name: str, manager: Any) -> None:
+    """Give google-adk's own manager the results, judged as ADK judges them."""
+    from google.adk.evaluation.eval_result import EvalSetResult
+
+    from evaldesk.desk.evalsets.exporting import adk_results
+
+    for result in results:
+        found = EvalSetResult.model_validate_json(adk_results(result, app_name))
+        manager.save_eval_set_result(app_name, found.eval_set_id, found.eval_case_results)
 
 
 def failure_text(case: CaseResult, result: RunResult) -> str:

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from evaldesk.errors import EvaldeskError, FormatError, NotFoundError, UsageError
+from evaldesk.formats import AdkObject
 from evaldesk.formats.criteria_file import (
     NAMES,
     CriteriaFile,
     criteria_of_document,
     is_criteria_file,
     load_criteria_file,
+    read_criteria_file,
 )
 from evaldesk.metrics import (
     FUNCTION_OPTION,
@@ -60,7 +62,10 @@ def read_criteria(path: Path | str) -> tuple[Criterion, ...]:
 
 def read_user(path: Path | str) -> UserConfig | None:
     """The simulated user of the file at `path`; None when it says nothing. Raises UsageError, FormatError."""
-    file = open_criteria_file(path)
+    return _user_in(open_criteria_file(path))
+
+
+def _user_in(file: CriteriaFile) -> UserConfig | None:
     if file.user_simulator is None:
         return None
     try:
@@ -155,22 +160,31 @@ def _not_there(path: Path, error: OSError) -> str:
     return f"{path}: {error.strerror or error}; {did_you_mean(path, 'name a file such as test_config.json')}"
 
 
-GivenCriteria: TypeAlias = Mapping[str, object] | Sequence[Criterion] | str | os.PathLike[str]
+GivenCriteria: TypeAlias = Mapping[str, object] | Sequence[Criterion] | AdkObject | str | os.PathLike[str]
 
 
 def given_criteria(given: GivenCriteria) -> tuple[Criterion, ...]:
     """The criteria, checked. Raises UsageError or FormatError saying which criterion cannot be."""
-    if isinstance(given, str | os.PathLike):
-        return read_criteria(Path(given))
     if isinstance(given, Mapping):
         return criteria_of(given)
-    check_criteria(given)
-    return tuple(given)
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        check_criteria(given)
+        return tuple(given)
+    return checked_criteria(_given_file(given))
 
 
 def given_user(given: GivenCriteria) -> UserConfig | None:
     """The simulated user that a file of criteria names; None otherwise. Raises UsageError, FormatError."""
-    return read_user(Path(given)) if isinstance(given, str | os.PathLike) else None
+    if isinstance(given, Mapping) or (isinstance(given, Sequence) and not isinstance(given, str)):
+        return None
+    return _user_in(_given_file(given))
+
+
+def _given_file(given: AdkObject | str | os.PathLike[str]) -> CriteriaFile:
+    """The file of criteria at a path, or the EvalConfig of google-adk that stands for one."""
+    if isinstance(given, str | os.PathLike):
+        return open_criteria_file(os.fspath(given))
+    return read_criteria_file(given.model_dump_json(exclude_unset=True).encode(), source=type(given).__name__)
 
 
 KEYS = (

@@ -22,7 +22,7 @@ import msgspec
 from evaldesk.desk.evalsets.names import check_case_id, free_name
 from evaldesk.durable_files import make_folder, remove_file, replace_file
 from evaldesk.errors import ConflictError, DiskError, EvaldeskError, NotFoundError
-from evaldesk.formats import case_from_json, case_from_text, case_to_json, evalset_format
+from evaldesk.formats import AdkObject, case_from_json, case_from_text, case_to_json, evalset_format, read_evalset
 from evaldesk.model import Case, EvalSet, JsonValue, SessionInit
 from evaldesk.model.evalset import EditedCases, LargeCases, case_key, spliced
 from evaldesk.reading.regular_file import read_regular
@@ -63,6 +63,13 @@ class FoundCase:
     def case(self) -> Case:
         """The case itself."""
         return self.evalset.cases[self.index]
+
+
+def evalset_of(given: EvalSet | AdkObject) -> EvalSet:
+    """The eval set, also where it is an object of google-adk. Raises FormatError."""
+    if isinstance(given, EvalSet):
+        return given
+    return read_evalset(given.model_dump_json(exclude_unset=True).encode(), source=type(given).__name__)
 
 
 def case_keys(cases: Sequence[Case]) -> list[str]:

@@ -14,7 +14,8 @@ from itertools import islice
 from evaldesk.desk.evalsets.evalsets import Export
 from evaldesk.desk.evalsets.masking import Masked, masked_file, masked_words, places_of
 from evaldesk.desk.evalsets.names import plain_name
-from evaldesk.desk.runs.run_result import CaseResult
+from evaldesk.desk.other_tools import as_tool_judges
+from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.desk.runs.trial_rows import TRIAL_COLUMNS, cell, trial_row
 from evaldesk.errors import FormatError, NotFoundError
@@ -160,6 +161,19 @@ def _run_file(
     if format_name == CSV:
         return ".csv", (text.encode("utf-8", "surrogateescape") for text in _table(runs, run, watch))
     return suffix_of(format_name), run_parts(recorded_run(runs, run.id, watch), format_name)
+
+
+def adk_results(result: RunResult, app_name: str) -> bytes:
+    """The results of a run of an app in ADK's form, judged as ADK judges them."""
+    config = result.config
+    trials = (
+        replace(as_tool_judges("adk", case.case, trial, config.criteria), run_id=0, case_index=index)
+        for index, case in enumerate(result)
+        for trial in case
+    )
+    cases = tuple(case.case for case in result)
+    run = RecordedRun(config.evalset_name, app_name, cases, tuple(trials), config.criteria)
+    return b"".join(run_parts(run, "adk-results"))
 
 
 def recorded_run(runs: StoredRuns, run_id: int, watch: Callable[[int, int], None] = lambda _, __: None) -> RecordedRun:

@@ -20,6 +20,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack, cast
 from evaldesk import paths
 from evaldesk.agents import agent_ref, named_ref
 from evaldesk.desk.criteria.criteria import GivenCriteria, find_criteria_file, given_criteria, given_user, reaches_out
+from evaldesk.desk.evalsets.cases import evalset_of
 from evaldesk.desk.runs.gates.impossible import check_gates
 from evaldesk.desk.runs.kept_workers import SHARED
 from evaldesk.desk.runs.model_checks import Unpriced, check_prices
@@ -32,7 +33,7 @@ from evaldesk.engine import AgentHost, Executor, InlineExecutor
 from evaldesk.engine.launch import placed
 from evaldesk.engine.worker.player import adopt, described, disown
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.formats import load_evalset
+from evaldesk.formats import AdkObject, load_evalset
 from evaldesk.gate_options import GATE_OPTIONS, GATES_BY_NAME, AskedGates, gates_of
 from evaldesk.model import AgentDescription, AgentRef, Case, EvalSet, RunConfig
 from evaldesk.model.stored import RunSummary
@@ -42,7 +43,7 @@ from evaldesk.store import Store
 
 GivenPlace: TypeAlias = tuple[str | os.PathLike[str] | None, str | None]
 """An interpreter and an image."""
-GivenEvalSet: TypeAlias = EvalSet | Sequence[Case] | Sequence[str] | str | os.PathLike[str]
+GivenEvalSet: TypeAlias = EvalSet | AdkObject | Sequence[Case] | Sequence[str] | str | os.PathLike[str]
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -109,10 +110,10 @@ async def evaluate_async(
 
     `agent` is a folder, `module:attr`, `samples/NAME` or a name in `evaldesk.toml`, played in worker processes; or the
     object itself (an `LlmAgent`, a function `(message, state)`), played in this process, where a call that blocks is
-    not cut off by `timeout_s` (seconds). `evalset` is an EvalSet, a list of cases, or the path of a file, with
-    `:CASE,CASE` after it as on the command line; or a list of such, all of one file. `criteria` is
-    a mapping `{"response_match_score": 0.8}` as in `test_config.json`, the path of such a file, or a list of Criterion;
-    None takes the file beside the eval set, else the default ones.
+    not cut off by `timeout_s` (seconds). `evalset` is an EvalSet, here or of google-adk, a list of cases, or the path
+    of a file, with `:CASE,CASE` after it as on the command line; or a list of such, all of one file. `criteria` is
+    a mapping `{"response_match_score": 0.8}` as in `test_config.json`, the path of such a file, an EvalConfig of
+    google-adk, or a list of Criterion; None takes the file beside the eval set, else the default ones.
     `cases` names those to run; None runs all. `python` is the interpreter that the agent is played on; None takes that
     of `evaldesk.toml`, else that of the agent's project, `"evaldesk"` Evaldesk's own; `image` names the
     image of containers to play it in. `options` are those of the table
@@ -291,8 +292,8 @@ def _folder_of(agent: object) -> str:
 
 def _given_evalset(given: GivenEvalSet, folder: Path | None) -> tuple[EvalSet, Path | None, tuple[str, ...] | None]:
     """The eval set, its file where it has one, and the cases that its name chose; None for all."""
-    if isinstance(given, EvalSet):
-        return given, None, None
+    if isinstance(given, EvalSet) or hasattr(given, "model_dump_json"):
+        return evalset_of(cast("EvalSet | AdkObject", given)), None, None
     words = [given] if isinstance(given, str | os.PathLike) else list(given)
     cases = tuple(each for each in words if isinstance(each, Case))
     if len(cases) == len(words):
