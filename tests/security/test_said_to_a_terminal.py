@@ -38,10 +38,11 @@ from evaldesk.store import Store
 from evaldesk.wording.printable import in_one_line, printable
 
 HOSTILE = (
-    "=1+1\x1b]0;title\x07\x1b[2J\x9b31m\u202e\u2028\r\n::error file=x::forged\n##[add-mask]y\n  ::stop-commands::z"
+    "=1+1\x1b]0;title\x07\x1b[2J\x9b31m\u202e\u2028\r\n::error file=x::forged\n##[add-mask]y\n  ::stop-commands::z\n"
+    "a ##vso[task.prependpath]b ##teamcity[setParameter name='env.PATH' value='c']"
 )
 STEERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-COMMAND = re.compile(r"^\s*::|##\[", re.MULTILINE)  # as the runner of GitHub reads a log
+COMMAND = re.compile(r"^\s*::|##\w*\[", re.MULTILINE)  # as the runners of GitHub, Azure and TeamCity read a log
 ERROR = ErrorRecord("agent_raised", HOSTILE, HOSTILE)
 CASE = Case(HOSTILE, (Turn(HOSTILE),))
 TRANSCRIPT = Transcript((TurnRecord(HOSTILE, (Event("agent_message", text=HOSTILE), Event("error", error=ERROR))),))

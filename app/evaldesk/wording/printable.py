@@ -7,8 +7,9 @@ import re
 _NOTHING = "\u200b"
 """A space of no width: it breaks a command, and can hardly be seen."""
 _KEPT = f"\n\t{_NOTHING}"
-_COMMAND = re.compile(r"^([^\S\n]*)(?=::)|(?<=##)(?=\[)", re.MULTILINE)
-"""Where GitHub would read a command: `::` that begins a line, `##[` anywhere. (actions/runner, ActionCommand.cs)"""
+_COMMAND = re.compile(r"^([^\S\n]*)(?=::)|(?<=##)(?=\w*\[)", re.MULTILINE)
+"""Where a build would read a command: GitHub `::` that begins a line and `##[` anywhere (actions/runner,
+ActionCommand.cs), Azure Pipelines `##vso[`, TeamCity `##teamcity[`."""
 
 _REFERENCE = re.compile(r"(?<=@)(?=\w)|(?<=#)(?=\d)|(?<=GH\\-)(?=\d)", re.IGNORECASE)
 
