@@ -13,9 +13,11 @@ import pytest
 from evaldesk.cli import EXIT_ERRORS, _in_words
 from evaldesk.desk.runs.driver import RunWriter
 from evaldesk.errors import DamagedDatabaseError, WorkspaceError
+from evaldesk.model import TurnRecord
 from evaldesk.store import Store
 from evaldesk.store.database import Database
 from evaldesk.store.sqlite import SqliteFile
+from evaldesk.store.tables.columns import PLAIN, ZSTD
 
 PAGE = 4096
 
@@ -56,6 +58,21 @@ def test_damage_is_told_with_the_next_step_and_nothing_is_written(
 
     assert _in_words(caught.value) == (str(caught.value), EXIT_ERRORS)
     assert database.read_bytes() == before
+
+
+@pytest.mark.parametrize("codec", [PLAIN, ZSTD])
+def test_a_packed_value_that_is_damaged_is_told_where_it_is_read_and_by_a_check(database: Path, codec: int) -> None:
+    with Store.open(database) as store:
+        session = store.sessions.create("hello")
+        store.sessions.append_turn(session.id, TurnRecord("Roll."))
+        store.check()
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE session_turn SET codec = ?, data = ?", (codec, b"\x28\xb5\x2f\xfd\x00junk"))
+
+    with Store.open(database) as store:
+        for read in (lambda: store.sessions.get(session.id), store.check):
+            with pytest.raises(DamagedDatabaseError, match=r"the database is damaged \(a packed value"):
+                read()
 
 
 def test_a_write_tells_damage_too(database: Path) -> None:

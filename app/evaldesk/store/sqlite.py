@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event, select
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.exc import DatabaseError, OperationalError
@@ -23,6 +23,8 @@ from evaldesk.paths import is_read_only, make_private_file
 from evaldesk.store.database import N_READERS, QUEUE_S, FreedSpace
 from evaldesk.store.network_disk import network_disk
 from evaldesk.store.search import Seen, numbers_of
+from evaldesk.store.tables import METADATA
+from evaldesk.store.tables.columns import unpack
 
 if TYPE_CHECKING:
     from evaldesk.store.database import Database
@@ -100,10 +102,13 @@ class SqliteFile:
         return f"SQLite {sqlite3.sqlite_version}"
 
     def check(self, connection: Connection) -> None:
-        """Read every page. Raises DamagedDatabaseError when one is damaged."""
+        """Read every page and every packed value. Raises DamagedDatabaseError when one is damaged."""
         said = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
         if said != "ok":
             raise DamagedDatabaseError.at(self.path, " ".join(said.replace("*", "").split()))
+        for table in METADATA.tables.values():
+            for codec, data in connection.execute(select(table.c.codec, table.c.data)) if "codec" in table.c else ():
+                unpack(codec, data, object)
 
     def give_back(self, database: Database) -> FreedSpace:
         """Shorten the file by its free pages, in steps that let others write.

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, TypeVar
 
+import msgspec
 import zstandard
 from sqlalchemy import (
     ColumnElement,
@@ -28,7 +29,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator
 from sqlmodel import Field, SQLModel
 
-from evaldesk.errors import WorkspaceError
+from evaldesk.errors import DamagedDatabaseError, WorkspaceError
 from evaldesk.wire import from_json, to_json
 
 _NAMES = {
@@ -127,13 +128,19 @@ def pack_json(data: bytes) -> tuple[int, bytes]:
 def unpack(codec: int, data: bytes, kind: type[T], changed: Callable[[bytes], bytes] = bytes) -> T:
     """The value that `pack` was given; its JSON is `changed` before it is read.
 
-    Raises WorkspaceError for a codec of a newer Evaldesk, and for a packed bomb.
+    Raises WorkspaceError for a codec of a newer Evaldesk, and for a packed bomb, DamagedDatabaseError for bytes that
+    were never packed, and msgspec.ValidationError for a value of another kind.
     """
     if codec not in (PLAIN, ZSTD):
         raise WorkspaceError(f"the database holds a value packed with codec {codec}; a newer Evaldesk can read it")
-    if codec == ZSTD and zstandard.frame_content_size(data) > MAX_UNPACKED:
-        raise WorkspaceError(f"the database holds a value that unpacks to more than {MAX_UNPACKED // 2**20} MiB")
-    return from_json(changed(zstandard.ZstdDecompressor().decompress(data) if codec == ZSTD else data), kind)
+    try:
+        if codec == ZSTD and zstandard.frame_content_size(data) > MAX_UNPACKED:
+            raise WorkspaceError(f"the database holds a value that unpacks to more than {MAX_UNPACKED // 2**20} MiB")
+        return from_json(changed(zstandard.ZstdDecompressor().decompress(data) if codec == ZSTD else data), kind)
+    except msgspec.ValidationError:
+        raise
+    except (zstandard.ZstdError, msgspec.DecodeError) as error:
+        raise DamagedDatabaseError.at("the database", f"a packed value: {error}") from error
 
 
 def read_packed(connection: Connection, table: Table, kind: type[T], *where: ColumnElement[bool]) -> T | None:
