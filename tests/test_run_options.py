@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -443,3 +443,7 @@ def test_the_fingerprint_is_the_same_in_another_folder_and_for_another_sample() 
     )
 
     assert run_fingerprint(here) == run_fingerprint(there)
+
+
+def test_the_fingerprint_is_another_where_the_files_of_eval_functions_are() -> None:
+    assert run_fingerprint(BASE) != run_fingerprint(replace(BASE, functions_version="0123456789ab"))

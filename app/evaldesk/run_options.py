@@ -797,6 +797,7 @@ NOT_OPTIONS: Mapping[str, str] = {
     "user.options.faults": "they are injected into the calls of the agent alone",
     "agent": "what is run",
     "agent_version": "read from the agent's files when the run starts",
+    "functions_version": "read from the files of the eval functions when the run starts",
     "agent_model": "said by the agent when the run starts",
     "evalset_id": "what is run",
     "evalset_path": "what is run",

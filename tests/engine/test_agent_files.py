@@ -11,8 +11,8 @@ from threading import Lock
 
 import pytest
 
-from evaldesk.engine.host.agent_host import agent_version, fingerprint, imported_files, version_of
-from evaldesk.model import AgentRef
+from evaldesk.engine.host.agent_host import agent_version, fingerprint, functions_version, imported_files, version_of
+from evaldesk.model import AgentRef, Criterion
 
 
 @pytest.fixture
@@ -103,6 +103,24 @@ def test_an_edit_of_a_package_that_the_agent_imports_makes_it_another_one(projec
     is_its_own = name in OURS or name.startswith("agents/support")
     assert (version_of(project) != version) == is_its_own
     assert (agent_version(project) != content) == is_its_own
+
+
+def reward(root: str) -> list[Criterion]:
+    return [Criterion("word", 1.0, {"function": "shop_tools.cart:total", "root": f"{root}/src"})]
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_an_edit_of_what_a_function_imports_is_another_version_of_the_functions(project: AgentRef, name: str) -> None:
+    before = functions_version(reward(project.root))
+
+    Path(project.root, name).write_text("edited = 'so'")
+
+    is_its_own = name in {f"src/shop_tools/{file}.py" for file in ("__init__", "cart", "tax")}
+    assert (functions_version(reward(project.root)) != before) == is_its_own
+
+
+def test_criteria_without_functions_have_no_version() -> None:
+    assert functions_version([Criterion("response_exact", 1.0)]) == ""
 
 
 def test_imports_that_go_in_a_circle_end(project: AgentRef) -> None:

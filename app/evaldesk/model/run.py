@@ -331,11 +331,12 @@ class RunConfig:
     `n` is the number of trials of each case; with a `budget`, of trials or US dollars for all of them, the fewest of
     each, and `allocate` says where the others go: `allocated_from` are the earlier runs that it took to know, newest
     first. `pass_threshold` is the share of scored trials that must pass for a case to count as passed.
-    `evalset_version` is the content hash of the file at the start. `source_run_id` names the run whose stored trials
-    are scored again; None where trials are played. With `strict` a metric without anything to judge in a case is
-    unscored there, else it is not applicable; `n_asserted` is then the number of cases that it applies to, by metric,
-    for those metrics that do not apply to all, and `n_partly_asserted` the number of cases to which at least one metric
-    does not apply; `n_partly_planned` are the trials of these where a budget gives some cases more than others.
+    `evalset_version` is the content hash of the file at the start, `functions_version` that of the user's functions
+    among the criteria. `source_run_id` names the run whose stored trials are scored again; None where trials are
+    played. With `strict` a metric without anything to judge in a case is unscored there, else it is not applicable;
+    `n_asserted` is then the number of cases that it applies to, by metric, for those metrics that do not apply to all,
+    and `n_partly_asserted` the number of cases to which at least one metric does not apply; `n_partly_planned` are the
+    trials of these where a budget gives some cases more than others.
     `compat` names the tool by whose rules trials are judged. `gates` are the conditions of the conclusion.
     `environment` is the name by which a person chose the interpreter or the container of `agent`. `isolation` is
     `shared` where a player has several trials, at once and one after the other; else each trial has a process or a
@@ -359,6 +360,7 @@ class RunConfig:
     user: UserConfig = field(default_factory=UserConfig)
     recording: Recording = field(default_factory=Recording)
     agent_version: str = ""
+    functions_version: str = ""
     agent_model: str | None = None
     seed: int = 0
     note: str = ""

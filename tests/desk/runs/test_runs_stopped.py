@@ -11,7 +11,7 @@ from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, started, subje
 
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.errors import ConflictError, WorkspaceError
-from evaldesk.model import Gates, Usage
+from evaldesk.model import Criterion, Gates, Usage
 from evaldesk.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -144,6 +144,26 @@ async def test_an_edited_agent_is_noted_when_a_run_goes_on(open_desk: OpenDesk, 
 
     assert summary.reason.startswith("The agent's files changed while the run rested: 0123456789ab became ")
     assert summary.config == plan.config
+
+
+async def test_an_edited_eval_function_is_noted_when_a_run_goes_on(open_desk: OpenDesk, tmp_path: Path) -> None:
+    rewards = tmp_path / "rewards.py"
+    rewards.write_text("def word(solution_str): return 0.0\n")
+    criterion = Criterion("word", 1.0, {"function": "rewards:word", "root": str(tmp_path)})
+    first, second = HandExecutor(), HandExecutor(["passed"])
+    desk = open_desk(first, second)
+    plan = desk.plan_for(subject(), RunOptions(criteria=(criterion,)))
+    run_id = await desk.start(plan)
+    await first.holds(3)
+    await desk.stop(run_id, cancel=True)
+    await over(desk, run_id)
+    rewards.write_text("def word(solution_str): return 1.0\n")
+
+    await desk.resume(run_id)
+    summary = await over(desk, run_id)
+
+    was = plan.config.functions_version
+    assert summary.reason.startswith(f"The files of eval functions changed while the run rested: {was} became ")
 
 
 async def test_an_interrupted_command_line_leaves_a_run_that_can_be_resumed(open_desk: OpenDesk) -> None:

@@ -19,7 +19,7 @@ from evaldesk.desk.evalsets.cases import CaseIds, with_ids
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.other_tools import as_tool_calls
 from evaldesk.engine.executors import check_place
-from evaldesk.engine.host.agent_host import agent_version
+from evaldesk.engine.host.agent_host import agent_version, functions_version
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.metrics import applies_by_part, check_criteria, missing_reasons, unset_option
 from evaldesk.model import (
@@ -268,7 +268,8 @@ def foreseen_plan(config: RunConfig, cases: Sequence[Case]) -> RunPlan:
     """The plan of a run whose configuration is checked, with the known facts of its scores."""
     foresight = foresee(cases, config.criteria, strict=config.is_strict)
     n_asserted, n_partly = foresight.n_asserted(len(cases)), foresight.n_partly_asserted
-    counted = replace(config, n_asserted=n_asserted, n_partly_asserted=n_partly)
+    version = functions_version(config.criteria)
+    counted = replace(config, n_asserted=n_asserted, n_partly_asserted=n_partly, functions_version=version)
     return RunPlan(counted, cases, foresight)
 
 

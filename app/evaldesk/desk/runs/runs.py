@@ -27,7 +27,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns, is_held
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import Executor, LocalExecutor, WarmPool
 from evaldesk.engine.executors import has_own_driver, open_executor
-from evaldesk.engine.host.agent_host import agent_change
+from evaldesk.engine.host.agent_host import code_change
 from evaldesk.engine.launch import launcher_of
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, WorkspaceError
 from evaldesk.model import Criterion, RunConfig, RunStatus
@@ -224,7 +224,7 @@ class RunDesk:
             return
         await self._check_nobody_drives(summary)
         before = summary.reason if summary.reason.startswith(TAKEN_OVER) and summary.driver == WAITING else ""
-        change = await asyncio.to_thread(agent_change, summary.config)
+        change = await asyncio.to_thread(code_change, summary.config)
         await self._take_up(summary, " ".join(filter(None, (before, change))))
 
     async def _take_up(self, summary: RunSummary, note: str = "") -> None:
@@ -324,7 +324,7 @@ class RunDesk:
             if summary.status == "stopping":
                 await self._write(self._store.runs.move_on, summary, "stopped", summary.reason)
             else:
-                change = await asyncio.to_thread(agent_change, summary.config)
+                change = await asyncio.to_thread(code_change, summary.config)
                 words = taken_over_words(summary.driver) if is_said else ""
                 await self._take_up(summary, " ".join(filter(None, (words, change))))
         except (ConflictError, WorkspaceError) as error:  # another process was quicker, or the disk is full

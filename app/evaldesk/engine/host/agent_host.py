@@ -15,7 +15,7 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,6 +33,7 @@ from evaldesk.errors import AgentError, BadNumberError, ConflictError
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
+    Criterion,
     ErrorRecord,
     Event,
     ModelOptions,
@@ -426,12 +427,26 @@ def agent_version(ref: AgentRef) -> str:
     """
     if not ref.folder or not Path(ref.folder).is_dir():
         return ""
-    digest = hashlib.sha256()
     own = [entry for entry in agent_files(ref.folder) if not entry.name.startswith(".")]
     named = [
         (Path(entry.path).relative_to(ref.folder), entry.path) for entry in own if entry.is_file(follow_symlinks=False)
     ]
     named += [(Path(os.path.relpath(path, ref.folder)), path) for path in imported_files(ref)]
+    return _version(named)
+
+
+def functions_version(criteria: Sequence[Criterion]) -> str:
+    """As `agent_version`, of the user's functions among the criteria, with what they import from their folders."""
+    named: dict[Path, str] = {}
+    for function, root in ((each.options.get("function"), each.options.get("root")) for each in criteria):
+        if isinstance(function, str) and isinstance(root, str) and root:
+            own = map(str, _files_of(Path(root), function.partition(":")[0].split("."), ()))
+            named |= {Path(os.path.relpath(path, root)): path for path in _with_imported(own, [Path(root)])}
+    return _version(sorted(named.items())) if named else ""
+
+
+def _version(named: Iterable[tuple[Path, str]]) -> str:
+    digest = hashlib.sha256()
     for name, path in named:
         with suppress(OSError):  # not ours to read, or removed at this moment
             content = _content(path)
@@ -440,14 +455,13 @@ def agent_version(ref: AgentRef) -> str:
     return digest.hexdigest()[:12]
 
 
-def agent_change(config: RunConfig) -> str:
-    """A sentence when the agent's files are not those that the run started with; else empty."""
-    if config.source_run_id is not None:
-        return ""
-    now = agent_version(config.agent)
-    if not config.agent_version or now == config.agent_version:
-        return ""
-    return f"The agent's files changed while the run rested: {config.agent_version} became {now or 'unreadable'}."
+def code_change(config: RunConfig) -> str:
+    """Sentences for the files of the agent and of eval functions that are not those that the run started with."""
+    seen = [("The files of eval functions", config.functions_version, functions_version(config.criteria))]
+    if config.source_run_id is None:
+        seen.insert(0, ("The agent's files", config.agent_version, agent_version(config.agent)))
+    changed = [(whose, was, now or "unreadable") for whose, was, now in seen if was and now != was]
+    return " ".join(f"{whose} changed while the run rested: {was} became {now}." for whose, was, now in changed)
 
 
 def _content(path: str) -> bytes:
@@ -467,21 +481,21 @@ def imported_files(ref: AgentRef) -> list[str]:
     if not ref.folder or not is_imported(ref):
         return []
     places = [Path(ref.root or ref.folder), *source_folders(Path(ref.folder))]
-    waiting = deque(entry.path for entry in agent_files(ref.folder) if entry.name.endswith(".py"))
-    seen = set(waiting)
-    found: set[str] = set()
-    while waiting and len(seen) < MAX_FILES:
-        path = waiting.popleft()
-        for module in _modules(path, places):
-            text = str(module)
-            if text in seen:
-                continue
-            seen.add(text)
-            waiting.append(text)
-            if not module.is_relative_to(ref.folder):
-                found.add(text)
+    own = (entry.path for entry in agent_files(ref.folder) if entry.name.endswith(".py"))
+    found = {path for path in _with_imported(own, places) if not Path(path).is_relative_to(ref.folder)}
     beside = (entry.path for folder in {os.path.dirname(path) for path in found} for entry in _beside(folder))
     return sorted({*found, *islice(beside, MAX_FILES)})
+
+
+def _with_imported(own: Iterable[str], places: Sequence[Path]) -> set[str]:
+    """These files, and those that they import from `places`, at most about MAX_FILES."""
+    waiting = deque(own)
+    seen = set(waiting)
+    while waiting and len(seen) < MAX_FILES:
+        new = {str(module) for module in _modules(waiting.popleft(), places)} - seen
+        seen |= new
+        waiting.extend(sorted(new))
+    return seen
 
 
 def _beside(folder: str) -> Iterator[os.DirEntry[str]]:

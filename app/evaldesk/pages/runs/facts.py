@@ -62,6 +62,7 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
         Fact("Eval set", config.evalset_name, evalset_href(config), config.evalset_version[:12]),
         Fact("Cases", f"{summary.n_cases:,}"),
         *_criteria(config),
+        Fact("Function files", "", "", config.functions_version),
         *(_option_fact(option, config) for option in RUN_OPTIONS if _has(config, option)),
         Fact("Gates", _gates(config), is_compared=False),
         Fact("Spread of the budget", spread_of(summary), is_compared=False),
@@ -127,6 +128,7 @@ def run_fingerprint(config: RunConfig) -> str:
     whole: list[object] = [agent, evalset, config.criteria, option_values(config, measured)]
     whole += [ref.container] if ref.container else []
     whole += [["commands", ref.commands]] if ref.commands else []
+    whole += [["functions", config.functions_version]] if config.functions_version else []
     whole += [[played_on.version, played_on.packages, played_on.digest]] if played_on.version else []
     return hashlib.sha256(to_json(whole)).hexdigest()[:12]
 
