@@ -41,7 +41,7 @@ def test_a_margin_fails_as_often_as_all_outcomes_say(
         ]
         found = compare_scores(*sides)
         assert found
-        if (found.interval.high if found.interval else found.difference) < -margin - 1e-9:
+        if found.bounds.high < -margin - 1e-9:
             total += prod(
                 binomial(n, before, a) * binomial(n, now, b)
                 for (before, now, n), (a, b) in zip(cases, passed, strict=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
+from math import inf
 from typing import Literal, TypeAlias, get_args
 
 from evaldesk.model.conclusion import CONFIRM, Interval, RegressionRule
@@ -32,6 +33,8 @@ TO_PLAY = "."
 Test: TypeAlias = Literal["sign flip", "t"]
 ROUNDING = 1e-9
 """Numbers that differ by less are the same."""
+FEWEST_ALIKE = 6
+"""Fewer cases that all move by the same could do so by chance: 2 of 2^5 patterns of signs are more than 5 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,14 @@ class Comparison:
     interval: Interval | None
     p: float
     test: Test
+
+    @property
+    def bounds(self) -> Interval:
+        """The interval; without one the difference itself, or anything where fewer than `FEWEST_ALIKE` cases moved."""
+        if self.interval is not None:
+            return self.interval
+        least, most = (-inf, inf) if self.n_cases < FEWEST_ALIKE else (self.difference, self.difference)
+        return Interval(least, most)
 
     @property
     def is_distinguishable(self) -> bool:

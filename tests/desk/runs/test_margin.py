@@ -30,6 +30,13 @@ SAME = [("pppp", "pppp")] * 10
         (ONE, 0.05, "pass", "passed"),
         (ONE, 0.5, "neutral", "passed"),
         (SAME, 0.0, "neutral", "passed"),
+        (CLEAR[:6], 0.5, None, "failed"),
+        (CLEAR[:5], 0.5, None, "undecided"),
+        (CLEAR[:5], 0.5, "fail", "failed"),
+        (CLEAR[:1], 0.0, None, "undecided"),
+        (CLEAR[:1], 1.0, None, "passed"),
+        (SAME[:5], 0.0, None, "passed"),
+        (SAME[:5], 0.0, "neutral", "neutral"),
     ],
 )
 def test_a_margin_fails_when_the_whole_interval_lies_beyond(

@@ -12,6 +12,7 @@ from functools import lru_cache
 from math import comb, floor, inf, lcm, log, sqrt
 from typing import TYPE_CHECKING, TypeAlias
 
+from evaldesk.model.comparison import FEWEST_ALIKE
 from evaldesk.statistics.chances.gates import ROUNDING, Kinds, binomial, counts_of_passes, pass_rate_holds
 from evaldesk.statistics.intervals import Z_95, pass_at_k, pass_hat_k, t_95
 
@@ -130,6 +131,10 @@ class MeanChances:
         """The chance that no part of the interval lies below the threshold."""
         return _within_one(self.chances[self.lows >= threshold].sum())
 
+    def open_below(self, threshold: float) -> float:
+        """The chance that the mean lies below the threshold and may be anywhere."""
+        return _within_one(self.chances[(self.highs == inf) & (self.means < threshold)].sum())
+
     def none_around(self, threshold: float) -> float:
         """The chance that the mean is 0 and the threshold lies inside the interval."""
         is_none = (self.means < ROUNDING) & (self.lows < threshold) & (self.highs >= threshold)
@@ -150,6 +155,8 @@ def mean_difference(pairs: Pairs) -> MeanChances:
     )
     n_cases = sum(times for *_, times in pairs)
     half = t_95(n_cases - 1) * np.sqrt(found.spreads / (n_cases - 1) / n_cases) if n_cases > 1 else 0 * found.means
+    if n_cases < FEWEST_ALIKE:
+        half[found.spreads == 0] = inf
     return MeanChances(found.means, found.means - half, found.means + half, found.chances, found.error)
 
 

@@ -132,7 +132,11 @@ def margin_answers(before: Subject, now: Subject, margin: float, undecided: Unde
     """The answers of a limit for the drop of the pass rate."""
     pairs = zip(before.kinds, now.kinds, strict=True)
     found = mean_difference(tuple((p, worse, n, n_cases) for (p, n, n_cases), (worse, *_) in pairs))
-    return _counted(found, -margin - ROUNDING, undecided or "pass", none_beside=0.0)
+    least = -margin - ROUNDING
+    if undecided is None:
+        fails = found.below(least)
+        return Answers(1 - fails - found.open_below(least), fails, found.error)
+    return _counted(found, least, undecided, none_beside=0.0)
 
 
 def curve_answers(

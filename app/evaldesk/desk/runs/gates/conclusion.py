@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import isinf
 
 from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates, Outcome, RunStatus
 from evaldesk.model.comparison import ROUNDING, RunChange
@@ -439,7 +440,10 @@ def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> Gat
 
 
 def _margin(run: RunNumbers, change: RunChange | None, gates: Gates, most: float) -> GateOutcome:
-    """Failed when the whole interval of the difference lies beyond the margin, not when it might."""
+    """Failed when the whole interval of the difference lies beyond the margin, not when it might.
+
+    Where too few cases have an interval, a drop within the margin holds, and a larger one is undecided.
+    """
     name = "--margin"
     if change is None:
         return GateOutcome(name, "undecided", _compared_words(gates))
@@ -447,13 +451,15 @@ def _margin(run: RunNumbers, change: RunChange | None, gates: Gates, most: float
     if rates is None:
         return GateOutcome(name, "undecided", f"no case is compared with {change.name}")
     words = f"pass rate: {change_sentence(change)}; a drop of {100 * most:.3g} points is allowed"
-    interval = rates.interval or Interval(rates.difference, rates.difference)
     if run.counts.unplayed:
         return GateOutcome(name, "undecided", words)
-    if interval.high < -most - ROUNDING:
+    if rates.bounds.high < -most - ROUNDING:
         return GateOutcome(name, "failed", words)
-    if interval.low < -most - ROUNDING and gates.undecided:
-        return GateOutcome(name, "undecided", f"{words}; too close to be sure, add cases", (), gates.undecided)
+    is_open = isinf(rates.bounds.low)
+    is_unsure = gates.undecided is not None or (is_open and rates.difference < -most - ROUNDING)
+    if rates.bounds.low < -most - ROUNDING and is_unsure:
+        why = "too few cases" if is_open else "too close"
+        return GateOutcome(name, "undecided", f"{words}; {why} to be sure, add cases", (), gates.undecided)
     return GateOutcome(name, "held", words)
 
 
