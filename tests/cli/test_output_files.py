@@ -51,6 +51,22 @@ def test_junit_keeps_errors_apart_from_failures(place: Place) -> None:
     assert "ValueError: raise was asked for" in (error.get("message") or "")
 
 
+def test_the_results_say_why_pass_at_k_is_not_defined_or_over_fewer_cases(place: Place) -> None:
+    answers = {"one": "one", "two": "two", "raise": "raise"}
+
+    place.eval(place.evalset("first", answers), "--n", 3, "--pass-at", "2=0.5", "-o", "out.json")
+    place.eval(place.evalset("second", {"raise": "x"}), "--n", 2, "-o", "none.json")
+
+    found, none = (json.loads((place.folder / name).read_text())["runs"][0] for name in ("out.json", "none.json"))
+    assert found["pass_at_k"] == found["pass_hat_k"] == {"1": 1.0, "2": 1.0, "3": 1.0}
+    assert found["pass_k_notes"]["3"] == "over the 2 of 3 cases that have 3 scored trials"
+    assert none["pass_at_k"] == none["pass_hat_k_interval"] == {"1": None, "2": None}
+    assert none["pass_k_notes"] == {
+        "1": "undefined: no case has 1 scored trial",
+        "2": "undefined: no case has 2 scored trials",
+    }
+
+
 def test_a_file_that_cannot_be_written_is_said_after_the_verdict(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     FaultyDisk(1, ENOSPC, lasts=True).insert(monkeypatch)
     result = place.eval(place.evalset("first", {"one": "one"}), "--junit", "results.xml")

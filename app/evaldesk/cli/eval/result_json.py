@@ -95,7 +95,8 @@ def _confirming_object(case: CaseChange) -> dict[str, int]:
 
 def run_object(run: RunSummary, numbers: RunNumbers) -> dict[str, Any]:
     """One run with its numbers, as JSON says it; unknown is null."""
-    curve = numbers.curve
+    gates = run.config.gates
+    points = numbers.points_to(run.n_most, [k for k, _ in (*gates.pass_at, *gates.pass_hat)])
     return {
         "run_id": run.id,
         "status": run.status,
@@ -116,10 +117,11 @@ def run_object(run: RunSummary, numbers: RunNumbers) -> dict[str, Any]:
         "not_applicable": not_applicable(run),
         "pass_rate": run.counts.rate,
         "interval": ends(numbers.interval),
-        "pass_at_k": {str(point.k): point.pass_at_k for point in curve},
-        "pass_at_k_interval": {str(point.k): ends(point.at_interval) for point in curve},
-        "pass_hat_k": {str(point.k): point.pass_hat_k for point in curve},
-        "pass_hat_k_interval": {str(point.k): ends(point.hat_interval) for point in curve},
+        "pass_at_k": {str(point.k): point.pass_at_k for point in points},
+        "pass_at_k_interval": {str(point.k): ends(point.at_interval) for point in points},
+        "pass_hat_k": {str(point.k): point.pass_hat_k for point in points},
+        "pass_hat_k_interval": {str(point.k): ends(point.hat_interval) for point in points},
+        "pass_k_notes": {str(point.k): note for point in points if (note := numbers.basis_of(point))},
         **spent_object(run),
         "duration_ms": run.duration_ms,
         "active_ms": run.active_ms,

@@ -16,6 +16,7 @@ from evaldesk.statistics.intervals import (
     CaseCounts,
     CurvePoint,
     case_rate_interval,
+    curve_ks,
     curve_rows,
     point_at,
     rate_interval,
@@ -159,6 +160,22 @@ class RunNumbers:
     def curve(self) -> tuple[CurvePoint, ...]:
         """pass@k and pass^k over the cases that have k scored trials at every k shown."""
         return sure_curve(self.curve_counts)
+
+    def points_to(self, last: int, ks: Iterable[int]) -> list[CurvePoint]:
+        """The points of the curve, and beyond it those up to `last` and at each of `ks`; some may be undefined."""
+        found = {point.k: point for point in self.curve}
+        return [found.get(k) or point_at(self.curve_counts, k) for k in sorted({*found, *curve_ks(last), *ks})]
+
+    def basis_of(self, point: CurvePoint) -> str:
+        """The cases that a point of pass@k and pass^k is over, or too few; empty where these are all."""
+        n, of = point.n_cases, counted_words(point.n_cases, self.n_cases, "case")
+        have = "has" if n == 1 else "have"
+        if point.pass_at_k is None:
+            return f"undefined: {f'only {of} {have}' if n else 'no case has'} {counted(point.k, 'scored trial')}"
+        if n == self.n_cases:
+            return ""
+        _, last = curve_rows(self.curve_counts)
+        return f"over the {of} that {have} {counted(max(point.k, last), 'scored trial')}"
 
 
 def sure_interval(counts: Counts, case_counts: Iterable[CaseCounts], stop: Stop | None) -> Interval | None:
@@ -356,21 +373,15 @@ def _share(counts: Counts) -> str:
 def _curve(run: RunNumbers, name: str, word: str, k: int, least: float, undecided: Undecided | None) -> GateOutcome:
     point = point_at(run.curve_counts, k)
     value = point.pass_at_k if word == "pass@" else point.pass_hat_k
-    trials = f"{k} scored {'trial' if k == 1 else 'trials'}"
     if value is None:
-        n = point.n_cases
-        count = f"only {counted_words(n, run.n_cases, 'case')} {'has' if n == 1 else 'have'}" if n else "no case has"
-        words = f"{word}{k} is undefined: {count} {trials}{asides_words(run.counts)}"
+        words = f"{word}{k} is {run.basis_of(point)}{asides_words(run.counts)}"
         words += "; retry the errored trials" if run.counts.errored else ""
         return GateOutcome(f"{name} {k}", "undecided", words)
     is_reached = value >= least - ROUNDING
     words = f"{word}{k} {beside_words(value, least)} {'is at least' if is_reached else 'is below'} {least:g}"
     interval = point.at_interval if word == "pass@" else point.hat_interval
     words += f"; {CI} {share_range(interval)}" if interval else ""
-    if point.n_cases < run.n_cases:
-        have, (_, last) = "has" if point.n_cases == 1 else "have", curve_rows(run.curve_counts)
-        kept = counted_words(point.n_cases, run.n_cases, "case")
-        words += f"; over the {kept} that {have} {counted(max(k, last), 'scored trial')}"
+    words += f"; {basis}" if (basis := run.basis_of(point)) else ""
     if counts_as := _counts_as(run.counts, interval, least, undecided):
         words += _near_words(least) + asides_words(run.counts)
         return GateOutcome(f"{name} {k}", "undecided", words, (), counts_as)
