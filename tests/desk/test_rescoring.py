@@ -12,6 +12,7 @@ from tests.postgresql_server import ENGINES, place_of
 
 from evaldesk.desk.runs.rescoring import SCORED_AT_ONCE, as_handed_out, as_played, plan_rescoring
 from evaldesk.desk.runs.runs import RunDesk
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.engine import Executor, InlineExecutor
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.metrics import function_options
@@ -172,6 +173,8 @@ async def test_what_the_trials_cost_before_is_no_reason_to_score_fewer_of_them(d
     again = await over(desk, await desk.rescore(source, (judge,)))
 
     assert (again.status, again.n_done, again.cost) == ("finished", 3, 0.75)
+    gates = StoredRuns(store.runs).conclusion(again).gates
+    assert [gate.name for gate in gates if "cost" in gate.name] == []
 
 
 async def test_judges_have_as_long_as_the_run_gave_them(

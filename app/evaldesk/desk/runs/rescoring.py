@@ -33,6 +33,7 @@ GRADING_FAILED = "grading_failed"
 def plan_rescoring(runs: RunStore, run_id: int, criteria: Sequence[Criterion]) -> RunPlan:
     """A run that scores the trials of run `run_id` by `criteria`; everything else stays as it was played.
 
+    The limit of cost was one of playing, which that run has answered: its trials keep what they cost, and are not paid.
     Raises ConflictError while that run goes on, UsageError naming the field for criteria that cannot be.
     """
     summary = runs.summary(run_id)
@@ -46,6 +47,7 @@ def plan_rescoring(runs: RunStore, run_id: int, criteria: Sequence[Criterion]) -
     config = replace(
         summary.config,
         criteria=as_tool_calls(summary.config.compat, criteria),
+        gates=replace(summary.config.gates, max_cost=None),
         source_run_id=source_id,
         note="",
         evaldesk_version=__version__,
