@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from evaldesk.cli.eval import playing
-from evaldesk.cli.eval.progress import LOG_EVERY_S, ProgressLog, duration_words, progress_words, remaining_s
+from evaldesk.cli.eval.progress import LOG_EVERY_S, ProgressLog, left_words, progress_words, remaining_s
 from evaldesk.model import AgentRef, Case, Counts, RunConfig, Turn
 from evaldesk.model.stored import RunSummary
 from evaldesk.store import Store
@@ -50,8 +50,8 @@ def test_the_remaining_time_counts_only_what_this_session_played(summary: RunSum
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0.2, "1 s"), (59.6, "60 s"), (120, "2 min"), (3599, "1 h 0 min"), (7500, "2 h 5 min")]
 )
-def test_durations_are_said_in_words(seconds: float, words: str) -> None:
-    assert duration_words(seconds) == words
+def test_the_time_left_is_said_in_words(seconds: float, words: str) -> None:
+    assert left_words(seconds) == words
 
 
 def test_a_log_gets_a_line_now_and_then(summary: RunSummary) -> None:

@@ -14,7 +14,9 @@ from evaldesk.statistics.intervals import clopper_pearson, failure_bound
 from evaldesk.statistics.judge_rate import correct_rate
 from evaldesk.statistics.noise import Flakiness, smallest_gap, split_pass_noise
 from evaldesk.wording.comparison import (
+    MILLISECONDS,
     comparison_sentence,
+    difference_words,
     flips_words,
     gap_sentence,
     left_out_words,
@@ -33,6 +35,7 @@ from evaldesk.wording.noise import (
     noise_why,
     stop_sentence,
 )
+from evaldesk.wording.words import duration_words
 
 
 def compared(difference: float, low: float, high: float, p: float, n_cases: int = 12) -> Comparison:
@@ -47,6 +50,34 @@ def changed(n_fixed: int, n_broken: int, n_lost: int = 0, n_same: int = 4) -> Ru
         [PlayedCase(CaseKey("set", str(at), 0, "d"), pair[side]) for at, pair in enumerate(pairs)] for side in (0, 1)
     )
     return compare_cases("run 1", before, after)
+
+
+@pytest.mark.parametrize(
+    ("ms", "words"),
+    [
+        (0, "0 ms"),
+        (0.004, "under 0.01 ms"),
+        (0.43, "0.43 ms"),
+        (9.94, "9.9 ms"),
+        (9.96, "10 ms"),
+        (999.4, "999 ms"),
+        (999.6, "1.0 s"),
+        (59_940, "59.9 s"),
+        (59_960, "1 min 0 s"),
+        (125_400, "2 min 5 s"),
+        (3_599_800, "1 h 0 min"),
+        (7_500_000, "2 h 5 min"),
+    ],
+)
+def test_a_time_has_the_unit_a_person_would_use(ms: float, words: str) -> None:
+    assert duration_words(ms) == words
+
+
+def test_a_difference_of_less_than_a_millisecond_is_not_said_to_be_none() -> None:
+    found = compare_scores(dict.fromkeys("abcdef", 10.0), dict.fromkeys("abcdef", 10.3))
+
+    assert found is not None
+    assert difference_words(found, MILLISECONDS) == "Slower by 0.3 ms in every case"
 
 
 @pytest.mark.parametrize(

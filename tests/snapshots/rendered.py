@@ -20,7 +20,7 @@ CHANGING = (
     (re.compile(r"\bjust now\b|\b\d+ (min|h|days?) ago\b"), "<ago>"),
     (re.compile(r"(?<=^Time of a trial\n).*", re.MULTILINE), "<change of time>"),
     (re.compile(r"(?<=^: Time of a trial\n).*", re.MULTILINE), "<why of time>"),
-    (re.compile(r"\b(\d+ h \d+ min|\d+ min \d+ s|[\d.,]+ (ms|s|min))\b"), "<duration>"),
+    (re.compile(r"\b(\d+ h \d+ min|\d+ min \d+ s|(under )?[\d.,]+ (ms|s|min))\b"), "<duration>"),
 )
 
 

@@ -27,7 +27,9 @@ def test_each_day_is_kept_as_the_same_word() -> None:
         assert steady(f"run 2, {moment:%d %b}\nrun 1, {moment:%-d %b %Y}\n") == "run 2, <day>\nrun 1, <day>\n"
 
 
-@pytest.mark.parametrize("ms", [0, 0.4, 1, 12, 999, 1000, 1234, 59_900, 60_000, 61_000, 3_599_000, 3_600_000, 9e7])
+@pytest.mark.parametrize(
+    "ms", [0, 0.002, 0.4, 1, 12, 999, 1000, 1234, 59_900, 60_000, 61_000, 3_599_000, 3_600_000, 9e7]
+)
 def test_each_duration_is_kept_as_the_same_word(ms: float) -> None:
     assert steady(f"It took {duration(ms)}.\n") == "It took <duration>.\n"
 

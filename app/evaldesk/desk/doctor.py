@@ -48,7 +48,7 @@ from evaldesk.store import Store, hold_workspace
 from evaldesk.store.network_disk import disk_warning
 from evaldesk.store.store import EngineFacts, is_made, repair_marker
 from evaldesk.wording.places import again_sentence, place_words
-from evaldesk.wording.words import least_words
+from evaldesk.wording.words import duration_words, least_words
 
 State: TypeAlias = Literal["good", "untried", "warning", "bad"]
 CALL_S = 30.0
@@ -278,7 +278,7 @@ async def _played(host: AgentHost, agent: FoundAgent, settings: Settings) -> Fin
         f"asked {MESSAGE!r}, it said {shortened(record.answer, MAX_SAID)}" if record.answer else "it said nothing",
         f"called {calls}" if calls else "",
         tokens if record.usages else "",
-        f"{record.duration_ms:,.0f} ms",
+        duration_words(record.duration_ms),
     ]
     return Finding(about, "good" if record.answer else "warning", ", ".join(filter(None, facts)))
 
@@ -395,7 +395,7 @@ async def call_models(models: Iterable[str], options: ModelOptions) -> list[Find
             found.append(Finding(f"call {model}", "bad", str(error)))
         else:
             cost = "at an unknown price" if reply.usage.cost is None else f"for ${reply.usage.cost:.6f}"
-            words = f"answers in {reply.usage.duration_ms:.0f} ms {cost}"
+            words = f"answers in {duration_words(reply.usage.duration_ms)} {cost}"
             found.append(Finding(f"call {model}", "good", words))
     return found
 

@@ -31,7 +31,7 @@ from evaldesk.pages.media import MediaView, media_views, result_line, result_med
 from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.wording.json_layout import laid_out
 from evaldesk.wording.trial_text import call_text
-from evaldesk.wording.words import least_words
+from evaldesk.wording.words import duration_words, least_words
 
 MAX_SHOWN = 20_000
 ROLES = {"user": "simulated user", "judge": "judge"}
@@ -382,7 +382,7 @@ def event_text(event: Event) -> str:
         used = event.usage
         who = "" if used.role == "agent" else f"{ROLES[used.role]}, "
         text = f"{who}{used.model}: {token_words(used)}"
-        text += f", {used.duration_ms:.0f} ms" if used.duration_ms else ""
+        text += f", {duration_words(used.duration_ms)}" if used.duration_ms else ""
         text += ", answered from a recording or a cache" if used.is_replayed else ""
         text += f", {used.n_attempts} attempts" if used.n_attempts > 1 else ""
         text += ", cut at the token limit" if used.is_cut else ""

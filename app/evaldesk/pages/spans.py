@@ -41,11 +41,6 @@ class Span:
         return max(self.end_ms - self.start_ms, 0.0)
 
     @property
-    def short_time(self) -> str:
-        """A time of some milliseconds with as many digits as say something, an unknown one; empty for any other."""
-        return f"{self.duration_ms:.2g} ms" if 0 < self.duration_ms < 10 else "" if self.duration_ms else "–"
-
-    @property
     def usages(self) -> tuple[Usage, ...]:
         """The model calls of it and of all that is inside."""
         own = (self.usage,) if self.usage else ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import floor, log10
 
@@ -31,13 +31,14 @@ MAX_MARKS = 300
 MAX_DEPTH = 4
 LEAST_WIDTH = 0.4
 PARTS = ("prompt", "tools", "settings")
-WORDS = {
+WORDS: Mapping[SpanKind, str] = {
     "turn": "turn",
     "model": "model call",
     "tool": "tool",
     "agent": "sub-agent",
     "user": "simulated user",
     "judge": "judge",
+    "wait": "wait before a retry",
 }
 
 
@@ -75,7 +76,7 @@ class SpanRow:
     @property
     def kind_words(self) -> str:
         """The kind of the span."""
-        return WORDS.get(self.span.kind, "wait")
+        return WORDS[self.span.kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ class Timeline:
     cost: str
     is_least: bool
     view: SpanView | None
-    kinds: Sequence[SpanKind]
+    legend: Mapping[SpanKind, str]
     earlier: Beyond | None = None
     later: Beyond | None = None
 
@@ -234,7 +235,7 @@ def _timeline(
         view=view,
         earlier=Beyond(first, rows[first - 1].span.id) if first else None,
         later=Beyond(len(rest), rest[0].span.id) if rest else None,
-        kinds=[*dict.fromkeys(span.kind for _, span in _walk(spans) if span.kind != "turn")],
+        legend={span.kind: WORDS[span.kind] for _, span in _walk(spans) if span.kind != "turn"},
     )
 
 

@@ -30,7 +30,15 @@ from evaldesk.pages.large_state import shortened
 from evaldesk.pages.media import result_line, result_media
 from evaldesk.wording.json_layout import as_json
 from evaldesk.wording.places import work_words
-from evaldesk.wording.words import cost_words, number_words, passed_words, rate_words, share_range, size_words
+from evaldesk.wording.words import (
+    cost_words,
+    duration_words,
+    number_words,
+    passed_words,
+    rate_words,
+    share_range,
+    size_words,
+)
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -190,15 +198,8 @@ def ago(moment: datetime | None, now: datetime | None = None) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """Milliseconds in the unit a person would use; a dash for None, and for a time that cannot be."""
-    if ms is None or not 0 <= ms <= MAX_NUMBER:
-        return "–"
-    if ms < 1000:
-        return f"{ms:.0f} ms"
-    if ms < 60_000:
-        return f"{ms / 1000:.1f} s"
-    minutes, seconds = divmod(int(ms // 1000), 60)
-    return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    """A time in words; a dash for None, and for a time that cannot be."""
+    return "–" if ms is None or not 0 <= ms <= MAX_NUMBER else duration_words(ms)
 
 
 def score(value: float | None, digits: int = 2) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from evaldesk.model.comparison import Comparison, RunChange
 from evaldesk.model.conclusion import counted
-from evaldesk.wording.words import CI, FEW_CASES, counted_words, named_words, number_words
+from evaldesk.wording.words import CI, FEW_CASES, cost_words, counted_words, duration_words, named_words, number_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,14 +210,11 @@ def _numbers(*values: float) -> list[str]:
 
 
 def _durations(*ms: float) -> list[str]:
-    if all(abs(each) < 1000 for each in ms):
-        return [f"{abs(each):.0f} ms" for each in ms]
-    return [f"{abs(each) / 1000:.1f} s" for each in ms]
+    return [duration_words(abs(each)) for each in ms]
 
 
 def _dollars(*costs: float) -> list[str]:
-    digits = 2 if all(abs(cost) >= 1 for cost in costs if cost) else 4
-    return [f"${abs(cost):.{digits}f}" for cost in costs]
+    return [cost_words(abs(cost)) for cost in costs]
 
 
 POINTS = Unit("better", "worse", _points, ("point", "points"))

@@ -157,6 +157,18 @@ def beside_words(value: float, bound: float) -> str:
     return text
 
 
+def duration_words(ms: float) -> str:
+    """`0.43 ms`, `120 ms`, `3.2 s`, `2 min 5 s`, `1 h 4 min`: milliseconds in the unit a person would use."""
+    if ms < 9.95:
+        return f"{ms:.2g} ms" if ms >= 0.01 else "under 0.01 ms" if ms else "0 ms"
+    if ms < 999.5:
+        return f"{ms:.0f} ms"
+    if ms < 59_950:
+        return f"{ms / 1000:.1f} s"
+    minutes, seconds = divmod(round(ms / 1000), 60)
+    return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def cost_words(cost: float) -> str:
     """`$0.0123`, `$0.50`, `$1,204.50`, `$0`; a sum too small for four places has as many as it needs.
 

@@ -101,7 +101,7 @@ def progress_words(summary: RunSummary, left_s: float | None, pause: str = "") -
     elif summary.is_cost_unknown:
         parts.append("cost not known")
     if left_s is not None:
-        parts.append(f"about {duration_words(left_s)} left")
+        parts.append(f"about {left_words(left_s)} left")
     return "; ".join(filter(None, (", ".join(parts), pause.removesuffix("."))))
 
 
@@ -111,7 +111,7 @@ def remaining_s(summary: RunSummary, n_before: int, elapsed_s: float) -> float |
     return elapsed_s / n * summary.n_todo if n > 0 and summary.n_todo else None
 
 
-def duration_words(seconds: float) -> str:
+def left_words(seconds: float) -> str:
     """`8 s`, `3 min`, `2 h 5 min`."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"

@@ -8,7 +8,6 @@ from typing import Any, get_args
 
 import click
 
-from evaldesk.cli.eval.progress import duration_words
 from evaldesk.cli.eval.result_json import conclusion_object, mean_unscored_as_0, metric_objects, run_item, run_object
 from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
 from evaldesk.desk.runs.gates.conclusion import conclude
@@ -30,6 +29,7 @@ from evaldesk.wording.words import (
     conclusion_words,
     cost_words,
     counted_words,
+    duration_words,
     interval_words,
     least_words,
     needs_words,
@@ -80,7 +80,7 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         ("Status", run.status + (f": {run.reason}" if run.reason else "")),
         ("Progress", counted_words(run.n_done, run.n_trials, "trial")),
         *(("Budget", sentence) for sentence in (spread_of(run),) if sentence),
-        ("Duration", duration_words(run.active_ms / 1000) if run.active_ms else "–"),
+        ("Duration", duration_words(run.active_ms) if run.active_ms else "–"),
         ("Result", passed_sentence(run.counts, numbers.interval)),
         *_exact(run),
         *_concluded(runs, run),
