@@ -83,6 +83,38 @@ def test_the_run_of_one_of_two_files_of_the_same_name_is_compared_with_that_file
     assert [conclusion_of(place, run)[0] for run in (2, 3)] == ["undecided", "passed"]
 
 
+@pytest.mark.parametrize("rest", [(), ("--stop-when-decided", "exact", "--n", 3)])
+def test_the_cases_of_an_eval_set_with_another_name_are_found_by_their_content(
+    place: Place, monkeypatch: pytest.MonkeyPatch, rest: tuple[object, ...]
+) -> None:
+    place.eval(place.evalset("old", {"one": "one", "two": "two", "three": "three"}), "-o", "base.json")
+    now = place.evalset("new", {"one": "one", "two": "two", "three": "edited"})
+    monkeypatch.setenv("ECHO_WRONG", "two")
+
+    result = place.eval(now, "--baseline", "base.json", "-o", "now.json", "--summary", "now.md", *rest)
+
+    told = "The cases of eval set old were found in new, by their content"
+    assert result.exit_code == 1, result.output
+    assert "1 of 2 cases regressed against base.json" in result.output or "1 of 3 cases regressed" in result.output
+    assert states(place.folder / "now.json") == {
+        "new:case_1": "same",
+        "new:case_2": "same",
+        "new:case_3": "edited since",
+    }
+    assert told in (place.folder / "now.md").read_text()
+    assert conclusion_of(place, 2)[0] == "failed"
+
+
+def test_another_eval_set_is_not_taken_for_one_with_another_name(place: Place) -> None:
+    place.eval(place.evalset("old", SAYS), place.evalset("kept", {"one": "one"}), "-o", "base.json")
+
+    place.eval(place.evalset("new", {"one": "else", "four": "four"}), "--baseline", "base.json", "-o", "now.json")
+    place.eval(place.evalset("kept", {"one": "one"}), "--baseline", "base.json", "-o", "kept.json")
+
+    assert set(states(place.folder / "now.json").values()) == {"gone", "new"}
+    assert states(place.folder / "kept.json")["kept:case_1"] == "same"
+
+
 def test_what_was_edited_is_said_and_not_compared(place: Place) -> None:
     path = place.evalset("first", SAYS)
     place.eval(path)
@@ -141,7 +173,7 @@ def test_cases_that_are_gone_and_new_are_named(place: Place) -> None:
 def test_a_baseline_of_another_eval_set_holds_nothing_back_and_does_not_hold(place: Place) -> None:
     place.eval(place.evalset("first", SAYS))
 
-    result = place.eval(place.evalset("second", SAYS), "--baseline", 1)
+    result = place.eval(place.evalset("second", {"three": "three", "four": "four"}), "--baseline", 1)
 
     assert "No case has a verdict in both runs" in result.output
     assert result.exit_code == 3

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -123,15 +124,34 @@ class PlayedCase:
 def matched(before: Iterable[PlayedCase], keys: Iterable[CaseKey]) -> dict[Place, PlayedCase]:
     """Earlier cases by the places of the later cases that they are: those with the same content, the others in order.
 
-    Two files of one name may hold the same case id, and come in another order or alone.
+    Two files of one name may hold the same case id, and come in another order or alone. An eval set that the later
+    cases do not name is the new one with which it has most cases in common, if there is one.
     """
+    before, keys = list(before), list(keys)
+    names = _renamed([case.key for case in before], keys)
     alike = {(key.evalset, key.case_id, key.digest): key.place for key in keys if key.digest}
-    cases = [(case, alike.pop((case.key.evalset, case.key.case_id, case.key.digest), None)) for case in before]
-    found = {place: case for case, place in cases if place}
-    for case, place in cases:
-        if place is None:
-            free = ((case.key.evalset, case.key.case_id, n) for n in count())
-            found[next(place for place in free if place not in found)] = case
+    places = [(names.get(case.key.evalset, case.key.evalset), case.key.case_id) for case in before]
+    exact = [alike.pop((*place, case.key.digest), None) for case, place in zip(before, places, strict=True)]
+    found = {place: case for case, place in zip(before, exact, strict=True) if place}
+    for case, place, known in zip(before, places, exact, strict=True):
+        if known is None:
+            found[next(free for n in count() if (free := (*place, n)) not in found)] = case
+    return found
+
+
+def _renamed(before: Sequence[CaseKey], keys: Sequence[CaseKey]) -> dict[str, str]:
+    """The names of now of the eval sets that have another name in `keys`, told by the content of their cases."""
+    known, now = ({key.evalset for key in side} for side in (before, keys))
+    added: dict[tuple[str, str], list[str]] = {}
+    for key in keys:
+        if key.digest and key.evalset not in known:
+            added.setdefault((key.case_id, key.digest), []).append(key.evalset)
+    gone = [key for key in before if key.evalset not in now]
+    shared = Counter((key.evalset, name) for key in gone for name in added.get((key.case_id, key.digest), ()))
+    found: dict[str, str] = {}
+    for (old, new), _ in shared.most_common():
+        if old not in found and new not in found.values():
+            found[old] = new
     return found
 
 
@@ -193,6 +213,12 @@ class RunChange:
     def in_state(self, state: CaseState) -> tuple[str, ...]:
         """The names of the cases in this state."""
         return tuple(case.name for case in self.cases if case.state == state)
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """The eval sets whose cases were found under another name, and that name."""
+        both = [(case.before.key.evalset, case.after.key.evalset) for case in self.cases if case.before and case.after]
+        return {old: new for old, new in both if old != new}
 
     def without_reference(self, *, is_regression: bool) -> tuple[str, ...]:
         """The names of the cases that lost a reference, of those that regressed or of the others."""

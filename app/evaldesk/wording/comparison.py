@@ -136,8 +136,10 @@ def flips_words(change: RunChange) -> str:
 
 
 def states_words(change: RunChange, most: int = 10) -> list[str]:
-    """A sentence for each state in which cases are not compared, with their names."""
-    parts = []
+    """A sentence for each eval set of another name and each state in which cases are not compared, with their names."""
+    parts = [
+        f"The cases of eval set {old} were found in {new}, by their content" for old, new in change.renamed.items()
+    ]
     lost = tuple(name for name in change.in_state("lost its verdict") if name not in change.named("lost its verdict"))
     for words, names in (
         ("edited since, not compared", change.in_state("edited since")),

@@ -19,7 +19,7 @@ from evaldesk.desk.runs.gates.conclusion import ALL_PASSED, MOST_NAMED, OF_A_RAT
 from evaldesk.desk.runs.plan import order_of_play, shuffled
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Answer, Counts, GateOutcome, RunConfig
-from evaldesk.model.comparison import ROUNDING, TO_PLAY, Baseline, PlayedCase
+from evaldesk.model.comparison import ROUNDING, TO_PLAY, Baseline, PlayedCase, matched
 from evaldesk.model.conclusion import Interval, Stop, StopRule, scored_and_passed
 from evaldesk.statistics.anytime import ALPHA, DifferenceSeen, anytime_interval, difference_interval, sign_evidence
 from evaldesk.statistics.case_comparison import compare_cases, is_regressed
@@ -460,7 +460,7 @@ def decider_of(store: RunStore, run_id: int, rule: StopRule) -> Decider:
 
 def _rates(baseline: Baseline, planned: Sequence[PlayedCase]) -> dict[int, float]:
     """The pass rates of the baseline by the index of the case, of those with the same content."""
-    before = {case.key.place: case for case in baseline.cases}
+    before = matched(baseline.cases, [case.key for case in planned])
     pairs = ((index, before.get(case.key.place), case) for index, case in enumerate(planned))
     return {
         index: old.scored.count("p") / len(old.scored)
@@ -470,7 +470,7 @@ def _rates(baseline: Baseline, planned: Sequence[PlayedCase]) -> dict[int, float
 
 
 def _regressed(baseline: Baseline, planned: Sequence[PlayedCase]) -> Callable[[int, str], bool]:
-    before = {case.key.place: case for case in baseline.cases}
+    before = matched(baseline.cases, [case.key for case in planned])
 
     def is_worse(case: int, letters: str) -> bool:
         known = before.get(planned[case].key.place)

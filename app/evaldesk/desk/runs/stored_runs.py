@@ -369,8 +369,9 @@ def compared_plans(plans: Sequence[RunPlan], baseline: Baseline) -> list[RunPlan
     planned = [(plan.config.evalset_name, case) for plan in plans for case in plan.cases]
     n_named = Counter((name, case.id) for name, case in planned)
     n_named.update(case.key.place[:2] for case in baseline.cases)
+    named = {case.key.evalset for case in baseline.cases}
     # Content is read only where a name alone does not tell which case is which.
-    digests = (case_digest(case) if n_named[name, case.id] > 2 else "" for name, case in planned)
+    digests = (case_digest(case) if n_named[name, case.id] > 2 or name not in named else "" for name, case in planned)
     keys = numbered_keys((name, case.id, digest) for (name, case), digest in zip(planned, digests, strict=True))
     before = matched(baseline.cases, keys)
     own = {key.place: before.pop(key.place, None) for key in keys}
