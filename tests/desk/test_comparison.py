@@ -37,8 +37,12 @@ def played(
     references: Mapping[str, str] | None = None,
     **values: Any,
 ) -> int:
-    """A finished run with the verdicts of each case as a strip: `p` scores 1, `f` 0, `e` broke off."""
-    cost, ms, calls = (values.pop(name, default) for name, default in (("cost", 0.01), ("ms", 100.0), ("calls", 2.0)))
+    """A finished run with the verdicts of each case as a strip: `p` scores 1, `f` 0, `e` broke off.
+
+    Cost, time and tool calls are those of each trial, or of the last trial of a case and of the others.
+    """
+    asked = [values.pop(name, default) for name, default in (("cost", 0.01), ("ms", 100.0), ("calls", 2.0))]
+    amounts = [each if isinstance(each, tuple) else (each, each) for each in asked]
     n = max(map(len, strips.values()))
     config = RunConfig(AgentRef("dice", "dice:agent"), "set", n=n, criteria=(STRICT, CALLS))
     cases = [
@@ -51,7 +55,7 @@ def played(
     store.runs.set_status(run_id, "running")
     store.runs.record(
         [
-            _result((run_id, case_index, index), letter, cost, ms, calls)
+            _result((run_id, case_index, index), letter, *(each[index < n - 1] for each in amounts))
             for case_index, verdicts in enumerate(strips.values())
             for index, letter in enumerate(verdicts)
         ]
@@ -128,7 +132,7 @@ def test_a_difference_is_called_by_what_it_is_of(store: Store) -> None:
     found = {each.title: each for each in read_comparison(desk_on(store), a, b).differences}
 
     assert found["Time of a trial"].words == "Slower by 1.5 s in every case"
-    assert found["Cost of a trial"].words == "More expensive by $0.0300 in every case"
+    assert found["Cost of a trial"].words == "More expensive by $0.03 in every case"
     assert found["Tool calls"].words == "Worse by 1.00 in every case"
     assert {found[name].way for name in ("Time of a trial", "Cost of a trial", "Tool calls")} == {"worse"}
     assert found["Response match"].way == ""
@@ -279,6 +283,36 @@ def test_time_is_the_mean_of_a_trial_in_every_table(store: Store) -> None:
     assert (
         run.total.mean_ms == run.rows[0].mean_ms == {each.label: each.value for each in run.figures}["mean of a trial"]
     )
+
+
+def test_one_long_trial_of_many_is_no_difference_from_one_trial_of_each_case(store: Store) -> None:
+    strips = [{f"c{index}": "p" * n for index in range(10)} for n in (1, 20)]
+    a, b = played(store, strips[0]), played(store, strips[1], ms=(1100.0, 100.0), cost=(0.21, 0.01), calls=(22.0, 2.0))
+
+    found = {each.title: each for each in read_comparison(desk_on(store), a, b).differences}
+
+    time, cost, calls = (found[name] for name in ("Time of a trial", "Cost of a trial", "Tool calls"))
+    assert [(each.before, pytest.approx(each.after), each.way) for each in (time, cost, calls)] == [
+        (100.0, 150.0, ""),
+        (0.01, 0.02, ""),
+        (2.0, 3.0, ""),
+    ]
+    error = (1000**2 * 19 / 20 + 20 / 21 * 50**2) / 20 * (1 + 1 / 20) / 10
+    half = 2.262157 * error**0.5
+    assert (
+        time.words == f"50 ms slower, could be chance; 95 % CI {half - 50:.0f} ms faster to {half + 50:.0f} ms slower"
+    )
+
+
+def test_fresh_trials_of_suspects_are_no_part_of_what_a_trial_costs(store: Store) -> None:
+    strips = {f"c{index}": "pp" for index in range(6)}
+    a, b = played(store, strips), played(store, strips)
+    store.runs.plan_confirming(b, ["c0"], 3)
+    store.runs.record([_result((b, 0, 2 + index), "p", 5.0, 9000.0, 2.0) for index in range(3)])
+
+    found = {each.title: each for each in read_comparison(desk_on(store), a, b).differences}
+
+    assert (found["Cost of a trial"].after, found["Time of a trial"].after) == (0.01, 100.0)
 
 
 def test_a_run_without_times_is_not_compared_as_if_it_took_none(store: Store) -> None:

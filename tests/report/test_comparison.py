@@ -11,8 +11,8 @@ import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaldesk.model.comparison import Comparison
-from evaldesk.statistics.comparison import benjamini_hochberg, compare_scores, compare_shares, holm
+from evaldesk.model.comparison import Comparison, Sample
+from evaldesk.statistics.comparison import benjamini_hochberg, compare_means, compare_scores, holm
 from evaldesk.statistics.exact_tests import fisher, mcnemar
 
 BEFORE = {"a": 0.8, "b": 0.8, "c": 0.4, "d": 1.0, "e": 0.0, "f": 0.2}
@@ -35,9 +35,10 @@ def test_cases_are_paired_by_id_and_the_others_counted() -> None:
     assert not found.is_distinguishable
 
 
-def drawn(random: Random, n_cases: int, rate: float, n: int) -> dict[str, tuple[float, int]]:
+def drawn(random: Random, n_cases: int, rate: float, n: int) -> dict[str, Sample]:
     """Cases of an agent that passes `rate` of their trials, each with `n` of them."""
-    return {str(at): (sum(random.random() < rate for _ in range(n)) / n, n) for at in range(n_cases)}
+    passed = [sum(random.random() < rate for _ in range(n)) for _ in range(n_cases)]
+    return {str(at): Sample.of_sums(n, each, each) for at, each in enumerate(passed)}
 
 
 @pytest.mark.parametrize("ns", [(1, 5), (1, 20), (20, 1), (5, 20)])
@@ -48,7 +49,7 @@ def test_an_agent_that_did_not_change_is_seldom_told_apart_whatever_the_numbers_
     random = Random(n_cases)
     pairs = [[drawn(random, n_cases, 0.9, n) for n in ns] for _ in range(60)]
 
-    found = [compare_shares(*pair) for pair in pairs]
+    found = [compare_means(*pair) for pair in pairs]
 
     assert sum(each is not None and each.is_distinguishable for each in found) <= 6
 
@@ -56,7 +57,7 @@ def test_an_agent_that_did_not_change_is_seldom_told_apart_whatever_the_numbers_
 def test_a_drop_is_still_found_with_other_numbers_of_trials() -> None:
     random = Random(1)
 
-    found = compare_shares(drawn(random, 40, 0.95, 1), drawn(random, 40, 0.5, 20))
+    found = compare_means(drawn(random, 40, 0.95, 1), drawn(random, 40, 0.5, 20))
 
     assert found is not None
     assert found.is_distinguishable
@@ -64,11 +65,11 @@ def test_a_drop_is_still_found_with_other_numbers_of_trials() -> None:
 
 
 def test_with_one_trial_before_a_case_that_passed_19_of_20_did_not_surely_drop() -> None:
-    before = {str(at): (1.0, 1) for at in range(10)}
-    after = dict.fromkeys(before, (0.95, 20))
-    error = (20 / 21 * 1 / 21 * (1 + 1 / 20) / 10) ** 0.5
+    before = {str(at): Sample.of_sums(1, 1, 1) for at in range(10)}
+    after = dict.fromkeys(before, Sample.of_sums(20, 19, 19))
+    error = (20 / 21 * 1 / 20 * (1 + 1 / 20) / 10) ** 0.5
 
-    found = compare_shares(before, after)
+    found = compare_means(before, after)
 
     assert found is not None
     assert found.error == pytest.approx(error)
@@ -81,9 +82,9 @@ def test_with_one_trial_before_a_case_that_passed_19_of_20_did_not_surely_drop()
 
 def test_with_as_many_trials_in_both_runs_shares_are_compared_as_scores() -> None:
     pair = [drawn(Random(seed), 12, rate, 5) for seed, rate in ((1, 0.9), (2, 0.6))]
-    means = [{key: mean for key, (mean, _) in side.items()} for side in pair]
+    means = [{key: sample.mean for key, sample in side.items()} for side in pair]
 
-    assert compare_shares(*pair) == compare_scores(*means)
+    assert compare_means(*pair) == compare_scores(*means)
 
 
 def test_the_interval_of_the_difference_is_that_of_scipy() -> None:

@@ -39,6 +39,20 @@ FEWEST_ALIKE = 6
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """The trials of a case in one quantity: how many, their mean, and the sum of the squared deviations from it."""
+
+    n: int
+    mean: float
+    squares: float
+
+    @classmethod
+    def of_sums(cls, n: int, total: float, total_squares: float) -> Sample:
+        """That of `n` trials, at least one, by the sums of their values and of the squares of these."""
+        return cls(n, total / n, max(0.0, total_squares - total * total / n))
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """The scores of the cases that both runs have; `difference` is after - before, in the unit of the score.
 

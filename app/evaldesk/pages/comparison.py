@@ -14,7 +14,7 @@ from evaldesk.diff.text_diff import TextDiff, diff_text
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.metrics import is_higher_better, is_share
 from evaldesk.model import Case
-from evaldesk.model.comparison import KINDS, CaseChange, Comparison, Kind, PlayedCase, RunChange
+from evaldesk.model.comparison import KINDS, CaseChange, Comparison, Kind, PlayedCase, RunChange, Sample
 from evaldesk.model.evalset import Place, assertions, numbered_keys
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseRow, RunSummary
@@ -31,7 +31,7 @@ from evaldesk.pages.runs.view import (
     trial_href,
 )
 from evaldesk.statistics.case_comparison import compare_cases
-from evaldesk.statistics.comparison import cases_to_show, compare_scores, compare_shares
+from evaldesk.statistics.comparison import cases_to_show, compare_means
 from evaldesk.store import RunStore
 from evaldesk.wording.comparison import (
     DOLLARS,
@@ -157,7 +157,7 @@ def compared_runs(
         flips=flips_words(change),
         notes=[note for note in (left_out, stand_out_sentence(change), _next(change)) if note],
         warnings=warnings(a, b, change),
-        differences=_differences(a, b, _only(before, same), _only(after, same)),
+        differences=_differences(runs, a, b, _only(before, same), _only(after, same)),
         config=config_difference(a, b),
         filters=_filters(a_id, b_id, change, show),
         changes=[case_line(a, b, each, before, after) for each in fitting[start : start + most]],
@@ -191,20 +191,28 @@ def _side(runs: RunStore, letter: str, summary: RunSummary, k: int) -> Side:
     )
 
 
-def _differences(a: RunSummary, b: RunSummary, before: Outcomes, after: Outcomes) -> list[Difference]:
-    """Each metric that both runs have, then time and cost of a trial."""
-    names = dict.fromkeys(name for cases in (before, after) for case in cases.values() for name in case.means)
-    order = [criterion.metric for criterion in (*a.config.criteria, *b.config.criteria)]
-    names = dict.fromkeys([*(name for name in order if name in names), *names])
+def _differences(runs: RunStore, a: RunSummary, b: RunSummary, before: Outcomes, after: Outcomes) -> list[Difference]:
+    """Each metric that both runs have, then time and cost of a trial, over these cases."""
+
+    def compared(old: Mapping[int, Sample], new: Mapping[int, Sample]) -> Comparison | None:
+        return compare_means(_placed(before, old), _placed(after, new))
+
+    (olds, times, costs), (news, times_now, costs_now) = (
+        (runs.metric_samples(run.id), *runs.trial_samples(run.id)) for run in (a, b)
+    )
+    names = dict.fromkeys([*(criterion.metric for run in (a, b) for criterion in run.config.criteria), *olds, *news])
     found = [
-        _difference(short_title(name), "score", _compared_means(before, after, name), _unit(name)) for name in names
+        _difference(short_title(name), "score", compared(olds.get(name, {}), news.get(name, {})), _unit(name))
+        for name in names
     ]
-    times = compare_scores(_times(before), _times(after))
-    found.append(_difference("Time of a trial", "duration", times, MILLISECONDS))
+    found.append(_difference("Time of a trial", "duration", compared(times, times_now), MILLISECONDS))
     if not a.is_cost_unknown and not b.is_cost_unknown and (a.cost or b.cost):
-        costs = compare_scores(_costs(before), _costs(after))
-        found.append(_difference("Cost of a trial", "dollars", costs, DOLLARS))
+        found.append(_difference("Cost of a trial", "dollars", compared(costs, costs_now), DOLLARS))
     return [each for each in found if each]
+
+
+def _placed(cases: Outcomes, samples: Mapping[int, Sample]) -> dict[Place, Sample]:
+    return {place: samples[row.case_index] for place, row in cases.items() if row.case_index in samples}
 
 
 def _difference(title: str, kind: str, compared: Comparison | None, unit: Unit | None) -> Difference | None:
@@ -235,30 +243,6 @@ def _unit(metric: str) -> Unit | None:
     if not is_higher_better(metric):
         return FEWER_IS_BETTER
     return None if is_share(metric) else SCORES
-
-
-def _compared_means(before: Outcomes, after: Outcomes, metric: str) -> Comparison | None:
-    """The means of a metric, compared as pass rates are where they are shares."""
-    old, new = (
-        {
-            place: (each.means[metric], max(1, each.counts.scored))
-            for place, each in side.items()
-            if metric in each.means
-        }
-        for side in (before, after)
-    )
-    if is_share(metric):
-        return compare_shares(old, new)
-    return compare_scores(*({place: mean for place, (mean, _) in side.items()} for side in (old, new)))
-
-
-def _times(cases: Outcomes) -> dict[Place, float]:
-    """The mean time of the trials of each case; without the cases of which no time is known, as of imported runs."""
-    return {place: case.mean_ms for place, case in cases.items() if case.mean_ms is not None}
-
-
-def _costs(cases: Outcomes) -> dict[Place, float]:
-    return {place: case.cost / case.counts.done for place, case in cases.items() if case.counts.done}
 
 
 def _only(cases: Outcomes, places: Container[Place]) -> Outcomes:

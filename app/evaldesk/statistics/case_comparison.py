@@ -14,12 +14,13 @@ from evaldesk.model.comparison import (
     Kind,
     PlayedCase,
     RunChange,
+    Sample,
     matched,
 )
 from evaldesk.model.conclusion import CONFIRM, RegressionRule
 from evaldesk.model.evalset import case_names
 from evaldesk.statistics.chances.gates import ALPHA, trials_to_tell
-from evaldesk.statistics.comparison import benjamini_hochberg, compare_shares, holm
+from evaldesk.statistics.comparison import benjamini_hochberg, compare_means, holm
 from evaldesk.statistics.exact_tests import fisher, fisher_drop
 
 
@@ -51,9 +52,7 @@ def compare_cases(
     changes, to_tell = _likely_drops(changes)
     changes.sort(key=lambda change: (KINDS.index(change.kind), -abs(change.points or 0.0)))
     compared = [change.key.place for change in changes if change.is_compared]
-    rates = compare_shares(
-        *({place: (_rate(side[place]), len(side[place].scored)) for place in compared} for side in (old, new))
-    )
+    rates = compare_means(*({place: _sample(side[place]) for place in compared} for side in (old, new)))
     return RunChange(name, tuple(changes), rates, to_tell, rule, confirm)
 
 
@@ -127,3 +126,9 @@ def _kind(before: PlayedCase, after: PlayedCase, points: float, p: float | None)
 def _rate(case: PlayedCase) -> float:
     scored = case.scored
     return scored.count("p") / len(scored)
+
+
+def _sample(case: PlayedCase) -> Sample:
+    """A passed trial is 1, another scored one 0."""
+    passed = case.scored.count("p")
+    return Sample.of_sums(len(case.scored), passed, passed)

@@ -8,7 +8,7 @@ from math import ceil, fsum, sqrt
 from statistics import fmean
 from typing import TypeVar
 
-from evaldesk.model.comparison import ROUNDING, Comparison, Test
+from evaldesk.model.comparison import ROUNDING, Comparison, Sample, Test
 from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.exact_tests import mcnemar, sign_flips
 from evaldesk.statistics.intervals import Z_95, chance_beyond, t_95
@@ -49,24 +49,31 @@ def compare_scores(before: Mapping[K, float], after: Mapping[K, float]) -> Compa
     )
 
 
-def compare_shares(before: Mapping[K, tuple[float, int]], after: Mapping[K, tuple[float, int]]) -> Comparison | None:
-    """Compare a mean of values from 0 to 1 for each case, given with its number of trials; see `compare_scores`.
+def compare_means(before: Mapping[K, Sample], after: Mapping[K, Sample]) -> Comparison | None:
+    """Compare the mean of the trials of each case; see `compare_scores`.
 
-    One trial is 0 or 1, the mean of many is near the rate: where a case has not as many trials in both runs, an agent
-    that did not change would look changed. The error is then at least that of trials drawn at one rate for each case.
+    The mean of one trial lies anywhere among its values, that of many near their mean: where a case has not as many
+    trials in both runs, an agent that did not change would look changed. The error is then at least that of trials
+    drawn from one distribution for each case, whose variance is that of the trials of both runs.
     """
-    found = compare_scores(*({key: mean for key, (mean, _) in side.items()} for side in (before, after)))
-    pairs = [(*before[key], *after[key]) for key in before if key in after]
-    if found is None or all(n == m for _, n, _, m in pairs):
+    found = compare_scores(*({key: sample.mean for key, sample in side.items()} for side in (before, after)))
+    pairs = [(before[key], after[key]) for key in before if key in after]
+    if found is None or all(old.n == new.n for old, new in pairs):
         return found
-    shares = [((old * n + new * m) / (n + m), 1 / n + 1 / m) for old, n, new, m in pairs]
-    drawn = sqrt(fsum(max(0.0, share * (1 - share)) * parts for share, parts in shares)) / len(pairs)
+    drawn = sqrt(fsum(_variance(old, new) * (1 / old.n + 1 / new.n) for old, new in pairs)) / len(pairs)
     error, df = max(found.error or 0.0, drawn), max(1, len(pairs) - 1)
     if error < ROUNDING:
         return found
     half, p = t_95(df) * error, chance_beyond(abs(found.difference / error), df)
     interval = Interval(found.difference - half, found.difference + half)
     return replace(found, error=error, interval=interval, p=max(p, found.p), test="t" if p > found.p else found.test)
+
+
+def _variance(old: Sample, new: Sample) -> float:
+    """The variance of the trials of both, of which there are at least two."""
+    n = old.n + new.n
+    apart = old.n * new.n / n * (old.mean - new.mean) ** 2
+    return (old.squares + new.squares + apart) / (n - 1)
 
 
 def cases_to_show(found: Comparison) -> int | None:

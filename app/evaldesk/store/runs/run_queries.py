@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import Case, Counts, ErrorRecord, Prompts, RunConfig, RunStatus, TrialResult
-from evaldesk.model.comparison import Baseline
+from evaldesk.model.comparison import Baseline, Sample
 from evaldesk.model.conclusion import Stop
 from evaldesk.model.run import Place
 from evaldesk.model.stored import (
@@ -358,6 +358,33 @@ def case_outcomes(connection: Connection, run_id: int) -> list[CaseRow]:
     means = _means(connection, run_id)
     rows = connection.execute(select(RUN_CASE).where(_C.run_id == run_id).order_by(_C.case_index))
     return [_case_row(row, means[row.case_index], config, confirming=fresh.get(row.case_index, "")) for row in rows]
+
+
+def metric_samples(connection: Connection, run_id: int) -> dict[str, dict[int, Sample]]:
+    """The scores of each metric by the index of the case."""
+    held, found = CASE_METRIC.c, defaultdict[str, dict[int, Sample]](dict)
+    sums = select(held.metric, held.case_index, held.n, held.total, held.total_squares)
+    for metric, index, *of_case in connection.execute(sums.where(held.run_id == run_id, held.n > 0)):
+        found[metric][index] = Sample.of_sums(*of_case)
+    return found
+
+
+def trial_samples(connection: Connection, run_id: int) -> tuple[dict[int, Sample], dict[int, Sample]]:
+    """The time, where it is known, and the cost of the planned trials, by the index of the case."""
+    ended = select(TRIAL.c.case_index).join(RUN_CASE, OF_CASE).group_by(TRIAL.c.case_index)
+    ended = ended.where(TRIAL.c.run_id == run_id, TRIAL.c.verdict.is_not(None), TRIAL.c.trial_index < N_OF_CASE)
+    times, costs = (
+        {index: Sample.of_sums(*sums) for index, *sums in connection.execute(query.add_columns(*_sums(value)))}
+        for query, value in (
+            (ended.where(TRIAL.c.duration_ms > 0), TRIAL.c.duration_ms),
+            (ended, func.coalesce(TRIAL.c.cost, 0.0)),
+        )
+    )
+    return times, costs
+
+
+def _sums(value: ColumnElement[float]) -> tuple[ColumnElement[Any], ...]:
+    return func.count(), func.sum(value), func.sum(value * value)
 
 
 def strips(connection: Connection, run_id: int, case_indexes: Sequence[int] | None = None) -> list[str]:

@@ -69,6 +69,8 @@ class RunStore(Part):
     cases_named = reading(run_queries.cases_named)
     case_counts = reading(run_queries.case_counts)
     case_outcomes = reading(run_queries.case_outcomes)
+    metric_samples = reading(run_queries.metric_samples)
+    trial_samples = reading(run_queries.trial_samples)
     strips = reading(run_queries.strips)
     outcome_counts = reading(run_queries.outcome_counts)
     median_ms = reading(run_queries.median_ms)
