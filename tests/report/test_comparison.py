@@ -18,6 +18,8 @@ from evaldesk.statistics.exact_tests import fisher, mcnemar
 BEFORE = {"a": 0.8, "b": 0.8, "c": 0.4, "d": 1.0, "e": 0.0, "f": 0.2}
 AFTER = {"f": 0.0, "a": 1.0, "b": 0.8, "c": 0.6, "d": 1.0, "e": 0.4}
 
+MANY = [str(at) for at in range(40)]
+
 
 def compared(before: Mapping[str, float], after: Mapping[str, float]) -> Comparison:
     found = compare_scores(before, after)
@@ -81,10 +83,13 @@ def test_with_one_trial_before_a_case_that_passed_19_of_20_did_not_surely_drop()
 
 
 def test_with_as_many_trials_in_both_runs_shares_are_compared_as_scores() -> None:
-    pair = [drawn(Random(seed), 12, rate, 5) for seed, rate in ((1, 0.9), (2, 0.6))]
-    means = [{key: sample.mean for key, sample in side.items()} for side in pair]
+    drawn_pair = [drawn(Random(seed), 12, rate, 5) for seed, rate in ((1, 0.9), (2, 0.6))]
+    alike = [dict.fromkeys("abcdef", Sample.of_sums(2, passed, passed)) for passed in (2, 1)]
 
-    assert compare_means(*pair) == compare_scores(*means)
+    nothing: list[dict[str, Sample]] = [{}, {}]
+    for pair in (drawn_pair, alike, nothing):
+        means = [{key: sample.mean for key, sample in side.items()} for side in pair]
+        assert compare_means(*pair) == compare_scores(*means)
 
 
 def test_the_interval_of_the_difference_is_that_of_scipy() -> None:
@@ -157,6 +162,7 @@ def test_many_cases_are_tested_by_students_t() -> None:
         pytest.param({"a": 0.0}, {"a": 1.0}, 1.0, False, id="one-case"),
         pytest.param(BEFORE, BEFORE, 1.0, False, id="the-same-scores"),
         pytest.param(dict.fromkeys("abcdef", 0.1), dict.fromkeys("abcdef", 0.3), 2 / 64, True, id="all-by-the-same"),
+        pytest.param(dict.fromkeys(MANY, 0.1), dict.fromkeys(MANY, 0.3), 2 / 2**40, True, id="many-alike"),
         pytest.param(dict.fromkeys("abcde", 0.1), dict.fromkeys("abcde", 0.3), 2 / 32, False, id="five-are-too-few"),
     ],
 )
