@@ -16,7 +16,7 @@ from evaldesk.errors import DamagedDatabaseError, WorkspaceError
 from evaldesk.model import TurnRecord
 from evaldesk.store import Store
 from evaldesk.store.database import Database
-from evaldesk.store.sqlite import SqliteFile
+from evaldesk.store.sqlite import WORD_FILE, SqliteFile, WordFile
 from evaldesk.store.tables.columns import PLAIN, ZSTD
 
 PAGE = 4096
@@ -115,6 +115,41 @@ def test_another_program_that_uses_alembic_is_never_migrated(tmp_path: Path, row
 
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["evaldesk.db"]
+
+
+ENDLESS = "CREATE VIEW {} AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT * FROM n"
+
+
+@pytest.mark.parametrize("table", ["run", "run_case", "RUN_METRIC"])
+def test_a_view_in_the_place_of_a_table_is_refused(database: Path, table: str) -> None:
+    _filled(database)
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute(f"ALTER TABLE {table} RENAME TO kept_aside")
+        connection.execute(ENDLESS.format(table))
+
+    with pytest.raises(WorkspaceError, match="another program"):
+        Store.open(database)
+
+
+def test_a_view_that_somebody_made_beside_the_tables_is_left_alone(database: Path) -> None:
+    _filled(database)
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("CREATE VIEW passed AS SELECT * FROM trial WHERE verdict = 'passed'")
+
+    with Store.open(database) as store:
+        assert len(store.sessions.list()) == 50
+
+
+def test_an_index_of_words_with_a_view_is_made_again(database: Path) -> None:
+    _filled(database)
+    with closing(sqlite3.connect(database.with_name(WORD_FILE))) as connection, connection:
+        connection.execute(ENDLESS.format("seen"))
+    words = WordFile(database)
+
+    with pytest.raises(WorkspaceError, match="made again"):
+        words.seen()
+
+    assert words.seen() == {}
 
 
 def test_no_connection_trusts_functions_in_the_schema(store: Store, database: Path) -> None:

@@ -368,6 +368,8 @@ class WordFile:
             if not self._is_read_only:
                 for statement in ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL", *_WORD_TABLES):
                     connection.execute(statement).close()
+            if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'view'").fetchone():
+                raise sqlite3.DatabaseError("it has a view, which may never end")
             connection.execute("CREATE VIRTUAL TABLE temp.word USING fts5vocab(main, place, row)").close()
         except BaseException:
             connection.close()

@@ -267,8 +267,11 @@ def stored_revision(path: Path) -> str | None:
         return None
     with closing(sqlite3.connect(reading_uri(path), uri=True)) as connection:
         connection.execute("PRAGMA trusted_schema=OFF").close()
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        kinds = dict(connection.execute("SELECT lower(name), type FROM sqlite_master WHERE type IN ('table', 'view')"))
         foreign = f"{path} is a database of another program; name another workspace, or move it away"
+        if any(kinds.get(name) == "view" for name in METADATA.tables):  # which may never end
+            raise WorkspaceError(foreign)
+        tables = {name for name, kind in kinds.items() if kind == "table"}
         return revision_of(tables, lambda asked: str((connection.execute(asked).fetchone() or [""])[0]), foreign)
 
 
