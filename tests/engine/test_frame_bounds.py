@@ -69,6 +69,7 @@ def agent(message):
     return message
 """
 DEEP = b'"logs":"","deep":' + b"[" * 10_000 + b"]" * 10_000
+NESTED = b'"query":"forge","state_after":{"k":' + b"[" * 300 + b"]" * 300 + b"}"
 
 
 @pytest.mark.anyio
@@ -81,7 +82,8 @@ DEEP = b'"logs":"","deep":' + b"[" * 10_000 + b"]" * 10_000
         (rb'"at_ms":[\d.]+', b'"at_ms":1e300', r"event\.at_ms must be a number from 0 to 2.*53, got 1e\+300"),
         (rb'"usages":\[\]', b'"usages":[{"model":"m","cost":-1000}]', r"usage\.cost must be a number from 0 to 2.*53"),
         (rb'"usages":\[\]', b'"usages":[{"model":"m","tokens_in":%d}]' % 2**70, r"usage\.tokens_in must be"),
-        (rb'"logs":""', DEEP, "a line that is not a frame .maximum recursion depth"),
+        (rb'"logs":""', DEEP, "a line that is not a frame .nested deeper than 200 levels"),
+        (rb'"query":"forge"', NESTED, "a line that is not a frame .nested deeper than 200 levels"),
         (rb'"logs":""', b'"logs":"\\\\ud800"', "a line that is not a frame"),
         (rb'"duration_ms":[\d.]+', b'"duration_ms":1e400', "a line that is not a frame"),
         (rb'"duration_ms":[\d.]+', b'"duration_ms":NaN', "a line that is not a frame"),
@@ -94,6 +96,7 @@ DEEP = b'"logs":"","deep":' + b"[" * 10_000 + b"]" * 10_000
         "cost",
         "tokens",
         "depth",
+        "depth of a state",
         "surrogate",
         "too large",
         "NaN",

@@ -38,6 +38,7 @@ from evaldesk.model.evalset import user_side
 from evaldesk.model.media import MAX_IMAGES, without_image_texts
 from evaldesk.model.options import Recording
 from evaldesk.model.transcript import UNKNOWN, check_result, image_length
+from evaldesk.reading.strict_json import brackets_in, depth_of
 from evaldesk.wire import to_json
 
 MAX_FRAME = 64 * 1024 * 1024
@@ -199,8 +200,14 @@ def frame_to_worker(line: bytes) -> ToWorker:
     return frame
 
 
+MAX_NESTED = 200
+"""An honest worker cuts values at 64 levels; pages go down a value on the stack of Python, which ends at a thousand."""
+
+
 def frame_from_worker(line: bytes) -> FromWorker:
-    """The frame a worker sent. Raises msgspec.MsgspecError."""
+    """The frame a worker sent. Raises msgspec.MsgspecError, and ValueError for one with a value that is too deep."""
+    if line.count(b"{") + line.count(b"[") > MAX_NESTED and depth_of(brackets_in(line)) > MAX_NESTED:
+        raise ValueError(f"nested deeper than {MAX_NESTED} levels")
     frame: FromWorker = _from_worker.decode(line)
     return frame
 

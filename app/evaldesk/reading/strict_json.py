@@ -25,9 +25,9 @@ MAX_DEPTH = 64
 MAX_CONTAINERS = 2_000_000
 """Objects and lists of one file: 64 MiB of `{}` would fill gigabytes, and real files have one for every 70 bytes."""
 
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
-_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_NO_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
+_QUOTED = re.compile(rb'"[^"]*"?')
 _OTHER_ENCODINGS = (
     (b"\xff\xfe\x00\x00", "UTF-32"),
     (b"\x00\x00\xfe\xff", "UTF-32"),
@@ -175,12 +175,23 @@ def check_depth(data: bytes, source: str, depth: int = 0) -> None:
 
     `depth` is the number of those around it.
     """
-    brackets = _STRING.sub(b"", data).translate(None, _NOT_BRACKETS)
+    brackets = brackets_in(data)
     if len(brackets) > 2 * MAX_CONTAINERS:
         raise FormatError(f"the file has more than {MAX_CONTAINERS} objects and lists", source=source)
-    deepest = max(accumulate(1 if bracket in b"[{" else -1 for bracket in brackets), default=0) + depth
+    deepest = depth_of(brackets) + depth
     if deepest > MAX_DEPTH:
         raise FormatError(f"nested {deepest} levels deep; at most {MAX_DEPTH} are read", source=source)
+
+
+def brackets_in(data: bytes) -> bytes:
+    """The brackets of a JSON text in their order, without those in strings; right up to its first fault, if any."""
+    marks = data.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, _NO_MARKS)
+    return _QUOTED.sub(b"", marks.replace(b'""', b""))  # quotes go in pairs: what is inside of a string stays inside
+
+
+def depth_of(brackets: bytes) -> int:
+    """How many objects and lists are inside of one another."""
+    return max(accumulate(1 if bracket in b"[{" else -1 for bracket in brackets), default=0)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
