@@ -9,13 +9,18 @@ from typing import Any
 import pytest
 from tests.agents.answering import answering
 from tests.agents.installed import skip_without
-from tests.agents.test_awaiting_approval import GRAPH, LONG, PYDANTIC, SERVED, SHAPES
+from tests.agents.test_awaiting_approval import GRAPH, LONG, PENDING, PYDANTIC, SERVED, SHAPES
 
 from evaldesk.agents import Agent, agent_ref, load_agent
+from evaldesk.desk.adk_verdict import adk_failures
+from evaldesk.desk.other_tools import as_tool_judges, difference
+from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.engine.worker.player import play_trial, play_turn
+from evaldesk.metrics import score_trial
 from evaldesk.metrics.tools.match import ToolExact
 from evaldesk.model import (
+    DEFAULT_CRITERIA,
     AgentRef,
     Case,
     Decision,
@@ -26,6 +31,7 @@ from evaldesk.model import (
     TrialSpec,
     Turn,
     TurnRecord,
+    trial_verdict,
 )
 from evaldesk.wire import from_json, to_json
 
@@ -207,6 +213,33 @@ async def test_a_decision_without_a_turn_holds_as_often_as_the_agent_waits(
     result = await play_trial(loaded(source), spec_of(case_of({"decision": "approve"}, n_turns=3)))
 
     assert [turn.answer for turn in result.transcript.turns] == ["got 6"] * 3
+
+
+@pytest.mark.parametrize(("package", "source"), SHAPES)
+async def test_a_script_goes_on_after_a_turn_that_waits(loaded: Loaded, package: str, source: str) -> None:
+    skip_without(package)
+    case = Case("c", (Turn("Roll a d6"), Turn("hello")))
+
+    result = await play_trial(loaded(source), spec_of(case))
+
+    assert (result.status, result.stop_reason, result.error) == ("finished", "awaiting_approval", None)
+    assert [turn.stop_reason for turn in result.transcript.turns] == ["awaiting_approval", "answered"]
+    assert result.transcript.turns[1].answer
+
+
+async def test_adk_counts_the_call_of_a_long_running_tool_as_made(loaded: Loaded) -> None:
+    skip_without("google.adk")
+    expected = Expected(tool_calls=(ToolCall("roll_die", {"sides": 6}),), reference="got {'status': 'pending'}")
+    case = Case("c", (Turn("Roll a d6", expected), Turn("hello", Expected(tool_calls=(), reference="hello there"))))
+    played = await play_trial(loaded(PENDING), spec_of(case))
+    trial = replace(played, scores=score_trial(played.transcript, case, DEFAULT_CRITERIA))
+    trial = replace(trial, verdict=trial_verdict(trial.scores, DEFAULT_CRITERIA, None))
+
+    theirs = as_tool_judges("adk", case, trial, DEFAULT_CRITERIA)
+
+    assert (trial.verdict, theirs.verdict) == ("failed", "passed"), theirs.scores
+    assert "where a call that waits for an answer was made" in difference("adk", case, trial, DEFAULT_CRITERIA)
+    assert not adk_failures(CaseResult(case, (trial,), 1), DEFAULT_CRITERIA)
 
 
 async def test_a_turn_goes_on_only_where_each_call_has_a_decision(loaded: Loaded, played: Any) -> None:

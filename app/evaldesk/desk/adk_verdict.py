@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evaldesk.desk.other_tools import READ_OTHERWISE, as_adk_reads
+from evaldesk.desk.other_tools import READ_OTHERWISE, as_adk_hears, as_adk_reads
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.metrics import score_trial
 from evaldesk.model import Case, Criterion, Score, TrialResult
@@ -73,7 +73,7 @@ def _adk_scores(case: Case, trial: TrialResult, criterion: Criterion) -> Iterato
     """The scores of the turns, or the one of the trial where the metric judges it as a whole."""
     scores: Sequence[Score] = [score for score in trial.scores if score.metric == criterion.metric]
     if criterion.metric in READ_OTHERWISE and not any(score.error for score in scores):
-        scores = score_trial(trial.transcript, as_adk_reads(case), [criterion])
+        scores = score_trial(as_adk_hears(trial.transcript), as_adk_reads(case), [criterion])
     turns = [score for score in scores if score.turn is not None and score.is_applicable]
     yield from turns or scores
 

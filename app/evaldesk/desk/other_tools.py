@@ -21,11 +21,15 @@ from evaldesk.model import (
     Expected,
     RunConfig,
     Score,
+    Transcript,
     TrialResult,
+    TurnRecord,
     Verdict,
     adk_verdict,
     trial_verdict,
 )
+from evaldesk.model.decisions import ANSWER
+from evaldesk.model.transcript import AWAITING
 from evaldesk.run_options import OWN
 
 CALLED: dict[str, str] = {"adk": "`adk eval`", "osmosis": "Osmosis", "openhands": "OpenHands"}
@@ -87,7 +91,8 @@ def may_differ(tool: str, config: RunConfig, case: Case, verdicts: str) -> bool:
     deciding = [each for each in config.criteria if each.threshold is not None]
     if not all(decides(tool, each) for each in deciding):
         return True
-    return tool == "adk" and any(leaves_open(turn.expected) for turn in case.turns)
+    # a failed trial may wait for a person
+    return tool == "adk" and ("f" in verdicts or any(leaves_open(turn.expected) for turn in case.turns))
 
 
 def tools_beside(config: RunConfig, spelled: str = "") -> tuple[str, ...]:
@@ -149,6 +154,20 @@ def as_adk_reads(case: Case) -> Case:
     return replace(case, turns=tuple(turns), extra=extra)
 
 
+def as_adk_hears(transcript: Transcript) -> Transcript:
+    """The transcript with the turns that wait for an answer as answered: a call of a long-running tool was made."""
+    if not any(_waits_for_answers(turn) for turn in transcript.turns):
+        return transcript
+    return Transcript(
+        tuple(replace(turn, stop_reason="answered") if _waits_for_answers(turn) else turn for turn in transcript.turns)
+    )
+
+
+def _waits_for_answers(turn: TurnRecord) -> bool:
+    made = {call.name for call in turn.tool_calls}  # a question of ADK's own is no call of a tool
+    return bool(turn.waiting) and all(each.choices == ANSWER and each.tool in made for each in turn.waiting)
+
+
 def as_tool_calls(tool: str, criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
     """The criteria with functions called as the tool calls them."""
     called = {"compat": tool} if tool == "osmosis" else {}
@@ -166,14 +185,16 @@ def _verdict(tool: str, trial: TrialResult, scores: Sequence[Score], criteria: S
 def _adk_scores(case: Case, trial: TrialResult, criteria: Sequence[Criterion]) -> tuple[Score, ...]:
     """The scores with new values of ADK's own deterministic metrics, and judges' means over the judged turns."""
     found: list[Score] = []
-    read = as_adk_reads(case)
+    read, heard = as_adk_reads(case), as_adk_hears(trial.transcript)
     for criterion in criteria:
         own = [score for score in trial.scores if score.metric == criterion.metric]
         is_played = own and not any(score.error for score in own)
+        if is_played and heard is not trial.transcript and metric_kind(criterion.metric) in READ_OTHERWISE:
+            own = list(score_trial(heard, case, [criterion]))
         if is_played and metric_kind(criterion.metric) == "response_match_score" and case.turns:
             found += _against_empty_answers(own, criterion, case)
         elif is_played and metric_kind(criterion.metric) in READ_OTHERWISE and not is_function(criterion):
-            found += score_trial(trial.transcript, read, [criterion], strict=True)
+            found += score_trial(heard, read, [criterion], strict=True)
         else:
             found += [_over_what_was_judged(score, criterion) for score in own]
     return tuple(found)
@@ -248,7 +269,9 @@ def _why(tool: str, case: Case, trial: TrialResult, theirs: TrialResult, criteri
         if ours is not None and score.value is not None and ours.passed is not score.passed:
             reason = f"{score.metric} is {score.value:{ROUND}} there"
             is_open = any(leaves_open(turn.expected) for turn in case.turns)
-            if tool == "adk" and metric_kind(score.metric) in READ_OTHERWISE and is_open:
+            if tool == "adk" and trial.stop_reason == AWAITING:
+                reason += ", where a call that waits for an answer was made"
+            elif tool == "adk" and metric_kind(score.metric) in READ_OTHERWISE and is_open:
                 reason += ", where a turn that asserts nothing expects no tool call and an empty answer"
             elif tool != "adk":
                 reason += ", where a missing score or an exception counts as 0"

@@ -26,7 +26,7 @@ from evaldesk.agents.spans import OPEN_SPANS
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES, read_doubles
 from evaldesk.agents.tools.doubles import KEY as DOUBLES
 from evaldesk.agents.trial_context import CURRENT_TRIAL, TrialContext
-from evaldesk.agents.users.users import User, UserReply, user_of
+from evaldesk.agents.users.users import ScriptedUser, User, UserReply, user_of
 from evaldesk.engine.failures import failure
 from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.engine.worker.prompts import CallsAside
@@ -57,9 +57,10 @@ from evaldesk.model import (
 from evaldesk.model.decisions import UNUSED, Decided, Script, decision_words, scripted_decisions
 from evaldesk.model.evalset import DECISIONS
 from evaldesk.model.options import USER_VARIABLE
-from evaldesk.model.transcript import AWAITING, UNANSWERED, UNKNOWN
+from evaldesk.model.transcript import AWAITING, BOUNDS, UNANSWERED, UNKNOWN
 from evaldesk.process_setup import gc_paused
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
+from evaldesk.transcripts.recorded import last_stop
 from evaldesk.wire import MAX_TEXT, plain_text
 
 if TYPE_CHECKING:
@@ -163,7 +164,8 @@ def trial_result(spec: TrialSpec, attempt: Attempt, error: ErrorRecord | None) -
     error = error or (last.error if last else None)
     if attempt.stop == "timed_out" and not error:
         error = timed_out(attempt.timeout_s)
-    stop_reason = attempt.stop or (last.stop_reason if last and last.error == error else "error")
+    ending = last.stop_reason if last and last.error == error else "error"
+    stop_reason = attempt.stop or (last_stop(transcript.turns) if ending == "answered" else ending)
     status: TrialStatus = attempt.stop or ("errored" if error else "finished")
     usages = tuple(usage for turn in transcript.turns for usage in turn.usages)
     return TrialResult(
@@ -366,8 +368,8 @@ def trial_user(agent: Agent, spec: TrialSpec) -> User:
 async def converse(user: User, session: Session, attempt: Attempt, play_message: PlayMessage) -> UserReply:
     """Hold the conversation; the user's last word says how it ended, and is empty where the agent or a limit did.
 
-    An agent that reached its bound in a turn, or waits for a person, is asked nothing more: there is no answer to go
-    on from.
+    An agent that reached its bound in a turn is asked nothing more: there is no answer to go on from. Where it waits
+    for a person, a script goes on with its next message, as a person may in a chat, and a simulated user does not.
     """
     while True:
         reply = await _next(user, session, attempt)
@@ -377,7 +379,8 @@ async def converse(user: User, session: Session, attempt: Attempt, play_message:
             _keep_last(attempt, reply.events)
             return reply
         record = await play_message(reply)
-        if record.error or attempt.stop or record.stop_reason in UNANSWERED:
+        is_over = record.stop_reason in (BOUNDS if isinstance(user, ScriptedUser) else UNANSWERED)
+        if record.error or attempt.stop or is_over:
             return UserReply()
 
 
