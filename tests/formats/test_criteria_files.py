@@ -151,6 +151,17 @@ def test_what_is_wrong_is_refused_with_its_place(tmp_path: Path, text: str, plac
     assert place in str(caught.value)
 
 
+@pytest.mark.parametrize("key", ["live_model_config", "liveModelConfig"])
+def test_a_file_for_live_sessions_is_refused_and_not_played_by_messages(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "test_config.json"
+    path.write_text(json.dumps({"criteria": {"response_match_score": 0.5}, key: {}}))
+
+    with pytest.raises(FormatError, match=f"test_config.json:1:.*not live; remove {key}"):
+        read_criteria(path)
+    path.write_text(json.dumps({"criteria": {"response_match_score": 0.5}, key: None}))
+    assert read_criteria(path) == (Criterion("response_match_score", 0.5),)
+
+
 def test_a_file_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
     write(tmp_path, {}, "test_config.json")
 

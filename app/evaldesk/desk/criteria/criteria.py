@@ -112,6 +112,11 @@ def criteria_of(mapping: Mapping[str, object]) -> tuple[Criterion, ...]:
 
 def checked_criteria(file: CriteriaFile) -> tuple[Criterion, ...]:
     """The criteria of a file. Raises FormatError naming the place of the first that cannot be, and the nearest name."""
+    live = next(
+        (key for key, value in file.extra.items() if snake_case(key) == "live_model_config" and value is not None), None
+    )
+    if live:
+        raise file.document.error(f"Evaldesk plays agents by messages and not live; remove {live}", (live,))
     criteria = tuple(_understood(criterion) for criterion in file.whole_criteria)
     for criterion in criteria:
         try:
