@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, event
-from sqlalchemy.exc import OperationalError
 from tests.unsynced import DURABLE
 
 from evaldesk.errors import LostDatabaseError, WorkspaceError
@@ -62,7 +61,7 @@ def test_writes_are_durable_and_keys_are_checked(store: Store, database: Path, m
 def test_a_read_transaction_can_never_become_a_write(store: Store, database: Path) -> None:
     opened = Database(SqliteFile(database))
 
-    with pytest.raises(OperationalError, match="readonly"), opened.reading() as connection:
+    with pytest.raises(WorkspaceError, match="readonly"), opened.reading() as connection:
         connection.exec_driver_sql("DELETE FROM run")
 
     opened.close()
@@ -284,3 +283,19 @@ def test_a_statement_is_compiled_once_for_all_databases_of_a_process(
             monkeypatch.setattr(SharedDialect, "statement_compiler", None)
 
             assert second.runs.list() == asked == []
+
+
+def test_a_disk_that_does_not_let_the_file_be_read_is_told_in_words(store: Store) -> None:
+    def fail(*_: object) -> None:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
+        raise error
+
+    event.listen(Engine, "do_execute", fail)
+    try:
+        with pytest.raises(
+            WorkspaceError, match=r"evaldesk\.db: the disk does not take it .*; nothing that was stored"
+        ):
+            store.sessions.list()
+    finally:
+        event.remove(Engine, "do_execute", fail)

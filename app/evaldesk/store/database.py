@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, Executable
-from sqlalchemy.exc import OperationalError
 
 from evaldesk.errors import WorkspaceError
 
@@ -108,10 +107,10 @@ class Dialect(Protocol):
         """Raise LostDatabaseError when the database is not where it was opened."""
 
     def telling_damage(self) -> AbstractContextManager[None]:
-        """Raise DamagedDatabaseError where the engine finds its own data damaged, and what else it tells of itself."""
+        """Raise DamagedDatabaseError where the engine finds its own data damaged, WorkspaceError where it refuses.
 
-    def refusal(self, error: OperationalError) -> str:
-        """The reason for which the machine refuses, so that a retry may succeed; empty for an error of our SQL."""
+        A retry of what is refused may succeed. An error of our SQL stays as it is.
+        """
 
     def engine_version(self, connection: Connection) -> str:
         """The engine by its name and its version."""
@@ -223,7 +222,7 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """A transaction that holds the write lock from its first moment; threads of this process queue for it.
 
-        Raises WorkspaceError when the machine does not let it be written: nothing is, then, and it may be tried again.
+        Raises WorkspaceError when the machine refuses: nothing is written, then, and it may be tried again.
         """
         self.dialect.check_place()
         if self.is_read_only:
@@ -231,15 +230,9 @@ class Database:
                 f"{Path(self.name).parent} is read-only: it is shown, and nothing can be stored in it; "
                 "copy the workspace to a place that can be written"
             )
-        try:
-            with self._turn(self._writing_turn), self.dialect.telling_damage(), self._writer.begin() as connection:
-                yield connection
-            self.dialect.check_place()
-        except OperationalError as error:
-            reason = self.dialect.refusal(error)
-            if not reason:
-                raise
-            raise WorkspaceError(f"{self.name}: {reason} ({error.orig}); nothing that was stored is lost") from error
+        with self._turn(self._writing_turn), self.dialect.telling_damage(), self._writer.begin() as connection:
+            yield connection
+        self.dialect.check_place()
 
     @contextmanager
     def _turn(self, turns: threading.Semaphore) -> Iterator[None]:

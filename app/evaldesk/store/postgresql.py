@@ -86,10 +86,6 @@ class PostgresqlServer:
             said = " ".join(str(error.orig).split())
             raise WorkspaceError(f"{self.name}: {reason} ({said}); nothing that was stored is lost") from error
 
-    def refusal(self, error: OperationalError) -> str:
-        """Empty: refusals are told by `telling_damage`, for what reads as well."""
-        return ""
-
     def engine_version(self, connection: Connection) -> str:
         """`PostgreSQL 15.13`, without the words of those who packed it."""
         said = str(connection.exec_driver_sql("SHOW server_version").scalar_one())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,13 +89,17 @@ class SqliteFile:
             "Put the file back, or start again"
         )
 
-    def telling_damage(self) -> AbstractContextManager[None]:
-        """Raise DamagedDatabaseError where SQLite finds that the file is damaged."""
-        return telling_damage(self.path)
-
-    def refusal(self, error: OperationalError) -> str:
-        """The reason for which the machine does not let the file be written; empty for an error of our SQL."""
-        return _REFUSALS.get(getattr(error.orig, "sqlite_errorcode", 0) & 0xFF, "")
+    @contextmanager
+    def telling_damage(self) -> Iterator[None]:
+        """Raise DamagedDatabaseError where the file is damaged, WorkspaceError where the machine refuses it."""
+        try:
+            with telling_damage(self.path):
+                yield
+        except OperationalError as error:
+            reason = _REFUSALS.get(getattr(error.orig, "sqlite_errorcode", 0) & 0xFF)
+            if not reason:
+                raise
+            raise WorkspaceError(f"{self.name}: {reason} ({error.orig}); nothing that was stored is lost") from error
 
     def engine_version(self, connection: Connection) -> str:
         """`SQLite 3.45.1`."""
