@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from evaldesk import cli
+from evaldesk.cli.accept import accept
 from evaldesk.cli.eval.report import show_details, show_result
 from evaldesk.cli.files.exchange_files import visible
 from evaldesk.desk.evalsets.exporting import export_run
@@ -19,15 +20,19 @@ from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.desk.runs.trial_rows import cell
 from evaldesk.errors import UsageError
+from evaldesk.formats import write_evalset
 from evaldesk.model import (
     AgentRef,
     Case,
     Counts,
     Criterion,
     ErrorRecord,
+    EvalSet,
     Event,
+    Expected,
     Gates,
     RunConfig,
+    Score,
     Transcript,
     TrialResult,
     Turn,
@@ -86,6 +91,25 @@ def test_a_report_in_a_terminal_steers_nothing(store: Store, capsys: pytest.Capt
     said = capsys.readouterr().out
     assert "forged" in said
     assert steering(said) == []
+
+
+def test_what_is_accepted_steers_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "odd\x1b[31m\n::error::f.evalset.json"
+    cases = [Case(f"{HOSTILE}{at}", (Turn("q", Expected(reference="a" if at else None)),)) for at in range(2)]
+    path.write_bytes(write_evalset(EvalSet(HOSTILE, cases=tuple(cases))))
+    answered = Transcript((TurnRecord("q", (Event("agent_message", text=HOSTILE),)),))
+    with Store.open(tmp_path / ".evaldesk" / "evaldesk.db") as opened:
+        criteria = (Criterion("response_exact", 1.0),)
+        run_id = opened.runs.create(RunConfig(AgentRef("a", "a:a"), "set", str(path), criteria=criteria), cases)
+        score = Score("response_exact", 0.0, 0, 1.0, passed=False)
+        opened.runs.record([TrialResult(run_id, at, 0, "finished", "failed", "", answered, (score,)) for at in (0, 1)])
+        opened.runs.set_status(run_id, "finished")
+
+    accept.main([str(run_id), "--yes", "--workspace", str(tmp_path)], standalone_mode=False)
+
+    printed = capsys.readouterr()
+    assert "forged" in printed.out
+    assert steering(printed.out + printed.err) == []
 
 
 def test_an_annotation_is_one_command_and_no_other() -> None:

@@ -52,13 +52,15 @@ def _config(request: EvalRequest, chosen: Mapping[Path, object]) -> Path | None:
 
 def _config_beside(chosen: Mapping[Path, object]) -> Path | None:
     """The `test_config.json` beside the eval set, where there is only one; says whether it is taken."""
+    from evaldesk.wording.printable import in_one_line
+
     found = next((file for path in chosen if (file := find_criteria_file(path))), None)
     if found and len(chosen) > 1:
         words = f"Several eval sets have the default criteria, not those of {found}; --config-file-path names a file"
-        click.echo(f"{words} for all.", err=True)
+        click.echo(in_one_line(f"{words} for all."), err=True)
         return None
     if found:
-        click.echo(f"The criteria are those of {found}.", err=True)
+        click.echo(in_one_line(f"The criteria are those of {found}."), err=True)
     return found
 
 
