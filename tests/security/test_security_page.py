@@ -60,6 +60,9 @@ SHOWN: Mapping[str, str] = {
     "Redirects are refused in the clients": (
         "agents/test_redirects.py: a redirect is not followed, a redirect of another page"
     ),
+    "They stand between marks that nobody can guess": (
+        "metrics/test_judges.py: what the agent wrote stays inside its fence; metrics/test_judges_kinds.py: no message"
+    ),
     "A page with charts allows": "web/guard/test_guard.py: every answer carries the headers",
     "Agents are not isolated unless you": "engine/test_containers.py: an agent sees its image",
     "The random token and a key from the environment": (
@@ -78,7 +81,7 @@ PLAIN = (
     *("It can then get in", "Do not open pages", "Scrubbing knows", "Files for machines", "LiteLLM and the clients"),
     *("pyarrow reads Parquet", "A file with false sizes", "An agent that looks for the file", "Trials that are played"),
     *("What only the agent knows", "A function of yours that stands", "Commands and forked players are"),
-    *("All of them are the same agent", "An agent that stops the clock"),
+    *("All of them are the same agent", "An agent that stops the clock", "A judge is a model", "Hold a judge against"),
 )
 """The beginnings of the sentences that promise nothing: they introduce, advise, or say what is not kept out."""
 

@@ -11,6 +11,12 @@ from evaldesk.model.decisions import decision_words
 from evaldesk.model.media import with_names
 
 NOTHING = "(nothing)"
+_LINE_OF_OTHERS = re.compile(
+    r"(?<=[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])"
+    r"(?=[ \t]*(?:User|Agent|Tool call|Tool result|A person decided|Waits for a person):)",
+    re.IGNORECASE,
+)
+"""Where a line inside of a message begins as the lines of a dialogue do: it would be read as what a tool gave, say."""
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])[\"')\]]*\s+|\n+")
 
 
@@ -27,16 +33,16 @@ def question_text(record: TurnRecord) -> str:
 
 def steps_text(record: TurnRecord) -> str:
     """The tool calls of a turn with their results, in order."""
-    return "\n".join(filter(None, map(_step, record.events))) or NOTHING
+    return "\n".join(_steps(record)) or NOTHING
 
 
 def conversation_text(records: Iterable[TurnRecord], *, with_steps: bool = False) -> str:
     """The turns as a dialogue, with the tool calls where asked."""
     lines: list[str] = []
     for record in records:
-        lines.append(f"User: {question_text(record)}")
-        lines += filter(None, map(_step, record.events)) if with_steps else []
-        lines.append(f"Agent: {record.answer or '(no answer)'}")
+        lines.append(f"User: {_said(question_text(record))}")
+        lines += _steps(record) if with_steps else []
+        lines.append(f"Agent: {_said(record.answer) or '(no answer)'}")
     return "\n".join(lines) or NOTHING
 
 
@@ -48,6 +54,15 @@ def sentences_of(text: str) -> list[str]:
 def numbered(items: Sequence[str]) -> str:
     """One item a line, counted from 1."""
     return "\n".join(f"{number}. {item}" for number, item in enumerate(items, 1))
+
+
+def _said(text: str) -> str:
+    return _LINE_OF_OTHERS.sub("[in this message] ", text)
+
+
+def _steps(record: TurnRecord) -> list[str]:
+    """One line for each step, whatever the names of its tools are."""
+    return [" ".join(line.splitlines()) for line in map(_step, record.events) if line]
 
 
 def _step(event: Event) -> str:
