@@ -59,6 +59,35 @@ async def test_a_scalar_of_numpy_is_the_value_that_it_holds(tmp_path: Path, sour
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("numpy.bool_(True)", 0.0),
+        ("numpy.float32(0.5)", 0.0),
+        ("numpy.int64(1)", 0.0),
+        ("Fraction(1, 2)", 0.0),
+        ("numpy.float64(0.25)", 0.25),
+        ("True", 1.0),
+        ("7", 7.0),
+        ("math.inf", 2.0**53),
+        ("-math.inf", -(2.0**53)),
+        ("10**20", 2.0**53),
+    ],
+)
+async def test_osmosis_takes_the_numbers_of_python_alone(tmp_path: Path, source: str, value: float) -> None:
+    """`isinstance(result, (int, float))` there: rollout/eval/evaluation/eval_fn.py."""
+    pytest.importorskip("numpy")
+    module = f"numbers_{abs(hash(source))}"
+    text = "import math\nimport numpy\nfrom fractions import Fraction\n"
+    judge = "def judge(solution_str, ground_truth, extra_info=None):\n"
+    (tmp_path / f"{module}.py").write_text(f"{text}{judge}    return {source}\n")
+
+    score = await scored(str(tmp_path), "judge", module=module, compat="osmosis")
+
+    assert (score.value, score.error) == (value, None)
+
+
+@pytest.mark.anyio
 async def test_nan_of_numpy_and_an_array_are_no_values(tmp_path: Path) -> None:
     pytest.importorskip("numpy")
     text = "import numpy\ndef nan(solution_str): return numpy.float32('nan')\n"

@@ -33,7 +33,7 @@ from evaldesk.model import (
     plain_number,
 )
 from evaldesk.model.chat import chat_messages
-from evaldesk.model.transcript import is_score
+from evaldesk.model.transcript import MAX_NUMBER, is_score
 from evaldesk.wire import converted, plain
 
 _OPTIONS = (FUNCTION_OPTION, "root", "compat", "low", "high", "description")
@@ -44,7 +44,7 @@ class EvalFunction:
     """Calls `function`, a `module:attr` found from `root`; its result is the value of the trial.
 
     A value is any finite number unless `low` and `high` bound it. Exceptions of the function, None, NaN and infinity
-    are errors; with `compat = "osmosis"` each of them counts as 0, as in Osmosis, and the reason says so.
+    are errors; with `compat = "osmosis"` each of them but infinity counts as 0, and the reason says so.
     """
 
     name: str
@@ -94,7 +94,7 @@ class EvalFunction:
             return [found]
         if isinstance(found, list) and found and all(isinstance(item, Score) for item in found):
             return found
-        return [self._score(_number(found))]
+        return [self._score(_number(found, is_osmosis=is_osmosis))]
 
     def _score(self, value: float) -> Score:
         who = "The function" if self.name == self.function else self.function
@@ -138,8 +138,14 @@ async def _called(function: Function, arguments: Mapping[str, Any]) -> object:
     return await found if inspect.isawaitable(found) else found
 
 
-def _number(found: object) -> float:
-    number = plain_number(found)
+def _number(found: object, *, is_osmosis: bool) -> float:
+    """The value of the function. Raises MetricError.
+
+    Osmosis takes Python's numbers alone; one that is too large for a score, infinity included, is the largest score.
+    """
+    if is_osmosis and isinstance(found, int | float) and abs(found) > MAX_NUMBER:
+        return math.copysign(MAX_NUMBER, found)
+    number = found if is_osmosis else plain_number(found)
     if isinstance(number, bool) or is_score(number):
         return float(number)
     shown = f"{found!r:.80}" if isinstance(number, int | float) or found is None else type(found).__name__
