@@ -19,6 +19,7 @@ from evaldesk.formats import dump_evalset, load_evalset
 from evaldesk.formats.files import read_file
 from evaldesk.model import Case, EvalSet, Turn
 from evaldesk.store import Store
+from evaldesk.store.evalsets import large
 
 SAMPLES = Path(__file__).parents[1] / "formats" / "exchange_samples"
 ROWS = SAMPLES / "osmosis-csv.csv"
@@ -192,6 +193,35 @@ def test_the_folder_of_a_run_of_openhands_is_imported_with_its_metadata(run: Run
     with Store.open(Path(".evaldesk/evaldesk.db"), must_exist=True) as store:
         summary = store.runs.summary(1)
     assert (summary.n_passed, summary.config.agent_model, summary.config.evalset_path) == (1, "m/x", "bench")
+
+
+@pytest.mark.parametrize("whole", [2**30, -1], ids=["read-whole", "streamed"])
+def test_instances_that_a_benchmark_of_the_sdk_left_out_are_counted(
+    run: Run, monkeypatch: pytest.MonkeyPatch, whole: int
+) -> None:
+    """Its `output.jsonl` lacks every row with an error. (OpenHands/benchmarks benchmarks/utils/iterative.py)"""
+    monkeypatch.setattr(large, "WHOLE", whole)
+    folder = Path("eval_out")
+    folder.mkdir()
+    metadata = {"llm": {"model": "m/x"}, "dataset": "swe", "critic": {"kind": "PassCritic"}, "max_iterations": 5}
+    (folder / "metadata.json").write_text(json.dumps(metadata, indent=1))
+    solved = {"instance_id": "a", "attempt": 2, "history": [], "test_result": {"resolved": True}, "error": None}
+    failures = (("a", "stuck"), ("b", "502"), ("b", "503"), ("c", "x: MaxIterationsReached"))
+    rows = [{"instance_id": name, "history": [], "test_result": {}, "error": error} for name, error in failures]
+    (folder / "output.jsonl").write_text(json.dumps(solved))
+    (folder / "output_errors.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
+
+    alone, result = run("import", folder / "metadata.json"), run("import", folder)
+
+    assert "contains no trial; choose the output.jsonl beside it" in error_of(alone)
+    assert "2 instances of output_errors.jsonl which output.jsonl leaves out: counted too." in result.output
+    with Store.open(Path(".evaldesk/evaldesk.db"), must_exist=True) as store:
+        summary, errored = store.runs.summary(1), store.runs.trial(1, 1, 0)
+        strips = [row.verdicts for row in store.runs.case_rows(1, sort="file")]
+    assert (summary.config.agent_model, summary.config.evalset_path) == ("m/x", "swe")
+    assert strips == ["p", "e", "u"]
+    assert errored.error is not None
+    assert errored.error.message == "503"
 
 
 def test_import_stores_nothing_when_one_file_is_wrong(run: Run) -> None:

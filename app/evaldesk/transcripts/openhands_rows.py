@@ -33,7 +33,7 @@ USUAL = ("resolved", "success", "passed", "correct", "result", "score", "reward"
 MAX_SUMMARY = 2_000
 
 _COUNTS = ("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning")
-_TOO_MANY = re.compile(r"maximum iteration|max(imum)?[_ ]iterations", re.I)
+_TOO_MANY = re.compile(r"maximum iteration|max(imum)?[_ ]?iterations", re.I)
 
 
 def is_row(value: JsonValue) -> bool:

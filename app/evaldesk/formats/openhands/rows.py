@@ -130,7 +130,8 @@ def _imported(rows: Callable[[], Iterable[_Row]], trials: TrialRows, source: str
 
 
 def _is_metadata(value: Any) -> bool:
-    return isinstance(value, dict) and {"agent_class", "llm_config"} <= set(value)
+    """Whether this is the `EvalMetadata` of OpenHands, or the one of its benchmarks on the SDK (V1)."""
+    return isinstance(value, dict) and ({"agent_class", "llm_config"} <= set(value) or {"llm", "critic"} <= set(value))
 
 
 def _is_metadata_alone(row: dict[str, Any]) -> bool:
