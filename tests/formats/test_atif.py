@@ -84,9 +84,13 @@ def test_several_trajectories_of_one_session_are_cases_of_their_own() -> None:
 def test_the_totals_stand_in_where_no_step_counts_tokens() -> None:
     steps = [{key: value for key, value in step.items() if key != "metrics"} for step in WHOLE["steps"]]
 
-    (result,) = _read({**WHOLE, "steps": steps}).runs[0].results
+    totals = {**WHOLE["final_metrics"], "total_cached_tokens": 20}
 
-    assert (result.tokens, result.cost) == (59, 0.002)
+    (run,) = _read({**WHOLE, "steps": steps, "final_metrics": totals}).runs
+
+    (result,) = run.results
+    assert (result.tokens, result.cost, result.usages[0].tokens_cached) == (59, 0.002, 20)
+    assert json.loads(Atif.write(run))["final_metrics"] == totals
 
 
 def test_parts_sub_agents_and_observations_without_calls() -> None:

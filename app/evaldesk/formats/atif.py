@@ -196,6 +196,8 @@ def _final(result: TrialResult, n_steps: int) -> dict[str, Any]:
     if result.usages:
         totals["total_prompt_tokens"] = sum(usage.tokens_in for usage in result.usages)
         totals["total_completion_tokens"] = sum(usage.tokens_out for usage in result.usages)
+        if cached := sum(usage.tokens_cached for usage in result.usages):
+            totals["total_cached_tokens"] = cached
     if result.cost is not None:
         totals["total_cost_usd"] = result.cost
     return totals
