@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,17 @@ def test_the_recorded_results_of_the_public_example_come_out_again() -> None:
     assert {name: written[name] for name in recorded_then} == pytest.approx(recorded_then)
     curve = [sum(pass_at_k(5, n, k) or 0.0 for n in passes) / len(passes) for k in (2, 4)]
     assert curve == pytest.approx([0.775, 0.84])  # as the later version recorded it
+
+
+def test_each_score_keeps_its_own_threshold() -> None:
+    """Osmosis has one for all; the others stand under `evaldesk`, as an export writes them."""
+    (run,) = recorded(SAMPLE.read_bytes())
+    criteria = tuple(replace(each, threshold=limit) for each, limit in zip(run.criteria, (0.5, None), strict=True))
+
+    (again,) = recorded(write_file(replace(run, criteria=criteria), "osmosis-results"))
+
+    assert again.criteria == criteria
+    assert strips(again) == strips(recorded(SAMPLE.read_bytes())[0])
 
 
 def test_runs_of_a_baseline_are_a_run_of_their_own() -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from math import comb, fsum, sqrt
 from typing import Any, BinaryIO
@@ -19,6 +19,7 @@ from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import MAX_ROW, Imported, WritesRuns
 from evaldesk.formats.large_runs import TrialRowsOnDisk, scratch
 from evaldesk.model import Case, Criterion, ErrorRecord, Score, TrialResult, Turn, Usage, trial_verdict
+from evaldesk.model.transcript import is_score
 from evaldesk.reading.json_lines import read_lines
 from evaldesk.reading.json_stream import Item, NotStreamedError, StreamedList
 from evaldesk.reading.json_text import text_parts
@@ -131,7 +132,7 @@ def _is_metrics(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """The configuration of all runs; `cases` are our own names of rows."""
+    """The configuration of all runs; `cases` are our own names of rows, `own` are thresholds of single functions."""
 
     name: str
     model: str = ""
@@ -141,6 +142,7 @@ class _Header:
     functions: tuple[str, ...] = ()
     note: str = ""
     cases: tuple[str, ...] = ()
+    own: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,7 @@ def _header(place: Place, raw: Any, source: str) -> _Header:
     threshold = read_optional_number(place.at("pass_threshold"), raw.get("pass_threshold"))
     functions = read_list(place.at("eval_fns"), raw.get("eval_fns", []), read_text)
     names = own.get("cases") if isinstance(own.get("cases"), list) else []
+    limits = own.get("thresholds") if isinstance(own.get("thresholds"), dict) else {}
     model = read_optional_text(place.at("model"), raw.get("model")) or ""
     module = read_optional_text(place.at("module"), raw.get("module")) or ""
     return _Header(
@@ -172,6 +175,7 @@ def _header(place: Place, raw: Any, source: str) -> _Header:
         functions=functions,
         note=text_of(own.get("note")),
         cases=tuple(name for name in names or () if isinstance(name, str)),
+        own={name: limit for name, limit in (limits or {}).items() if limit is None or is_score(limit)},
     )
 
 
@@ -215,7 +219,7 @@ def _flat(place: Place, raw: Any) -> _Run:
 def _imported(header: _Header, runs: Callable[[], Iterable[_Run]], rows: Callable[[], TrialRows]) -> Imported:
     notes = Notes()
     functions = header.functions or ((REWARD,) if any(REWARD in run.raw for run in runs()) else ())
-    criteria = tuple(Criterion(name, header.threshold) for name in functions)
+    criteria = tuple(Criterion(name, header.own.get(name, header.threshold)) for name in functions)
     by_tag: dict[bool, TrialRows] = {}
     first = None
     for run in runs():
@@ -227,7 +231,8 @@ def _imported(header: _Header, runs: Callable[[], Iterable[_Run]], rows: Callabl
         raise FormatError("the file contains no run of a row", source="")
     models = {False: header.model, True: header.baseline}
     found = tuple(_recorded(header, by_tag[tag], criteria, models[tag]) for tag in sorted(by_tag))
-    words = (f"A trial passes when every score reaches {header.threshold:g}; the file has no conversations.",)
+    least = "its threshold" if header.own else f"{header.threshold:g}"
+    words = (f"A trial passes when every score reaches {least}; the file has no conversations.",)
     return Imported("osmosis-results", runs=found, understood=words, refused=notes.sentences)
 
 
