@@ -152,6 +152,30 @@ def test_a_function_that_raises_is_an_error_unless_asked_to_do_as_osmosis(place:
         assert [(run.n_errored, run.n_failed) for run in store.runs.list()] == [(0, 1), (1, 0)]
 
 
+CUT = """
+from evaldesk.model import ErrorRecord, Event, ToolCall
+
+
+async def agent_loop(message, session):
+    yield Event("agent_message", text="7")
+    yield Event("tool_call", call=ToolCall("add", {}, "c1"))
+    yield Event("error", error=ErrorRecord("max_turns", "no turn is left"))
+"""
+
+
+@pytest.mark.parametrize(("compat", "mean", "is_said"), [((), 0.0, True), (("--compat", "osmosis"), 1.0, False)])
+def test_an_answer_that_osmosis_takes_from_before_a_limit_is_said(
+    place: Place, rows: Path, compat: tuple[str, ...], mean: float, is_said: bool
+) -> None:
+    (place.folder / f"{_module(place)}.py").write_text(CUT)
+
+    result = _eval(place, rows, "--limit", 1, *compat, "-o", "results.json")
+
+    found = json.loads((place.folder / "results.json").read_text())
+    assert found["summary"]["eval_fns"][f"{_rewards(place)}:exact"]["mean"] == mean
+    assert ("1 trial reached a limit of the agent: no answer here" in result.output) is is_said
+
+
 def test_a_second_model_is_compared_row_by_row(place: Place, rows: Path) -> None:
     options = ["--model", "big/model", "--baseline-model", "small/model", "--max-error-rate", "1", "-o", "results.json"]
 

@@ -19,6 +19,8 @@ from evaldesk.desk.named_agents import named_agent
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.model import Criterion, EvalSet
+from evaldesk.model.conclusion import counted
+from evaldesk.model.transcript import BOUNDS
 from evaldesk.paths import did_you_mean
 from evaldesk.wording.comparison import comparison_sentence, left_out_words
 from evaldesk.wording.printable import printable
@@ -131,9 +133,22 @@ def _show_summary(runs: StoredRuns, played: Sequence[Played]) -> None:
         for name, found in summary["eval_fns"].items():
             numbers = ", ".join(f"{key.replace('pass_at_', 'pass@')} {value:.3f}" for key, value in found.items())
             click.echo(f"  {printable(name)}: {numbers}")
+        if n := _n_cut_short(runs, each):
+            click.echo(
+                f"  {counted(n, 'trial')} reached a limit of the agent: no answer here, and for Osmosis the last text "
+                "before it; --compat osmosis scores that text"
+            )
     for name, comparison in compared(runs, played).items():
         alone = (
             ((comparison.n_only_before, "the baseline"), (comparison.n_only_after, "this run")) if comparison else ()
         )
         note = left_out_words(*alone)
         click.echo(f"{printable(name)} against the baseline: {comparison_sentence(comparison)}. {note}".rstrip())
+
+
+def _n_cut_short(runs: StoredRuns, each: Played) -> int:
+    """The trials whose functions get another `solution_str` here than in Osmosis."""
+    if each.run.config.compat == "osmosis":
+        return 0
+    cases = runs.cases(each.run.id, is_whole=False)
+    return sum(trial.stop_reason in BOUNDS for case in cases for trial in case)
