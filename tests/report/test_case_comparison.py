@@ -13,7 +13,7 @@ from evaldesk.desk.runs.gates.conclusion import RunNumbers, conclude
 from evaldesk.model import Case, Expected, Gates, Turn
 from evaldesk.model.comparison import PlayedCase, RunChange
 from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys, renamed_repeats, repeats_words
-from evaldesk.statistics.case_comparison import compare_cases
+from evaldesk.statistics.case_comparison import compare_cases, is_regressed
 from evaldesk.wording.comparison import change_sentence, change_why, flips_words, stand_out_sentence
 
 DIGEST = "d"
@@ -122,12 +122,69 @@ def test_cases_that_stand_out_both_ways_are_a_mixed_answer() -> None:
         ("ff", "uu", "not scored"),
         ("uu", "pp", "not scored"),
         ("pp", "pp", "same"),
+        ("p" * 198 + "ff", "p" * 199 + "f", "more stable"),
+        ("p" * 199 + "f", "p" * 198 + "ff", "less stable"),
+        ("p" * 100 + "ff", "p" * 99 + "f", "more stable"),
+        ("p" * 99 + "f", "p" * 100 + "ff", "less stable"),
     ],
 )
 def test_a_flip_is_counted_between_the_first_trials_of_both(before: str, after: str, kind: str) -> None:
     expected = {"pppppppppf": "more stable"}.get(before, kind)
 
     assert kind_of(case("c", before), case("c", after)) == expected
+    assert is_regressed(case("c", before), case("c", after)) == (kind in ("broken", "lost its verdict"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "points", "p"),
+    [
+        ("p", "f" * 20, -100, None),
+        ("f" * 20, "p", 100, None),
+        ("pp", "ff", -100, 1 / 3),
+        ("pppf", "ppff", -25, 1.0),
+        ("pppfe", "ppuff", -25, 1.0),
+    ],
+)
+def test_two_rates_of_a_case_are_tested_where_both_have_two_trials(
+    before: str, after: str, points: float, p: float | None
+) -> None:
+    (found,) = changed([case("c", before)], [case("c", after)]).cases
+
+    assert found.points == pytest.approx(points)
+    assert found.p == (None if p is None else pytest.approx(p))
+
+
+@pytest.mark.parametrize(
+    ("n_cases", "before", "after", "likely", "to_tell"),
+    [
+        pytest.param(20, "p" * 10, "ppp" + "f" * 7, 1, None, id="one-of-20-drops-beyond-chance"),
+        pytest.param(20, "p" * 10, "pppp" + "f" * 6, 0, None, id="not-among-so-many"),
+        pytest.param(1, "p" * 10, "pppp" + "f" * 6, 1, None, id="alone-it-does"),
+        pytest.param(20, "p" * 5, "f" * 5, 0, 6, id="five-trials-tell-nothing-of-20"),
+        pytest.param(20, "p" * 6, "f" * 6, 1, None, id="six-do"),
+        pytest.param(3, "p", "f", 0, 4, id="one-trial-is-not-tested"),
+    ],
+)
+def test_a_drop_is_likely_where_it_is_beyond_chance_among_all_cases(
+    n_cases: int, before: str, after: str, likely: int, to_tell: int | None
+) -> None:
+    others = [case(f"other {at}", before) for at in range(n_cases - 1)]
+
+    found = compare_cases("run 1", [case("c", before), *others], [case("c", after), *others], rule="likely")
+
+    assert [each.name for each in found.regressed] == ["c"] * likely
+    assert found.trials_to_tell == to_tell
+
+
+def test_where_nothing_is_compared_no_number_of_trials_would_tell() -> None:
+    assert changed([case("c", "pp")], [case("c", "pp", digest="e")]).trials_to_tell is None
+
+
+def test_the_case_that_lost_most_comes_first_of_its_kind() -> None:
+    before = [case(name, "pppp") for name in "abc"] + [case("d", "ffff")]
+    after = [case("a", "pppf"), case("b", "ffff"), case("c", "ppff"), case("d", "pppp")]
+
+    assert [each.name for each in changed(before, after).cases] == ["b", "c", "a", "d"]
 
 
 def test_trials_whose_order_is_not_known_are_not_drawn_from() -> None:
@@ -151,6 +208,12 @@ def test_trials_whose_order_is_not_known_are_not_drawn_from() -> None:
         (case("c", "pp"), case("c", "uu", digest="other"), "lost its verdict", True),
         (
             case("c", "pp", asserted={"reference": 2}),
+            case("c", "pp", digest="other", asserted={"reference": 1}),
+            "lost its reference",
+            False,
+        ),
+        (
+            case("c", "pp", asserted={"reference": 1, "tool_calls": 1}),
             case("c", "pp", digest="other", asserted={"reference": 1}),
             "lost its reference",
             False,
