@@ -14,7 +14,7 @@ from evaldesk.model import Case, Expected, Gates, Turn
 from evaldesk.model.comparison import PlayedCase, RunChange
 from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys, renamed_repeats, repeats_words
 from evaldesk.statistics.case_comparison import compare_cases, is_regressed
-from evaldesk.wording.comparison import change_sentence, change_why, flips_words, stand_out_sentence
+from evaldesk.wording.comparison import change_sentence, change_why, flips_words, stand_out_sentence, states_words
 
 DIGEST = "d"
 LETTERS = "ppppfffeu."
@@ -232,6 +232,34 @@ def test_every_state_of_a_case_since_its_baseline(
     (found,) = changed([before], [after]).cases
 
     assert (found.state, found.is_regression) == (state, is_regression)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        pytest.param("old:a1 old:b2", "new:a1 new:b2", "old>new", id="renamed"),
+        pytest.param("old:a1 old:b2", "new:a1 new:b9", "old>new", id="and-a-case-edited"),
+        pytest.param("old:a1 old:b2", "one:a1 two:a1 two:b2", "old>two", id="most-in-common"),
+        pytest.param("x:a1 x:b2 y:a1", "s:a1 t:a1 t:b2", "x>t y>s", id="two-at-once"),
+        pytest.param("old:a1", "new:a2", "", id="nothing-in-common"),
+        pytest.param("old:a1", "new:b1", "", id="another-id"),
+        pytest.param("old:a1", "old:b1 new:a1", "", id="still-played"),
+        pytest.param("old:a1 new:b1", "new:a1", "", id="the-new-one-was-there"),
+        pytest.param("old:a", "new:a", "", id="content-not-known"),
+    ],
+)
+def test_an_eval_set_of_another_name_is_told_by_the_content_of_its_cases(before: str, after: str, found: str) -> None:
+    def cases(words: str) -> list[PlayedCase]:
+        named = [each.split(":") for each in words.split()]
+        return [PlayedCase(CaseKey(evalset, text[0], 0, text[1:]), "p") for evalset, text in named]
+
+    change = changed(cases(before), cases(after))
+
+    assert change.renamed == dict(each.split(">") for each in found.split())
+    told = [words for words in states_words(change) if "by their content" in words]
+    assert told == [
+        f"The cases of eval set {old} were found in {new}, by their content" for old, new in change.renamed.items()
+    ]
 
 
 def test_cases_of_one_run_only_are_gone_or_new() -> None:
