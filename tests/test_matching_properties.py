@@ -68,7 +68,11 @@ def test_matching_equals_brute_force(
 
     found = {order: match_trajectory(expected, actual, order=order, **rule) for order in ORDERS}
 
+    precision = best / len(actual) if actual else float(not expected)
+    recall = best / len(expected) if expected else 1.0
+    f1 = 2 * precision * recall / (precision + recall) if precision else 0.0
     assert {match.n_matched for match in found.values()} == {best}
+    assert {(match.precision, match.recall, match.f1) for match in found.values()} == {(precision, recall, f1)}
     assert {order: match.score for order, match in found.items()} == {
         "exact": is_exact,
         "in_order": in_order,

@@ -38,8 +38,6 @@ class TrajectoryMatch:
     @cached_property
     def alignment(self) -> tuple[Step, ...]:
         """The steps of `align`, in which the rule of this match pairs the calls it accepts; empty when not asserted."""
-        if self.score is None:
-            return ()
         wanted, made, rule = self._matched
         return align_plain(wanted, made, None if rule is _EXACT else rule)
 
