@@ -147,7 +147,7 @@ def test_annotations_mark_the_file(place: Place) -> None:
     result = place.eval(place.evalset("first", ANSWERS), "--annotations")
 
     marks = [line for line in result.stdout.splitlines() if line.startswith("::")]
-    assert marks[0] == "::error title=Gate every trial must pass::1 of 3 trials passed"
+    assert marks[0] == "::error title=Gate every trial must pass::1 of 3 trials passed (1 errored)"
     assert marks[2].startswith("::error file=first.evalset.json,title=case_2%3A 0 of 1 passed::trial 1 failed: turn 1")
     assert marks[3].startswith("::warning file=first.evalset.json,title=case_3%3A nothing was scored::trial 1 errored")
 

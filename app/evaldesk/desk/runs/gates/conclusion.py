@@ -300,8 +300,8 @@ def _all_passed(run: RunNumbers, gates: Gates) -> GateOutcome:
     if counts.scored > counts.passed or (gates.unscored_are_failures and counts.unscored):
         answer = "failed"
     names = tuple(case.id for case in run.cases if case.counts.scored > case.counts.passed)
-    words = f"{counted_words(counts.passed, counts.planned, 'trial')} passed"
-    return GateOutcome(ALL_PASSED, answer, words + (asides_words(counts) if answer == "undecided" else ""), names)
+    words = f"{counted_words(counts.passed, counts.planned, 'trial')} passed{asides_words(counts)}"
+    return GateOutcome(ALL_PASSED, answer, words, names)
 
 
 def _pass_rate(run: RunNumbers, least: float, undecided: Undecided | None) -> GateOutcome:
