@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaldesk.matching import ORDERS, Tolerance, align, diff_args, json_equal, json_key, match_trajectory
+from evaldesk.matching.json_equality import covers
 
 from .matching_calls import Call, call
 
@@ -42,6 +43,19 @@ def test_keys_are_equal_where_values_are(a: Any, b: Any) -> None:
 @given(values, values)
 def test_json_equality_is_that_of_canonical_text(a: Any, b: Any) -> None:
     assert json_equal(a, b) == (canonical(a) == canonical(b))
+
+
+@given(values)
+def test_what_is_read_again_is_the_same(value: Any) -> None:
+    again = json.loads(json.dumps([value, "a text", {"key": ["a text"]}]))
+    whole = [value, "a text", {"key": ["a text"]}]
+
+    assert json_equal(whole, again)
+    assert json_equal(tuple(whole), again)
+    assert json_key(whole) == json_key(again)
+    assert covers(again, whole)
+    assert not covers(again, [*whole, None])
+    assert not covers([*again, None], whole)
 
 
 @given(objects, objects)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from evaldesk.errors import MetricError, UsageError
 from evaldesk.matching import CallRule, Tolerance, match_trajectory
+from evaldesk.matching.tolerance import check_pattern, pattern_found
 
 from .matching_calls import Call, call
 
@@ -116,3 +118,29 @@ def test_impossible_tolerance_is_refused(options: Row, field: str, message: str)
 
     assert message in str(caught.value)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "is_whole", "is_found"),
+    [
+        ("b+", "abbc", False, True),
+        ("b+", "abbc", True, False),
+        ("a.*c", "abbc", True, True),
+        ("c", "x" * 999_999 + "c", False, True),
+    ],
+)
+def test_a_pattern_is_found_inside_a_text_or_matches_all_of_it(
+    pattern: str, text: str, is_whole: bool, is_found: bool
+) -> None:
+    assert pattern_found(pattern, text, is_whole=is_whole) is is_found
+
+
+def test_a_text_too_long_to_search_is_an_error() -> None:
+    with pytest.raises(MetricError, match="1,000,001 characters are more than a regular expression may search"):
+        pattern_found("c", "x" * 1_000_001)
+
+
+@pytest.mark.parametrize(("n", "is_allowed"), [(1_000, True), (1_001, False)])
+def test_a_pattern_has_so_many_characters_at_most(n: int, is_allowed: bool) -> None:
+    with nullcontext() if is_allowed else pytest.raises(UsageError, match="has 1,001 characters; 1,000 are allowed"):
+        check_pattern("x" * n, "the pattern", field="patterns")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ HALF, ONE = "too close to 0.5 to be sure, add cases", "too few trials for a rate
 def numbers(letters: str) -> RunNumbers:
     """A run with a case for each word; a point is a trial that was not played, since the run was stopped."""
     cases = [
-        CaseNumbers(f"c{at}", Counts(len(each), *(each.count(letter) for letter in "pfeu")))
+        CaseNumbers(f"c{at}", Counts(len(each), each.count("p"), each.count("f"), each.count("e"), each.count("u")))
         for at, each in enumerate(letters.split())
     ]
     return RunNumbers.of_cases(cases, spent=Spent(0.5), endings=[STOPPED] if "." in letters else [])
@@ -117,6 +118,30 @@ def test_a_rate_is_too_close_where_its_threshold_lies_inside_the_interval(
     found = conclude(Gates(min_pass_rate=least), numbers(letters)).gates[0]
 
     assert found.sentence.endswith("to be sure, add cases") == is_close
+
+
+@pytest.mark.parametrize(
+    ("letters", "gates", "names"),
+    [
+        ("pp pf ff uu", {}, ("c1", "c2")),
+        ("pp pf ff uu", {"min_case_pass_rate": 0.5}, ("c2", "c3")),
+        ("pp", {}, ()),
+    ],
+)
+def test_a_gate_names_the_cases_that_did_not_reach_it(
+    letters: str, gates: dict[str, Any], names: tuple[str, ...]
+) -> None:
+    assert conclude(Gates(**gates), numbers(letters)).gates[0].names == names
+
+
+@pytest.mark.parametrize(
+    ("letters", "share", "is_passed"),
+    [("ppppf", 0.8, True), ("pppff", 0.8, False), ("ppppe", 1.0, True), ("e", 0.0, None)],
+)
+def test_a_case_passes_by_the_share_of_its_scored_trials(letters: str, share: float, is_passed: bool | None) -> None:
+    (case,) = numbers(letters).cases
+
+    assert replace(case, pass_threshold=share).is_passed is is_passed
 
 
 @pytest.mark.parametrize(
