@@ -1,9 +1,11 @@
 # Everything is set up by the targets themselves; `make` alone lists them.
 PYTHON ?= python3
-BIN := .venv/bin
-READY := .venv/.ready
-ADAPTERS := .venv/.adapters
-CLUSTER := .venv/.cluster
+PYTHONS ?= python3.12 python3.13 python3.14
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+ADAPTERS := $(VENV)/.adapters
+CLUSTER := $(VENV)/.cluster
 EXTRAS := $(foreach name,adk openai-agents langgraph pydantic-ai,--extra $(name))
 ARGS ?=
 # Without bytecode every start compiles everything again.
@@ -14,8 +16,8 @@ help: ## List the targets
 
 $(READY): requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Evaldesk needs Python 3.11 or newer; try: make PYTHON=python3.12")'
-	@echo "Setting up .venv; the first time takes about a minute."
-	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
+	@echo "Setting up $(VENV); the first time takes about a minute."
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.8,<1'
 	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes --compile-bytecode requirements.txt $(if $(wildcard $(ADAPTERS)),requirements-adapters.txt) $(if $(wildcard $(CLUSTER)),requirements-cluster.txt)
 	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
@@ -44,6 +46,10 @@ test: $(READY) ## Run the tests but for the journeys
 journeys: $(READY) ## Run the long tests and those in Chromium, Firefox and WebKit, on PostgreSQL, on Ray and of served desks
 	EVALDESK_REQUIRE_BROWSER=1 EVALDESK_REQUIRE_POSTGRES=1 $(BIN)/pytest --forks -m "(browser or server or long) and not torture" $(ARGS)
 
+versions: ## Play the tests on newer Pythons, those of PYTHONS="python3.12 python3.13" that are installed
+	@for python in $(PYTHONS); do version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || { echo "$$python is not installed"; continue; }; \
+	$(MAKE) VENV=.venv-$$version PYTHON=$$python adapters test || exit; done
+
 torture: $(READY) ## Kill and flood for a long time
 	$(BIN)/pytest -m torture $(ARGS)
 
@@ -68,5 +74,5 @@ requirements: ## Pin the requirements again
 	$(BIN)/uv pip compile pyproject.toml $(EXTRAS) --constraint requirements.txt --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --upgrade -o requirements-adapters.txt
 	$(BIN)/uv pip compile pyproject.toml --extra ray --constraint requirements.txt --constraint requirements-adapters.txt --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --upgrade -o requirements-cluster.txt
 
-.PHONY: help setup adapters cluster run test journeys torture check bench packages build requirements
+.PHONY: help setup adapters cluster run test journeys versions torture check bench packages build requirements
 .DEFAULT_GOAL := help

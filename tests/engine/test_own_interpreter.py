@@ -149,7 +149,7 @@ async def test_an_interpreter_may_print_at_its_start_and_says_why_it_has_none(
         assert (await host.describe(ref)).kind == "python"
 
 
-@pytest.mark.parametrize("version", ["3.10", "3.12", "3.13"])
+@pytest.mark.parametrize("version", ["3.10", "3.12", "3.13", "3.14"])
 async def test_a_trial_is_played_on_other_pythons(
     version: str, write_agent: Write, trial: Make, play: Play, tmp_path: Path
 ) -> None:
