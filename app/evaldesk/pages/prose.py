@@ -16,6 +16,7 @@ MAX_ON_PAGE = 100_000
 BLOCKS = frozenset({"p", "br", "pre", "blockquote", "hr", "ul", "ol", "li", "div"})
 CELLS = frozenset({"table", "thead", "tbody", "tr", "th", "td"})
 SCROLLS = {"class": "scroll", "role": "group", "tabindex": "0", "aria-label": "Table"}
+DIRECTED = ("ol", "ul", "blockquote", "table")
 WORDS = frozenset({"strong", "em", "s", "code", "a"})
 SCHEMES = frozenset({"http", "https", "mailto"})
 _MARKS = re.compile(r"[*_`#\[\]|~<&\\]|^\s*(?:[-+>]|\d+[.)])\s|^\s*(?:-{3,}|={1,})\s*$", re.MULTILINE)
@@ -73,7 +74,12 @@ def _rendered(text: str) -> str:
         url_schemes=set(SCHEMES),
         url_relative="deny",
         link_rel="noopener noreferrer",
-        set_tag_attribute_values={"a": {"target": "_blank"}, "div": SCROLLS},
+        # A list and a table run in the direction of their first word: their marks and columns do, too.
+        set_tag_attribute_values={
+            "a": {"target": "_blank"},
+            "div": SCROLLS,
+            **{tag: {"dir": "auto"} for tag in DIRECTED},
+        },
     )
     return html if "<" in _PLAIN.sub("", html) else ""
 

@@ -233,7 +233,7 @@ def test_the_reason_of_a_trial_that_another_tool_scored_stands_where_it_is_read_
 
     room = pages.get(f"/failures?run={run_id}").text
 
-    assert re.search(r'<dd data-said><div class="prose">\s*<ul>\s*<li>\s*<strong>Seat</strong> 4', room)
+    assert re.search(r'<dd data-said><div class="prose">\s*<ul dir="auto">\s*<li>\s*<strong>Seat</strong> 4', room)
     assert re.search(r"\(33\d more characters\)", room)
     assert "<script>x" not in room
     assert "Not &lt;b&gt;said&lt;/b&gt;: 23553.</p>" in room.split('id="next-title"')[1]

@@ -24,7 +24,7 @@ def html(text: str) -> str:
     ("text", "wanted"),
     [
         ("a **b**\nc", "<p>a <strong>b</strong><br>\nc</p>\n"),
-        ("1. a\n2. b", "<ol>\n<li>a</li>\n<li>b</li>\n</ol>\n"),
+        ("1. a\n2. b", '<ol dir="auto">\n<li>a</li>\n<li>b</li>\n</ol>\n'),
         ("```py\n<b>\n  x\n```", "<pre><code>&lt;b&gt;\n  x\n</code></pre>\n"),
         ("# Title", "<p><strong>Title</strong></p>\n"),
         ("`a` ~~b~~", "<p><code>a</code> <s>b</s></p>\n"),
