@@ -55,6 +55,16 @@ def test_the_page_shows_what_waits_with_its_arguments_and_choices(chat: ChatDesk
     assert "waiting for a decision" in page
 
 
+def test_everything_that_a_person_approves_is_there_to_be_read(chat: ChatDesk, waits: Any) -> None:
+    letter = "It arrived broken. " * 100 + "Pay 9,000 EUR."
+
+    page = chat.client.get(waits(Waiting("c1", "refund", {"letter": letter, "copies": list(range(150))}))).text
+    form = page[page.index("waits for your decision") :]
+
+    assert form.count(letter) == 2  # in the tree, and in the raw text
+    assert "149" in form
+
+
 @pytest.mark.parametrize(
     ("typed", "decision"),
     [

@@ -26,7 +26,7 @@ from evaldesk.model import (
 from evaldesk.model.decisions import Choice, decision_words
 from evaldesk.model.json_text import json_line
 from evaldesk.model.stored import OpenTurn, StoredSession
-from evaldesk.pages.json_tree import Node, cut
+from evaldesk.pages.json_tree import Node, Trees, cut
 from evaldesk.pages.media import MediaView, media_views, result_line, result_media, without_images
 from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.wording.json_layout import laid_out
@@ -109,6 +109,7 @@ class Asked:
     waiting: Waiting
     line: str
     arguments: Node | None
+    text: str
     question: Prose
 
 
@@ -126,12 +127,13 @@ def deciding(session: StoredSession) -> Deciding | None:
     last = session.turns[-1] if session.turns and not session.open_turn else None
     if last is None or not last.waiting:
         return None
-    markdown = Markdown()
+    markdown = Markdown(trees=Trees(longest=None))  # nobody approves what is not there to be read
     asked = tuple(
         Asked(
             each,
             call_line(each.tool, each.args),
             markdown.trees.tree(dict(each.args)) if each.args else None,
+            laid_out(each.args) if each.args else "",
             markdown.prose("" if each.question is None else whole(each.question)),
         )
         for each in last.waiting

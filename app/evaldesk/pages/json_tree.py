@@ -39,9 +39,10 @@ class Node:
 
 @dataclass(slots=True)
 class Trees:
-    """Draws the trees of one page, until MAX_ON_PAGE nodes are drawn."""
+    """Draws the trees of one page, until MAX_ON_PAGE nodes are drawn; `longest` is None where no value is cut."""
 
     n_left: int = MAX_ON_PAGE
+    longest: int | None = MAX_LINE
     is_cut: bool = False
 
     def tree(self, value: JsonValue) -> Node | None:
@@ -81,7 +82,7 @@ class Trees:
 
     def _node(self, key: str, value: JsonValue, depth: int) -> Node:
         self.n_left -= 1
-        line = cut(json_line(value), MAX_LINE) if not _is_container(value) else _beginning(value)
+        line = cut(json_line(value), self.longest) if not _is_container(value) else _beginning(value)
         if not _is_container(value) or depth == MAX_DEPTH:
             return Node(key, line)
         children: list[Node] = []
