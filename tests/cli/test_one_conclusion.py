@@ -348,11 +348,13 @@ def assert_pages_agree(store: Store, run: RunSummary, outcome: str) -> None:
     line = run_line(store.runs, run, "")
     newest = home(desk_on(store), []).runs[0]
     result = StoredRuns(store.runs).result(run.id)
-    assert page.conclusion is not None
+    assert page.conclusion
+    assert line.conclusion
+    assert newest.conclusion
     outcomes = {
         page.conclusion.outcome,
-        line.conclusion.partition(":")[0],
-        newest.conclusion.partition(":")[0],
+        line.conclusion.outcome,
+        newest.conclusion.outcome,
         result.conclusion.outcome,
         StoredRuns(store.runs).conclusion(run).outcome,
         StoredRuns(store.runs).outcome(run),

@@ -59,8 +59,8 @@ def test_the_page_the_list_and_home_show_the_conclusion(pages: Any) -> None:
 
     page, runs, home = (re.sub(r"\s+", " ", text) for text in shown)
     assert "Undecided. 1 of 4 trials errored (25 %), more than the tolerated 0." in page
-    assert "undecided: 1 of 4 trials errored" in runs
-    assert "undecided: 1 of 4 trials errored" in home
+    for listed in (runs, home):
+        assert "undecided 1 of 4 trials errored" in listed  # the badge says the word, once
 
 
 def test_no_page_names_a_gate_by_an_option_of_the_command_line(pages: Any) -> None:
@@ -69,7 +69,7 @@ def test_no_page_names_a_gate_by_an_option_of_the_command_line(pages: Any) -> No
     for address in ("/", "/runs", run, "/agents"):
         text = pages.get(address).text
         assert "--m" not in text.partition("<main")[2], address
-    assert "undecided: 2 of 8 trials errored (25 %)" in pages.get("/runs").text
+    assert "2 of 8 trials errored (25 %)" in pages.get("/runs").text
 
 
 def test_the_agents_page_says_how_many_of_its_last_trials_errored(pages: Any) -> None:

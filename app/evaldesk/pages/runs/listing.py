@@ -10,13 +10,13 @@ from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
-from evaldesk.model import Counts, RunStatus
+from evaldesk.model import Conclusion, Counts, RunStatus
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.runs.view import BADGES, Cost, Filter, known_cost, run_badge
 from evaldesk.statistics.intervals import CaseCounts
 from evaldesk.store import RunStore
-from evaldesk.wording.words import conclusion_words, doubt_cell, in_page_words, passed_cell, trials_each
+from evaldesk.wording.words import doubt_cell, in_page_words, passed_cell, trials_each
 
 PAGE_SIZE = 50
 STATUSES: tuple[RunStatus, ...] = ("running", "pending", "stopping", "finished", "stopped", "failed")
@@ -24,7 +24,7 @@ STATUSES: tuple[RunStatus, ...] = ("running", "pending", "stopping", "finished",
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """One run in the list; `doubt` is empty when nothing was scored, `conclusion` while the run goes on.
+    """One run in the list; `doubt` is empty when nothing was scored, `conclusion` is None while the run goes on.
 
     `by` is the other person who started it.
     """
@@ -33,7 +33,7 @@ class RunLine:
     title: str
     badge: str
     status_word: str
-    conclusion: str
+    conclusion: Conclusion | None
     note: str
     source: str
     agent: str
@@ -118,7 +118,7 @@ def run_line(runs: RunStore, summary: RunSummary, me: str) -> RunLine:
         source="" if summary.config.source_run_id is None else f"re-score of run {summary.config.source_run_id}",
         agent=summary.config.agent.id,
         shape=f"{summary.n_cases:,} × {trials_each(summary.n_least, summary.n_most)}",
-        conclusion=conclusion_words(in_page_words(conclusion)) if conclusion else "",
+        conclusion=in_page_words(conclusion) if conclusion else None,
         counts=summary.counts,
         n_trials=summary.n_trials,
         passed=passed_cell(summary.counts),
