@@ -180,6 +180,24 @@ NOTIFIED = """() => {
   window.notified = [];
   window.Notification = class { constructor(text) { window.notified.push(text); } };
   window.Notification.permission = "default";
+def test_a_note_that_is_being_typed_outlives_the_end_of_its_run(someone: Visitor, held: Path) -> None:
+    page = someone.page
+    someone.goto(_start(someone))
+    _wait_until_under_way(page)
+    page.get_by_text("Add a note").click()
+    page.get_by_label("Note").click()
+    page.keyboard.type("The new prompt ")
+    expect(page.get_by_role("button", name="Delete this run…")).to_be_hidden()
+
+    held.unlink()
+    expect(page.get_by_text(f"All {N} trials done.")).to_be_visible()
+    expect(page.get_by_role("button", name="Delete this run…")).to_be_visible()
+    expect(page.locator("#rest")).not_to_contain_text("brought up to date when the run ends")
+    page.keyboard.type("reads well")
+
+    expect(page.get_by_label("Note")).to_have_value("The new prompt reads well")
+
+
   window.Notification.requestPermission = async () => (window.Notification.permission = "granted");
 }"""
 
