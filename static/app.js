@@ -808,10 +808,18 @@ function grow(area) {
   if (area.value) area.style.height = `${area.scrollHeight + 2}px`; // an empty one would take the room of its placeholder
 }
 
-/* A message is the server's once the stream of its answer is open; a stream that breaks off says so. */
+/* A message is the server's once the stream of its answer is open; a stream that breaks off says so. What was typed
+   behind it meanwhile is the next message. */
+const written = new Map(); // what a field held when its form was sent
+document.addEventListener("submit", (event) => {
+  for (const area of $$("[data-enter]", event.target)) if (!written.has(area)) written.set(area, area.value);
+});
+document.addEventListener("htmx:finally:request", (event) => $$("[data-enter]", event.target).forEach((area) => written.delete(area)));
 document.addEventListener("htmx:sse:after:connection", (event) => {
   $$("[data-enter]", event.target).forEach((area) => {
-    area.value = "";
+    const message = written.get(area) ?? "";
+    written.delete(area);
+    area.value = area.value.startsWith(message) ? area.value.slice(message.length) : "";
     grow(area);
     area.focus();
   });

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Furniture, RunningDesk, Visit, Visitor
@@ -95,6 +95,24 @@ def test_every_part_of_an_answer_is_shown_before_the_next_is_said(someone: Visit
     expect(page.locator("#live .message[aria-busy=true]")).to_have_count(0)
 
 
+def test_what_is_typed_behind_a_message_is_the_next_message(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto(someone.chat("slow", "{}"))
+    waiting: list[Route] = []
+    page.route("**/turns", waiting.append)
+    field = page.get_by_label("Message", exact=True)
+
+    field.fill("One")
+    field.press("Enter")
+    page.keyboard.type(" and two")
+    while not waiting:
+        page.wait_for_timeout(20)
+    waiting[0].continue_()
+
+    expect(page.locator(".message[data-author=user]")).to_have_text(re.compile("One$"))
+    expect(field).to_have_value(" and two")
+
+
 def test_the_theme_is_switched_and_kept(someone: Visitor) -> None:
     page = someone.page
     someone.wear("desktop", "light")
@@ -162,24 +180,6 @@ def test_a_live_page_takes_what_changed_and_shows_what_a_new_page_shows(someone:
     beside.close()
 
 
-def _wait_until_alike(live: Page, beside: Page) -> None:
-    """A trial may end between a look at one page and a look at the other."""
-    places = [live.locator(place) for place in ("#cases", "#summary", "#metrics")]
-    outline = "element => element.outerHTML.replace(/\\s+/g, ' ')"
-    for last in (False,) * 50 + (True,):
-        beside.goto(live.url)
-        wanted = [beside.locator(place).evaluate(outline) for place in ("#cases", "#summary", "#metrics")]
-        found = [place.evaluate(outline) for place in places]
-        if found == wanted or last:
-            break
-        live.wait_for_timeout(200)
-    assert found == wanted
-
-
-NOTIFIED = """() => {
-  window.notified = [];
-  window.Notification = class { constructor(text) { window.notified.push(text); } };
-  window.Notification.permission = "default";
 def test_a_note_that_is_being_typed_outlives_the_end_of_its_run(someone: Visitor, held: Path) -> None:
     page = someone.page
     someone.goto(_start(someone))
@@ -198,6 +198,24 @@ def test_a_note_that_is_being_typed_outlives_the_end_of_its_run(someone: Visitor
     expect(page.get_by_label("Note")).to_have_value("The new prompt reads well")
 
 
+def _wait_until_alike(live: Page, beside: Page) -> None:
+    """A trial may end between a look at one page and a look at the other."""
+    places = [live.locator(place) for place in ("#cases", "#summary", "#metrics")]
+    outline = "element => element.outerHTML.replace(/\\s+/g, ' ')"
+    for last in (False,) * 50 + (True,):
+        beside.goto(live.url)
+        wanted = [beside.locator(place).evaluate(outline) for place in ("#cases", "#summary", "#metrics")]
+        found = [place.evaluate(outline) for place in places]
+        if found == wanted or last:
+            break
+        live.wait_for_timeout(200)
+    assert found == wanted
+
+
+NOTIFIED = """() => {
+  window.notified = [];
+  window.Notification = class { constructor(text) { window.notified.push(text); } };
+  window.Notification.permission = "default";
   window.Notification.requestPermission = async () => (window.Notification.permission = "granted");
 }"""
 
