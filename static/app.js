@@ -986,6 +986,7 @@ const TOAST_MS = 8000;
 const MAX_FORM = 10 * 2 ** 20; // what the guard lets in
 const TOO_LARGE = "Not stored: a form holds at most 10 MiB. What you typed is still here.";
 const UNANSWERED = "Not stored: the desk does not answer. What you typed is still here.";
+const LOCKED = "Not stored: the desk needs its token again. Open the address that `evaldesk ui` printed in another tab, and repeat this here. What you typed is still here.";
 function toast(text, kind = "passed") {
   const [note, icon, box, words] = ["div", "svg", "div", "p"].map((tag) =>
     tag === "svg" ? document.querySelector(".topbar .icon").cloneNode(true) : document.createElement(tag)
@@ -1037,13 +1038,13 @@ document.addEventListener("DOMContentLoaded", () => {
 
 const ANSWER_MS = 10_000;
 const sent = new Set(); // forms that are sent now; their first event was the question
-async function answers() {
+async function refusal() {
   const address = document.querySelector("link[rel=stylesheet]").href;
   try {
-    await fetch(address, { method: "HEAD", cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
-    return true;
+    const { status } = await fetch(address, { method: "HEAD", cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
+    return status === 401 ? LOCKED : "";
   } catch {
-    return false;
+    return UNANSWERED;
   }
 }
 document.addEventListener("submit", (event) => {
@@ -1061,11 +1062,11 @@ document.addEventListener("submit", (event) => {
 window.addEventListener("pageshow", (event) => event.persisted && $$("form[aria-busy]").forEach((form) => (form.ariaBusy = null)));
 async function send(form, submitter) {
   form.ariaBusy = "true";
-  const isThere = await answers();
+  const refused = await refusal();
   form.ariaBusy = null;
-  if (!isThere) {
+  if (refused) {
     if (form.matches("[data-dirty-guard]")) dirty.add(form);
-    return toast(UNANSWERED, "failed");
+    return toast(refused, "failed");
   }
   if (form.matches("[data-uploads]") && sizeOf(form) > MIB) return upload(form);
   const isUpload = (submitter?.formEnctype || form.enctype) === "multipart/form-data";
@@ -1124,7 +1125,7 @@ document.addEventListener("htmx:finally:request", (event) => {
   const { request, response } = event.detail.ctx;
   const form = request.form;
   if (request.method?.toUpperCase() !== "POST") return;
-  if (!response) return toast(UNANSWERED, "failed");
+  if (!response || response.status === 401) return toast(response ? LOCKED : UNANSWERED, "failed");
   const words = form && isSentTo(form, request.action) ? form.dataset.saysStored : undefined; // a look ahead stores nothing
   const isSaid = $$("main [role='alert']").some((each) => each.textContent.trim());
   const refused = isSaid ? REFUSED : "Not stored. Load the page again, and look at what it says.";

@@ -85,6 +85,21 @@ def test_a_form_is_kept_as_it_is_while_the_desk_does_not_answer(visit: Visit) ->
         someone.complaints.remove(each)
 
 
+def test_a_form_is_kept_as_it_is_while_the_browser_has_no_token(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto(settings_of(someone))
+    page.get_by_label("Description").fill("Half an hour of work")
+    page.context.clear_cookies()
+    page.get_by_role("button", name="Save").click()
+
+    expect(page.locator("#toasts")).to_contain_text("Not stored: the desk needs its token again.")
+    expect(page.get_by_label("Description")).to_have_value("Half an hour of work")
+    page.context.request.get(f"{someone.desk.address}/?token={someone.desk.token}")
+    page.get_by_role("button", name="Save").click()
+
+    expect(page.locator("#toasts")).to_contain_text("Saved.")
+
+
 def test_a_second_click_sends_no_form_again_until_the_first_is_answered_or_stopped(visit: Visit) -> None:
     someone = visit()
     page, posted, asked = someone.page, list[Route](), list[str]()
