@@ -33,6 +33,20 @@ def furniture() -> Furniture:
     return furnish
 
 
+def test_back_from_a_case_leads_to_the_cases_that_were_searched(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto(f"/evalsets/{someone.evalset('hello_world')}")
+    page.get_by_label("Search cases").fill("16 sides")
+    expect(page.locator("#rows tbody tr")).to_have_count(1)
+
+    page.locator("#rows tbody th a").click()
+    expect(page.get_by_role("button", name="Save case")).to_be_visible()
+    page.go_back()
+
+    expect(page.get_by_label("Search cases")).to_have_value("16 sides")
+    expect(page.locator("#rows tbody tr")).to_have_count(1)
+
+
 def test_turns_are_added_moved_edited_and_deleted(someone: Visitor) -> None:
     page = someone.page
     someone.goto(f"/evalsets/{someone.evalset('hello_world')}")
