@@ -40,7 +40,7 @@ FLAGS: dict[GateFlag, str] = {
 ADVICE: dict[GateFlag, str] = {
     "flips": "The agent, the cases and the settings were the same, so the difference is chance: play more trials, or "
     "take a gate that fails less by chance.",
-    "never-held": "A gate that nothing passes is soon ignored: lower its threshold, or mend the agent and keep it.",
+    "never-held": "Lower its threshold, or mend the agent.",
     "often-fails": "Take one of the better gates, or play more trials.",
     "too-close": "Add cases, play more trials of each, or ask for less.",
     "never-failed": "It may ask for too little: see whether a worse agent passes it.",

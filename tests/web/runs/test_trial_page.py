@@ -138,7 +138,7 @@ def test_adks_own_verdict_is_named_where_it_differs(pages: Any) -> None:
 
     page = pages.get(f"{address}/cases/0/trials/0").text
 
-    assert "Unscored here, passed by `adk eval`: it does not decide by final_state_match." in page
+    assert "Unscored here, passed by adk eval: it does not decide by final_state_match." in page
 
 
 def test_what_adk_reads_into_a_case_that_asserts_nothing_is_said(pages: Any) -> None:
@@ -146,8 +146,8 @@ def test_what_adk_reads_into_a_case_that_asserts_nothing_is_said(pages: Any) -> 
 
     answer, calls = (pages.get(f"{address}/cases/3/trials/0").text for address in addresses)
 
-    assert "Unscored here, failed by `adk eval`: response_match_score is 0 there, where a turn" in answer
-    assert "Unscored here, passed by `adk eval`: tool_trajectory_avg_score is 1 there, where a turn" in calls
+    assert "Unscored here, failed by adk eval: response_match_score is 0 there, where a turn" in answer
+    assert "Unscored here, passed by adk eval: tool_trajectory_avg_score is 1 there, where a turn" in calls
 
 
 def test_every_event_is_there_with_its_time(pages: Any) -> None:
