@@ -109,6 +109,7 @@ def test_a_point_on_fewer_cases_says_so() -> None:
     ("threshold", "metric", "said"),
     [
         (0.8, "response_match_score", "at least 0.80"),
+        (0.995, "response_match_score", "at least 0.995"),
         (3.0, "turn_count", "at most 3.00"),
         (1500.0, "turn_count", "at most 1,500"),
         (None, "turn_count", "no threshold"),
@@ -127,6 +128,10 @@ def test_a_threshold_says_which_side_is_good(threshold: float | None, metric: st
         (2.999, 3.0, False, "3.00"),
         (0.5, None, True, "0.50"),
         (1234.4, None, False, "1,234"),
+        (0.994, 0.995, True, "0.994"),
+        (0.99499, 0.995, True, "<0.995"),
+        (0.9, 0.995, True, "0.90"),
+        (1204.3, 1204.25, False, "1,204.30"),
     ],
 )
 def test_a_score_that_misses_never_reads_as_if_it_kept_to_it(

@@ -290,9 +290,17 @@ def errors_sentence(counts: Counts) -> str:
 
 
 def score_words(value: float, threshold: float | None, *, is_higher_better: bool = True) -> str:
-    """The value with two digits; one that misses its threshold never reads as if it kept to it: `<0.80`, `>3.00`."""
+    """The value with two digits, or with those of a threshold that reads alike.
+
+    One that misses its threshold never reads as if it kept to it: `<0.80`, `>3.00`.
+    """
     number = number_words(value)
     if threshold is None or number != number_words(threshold):
+        return number
+    needed = threshold_words(threshold)
+    if needed != number:
+        number = f"{value:,.{len(needed.partition('.')[2])}f}"
+    if needed != number:
         return number
     if is_higher_better:
         return f"<{number}" if value < threshold else number
@@ -302,6 +310,12 @@ def score_words(value: float, threshold: float | None, *, is_higher_better: bool
 def number_words(value: float) -> str:
     """Two digits after the point, none from 100 on: `0.80`, `3.00`, `1,204`."""
     return f"{value:,.0f}" if abs(value) >= 99.995 else f"{value:.2f}"
+
+
+def threshold_words(threshold: float) -> str:
+    """A threshold with two digits after the point, or with all that it has: `0.80`, `0.995`."""
+    number = number_words(threshold)
+    return number if float(number.replace(",", "")) == threshold else f"{threshold:,.12g}"
 
 
 def undefined_words(k: int, n: int) -> str:
@@ -424,7 +438,7 @@ def needs_words(metric: str, threshold: float | None) -> str:
     """`at least 0.80`, `at most 3.00` where less is better, `no threshold` without one."""
     if threshold is None:
         return "no threshold"
-    return f"{'at least' if is_higher_better(metric) else 'at most'} {number_words(threshold)}"
+    return f"{'at least' if is_higher_better(metric) else 'at most'} {threshold_words(threshold)}"
 
 
 ENDINGS: Mapping[str, str] = {
