@@ -154,6 +154,7 @@ def forked_python() -> Iterator[ForkedPython]:
 
     forked = ForkedPython()
     with forked.standing_in():
+        forked.start_ahead()
         yield forked
 
 

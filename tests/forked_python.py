@@ -45,10 +45,11 @@ IMPORTED: Mapping[tuple[str, ...], Sequence[str]] = {
 
 
 class ForkedPython:
-    """The processes that are forked, each of which has imported something else; they are started when it is entered."""
+    """The processes that are forked, each of which has imported something else and is started when it is needed."""
 
     def __init__(self) -> None:
         self._templates: dict[Sequence[str], _Template] = {}
+        self._starting = Lock()
         self._python = _python_variables(os.environ)
         self._is_on = True
         self.n_forks = 0
@@ -65,11 +66,9 @@ class ForkedPython:
     @contextmanager
     def standing_in(self) -> Iterator[None]:
         """Let `subprocess.Popen`, and all that uses it, fork where that is the same."""
-        if sys.platform != "linux" or platform.machine() not in CLONE:
+        if not CAN_FORK:
             yield
             return
-        for names in {tuple(names) for names in IMPORTED.values()}:
-            self._templates[names] = _Template(names)
         usual = subprocess.Popen._execute_child  # type: ignore[attr-defined]
         signature = inspect.signature(usual)
 
@@ -85,6 +84,11 @@ class ForkedPython:
             subprocess.Popen._execute_child = usual  # type: ignore[attr-defined]
             for template in self._templates.values():
                 template.close()
+
+    def start_ahead(self) -> None:
+        """Start all of them: those that come later would have what a test has set, such as limits and variables."""
+        for names in {tuple(names) for names in IMPORTED.values() if CAN_FORK}:
+            self._started(names)
 
     def _fork(self, process: Any, asked: Mapping[str, Any]) -> bool:
         environment = os.environ if asked["env"] is None else asked["env"]
@@ -117,11 +121,18 @@ class ForkedPython:
             return None
         module, *words = command[len(flags) :]
         names = next((IMPORTED[key] for key in IMPORTED if key[0] == module and key[1] in words), None)
-        return self._templates[names] if names and _python_variables(environment) == self._python else None
+        return self._started(tuple(names)) if names and _python_variables(environment) == self._python else None
+
+    def _started(self, names: Sequence[str]) -> _Template:
+        with self._starting:
+            if names not in self._templates:
+                self._templates[names] = _Template(names)
+            return self._templates[names]
 
 
 CLONE = {"x86_64": 56, "aarch64": 220}
 """The number of the system call, of which the order of the last two arguments differs."""
+CAN_FORK = sys.platform == "linux" and platform.machine() in CLONE
 FLAGS = ("-P", "-X", "faulthandler", "-m")
 
 

@@ -15,19 +15,27 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 from tests.bound_processes import bound_python
 
 SIZES = {"desktop": (1440, 900), "phone": (390, 844)}
-SHOTS = Path(__file__).resolve().parents[2] / "screenshots"
+CHECKOUT = Path(__file__).resolve().parents[2]
+SHOTS = CHECKOUT / "screenshots"
 ENVIRONMENT = {
     "EVALDESK_DEMO_MISTAKES": "0",
     "EVALDESK_DEMO_DELAY_MS": "25",
     "EVALDESK_MODELS": "demo/dice?mistakes=0, demo/dice?mistakes=0.25",
 }
 
-# Workers that wait for a run import LiteLLM, as long as whole seconds; here, those that play import what they need.
-WITHOUT_WARM_POOL = """
+# Workers that wait for a run import LiteLLM, as long as whole seconds; here, those that play are forks of one that has
+# imported what they need.
+WITHOUT_WARM_POOL = f"""
+import sys
+sys.path.insert(0, {str(CHECKOUT)!r})
+from tests.forked_python import ForkedPython
+del sys.path[0]
+sys.modules["uvloop"] = None  # its processes are not those of Popen
 from evaldesk.cli import main
 from evaldesk.engine import WarmPool
 WarmPool.fill = lambda pool, purpose: None
-main()
+with ForkedPython().standing_in():
+    main()
 """
 
 TIMEOUT_MS = 120_000
