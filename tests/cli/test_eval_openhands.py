@@ -288,6 +288,31 @@ def test_a_retry_has_the_details_of_the_script(bench: Place) -> None:
     assert '"mode": "quick"' in json.dumps(reported)
 
 
+@pytest.mark.parametrize(
+    ("words", "limit", "seconds"),
+    [((), "", 86_400.0), (("--timeout", "300"), "", 300.0), ((), "[limits]\ntrial_timeout_s = 60\n", 60.0)],
+    ids=["none", "of-the-script", "of-the-workspace"],
+)
+def test_an_instance_of_a_script_has_the_time_that_openhands_gives_it(
+    bench: Place, words: tuple[str, ...], limit: str, seconds: float
+) -> None:
+    """`run_evaluation(timeout_seconds=None)` limits nothing; a script runs as `--eval-metadata`."""
+    (bench.folder / f"details_{bench.agent.name}.py").write_text(DETAILS)
+    (bench.folder / "repaired").touch()
+    given = {"eval_output_dir": "outputs", "max_iterations": 7, "agent_class": "CodeActAgent"}
+    (bench.folder / "metadata.json").write_text(json.dumps(given))
+    (bench.folder / "evaldesk.toml").write_text(limit)
+
+    _eval(
+        bench,
+        *("--benchmark", f"details_{bench.agent.name}:process_instance", "--eval-ids", "even"),
+        *("--eval-metadata", "metadata.json", *words),
+    )
+
+    with bench.store() as store:
+        assert store.runs.summary(1).config.limits.trial_timeout_s == seconds
+
+
 def test_secrets_of_a_profile_beyond_its_key_are_not_in_the_metadata(tmp_path: Path) -> None:
     profile = tmp_path / "config.toml"
     profile.write_text(

@@ -22,10 +22,12 @@ from evaldesk.desk.runs.benchmark_output import (
 )
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import Criterion, EvalSet
+from evaldesk.run_options import BY_NAME
 
 DEFAULT_ROOT = "evaluation/evaluation_outputs/outputs"
 DEFAULT_ITERATIONS = 30
 SAMPLE_SEED = 42  # that of OpenHands, so that the same instances are drawn
+TRIAL = BY_NAME["timeout_s"]
 
 
 def eval_openhands(request: EvalRequest) -> int:
@@ -73,6 +75,8 @@ def eval_openhands(request: EvalRequest) -> int:
         given=given,
     )
     options = request.options(tuple(todo), _criteria(request))
+    if given and "timeout_s" not in request.asked and request.settings().limits.trial_timeout_s == TRIAL.default:
+        options = options.but(timeout_s=TRIAL.high)  # run_evaluation has no limit unless the script gives it one
     code = play_and_judge(request, [Job(agent, evalset, path, options, on_progress=output.update)])
     if output.place:
         click.echo(f"Output: {output.place}", err=request.is_json)
