@@ -28,6 +28,8 @@ _LEARNED = 0.2
 _STATE = struct.Struct("ddd")
 
 PACED = "paced"
+FOLDER = "EVALDESK_PACES"
+"""Names the folder of the books for a process that has temporary files of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +96,14 @@ def _booked(key: str) -> Iterator[_Book]:
             os.close(file)
 
 
+def folder_of_books() -> Path:
+    """Where the folders of all users are."""
+    return Path(os.environ.get(FOLDER) or tempfile.gettempdir())
+
+
 def _opened(key: str) -> int | None:
     """The file of a book; None where there is no folder that is this user's alone."""
-    folder = Path(tempfile.gettempdir()) / f"evaldesk-{os.getuid()}"
+    folder = folder_of_books() / f"evaldesk-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         about = folder.lstat()

@@ -132,7 +132,7 @@ PLAYED_TURN: ContextVar[TurnListener | None] = ContextVar("played_turn", default
 
 def notifier(*, is_counted: bool) -> OnRetryWait:
     """The function to call with each wait of a model call that is made here."""
-    listener, turn = CURRENT_LISTENER.get(), CURRENT_TURN.get()
+    turn, listener = told_here()
 
     def notify(wait: RetryWait) -> None:
         if listener:
@@ -146,20 +146,27 @@ def notifier(*, is_counted: bool) -> OnRetryWait:
 def waiting_s(pace: Pace | None, model: str) -> float:
     """Seconds to wait before a request is sent, of which the trial is told; 0 without a limit."""
     seconds = pace.wait_s(model) if pace else 0.0
-    listener = CURRENT_LISTENER.get()
+    _, listener = told_here()
     if seconds > 0 and listener:
         until = datetime.now(UTC) + timedelta(seconds=seconds)
         listener(RetryWait(ModelFailure(PACED, f"{model}: kept to its requests a minute"), 0, 1, until, seconds))
     return seconds
 
 
-_played: list[TurnListener] = []
+_played: list[tuple[TurnListener, OnRetryWait | None]] = []
 _is_unseen: ContextVar[bool] = ContextVar("is_unseen", default=False)
 
 
 def played_turns() -> list[TurnListener]:
     """The turns that are being played in this process."""
-    return list(_played)
+    return [turn for turn, _ in _played]
+
+
+def told_here() -> tuple[TurnListener | None, OnRetryWait | None]:
+    """Those that a call is told to that is made here: in a thread that knows no turn, the only one that is played."""
+    found = CURRENT_TURN.get(), CURRENT_LISTENER.get()
+    is_unknown = found == (None, None) and PLAYED_TURN.get() is None
+    return _played[0] if is_unknown and len(_played) == 1 else found
 
 
 def is_unseen() -> bool:
@@ -185,12 +192,13 @@ def unseen() -> AbstractContextManager[None]:
 @contextmanager
 def played(turn: TurnListener) -> Iterator[None]:
     """Let the clients inside tell this turn."""
-    _played.append(turn)
+    told = turn, CURRENT_LISTENER.get()
+    _played.append(told)
     try:
         with holding(CURRENT_TURN, turn), holding(PLAYED_TURN, turn):
             yield
     finally:
-        _played.remove(turn)
+        _played.remove(told)
 
 
 def captured(way: Capture) -> None:

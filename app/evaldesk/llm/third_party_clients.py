@@ -31,7 +31,7 @@ from evaldesk.llm.client import is_cached
 from evaldesk.llm.failures import failure_of
 from evaldesk.llm.loop import on_loop
 from evaldesk.llm.retries import PATIENT, Patience, wait_after
-from evaldesk.llm.retry_events import CURRENT_TURN, RetryWait, TurnListener, holding, muted, notifier, waiting_s
+from evaldesk.llm.retry_events import RetryWait, TurnListener, holding, muted, notifier, told_here, waiting_s
 from evaldesk.unpacking import redirect_refusal
 
 CLIENTS_OF_OPENAI = tuple(
@@ -93,7 +93,7 @@ def _places() -> Iterator[tuple[Any, str, Callable[..., _Request]]]:
 def _wrapped(send: Callable[..., Any], read: Callable[..., _Request]) -> Callable[..., Any]:
     @wraps(send)
     async def send_soon(*args: Any, **options: Any) -> Any:
-        turn, n_tried = CURRENT_TURN.get(), 0
+        (turn, _), n_tried = told_here(), 0
         request = _asked(read, turn, args, options)
         if turn is None or request is None:
             return await send(*args, **options)
@@ -112,7 +112,7 @@ def _wrapped(send: Callable[..., Any], read: Callable[..., _Request]) -> Callabl
 
     @wraps(send)
     def send_now(*args: Any, **options: Any) -> Any:
-        turn, n_tried = CURRENT_TURN.get(), 0
+        (turn, _), n_tried = told_here(), 0
         request = _asked(read, turn, args, options)
         if turn is None or request is None:
             return send(*args, **options)

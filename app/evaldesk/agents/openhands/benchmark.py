@@ -16,6 +16,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,12 @@ from evaldesk.agents.openhands.metadata import Options, Task
 from evaldesk.agents.openhands.output import output_events
 from evaldesk.agents.trial_context import CURRENT_TRIAL
 from evaldesk.agents.workspaces import Workspace, isolation, open_workspace
+from evaldesk.backports import UTC
 from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, ModelError, UsageError
-from evaldesk.llm.retry_events import captured
+from evaldesk.llm.failures import ModelFailure
+from evaldesk.llm.pacing import FOLDER, folder_of_books
+from evaldesk.llm.retry_events import CURRENT_LISTENER, PLAYED_TURN, RetryWait, captured
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session
 from evaldesk.unpacking import MAX_ANSWER
 from evaldesk.wire import converted, from_json, plain, plain_text, to_json
@@ -220,7 +224,7 @@ class InstanceProcess:
         self._process = subprocess.Popen(
             _command(),
             cwd=task.folder,
-            env={**environment, "PWD": task.folder, "TMPDIR": task.folder},
+            env={**environment, "PWD": task.folder, "TMPDIR": task.folder, FOLDER: str(folder_of_books())},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -253,6 +257,11 @@ class InstanceProcess:
                 self._write(b"")
             elif "log" in frame:
                 on_log(frame["log"])
+            elif "waits" in frame:
+                _tell_wait(**frame["waits"])
+            elif "whole" in frame:
+                if turn := PLAYED_TURN.get():
+                    turn.was_whole()
             else:
                 return frame
 
@@ -304,6 +313,13 @@ class InstanceProcess:
                 text = plain_text(line.decode("utf-8", "replace"))
                 self._last = (self._last + text)[-_N_LAST:]
                 sys.stdout.write(text)
+
+
+def _tell_wait(failure: dict[str, Any], n_tried: int, n_attempts: int, seconds: float) -> None:
+    """Tell the trial that a model call of the process pauses."""
+    if listener := CURRENT_LISTENER.get():
+        until = datetime.now(UTC) + timedelta(seconds=seconds)
+        listener(RetryWait(ModelFailure(**failure), n_tried, n_attempts, until, seconds))
 
 
 def read_line(line: bytes) -> dict[str, Any]:

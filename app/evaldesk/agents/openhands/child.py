@@ -1,8 +1,9 @@
 """The process of one instance: `python -m evaldesk.agents.openhands.child`, started in the workspace of its trial.
 
 It reads a task from its standard input and writes one JSON object a line to its original standard output: `started`,
-`ready` when the workspace is set up, `log`, and at last `output` or `failed`. User code finds nothing on its standard
-input; its own output goes to standard error. SIGINT ends the work, and `teardown` is called all the same.
+`ready` when the workspace is set up, `log`, `waits` and `whole` of its model calls, and at last `output` or `failed`.
+User code finds nothing on its standard input; its own output goes to standard error. SIGINT ends the work, and
+`teardown` is called all the same.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,6 +26,11 @@ from evaldesk.agents.standins import EVALUATION, OPENHANDS, OSMOSIS, install
 from evaldesk.agents.traces import error_words, user_trace
 from evaldesk.agents.workspaces import Workspace
 from evaldesk.errors import AgentError
+from evaldesk.llm.call import ModelCall, ModelReply, pace_of
+from evaldesk.llm.pacing import Pace
+from evaldesk.llm.retry_events import CURRENT_LISTENER, RetryWait, TurnListener, played
+from evaldesk.llm.third_party_clients import wrap_clients
+from evaldesk.model import ModelOptions
 from evaldesk.wire import from_json, plain, plain_object, to_json
 
 SETUPS = ("setup", "initialize_runtime")
@@ -46,13 +53,44 @@ def main() -> None:
 
     try:
         report(started=True)
-        report(**_done(from_json(tasks.readline(), Task), report, tasks))
+        task = from_json(tasks.readline(), Task)
+        CURRENT_LISTENER.set(lambda wait: report(waits=_waits(wait)))
+        wrap_clients()
+        with played(_InstanceTurn(task.model_options, report)):
+            report(**_done(task, report, tasks))
     except KeyboardInterrupt:
         report(failed={"kind": "cancelled", "message": "stopped"})
     except BaseException as error:
         report(failed=failure_fields(error))
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class _InstanceTurn(TurnListener):
+    """The turn of the parent, for the model calls of this process: they keep to the limits and retries of the run."""
+
+    options: ModelOptions
+    report: Callable[..., None]
+
+    @property
+    def n_retries(self) -> int | None:
+        """As the run asks for."""
+        return self.options.n_retries
+
+    @property
+    def pace(self) -> Pace | None:
+        """As the run asks for."""
+        return pace_of(self.options)
+
+    def was_whole(self, call: ModelCall | None = None, reply: ModelReply | None = None) -> None:
+        """Tell the parent, which books the tokens of other calls."""
+        self.report(whole=True)
+
+
+def _waits(wait: RetryWait) -> dict[str, object]:
+    """All of the pause but its end, which the parent knows by its own clock."""
+    return {name: getattr(wait, name) for name in ("failure", "n_tried", "n_attempts", "seconds")}
 
 
 def _done(task: Task, report: Callable[..., None], tasks: BinaryIO) -> dict[str, object]:
@@ -71,7 +109,7 @@ def _done(task: Task, report: Callable[..., None], tasks: BinaryIO) -> dict[str,
         if OPENHANDS.name in sys.modules:
             from evaldesk.agents.openhands.kit.trial import InstanceTrial, begin
 
-            begin(InstanceTrial(workspace, profile_of(task), log, task.seed, task.commands))
+            begin(InstanceTrial(workspace, profile_of(task), log, task.seed, task.commands, task.model_options))
         _hook(module, SETUPS[:n_hooks], workspace, instance)
         report(ready=True)
         tasks.readline()  # the parent has seen the existing files

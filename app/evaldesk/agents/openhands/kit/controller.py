@@ -13,6 +13,8 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
+from contextvars import copy_context
+from dataclasses import replace
 from typing import Any
 
 from evaldesk.agents.openhands.kit.config import OpenHandsConfig
@@ -35,6 +37,7 @@ from evaldesk.agents.openhands.metadata import EFFORT, KEY_VARIABLE, RUN
 from evaldesk.background_loop import is_in_loop
 from evaldesk.errors import ModelError
 from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, complete
+from evaldesk.llm.call import pace_of
 from evaldesk.model import JsonObject
 from evaldesk.model.chat import assistant_message, tool_message
 
@@ -149,6 +152,7 @@ class _Loop:
         self.runtime = runtime
         self.user = user
         self.seed = trial.seed
+        self.options = trial.options
         self.extra = trial.profile.extra if trial.profile and trial.profile.name == RUN else {}
         self.log = trial.log
         name = self.profile.model if self.profile else "none"
@@ -202,6 +206,7 @@ class _Loop:
             api_key_env=variable,
             extra={key: value for key, value in self.extra.items() if key != EFFORT},
             timeout_s=profile.timeout or 120.0,
+            pace=pace_of(replace(self.options, base_url=profile.base_url)),
         )
 
     async def _follow(self, reply: ModelReply) -> None:
@@ -290,7 +295,7 @@ def call_async_from_sync(corofn: Callable[..., Any], timeout: float | None = 15,
         except BaseException as error:
             ended.set_exception(error)
 
-    threading.Thread(target=work, daemon=True).start()
+    threading.Thread(target=copy_context().run, args=(work,), daemon=True).start()
     return ended.result(timeout)
 
 

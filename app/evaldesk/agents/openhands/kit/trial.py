@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evaldesk.agents.openhands.llm_profiles import LlmProfile
 from evaldesk.agents.workspaces import Workspace
 from evaldesk.errors import AgentError
-from evaldesk.model import Container
+from evaldesk.model import Container, ModelOptions
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceTrial:
-    """The workspace of the trial, the model of its run, the log of the trial, its seed, and where its commands run."""
+    """The workspace of the trial, the model of its run, the log of the trial, its seed, and where its commands run.
+
+    `options` are those of the run, whose limits hold for any model.
+    """
 
     workspace: Workspace
     profile: LlmProfile | None
     log: Callable[[str], None]
     seed: int | None = None
     commands: Container | None = None
+    options: ModelOptions = field(default_factory=ModelOptions)
 
 
 _current: list[InstanceTrial] = []
