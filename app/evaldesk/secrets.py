@@ -29,7 +29,7 @@ _SECRET_PARTS = (
     "ACCESSKEY",
     "PRIVATEKEY",
 )
-_SECRET_WORDS = frozenset({"AUTH", "COOKIE", "DSN", "JWT", "PASS", "PAT", "PWD", "SALT", "WEBHOOK"})
+_SECRET_WORDS = frozenset({"AUTH", "AUTHORIZATION", "COOKIE", "DSN", "JWT", "PASS", "PAT", "PWD", "SALT", "WEBHOOK"})
 # What stands behind such a name is a place, a size or a label: SSL_KEY_FILE, OAUTH_TOKEN_URL, TOKEN_LIMIT.
 _PLAIN_ENDS = frozenset(
     {

@@ -327,6 +327,21 @@ def test_secrets_of_a_profile_beyond_its_key_are_not_in_the_metadata(tmp_path: P
     assert masked_profile(_written(tmp_path / "keyless.toml"), "two")["api_key"] is None
 
 
+def test_secrets_in_tables_of_a_profile_are_not_in_the_metadata(tmp_path: Path) -> None:
+    profile = tmp_path / "config.toml"
+    profile.write_text(
+        '[llm.one]\nmodel = "openai/x"\n[llm.one.extra_headers]\nAuthorization = "Basic QWxhZGRpbjpvcGVu"\n'
+        'X-Api-Key = "a-key-in-a-table"\nX-Region = "eu-west-1"\n[llm.one.credentials]\nvalue = "hunter-22x"\n'
+        'all = [{ token = "tok-deep-33a" }]\nplace_url = "https://me:pa55w0rd-long@host/v1"\n'
+    )
+
+    shown = json.dumps(masked_profile(profile, "one"))
+
+    secrets = ("QWxhZGRpbjpvcGVu", "a-key-in-a-table", "hunter-22x", "tok-deep-33a", "pa55w0rd")
+    assert not [secret for secret in secrets if secret in shown]
+    assert "eu-west-1" in shown
+
+
 def _written(path: Path) -> Path:
     path.write_text('[llm.two]\nmodel = "openai/x"\n')
     return path

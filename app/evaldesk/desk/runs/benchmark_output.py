@@ -146,10 +146,17 @@ def masked_profile(config_file: Path, name: str) -> dict[str, Any]:
     profile = read_profile(config_file, name, os.environ)
     shown: dict[str, Any] = {"model": profile.model}
     shown |= {option: getattr(profile, option) for option in OPTIONS}
-    shown |= {name: value for name, value in profile.extra.items() if "key" not in name.lower()}
-    scrub = scrubber_of(known_values({name: value for name, value in shown.items() if isinstance(value, str)}))
-    clean = {name: scrub(value) if isinstance(value, str) else value for name, value in shown.items()}
-    return {**clean, "api_key": MASK if profile.api_key else None}
+    shown |= profile.extra
+    return {**_masked(shown), "api_key": MASK if profile.api_key else None}
+
+
+def _masked(value: Any, name: str = "") -> Any:
+    """The value without secrets; keys are left out, other texts judged by the names of all that they are in."""
+    if isinstance(value, Mapping):
+        return {key: _masked(item, f"{name}_{key}") for key, item in value.items() if "key" not in key.lower()}
+    if isinstance(value, list):
+        return [_masked(item, name) for item in value]
+    return scrubber_of(known_values({name: value}))(value) if isinstance(value, str) else value
 
 
 def placed_benchmark(
