@@ -130,6 +130,11 @@ def interpreter_path(text: str, folder: Path) -> str:
     return str(path.parent.resolve() / path.name)  # the file itself may link out of its environment
 
 
+def workspace_folder(text: str | None) -> Path:
+    """The folder of the workspace that a person names, without links; the current one where none is named."""
+    return Path(os.path.realpath(text)) if text else Path.cwd()
+
+
 def is_read_only(path: Path) -> bool:
     """Whether nothing can be written beside the file: it is on a read-only mount, or in a folder of somebody else."""
     folder = path.parent

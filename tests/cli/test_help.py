@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from evaldesk import cli as top
 from evaldesk.cli import cli, respelled
-from evaldesk.cli.lazy import LazyGroup, dashed
+from evaldesk.cli.lazy import dashed
 from evaldesk.cli.runs import group as run
 from evaldesk.registry import import_target
 
@@ -29,7 +29,7 @@ HEAVY = ("sqlalchemy", "rich", "pandas", "litellm", "starlette", "evaldesk.desk"
 
 
 def _commands(group: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    if not isinstance(group, LazyGroup):
+    if not isinstance(group, click.Group):
         yield path, group
         return
     for name in group.list_commands(click.Context(group)):

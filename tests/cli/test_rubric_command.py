@@ -191,12 +191,12 @@ def test_a_rubric_may_stand_in_a_file(folder: Path, told: Callable[..., list[Mod
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("-d", "gone.jsonl", "-r", "x", "--model", "m"), "gone.jsonl: No such file"),
+        (("-d", "gone.jsonl", "-r", "x", "--model", "m"), "gone.jsonl cannot be read: No such file"),
         (("-d", "talks.jsonl", "-r", "x"), "name the judge with --model"),
         (("-d", "talks.jsonl", "-r", "polit", "-c", "rubrics.yaml"), "did you mean 'polite'?"),
         (("-d", "talks.jsonl", "-r", "x", "--model", "m", "--score-max", "-1"), "score_min must lie under score_max"),
         (("-d", "talks.jsonl", "-r", "x", "--model", "m", "--api-key", "k"), "set the provider's variable instead"),
-        (("-d", "talks.jsonl", "-r", "@gone.txt", "--model", "m"), "gone.txt: No such file"),
+        (("-d", "talks.jsonl", "-r", "@gone.txt", "--model", "m"), "gone.txt cannot be read: No such file"),
         (
             ("-d", "talks.jsonl", "-r", "x", "--model", "m", "-b", "talks.jsonl"),
             "this is not an output of evaldesk rubric",

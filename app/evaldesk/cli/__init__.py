@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -91,6 +92,8 @@ SPELLED_BY_OSMOSIS: Mapping[tuple[str, ...], tuple[str, ...]] = {
 }
 
 EXIT_USAGE, EXIT_ERRORS, EXIT_INTERRUPTED = 2, 3, 130
+OF_THE_MACHINE = frozenset({errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOSPC})
+"""Errors of a file for which nobody named a wrong one."""
 DEBUG = "--debug"
 
 
@@ -190,8 +193,11 @@ def _in_words(error: Exception) -> tuple[str, int]:
             error = click.NoSuchOption(error.option_name, possibilities=nearest, ctx=error.ctx)
         path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "evaldesk"
         return f"{_sentence(error.format_message())} `{path} --help` shows how.", EXIT_USAGE
-    if isinstance(error, PermissionError) and error.filename is not None:
-        return f"{os.fsdecode(error.filename)}: {error.strerror}", EXIT_USAGE
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        return "the current folder is gone; go to one that exists", EXIT_USAGE
+    if isinstance(error, OSError) and isinstance(error.filename, str | bytes):
+        code = EXIT_ERRORS if error.errno in OF_THE_MACHINE else EXIT_USAGE
+        return f"{os.fsdecode(error.filename)}: {error.strerror}", code
     return f"broke off: {error!r}; add {DEBUG} for the trace", EXIT_ERRORS
 
 

@@ -131,7 +131,7 @@ def export_file(name: str | None, form: str, output: str | None, force: bool, wo
 
 
 @mode.command(name="import")
-@click.argument("file", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
+@click.argument("file", metavar="FILE")
 @_by_option
 @workspace_option
 def import_file(file: str, by: str | None, workspace: str | None) -> None:
@@ -143,10 +143,11 @@ def import_file(file: str, by: str | None, workspace: str | None) -> None:
     evaldesk mode import failures.json
     """
     from evaldesk.desk.failure_files import import_modes
+    from evaldesk.desk.imports.files import bytes_of
 
     with opened_desk(workspace) as desk:
         author = by if by is not None else desk.person.name()
-        click.echo(import_modes(desk, Path(file).read_bytes(), file, author).words)
+        click.echo(import_modes(desk, bytes_of(Path(file)), file, author).words)
 
 
 @mode.command(name="cases")

@@ -25,6 +25,7 @@ from evaldesk.desk.criteria.rubrics import (
     read_rubric_config,
     statistics,
 )
+from evaldesk.desk.imports.files import bytes_of
 from evaldesk.durable_files import make_folder, write_output
 from evaldesk.errors import FormatError, UsageError
 from evaldesk.secrets import scrub
@@ -62,7 +63,7 @@ def rubric(**given: Any) -> None:
     if given["api_key"]:
         raise UsageError("--api-key shows the key to everybody on this machine; set the provider's variable instead")
     path = Path(given["data"])
-    records = read_records(_bytes(path), str(path))
+    records = read_records(bytes_of(path), str(path))
     config, source = _config(path, given)
     chosen = _chosen(records, config, path) if source else records
     started = datetime.now(UTC)
@@ -70,7 +71,7 @@ def rubric(**given: Any) -> None:
     to_json = json_of_config if source else json_of_model
     output = to_json(judged, config, path, given["number"], started, source or str(given["rubric"]))
     if given["baseline"]:
-        output["baseline_comparison"] = compare(output, Path(given["baseline"]), _bytes(Path(given["baseline"])))
+        output["baseline_comparison"] = compare(output, Path(given["baseline"]), bytes_of(Path(given["baseline"])))
     show(judged, config, output)
     if given["output"]:
         _write(Path(given["output"]), output)
@@ -99,17 +100,10 @@ def _chosen(records: list[RubricRecord], config: RubricConfig, path: Path) -> li
 def _text(rubric: str) -> str:
     if not rubric.startswith("@"):
         return rubric
-    text = _bytes(Path(rubric[1:])).decode("utf-8", "replace").strip()
+    text = bytes_of(Path(rubric[1:])).decode("utf-8", "replace").strip()
     if not text:
         raise UsageError(f"{rubric[1:]} is empty; describe a good answer in it")
     return text
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
 
 
 def _write(path: Path, output: dict[str, Any]) -> None:

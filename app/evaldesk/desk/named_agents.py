@@ -13,6 +13,7 @@ from evaldesk.agents.finding import source_folders
 from evaldesk.engine.launch import placed
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef
+from evaldesk.paths import workspace_folder
 from evaldesk.settings import read_settings
 
 
@@ -28,7 +29,7 @@ def named_agent(
     It is played on the interpreter `python`, in the image `image` or in `environment`, where one is named. Raises
     UsageError.
     """
-    home = Path(workspace).resolve() if workspace else Path.cwd()
+    home = workspace_folder(workspace)
     settings = read_settings(home, (home,), environment=os.environ)
     return placed(named_ref(spec, settings.agents, home), settings, python, image, environment)
 

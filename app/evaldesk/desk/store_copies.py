@@ -9,6 +9,7 @@ from evaldesk.desk.chat.running_turn import is_turn_played
 from evaldesk.desk.process_owner import is_at_work
 from evaldesk.desk.runs.stored_runs import is_held
 from evaldesk.errors import ConflictError, UsageError
+from evaldesk.paths import workspace_folder
 from evaldesk.settings import DatabaseUrl, Settings, database_url
 from evaldesk.store import Store
 from evaldesk.store.copy_places import place_of
@@ -25,7 +26,7 @@ def named_database(text: str, where: str) -> Path | DatabaseUrl:
     """
     if "://" in text:
         return database_url(text, where)
-    folder = Path(text).resolve()
+    folder = workspace_folder(text)
     if not folder.is_dir():
         raise UsageError(f"{where}: {folder} is not a folder; name the folder that holds .evaldesk, or a server")
     return Settings(folder, (folder,)).database_file

@@ -11,7 +11,7 @@ from evaldesk import paths
 from evaldesk.agents import declared_refs, find_agents
 from evaldesk.durable_files import create_file, make_folder, replace_file
 from evaldesk.errors import ConflictError, UsageError, WorkspaceError
-from evaldesk.paths import check_no_links, make_private_folder
+from evaldesk.paths import check_no_links, make_private_folder, workspace_folder
 from evaldesk.settings import Settings, read_settings
 
 DEMO_MODELS = ("demo/scripted?mistakes=0", "demo/scripted?mistakes=0.6")
@@ -28,8 +28,8 @@ def open_settings(folders: tuple[str, ...], *, workspace: str | None = None, is_
 
     Raises UsageError when a folder does not exist.
     """
-    home = Path(workspace).resolve() if workspace else Path.cwd()
-    roots = tuple(Path(folder).resolve() for folder in folders) or (home,)
+    home = workspace_folder(workspace)
+    roots = tuple(map(workspace_folder, folders)) or (home,)
     check_folders(home, roots)
     n_workers = max(1, (os.cpu_count() or 2) - 1)
     settings = read_settings(home, roots, environment=os.environ, n_workers=n_workers)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from evaldesk.durable_files import replace_file
-from evaldesk.errors import FormatError, NotFoundError
+from evaldesk.errors import NotFoundError
 from evaldesk.formats.adk import case as adk_case
 from evaldesk.formats.adk import old_case as adk_old_case
 from evaldesk.formats.adk.evalset import Adk
@@ -15,10 +15,10 @@ from evaldesk.formats.adk.old import FlatList, OldList
 from evaldesk.model import Case, EvalSet, JsonValue
 from evaldesk.process_setup import gc_paused
 from evaldesk.reading.refusals import refusal
-from evaldesk.reading.regular_file import open_named, read_at_most
+from evaldesk.reading.regular_file import read_named
 from evaldesk.reading.shape import format_in, shown_extra
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
+from evaldesk.reading.strict_json import Document, Place, parse_json
 
 __all__ = [
     "EVALSET_FORMS",
@@ -83,11 +83,7 @@ def load_evalset(path: Path | str) -> EvalSet:
 
     Raises FormatError, or OSError when there is no such file.
     """
-    with open_named(Path(path)) as file:
-        data = read_at_most(file, MAX_RECORDED_BYTES + 1)
-    if len(data) > MAX_RECORDED_BYTES:
-        limit = MAX_RECORDED_BYTES // 2**20
-        raise FormatError(f"the file has more than {limit} MiB, the most that is read", source=str(path))
+    data = read_named(Path(path))
     whole = peek(data).whole
     if any(form.is_form_of(whole) for form in EVALSET_FORMS.values()):
         return read_evalset(data, source=str(path))

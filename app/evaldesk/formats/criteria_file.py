@@ -24,7 +24,7 @@ from evaldesk.errors import FormatError
 from evaldesk.model import Criterion, JsonObject
 from evaldesk.reading.fields import unless_none
 from evaldesk.reading.json_text import style_of, to_text
-from evaldesk.reading.regular_file import open_named, read_at_most
+from evaldesk.reading.regular_file import read_named
 from evaldesk.reading.shape import FORM, Field, Shape, form_of, read_object, write_object
 from evaldesk.reading.strict_json import MAX_BYTES, Document, Place, parse_json
 from evaldesk.reading.values import ABSENT, read_mapping, read_optional_mapping, read_text, snake_case, wanted
@@ -174,8 +174,7 @@ def criteria_of_document(document: Document) -> CriteriaFile:
 
 def load_criteria_file(path: Path) -> CriteriaFile:
     """The contents of the file at `path`. Raises FormatError, or OSError when there is no such file."""
-    with open_named(path) as file:
-        return read_criteria_file(read_at_most(file, MAX_BYTES + 1), source=str(path))
+    return read_criteria_file(read_named(path, MAX_BYTES), source=str(path))
 
 
 def write_criteria_file(file: CriteriaFile, source: str = "criteria") -> bytes:

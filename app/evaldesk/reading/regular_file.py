@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from evaldesk.errors import FormatError
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES
 
 PART = 1024 * 1024
 
@@ -56,6 +57,15 @@ def open_named(path: Path) -> BinaryIO:
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or is_of_shell):
         raise FormatError("this is a pipe or a device, not a file; save its contents in a file", source=str(path))
     return path.open("rb")
+
+
+def read_named(path: Path, max_bytes: int = MAX_RECORDED_BYTES) -> bytes:
+    """The bytes of a file that a person named. Raises as `open_named` does, and FormatError for a larger file."""
+    with open_named(path) as file:
+        data = read_at_most(file, max_bytes + 1)
+    if len(data) > max_bytes:
+        raise FormatError(f"the file has more than {max_bytes // 2**20} MiB, the most that is read", source=str(path))
+    return data
 
 
 def bytes_of(path: Path) -> Iterator[bytes]:

@@ -225,7 +225,9 @@ def _with_session(path: Path, session: SessionInit | None, app_name: str | None)
 def _initial_session(path: str | os.PathLike[str] | None) -> SessionInit | None:
     if path is None:
         return None
-    value = json.loads(Path(path).read_text("utf-8-sig"))
+    from evaldesk.desk.imports.files import bytes_of
+
+    value = json.loads(bytes_of(Path(path)).decode("utf-8-sig"))
     if not isinstance(value, dict):
         raise ValueError(f"{path}: wanted an object with app_name, user_id and state, got {type(value).__name__}")
     known = {name: value[name] for name in ("app_name", "user_id", "state") if name in value}

@@ -11,6 +11,7 @@ import click
 from evaldesk.cli.eval.outcome import play_and_judge
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.desk.criteria.criteria import given_criteria
+from evaldesk.desk.imports.files import bytes_of
 from evaldesk.desk.runs.benchmark_output import (
     InstanceOutput,
     benchmark_agent,
@@ -85,7 +86,7 @@ def eval_openhands(request: EvalRequest) -> int:
 
 def _given_metadata(path: str | None) -> dict[str, Any]:
     """The EvalMetadata that the script of a benchmark wrote; empty without one."""
-    return dict(json.loads(Path(path).read_text("utf-8"))) if path else {}
+    return dict(json.loads(bytes_of(Path(path)))) if path else {}
 
 
 def _llm_config(request: EvalRequest) -> dict[str, Any]:

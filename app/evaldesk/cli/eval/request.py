@@ -15,6 +15,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.gate_options import AskedGates, flag_of, gates_of
 from evaldesk.model import AgentRef, Criterion, EvalSet, Gates
 from evaldesk.model.stored import RunSummary
+from evaldesk.paths import workspace_folder
 from evaldesk.run_options import BY_NAME, Asked
 from evaldesk.settings import Settings
 
@@ -92,7 +93,7 @@ class EvalRequest:
     @property
     def home(self) -> Path:
         """The workspace."""
-        return Path(self.workspace).resolve() if self.workspace else Path.cwd()
+        return workspace_folder(self.workspace)
 
     def settings(self) -> Settings:
         """Settings of the workspace, in which the models that were named may be used."""

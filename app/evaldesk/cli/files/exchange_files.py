@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 def open_home(workspace: str | None) -> Settings:
     """The settings of the workspace, by default the current folder. Raises UsageError."""
+    from evaldesk.paths import workspace_folder
     from evaldesk.settings import read_settings
 
-    home = Path(workspace).resolve() if workspace else Path.cwd()
+    home = workspace_folder(workspace)
     if not home.is_dir():
         raise UsageError(f"{home} is not a folder; name the folder that holds .evaldesk")
     return read_settings(home, (home,), environment=os.environ)

@@ -46,11 +46,11 @@ def settings_of(folders: tuple[str, ...], workspace: str | None, python: str | N
     Writes nothing. Raises UsageError.
     """
     from evaldesk.desk.workspace import check_folders
-    from evaldesk.paths import interpreter_path
+    from evaldesk.paths import interpreter_path, workspace_folder
     from evaldesk.settings import read_settings
 
-    home = Path(workspace).resolve() if workspace else Path.cwd()
-    roots = tuple(Path(folder).resolve() for folder in folders) or (home,)
+    home = workspace_folder(workspace)
+    roots = tuple(map(workspace_folder, folders)) or (home,)
     check_folders(home, roots)
     settings = read_settings(home, roots, environment=os.environ)
     return replace(settings, python=interpreter_path(python, Path.cwd())) if python else settings

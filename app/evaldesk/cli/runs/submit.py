@@ -21,6 +21,7 @@ from evaldesk.cli.eval.report import report_error
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.cli.files.exchange_files import open_home
 from evaldesk.cli.runs.shared import json_option, n_workers, workspace_option
+from evaldesk.desk.imports.files import bytes_of
 from evaldesk.desk.runs.file import AT_ONCE, RunFile, read_run_file
 from evaldesk.desk.runs.file_places import at_revision, dataset_path, placed_agent, read_secrets, secrets_of
 from evaldesk.desk.runs.handover import hand_over
@@ -169,7 +170,7 @@ def _given_secrets(name: str | None) -> dict[str, str]:
     if name == "-":
         return read_secrets(sys.stdin.read())
     try:
-        return read_secrets(Path(name).read_text("utf-8"))
+        return read_secrets(bytes_of(Path(name)).decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--secrets-file {name}: {error}") from error
 

@@ -19,7 +19,7 @@ from evaldesk.metrics.judges.options import JudgeOptions
 from evaldesk.metrics.judges.panel import Panel, question
 from evaldesk.metrics.judges.rubrics.score import check_scale, points_task
 from evaldesk.metrics.judges.voting import spread
-from evaldesk.reading.regular_file import open_named
+from evaldesk.reading.regular_file import read_named
 
 MAX_RECORDS = 100_000
 
@@ -125,7 +125,7 @@ def _number(row: Mapping[str, Any], key: str, source: str, line: int) -> float |
 
 
 NAME = "rubric_configs.yaml"
-MAX_BYTES = 1_000_000
+MAX_BYTES = 1024 * 1024
 PROVIDERS = {"google": "gemini"}
 """Providers that LiteLLM calls otherwise."""
 
@@ -184,13 +184,7 @@ def read_rubric_config(path: Path, rubric_id: str) -> RubricConfig:
 def _documents(path: Path) -> list[Mapping[str, Any]]:
     import yaml
 
-    try:
-        with open_named(path) as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    if len(data) > MAX_BYTES:
-        raise FormatError(f"the file has more than {MAX_BYTES:,} bytes", source=str(path))
+    data = read_named(path, MAX_BYTES)
     try:
         documents = [document for document in yaml.safe_load_all(data) if document is not None]
     except (yaml.YAMLError, ValueError, RecursionError) as error:

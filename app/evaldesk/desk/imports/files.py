@@ -46,7 +46,7 @@ def read_path(path: Path, format_name: str | None = None, outcome: str = "", wat
     with _as_whole():
         if streamed := read_streamed(path, format_name, outcome, watch):
             return streamed
-    return read_file(_bytes_of(path), str(path), format_name, outcome)
+    return read_file(bytes_of(path), str(path), format_name, outcome)
 
 
 def _read_folder(folder: Path, format_name: str | None, outcome: str, watch: Watch | None) -> Imported:
@@ -54,7 +54,7 @@ def _read_folder(folder: Path, format_name: str | None, outcome: str, watch: Wat
     rows, metadata = (folder / name for name in RUN_FILES)
     if not rows.is_file():
         raise UsageError(f"{folder} is a folder without an output.jsonl; name the file that holds the results")
-    more = [(str(metadata), _bytes_of(metadata))] if metadata.is_file() else []
+    more = [(str(metadata), bytes_of(metadata))] if metadata.is_file() else []
     errors: Mapping[str, str] = {}
     found = None
     with _as_whole():
@@ -62,7 +62,7 @@ def _read_folder(folder: Path, format_name: str | None, outcome: str, watch: Wat
         _, tail = as_one_file([("", "\n".join(errors.values()).encode()), *more])
         found = read_streamed(rows, format_name, outcome, watch, tail)
     if found is None:
-        lines = b"\n".join((_bytes_of(rows).rstrip(), *(text.encode() for text in errors.values())))
+        lines = b"\n".join((bytes_of(rows).rstrip(), *(text.encode() for text in errors.values())))
         source, data = as_one_file([(str(rows), lines), *more])
         found = read_file(data, source, format_name, outcome)
     if not errors:
@@ -75,7 +75,7 @@ def _rows_of_errors_alone(rows: Path, errors: Path) -> Mapping[str, str]:
     """The last line about each instance of which only the file of errors tells, by instance. (OpenHands/benchmarks)"""
     if not errors.is_file():
         return {}
-    found = {_instance_id(line): line.text for line in read_lines(_bytes_of(errors), str(errors))}
+    found = {_instance_id(line): line.text for line in read_lines(bytes_of(errors), str(errors))}
     with open_named(rows) as file:
         for line in read_lines(file, str(rows)):
             found.pop(_instance_id(line), None)
@@ -97,7 +97,8 @@ def _as_whole() -> Iterator[None]:
         pass
 
 
-def _bytes_of(path: Path) -> bytes:
+def bytes_of(path: Path) -> bytes:
+    """The bytes of a file that a person named. Raises FormatError for a pipe or a device, and UsageError."""
     try:
         with open_named(path) as file:
             if os.fstat(file.fileno()).st_size > MAX_FILE:

@@ -11,6 +11,7 @@ from typing import Any
 from evaldesk.errors import UsageError
 from evaldesk.model.comparison import Baseline, PlayedCase
 from evaldesk.model.evalset import CaseKey
+from evaldesk.reading.regular_file import read_named
 
 VERSION = 2
 _OF_PATH = re.compile(r"-[0-9a-f]{8}$")
@@ -43,13 +44,15 @@ def case_object(case: PlayedCase) -> dict[str, Any]:
 
 def _of_file(path: Path) -> Baseline:
     try:
-        value = json.loads(path.read_text("utf-8-sig"))
+        value = json.loads(read_named(path).decode("utf-8-sig"))
         version = value.get("version", 1)
         cases = tuple(_first_version(value)) if version == 1 else ()
         if version == VERSION:
             cases = tuple(_played_case(case) for run in value["runs"] for case in run["cases"])
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        why = f"this is not JSON: {error}" if isinstance(error, ValueError) else "this contains no runs"
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        why = (
+            f"this is not JSON: {error}" if isinstance(error, ValueError | RecursionError) else "this contains no runs"
+        )
         raise UsageError(f"--baseline {path}: {why}; name a file that `evaldesk eval -o FILE.json` wrote") from error
     if version not in (1, VERSION):
         raise UsageError(f"--baseline {path}: version {version!r} is not known, versions 1 to {VERSION} are")

@@ -1,0 +1,186 @@
+"""Every argument and option of every command that names a file or a folder, with what is none."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+from tests.cli.test_help import COMMANDS
+
+from evaldesk.cli import EXIT_USAGE, _in_words
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Place
+
+RUBRIC = "rubric -d talks.jsonl -r polite --model demo/judge"
+BENCHMARK = "eval --benchmark bench:run -d rows.jsonl"
+JOB = """
+[experiment]
+rollout = "bench"
+entrypoint = "bench:run"
+model_path = "demo/dice"
+dataset = "data.jsonl"
+"""
+READ = {
+    ("agents", "python"): "agents --python @",
+    ("benchmark", "script"): "benchmark @",
+    ("convert", "source"): "convert @ out.jsonl",
+    ("doctor", "python"): "doctor --python @",
+    ("eval", "baseline"): "eval AGENT SET --check --baseline @",
+    ("eval", "config_file"): f"{BENCHMARK} -l small --config-file @",
+    ("eval", "config_file_path"): "eval AGENT SET --config-file-path @",
+    ("eval", "dataset"): "eval -m bench:run -d @",
+    ("eval", "python"): "eval AGENT SET --python @",
+    ("import", "files"): "import @",
+    ("mode import", "file"): "mode import @",
+    ("rubric", "baseline"): f"{RUBRIC} -b @",
+    ("rubric", "config"): "rubric -d talks.jsonl -r polite -c @",
+    ("rubric", "data"): "rubric -d @ -r polite --model demo/judge",
+    ("rubric", "rubric"): "rubric -d talks.jsonl -r @@ --model demo/judge",
+    ("run rescore", "config_file_path"): "run rescore 1 --config-file-path @",
+    ("run submit", "baseline"): "run submit job.toml --yes --baseline @",
+    ("run submit", "file"): "run submit @ --yes",
+    ("run submit", "python"): "run submit job.toml --yes --python @",
+    ("run submit", "secrets_file"): "run submit job.toml --yes --secrets-file @",
+    ("ui", "python"): "ui --no-open --python @",
+    ("validate", "files"): "validate @",
+}
+WRITTEN = {
+    ("convert", "target"): "convert SET @ --to osmosis-csv --force",
+    ("eval", "junit"): "eval AGENT SET --junit @",
+    ("eval", "outputs"): "eval AGENT SET -o @",
+    ("eval", "summary"): "eval AGENT SET --summary @",
+    ("export", "output"): "export one -o @ --force",
+    ("mode export", "output"): "mode export -o @ --force",
+    ("report", "output"): "report 1 -o @ --force",
+    ("rubric", "output"): f"{RUBRIC} -o @",
+    ("run export", "output"): "run export 1 -o @ --force",
+}
+FOLDERS = {
+    ("adopt", "folder"): "adopt adk @",
+    ("agents", "folders"): "agents @",
+    ("doctor", "folders"): "doctor @",
+    ("eval", "eval_output_dir"): f"{BENCHMARK} --eval-output-dir @",
+    ("ui", "folders"): "ui --no-open @",
+}
+WORKSPACES = [path for path, command in COMMANDS.items() if any(each.name == "workspace" for each in command.params)]
+NAMES = {"FILE", "IN", "OUT", "DIR", "YAML", "SCRIPT", "@FILE"}
+LONG = "x" * 300
+NO_FILE = ("pipe", "/dev/zero", "folder", "missing", "loop", LONG)
+NO_OUTPUT = ("folder", "loop", LONG)
+NO_FOLDER = ("pipe", "missing", "loop", LONG)
+
+
+@pytest.fixture(autouse=True)
+def _no_wait() -> Iterator[None]:
+    """What waits for a writer, or serves pages, is ended."""
+
+    def end(*_: object) -> None:
+        raise AssertionError("this waits")
+
+    earlier = signal.signal(signal.SIGALRM, end)
+    signal.alarm(100)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, earlier)
+
+
+@pytest.fixture
+def filled(place: Place) -> Place:
+    """The place with all that the commands name beside the one that is wrong."""
+    folder = place.folder
+    os.mkfifo(folder / "pipe")
+    (folder / "folder").mkdir()
+    (folder / "loop").symlink_to("loop")
+    (folder / "nowhere").symlink_to("gone")
+    place.evalset("one", {"one": "one"})
+    (folder / "rollouts" / "bench").mkdir(parents=True)
+    for place_of_code in (folder, folder / "rollouts" / "bench"):
+        (place_of_code / "bench.py").write_text("def run(instance, metadata):\n    return {}\n")
+    (folder / "rows.jsonl").write_text('{"instance_id": "a", "question": "b"}\n')
+    (folder / "data.jsonl").write_text('{"system_prompt": "a", "user_prompt": "a", "ground_truth": "a"}\n')
+    (folder / "talks.jsonl").write_text('{"messages": [{"role": "assistant", "content": "hello"}]}\n')
+    (folder / "job.toml").write_text(JOB)
+    return place
+
+
+def test_each_that_names_a_file_or_a_folder_is_tried() -> None:
+    found = {
+        (" ".join(path), each.name)
+        for path, command in COMMANDS.items()
+        for each in command.params
+        if isinstance(each.type, click.Path) or set((each.metavar or "").strip("[].").split("|")) & NAMES
+    }
+
+    assert {each for each in found if each[1] != "workspace"} == READ.keys() | WRITTEN.keys() | FOLDERS.keys()
+
+
+@pytest.mark.parametrize("name", READ, ids=" ".join)
+def test_a_file_that_is_none_is_said_in_one_line(filled: Place, name: tuple[str, str]) -> None:
+    if name[0].startswith("mode"):
+        filled.eval("one.evalset.json")
+    for wrong in NO_FILE:
+        _is_refused(filled, READ[name], wrong)
+
+
+@pytest.mark.parametrize("name", WRITTEN, ids=" ".join)
+def test_a_file_that_cannot_be_written_is_said_in_one_line(filled: Place, name: tuple[str, str]) -> None:
+    filled.eval("one.evalset.json")
+    for wrong in NO_OUTPUT:
+        _is_refused(filled, WRITTEN[name], wrong)
+
+
+@pytest.mark.parametrize("name", FOLDERS, ids=" ".join)
+def test_a_folder_that_is_none_is_said_in_one_line(filled: Place, name: tuple[str, str]) -> None:
+    for wrong in NO_FOLDER:
+        if (name[1], wrong) != ("eval_output_dir", "missing"):  # it is made
+            _is_refused(filled, FOLDERS[name], wrong)
+
+
+@pytest.mark.parametrize("path", WORKSPACES, ids=" ".join)
+def test_a_workspace_that_is_none_is_said_in_one_line(filled: Place, path: tuple[str, ...]) -> None:
+    words = {
+        "eval": "eval AGENT SET",
+        "adopt": "adopt adk .",
+        "gate explain": "gate explain --from 1 --min-pass-rate 0.9",
+    }
+    words |= {"accept": "accept 1 --yes", "mode merge": "mode merge a b", "import": "import one.evalset.json"}
+    words |= {
+        "mode check": "mode check 1 --max-mode a=1",
+        "run submit": "run submit job.toml --yes",
+        "export": "export 1",
+    }
+    words |= {
+        "mode import": "mode import talks.jsonl",
+        "ui": "ui --no-open",
+        "trash empty": "trash empty --yes",
+        "open": "open 1 --no-open",
+    }
+    words |= {name: f"{name} 1" for name in ("report", "mode cases", "mode judge", "trash restore")}
+    words |= {
+        f"run {verb}": f"run {verb} 1"
+        for verb in ["drive", "export", "info", "logs", "rescore", "resume", "retry", "rm", "stop"]
+    }
+    words["run rescore"] += " --config-file-path test_config.json"
+    name = " ".join(path)
+    for wrong in NO_FOLDER:
+        _is_refused(filled, f"{words.get(name, name)} --workspace @", wrong)
+
+
+def _is_refused(place: Place, line: str, wrong: str) -> None:
+    """The command ends with one line that names the path."""
+    given = {"AGENT": str(place.agent), "SET": "one.evalset.json", "@": wrong, "@@": f"@{wrong}"}
+
+    result = place.run(*(given.get(word, word) for word in line.split()))
+
+    if isinstance(result.exception, Exception):
+        said, code = _in_words(result.exception)
+    else:
+        said, code = result.stderr.strip().rpartition("\n")[2], result.exit_code
+    assert code == EXIT_USAGE, (line, wrong, code, said, result.output)
+    assert os.path.basename(wrong) in said, (line, wrong, said)
+    assert "\n" not in said
