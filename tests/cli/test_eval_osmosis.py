@@ -176,6 +176,18 @@ def test_an_answer_that_osmosis_takes_from_before_a_limit_is_said(
     assert ("1 trial reached a limit of the agent: no answer here" in result.output) is is_said
 
 
+def test_a_rollout_that_takes_too_long_is_no_success(place: Place, rows: Path) -> None:
+    slow = "import asyncio\n\n\nasync def agent_loop(message, session):\n    await asyncio.sleep(60)\n"
+    (place.folder / f"{_module(place)}.py").write_text(slow)
+
+    result = _eval(place, rows, "--limit", 1, "--timeout", 0.2, "-o", "results.json")
+
+    (run,) = json.loads((place.folder / "results.json").read_text())["rows"][0]["runs"]
+    assert (run["success"], run["scores"]) == (False, {})
+    assert "0.2 s" in run["error"]
+    assert result.exit_code == 3
+
+
 def test_a_second_model_is_compared_row_by_row(place: Place, rows: Path) -> None:
     options = ["--model", "big/model", "--baseline-model", "small/model", "--max-error-rate", "1", "-o", "results.json"]
 

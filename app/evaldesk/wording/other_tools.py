@@ -17,6 +17,8 @@ DIFFERENCES: Mapping[str, Sequence[str]] = {
         " `--compat osmosis` answers as Osmosis does.",
         "An eval function that raised is an error of its trial; with `--compat osmosis` its score is 0 and "
         "stands in `scores`.",
+        "A trial ends after 120 seconds, or after `--timeout`; Osmosis waits for a rollout without a limit. A trial "
+        "that ended so has `success: false`.",
         "Without `limit` a terminal asks, and `--yes` means all rows; `--sample` draws 10 %, always the same "
         "rows. The platform draws a new 10 % each time.",
         "The code comes from the checkout on your machine, without a push. `commit_sha` and `branch` play "
