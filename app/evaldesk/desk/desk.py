@@ -131,7 +131,7 @@ class Desk:
 
         environment = options.value("environment")
         subject = await read_subject(self.agents, self.evalsets, agent_id, evalset_id, environment)
-        plan = self.runs.plan_allowed(subject, options)
+        plan = await asyncio.to_thread(self.runs.plan_allowed, subject, options)
         gates = options.gates
         if gates.asks_nothing:
             return plan
