@@ -29,5 +29,7 @@ DIFFERENCES: Mapping[str, Sequence[str]] = {
         "argument parsers that scripts import.",
         "There is no container, no browser and no delegation; commands run as you. The key of `test_result` "
         "that decides is named by `--score-key`.",
+        "An instance that raises is errored after one attempt, and a second start plays it again; OpenHands plays "
+        "it up to five times more at once (`max_retries`).",
     ),
 }
