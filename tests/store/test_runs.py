@@ -412,9 +412,11 @@ def test_a_deletion_holds_the_lock_no_longer_where_a_set_has_many_runs(
     assert 0 < n_of_deletion() < 2 * after_few, "steps of SQLite, during which others wait for the write lock"
 
 
+@pytest.mark.parametrize(("step_s", "n_steps"), [(1e6, 3), (0.0, 6)], ids=["4, 4, 1", "4, then 1 at a time"])
 def test_others_write_and_delete_between_the_steps_of_a_deletion(
-    store: Store, plan: Plan, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    store: Store, plan: Plan, clock: Clock, monkeypatch: pytest.MonkeyPatch, step_s: float, n_steps: int
 ) -> None:
+    monkeypatch.setattr(database, "STEP_S", step_s)
     other, first, second, last = (plan(n_cases=n) for n in (1, 9, 8, 9))
     name_runs_before, runs_before = trash.name_runs_before, store.runs._runs_before
     sizes = []
@@ -438,7 +440,7 @@ def test_others_write_and_delete_between_the_steps_of_a_deletion(
 
     assert max(sizes) == 4
     assert [each.run_id for each in store.runs.last_verdicts("calc").values()] == [first] * 9
-    assert store.runs.summary(other).note == "after 3 steps"
+    assert store.runs.summary(other).note == f"after {n_steps} steps"
 
 
 def test_a_run_that_is_restored_while_it_is_deleted_is_the_last_one_of_its_cases(

@@ -235,9 +235,9 @@ class RunStore(Part):
                 orphans = self._runs_before(run_id)
                 size = StepSize(CASES_NAMED_AT_ONCE)
                 while orphans:
+                    some, orphans = orphans[: size.n], orphans[size.n :]
                     with size.writing(self._database) as connection:
-                        trash.name_runs_before(connection, run_id, orphans[: size.n])
-                    del orphans[: size.n]
+                        trash.name_runs_before(connection, run_id, some)
 
     def restore(self, *run_ids: int) -> None:
         """Bring runs back from the trash, all or none.
