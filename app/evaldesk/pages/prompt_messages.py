@@ -143,10 +143,16 @@ def _text(raw: Mapping[str, Any], *names: str) -> str:
     return next((str(raw[name]) for name in names if raw.get(name)), "")
 
 
-def _declarations(raw: Any) -> Sequence[Any]:
-    """The functions of a tool: Gemini's have several in one."""
-    found = raw.get("functionDeclarations", raw.get("function_declarations")) if isinstance(raw, Mapping) else None
-    return found if isinstance(found, Sequence) and not isinstance(found, str) else [raw]
+def _declarations(raw: Any) -> Iterator[Any]:
+    """The tools in one: Gemini's have several functions in one, and a hosted tool, such as googleSearch, by its key."""
+    if not isinstance(raw, Mapping) or raw.keys() & {"name", "type", "function"}:
+        yield raw
+        return
+    for key, value in raw.items():
+        if key in ("functionDeclarations", "function_declarations") and isinstance(value, Sequence):
+            yield from value
+        else:
+            yield {"type": key, "options": value}
 
 
 def _function(raw: Any) -> Any:
@@ -156,7 +162,7 @@ def _function(raw: Any) -> Any:
 
 def _tool_name(raw: Any) -> str:
     named = _function(raw)
-    return _text(named, "name", "type") if isinstance(named, Mapping) else ""
+    return _text(named, "name", "server_label", "type") if isinstance(named, Mapping) else ""
 
 
 def _tool_value(raw: Any) -> Any:

@@ -399,6 +399,30 @@ JSON: Any = st.recursive(
 )
 
 
+@pytest.mark.parametrize(
+    ("tools", "names"),
+    [
+        (
+            [{"type": "web_search"}, {"type": "code_interpreter", "container": {"type": "auto"}}],
+            ["web_search", "code_interpreter"],
+        ),
+        ([{"type": "mcp", "server_label": "wiki", "server_url": "https://wiki.example"}], ["wiki"]),
+        ([{"type": "web_search_20250305", "name": "web_search", "max_uses": 3}], ["web_search"]),
+        (
+            [{"type": "function", "function": {"name": "roll"}}, {"type": "function", "name": "check"}],
+            ["roll", "check"],
+        ),
+        (
+            [{"functionDeclarations": [{"name": "roll"}], "googleSearch": {}}, {"codeExecution": {}}],
+            ["roll", "googleSearch", "codeExecution"],
+        ),
+    ],
+    ids=["OpenAI", "MCP", "Anthropic", "functions", "Gemini"],
+)
+def test_tools_that_a_provider_runs_are_named_beside_functions(tools: list[Any], names: list[str]) -> None:
+    assert [piece.name for piece in PromptDrawing().tools(tools)] == names
+
+
 @given(JSON)
 def test_no_message_is_of_a_shape_that_cannot_be_shown(value: Any) -> None:
     assert isinstance(PromptDrawing().messages(value), tuple)
