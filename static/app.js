@@ -32,6 +32,7 @@
                          ticks the first one, arrows walk them, Esc closes the <details> around it
    data-confirm="TEXT"   a form that asks before it is sent
    data-keep-open        an element with an id: what is unfolded in it stays so when a swap brings it anew
+   data-keeps="NAME"     a form: what was typed in it stays when a swap brings a form of that name
    data-when-lost        is shown when a stream breaks off before its event `done`
    data-says, data-state what the tab says of a run, in its title and in the colour of its icon; when a running one ends
                          behind another tab, a notification says it, where it was allowed by [data-notifies]
@@ -959,9 +960,12 @@ function dropSizes(tasks) {
   }
 }
 const unfolded = new Map();
+const drafts = new Map(); // what was typed in forms, by their data-keeps
+const fieldsOf = (form) => $$("textarea, input:not([type=hidden])", form);
 document.addEventListener("htmx:before:swap", (event) => {
   dropSizes(event.detail?.tasks ?? []);
   for (const element of $$("[data-keep-open][id]")) unfolded.set(element.id, $$("details", element).map((item) => item.open));
+  for (const form of $$("[data-keeps]")) drafts.set(form.dataset.keeps, fieldsOf(form).map((field) => field.value));
 });
 document.addEventListener("htmx:after:swap", () => {
   for (const element of $$("[data-keep-open][id]").filter((element) => unfolded.has(element.id))) {
@@ -969,6 +973,8 @@ document.addEventListener("htmx:after:swap", () => {
     $$("details", element).forEach((item, index) => (item.open ||= Boolean(states[index])));
   }
   unfolded.clear();
+  for (const form of $$("[data-keeps]")) drafts.get(form.dataset.keeps)?.forEach((text, index) => (fieldsOf(form)[index].value ||= text));
+  drafts.clear();
   begin(document);
 });
 document.addEventListener("DOMContentLoaded", () => {

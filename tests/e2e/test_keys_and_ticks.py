@@ -380,6 +380,18 @@ def test_every_failure_that_is_named_by_key_is_stored_when_the_next_key_follows_
     expect(page.get_by_text(f"{N - 1} of {N} failed trials read.")).to_be_visible()
 
 
+def test_a_note_that_is_being_typed_outlives_what_is_done_beside_it(someone: Visitor, trials: str) -> None:
+    page = someone.page
+    someone.goto(f"/failures?run={trials.split('/')[2]}")
+    page.locator("#finding").fill("It never calls")
+
+    with page.expect_response("**/failures/proposals"):
+        page.get_by_role("button", name="Propose by signature").click()
+    expect(page.locator("#next")).to_be_focused()
+
+    expect(page.locator("#finding")).to_have_value("It never calls")
+
+
 def test_marked_text_is_where_the_finding_is(someone: Visitor, trials: str) -> None:
     page = someone.page
     someone.goto(f"{trials}/0")
