@@ -1,19 +1,24 @@
 """Secrets: taken out of text before it reaches the database, a log, a page or an export (decision 043).
 
-And the variables that hold the keys of models, of which only the names are told.
+And the variables that hold the keys of models, of which only the names are told, with the `.env` files of agents.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import stat
 import sys
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from functools import lru_cache
+from pathlib import Path
 from urllib.parse import quote, quote_plus, unquote
+
+from evaldesk.errors import AgentError
 
 _MIN_LENGTH = 8
 _WORD = re.compile(r"[a-z_]{1,15}|[A-Z_]{1,15}|[A-Z][a-z]{1,14}|\d{1,11}")
@@ -381,3 +386,74 @@ def provider_of(model: str) -> str:
     if slash:
         return provider
     return next((provider for start, provider in _BARE.items() if model.startswith(start)), "")
+
+
+ENV_FILE = ".env"
+_OFF = "ADK_DISABLE_LOAD_DOTENV"
+
+_from_files: set[str] = set()
+
+
+def load_environment(folder: str, environment: MutableMapping[str, str] = os.environ) -> None:
+    """Set the variables of the nearest `.env` at or above `folder`.
+
+    It overrides an earlier `.env`, no other variable. Raises AgentError for a file that another user owns or may write.
+    """
+    take_variables(env_variables(folder, environment), environment)
+
+
+def take_variables(found: Mapping[str, str], environment: MutableMapping[str, str] = os.environ) -> None:
+    """Set the variables of a `.env` that was read. They override those of an earlier one, no others."""
+    for name, value in found.items():
+        if name not in environment or name in _from_files:
+            environment[name] = value
+            _from_files.add(name)
+
+
+def env_variables(folder: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables of the nearest `.env` at or above `folder`; none where `environment` leaves such files out.
+
+    Raises AgentError for a file that another user owns or may write.
+    """
+    path = env_file_of(Path(folder)) if folder else None
+    if path is None or environment.get(_OFF, "").lower() in {"1", "true"}:
+        return {}
+    from dotenv import dotenv_values
+
+    with path.open(encoding="utf-8") as file:
+        _check_owner(path, os.fstat(file.fileno()))
+        found = dotenv_values(stream=file)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _check_owner(path: Path, seen: os.stat_result) -> None:
+    """Raise AgentError unless the file is of this user or root, and nobody else may write it."""
+    if sys.platform == "win32":
+        return
+    off = f"{_OFF}=1 leaves it out"
+    if seen.st_uid not in {os.geteuid(), 0}:
+        raise AgentError(f"{path} belongs to another user (uid {seen.st_uid}), so it is not read; {off}")
+    if seen.st_mode & stat.S_IWOTH or (seen.st_mode & stat.S_IWGRP and not _is_group_of_one(seen.st_gid)):
+        raise AgentError(f"{path} can be written by other users, so it is not read; chmod go-w {path}, or {off}")
+
+
+def _is_group_of_one(group_id: int) -> bool:
+    """Whether the group is that of this user alone, as many systems make one for each user."""
+    import grp
+    import pwd
+
+    try:
+        group, person = grp.getgrgid(group_id), pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return False
+    return group.gr_gid == person.pw_gid and set(group.gr_mem) <= {person.pw_name} and group.gr_name == person.pw_name
+
+
+def file_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables that came from `.env` files, with their values now; only this process knows them."""
+    return {name: environment[name] for name in _from_files if name in environment}
+
+
+def env_file_of(folder: Path) -> Path | None:
+    """The first `.env` at or above `folder`."""
+    return next((place / ENV_FILE for place in (folder, *folder.parents) if (place / ENV_FILE).is_file()), None)

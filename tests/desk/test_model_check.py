@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -105,10 +106,17 @@ TOLD = Case("told", scenario={"conversation_plan": "Buy a mug."})
 SAID = Case("said", (Turn("hello"),))
 
 
-def lack(agent: AgentDescription, case: Case = SAID, **config: Any) -> str:
-    """What the models of the run lack; empty when it may begin."""
+def lack(
+    agent: AgentDescription,
+    case: Case = SAID,
+    environment: dict[str, str] | None = None,
+    folder: str = "",
+    **config: Any,
+) -> str:
+    """What the models of the run lack; empty when it may begin. The desk has the variables of the agent, or these."""
     try:
-        check_models(RunPlan(RunConfig(AgentRef("shop", "a:b"), "words", **config), (case,)), agent)
+        plan = RunPlan(RunConfig(AgentRef("shop", "a:b", folder=folder), "words", **config), (case,))
+        check_models(plan, agent, dict.fromkeys(agent.variables, "1") if environment is None else environment)
     except UsageError as error:
         return f"{error.field}: {error}"
     return ""
@@ -243,6 +251,16 @@ def test_a_judge_needs_its_key_only_where_it_is_asked() -> None:
     assert not lack(replace(SHOP, variables=("GROQ_API_KEY",)), criteria=(judge,))
     assert not lack(SHOP, criteria=(judge,), n_asserted={judge.metric: 0})
     assert not lack(SHOP, criteria=(replace(judge, options=reached),))
+
+
+def test_the_key_of_a_judge_is_that_of_the_desk_or_of_the_agents_file(tmp_path: Path) -> None:
+    judge = Criterion(JUDGE.metric, 0.5, {**JUDGE.options, "judge_model": "groq/judge"})
+    inside = replace(SHOP, variables=("GROQ_API_KEY",))
+
+    assert "GROQ_API_KEY is not set" in lack(inside, criteria=(judge,), environment={"PATH": "1"}, folder=str(tmp_path))
+    assert not lack(SHOP, criteria=(judge,), environment={"GROQ_API_KEY": "1"}, folder=str(tmp_path))
+    (tmp_path / ".env").write_text("GROQ_API_KEY=1\n")
+    assert not lack(SHOP, criteria=(judge,), environment={"PATH": "1"}, folder=str(tmp_path))
 
 
 def test_a_simulated_user_needs_a_model_and_its_key_unless_the_agent_offers_one() -> None:

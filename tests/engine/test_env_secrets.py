@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.agents import loading
+from evaldesk import secrets
 from evaldesk.engine import AgentHost, LocalExecutor, drive
 from evaldesk.engine.frames import Play
 from evaldesk.engine.worker.attempt import Attempt, without_env_secrets
 from evaldesk.engine.worker.work import TrialWork
-from evaldesk.model import AgentRef, Case, Event, TrialSpec, Turn, TurnRecord, TurnSpec
+from evaldesk.model import AgentRef, Case, Criterion, Event, Expected, TrialSpec, Turn, TurnRecord, TurnSpec
 from evaldesk.process_setup import ProcessWatch
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +24,7 @@ AGENT = "import os\ndef root_agent(message): return os.environ['SHOP_API_KEY'] +
 
 @pytest.fixture
 def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AgentRef:
-    monkeypatch.setattr(loading, "_from_files", set())
+    monkeypatch.setattr(secrets, "_from_files", set())
     for name in ("SHOP_API_KEY", "SHOP_NAME"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -45,6 +45,41 @@ async def test_a_key_from_the_file_is_named_instead_of_told(agent: AgentRef) -> 
     assert b"[SHOP_API_KEY]books-and-more" in frame
     os.environ.pop("SHOP_API_KEY")
     os.environ.pop("SHOP_NAME")
+
+
+REWARDS = """
+import os
+KEY = os.environ["SHOP_API_KEY"]
+def has_key(solution_str, ground_truth, extra_info=None):
+    print("asked with", KEY)
+    return 1.0 if os.environ["SHOP_NAME"] == "books-and-more" else 0.0
+"""
+REDIRECTS = """
+import os, pathlib
+def root_agent(message):
+    pathlib.Path(__file__).with_name(".env").write_text("SHOP_API_KEY=other-key-of-another\\nSHOP_NAME=another\\n")
+    return "done"
+"""
+
+
+async def test_graders_have_the_file_as_it_was_before_the_first_trial(agent: AgentRef) -> None:
+    folder = Path(agent.folder)
+    (folder / "agent.py").write_text(REDIRECTS)
+    (folder.parent / "shop_rewards.py").write_text(REWARDS)
+    reward = Criterion("reward", 1.0, {"function": "shop_rewards:has_key", "root": agent.root})
+    case = Case("c", turns=(Turn("hi", Expected(reference="done")),))
+    executor = LocalExecutor(concurrency=1, folder=agent.folder)
+
+    results = [
+        found
+        async for found in drive([TrialSpec(1, 0, index, case, agent, (reward,)) for index in range(2)], executor, 1)
+    ]
+    await executor.close()
+
+    assert [result.verdict for result in results] == ["passed", "passed"], results
+    assert "asked with [SHOP_API_KEY]" in results[0].logs
+    assert SECRET not in str(results)
+    assert "SHOP_API_KEY" not in os.environ
 
 
 async def test_a_prompt_that_holds_a_key_leaves_the_worker_without_it(
@@ -97,7 +132,7 @@ async def test_a_secret_is_not_told_in_pieces_of_a_stream(
 
 
 def test_without_a_file_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "_from_files", set())
+    monkeypatch.setattr(secrets, "_from_files", set())
     event = Event("agent_message", text=SECRET)
 
     assert without_env_secrets(event) is event

@@ -8,10 +8,8 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
-import os
-import stat
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -32,6 +30,7 @@ from evaldesk.model import AgentDescription, AgentRef, Event, Session
 from evaldesk.model.decisions import Decided
 from evaldesk.process_setup import prepare_litellm
 from evaldesk.registry import import_target
+from evaldesk.secrets import load_environment
 
 
 def load_agent(ref: AgentRef) -> Agent:
@@ -238,69 +237,3 @@ def _places(module: ModuleType) -> list[str]:
     """The file of a module; the folders of a package that has no file."""
     file = getattr(module, "__file__", None)
     return [file] if file else list(getattr(module, "__path__", ()))
-
-
-NAME = ".env"
-OFF = "ADK_DISABLE_LOAD_DOTENV"
-
-_from_files: set[str] = set()
-
-
-def load_environment(folder: str, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set the variables of the nearest `.env` at or above `folder`.
-
-    It overrides an earlier `.env`, no other variable. Raises AgentError for a file that another user owns or may write.
-    """
-    for name, value in env_variables(folder, environment).items():
-        if name not in environment or name in _from_files:
-            environment[name] = value
-            _from_files.add(name)
-
-
-def env_variables(folder: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables of the nearest `.env` at or above `folder`; none where `environment` leaves such files out.
-
-    Raises AgentError for a file that another user owns or may write.
-    """
-    path = nearest(Path(folder)) if folder else None
-    if path is None or environment.get(OFF, "").lower() in {"1", "true"}:
-        return {}
-    from dotenv import dotenv_values
-
-    with path.open(encoding="utf-8") as file:
-        _check_owner(path, os.fstat(file.fileno()))
-        found = dotenv_values(stream=file)
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _check_owner(path: Path, seen: os.stat_result) -> None:
-    """Raise AgentError unless the file is of this user or root, and nobody else may write it."""
-    if sys.platform == "win32":
-        return
-    off = f"{OFF}=1 leaves it out"
-    if seen.st_uid not in {os.geteuid(), 0}:
-        raise AgentError(f"{path} belongs to another user (uid {seen.st_uid}), so it is not read; {off}")
-    if seen.st_mode & stat.S_IWOTH or (seen.st_mode & stat.S_IWGRP and not _is_group_of_one(seen.st_gid)):
-        raise AgentError(f"{path} can be written by other users, so it is not read; chmod go-w {path}, or {off}")
-
-
-def _is_group_of_one(group_id: int) -> bool:
-    """Whether the group is that of this user alone, as many systems make one for each user."""
-    import grp
-    import pwd
-
-    try:
-        group, person = grp.getgrgid(group_id), pwd.getpwuid(os.geteuid())
-    except KeyError:
-        return False
-    return group.gr_gid == person.pw_gid and set(group.gr_mem) <= {person.pw_name} and group.gr_name == person.pw_name
-
-
-def file_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that came from `.env` files, with their values now; only this process knows them."""
-    return {name: environment[name] for name in _from_files if name in environment}
-
-
-def nearest(folder: Path) -> Path | None:
-    """The first `.env` at or above `folder`."""
-    return next((place / NAME for place in (folder, *folder.parents) if (place / NAME).is_file()), None)

@@ -80,13 +80,13 @@ class Trust:
 
     def question(self) -> Question:
         """The things that would run after a yes, found by reading files."""
-        from evaldesk.agents.loading import nearest
+        from evaldesk.secrets import env_file_of
 
         settings = self._settings
         found = [] if settings.is_demo else find_agents(settings.roots)
         refs = with_declared(found, declared_refs(settings.agents, settings.workspace))
         agents = [played_on(ref, settings.python, settings.container) for ref in refs]
-        files = [nearest(Path(place)) for ref in agents if (place := ref.folder)]
+        files = [env_file_of(Path(place)) for ref in agents if (place := ref.folder)]
         return Question(
             folders=self._folders(),
             agents=tuple(agents),

@@ -21,12 +21,13 @@ from evaldesk.engine.host.process import WarmPool, WorkerProcess
 from evaldesk.engine.host.worker_set import WorkerSet
 from evaldesk.engine.launch import OWN, Launcher
 from evaldesk.engine.worker.attempt import Pause, active
-from evaldesk.errors import EvaldeskError, UsageError
+from evaldesk.errors import AgentError, EvaldeskError, UsageError
 from evaldesk.model import ErrorRecord, RunConfig, TrialResult, TrialSpec, trial_verdict
 from evaldesk.model.conclusion import counted
 from evaldesk.model.run import ExecutorConfig, Place
 from evaldesk.registry import Registry
 from evaldesk.run_options import BY_NAME
+from evaldesk.secrets import env_variables
 
 MAX_LOCAL = 500
 MOST_AT_ONCE = int(BY_NAME["concurrency"].high)
@@ -314,6 +315,7 @@ class LocalExecutor:
     agent. The process of this executor hands the transcript from one to the other, and checks what both answer. Players
     come to be by `launcher`, graders always on Evaldesk's own interpreter. `players` are up already and belong to this
     executor from now on. Where `is_shared` is false each trial has a player of its own, up to `concurrency` of them.
+    Graders get the variables of the `.env` of the agent in `folder` as they are now, for the keys of judges.
     """
 
     def __init__(
@@ -326,13 +328,13 @@ class LocalExecutor:
         launcher: Launcher = OWN,
         players: Sequence[WorkerProcess] = (),
         is_shared: bool = True,
+        folder: str = "",
     ) -> None:
         self.is_cancelled = False
         self.end_reason = ""
         self._warm_pool = warm_pool
-        workers = partial(
-            WorkerSet, concurrency=concurrency, environment=os.environ if environment is None else environment
-        )
+        given = os.environ if environment is None else environment
+        workers = partial(WorkerSet, concurrency=concurrency, environment=given)
         self._players = workers(
             n_workers if is_shared else concurrency,
             on_result=self._played,
@@ -350,6 +352,8 @@ class LocalExecutor:
             n_before_next=GRADED_AT_ONCE,
             patience_s=PATIENCE_S,
         )
+        with suppress(AgentError):  # of a file that is not read; each player says so
+            self._graders.variables = env_variables(folder, given)
         self._room = asyncio.Semaphore(concurrency)
         self._results: asyncio.Queue[TrialResult | None] = asyncio.Queue()
         self._check: tuple[GradeSpec, asyncio.Future[ErrorRecord | None]] | None = None

@@ -50,7 +50,7 @@ class GradeSpec(msgspec.Struct, frozen=True):
 
     `is_first`: nobody scored it before. Judges are asked through the `recording`, where there is one. With
     `keeps_prompts` it is kept how they were asked. `sources` are the files of the user's functions, by their SHA-256,
-    as they were before the first trial.
+    and `variables` those of the agent's `.env`, such as the key of a judge: as both were before the first trial.
     """
 
     result: TrialResult
@@ -62,6 +62,7 @@ class GradeSpec(msgspec.Struct, frozen=True):
     is_first: bool = False
     keeps_prompts: bool = False
     sources: dict[str, str] = msgspec.field(default_factory=dict)
+    variables: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Play(msgspec.Struct, frozen=True, tag="play"):
@@ -223,14 +224,17 @@ def played_again(spec: TrialSpec, why: str) -> TrialSpec:
     return replace(spec, attempt=spec.attempt + 1, losses=(*spec.losses, why[:MAX_LOSS]))
 
 
-def sent_to_grader(spec: GradeSpec, sources: dict[str, str] | None = None) -> GradeSpec:
+def sent_to_grader(
+    spec: GradeSpec, sources: dict[str, str] | None = None, variables: dict[str, str] | None = None
+) -> GradeSpec:
     """The part of the trial that its grader gets: how its models were asked is not scored.
 
-    `sources` are told to a grader that does not know them.
+    `sources` and `variables` are told to a grader that does not know them.
     """
-    if spec.result.prompts is None and not sources:
+    if spec.result.prompts is None and not sources and not variables:
         return spec
-    return msgspec.structs.replace(spec, result=replace(spec.result, prompts=None), sources=sources or {})
+    bare = replace(spec.result, prompts=None)
+    return msgspec.structs.replace(spec, result=bare, sources=sources or {}, variables=variables or {})
 
 
 def grade_spec(spec: TrialSpec, played: TrialResult) -> GradeSpec:

@@ -278,6 +278,13 @@ def waiting_of(events: Iterable[Event]) -> tuple[Waiting, ...]:
     return tuple(found.values())
 
 
+def last_stop(turns: Sequence[TurnRecord]) -> StopReason:
+    """Why the trial of these turns ended, of one that did not fail: also that an earlier turn waits for a person."""
+    if turns and turns[-1].stop_reason in UNANSWERED:
+        return turns[-1].stop_reason
+    return AWAITING if any(turn.stop_reason == AWAITING for turn in turns) else "answered"
+
+
 def image_length(event: Event) -> int:
     """Characters of the images in a result of a tool."""
     if event.kind != "tool_result":

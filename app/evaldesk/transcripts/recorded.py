@@ -31,7 +31,7 @@ from evaldesk.model import (
     trial_verdict,
 )
 from evaldesk.model.evalset import Cases
-from evaldesk.model.transcript import AWAITING, UNANSWERED, Role, call_key, checked_amount, checked_count, is_score
+from evaldesk.model.transcript import Role, call_key, checked_amount, checked_count, is_score
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place
 from evaldesk.wire import to_json
@@ -241,13 +241,6 @@ def ends_in_calls(events: Iterable[Event]) -> bool:
 
 
 _OWN = frozenset({"agent_message", "tool_call", "tool_result"})
-
-
-def last_stop(turns: Sequence[TurnRecord]) -> StopReason:
-    """Why the trial of these turns ended, of one that did not fail: also that an earlier turn waits for a person."""
-    if turns and turns[-1].stop_reason in UNANSWERED:
-        return turns[-1].stop_reason
-    return AWAITING if any(turn.stop_reason == AWAITING for turn in turns) else "answered"
 
 
 def _bad_numbers(turns: Iterable[TurnRecord], usages: Iterable[Usage | ErrorRecord]) -> Iterator[ErrorRecord]:

@@ -23,7 +23,7 @@ from evaldesk.model import (
     Usage,
     Waiting,
 )
-from evaldesk.model.transcript import UNANSWERED
+from evaldesk.model.transcript import UNANSWERED, last_stop
 from evaldesk.reading.values import text_of
 from evaldesk.transcripts.conversation_case import expecting
 from evaldesk.transcripts.recorded import (
@@ -31,7 +31,6 @@ from evaldesk.transcripts.recorded import (
     TrialRows,
     ended_so,
     free_name,
-    last_stop,
     read_number,
     recorded_trial,
 )

@@ -52,7 +52,7 @@ class CasePlayer:
         """Raise UsageError for a model of the run that has no name or no key, AgentError for an agent that fails."""
         plan = RunPlan(self._config(case, options), (case,))
         work = asyncio.run_coroutine_threadsafe(self._described(), self._loop)
-        check_models(plan, work.result())
+        check_models(plan, work.result(), self._settings.environment)
 
     def play(self, case: Case, options: RunOptions, first: int = 0) -> CaseResult:
         """Play a case as often as the options say and wait for the last trial; `first` is the index of the first.
@@ -145,8 +145,14 @@ class CasePlayer:
     def _local(self, config: RunConfig) -> LocalExecutor:
         players = [player for player in (self._ready,) if player]
         self._ready = None
-        launcher = launcher_of(self._agent)
-        return LocalExecutor(1, config.concurrency, launcher=launcher, players=players, is_shared=config.is_shared)
+        return LocalExecutor(
+            1,
+            config.concurrency,
+            launcher=launcher_of(self._agent),
+            players=players,
+            is_shared=config.is_shared,
+            folder=self._agent.folder,
+        )
 
     async def _read(self, executor: Executor) -> None:
         async for result in executor.results():

@@ -292,8 +292,10 @@ def _folder_of(agent: object) -> str:
 
 def _given_evalset(given: GivenEvalSet, folder: Path | None) -> tuple[EvalSet, Path | None, tuple[str, ...] | None]:
     """The eval set, its file where it has one, and the cases that its name chose; None for all."""
-    if isinstance(given, EvalSet) or hasattr(given, "model_dump_json"):
-        return evalset_of(cast("EvalSet | AdkObject", given)), None, None
+    if isinstance(given, EvalSet):
+        return given, None, None
+    if hasattr(given, "model_dump_json"):
+        return evalset_of(cast("AdkObject", given)), None, None
     words = [given] if isinstance(given, str | os.PathLike) else list(given)
     cases = tuple(each for each in words if isinstance(each, Case))
     if len(cases) == len(words):

@@ -91,6 +91,7 @@ class SharedWorkers:
                 launcher=launcher_of(ref),
                 players=players,
                 is_shared=config.is_shared,
+                folder=ref.folder,
             )
         self.executors[key] = version, executor  # put last: the order is that of use
         if len(self.executors) > MAX_AGENTS:

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from evaldesk.agents import AGENTS
 from evaldesk.desk.criteria.criteria import JUDGE_OPTIONS, MORE_JUDGES, judges_of
 from evaldesk.desk.runs.plan import RunPlan, check_calls
-from evaldesk.errors import UsageError
+from evaldesk.errors import AgentError, UsageError
 from evaldesk.metrics import is_metric, metric_info
 from evaldesk.model import AgentDescription, AgentRef, Criterion, ModelOptions
 from evaldesk.model.evalset import some_of
 from evaldesk.model.options import ADK_JUDGE, USER_VARIABLE
 from evaldesk.run_options import BY_NAME
-from evaldesk.secrets import missing_keys
+from evaldesk.secrets import env_variables, missing_keys, set_variables
 
 _PRICES = "price_in and price_out, in US dollars for a million tokens, under"
 
 
-def check_models(plan: RunPlan, agent: AgentDescription) -> None:
+def check_models(plan: RunPlan, agent: AgentDescription, environment: Mapping[str, str]) -> None:
     """Raise UsageError naming the field of a model that has no name or no key, of the agent, the user or a judge.
 
-    A run that may answer from a recording needs no keys, but an agent that it can replay.
+    A run that may answer from a recording needs no keys, but an agent that it can replay. Judges are asked from this
+    `environment` and the agent's `.env`, wherever the agent is played.
     """
     check_calls(plan.config, agent.kind)
     _check_media(plan, agent)
@@ -30,9 +33,14 @@ def check_models(plan: RunPlan, agent: AgentDescription) -> None:
         return
     _check_agent(plan, agent)
     _check_user(plan, agent)
+    judging = agent
+    if agent.variables:
+        with suppress(AgentError):
+            environment = {**env_variables(plan.config.agent.folder, environment), **environment}
+        judging = replace(agent, variables=set_variables(environment))
     for criterion in plan.config.criteria:
         if plan.config.n_asserted.get(criterion.metric) != 0:
-            _check_judges(criterion, agent)
+            _check_judges(criterion, judging)
 
 
 def _check_media(plan: RunPlan, agent: AgentDescription) -> None:

@@ -19,10 +19,11 @@ from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import Case, Criterion, RunConfig, Transcript, TrialResult
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import PendingTrial, TrialKey
+from evaldesk.model.transcript import last_stop
 from evaldesk.run_options import KEEP
 from evaldesk.store import RunStore
 from evaldesk.store.runs.run_store import is_imported
-from evaldesk.transcripts.recorded import cut_short, last_stop
+from evaldesk.transcripts.recorded import cut_short
 
 READ_AHEAD = 16
 LOOKED_AT = 32

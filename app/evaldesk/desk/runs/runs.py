@@ -97,7 +97,7 @@ class RunDesk:
         if budget is not None:
             plan = with_budget(plan, budget, StoredRuns(self._store.runs))
         if subject.description:
-            check_models(plan, subject.description)
+            check_models(plan, subject.description, self._settings.environment)
             if subject.description.is_demo and plan.config.seed == chance:
                 seed = first_seed(self._store, plan.config, plan.cases, subject.description)
                 plan = replace(plan, config=replace(plan.config, seed=chance if seed is None else seed))
@@ -433,6 +433,7 @@ class RunDesk:
             warm_pool=self._warm_pool,
             launcher=launcher_of(config.agent),
             is_shared=config.is_shared,
+            folder=config.agent.folder,
         )
 
 

@@ -112,6 +112,7 @@ class WorkerSet:
             worker.hand_over(partial(self._on_answer, slot), partial(self._on_death, slot))
         self._tasks = Tasks()
         self.sources: dict[str, str] = {}
+        self.variables: dict[str, str] = {}
         self._n_failed_starts = 0
         self._broken: ErrorRecord | None = None
         self._last_loss = ""
@@ -246,9 +247,10 @@ class WorkerSet:
             raise AssertionError("only a slot with a worker is given work")
         try:
             if isinstance(spec, GradeSpec):
+                variables = {} if slot.told[0] is slot.worker else self.variables
                 is_told = slot.told[0] is slot.worker and slot.told[1] is self.sources
                 slot.told = slot.worker, self.sources
-                frame = Grade(key, sent_to_grader(spec, {} if is_told else self.sources))
+                frame = Grade(key, sent_to_grader(spec, {} if is_told else self.sources, variables))
                 slot.worker.send(frame, grading_timeout_s(spec.criteria, spec.limits))
             else:
                 slot.worker.max_processes = spec.limits.processes

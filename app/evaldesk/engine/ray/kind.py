@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from evaldesk.agents import AGENTS
-from evaldesk.agents.loading import env_variables
 from evaldesk.codec import msgspec
 from evaldesk.engine.executors import OWN_VARIABLES, Executor, ExecutorKind, Node
 from evaldesk.errors import UsageError
 from evaldesk.model import RunConfig
 from evaldesk.model.run import ExecutorConfig
+from evaldesk.secrets import env_variables
 from evaldesk.wire import converted
 
 

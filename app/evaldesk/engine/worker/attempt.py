@@ -39,6 +39,7 @@ from evaldesk.model import (
     trial_verdict,
 )
 from evaldesk.model.transcript import broken_turn
+from evaldesk.secrets import file_environment
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 from evaldesk.wire import plain_text, value_scrubber
 
@@ -190,8 +191,6 @@ T = TypeVar("T")
 
 def without_env_secrets(value: T) -> T:
     """`value` with the secret values that came from `.env` files replaced by the names of their variables."""
-    from evaldesk.agents.loading import file_environment
-
     environment = file_environment()
     return value_scrubber(environment)(value) if environment else value
 

@@ -57,10 +57,9 @@ from evaldesk.model import (
 from evaldesk.model.decisions import UNUSED, Decided, Script, decision_words, scripted_decisions
 from evaldesk.model.evalset import DECISIONS
 from evaldesk.model.options import USER_VARIABLE
-from evaldesk.model.transcript import AWAITING, BOUNDS, UNANSWERED, UNKNOWN
+from evaldesk.model.transcript import AWAITING, BOUNDS, UNANSWERED, UNKNOWN, last_stop
 from evaldesk.process_setup import gc_paused
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
-from evaldesk.transcripts.recorded import last_stop
 from evaldesk.wire import MAX_TEXT, plain_text
 
 if TYPE_CHECKING:

@@ -72,7 +72,7 @@ from evaldesk.model import (
 )
 from evaldesk.model.transcript import AWAITING, waiting_of
 from evaldesk.process_setup import ProcessWatch
-from evaldesk.secrets import StreamScrubber, known_values
+from evaldesk.secrets import StreamScrubber, known_values, take_variables
 from evaldesk.transcripts.prompt_writer import PromptWriter
 from evaldesk.wire import plain, plain_object, to_json
 
@@ -226,6 +226,8 @@ class GradeWork:
     def __init__(self, frame: Grade) -> None:
         self._frame = frame
         self.attempt = Attempt()
+        if frame.spec.variables:
+            take_variables(frame.spec.variables)
         if frame.spec.sources:
             from evaldesk.metrics import expect_sources
 

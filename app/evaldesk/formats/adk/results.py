@@ -28,7 +28,7 @@ from evaldesk.model import (
     Verdict,
     Waiting,
 )
-from evaldesk.model.transcript import AWAITING
+from evaldesk.model.transcript import AWAITING, last_stop
 from evaldesk.reading.json_stream import StreamedList
 from evaldesk.reading.json_text import text_parts
 from evaldesk.reading.sniffing import peek
@@ -44,7 +44,7 @@ from evaldesk.reading.values import (
     snake_case,
 )
 from evaldesk.transcripts.adk import CONFIRMATION, AdkEvents, message_text, read_parts, spelled, wrapped
-from evaldesk.transcripts.recorded import RecordedRun, TrialRows, cut_short, ended_so, last_stop, told_turns
+from evaldesk.transcripts.recorded import RecordedRun, TrialRows, cut_short, ended_so, told_turns
 
 _RESULTS = {"eval_case_results", "evalCaseResults"}
 
