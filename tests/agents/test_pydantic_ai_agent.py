@@ -175,6 +175,45 @@ async def test_another_model_at_an_endpoint(loaded: Any, play: Any, endpoint: An
     assert {(asked["temperature"], asked["top_k"]) for asked in endpoint.asked} == {(0.5, 3)}
 
 
+NAMED = 'from pydantic_ai import Agent\nroot_agent = Agent("{}", defer_model_check=True)\n'
+
+
+@pytest.mark.parametrize(
+    ("source", "model"),
+    [
+        (NAMED.format("openai-responses:gpt-5-mini"), None),
+        (NAMED.format("openai-chat:other"), "openai-responses:gpt-5-mini"),
+        (NAMED.format("openai:other"), "openai-responses/gpt-5-mini"),
+        (RESPONSES, None),
+        (RESPONSES, "gpt-5-mini"),
+    ],
+    ids=["the agent's name", "with a colon", "with a slash", "the agent's object", "another model of it"],
+)
+async def test_an_endpoint_of_the_run_is_asked_by_the_responses_api(
+    loaded: Any, play: Any, endpoint: Any, source: str, model: str | None
+) -> None:
+    endpoint.answers += [response(words("A six."))]
+    session = Session("s", model=model, model_options=ModelOptions(endpoint.address))
+
+    await play(loaded(source.replace("ADDRESS", "http://127.0.0.1:9")), session, "go")
+
+    assert session.turns[0].answer == "A six."
+    assert endpoint.asked[0]["model"] == "gpt-5-mini"
+    assert "input" in endpoint.asked[0]
+
+
+@pytest.mark.parametrize("model", [None, "openai-chat:small"])
+async def test_the_name_of_the_chat_api_is_no_part_of_the_models(
+    loaded: Any, play: Any, endpoint: Any, model: str | None
+) -> None:
+    endpoint.says("a four")
+    session = Session("s", model=model, model_options=ModelOptions(endpoint.address))
+
+    await play(loaded(NAMED.format("openai-chat:small")), session, "go")
+
+    assert (session.turns[0].answer, endpoint.asked[0]["model"]) == ("a four", "small")
+
+
 async def test_a_refused_key_is_fatal(loaded: Any, play: Any, endpoint: Any) -> None:
     endpoint.fails(401, "who are you")
 

@@ -231,19 +231,29 @@ def settings_of(asked: ModelOptions) -> dict[str, Any]:
     return {name: value for name, value in wanted.items() if value is not None}
 
 
+RESPONSES = "openai-responses"
+
+
 def model_of(name: str | None, asked: ModelOptions, found: Any, *, own: str) -> dict[str, Any]:
-    """`model` of a run; nothing where the agent's own, `found`, is more than a name. Raises ModelError."""
+    """`model` of a run; nothing where the agent's own, `found`, is more than a name. Raises ModelError.
+
+    An endpoint of the run is asked by the Responses API where the name says so, or the agent's own model is of it.
+    """
     provider, slash, bare = (name or own).partition("/")
     if not asked.base_url:
         from pydantic_ai.models import infer_model
 
         named = (f"{provider}:{bare}" if slash else provider) if name else found
         return {"model": infer_model(named)} if isinstance(named, str) else {}
-    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    client, model = endpoint_client(name or own, asked)
-    return {"model": OpenAIChatModel(model, provider=OpenAIProvider(openai_client=client))}
+    given = name or own
+    api = next((each for each in (RESPONSES, "openai-chat") if given.startswith((f"{each}/", f"{each}:"))), "")
+    client, model = endpoint_client(given[len(api) + 1 :] if api else given, asked)
+    is_responses = api == RESPONSES if api else isinstance(found, OpenAIResponsesModel)
+    kind = OpenAIResponsesModel if is_responses else OpenAIChatModel
+    return {"model": kind(model, provider=OpenAIProvider(openai_client=client))}
 
 
 def with_watched_tools(agent: Any) -> AbstractContextManager[Any]:
