@@ -46,6 +46,8 @@ ASKED: dict[str, Asked] = {
     "cases_named": lambda store, run: store.runs.cases_named(run, "", limit=5),
     "case_counts": lambda store, run: store.runs.case_counts(run),
     "case_outcomes": lambda store, run: store.runs.case_outcomes(run),
+    "metric_samples": lambda store, run: store.runs.metric_samples(run),
+    "trial_samples": lambda store, run: store.runs.trial_samples(run),
     "strips": lambda store, run: store.runs.strips(run),
     "outcome_counts": lambda store, run: store.runs.outcome_counts(run),
     "median_ms": lambda store, run: store.runs.median_ms(run),

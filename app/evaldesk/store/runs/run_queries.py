@@ -362,6 +362,7 @@ def case_outcomes(connection: Connection, run_id: int) -> list[CaseRow]:
 
 def metric_samples(connection: Connection, run_id: int) -> dict[str, dict[int, Sample]]:
     """The scores of each metric by the index of the case."""
+    run_row(connection, run_id)
     held, found = CASE_METRIC.c, defaultdict[str, dict[int, Sample]](dict)
     sums = select(held.metric, held.case_index, held.n, held.total, held.total_squares)
     for metric, index, *of_case in connection.execute(sums.where(held.run_id == run_id, held.n > 0)):
@@ -371,6 +372,7 @@ def metric_samples(connection: Connection, run_id: int) -> dict[str, dict[int, S
 
 def trial_samples(connection: Connection, run_id: int) -> tuple[dict[int, Sample], dict[int, Sample]]:
     """The time, where it is known, and the cost of the planned trials, by the index of the case."""
+    run_row(connection, run_id)
     ended = select(TRIAL.c.case_index).join(RUN_CASE, OF_CASE).group_by(TRIAL.c.case_index)
     ended = ended.where(TRIAL.c.run_id == run_id, TRIAL.c.verdict.is_not(None), TRIAL.c.trial_index < N_OF_CASE)
     times, costs = (
