@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 
 from evaldesk.desk.runs.benchmark_output import MASK, _kept_rows, masked_profile
-from evaldesk.errors import EvaldeskError
+from evaldesk.errors import EvaldeskError, FormatError, UsageError
 from evaldesk.formats.files import read_file
 
 if TYPE_CHECKING:
@@ -313,11 +313,23 @@ def test_an_instance_of_a_script_has_the_time_that_openhands_gives_it(
         assert store.runs.summary(1).config.limits.trial_timeout_s == seconds
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, "[1]", "{"], ids=["deep", "a list", "cut off"])
+def test_metadata_that_are_none_are_refused_by_name(bench: Place, text: str) -> None:
+    (bench.folder / "metadata.json").write_text(text)
+    (bench.folder / "rows.jsonl").write_text('{"instance_id": "one"}\n')
+
+    done = bench.run("eval", "--benchmark", "x:y", "-d", "rows.jsonl", "--eval-metadata", "metadata.json")
+
+    assert isinstance(done.exception, FormatError | UsageError), done.output
+    assert "metadata.json" in str(done.exception)
+
+
 def test_secrets_of_a_profile_beyond_its_key_are_not_in_the_metadata(tmp_path: Path) -> None:
     profile = tmp_path / "config.toml"
     profile.write_text(
         '[llm.one]\nmodel = "openai/x"\napi_key = "sk-a-secret"\nbase_url = "https://me:pa55w0rd-long@host/v1"\n'
         'aws_session_token = "FwoGZXIvYXdzEBYaDKr9"\naws_region_name = "eu-west-1"\n'
+        'custom_tag = "of FwoGZXIvYXdzEBYaDKr9"\n'
     )
 
     shown = masked_profile(profile, "one")

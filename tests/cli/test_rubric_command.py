@@ -261,3 +261,16 @@ def test_the_files_of_osmosis_are_read(shared: Path) -> None:
     assert config.options.models == ("anthropic/claude-sonnet-4-5-20250929",)
     assert [record.rubric_id for record in records] == ["support_followup", "policy_grounding"]
     assert set(records[0].sections) == {"QUESTION", "REFERENCE", "METADATA"}
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{", '{"overall_statistics": {}}'], ids=["deep", "cut off", "another"])
+def test_an_earlier_output_that_is_none_is_refused_by_name(
+    folder: Path, told: Callable[..., list[ModelCall]], text: str
+) -> None:
+    told(0.5)
+    (folder / "first.json").write_text(text)
+
+    result = run("rubric", "-d", "talks.jsonl", "-r", "x", "--model", "m", "-b", "first.json")
+
+    assert isinstance(result.exception, FormatError), result.output
+    assert "first.json" in str(result.exception)

@@ -25,7 +25,7 @@ from evaldesk.desk.criteria.rubrics import (
     read_rubric_config,
     statistics,
 )
-from evaldesk.desk.imports.files import bytes_of
+from evaldesk.desk.imports.files import bytes_of, json_of
 from evaldesk.durable_files import make_folder, write_output
 from evaldesk.errors import FormatError, UsageError
 from evaldesk.secrets import scrub
@@ -71,7 +71,7 @@ def rubric(**given: Any) -> None:
     to_json = json_of_config if source else json_of_model
     output = to_json(judged, config, path, given["number"], started, source or str(given["rubric"]))
     if given["baseline"]:
-        output["baseline_comparison"] = compare(output, Path(given["baseline"]), bytes_of(Path(given["baseline"])))
+        output["baseline_comparison"] = compare(output, Path(given["baseline"]))
     show(judged, config, output)
     if given["output"]:
         _write(Path(given["output"]), output)
@@ -159,12 +159,12 @@ def json_of_config(
     }
 
 
-def compare(output: dict[str, Any], path: Path, data: bytes) -> dict[str, Any]:
+def compare(output: dict[str, Any], path: Path) -> dict[str, Any]:
     """The numbers of an earlier output beside those of this one. Raises FormatError when it is none."""
     try:
-        earlier: Any = json.loads(data)["overall_statistics"]
+        earlier: Any = json_of(path)["overall_statistics"]
         before = {key: float(earlier[key]) for key in ("average", "variance", "stdev", "min", "max")}
-    except (ValueError, KeyError, TypeError) as error:
+    except (FormatError, ValueError, KeyError, TypeError) as error:
         raise FormatError("this is not an output of evaldesk rubric with its statistics", source=str(path)) from error
     now = output["overall_statistics"]
     delta = {key: now[key] - value for key, value in before.items() if now[key] is not None}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import click
 from evaldesk.cli.eval.outcome import play_and_judge
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.desk.criteria.criteria import given_criteria
-from evaldesk.desk.imports.files import bytes_of
+from evaldesk.desk.imports.files import json_of
 from evaldesk.desk.runs.benchmark_output import (
     InstanceOutput,
     benchmark_agent,
@@ -85,8 +84,11 @@ def eval_openhands(request: EvalRequest) -> int:
 
 
 def _given_metadata(path: str | None) -> dict[str, Any]:
-    """The EvalMetadata that the script of a benchmark wrote; empty without one."""
-    return dict(json.loads(bytes_of(Path(path)))) if path else {}
+    """The EvalMetadata that the script of a benchmark wrote; empty without one. Raises FormatError."""
+    found = json_of(Path(path)) if path else {}
+    if not isinstance(found, dict):
+        raise UsageError(f"--eval-metadata {path}: this is no JSON object; name the metadata of a run of OpenHands")
+    return found
 
 
 def _llm_config(request: EvalRequest) -> dict[str, Any]:

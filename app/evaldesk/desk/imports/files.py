@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from evaldesk.agents import declared_refs
 from evaldesk.desk.criteria.criteria import holds_criteria, read_criteria, read_user
@@ -23,7 +24,7 @@ from evaldesk.model.evalset import repeats_words
 from evaldesk.paths import did_you_mean
 from evaldesk.reading.json_lines import Line, read_lines
 from evaldesk.reading.regular_file import open_named, read_at_most
-from evaldesk.reading.strict_json import Place
+from evaldesk.reading.strict_json import Place, parse_json
 from evaldesk.reading.values import read_mapping
 from evaldesk.settings import CONFIG_NAME, read_settings
 from evaldesk.transcripts.recorded import RecordedRun, as_trials
@@ -95,6 +96,11 @@ def _as_whole() -> Iterator[None]:
         raise
     except OSError:
         pass
+
+
+def json_of(path: Path) -> Any:
+    """The value of a JSON file that a person named. Raises FormatError with the place of a fault, and UsageError."""
+    return parse_json(bytes_of(path), source=str(path)).value
 
 
 def bytes_of(path: Path) -> bytes:

@@ -50,9 +50,8 @@ def _of_file(path: Path) -> Baseline:
         if version == VERSION:
             cases = tuple(_played_case(case) for run in value["runs"] for case in run["cases"])
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        why = (
-            f"this is not JSON: {error}" if isinstance(error, ValueError | RecursionError) else "this contains no runs"
-        )
+        is_broken = isinstance(error, ValueError | RecursionError)
+        why = f"this is not JSON: {error}" if is_broken else "this contains no runs"
         raise UsageError(f"--baseline {path}: {why}; name a file that `evaldesk eval -o FILE.json` wrote") from error
     if version not in (1, VERSION):
         raise UsageError(f"--baseline {path}: version {version!r} is not known, versions 1 to {VERSION} are")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -147,16 +147,17 @@ def masked_profile(config_file: Path, name: str) -> dict[str, Any]:
     shown: dict[str, Any] = {"model": profile.model}
     shown |= {option: getattr(profile, option) for option in OPTIONS}
     shown |= profile.extra
-    return {**_masked(shown), "api_key": MASK if profile.api_key else None}
+    scrub = scrubber_of(known_values({name: value for name, value in shown.items() if isinstance(value, str)}))
+    return {**_masked(shown, scrub), "api_key": MASK if profile.api_key else None}
 
 
-def _masked(value: Any, name: str = "") -> Any:
+def _masked(value: Any, scrub: Callable[[str], str], name: str = "") -> Any:
     """The value without secrets; keys are left out, other texts judged by the names of all that they are in."""
     if isinstance(value, Mapping):
-        return {key: _masked(item, f"{name}_{key}") for key, item in value.items() if "key" not in key.lower()}
+        return {key: _masked(item, scrub, f"{name}_{key}") for key, item in value.items() if "key" not in key.lower()}
     if isinstance(value, list):
-        return [_masked(item, name) for item in value]
-    return scrubber_of(known_values({name: value}))(value) if isinstance(value, str) else value
+        return [_masked(item, scrub, name) for item in value]
+    return scrub(scrubber_of(known_values({name: value}))(value)) if isinstance(value, str) else value
 
 
 def placed_benchmark(
