@@ -5,7 +5,8 @@
   function agent, in the driver and its worker processes together. Eval set and criteria are read before, and another
   trial was played before, so that the driver is warm.
 - a run page: files of which a function runs while a served desk answers GET /runs/1 again, the page of a run whose eval
-  set it serves: in most of 20 warm answers, so that background work of the desk does not count.
+  set it serves: in each of 20 warm answers, so that background work of the desk does not count,
+  on a busy machine either.
 - single-importer modules: modules that exactly one other module imports, from the same folder, by a statement anywhere
   in that file. Neither of the two is the `__init__` of the package.
 
@@ -25,7 +26,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -176,8 +177,7 @@ def _followed(folder: Path) -> tuple[list[str], list[str]]:
             _tell(process, page)
             get()
     answers = page.read_text().split("----\n")[-N_ANSWERS:]
-    passed = Counter(name for answer in answers for name in _modules(answer))
-    return _modules(trial.read_text()), sorted(name for name, n in passed.items() if n > N_ANSWERS / 2)
+    return _modules(trial.read_text()), sorted(set.intersection(*(set(_modules(answer)) for answer in answers)))
 
 
 def _traced(folder: Path, out: Path) -> dict[str, str]:

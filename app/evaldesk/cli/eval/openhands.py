@@ -87,7 +87,7 @@ def _given_metadata(path: str | None) -> dict[str, Any]:
     """The EvalMetadata that the script of a benchmark wrote; empty without one. Raises FormatError."""
     found = json_of(Path(path)) if path else {}
     if not isinstance(found, dict):
-        raise UsageError(f"--eval-metadata {path}: this is no JSON object; name the metadata of a run of OpenHands")
+        raise UsageError(f"--eval-metadata {path}: not a JSON object; name the metadata of a run of OpenHands")
     return found
 
 

@@ -44,6 +44,7 @@ from evaldesk.model.stored import (
     RunSummary,
     TrialKey,
 )
+from evaldesk.model.transcript import MAX_NUMBER
 from evaldesk.statistics.intervals import MAX_KINDS, speaks_by_sums, weighed_alike
 from evaldesk.store.database import Clock
 from evaldesk.store.media import put_back, results_whole
@@ -371,22 +372,20 @@ def metric_samples(connection: Connection, run_id: int) -> dict[str, dict[int, S
 
 
 def trial_samples(connection: Connection, run_id: int) -> tuple[dict[int, Sample], dict[int, Sample]]:
-    """The time, where it is known, and the cost of the planned trials, by the index of the case."""
+    """The time, where it is known, and the cost of the planned trials, by the index of the case.
+
+    Numbers that cannot be, which an early version stored, are left out.
+    """
     run_row(connection, run_id)
     ended = select(TRIAL.c.case_index).join(RUN_CASE, OF_CASE).group_by(TRIAL.c.case_index)
     ended = ended.where(TRIAL.c.run_id == run_id, TRIAL.c.verdict.is_not(None), TRIAL.c.trial_index < N_OF_CASE)
-    times, costs = (
-        {index: Sample.of_sums(*sums) for index, *sums in connection.execute(query.add_columns(*_sums(value)))}
-        for query, value in (
-            (ended.where(TRIAL.c.duration_ms > 0), TRIAL.c.duration_ms),
-            (ended, func.coalesce(TRIAL.c.cost, 0.0)),
-        )
-    )
-    return times, costs
 
+    def by_case(value: ColumnElement[float], *where: ColumnElement[bool]) -> dict[int, Sample]:
+        sums = ended.add_columns(func.count(), func.sum(value), func.sum(value * value))
+        found = connection.execute(sums.where(value.between(0, MAX_NUMBER), *where))
+        return {index: Sample.of_sums(*row) for index, *row in found}
 
-def _sums(value: ColumnElement[float]) -> tuple[ColumnElement[Any], ...]:
-    return func.count(), func.sum(value), func.sum(value * value)
+    return by_case(TRIAL.c.duration_ms, TRIAL.c.duration_ms > 0), by_case(func.coalesce(TRIAL.c.cost, 0.0))
 
 
 def strips(connection: Connection, run_id: int, case_indexes: Sequence[int] | None = None) -> list[str]:
