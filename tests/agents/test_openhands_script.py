@@ -155,3 +155,28 @@ def test_an_installed_package_wins_over_the_shims(tmp_path: Path, name: str) -> 
     )
 
     assert done.stdout.split() == ["True", "1", "False"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (
+            "import sys\nraise KeyError(*sys.argv[1:])\n",
+            'line 2, in <module>\n    raise KeyError(*sys.argv[1:])\nKeyError: "--debug"',
+        ),
+        ("def (\n", "line 1\n    def (\n        ^\nSyntaxError: invalid syntax"),
+        ("open('missing')\n", "FileNotFoundError: [Errno 2] No such file or directory: 'missing'"),
+        ("a\0b", "SyntaxError: source code string cannot contain null bytes"),
+    ],
+    ids=["raises", "syntax", "file", "nul"],
+)
+def test_a_script_that_raises_is_told_as_python_tells_it(tmp_path: Path, script: str, said: str) -> None:
+    (tmp_path / "run.py").write_text(script)
+    command = [sys.executable, *BENCHMARK[:-1], "run.py", "--debug"]
+
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+
+    assert ended.returncode == 3
+    assert ended.stderr.startswith("evaldesk: run.py broke off:\n")
+    assert said.replace('"', "'") in ended.stderr
+    assert "runpy" not in ended.stderr

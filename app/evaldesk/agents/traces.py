@@ -41,7 +41,7 @@ def _cut(summary: traceback.TracebackException, depth: int) -> None:
 
 
 def _is_ours(filename: str) -> bool:
-    if filename.startswith("<frozen importlib") or "/importlib/" in filename:
+    if filename.startswith(("<frozen importlib", "<frozen runpy")) or "/importlib/" in filename:
         return True
     return filename.startswith(_OURS) and not filename.startswith(_SAMPLES)
 

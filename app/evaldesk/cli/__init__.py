@@ -140,8 +140,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a mark that the locale lacks ends no command
-    is_debug = DEBUG in arguments
-    others = [each for each in arguments if each != DEBUG]
+    is_debug, others = _without_debug(arguments)
     if plays_here(others):
         from evaldesk.workers_ahead import start_ahead
 
@@ -163,6 +162,14 @@ def main() -> None:
         message, code = _in_words(error)
         click.echo(f"evaldesk: {_shown(message)}", err=True)
         end_process(code)
+
+
+def _without_debug(arguments: list[str]) -> tuple[bool, list[str]]:
+    """Whether the trace is wanted, and the other arguments; behind `benchmark` they are those of its script."""
+    others = [each for each in arguments if each != DEBUG]
+    if others[:1] == ["benchmark"]:
+        others = arguments[arguments.index("benchmark") :]
+    return len(others) < len(arguments), others
 
 
 PLAYED_ELSEWHERE = frozenset(("-h", "--help", "--python", "--image", "--environment", "--on"))

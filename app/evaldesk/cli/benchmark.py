@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 
-from evaldesk.desk.runs.benchmark_script import SHIMS, run_script
+from evaldesk.cli import EXIT_ERRORS
+from evaldesk.desk.runs.benchmark_script import SHIMS, ScriptError, run_script
 from evaldesk.errors import UsageError
+from evaldesk.secrets import scrub
+from evaldesk.wording.printable import printable
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -24,6 +28,7 @@ from evaldesk.errors import UsageError
     help="Run its commands in containers of this image; `instance`: of the `base_container_image` of each instance.",
 )
 @click.option("--shims", "is_shims", is_flag=True, help="Print a folder for PYTHONPATH, for plain `python SCRIPT`.")
+@click.option("--debug", is_flag=True, hidden=True, expose_value=False)  # the trace of a script is shown anyway
 @click.argument("script", metavar="SCRIPT", required=False, type=click.Path(path_type=Path))
 @click.argument("arguments", metavar="[ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def benchmark(
@@ -44,4 +49,8 @@ def benchmark(
         return
     if script is None:
         raise UsageError("name the script of the benchmark, such as evaldesk benchmark run_infer.py -l eval_gpt")
-    run_script(script, arguments, score_key, image)
+    try:
+        run_script(script, arguments, score_key, image)
+    except ScriptError as error:
+        click.echo(f"evaldesk: {script} broke off:\n{printable(scrub(error.trace, os.environ))}", err=True, nl=False)
+        raise SystemExit(EXIT_ERRORS) from None

@@ -9,17 +9,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evaldesk.agents import standins
-from evaldesk.errors import UsageError
+from evaldesk.agents.traces import error_words, user_trace
+from evaldesk.errors import AgentError, EvaldeskError, UsageError
 
 SHIMS = Path(standins.__file__).parent / "openhands/shims"
 """A folder for PYTHONPATH, with which `python SCRIPT` finds the stand-ins where OpenHands is not installed."""
+
+
+class ScriptError(AgentError):
+    """The script raised; `trace` as Python would print it."""
 
 
 def run_script(path: Path, arguments: Sequence[str], score_key: str, image: str | None) -> None:
     """Run the script as `python path arguments` does; `score_key` of a test result decides the verdict.
 
     The commands of its runtimes run in containers of `image`, where one is named. Raises UsageError when there is no
-    such file, and the exceptions of the script.
+    such file, ScriptError when the script raises, and the errors of Evaldesk.
     """
     from evaldesk.agents.openhands.metadata import COMMAND_IMAGE, SCORE_KEY
 
@@ -31,4 +36,9 @@ def run_script(path: Path, arguments: Sequence[str], score_key: str, image: str 
         os.environ[COMMAND_IMAGE] = image
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.resolve().parent))
-    runpy.run_path(str(path), run_name="__main__")
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    except EvaldeskError:
+        raise
+    except Exception as error:
+        raise ScriptError(error_words(error), trace=user_trace(error)) from error
