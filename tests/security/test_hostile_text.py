@@ -14,7 +14,12 @@ pytestmark = pytest.mark.long
 
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 PROSE = set(re.findall(r"\w+", "p br strong em s code pre blockquote ul ol li div table thead tbody tr th td hr a"))
-ATTRIBUTES = {"a": {"href", "rel", "target"}, "ol": {"start"}, "div": {"class", "role", "tabindex", "aria-label"}}
+ATTRIBUTES = {
+    "a": {"href", "rel", "target"},
+    "ul": {"dir"},
+    "ol": {"dir", "start"},
+    "div": {"class", "role", "tabindex", "aria-label"},
+}
 ADDRESSES = {"href", "src", "action", "formaction", "hx-get", "hx-post", "hx-sse:connect", "xlink:href", "poster"}
 
 
@@ -106,6 +111,8 @@ def faults_of_prose(elements: Elements) -> Iterator[str]:
             yield f"a link that may steer this page: {attributes}"
         if tag == "div" and attributes["class"] != "scroll":
             yield f"no frame of a table: {attributes}"
+        if attributes.get("dir", "auto") != "auto":
+            yield f"a direction of its own: {tag} {attributes}"
         if "href" in attributes and not re.match(r"(https?://|mailto:)", attributes["href"]):
             yield f"an address that is no page: {attributes}"
 
