@@ -96,7 +96,7 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         ("Eval set", f"{config.evalset_id} {config.evalset_path}".strip()),
         ("Settings", options_line(config)),
         ("Fingerprint", run_fingerprint(config)),
-        ("Tokens", _spent(f"{run.tokens:,}", run.tokens, run.n_uncounted > 0)),
+        ("Tokens", _spent(f"{run.tokens:,}", run.tokens, run.n_uncounted > 0 or not run.tokens)),
         ("Cost", _spent(cost_words(run.cost), run.cost, run.is_cost_unknown or not run.has_models)),
         ("Submitted", f"{run.created_at.isoformat(' ', 'seconds')}{_by(run)}"),
         ("Started", run.started_at.isoformat(" ", "seconds") if run.started_at else "–"),

@@ -345,8 +345,7 @@ def _figures(summary: RunSummary) -> list[Figure]:
     figures = [Figure("cost", "dollars", cost.dollars, cost.is_least)]
     if summary.n_unpriced:
         figures.append(Figure("cost unknown", "trials", summary.n_unpriced, summary.n_uncounted > 0))
-    has_tokens = summary.tokens or not (is_least or is_imported(summary.config))
-    n_in, n_out = (summary.tokens_in, summary.tokens_out) if has_tokens else (None, None)
+    n_in, n_out = (summary.tokens_in, summary.tokens_out) if summary.tokens else (None, None)
     figures += [
         Figure("mean of a trial", "duration", summary.mean_ms),
         Figure("time", "duration", summary.active_ms or None),
