@@ -12,7 +12,7 @@ from math import prod
 import pytest
 
 from evaldesk.desk.runs.deciding import Decider
-from evaldesk.desk.runs.gates.answers import Subject, drawn_subject
+from evaldesk.desk.runs.gates.answers import Subject, drawn_subject, rate_answers
 from evaldesk.desk.runs.gates.chances import gate_chances
 from evaldesk.desk.runs.gates.conclusion import CaseNumbers, RunNumbers, Spent, conclude
 from evaldesk.model import AgentRef, Counts, Gates, RunConfig
@@ -92,6 +92,16 @@ def test_a_gate_gives_each_answer_as_often_as_all_outcomes_do(
     assert found.answers.holds == pytest.approx(total["passed"], abs=1e-9)
     assert found.answers.fails == pytest.approx(total["failed"], abs=1e-9)
     assert found.answers.neutral == pytest.approx(total["neutral"] + total["undecided"], abs=1e-8)
+
+
+@pytest.mark.parametrize("undecided", [None, *UNDECIDED])
+def test_a_gate_that_almost_never_holds_or_fails_has_chances_from_0_to_1(undecided: Undecided | None) -> None:
+    subjects = [Subject([(percent / 100, n, 30)]) for percent in range(0, 101, 5) for n in (1, 2, 3)]
+
+    found = [rate_answers(subject, 0.8, undecided) for subject in subjects]
+
+    assert all(0 <= chance <= 1 for each in found for chance in (each.holds, each.fails, each.neutral))
+    assert [each for each in found if abs(each.holds + each.fails + each.neutral - 1) > 1e-9] == []
 
 
 @pytest.mark.parametrize("rule", STOP_RULES)

@@ -160,7 +160,7 @@ def _counted(found: MeanChances, threshold: float, undecided: Undecided, none_be
         return Answers(holds, fails, found.error)
     if undecided == "fail":
         return Answers.that_hold(holds, found.error)
-    return Answers.that_hold(1 - fails - found.none_around(threshold) * none_beside, found.error)
+    return Answers.that_hold(max(0.0, 1 - fails - found.none_around(threshold) * none_beside), found.error)
 
 
 def stopped_run(now: Subject, least: float, rule: StopRule | None) -> Stopped | None:
