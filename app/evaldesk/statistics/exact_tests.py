@@ -52,8 +52,6 @@ def sign_flips(differences: Sequence[int]) -> float:
     Every pattern of signs counts, in two halves: the sums of one are looked up among those of the other.
     """
     moved = [abs(difference) for difference in differences if difference]
-    if len(moved) < 2:
-        return 1.0
     bound = abs(sum(differences))
     left, right = _sums(moved[::2]), sorted(_sums(moved[1::2]))
     n_near = sum(bisect_left(right, bound - each) - bisect_right(right, -bound - each) for each in left) if bound else 0

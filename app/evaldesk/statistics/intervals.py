@@ -146,8 +146,6 @@ def t_95(df: int) -> float:
     low, high = Z_95, 13.0
     while high - low > 1e-14 * high:
         middle = (low + high) / 2
-        if middle in (low, high):
-            break
         low, high = (middle, high) if _t_between(middle, df) < 0.95 else (low, middle)
     return high
 
@@ -402,7 +400,7 @@ def _interval(values: Series, times: tuple[int, ...], n_cases: int, draws: Seque
     mean = fsum(map(mul, values, times)) / n_cases
     squares = fsum(n * (value - mean) ** 2 for value, n in zip(values, times, strict=True))
     means = sorted(sum(map(mul, values, draw)) for draw in draws)
-    at = min(len(means) - 1, ceil(expanded_level(n_cases) * len(means)))
+    at = ceil(expanded_level(n_cases) * N_DRAWS)
     low, high = means[at] / n_cases, means[-1 - at] / n_cases
     student = mean_interval(mean=mean, n=n_cases, n_cases=n_cases, squares=squares, cluster_squares=squares)
     if student is not None and (squares < 1e-12 or min(student.low, 1 - student.high) <= 0):
@@ -474,7 +472,7 @@ def _drawn_mean(kinds: tuple[CaseScores, ...]) -> Interval:
     n_cases = sum(times)
     drawn = _few_draws(times) if n_cases <= MAX_KINDS else case_draws(times)
     means = sorted(sum(map(mul, totals, draw)) / sum(map(mul, ns, draw)) for draw in drawn)
-    at = min(len(means) - 1, ceil(expanded_level(n_cases) * len(means)))
+    at = ceil(expanded_level(n_cases) * N_DRAWS)
     return Interval(means[at], means[-1 - at])
 
 

@@ -38,7 +38,7 @@ class Answers:
     @classmethod
     def that_hold(cls, chance: float, error: float = 0.0) -> Answers:
         """Those of a gate that is never neutral."""
-        return cls(chance, max(0.0, 1.0 - chance), error)
+        return cls(chance, 1.0 - chance, error)
 
     @property
     def neutral(self) -> float:
@@ -129,11 +129,7 @@ def regressed_in_draws(scored: int, passed: int, m: int, threshold: float) -> fl
     needed, failed = needed_passes(m, threshold), scored - passed
     pairs = 0
     for a in range(max(needed, m - failed), min(m, passed) + 1):
-        second = sum(
-            comb(passed - a, b) * comb(failed - (m - a), m - b)
-            for b in range(min(needed, m + 1))
-            if m - b <= failed - (m - a)
-        )
+        second = sum(comb(passed - a, b) * comb(failed - (m - a), m - b) for b in range(needed))
         pairs += comb(passed, a) * comb(failed, m - a) * second
     return pairs / (comb(scored, m) * comb(scored - m, m))
 
@@ -202,7 +198,7 @@ def _drop_below(before: float, now: float, n: int, level: float) -> float:
     first, chances = counts_of_passes(n, before)
     total, passes_now = 0.0, -1
     for passed, chance in enumerate(chances, first):
-        while passes_now < n and fisher_drop(passed, n, passes_now + 1, n) < level:
+        while fisher_drop(passed, n, passes_now + 1, n) < level:
             passes_now += 1
         total += chance * (1 - chance_of_at_least(passes_now + 1, n, now))
     return total
@@ -217,7 +213,7 @@ def counts_of_passes(n: int, p: float) -> tuple[int, list[float]]:
 
 def _reach(start: int, step: int, n: int, p: float) -> int:
     here = start
-    while 0 <= here + step <= n and binomial(n, p, here + step) > _TAIL:
+    while binomial(n, p, here + step) > _TAIL:
         here += step
     return here
 

@@ -59,16 +59,16 @@ def stopped_rate(
             bars = _bars(played, whole, needed, least if is_likely and 0 < least < 1 else None)
         else:
             continue
-        below, held = float(going[: max(0, bars[0])].sum()), float(going[max(0, bars[1]) :].sum())
+        below, held = float(going[: bars[0]].sum()), float(going[bars[1] :].sum())
         holds, fails, n_trials = holds + held, fails + below, n_trials + played * (held + below)
-        going[: max(0, bars[0])] = 0.0
-        going[max(0, bars[1]) :] = 0.0
+        going[: bars[0]] = 0.0
+        going[bars[1] :] = 0.0
     return Stopped(Answers(min(1.0, holds), min(1.0, fails)), n_trials)
 
 
 def _bars(played: int, whole: int, needed: int, least: float | None) -> tuple[int, int]:
     """The run fails with fewer passes than the first after so many trials, and holds from the second on."""
-    fails_below, holds_from = max(0, needed - (whole - played)), min(needed, played + 1)
+    fails_below, holds_from = max(0, needed - (whole - played)), needed
     if least is not None:
         fails_below = max(fails_below, _first(played, lambda c: not is_above(1 - least, played - c, played)))
         holds_from = min(holds_from, _first(played, lambda c: is_above(least, c, played)))
