@@ -10,8 +10,10 @@ from random import Random
 from typing import Any
 
 import pytest
+import scipy
 
 from evaldesk.statistics.chances.gates import (
+    binomial,
     chance_of_at_least,
     curve_holds,
     every_case_holds,
@@ -109,7 +111,7 @@ def test_every_case_holds_as_often_as_is_known() -> None:
 
 def test_the_chance_of_a_draw_is_that_of_all_draws() -> None:
     for scored, m in [(2, 1), (4, 2), (5, 2), (6, 3), (8, 3)]:
-        for passed, threshold in product(range(scored + 1), (1.0, 0.6, 0.5)):
+        for passed, threshold in product(range(scored + 1), (1.0, 0.6, 0.5, 0.3)):
             trials = [index < passed for index in range(scored)]
             needed, seen = needed_passes(m, threshold), []
             for first in combinations(range(scored), m):
@@ -120,10 +122,37 @@ def test_the_chance_of_a_draw_is_that_of_all_draws() -> None:
             assert regressed_in_draws(scored, passed, m, threshold) == pytest.approx(sum(seen) / len(seen))
 
 
+def test_two_runs_are_not_drawn_from_fewer_trials_than_both_have() -> None:
+    assert regressed_in_draws(5, 3, 3, 1.0) is None
+    assert regressed_in_draws(6, 3, 3, 1.0) == pytest.approx(1 / 20)
+
+
+@pytest.mark.parametrize("n", [1, 2, 999, 1000, 1001, 5000])
+@pytest.mark.parametrize("p", [0.0, 0.01, 0.5, 0.93, 1.0])
+def test_passes_of_few_and_of_many_trials_are_binomial(n: int, p: float) -> None:
+    for passes in {-1, 0, 1, int(n * p), int(n * p) + 1, n - 1, n, n + 1}:
+        expected = scipy.stats.binom
+        assert binomial(n, p, passes) == pytest.approx(float(expected.pmf(passes, n, p)), rel=1e-9, abs=1e-300)
+        assert chance_of_at_least(passes, n, p) == pytest.approx(float(expected.sf(passes - 1, n, p)), rel=1e-9)
+
+
+@pytest.mark.parametrize("percent", [7, 14, 28, 29, 55, 56, 57, 58, 100])
+def test_a_share_that_is_reached_exactly_holds_whatever_its_binary_digits(percent: int) -> None:
+    kinds, expected = [(0.2, 10, 5), (0.7, 10, 5)], 0.0
+    for passed in range(51):
+        of_other = scipy.stats.binom.sf(percent - passed - 1, 50, 0.7)
+        expected += float(scipy.stats.binom.pmf(passed, 50, 0.2) * of_other)
+
+    assert pass_rate_holds(kinds, percent / 100) == pytest.approx(expected, rel=1e-9)
+    for is_hat in (False, True):
+        assert curve_holds(kinds, 1, percent / 100, is_hat=is_hat) == pytest.approx(expected, rel=1e-9)
+
+
 @pytest.mark.parametrize("is_hat", [False, True], ids=["at", "hat"])
 @pytest.mark.parametrize("least", [0.0, 0.4, 0.7, 1.0])
-def test_a_curve_holds_as_often_as_all_outcomes_say(is_hat: bool, least: float) -> None:
-    n, k, chances = 3, 2, (0.9, 0.9, 0.4)
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_a_curve_holds_as_often_as_all_outcomes_say(is_hat: bool, least: float, k: int) -> None:
+    n, chances = 3, (0.9, 0.9, 0.4)
     one = pass_hat_k if is_hat else pass_at_k
     total = 0.0
     for passed in product(range(n + 1), repeat=3):
@@ -135,11 +164,19 @@ def test_a_curve_holds_as_often_as_all_outcomes_say(is_hat: bool, least: float) 
             ]
             total += prod(exact)
 
-    assert curve_holds([(0.9, n, 2), (0.4, n, 1)], k, least, is_hat=is_hat) == pytest.approx(total, abs=1e-12)
+    for n_more in (0, 4):  # the curve is over the trials that every case has
+        found = curve_holds([(0.9, n, 2), (0.4, n + n_more, 1)], k, least, is_hat=is_hat)
+        assert found == pytest.approx(total, abs=1e-12)
 
 
 def test_a_curve_beyond_the_trials_is_undefined() -> None:
     assert curve_holds([(0.9, 5, 20)], 8, 0.5, is_hat=True) is None
+    assert curve_holds([(0.9, 5, 20), (0.9, 9, 1)], 6, 0.5, is_hat=True) is None
+
+
+def test_a_curve_of_too_many_values_is_left_out_at_once() -> None:
+    assert curve_holds([(0.9, 1000, 20)], 10, 0.5, is_hat=False) is None
+    assert curve_holds([(0.9, 300, 2), (0.8, 300, 2), (0.7, 300, 2)], 10, 0.5, is_hat=False) is None
 
 
 def test_more_than_counts_independent_events() -> None:
@@ -211,3 +248,22 @@ def test_the_formula_of_likely_drops_agrees_with_simulated_builds(allowed: int) 
         failed += sum(p < 0.05 for p in holm([fisher_drop(a, n, b, n) for a, b in passed])) > allowed
 
     assert failed / n_builds == pytest.approx(likely_drops(cases, allowed), abs=0.03)
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 2, 3])
+def test_likely_drops_of_cases_with_different_trials_are_as_often_as_all_outcomes_say(allowed: int) -> None:
+    tested, single = [(0.9, 0.1, 4, 1), (0.8, 0.2, 6, 1)], (1.0, 0.0, 1, 2)
+    total = 0.0
+    for passed in product(*(product(range(n + 1), repeat=2) for *_, n, _ in tested)):
+        drops = [fisher_drop(a, n, b, n) for (a, b), (*_, n, _) in zip(passed, tested, strict=True)]
+        if sum(p < 0.05 for p in holm(drops)) > allowed:
+            of_case = zip(passed, tested, strict=True)
+            total += prod(binomial(n, p, a) * binomial(n, q, b) for (a, b), (p, q, n, _) in of_case)
+
+    assert likely_drops([*tested, single], allowed) == pytest.approx(total, abs=1e-12)
+
+
+def test_likely_drops_beyond_three_are_left_out_where_more_cases_are_tested() -> None:
+    found = [likely_drops([(1.0, 0.0, 6, n_cases)], allowed) for n_cases, allowed in ((4, 3), (5, 4), (4, 4))]
+
+    assert found == [pytest.approx(1.0), None, 0.0]
