@@ -154,6 +154,19 @@ def test_open_says_the_address_of_the_page_with_its_token(place: Place) -> None:
     assert said == "http://127.0.0.1:8420/runs/1?token=abc\n"
 
 
+def test_open_follows_no_address_that_another_user_wrote(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.eval(place.evalset("first", {"one": "one"}))
+    state = place.folder / ".evaldesk"
+    with hold_workspace(state, url="http://127.0.0.1:8420/"):
+        (state / "desk.url").write_text("http://127.0.0.1:9/?token=theirs\n")
+        monkeypatch.setattr("evaldesk.cli.ui.os.geteuid", lambda: os.getuid() + 1)
+
+        said = place.run("open", "1", "--no-open")
+
+    assert "another user serves this workspace" in str(said.exception)
+    assert "9/" not in said.output
+
+
 def test_open_begins_the_desk_where_none_is_open(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.eval(place.evalset("first", {"one": "one"}))
     served: list[Any] = []

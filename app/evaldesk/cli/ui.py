@@ -150,8 +150,13 @@ def open_run(run_name: str, no_open: bool, is_trusted: bool, workspace: str | No
 
 
 def page_address(file: Path, page: str) -> str:
-    """The address of a page of the desk that is open, with its token. Raises WorkspaceError while it opens or ends."""
+    """The address of a page of the desk that is open, with its token.
+
+    Raises WorkspaceError while it opens or ends, and when another user wrote the address.
+    """
     try:
+        if file.lstat().st_uid != os.geteuid():
+            raise WorkspaceError("another user serves this workspace; ask for the address, or take another workspace")
         home, _, token = file.read_text("utf-8").strip().partition("?")
     except OSError:
         raise WorkspaceError("the desk of this workspace is opening or ending; try again in a moment") from None
