@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from tests.agents.answering import answering
 from tests.agents.installed import skip_without
-from tests.agents.test_awaiting_approval import GRAPH, LONG, PENDING, PYDANTIC, SERVED, SHAPES
+from tests.agents.test_awaiting_approval import ADK, GRAPH, LONG, PENDING, PYDANTIC, SERVED, SHAPES
 
 from evaldesk.agents import Agent, agent_ref, load_agent
 from evaldesk.desk.adk_verdict import adk_failures
-from evaldesk.desk.other_tools import as_tool_judges, difference
+from evaldesk.desk.other_tools import as_adk_hears, as_tool_judges, difference
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.engine.worker.player import play_trial, play_turn
@@ -23,6 +23,7 @@ from evaldesk.model import (
     DEFAULT_CRITERIA,
     AgentRef,
     Case,
+    Criterion,
     Decision,
     Expected,
     JsonObject,
@@ -238,8 +239,38 @@ async def test_adk_counts_the_call_of_a_long_running_tool_as_made(loaded: Loaded
     theirs = as_tool_judges("adk", case, trial, DEFAULT_CRITERIA)
 
     assert (trial.verdict, theirs.verdict) == ("failed", "passed"), theirs.scores
-    assert "where a call that waits for an answer was made" in difference("adk", case, trial, DEFAULT_CRITERIA)
+    assert "where a call that waits for a person was made" in difference("adk", case, trial, DEFAULT_CRITERIA)
     assert not adk_failures(CaseResult(case, (trial,), 1), DEFAULT_CRITERIA)
+
+
+@pytest.mark.parametrize(("match", "verdict"), [("EXACT", "failed"), ("IN_ORDER", "passed"), ("ANY_ORDER", "passed")])
+async def test_adk_counts_its_question_for_a_confirmation_as_a_call(loaded: Loaded, match: str, verdict: str) -> None:
+    skip_without("google.adk")
+    case = Case("c", (Turn("Roll a d6", Expected(tool_calls=(ToolCall("roll_die", {"sides": 6}),))),))
+    criteria = [Criterion("tool_trajectory_avg_score", 1.0, {"match_type": match})]
+    agent = loaded(ADK)
+    played = await play_trial(agent, spec_of(case))
+    trial = replace(played, scores=score_trial(played.transcript, case, criteria))
+    trial = replace(trial, verdict=trial_verdict(trial.scores, criteria, None))
+
+    theirs = as_tool_judges("adk", case, trial, criteria)
+
+    heard = as_adk_hears(played.transcript).turns[0]
+    assert [call.name for call in heard.tool_calls] == await _calls_in_adk(agent, "Roll a d6")
+    assert (trial.verdict, theirs.verdict) == ("failed", verdict)
+    assert (not adk_failures(CaseResult(case, (trial,), 1), criteria)) is (verdict == "passed")
+
+
+async def _calls_in_adk(agent: Any, message: str) -> list[str]:
+    """The names of the calls in the trajectory that ADK's own evaluation sees."""
+    from google.adk.evaluation.eval_case import get_all_tool_calls
+    from google.adk.evaluation.evaluation_generator import EvaluationGenerator
+    from google.adk.runners import InMemoryRunner
+
+    async with InMemoryRunner(agent.app.root_agent) as runner:
+        events = await runner.run_debug(message, quiet=True)
+    [invocation] = EvaluationGenerator.convert_events_to_eval_invocations(events)
+    return [str(call.name) for call in get_all_tool_calls(invocation.intermediate_data)]
 
 
 async def test_a_turn_goes_on_only_where_each_call_has_a_decision(loaded: Loaded, played: Any) -> None:

@@ -18,9 +18,11 @@ from evaldesk.metrics.metric import mean
 from evaldesk.model import (
     Case,
     Criterion,
+    Event,
     Expected,
     RunConfig,
     Score,
+    ToolCall,
     Transcript,
     TrialResult,
     TurnRecord,
@@ -31,6 +33,7 @@ from evaldesk.model import (
 from evaldesk.model.decisions import ANSWER
 from evaldesk.model.transcript import AWAITING
 from evaldesk.run_options import OWN
+from evaldesk.transcripts.adk import REQUEST
 
 CALLED: dict[str, str] = {"adk": "`adk eval`", "osmosis": "Osmosis", "openhands": "OpenHands"}
 """The tools, as sentences name them."""
@@ -155,17 +158,31 @@ def as_adk_reads(case: Case) -> Case:
 
 
 def as_adk_hears(transcript: Transcript) -> Transcript:
-    """The transcript with the turns that wait for an answer as answered: a call of a long-running tool was made."""
-    if not any(_waits_for_answers(turn) for turn in transcript.turns):
+    """The transcript with the turns that wait as answered: a call that waits was made, and ADK's question is a call."""
+    if not any(_waits_in_adk(turn) for turn in transcript.turns):
         return transcript
-    return Transcript(
-        tuple(replace(turn, stop_reason="answered") if _waits_for_answers(turn) else turn for turn in transcript.turns)
+    return Transcript(tuple(_answered(turn) if _waits_in_adk(turn) else turn for turn in transcript.turns))
+
+
+def _waits_in_adk(turn: TurnRecord) -> bool:
+    """Whether it waits for the answer of a long-running tool, or asks by a call of ADK's own, as for a confirmation."""
+    made = {call.name for call in turn.tool_calls}
+    is_long = all(each.choices == ANSWER and each.tool in made for each in turn.waiting)
+    return bool(turn.waiting) and (is_long or any(map(_is_question, turn.events)))
+
+
+def _is_question(event: Event) -> bool:
+    return event.kind == "log" and event.text.startswith(REQUEST)
+
+
+def _answered(turn: TurnRecord) -> TurnRecord:
+    events = (
+        Event("tool_call", author=each.author, call=ToolCall(each.text.partition(":")[0], {}))
+        if _is_question(each)
+        else each
+        for each in turn.events
     )
-
-
-def _waits_for_answers(turn: TurnRecord) -> bool:
-    made = {call.name for call in turn.tool_calls}  # a question of ADK's own is no call of a tool
-    return bool(turn.waiting) and all(each.choices == ANSWER and each.tool in made for each in turn.waiting)
+    return replace(turn, events=tuple(events), stop_reason="answered")
 
 
 def as_tool_calls(tool: str, criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
@@ -270,7 +287,7 @@ def _why(tool: str, case: Case, trial: TrialResult, theirs: TrialResult, criteri
             reason = f"{score.metric} is {score.value:{ROUND}} there"
             is_open = any(leaves_open(turn.expected) for turn in case.turns)
             if tool == "adk" and trial.stop_reason == AWAITING:
-                reason += ", where a call that waits for an answer was made"
+                reason += ", where a call that waits for a person was made"
             elif tool == "adk" and metric_kind(score.metric) in READ_OTHERWISE and is_open:
                 reason += ", where a turn that asserts nothing expects no tool call and an empty answer"
             elif tool != "adk":
