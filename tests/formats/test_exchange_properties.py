@@ -76,7 +76,11 @@ def _replies(draw: st.DrawFn) -> list[Message]:
     usage = Usage("m", tokens_in=draw(st.integers(0, 99)), tokens_out=draw(st.integers(0, 99)))
     said = Message("agent", draw(words | st.just("")) if calls else draw(words), calls=calls, usage=usage)
     answered = draw(st.permutations(calls))
-    return [said, *(Message("tool", author=call.name, call_id=call.id, result=draw(words)) for call in answered)]
+    results = [Message("tool", author=call.name, call_id=call.id, result=draw(words)) for call in answered]
+    again = [
+        Message("tool", author=call.name, call_id=call.id, result="later") for call in answered if draw(st.booleans())
+    ]
+    return [said, *results, *again]
 
 
 @st.composite
@@ -120,10 +124,10 @@ def _runs(draw: st.DrawFn) -> RecordedRun:
             error = draw(st.none() | st.builds(ErrorRecord, words, words))
             value = draw(st.sampled_from([0.0, 0.5, 1.0]))
             scores = () if error else (Score("m", value, None, 1.0, value >= 1.0, draw(texts)),)
-            turns = draw(_sessions())
+            turns = draw(_sessions() | st.just(()))
             trial = recorded_trial(turns, scores=scores, criteria=(Criterion("m", 1.0),), error=error)
             results.append(replace(trial, case_index=case_index, trial_index=trial_index))
-    cases = tuple(Case(f"case {index}") for index in range(n_cases))
+    cases = tuple(Case(case_id) for case_id in ("case", "case#1")[:n_cases])
     return RecordedRun("r", "agent", cases, tuple(results), (Criterion("m", 1.0),), "m")
 
 

@@ -8,24 +8,25 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported, ReadOnly, WritesRuns, imported_sessions
-from evaldesk.model import Event, Score, TrialResult, TurnRecord
+from evaldesk.model import Event, Score, ToolCall, Transcript, TrialResult, TurnRecord
 from evaldesk.model.conclusion import counted
 from evaldesk.model.json_text import json_or_text
+from evaldesk.model.transcript import call_key
 from evaldesk.reading.json_text import text_parts
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.transcripts.messages.chat import RAW_ARGS
 from evaldesk.transcripts.otel.span_messages import model_of
 from evaldesk.transcripts.otel.spans import is_trace, read_spans
-from evaldesk.transcripts.otel.trace_turns import EVALUATION, NOTE, session_of
-from evaldesk.transcripts.otel.traces import conversations
-from evaldesk.transcripts.recorded import RecordedRun, file_stem, told_turns
+from evaldesk.transcripts.otel.trace_turns import EVALUATION, RESULT_ALONE, session_of
+from evaldesk.transcripts.otel.traces import NOTE, conversations
+from evaldesk.transcripts.recorded import RecordedRun, file_stem, free_name, told_turns
 from evaldesk.transcripts.recorded_sessions import run_of_sessions, session_note
 
 _OPENINFERENCE = (b"openinference.span.kind", b"llm.input_messages", b"llm.output_messages", b'"openinference"')
@@ -78,7 +79,7 @@ def read_traces(format_name: str, data: bytes, source: str) -> Imported:
     """The conversations in the spans of a file. Raises FormatError, also when no span is of an agent."""
     notes = Notes()
     spans = read_spans(data, source)
-    found = [each for each in conversations(spans, notes) if any(visit.steps for visit in each.visits)]
+    found = [each for each in conversations(spans, notes) if any(visit.steps or visit.note for visit in each.visits)]
     if not found:
         what = " ".join(notes.sentences) or "none has gen_ai.*, OpenInference or ADK attributes with messages"
         raise FormatError(
@@ -108,9 +109,10 @@ _STEP_MS = 0.001
 
 def _spans(run: RecordedRun) -> Iterator[dict[str, Any]]:
     start_ms = 0.0
+    taken: dict[str, int] = {}
     for result in run.results:
         case_id = run.cases[result.case_index].id
-        name = f"{case_id}#{result.trial_index}" if result.trial_index else case_id
+        name = free_name(f"{case_id}#{result.trial_index}" if result.trial_index else case_id, taken)
         # One after the other, so that the trials come back in this order.
         start_ms = yield from _of_trial(run, result, name, start_ms)
 
@@ -119,9 +121,13 @@ def _of_trial(
     run: RecordedRun, result: TrialResult, conversation: str, start_ms: float
 ) -> Generator[dict[str, Any], None, float]:
     """The spans of a trial; gives the time at which the next may begin."""
+    if not result.transcript.turns:  # a span with its note, and the tokens
+        result = replace(result, transcript=Transcript((TurnRecord(""),)))
     turns = told_turns(result)
+    open_calls: list[str] = []
     for number, turn in enumerate(turns):
-        trace = _Trace(run, conversation, sha256(f"{run.name}\0{conversation}\0{number}".encode()).hexdigest()[:32])
+        trace_id = sha256(f"{run.name}\0{conversation}\0{number}".encode()).hexdigest()[:32]
+        trace = _Trace(run, conversation, trace_id, open_calls)
         top, *inner = trace.spans_of(turn, start_ms)
         if number == 0:
             top["attributes"] += _pairs({NOTE: json.dumps(session_note(run, result), ensure_ascii=False)})
@@ -150,6 +156,7 @@ class _Trace:
     run: RecordedRun
     conversation: str
     trace_id: str
+    open_calls: list[str]
     now_ms: float = 0.0
     inputs: list[dict[str, Any]] = field(default_factory=list)
     outputs: list[Event] = field(default_factory=list)
@@ -160,8 +167,7 @@ class _Trace:
         for event in turn.events:
             self._add(event, start_ms + event.at_ms)
         self._end_reply()
-        if self.inputs:  # without an answer
-            self._add_model_call([])
+        self._end_inputs()
         author = next((event.author for event in turn.events if event.kind in ("agent_message", "tool_call")), "")
         author = author or self.run.agent
         top = self._span(f"invoke_agent {author}".rstrip(), start_ms, self.now_ms, "")
@@ -181,29 +187,35 @@ class _Trace:
                 self._end_reply()
         if is_reply:
             self.outputs.append(event)
+            self.open_calls += [call_key(event.call)] if event.call else []
             self.now_ms = max(self.now_ms, at_ms)
         elif event.kind == "user_message" or (event.kind == "log" and event.author == "system"):
             role = "user" if event.kind == "user_message" else "system"
             self.inputs.append({"role": role, "parts": [{"type": "text", "content": event.text}]})
         elif event.kind == "tool_result" and event.call:
-            self._add_result(event, at_ms)
+            self._add_result(event, event.call, at_ms)
 
-    def _add_result(self, event: Event, at_ms: float) -> None:
-        if event.call is None or (event.duration_ms is None and not event.is_error):
-            call_id = event.call.id if event.call else None
-            part = {"type": "tool_call_response", "id": call_id, "response": event.result}
+    def _add_result(self, event: Event, call: ToolCall, at_ms: float) -> None:
+        is_alone = call_key(call) not in self.open_calls
+        if not is_alone:
+            self.open_calls.remove(call_key(call))
+        if event.duration_ms is None and not (event.is_error or is_alone):
+            part = {"type": "tool_call_response", "id": call.id, "response": event.result}
             self.inputs.append({"role": "tool", "parts": [part]})
             return
+        if is_alone:
+            self._end_inputs()
         start_ms = max(self.now_ms, at_ms - (event.duration_ms or 0.0))
         self.now_ms = max(start_ms, at_ms)
-        span = self._span(f"execute_tool {event.call.name}", start_ms, self.now_ms, "tool")
+        span = self._span(f"execute_tool {call.name}", start_ms, self.now_ms, "tool")
         span["attributes"] += _pairs(
             {
                 "gen_ai.operation.name": "execute_tool",
-                "gen_ai.tool.name": event.call.name,
-                "gen_ai.tool.call.id": event.call.id,
-                "gen_ai.tool.call.arguments": json.dumps(event.call.args, ensure_ascii=False),
+                "gen_ai.tool.name": call.name,
+                "gen_ai.tool.call.id": call.id,
+                "gen_ai.tool.call.arguments": json.dumps(call.args, ensure_ascii=False),
                 "gen_ai.tool.call.result": json_or_text(event.result),
+                RESULT_ALONE: 1 if is_alone else None,
             }
         )
         if event.is_error:
@@ -215,6 +227,12 @@ class _Trace:
         if self.outputs:
             self._add_model_call(self.outputs)
             self.inputs, self.outputs = [], []
+
+    def _end_inputs(self) -> None:
+        """Tell of the inputs that have no answer."""
+        if self.inputs:
+            self._add_model_call([])
+            self.inputs = []
 
     def _add_model_call(self, outputs: Sequence[Event]) -> None:
         usage = next((event.usage for event in outputs if event.usage), None)

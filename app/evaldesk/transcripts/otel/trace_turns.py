@@ -23,8 +23,8 @@ from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 from evaldesk.transcripts.recorded import read_number, recorded_score
 from evaldesk.transcripts.recorded_sessions import Session
 
-NOTE = "evaldesk.session"
-"""The attribute with our own note of a session, on the first of its agent spans."""
+RESULT_ALONE = "evaldesk.result_alone"
+"""The attribute on the span of a tool whose result has no call."""
 
 EVALUATION = "gen_ai.evaluation.result"
 """The event that OpenTelemetry has for a score."""
@@ -50,9 +50,14 @@ def session_of(conversation: Conversation) -> Session:
     for visit in conversation.visits:
         telling.add(visit)
     error = _error(conversation.visits[-1])
-    tops = [visit.top for visit in conversation.visits if visit.top]
-    note = next((found for top in tops if (found := top.attributes.get(NOTE))), None)
-    turns, scores = turns_of(telling.messages, error), tuple(_evaluations(conversation))
+    note = next((visit.note for visit in conversation.visits if visit.note), None)
+    scores = tuple(_evaluations(conversation))
+    if not any(visit.steps for visit in conversation.visits):  # of a trial without a turn, which we wrote
+        inner = (usage_of(each.span, each.span.end_ms) for visit in conversation.visits for each in visit.inner)
+        return Session(
+            conversation.id, (), error, usages=tuple(filter(None, inner)), scores=scores, note=json_value(note)
+        )
+    turns = turns_of(telling.messages, error)
     spans = [span for visit in conversation.visits for span in _calls_of(visit)]
     prompts = _prompts(turns, spans)
     return Session(conversation.id, turns, error, scores=scores, note=json_value(note), prompts=prompts)
@@ -195,11 +200,12 @@ class _TurnBuilder:
         span = step.span
         name = _tool_name(span)
         call_id = span.first(*_ID)
-        call = self._open(call_id, name)
-        if call is None:
-            call = ToolCall(name, _args(span), call_id if isinstance(call_id, str) else None)
-            self._happen(Message("agent", author=step.agent, calls=(call,), at_ms=span.start_ms))
-        self.open_calls.remove(call)
+        call = ToolCall(name, _args(span), call_id if isinstance(call_id, str) else None)
+        if RESULT_ALONE not in span.attributes:
+            if not (open_call := self._open(call_id, name)):
+                self._happen(Message("agent", author=step.agent, calls=(call,), at_ms=span.start_ms))
+            call = open_call or call
+            self.open_calls.remove(call)
         self._happen(
             Message(
                 "tool",

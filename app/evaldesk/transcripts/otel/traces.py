@@ -17,6 +17,9 @@ from evaldesk.transcripts.otel.spans import Span
 
 Kind: TypeAlias = Literal["agent", "model", "tool", ""]
 
+NOTE = "evaldesk.session"
+"""The attribute with our own note of a session, on the first of its agent spans."""
+
 _CONVERSATION = ("gen_ai.conversation.id", "session.id", "gcp.vertex.agent.session_id")
 _AGENT = ("gen_ai.agent.name", "agent.name")
 _MODEL_WORK = ("chat", "generate_content", "text_completion")
@@ -66,8 +69,14 @@ class Visit:
 
     @property
     def spans(self) -> Sequence[Span]:
-        """Those of its steps, then those of calls that count alone."""
-        return [*(step.span for step in self.steps), *(call.span for call in self.inner)]
+        """Those of its steps, then those of calls that count alone; without any, that of the agent."""
+        found = [*(step.span for step in self.steps), *(call.span for call in self.inner)]
+        return found or ([self.top] if self.top else [])
+
+    @property
+    def note(self) -> Any:
+        """Our own note of the session, None where there is none."""
+        return self.top.attributes.get(NOTE) if self.top else None
 
 
 @dataclass(slots=True)
@@ -103,6 +112,8 @@ def conversations(spans: Sequence[Span], notes: Notes) -> list[Conversation]:
     visits: dict[tuple[str, str], Visit] = {}
     for span in sorted(spans, key=lambda span: (span.start_ms, -span.end_ms)):
         kind, around = kind_of_span(span), tree.around(span)
+        if NOTE in span.attributes and not around.top:  # also of a trial without a turn
+            visits.setdefault((span.trace_id, span.span_id), Visit(span, _text(span, *_CONVERSATION)))
         if kind not in ("model", "tool") or (kind == "model" and around.nearest == "model"):
             continue
         top = around.top
