@@ -191,6 +191,22 @@ def test_a_stored_run_gives_cases_trials_and_rates(tmp_path: Path, monkeypatch: 
     assert found["false_alarm"] == 0  # its cases always pass, or never
     assert list(found["by_rate"]) == ["run 1"]
 
+    longer = json.loads(explain("--from 1 --n 4 --pass-threshold 0.5 --max-regressions 0 --json").output)
+    assert (longer["n"], longer["pass_threshold"]) == (4, 0.5)
+
+
+def test_a_run_without_a_scored_trial_says_nothing_of_its_gates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "agent.py").write_text("def root_agent(message):\n    raise ConnectionError\n")
+    (tmp_path / "echo.evalset.json").write_text(json.dumps(SET))
+    monkeypatch.chdir(tmp_path)
+    CliRunner().invoke(cli, ["eval", ".", "echo.evalset.json"])
+
+    result = explain("--from 1 --min-pass-rate 0.5")
+
+    assert str(result.exception) == "run 1 has no scored trials to estimate pass rates from; name another run"
+
 
 def test_a_run_with_a_budget_gives_the_trials_of_each_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "agent.py").write_text(AGENT)

@@ -140,6 +140,7 @@ def test_variances_are_never_negative(scores: list[list[int]]) -> None:
 def test_flaky_cases_are_counted_among_those_with_two_trials() -> None:
     assert flakiness([(5, 3, 2), (5, 5, 6), (1, 1, 3), (0, 0, 4)]) == Flakiness(2, 8, 3, 0.15)
     assert flakiness([(1, 1, 3)]) == Flakiness(0, 0, 3, None)
+    assert flakiness([(5, c, 1) for c in range(6)]).n_flaky == 4
     assert (disagreement(1, 1), disagreement(5, 5), disagreement(2, 1)) == (None, 0.0, 1.0)
 
 

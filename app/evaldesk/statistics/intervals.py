@@ -54,7 +54,7 @@ def rate_interval(counts: Iterable[CaseCounts]) -> Interval | None:
     Wilson where clusters say nothing: one trial a case, a single case (then over its trials), or cases that all
     have the same rate (then over cases), so that ten cases without a failure are not certainty.
     """
-    rows = [row for row in counts if row[0] > 0 and row[2] > 0]
+    rows = [row for row in counts if row[0] > 0]
     n_cases = sum(times for _, _, times in rows)
     n = sum(scored * times for scored, _, times in rows)
     c = sum(passed * times for _, passed, times in rows)

@@ -42,7 +42,7 @@ def split_pass_noise(counts: Iterable[CaseCounts]) -> NoiseSplit | None:
 
     By analysis of variance, so that cases may have different numbers of trials.
     """
-    rows = [row for row in counts if row[0] > 0 and row[2] > 0]
+    rows = [row for row in counts if row[0] > 0]
     n_cases, n = sum(times for _, _, times in rows), sum(scored * times for scored, _, times in rows)
     if n_cases < 2 or n <= n_cases:
         return None
@@ -114,7 +114,7 @@ def disagreement(n: int, c: int) -> float | None:
 
 def flakiness(counts: Iterable[CaseCounts]) -> Flakiness:
     """Flaky cases of a run; those without a scored trial are left out."""
-    rows = [row for row in counts if row[0] > 0 and row[2] > 0]
+    rows = list(counts)
     known = [row for row in rows if row[0] > 1]
     n_known = sum(times for _, _, times in known)
     total = sum((disagreement(n, c) or 0.0) * times for n, c, times in known)
