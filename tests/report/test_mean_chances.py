@@ -10,10 +10,19 @@ from math import prod, sqrt
 import numpy as np
 import pytest
 
+from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.chances.gates import binomial
 from evaldesk.statistics.chances.means import mean_curve, mean_difference, mean_rate, rate_holds
 from evaldesk.statistics.comparison import compare_scores
-from evaldesk.statistics.intervals import case_rate_interval, point_at, rate_interval
+from evaldesk.statistics.intervals import (
+    case_rate_interval,
+    mean_interval,
+    pass_at_k,
+    pass_hat_k,
+    point_at,
+    rate_interval,
+    wilson,
+)
 
 PAIRS = {
     "one case": ((0.9, 0.6, 3, 1),),
@@ -183,3 +192,27 @@ def test_the_interval_of_drawn_cases_is_near_enough_to_what_is_told(
 
     for share, told in ((seen["below"] / n_builds, found.below(bar)), (seen["above"] / n_builds, found.above(bar))):
         assert told == pytest.approx(share, abs=found.error + 3 * sqrt(share * (1 - share) / n_builds))
+
+
+@pytest.mark.parametrize("bar", [0.15, 0.3, 0.45, 0.7, 0.92])
+@pytest.mark.parametrize(("p", "is_hat"), [(0.8, True), (0.6, True), (0.4, False), (0.2, False)])
+@pytest.mark.parametrize("n_cases", [2, 4])
+def test_the_interval_of_a_curve_is_that_of_few_cases_where_it_reaches_an_end(
+    n_cases: int, p: float, is_hat: bool, bar: float
+) -> None:
+    n, k, below, above = 4, 2, 0.0, 0.0
+    for passed in product(range(n + 1), repeat=n_cases):
+        values = [(pass_hat_k if is_hat else pass_at_k)(n, c, k) or 0.0 for c in passed]
+        mean = sum(values) / n_cases
+        squares = sum((value - mean) ** 2 for value in values)
+        found = mean_interval(mean=mean, n=n_cases, n_cases=n_cases, squares=squares, cluster_squares=squares)
+        assert found
+        if found.low <= 0 or found.high >= 1:
+            whole = wilson(mean * n_cases, n_cases)
+            found = Interval(min(found.low, whole.low), max(found.high, whole.high))
+        chance = prod(binomial(n, p, c) for c in passed)
+        below, above = below + chance * (found.high < bar), above + chance * (found.low >= bar)
+
+    told = mean_curve(((p, n, n_cases),), k, is_hat=is_hat)
+
+    assert (told.below(bar), told.above(bar)) == pytest.approx((below, above), abs=1e-9)
