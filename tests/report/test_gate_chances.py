@@ -104,6 +104,11 @@ def test_a_pass_rate_holds_as_often_as_is_known(
     assert pass_rate_holds(alike(rates, n), least) == pytest.approx(holds, abs=1e-7)
 
 
+@pytest.mark.parametrize("n_cases", [1, 3])
+def test_a_pass_rate_of_0_always_holds(n_cases: int) -> None:
+    assert pass_rate_holds([(0.2, 1, n_cases)], 0.0) == pytest.approx(1.0, abs=1e-12)
+
+
 def test_every_case_holds_as_often_as_is_known() -> None:
     assert every_case_holds([(0.9, 5, 20)], 0.8) == pytest.approx(0.1827938031412104, abs=1e-12)
     assert every_case_holds([(0.99, 10, 49), (0.0, 10, 1)], 0.8) == 0.0

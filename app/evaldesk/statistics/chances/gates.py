@@ -96,7 +96,7 @@ def curve_holds(kinds: Kinds, k: int, least: float, *, is_hat: bool) -> float | 
     None when k exceeds them, and for too many values.
     """
     n, n_cases = min((n for _, n, _ in kinds), default=0), sum(times for _, _, times in kinds)
-    if not 1 <= k <= n or not n_cases:
+    if not 1 <= k <= n:
         return None
     whole = comb(n, k)
     of_case = [comb(c, k) if is_hat else whole - comb(n - c, k) for c in range(n + 1)]
