@@ -32,7 +32,8 @@
                          ticks the first one, arrows walk them, Esc closes the <details> around it
    data-confirm="TEXT"   a form that asks before it is sent
    data-keep-open        an element with an id: what is unfolded in it stays so when a swap brings it anew
-   data-keeps="NAME"     a form: what was typed in it stays when a swap brings a form of that name
+   data-keeps="NAME"     a form: what was typed in it stays when a swap brings a form of that name; in one that the swap
+                         leaves in its place with unsaved edits, all of it
    data-when-lost        is shown when a stream breaks off before its event `done`
    data-says, data-state what the tab says of a run, in its title and in the colour of its icon; when a running one ends
                          behind another tab, a notification says it, where it was allowed by [data-notifies]
@@ -973,13 +974,17 @@ document.addEventListener("htmx:after:swap", () => {
     $$("details", element).forEach((item, index) => (item.open ||= Boolean(states[index])));
   }
   unfolded.clear();
-  for (const form of $$("[data-keeps]")) drafts.get(form.dataset.keeps)?.forEach((text, index) => (fieldsOf(form)[index].value ||= text));
+  for (const form of $$("[data-keeps]")) {
+    const fields = fieldsOf(form);
+    drafts.get(form.dataset.keeps)?.forEach((text, index) => (dirty.has(form) || !fields[index].value) && (fields[index].value = text));
+  }
   drafts.clear();
   begin(document);
 });
 document.addEventListener("DOMContentLoaded", () => {
   wear(theme());
   turnAsKept();
+  $$("[data-dirty-guard]:has([aria-invalid])").forEach((form) => dirty.add(form)); // refused: it is not stored yet
   begin(document);
   followAddress();
   setTimeout(takeAhead); // htmx begins with this event as well, after this script
@@ -992,6 +997,7 @@ const TOAST_MS = 8000;
 const MAX_FORM = 10 * 2 ** 20; // what the guard lets in
 const TOO_LARGE = "Not stored: a form holds at most 10 MiB. What you typed is still here.";
 const UNANSWERED = "Not stored: the desk does not answer. What you typed is still here.";
+const GONE = "Not stored: what this page shows was deleted. Restore it from the trash in another tab, and repeat this here. What you typed is still here.";
 const LOCKED = "Not stored: the desk needs its token again. Open the address that `evaldesk ui` printed in another tab, and repeat this here. What you typed is still here.";
 function toast(text, kind = "passed") {
   const [note, icon, box, words] = ["div", "svg", "div", "p"].map((tag) =>
@@ -1044,11 +1050,11 @@ document.addEventListener("DOMContentLoaded", () => {
 
 const ANSWER_MS = 10_000;
 const sent = new Set(); // forms that are sent now; their first event was the question
+const REFUSALS = { 401: LOCKED, 404: GONE };
 async function refusal() {
-  const address = document.querySelector("link[rel=stylesheet]").href;
   try {
-    const { status } = await fetch(address, { method: "HEAD", cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
-    return status === 401 ? LOCKED : "";
+    const { status } = await fetch(location.href, { method: "HEAD", cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
+    return REFUSALS[status] ?? "";
   } catch {
     return UNANSWERED;
   }
@@ -1131,10 +1137,10 @@ document.addEventListener("htmx:finally:request", (event) => {
   const { request, response } = event.detail.ctx;
   const form = request.form;
   if (request.method?.toUpperCase() !== "POST") return;
-  if (!response || response.status === 401) return toast(response ? LOCKED : UNANSWERED, "failed");
+  if (!response) return toast(UNANSWERED, "failed");
   const words = form && isSentTo(form, request.action) ? form.dataset.saysStored : undefined; // a look ahead stores nothing
-  const isSaid = $$("main [role='alert']").some((each) => each.textContent.trim());
-  const refused = isSaid ? REFUSED : "Not stored. Load the page again, and look at what it says.";
+  const isSaid = response.status !== 401 && $$("main [role='alert']").some((each) => each.textContent.trim());
+  const refused = isSaid ? REFUSED : REFUSALS[response.status] ?? "Not stored. Load the page again, and look at what it says.";
   if (response.status >= 400 && (words || response.status !== 422)) toast(refused, "failed");
   else if (words && response.status === 200) toast(words);
 });

@@ -43,13 +43,14 @@ SEEN = pathlib.Path(__file__).parents[1] / "seen"
 WORDS = ("One ", "two ", "three ")
 
 
-async def root_agent(message):
+async def root_agent(message, state):
     for number, word in enumerate(WORDS):
         while len(list(SEEN.iterdir())) < number:
             await asyncio.sleep(0.01)
         yield Event("agent_message", text=word, is_partial=True)
     while len(list(SEEN.iterdir())) < len(WORDS):
         await asyncio.sleep(0.01)
+    state["said"] = len(WORDS)
     yield Event("agent_message", text="".join(WORDS))
 '''
 
@@ -111,6 +112,31 @@ def test_what_is_typed_behind_a_message_is_the_next_message(someone: Visitor) ->
 
     expect(page.locator(".message[data-author=user] > p")).to_have_text("One")
     expect(field).to_have_value(" and two")
+
+
+@pytest.mark.parametrize("is_sent", [False, True], ids=["typed", "refused"])
+def test_a_state_that_is_not_applied_outlives_the_end_of_a_turn(
+    someone: Visitor, desk: RunningDesk, *, is_sent: bool
+) -> None:
+    page = someone.page
+    for each in (desk.workspace / "seen").iterdir():
+        each.unlink()
+    someone.goto(someone.chat("stepwise", "{}"))
+    page.get_by_label("Message", exact=True).fill("Count.")
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    page.get_by_label("State now").fill('{"is_vip": true}')
+    if is_sent:
+        page.get_by_role("button", name="Apply before").click()
+        expect(page.locator("#toasts")).to_contain_text("Not stored. The page says why.")
+    page.get_by_label("Message", exact=True).fill("And now?")
+
+    for number in range(1, 4):
+        (desk.workspace / "seen" / str(number)).touch()
+    page.get_by_role("button", name="Apply before turn 2").click()
+
+    expect(page.locator("#toasts")).to_contain_text("State stored.")
+    expect(page.get_by_label("State now")).to_have_value(re.compile('"is_vip": true'))
 
 
 def test_the_theme_is_switched_and_kept(someone: Visitor) -> None:
@@ -196,6 +222,12 @@ def test_a_note_that_is_being_typed_outlives_the_end_of_its_run(someone: Visitor
     page.keyboard.type("reads well")
 
     expect(page.get_by_label("Note")).to_have_value("The new prompt reads well")
+
+    page.on("dialog", lambda question: question.dismiss())
+    page.get_by_role("link", name="Runs", exact=True).first.click()
+    page.get_by_role("button", name="Save note").click()
+
+    expect(page.locator("#toasts")).to_contain_text("Note stored.")
 
 
 def _wait_until_alike(live: Page, beside: Page) -> None:

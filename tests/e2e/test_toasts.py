@@ -113,11 +113,13 @@ def test_a_second_click_sends_no_form_again_until_the_first_is_answered_or_stopp
     button.scroll_into_view_if_needed()
     box = button.bounding_box() or {"x": 0, "y": 0}
 
-    for _ in range(2):  # a locator would wait for the page that comes
+    for n in (1, 2):  # a locator would wait for the page that comes
         with page.expect_request(lambda request: request.method == "POST"):
             page.mouse.click(box["x"] + 5, box["y"] + 5)
         page.mouse.click(box["x"] + 5, box["y"] + 5)
-        if len(posted) == 1:
+        while len(posted) < n:
+            page.wait_for_timeout(20)
+        if n == 1:
             posted[0].abort("aborted")  # as the stop button does
             page.clock.fast_forward(10_000)
     posted[-1].continue_()

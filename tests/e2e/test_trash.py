@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,3 +95,40 @@ def test_runs_are_deleted_without_a_script(resident: Visitor, visit: Visit) -> N
     expect(someone.page.get_by_text(f"Deleted run {number}.")).to_be_visible()
     someone.page.get_by_role("button", name="Undo").click()
     expect(someone.page).to_have_url(f"{someone.desk.address}/runs/{number}")
+
+
+def test_a_note_on_a_run_that_another_tab_deleted_is_kept(resident: Visitor) -> None:
+    someone, page = resident, resident.page
+    run = f"/runs/{_finish(someone)}"
+    someone.goto(run)
+    page.get_by_text("Add a note").click()
+    page.get_by_label("Note").fill("The new prompt reads well")
+    page.context.request.post(f"{someone.desk.address}{run}/deletion")
+    page.get_by_role("button", name="Save note").click()
+
+    expect(page.locator("#toasts")).to_contain_text("Not stored: what this page shows was deleted. Restore it from")
+    expect(page.get_by_label("Note")).to_have_value("The new prompt reads well")
+    page.context.request.post(f"{someone.desk.address}{run}/restoration")
+    page.get_by_role("button", name="Save note").click()
+
+    expect(page.locator("#toasts")).to_contain_text("Note stored.")
+
+
+@pytest.mark.parametrize("ending", ["deleted", "locked"])
+def test_a_case_that_cannot_be_added_any_more_is_kept_as_it_is(visit: Visit, ending: str) -> None:
+    someone = visit()
+    page, session = someone.page, someone.chat("polite", "{}", "Hello")
+    someone.goto(f"{session}/case")
+    page.get_by_label("User message").fill("Half an hour of work")
+    title = page.title()
+    if ending == "deleted":
+        page.context.request.post(f"{someone.desk.address}{session}/deletion")
+    else:
+        page.context.clear_cookies()
+    page.get_by_role("button", name=re.compile("^Add to")).click()
+
+    said = {"deleted": "what this page shows was deleted", "locked": "the desk needs its token again"}
+    expect(page.locator("#toasts")).to_contain_text(f"Not stored: {said[ending]}")
+    expect(page.get_by_label("User message")).to_have_value("Half an hour of work")
+    expect(page.get_by_role("heading", level=1)).to_have_count(1)
+    assert page.title() == title

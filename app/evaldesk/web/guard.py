@@ -196,7 +196,7 @@ class _Answer:
         await self._send(message)
 
     async def plain(self, status: int, text: str) -> None:
-        headers = [(b"content-type", b"text/plain; charset=utf-8")]
+        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"hx-reswap", b"none")]
         if status != 413:  # the sender of too large an upload reads why; any other may not go on sending
             headers.append((b"connection", b"close"))
         await self._whole(status, f"{text}\n", headers)

@@ -450,4 +450,6 @@ def _unexpected_error(request: Request, error: Exception) -> Response:
 def _error_page(
     request: Request, status: int, title: str, text: str, headers: dict[str, str] | None = None
 ) -> Response:
+    """A page of its own: it has no place in the part of another page that htmx asked for."""
+    headers = {**(headers or {}), "HX-Reswap": "none"}
     return page(request, "error.html", status=status, headers=headers, title=title, text=text)

@@ -305,6 +305,7 @@ def test_a_run_that_is_not_there_is_a_404(pages: Any, address: str) -> None:
 
     assert answer.status_code == 404
     assert "Nothing is at this address" in answer.text
+    assert answer.headers["HX-Reswap"] == "none"
 
 
 @pytest.mark.parametrize("action", ["cancellation", "resumption", "retries", "deletion", "restoration"])
