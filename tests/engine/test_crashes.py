@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import runpy
 import signal
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from evaldesk.engine import LocalExecutor, drive
+from evaldesk.engine.failures import place_of
 from evaldesk.engine.host import process
 from evaldesk.model import AgentRef, TrialResult, TrialSpec
 
@@ -246,3 +249,19 @@ async def test_a_worker_that_cannot_start_ends_the_trials_with_what_it_printed(
     assert error is not None
     assert error.kind == "worker_start"
     assert "encodings" in error.trace
+
+
+async def test_the_place_of_a_thread_begins_with_the_users_own_frame(tmp_path: Path) -> None:
+    stands, goes = threading.Event(), threading.Event()
+    path = tmp_path / "slow_agent.py"
+    path.write_text("stands.set()\ngoes.wait()\n")
+    names = {"stands": stands, "goes": goes}
+    thread = threading.Thread(target=runpy.run_path, args=(str(path), names))
+    thread.start()
+    stands.wait()
+
+    place = place_of(thread)
+
+    goes.set()
+    thread.join()
+    assert "slow_agent.py" in place.splitlines()[0]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import traceback
+from collections.abc import Iterable
+from itertools import dropwhile
 from pathlib import Path
 
 from evaldesk import paths
 
 _OURS = str(paths.PACKAGE)
 _SAMPLES = str(paths.samples())
+_PYTHON = (f"{os.path.dirname(os.__file__)}{os.sep}", "<frozen ")
 
 
 def error_words(error: BaseException) -> str:
@@ -30,6 +34,12 @@ def user_place(error: BaseException, root: str = "") -> str:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
     within = [frame for frame in frames if root and Path(frame.filename).is_relative_to(root)] or frames
     return f"{_relative(within[-1].filename, root)}, line {within[-1].lineno}" if within else ""
+
+
+def user_frames(stack: Iterable[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
+    """The frames from the user's first on, without those of Evaldesk and of the import system."""
+    frames = (frame for frame in stack if not _is_ours(frame.filename))
+    return list(dropwhile(lambda frame: frame.filename.startswith(_PYTHON), frames))
 
 
 def _cut(summary: traceback.TracebackException, depth: int) -> None:

@@ -51,9 +51,12 @@ def trace_of(error: BaseException) -> str:
 
 
 def place_of(thread: threading.Thread) -> str:
-    """Where `thread` stands at this moment; empty when it has ended."""
+    """Where `thread` stands at this moment, in the user's own frames if it has any; empty when it has ended."""
+    from evaldesk.agents.traces import user_frames
+
     frame = sys._current_frames().get(thread.ident or 0)
-    return shortened("".join(traceback.format_stack(frame)), MAX_TRACE) if frame else ""
+    stack = traceback.extract_stack(frame) if frame else traceback.StackSummary()
+    return shortened("".join(traceback.format_list(user_frames(stack) or stack)), MAX_TRACE)
 
 
 def shortened(text: str, limit: int) -> str:
