@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
 from evaldesk.errors import AgentError
@@ -163,6 +164,15 @@ def scrubber_of(known: Mapping[str, str], found: Counter[str] | None = None) -> 
 def known_values(environment: Mapping[str, str]) -> dict[str, str]:
     """The secret values of an environment, with the names of their variables."""
     return {value: name for name, text in environment.items() for value in _secrets_in(name, text)}
+
+
+def masked(value: Any, name: str = "") -> Any:
+    """A value of JSON without the texts that are secrets by the names that lead to them, such as `[api_key]`."""
+    if isinstance(value, Mapping):
+        return {key: masked(item, f"{name}_{key}" if name else key) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [masked(item, name) for item in value]
+    return scrubber_of(known_values({name: value}))(value) if isinstance(value, str) else value
 
 
 @lru_cache(maxsize=4_000)  # asked of every variable for every frame that a worker sends

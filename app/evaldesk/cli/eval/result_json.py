@@ -16,9 +16,8 @@ from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval, run_name
 from evaldesk.model import Conclusion, Counts, Outcome
 from evaldesk.model.comparison import CaseChange, PlayedCase, RunChange
 from evaldesk.model.conclusion import Interval
-from evaldesk.model.run import option_values
 from evaldesk.model.stored import MetricRow, RunSummary, host_of
-from evaldesk.pages.runs.facts import run_fingerprint
+from evaldesk.pages.runs.facts import run_fingerprint, shown_values
 from evaldesk.wording.comparison import change_sentence
 from evaldesk.wording.words import asserted_lines
 
@@ -109,7 +108,7 @@ def run_object(run: RunSummary, numbers: RunNumbers) -> dict[str, Any]:
         "n_least": run.n_least,
         "n_most": run.n_most,
         "allocated_from": list(run.config.allocated_from),
-        "options": option_values(run.config),
+        "options": shown_values(run.config),
         "fingerprint": run_fingerprint(run.config),
         "n_cases": run.n_cases,
         "n_trials": run.n_trials,

@@ -14,13 +14,14 @@ from evaldesk.llm.retry_events import SeenCall, TurnListener, body_of
 from evaldesk.model import JsonObject, Usage
 from evaldesk.model.prompts import FAILED
 from evaldesk.model.transcript import UNKNOWN, Role
+from evaldesk.secrets import masked
 from evaldesk.transcripts.model_exchanges import Exchange, Sent, read_exchange, sent_of
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
 
 
 def sent_by_us(call: ModelCall) -> Sent:
     """A call of our own in its parts."""
-    extra = {name: value for name, value in call.extra.items() if value is not None}
+    extra = {name: value for name, value in masked(call.extra).items() if value is not None}
     return Sent(tuple(call.messages), list(call.tools) or None, {"model": call.model, **call.settings, **extra})
 
 

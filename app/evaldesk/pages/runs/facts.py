@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from evaldesk.agents import AGENTS
 from evaldesk.agents.agent import AgentKind
@@ -16,6 +17,7 @@ from evaldesk.model.json_text import json_line
 from evaldesk.model.run import option_value, option_values
 from evaldesk.model.stored import RunSummary, host_of
 from evaldesk.run_options import RUN_OPTIONS, RunOption
+from evaldesk.secrets import masked
 from evaldesk.store.runs.run_store import has_evalset, is_imported
 from evaldesk.wire import to_json
 from evaldesk.wording.words import asserted_lines, needs_words, spread_sentence, started_words
@@ -133,9 +135,20 @@ def run_fingerprint(config: RunConfig) -> str:
     return hashlib.sha256(to_json(whole)).hexdigest()[:12]
 
 
+def shown_value(config: RunConfig, option: RunOption) -> Any:
+    """The value of an option as it may be shown: a key in the body of the model's calls is masked."""
+    value = option_value(config, option)
+    return masked(value) if option.kind == "object" else value
+
+
+def shown_values(config: RunConfig, options: Iterable[RunOption] = RUN_OPTIONS) -> dict[str, Any]:
+    """The values of the options by name, as they may be shown."""
+    return {option.name: shown_value(config, option) for option in options}
+
+
 def options_line(config: RunConfig) -> str:
     """`n=5, concurrency=4, temperature=0.2`: the options that are always told, and those that are not at default."""
-    values = option_values(config)
+    values = shown_values(config)
     shown = [option for option in RUN_OPTIONS if option.name != "note" and not _is_usual(option, values[option.name])]
     return ", ".join(f"{option.name}={_plain(values[option.name])}" for option in shown)
 
@@ -146,7 +159,7 @@ def _has(config: RunConfig, option: RunOption) -> bool:
 
 
 def _option_fact(option: RunOption, config: RunConfig) -> Fact:
-    value = option_value(config, option)
+    value = shown_value(config, option)
     return Fact(option.title, option.shown(value), is_usual=_is_usual(option, value))
 
 

@@ -19,7 +19,7 @@ from evaldesk.desk.runs.estimate import Estimate
 from evaldesk.desk.runs.plan import RunOptions, Unjudged, foresee, usual_values
 from evaldesk.errors import UsageError
 from evaldesk.model import Case, Criterion, EvalSet, RunConfig, default_criteria
-from evaldesk.model.run import option_value, option_values
+from evaldesk.model.run import option_value
 from evaldesk.model.stored import Preset, RunSummary
 from evaldesk.pages.criteria.form import (
     FILLED,
@@ -35,6 +35,7 @@ from evaldesk.pages.criteria.form import (
 from evaldesk.pages.criteria.labels import check_labels, labelled
 from evaldesk.pages.criteria.metric_form import MAX_NAMED, MetricForm
 from evaldesk.pages.criteria.option_text import number_text
+from evaldesk.pages.runs.facts import shown_values
 from evaldesk.paths import OURS
 from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, Asked, RunOption, has_door, offered
 from evaldesk.settings import Settings
@@ -294,7 +295,7 @@ def models_of(models: Sequence[str], earlier: RunSummary | None) -> Sequence[str
 def kept_of(run: RunSummary) -> Kept:
     """The options of a run that are not at their default and that no form offers."""
     options = [option for option in RUN_OPTIONS if not has_door(option, "form")]
-    values = option_values(run.config, tuple(options))
+    values = shown_values(run.config, options)
     lines = [f"{each.title}: {each.shown(values[each.name])}" for each in options if values[each.name] != each.default]
     return Kept(run.id, "; ".join(lines))
 
