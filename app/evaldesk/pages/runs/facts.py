@@ -138,7 +138,7 @@ def run_fingerprint(config: RunConfig) -> str:
 def shown_value(config: RunConfig, option: RunOption) -> Any:
     """The value of an option as it may be shown: a key in the body of the model's calls is masked."""
     value = option_value(config, option)
-    return masked(value) if option.kind == "object" else value
+    return masked(value) if value and option.kind == "object" else value
 
 
 def shown_values(config: RunConfig, options: Iterable[RunOption] = RUN_OPTIONS) -> dict[str, Any]:
