@@ -166,13 +166,20 @@ def known_values(environment: Mapping[str, str]) -> dict[str, str]:
     return {value: name for name, text in environment.items() for value in _secrets_in(name, text)}
 
 
-def masked(value: Any, name: str = "") -> Any:
-    """A value of JSON without the texts that are secrets by the names that lead to them, such as `[api_key]`."""
+def masked(value: Any, name: str = "", *, scrub: Callable[[str], str] = str, without: str = "") -> Any:
+    """A value of JSON without the texts that are secrets by the names that lead to them, such as `[api_key]`.
+
+    `scrub` goes over the other texts; entries with `without` in their name are left out.
+    """
     if isinstance(value, Mapping):
-        return {key: masked(item, f"{name}_{key}" if name else key) for key, item in value.items()}
+        kept = {key: item for key, item in value.items() if not (without and without in key.lower())}
+        return {key: masked(item, f"{name}_{key}", scrub=scrub, without=without) for key, item in kept.items()}
     if isinstance(value, list | tuple):
-        return [masked(item, name) for item in value]
-    return scrubber_of(known_values({name: value}))(value) if isinstance(value, str) else value
+        return [masked(item, name, scrub=scrub, without=without) for item in value]
+    if not isinstance(value, str):
+        return value
+    name = name.removeprefix("_")
+    return scrub(scrubber_of(known_values({name: value}))(value))
 
 
 @lru_cache(maxsize=4_000)  # asked of every variable for every frame that a worker sends

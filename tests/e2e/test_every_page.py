@@ -333,9 +333,7 @@ def check(someone: Visitor, name: str) -> None:
     """Look at the page with every screen, and at what can be unfolded on it."""
     page = someone.page
     expect(page.get_by_role("heading", level=1)).to_have_count(1)
-    expect(page.locator("[hx-trigger=load]")).to_have_count(
-        0
-    )  # what a page fetches when it is there, such as an effect
+    expect(page.locator("[hx-trigger=load]")).to_have_count(0)  # what a page fetches is there, such as an effect
     faults: list[Any] = []
     wider: list[Any] = []
     for size, scheme, rules in LOOKS:

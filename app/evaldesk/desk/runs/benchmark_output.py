@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -26,7 +26,7 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.model.transcript import artefact_text, reported_values
 from evaldesk.paths import did_you_mean
 from evaldesk.reading.json_lines import read_lines
-from evaldesk.secrets import known_values, scrubber_of
+from evaldesk.secrets import known_values, masked, scrubber_of
 from evaldesk.settings import Settings
 from evaldesk.transcripts.openhands_rows import FORM, test_result
 from evaldesk.transcripts.recorded import RecordedRun
@@ -148,16 +148,7 @@ def masked_profile(config_file: Path, name: str) -> dict[str, Any]:
     shown |= {option: getattr(profile, option) for option in OPTIONS}
     shown |= profile.extra
     scrub = scrubber_of(known_values({name: value for name, value in shown.items() if isinstance(value, str)}))
-    return {**_masked(shown, scrub), "api_key": MASK if profile.api_key else None}
-
-
-def _masked(value: Any, scrub: Callable[[str], str], name: str = "") -> Any:
-    """The value without secrets; keys are left out, other texts judged by the names of all that they are in."""
-    if isinstance(value, Mapping):
-        return {key: _masked(item, scrub, f"{name}_{key}") for key, item in value.items() if "key" not in key.lower()}
-    if isinstance(value, list):
-        return [_masked(item, scrub, name) for item in value]
-    return scrub(scrubber_of(known_values({name: value}))(value)) if isinstance(value, str) else value
+    return {**masked(shown, scrub=scrub, without="key"), "api_key": MASK if profile.api_key else None}
 
 
 def placed_benchmark(
