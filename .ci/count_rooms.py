@@ -5,7 +5,8 @@
   function agent, in the driver and its worker processes together. Eval set and criteria are read before, and another
   trial was played before, so that the driver is warm.
 - a run page: files of which a function runs while a served desk answers GET /runs/1 again, the page of a run whose eval
-  set it serves: in most of 60 warm answers, so that background work of the desk does not count.
+  set it serves: in most of 60 warm answers, in what the visit itself began. The desk also looks after its runs and
+  workers each second, which on a busy machine falls into most answers; that is not counted.
 - single-importer modules: modules that exactly one other module imports, from the same folder, by a statement anywhere
   in that file. Neither of the two is the `__init__` of the package.
 
@@ -38,17 +39,27 @@ TRIAL, PAGE, SINGLE, LINES = "one trial passes", "a warm run page passes", "have
 LIMITS = {TRIAL: 60, PAGE: 30, SINGLE: 30, LINES: 108_900}
 """The most of each; a reader pays for more. (docs/decisions/185-counts-that-are-held.md, 210, 242)"""
 
-TRACER = f"""
-import builtins, os, signal, sys, threading
+ENTRANCE = os.path.join("web", "guard.py")
+"""The first file of ours that a request comes to."""
 
-if os.environ.pop("COUNT_ROOMS_ALONE", ""):
+TRACER = f"""
+import builtins, contextvars, os, signal, sys, threading
+
+VISITS = os.environ.pop("COUNT_ROOMS_VISITS", "")
+if VISITS:
     del os.environ["PYTHONPATH"]  # children are not traced
+n_begun = 0
+visit = contextvars.ContextVar("visit")  # its tasks and threads inherit it
 seen = set()
 out = os.open(os.environ["COUNT_ROOMS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 def note(frame, event, arg):
     name = frame.f_code.co_filename
     if event != "call" or name in seen or not name.startswith({f"{APP}{os.sep}"!r}):
+        return
+    if VISITS and name.endswith(VISITS):
+        visit.set(n_begun)
+    if VISITS and visit.get(0) != n_begun:
         return
     caller = frame
     while caller is not None:
@@ -71,6 +82,8 @@ def quietly(*names, **more):
         sys.setprofile(before)
 
 def begin(*_):
+    global n_begun
+    n_begun += 1
     seen.clear()
     os.write(out, b"--" + b"--" + chr(10).encode())
 
@@ -170,7 +183,7 @@ def _followed(folder: Path) -> tuple[list[str], list[str]]:
 
     program = TRIALS.replace("TRACED", repr(_traced(folder, trial)))
     subprocess.run([sys.executable, "-c", program], cwd=folder, env=clean, check=True, timeout=DEADLINE_S)
-    with _served(folder, clean | _traced(folder, page) | {"COUNT_ROOMS_ALONE": "1"}) as (process, get):
+    with _served(folder, clean | _traced(folder, page) | {"COUNT_ROOMS_VISITS": ENTRANCE}) as (process, get):
         get()
         for _ in range(N_ANSWERS):
             _tell(process, page)
