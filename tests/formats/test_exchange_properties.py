@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any, get_args
 
 import pytest
@@ -143,6 +144,30 @@ def test_runs_come_back_with_all_that_was_said_and_scored(run: RecordedRun, name
         one = found[result.case_index, result.trial_index]
         assert [_said(turn) for turn in one.transcript.turns] == [_said(turn) for turn in result.transcript.turns]
         assert (one.verdict, one.scores, one.tokens) == (result.verdict, result.scores, result.tokens)
+
+
+def _any_score(metric: str) -> list[Score]:
+    judged = [Score(metric, value, None, 1.0, value >= 1.0) for value in (0.0, 1.0)]
+    stated = [Score(metric, None, None, 1.0, passed) for passed in (None, False, True)]
+    left = Score(metric, threshold=1.0, is_applicable=False)
+    return [*judged, *stated, left, Score(metric, threshold=1.0, error=ErrorRecord("raised", "no judge"))]
+
+
+@pytest.mark.parametrize("name", ["otel", "atif", "osmosis-results", "openhands"])
+def test_the_verdict_of_a_trial_comes_back_whatever_its_scores_are(name: str) -> None:
+    criteria = (Criterion("m", 1.0), Criterion("other", 1.0))
+    results = tuple(
+        replace(recorded_trial((), scores=scores, criteria=criteria), case_index=index, trial_index=0)
+        for index, scores in enumerate(product(_any_score("m"), _any_score("other")))
+    )
+    cases = tuple(Case(f"case {index}", turns=(Turn("hello"),)) for index in range(len(results)))
+    run = RecordedRun("r", "agent", cases, results, criteria, "m")
+
+    (again,) = read_file(write_file(run, name), "r.json", name).runs
+
+    assert len({result.verdict for result in results}) == 4
+    found = {again.cases[result.case_index].id: result.verdict for result in again.results}
+    assert found == {cases[result.case_index].id: result.verdict for result in results}
 
 
 @pytest.mark.parametrize(

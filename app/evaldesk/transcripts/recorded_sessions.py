@@ -85,25 +85,32 @@ def _case(case_id: str, session: Session) -> Case:
 
 def session_note(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
     """The case, the trial, the scores and the error of a session, and the user; details of scores are left out."""
-    scores = [
-        {
-            "metric": score.metric,
-            "value": score.value,
-            "turn": score.turn,
-            "threshold": score.threshold,
-            "passed": score.passed,
-            "reason": score.reason,
-            **({} if score.is_applicable else {"is_applicable": False}),
-        }
-        for score in result.scores
-    ]
-    error = {"error": {"kind": result.error.kind, "message": result.error.message}} if result.error else {}
+    scores = [score_note(score) for score in result.scores]
+    error = _error_note(result.error)
     speakers = [turn.asked_by for turn in result.transcript.turns]
     asked_by = {"asked_by": speakers} if any(speakers) else {}
     ends = [_end(turn) for turn in result.transcript.turns]
     ended = {"ends": ends} if any(ends) else {}
     about = {"case": run.cases[result.case_index].id, "trial": result.trial_index}
     return {**about, "scores": scores, **error, **asked_by, **ended}
+
+
+def score_note(score: Score) -> dict[str, Any]:
+    """A score without its details, as `read_score` reads it."""
+    return {
+        "metric": score.metric,
+        "value": score.value,
+        "turn": score.turn,
+        "threshold": score.threshold,
+        "passed": score.passed,
+        "reason": score.reason,
+        **({} if score.is_applicable else {"is_applicable": False}),
+        **_error_note(score.error),
+    }
+
+
+def _error_note(error: ErrorRecord | None) -> dict[str, Any]:
+    return {"error": {"kind": error.kind, "message": error.message}} if error else {}
 
 
 def _end(turn: TurnRecord) -> dict[str, Any] | None:
@@ -159,9 +166,8 @@ def _read_note(raw: Any) -> _Note | None:
     case_id, trial, scores = raw.get("case"), raw.get("trial"), raw.get("scores")
     if not isinstance(case_id, str) or isinstance(trial, bool) or not isinstance(trial, int) or trial < 0:
         return None
-    read = [_read_score(score) for score in scores] if isinstance(scores, list) else []
-    told = raw.get("error")
-    error = ErrorRecord(str(told.get("kind")), str(told.get("message"))) if isinstance(told, dict) else None
+    read = [read_score(score) for score in scores] if isinstance(scores, list) else []
+    error = _read_error(raw.get("error"))
     spoke = raw.get("asked_by")
     asked_by = tuple(who if who in get_args(AskedBy) else None for who in spoke) if isinstance(spoke, list) else ()
     ends = raw.get("ends")
@@ -169,7 +175,12 @@ def _read_note(raw: Any) -> _Note | None:
     return _Note(case_id, trial, tuple(score for score in read if score), error, asked_by, ended)
 
 
-def _read_score(raw: Any) -> Score | None:
+def _read_error(told: Any) -> ErrorRecord | None:
+    return ErrorRecord(str(told.get("kind")), str(told.get("message"))) if isinstance(told, dict) else None
+
+
+def read_score(raw: Any) -> Score | None:
+    """The score of a note; None for a value that is none of ours."""
     if not isinstance(raw, dict) or not isinstance(raw.get("metric"), str):
         return None
     passed, turn = raw.get("passed"), raw.get("turn")
@@ -180,5 +191,6 @@ def _read_score(raw: Any) -> Score | None:
         read_number(raw.get("threshold")),
         passed if isinstance(passed, bool) else None,
         text_of(raw.get("reason")),
+        error=_read_error(raw.get("error")),
         is_applicable=raw.get("is_applicable") is not False,
     )

@@ -36,6 +36,7 @@ def row_line(run: RecordedRun, result: TrialResult) -> bytes:
 def row_of(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
     """The EvalOutput of a trial; scores stand in `test_result`, times count from 1970."""
     case = run.cases[result.case_index]
+    error = result.error or next((score.error for score in result.scores if score.error), None)
     return {
         "instance_id": case.id,
         "test_result": _test_result(result),
@@ -51,7 +52,7 @@ def row_of(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
         },
         "history": _history(result.transcript.turns, result.duration_ms),
         "metrics": _metrics(result),
-        "error": result.error.message if result.error else None,
+        "error": error.message if error else None,
         "instance": case.extra.get("instance"),
     }
 

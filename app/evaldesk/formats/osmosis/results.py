@@ -37,6 +37,7 @@ from evaldesk.reading.values import (
     wanted,
 )
 from evaldesk.transcripts.recorded import RecordedRun, TrialRows, file_stem, recorded_score
+from evaldesk.transcripts.recorded_sessions import read_score, score_note
 
 BASELINE = "baseline"
 REWARD = "reward"
@@ -261,7 +262,9 @@ def _result(run: _Run, criteria: tuple[Criterion, ...], model: str) -> TrialResu
     error = None if is_ok else ErrorRecord("failed_run", reason or "Osmosis counts this run as failed.")
     values = raw.get("scores")
     values = read_mapping(place.at("scores"), values) if values is not None else {REWARD: raw.get(REWARD)}
-    scores = [] if error else [_score(place, criterion, values) for criterion in criteria]
+    own = {score.metric: score for score in _own_scores(raw.get("evaldesk")) if score.value is None}
+    found = [_score(place, criterion, values) for criterion in criteria]
+    scores = [] if error else [own.get(each.metric, each) if each.value is None else each for each in found]
     tokens = _number(place.at("tokens"), raw.get("tokens"))
     usages = (Usage(model, tokens_in=int(tokens)),) if tokens >= 1 else ()
     return TrialResult(
@@ -277,21 +280,28 @@ def _result(run: _Run, criteria: tuple[Criterion, ...], model: str) -> TrialResu
     )
 
 
+def _own_scores(raw: Any) -> Iterator[Score]:
+    noted = raw.get("scores") if isinstance(raw, dict) else None
+    return filter(None, map(read_score, noted if isinstance(noted, list) else ()))
+
+
 def _score(place: Place, criterion: Criterion, values: dict[str, Any]) -> Score:
     value = read_optional_number(place.at("scores", criterion.metric), values.get(criterion.metric))
     return recorded_score(criterion, value)
 
 
 def _write_run(result: TrialResult) -> dict[str, Any]:
-    whole = {score.metric: score.value for score in result.scores if score.turn is None and score.value is not None}
+    whole = [score for score in result.scores if score.turn is None]
+    noted = [score_note(score) for score in whole if score.value is None and score.verdict != "unscored"]
     found: dict[str, Any] = {
         "run_index": result.trial_index,
         "success": result.error is None,
-        "scores": whole,
+        "scores": {score.metric: score.value for score in whole if score.value is not None},
         "duration_ms": result.duration_ms,
         "tokens": result.tokens,
     }
-    return found | ({"error": result.error.message} if result.error else {})
+    found |= {"error": result.error.message} if result.error else {}
+    return found | ({"evaldesk": {"scores": noted}} if noted else {})
 
 
 def _index(place: Place, raw: Any) -> int:
