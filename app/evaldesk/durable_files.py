@@ -85,6 +85,11 @@ class GrowingFile(PreparedFile):
         with _in_words(self.path):
             _write_all(self._handle, data)
 
+    def read(self) -> bytes:
+        """The bytes so far. Raises DiskError."""
+        with _in_words(self.path):
+            return self._temporary.read_bytes()
+
     def create(self) -> None:
         """Put the bytes in place, down to the disk. Raises ConflictError when `path` exists, and DiskError."""
         with _in_words(self.path):

@@ -332,6 +332,24 @@ def test_a_run_may_come_with_its_metadata(visitor: Visitor) -> None:
     assert "imported one by one" in visitor.client.post("/imports", files=others).text
 
 
+@pytest.mark.parametrize(("results", "n"), [([{"resolved": True}], 1), ([], 2)], ids=["some", "all-errored"])
+def test_a_run_may_come_with_its_errors(visitor: Visitor, results: list[dict[str, Any]], n: int) -> None:
+    failed: list[dict[str, Any]] = [
+        {"instance_id": name, "history": [], "test_result": {}, "error": "503"} for name in ("i0", "x", "x")
+    ]
+    errors = "".join(json.dumps(each) + "\n" for each in failed).encode()
+    metadata = json.dumps({"agent_class": "A", "llm_config": {"model": "m/x"}, "dataset": "bench"}).encode()
+    named = {"output_errors.jsonl": errors, "metadata.json": metadata, "output.jsonl": rows(*results)}
+
+    address = visitor.client.post("/imports", files=[("file", each) for each in named.items()]).headers["location"]
+    page = visitor.text(address)
+    visitor.yes(address)
+    summary = visitor.desk.store.runs.summary(1)
+
+    assert f"{n} instance{'s' if n > 1 else ''} of output_errors.jsonl which output.jsonl leaves out" in page
+    assert (summary.n_passed, summary.n_errored, summary.config.agent_model) == (len(results), n, "m/x")
+
+
 def test_an_import_offers_to_rename_cases_with_the_same_id(visitor: Visitor) -> None:
     turn = {"user_content": {"parts": [{"text": "hi"}]}}
     cases = [{"eval_id": name, "conversation": [turn]} for name in ("greeting", "other", "greeting")]

@@ -178,6 +178,23 @@ def test_large_trials_come_with_their_metadata(visitor: Visitor) -> None:
     assert "60 trials of 60 cases" in page
 
 
+@pytest.mark.parametrize("n_rows", [0, 1, 60])
+@pytest.mark.parametrize("length", [0, 10_000])
+def test_large_trials_come_with_the_errors_that_they_leave_out(visitor: Visitor, n_rows: int, length: int) -> None:
+    row = {"history": [], "test_result": {}, "error": "503", "instruction": "x" * length}
+    errors = b"\n".join(json.dumps({"instance_id": name} | row).encode() for name in ("i0", "only here"))
+    output = b"".join(ROWS.splitlines(keepends=True)[:n_rows])
+    named = {"output_errors.jsonl": errors, "metadata.json": METADATA, "output.jsonl": output}
+    sent = visitor.client.post("/imports", files=[("file", each) for each in named.items()])
+    visitor.text(sent.headers["location"])
+    read(visitor.desk.imports)
+
+    page = visitor.text(sent.headers["location"])
+
+    assert "of output_errors.jsonl which output.jsonl leaves out" in page
+    assert f"{max(n_rows + 1, 2)} trials of {max(n_rows + 1, 2)} cases" in page
+
+
 @pytest.mark.parametrize("names", [("a.json", "b.json"), ("output.jsonl", "a.jsonl")])
 def test_two_large_files_are_refused_and_none_is_left(visitor: Visitor, names: tuple[str, str]) -> None:
     answer = visitor.client.post("/imports", files=[("file", (name, ROWS)) for name in names])

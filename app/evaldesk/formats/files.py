@@ -9,6 +9,7 @@ from evaldesk.errors import BadNumberError, FormatError, NotFoundError
 from evaldesk.formats import EVALSET_FORMS, read_evalset
 from evaldesk.formats.exchange import FORMATS, Format, Holding, Imported, OutcomeFormat, PackedFormat, StreamedFormat
 from evaldesk.formats.import_words import with_words
+from evaldesk.formats.openhands import ERRORS, ERRORS_FOLLOW
 from evaldesk.model import EvalSet
 from evaldesk.process_setup import gc_paused
 from evaldesk.reading.json_lines import write_lines
@@ -19,6 +20,9 @@ from evaldesk.transcripts.recorded import RecordedRun
 
 PACKED = {"osmosis-parquet": "osmosis-jsonl"}
 """Formats whose files are no text that can be searched, each with the text format that holds the same rows."""
+
+BESIDE = ("metadata.json", ERRORS)
+"""The files that come with the `output.jsonl` of OpenHands."""
 
 
 def read_file(data: bytes, source: str, format: str | None = None, outcome: str = "") -> Imported:  # noqa: A002
@@ -42,21 +46,29 @@ def read_file(data: bytes, source: str, format: str | None = None, outcome: str 
 
 
 def as_one_file(parts: Sequence[tuple[str, bytes]]) -> tuple[str, bytes]:
-    """Name and bytes of several files that are one thing: the `output.jsonl` of a run and its `metadata.json`.
+    """Name and bytes of several files that are one thing: the `output.jsonl` of a run of OpenHands and those beside it.
 
-    Raises FormatError for files that do not belong together.
+    These are its `metadata.json` and the `output_errors.jsonl` of OpenHands' benchmarks on its SDK, which leave rows
+    with an error out of the trials. Raises FormatError for files that do not belong together.
     """
     if len(parts) == 1:
         return parts[0]
-    metadata_parts = [part for part in parts if part[0].endswith("metadata.json")]
-    rows = [part for part in parts if part not in metadata_parts]
-    if len(metadata_parts) != 1 or len(rows) != 1:
+    metadata = [part for part in parts if part[0].endswith(BESIDE[0])]
+    rows = [part for part in parts if part not in metadata]
+    errors = [part for part in rows if part[0].endswith(ERRORS)] if len(rows) > 1 else []
+    rows = [part for part in rows if part not in errors]
+    if len(metadata) > 1 or len(rows) != 1 or len(errors) > 1:
         raise FormatError(
-            "choose one file, or output.jsonl and its metadata.json; other files are imported one by one",
+            f"choose one file, or output.jsonl with its metadata.json and its {ERRORS}; other files are imported one "
+            "by one",
             source=parts[0][0],
         )
-    (source, data), metadata = rows[0], parse_json(metadata_parts[0][1], source=metadata_parts[0][0])
-    return source, data.rstrip() + b"\n" + write_lines([metadata.value], source)
+    (source, data) = rows[0]
+    lines = [data.rstrip()]
+    for _, each in errors:
+        lines += [write_lines([ERRORS_FOLLOW], source).rstrip(), each.rstrip()]
+    lines += [write_lines([parse_json(each, source=name).value], source) for name, each in metadata]
+    return source, b"\n".join(line for line in lines if line)
 
 
 def _read(found: Format, data: bytes, source: str, outcome: str) -> Imported:

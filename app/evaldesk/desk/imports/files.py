@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,22 +18,15 @@ from evaldesk.errors import DiskError, UsageError
 from evaldesk.formats import EVALSET_FORMS, losses
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import as_one_file, names_for, read_file, suffix_of, title_of
+from evaldesk.formats.openhands import ERRORS
 from evaldesk.model import EvalSet
-from evaldesk.model.conclusion import counted
 from evaldesk.model.evalset import repeats_words
 from evaldesk.paths import did_you_mean
-from evaldesk.reading.json_lines import Line, read_lines
 from evaldesk.reading.regular_file import open_named, read_at_most
-from evaldesk.reading.strict_json import Place, parse_json
-from evaldesk.reading.values import read_mapping
+from evaldesk.reading.strict_json import parse_json
 from evaldesk.settings import CONFIG_NAME, read_settings
 from evaldesk.transcripts.recorded import RecordedRun, as_trials
 from evaldesk.wording.words import needs_words
-
-RUN_FILES = ("output.jsonl", "metadata.json")
-"""The contents of the folder of an OpenHands run, the trials first."""
-ERRORS = "output_errors.jsonl"
-"""Beside them in OpenHands' benchmarks on its SDK, which leave rows with an error out of the trials."""
 
 
 def read_path(path: Path, format_name: str | None = None, outcome: str = "", watch: Watch | None = None) -> Imported:
@@ -51,40 +44,18 @@ def read_path(path: Path, format_name: str | None = None, outcome: str = "", wat
 
 
 def _read_folder(folder: Path, format_name: str | None, outcome: str, watch: Watch | None) -> Imported:
-    """The rows of an OpenHands run, the rows that its file of errors alone holds, and its metadata as one file."""
-    rows, metadata = (folder / name for name in RUN_FILES)
+    """The rows of an OpenHands run, its metadata, and the rows that its file of errors alone holds, as one file."""
+    rows = folder / "output.jsonl"
     if not rows.is_file():
         raise UsageError(f"{folder} is a folder without an output.jsonl; name the file that holds the results")
-    more = [(str(metadata), bytes_of(metadata))] if metadata.is_file() else []
-    errors: Mapping[str, str] = {}
-    found = None
+    beside = [path for path in (folder / "metadata.json", folder / ERRORS) if path.is_file()]
+    more = [(str(path), bytes_of(path)) for path in beside]
     with _as_whole():
-        errors = _rows_of_errors_alone(rows, folder / ERRORS)
-        _, tail = as_one_file([("", "\n".join(errors.values()).encode()), *more])
-        found = read_streamed(rows, format_name, outcome, watch, tail)
-    if found is None:
-        lines = b"\n".join((bytes_of(rows).rstrip(), *(text.encode() for text in errors.values())))
-        source, data = as_one_file([(str(rows), lines), *more])
-        found = read_file(data, source, format_name, outcome)
-    if not errors:
-        return found
-    words = f"{counted(len(errors), 'instance')} of {ERRORS} which {rows.name} leaves out: counted too."
-    return replace(found, understood=(*found.understood, words))
-
-
-def _rows_of_errors_alone(rows: Path, errors: Path) -> Mapping[str, str]:
-    """The last line about each instance of which only the file of errors tells, by instance. (OpenHands/benchmarks)"""
-    if not errors.is_file():
-        return {}
-    found = {_instance_id(line): line.text for line in read_lines(bytes_of(errors), str(errors))}
-    with open_named(rows) as file:
-        for line in read_lines(file, str(rows)):
-            found.pop(_instance_id(line), None)
-    return found
-
-
-def _instance_id(line: Line) -> str:
-    return str(read_mapping(Place(line), line.value).get("instance_id"))
+        _, tail = as_one_file([("", b""), *more])
+        if streamed := read_streamed(rows, format_name, outcome, watch, tail):
+            return streamed
+    source, data = as_one_file([(str(rows), bytes_of(rows)), *more])
+    return read_file(data, source, format_name, outcome)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from evaldesk.desk.imports.streamed import MAX_FILE, Watch, read_streamed
 from evaldesk.desk.imports.uploads import MAX_SMALL, ArrivingFile, Label, Upload, Uploads
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError
 from evaldesk.formats.exchange import Imported
-from evaldesk.formats.files import as_one_file, title_of
+from evaldesk.formats.files import BESIDE, as_one_file, title_of
 from evaldesk.formats.process import read_large_upload, read_upload
 from evaldesk.settings import Settings
 from evaldesk.transcripts.recorded import digest_of
@@ -78,11 +78,6 @@ class Staging:
         imported = read_upload(data, source)
         return self._keep(self._uploads.add(Label(source), data), source, imported)
 
-    def stage_parts(self, parts: Sequence[tuple[str, bytes]]) -> Staged:
-        """Keep several files that are one thing, as one: names and bytes. Raises as `stage` does."""
-        source, data = as_one_file(parts)
-        return self.stage(data, source)
-
     def check_upload(self, n_bytes: int) -> None:
         """Raise DiskError or UsageError for an upload of so many bytes that could not be kept."""
         if n_bytes > MAX_SMALL:
@@ -99,16 +94,17 @@ class Staging:
         """
         for problem in filter(None, (file.problem for file in files)):
             raise problem
-        rows = next((file for file in files if file.is_large), None)
-        if rows is None:
-            return self.stage_parts([(file.name, file.read()) for file in files]).token
-        others = [("" if file is rows else file.name, file.read()) for file in files]
-        source, tail = as_one_file(others) if len(files) > 1 else ("", b"")
-        if source or any(file.is_large for file in files if file is not rows):
-            raise FormatError("of two files the trials may be large, and not their metadata.json", source=rows.name)
-        if tail:
-            rows.write(tail)
-        return rows.keep(Label(rows.name))
+        rows = min(files, key=lambda file: file.name.endswith(BESIDE))
+        beside = [file for file in files if file is not rows]
+        if any(file.size > MAX_FILE for file in beside):
+            raise FormatError(
+                f"of several files only the trials may have more than {MAX_FILE // 2**20} MiB", source=rows.name
+            )
+        _, tail = as_one_file([("", b""), *((file.name, file.read()) for file in beside)])
+        rows.write((b"\n" if rows.size and tail else b"") + tail)
+        if rows.problem:
+            raise rows.problem
+        return rows.keep(Label(rows.name)) if rows.is_large else self.stage(rows.read(), rows.name).token
 
     def reading(self, token: str) -> Reading | None:
         """How far the reading of a large upload is, which this begins; None once it is read, and for a small one.

@@ -93,8 +93,8 @@ class ArrivingFile:
         return 0
 
     def read(self) -> bytes:
-        """The bytes of a small file."""
-        return bytes(self._data)
+        """The bytes, from the disk where they are there."""
+        return self._on_disk[1].read() if self._on_disk else bytes(self._data)
 
     def keep(self, label: Label) -> str:
         """Let a large file wait as an upload, and give its token. Raises DiskError."""

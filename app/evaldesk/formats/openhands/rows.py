@@ -11,9 +11,11 @@ from typing import Any, BinaryIO, TypeAlias
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported, WritesRuns
 from evaldesk.formats.large_runs import TrialRowsOnDisk
+from evaldesk.formats.openhands import ERRORS, ERRORS_FOLLOW
 from evaldesk.formats.openhands.writing import chosen_criterion, outcome_words, row_line, usual_first
 from evaldesk.formats.openhands.writing import outcome as row_outcome
 from evaldesk.model import Case, Criterion, TrialResult, Turn
+from evaldesk.model.conclusion import counted
 from evaldesk.reading.json_lines import read_lines
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
@@ -45,6 +47,8 @@ class OpenHands(WritesRuns):
         line = seen.line if seen.whole is None or source.lower().endswith(".jsonl") else None
         if not isinstance(line, dict) or "messages" in line:
             return False
+        if line == ERRORS_FOLLOW:
+            return True
         return ("instance_id" in line and bool({"history", "test_result"} & set(line))) or {"issue", "history"} <= set(
             line
         )
@@ -88,10 +92,27 @@ def _rows(data: bytes | BinaryIO, source: str) -> Iterator[_Row]:
     return ((Place(line), read_mapping(Place(line), line.value)) for line in read_lines(data, source))
 
 
+def _with_errors(rows: Iterable[_Row], alone: dict[str, _Row]) -> Iterator[_Row]:
+    """The rows, then the last row about each instance that is only among the errors, which is put into `alone`."""
+    known = set[str]()
+    rows = iter(rows)
+    for place, row in rows:
+        if row == ERRORS_FOLLOW:
+            break
+        yield place, row
+        known |= set() if _is_metadata_alone(row) else {_instance_id(place, row)}
+    for place, row in rows:
+        if _is_metadata_alone(row):
+            yield place, row
+        elif (case_id := _instance_id(place, row)) not in known:
+            alone[case_id] = place, row
+    yield from alone.values()
+
+
 def _imported(rows: Callable[[], Iterable[_Row]], trials: TrialRows, source: str, outcome: str) -> Imported:
     notes, metadata = Notes(), dict[str, Any]()
-    first, found = None, dict[str, None]()
-    for place, row in rows():
+    first, found, alone = None, dict[str, None](), dict[str, _Row]()
+    for place, row in _with_errors(rows(), alone):
         if _is_metadata_alone(row):
             metadata = metadata or row
             continue
@@ -102,7 +123,7 @@ def _imported(rows: Callable[[], Iterable[_Row]], trials: TrialRows, source: str
         raise FormatError("the file contains no row", source=source)
     keys = usual_first(found)
     criterion = chosen_criterion(keys, outcome, source)
-    for place, row in rows():
+    for place, row in _with_errors(rows(), {}):
         if not _is_metadata_alone(row):
             case_id = _instance_id(place, row)
             at = trials.place(case_id)
@@ -119,10 +140,11 @@ def _imported(rows: Callable[[], Iterable[_Row]], trials: TrialRows, source: str
         criteria=(criterion,) if criterion else (),
         model=_model(metadata),
     )
+    leaves_out = f"{counted(len(alone), 'instance')} of {ERRORS} which output.jsonl leaves out: counted too."
     return Imported(
         "openhands",
         runs=(run,),
-        understood=(outcome_words(criterion, keys),),
+        understood=(outcome_words(criterion, keys), *([leaves_out] if alone else [])),
         refused=notes.sentences,
         outcomes=keys,
         outcome=criterion.metric if criterion else "",

@@ -22,7 +22,7 @@ from evaldesk.web.render import go, target_of
 MAX_FIELDS = 50_000
 MAX_TEXT = 64 * 1024
 """Bytes of a text that comes with uploaded files."""
-MAX_FILES = 2
+MAX_FILES = 3
 """A file, or the trials of a run and its metadata."""
 
 # Python has codecs whose errors no parser of forms expects, and some that make half characters.
