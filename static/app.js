@@ -1132,11 +1132,21 @@ function keepPosted(words) {
   }
 }
 const REFUSED = "Not stored. The page says why.";
+const NOT_LOADED = {
+  0: "Not loaded: the desk does not answer.",
+  401: "Not loaded: the desk needs its token again. Open the address that `evaldesk ui` printed.",
+  404: "Not loaded: it is not there any more. Load the page again.",
+};
 const isSentTo = (form, address) => new URL(address, location.href).pathname === new URL(form.action, location.href).pathname;
 document.addEventListener("htmx:finally:request", (event) => {
-  const { request, response } = event.detail.ctx;
+  const { request, response, sourceEvent, status } = event.detail.ctx;
   const form = request.form;
-  if (request.method?.toUpperCase() !== "POST") return;
+  if (request.method?.toUpperCase() !== "POST") {
+    const isRefused = response ? response.status >= 400 : status?.startsWith("error") && !request.signal?.aborted;
+    const isAsked = ["click", "input", "submit"].includes(sourceEvent?.type); // what asks by itself asks again
+    if (isRefused && isAsked) toast(NOT_LOADED[response?.status ?? 0] ?? `Not loaded: the desk answered ${response.status}.`, "failed");
+    return;
+  }
   if (!response) return toast(UNANSWERED, "failed");
   const words = form && isSentTo(form, request.action) ? form.dataset.saysStored : undefined; // a look ahead stores nothing
   const isSaid = response.status !== 401 && $$("main [role='alert']").some((each) => each.textContent.trim());

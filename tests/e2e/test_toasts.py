@@ -100,6 +100,30 @@ def test_a_form_is_kept_as_it_is_while_the_browser_has_no_token(someone: Visitor
     expect(page.locator("#toasts")).to_contain_text("Saved.")
 
 
+@pytest.mark.parametrize("ending", ["killed", "locked"])
+def test_cases_that_are_sought_in_vain_stay_and_it_is_said_why(visit: Visit, ending: str) -> None:
+    someone = visit()
+    page = someone.page
+    someone.goto(settings_of(someone).rpartition("/")[0])
+    rows = page.locator("#rows").inner_html()
+    if ending == "killed":
+        someone.desk.kill()
+    else:
+        page.context.clear_cookies()
+    try:
+        page.locator("#q").press_sequentially("z")
+
+        said = {"killed": "the desk does not answer", "locked": "the desk needs its token again"}[ending]
+        expect(page.locator("#toasts .note")).to_have_text([re.compile(f"Not loaded: {said}")])
+        assert page.locator("#rows").inner_html() == rows
+    finally:
+        if ending == "killed":
+            someone.desk.start()
+    someone.complaints[:] = [
+        each for each in someone.complaints if not re.search("ERR_CONNECTION_REFUSED|htmx:error", each)
+    ]
+
+
 def test_a_second_click_sends_no_form_again_until_the_first_is_answered_or_stopped(visit: Visit) -> None:
     someone = visit()
     page, posted, asked = someone.page, list[Route](), list[str]()
