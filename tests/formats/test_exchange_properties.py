@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaldesk.formats.files import read_file, write_file
+from evaldesk.formats.files import names_for, read_file, write_file
 from evaldesk.model import (
     AskedBy,
     Case,
     Criterion,
     ErrorRecord,
     EvalSet,
+    JsonValue,
     Score,
     SessionInit,
     ToolCall,
@@ -24,8 +27,12 @@ from evaldesk.model import (
     TurnRecord,
     Usage,
 )
+from evaldesk.model.json_text import json_or_text
+from evaldesk.transcripts.adk import unwrapped, wrapped
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import RecordedRun, recorded_trial
+
+FORMATS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "formats.md"
 
 texts = st.text(max_size=12)
 words = st.text('abc é"\\{}[]\n', min_size=1, max_size=8)
@@ -144,6 +151,49 @@ def test_runs_come_back_with_all_that_was_said_and_scored(run: RecordedRun, name
         one = found[result.case_index, result.trial_index]
         assert [_said(turn) for turn in one.transcript.turns] == [_said(turn) for turn in result.transcript.turns]
         assert (one.verdict, one.scores, one.tokens) == (result.verdict, result.scores, result.tokens)
+
+
+results = json_values | json_values.map(json.dumps) | st.sampled_from(["NaN", " {} ", '{"a":', "Error: x", "1e999"])
+AS_TEXT = {
+    "openhands": "results of tools come as text",
+    "atif": "results of tools come as text",
+}
+"""The formats that hold no result but text, and the words of docs/formats.md for it."""
+
+
+@pytest.mark.parametrize("name", [name for name in names_for("run") if name != "osmosis-results"])  # no transcripts
+@given(
+    result=results | st.builds(lambda key, value: {key: value}, st.sampled_from(["result", "error"]), results),
+    duration_ms=st.none() | st.sampled_from([0.0, 5.0]),
+    is_error=st.booleans(),
+    is_alone=st.booleans(),
+)
+@settings(max_examples=40)
+def test_a_result_of_a_tool_comes_back_or_its_loss_is_named(
+    name: str, result: JsonValue, duration_ms: float | None, *, is_error: bool, is_alone: bool
+) -> None:
+    call = Message("agent", calls=() if is_alone else (ToolCall("look", {}, "1"),), at_ms=10.0)
+    told = Message("tool", "", "look", call_id="1", result=result, is_error=is_error, duration_ms=duration_ms)
+    turns = turns_of([Message("user", "q", at_ms=0.0), call, replace(told, at_ms=20.0), Message("agent", "a")])
+    run = RecordedRun("r", "a", (Case("c", (Turn("q"),)),), (recorded_trial(turns),))
+
+    (again,) = read_file(write_file(run, name), "r.jsonl", name).runs
+
+    (found,) = (event for event in again.results[0].transcript.turns[0].events if event.kind == "tool_result")
+    if name == "otel":
+        assert _exact(found.result) == _exact(result)
+        assert (found.duration_ms, found.is_error) == (duration_ms, is_error)
+    elif name == "adk-results":
+        assert _exact(found.result) == _exact(unwrapped(wrapped(result)))
+    else:
+        assert found.result == json_or_text(result)
+        (row,) = (line for line in FORMATS_PAGE.read_text().splitlines() if line.startswith(f"| `{name}` |"))
+        assert AS_TEXT[name] in row
+
+
+def _exact(value: JsonValue) -> str:
+    """As JSON, which tells 1 from 1.0 and from true."""
+    return json.dumps(value)
 
 
 def _any_score(metric: str) -> list[Score]:

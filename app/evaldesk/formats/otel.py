@@ -24,7 +24,7 @@ from evaldesk.reading.sniffing import peek
 from evaldesk.transcripts.messages.chat import RAW_ARGS
 from evaldesk.transcripts.otel.span_messages import model_of
 from evaldesk.transcripts.otel.spans import is_trace, read_spans
-from evaldesk.transcripts.otel.trace_turns import EVALUATION, RESULT_ALONE, session_of
+from evaldesk.transcripts.otel.trace_turns import EVALUATION, RESULT, session_of
 from evaldesk.transcripts.otel.traces import NOTE, conversations
 from evaldesk.transcripts.recorded import RecordedRun, file_stem, free_name, told_turns
 from evaldesk.transcripts.recorded_sessions import run_of_sessions, session_note
@@ -207,6 +207,7 @@ class _Trace:
             self._end_inputs()
         start_ms = max(self.now_ms, at_ms - (event.duration_ms or 0.0))
         self.now_ms = max(start_ms, at_ms)
+        about = {"is_alone": is_alone, "is_text": isinstance(event.result, str), "duration_ms": event.duration_ms}
         span = self._span(f"execute_tool {call.name}", start_ms, self.now_ms, "tool")
         span["attributes"] += _pairs(
             {
@@ -215,7 +216,7 @@ class _Trace:
                 "gen_ai.tool.call.id": call.id,
                 "gen_ai.tool.call.arguments": json.dumps(call.args, ensure_ascii=False),
                 "gen_ai.tool.call.result": json_or_text(event.result),
-                RESULT_ALONE: 1 if is_alone else None,
+                RESULT: json.dumps(about),
             }
         )
         if event.is_error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, TypeAlias
@@ -12,6 +13,7 @@ from typing import Any, TypeAlias
 from evaldesk.errors import FormatError
 from evaldesk.model import Criterion, ErrorRecord, Event, JsonObject, Prompts, Score, ToolCall, TurnRecord, Usage
 from evaldesk.reading.notes import Notes
+from evaldesk.reading.strict_json import parse_json
 from evaldesk.reading.values import text_of
 from evaldesk.transcripts.messages.parts import json_value
 from evaldesk.transcripts.messages.turns import Message, TurnEvents, turns_of
@@ -20,11 +22,11 @@ from evaldesk.transcripts.otel.span_messages import model_of, sides_of, tools_an
 from evaldesk.transcripts.otel.spans import Span
 from evaldesk.transcripts.otel.traces import Conversation, InnerCall, Step, Visit, conversations, kind_of_span
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
-from evaldesk.transcripts.recorded import read_number, recorded_score
+from evaldesk.transcripts.recorded import known_time, read_number, recorded_score
 from evaldesk.transcripts.recorded_sessions import Session
 
-RESULT_ALONE = "evaldesk.result_alone"
-"""The attribute on the span of a tool whose result has no call."""
+RESULT = "evaldesk.tool_result"
+"""The attribute on the span of a tool for facts of its result: `{"is_alone", "is_text", "duration_ms"}`, as JSON."""
 
 EVALUATION = "gen_ai.evaluation.result"
 """The event that OpenTelemetry has for a score."""
@@ -201,20 +203,23 @@ class _TurnBuilder:
         name = _tool_name(span)
         call_id = span.first(*_ID)
         call = ToolCall(name, _args(span), call_id if isinstance(call_id, str) else None)
-        if RESULT_ALONE not in span.attributes:
+        own = json_value(span.attributes.get(RESULT))
+        own = own if isinstance(own, dict) else {}
+        if not own.get("is_alone"):
             if not (open_call := self._open(call_id, name)):
                 self._happen(Message("agent", author=step.agent, calls=(call,), at_ms=span.start_ms))
             call = open_call or call
             self.open_calls.remove(call)
+        took_ms = known_time(span.place, own.get("duration_ms"), Notes()) if own else span.end_ms - span.start_ms
         self._happen(
             Message(
                 "tool",
                 author=name,
                 call_id=call.id,
-                result=_result(span),
+                result=_result(span, own),
                 is_error=span.error is not None or span.attributes.get("gen_ai.tool.status") == "error",
                 at_ms=span.end_ms,
-                duration_ms=round(span.end_ms - span.start_ms, 3),
+                duration_ms=None if took_ms is None else round(took_ms, 3),
             )
         )
 
@@ -284,8 +289,12 @@ def _args(span: Span) -> JsonObject:
     return found if isinstance(found, dict) else {} if found is None else {"input": found}
 
 
-def _result(span: Span) -> Any:
-    found = json_value(span.first(*_RESULT))
+def _result(span: Span, own: JsonObject) -> Any:
+    raw = span.first(*_RESULT)
+    if own and isinstance(raw, str):
+        with suppress(FormatError):
+            return raw if own.get("is_text") else parse_json(raw.encode("utf-8", "surrogatepass"), source="").value
+    found = json_value(raw)
     if isinstance(found, dict) and set(found) >= _OF_LLAMA_INDEX:
         return found["raw_output"]
     return value_of_blocks(json_value(_of_event(span, "gen_ai.choice", "message"))) if found is None else found
