@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.web.runs.conftest import case
 
 KINDS = ("failed", "errored", "passed", "unscored")
 
@@ -150,6 +154,27 @@ def test_blind_mode_keeps_all_that_the_metrics_said_out_of_the_page(pages: Any) 
     say(pages, queue, "failed")
     place = pages.desk.store.queues.items(1, "jo")[0].place
     assert 'class="diff"' in pages.get(f"{queue}?at={place}").text  # once it is labelled
+
+
+def test_a_blind_reader_sees_what_the_case_expects_as_a_whole(pages: Any, tmp_path: Path) -> None:
+    whole = {
+        "final_session_state": {"rolls": [4, 4]},
+        "required_outputs": ["one die", "<b>two</b> dice"],
+        "rubrics": [{"rubric_id": "brief", "rubric_content": {"text_property": "Says no more than it has to."}}],
+    }
+    path = tmp_path / "evalsets" / "whole.evalset.json"
+    path.write_text(json.dumps({"eval_set_id": "whole", "eval_cases": [case("rolls", "roll it", None, None) | whole]}))
+    evalset = next(file.id for file in pages.desk.evalsets.list() if file.name == "whole")
+
+    text = pages.get(draw(pages, pages.finish(evalset=evalset, n="1"))).text
+
+    expected = re.findall(r"<dt>([^<]*)</dt><dd><p data-text>(.*?)</p></dd>", text, re.DOTALL)
+    assert "hidden until you label it" in text
+    assert [(title, html.unescape(said)) for title, said in expected] == [
+        ("Final state", '{"rolls": [4, 4]}'),
+        ("Required texts", "one die\n<b>two</b> dice"),
+        ("Rubrics", "brief: Says no more than it has to."),
+    ]
 
 
 def test_a_blind_turn_that_comes_later_tells_no_more(pages: Any) -> None:

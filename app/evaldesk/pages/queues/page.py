@@ -18,6 +18,8 @@ from evaldesk.model.json_text import json_line
 from evaldesk.model.queues import QUEUE_KINDS, Queue, QueueItem, QueueKind, QueueProgress
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.accepting import accept_href
+from evaldesk.pages.case_whole import outputs_text, rubrics_text
+from evaldesk.pages.json_tree import cut
 from evaldesk.pages.queues.result import (
     DECIDED,
     SAID,
@@ -100,10 +102,10 @@ class StoredLine:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectedTurn:
-    """What the case expects of a turn, as text; without what was compared with it."""
+class Expectation:
+    """What the case expects of a turn or as a whole, as text; without what was compared with it."""
 
-    number: int
+    title: str
     calls: Sequence[str] | None
     answer: str
 
@@ -122,7 +124,7 @@ class TrialToRead:
     summary: str
     result: TrialResult | None
     turns: Sequence[TurnPanel]
-    expected: Sequence[ExpectedTurn]
+    expected: Sequence[Expectation]
     divergence: Divergence | None
     scores: Sequence[ScoreLine]
     accept_href: str
@@ -327,14 +329,16 @@ def _trial_words(result: TrialResult | None) -> str:
     return f"{counted(len(turns), 'turn')}, {counted(n_calls, 'call')}"
 
 
-def _expected(case: Case) -> list[ExpectedTurn]:
+def _expected(case: Case) -> list[Expectation]:
     found = []
     for number, turn in enumerate(case.turns, start=1):
         calls, answer = turn.expected.tool_calls, turn.expected.reference or ""
         if calls is not None or answer:
             lines = None if calls is None else [f"{call.name} {json_line(call.args)}" for call in calls]
-            found.append(ExpectedTurn(number, lines, answer))
-    return found
+            found.append(Expectation(f"Turn {number}", lines, answer))
+    state = "" if case.final_state is None else json_line(case.final_state)
+    whole = {"Final state": state, "Required texts": outputs_text(case), "Rubrics": rubrics_text(case)}
+    return found + [Expectation(title, None, cut(text, MAX_SAID)) for title, text in whole.items() if text]
 
 
 def _chips(desk: Desk, queue: Queue, modes: Sequence[Mode], here: Collection[int | None], reader: str) -> list[Chip]:
