@@ -303,6 +303,47 @@ def test_what_people_and_metrics_or_two_readers_say_otherwise_is_read_again(page
         assert "All 1 read: 1 pass" in pages.get(again).text
 
 
+def test_a_step_after_a_queue_counts_the_trials_that_its_button_draws(pages: Any) -> None:
+    run = pages.finish(n="2")
+    queue = draw(pages, run, "failed", "passed")
+    for _ in range(4):  # in all four against the metrics
+        say(pages, queue, "passed" if "wrongly" in pages.get(queue).text else "failed")
+
+    text = pages.get(queue).text
+
+    title, form = re.findall(r"<h3>(Look again at [^<]*)</h3>.*?(<form .*?</form>)", text, re.DOTALL)[0]
+    fields = re.findall(r'name="([^"]+)" value="([^"]*)"', form)
+    again = pages.post("/queues", **{name: [value for key, value in fields if key == name] for name, _ in fields})
+    assert title == "Look again at 4 trials where people and metrics disagree"
+    assert "0 of 4 read" in pages.get(again.headers["location"]).text
+
+
+def test_the_end_of_a_queue_compares_its_reader_with_each_other_one(pages: Any) -> None:
+    queue = draw(pages, pages.finish(n="3"), "failed")
+    for reader, verdicts in {"jo": "ppf", "sam": "ppf", "kim": "fff"}.items():
+        for letter in verdicts:
+            form = form_of(pages.get(f"{queue}?reader={reader}").text, f"{queue}/labels")
+            pages.post(f"{queue}/labels", **form, verdict={"p": "passed", "f": "failed"}[letter], note="")
+
+    text = pages.get(f"{queue}?reader=jo").text
+
+    assert re.findall(r"<p>You agree with (\w+) on ([^;]*); kappa", text) == [("kim", "1 of 3"), ("sam", "3 of 3")]
+    assert "<h3>Read 2 trials where readers disagree</h3>" in text
+
+
+def test_readers_who_agree_on_all_are_not_sent_to_read_nothing(pages: Any) -> None:
+    queue = draw(pages, pages.finish(n="1"), "failed")
+    say(pages, queue, "failed")
+    text = pages.get(f"{queue}?reader=sam").text
+    pages.post(f"{queue}/labels", **form_of(text, f"{queue}/labels"), verdict="failed", note="")
+
+    text = pages.get(f"{queue}?reader=jo").text
+
+    assert "You agree with sam on 1 of 1; kappa is not measurable" in text
+    assert "where readers disagree" not in text
+    assert "<h3>Read 10 more of each verdict, drawn at random</h3>" in text
+
+
 def test_the_end_of_a_queue_says_what_to_do_next(pages: Any) -> None:
     run = pages.finish(n="1")
     queue = draw(pages, run, *KINDS)
@@ -312,7 +353,7 @@ def test_the_end_of_a_queue_says_what_to_do_next(pages: Any) -> None:
     text = pages.get(queue).text
 
     assert "Accept what 1 trial of run 1 did" in text
-    assert "trial you failed and the metrics passed" in text
+    assert "Look again at 2 trials where people and metrics disagree" in text
     assert "Of all 4 trials of run 1 you would fail 75 %" in text
 
 

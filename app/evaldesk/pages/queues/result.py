@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -67,10 +67,12 @@ def queue_result(
     """The counts of a queue that was read to its end, and what to do next."""
     verdicts = Counter(each.verdict for each in items)
     said = [f"{verdicts[verdict]:,} {SAID[verdict]}" for verdict in ("failed", "passed", "unsure") if verdicts[verdict]]
-    pairs = [(each.verdict, each.trial_verdict) for each in items]
-    both = [(a == "passed", b == "passed") for a, b in pairs if a in DECIDED and b in DECIDED]
-    found = agreement(both)
-    agreed = f" You agree with the metrics on {found.n_agreed:,} of {found.n:,}; {kappa_words(found)}." if both else ""
+    agreed = _agreed("the metrics", [(each.verdict, each.trial_verdict) for each in items])
+    others = [
+        _agreed(name, [(each.verdict, theirs[each.place]) for each in items if each.place in theirs])
+        for name, theirs in desk.store.queues.verdicts(queue.id).items()
+        if name != reader
+    ]
     steps = desk.store.queues.steps(queue.id, reader)
     n_blind = sum(each.n for each in steps if each.is_blind)
     n_given = sum(each.n for each in steps)
@@ -88,13 +90,19 @@ def queue_result(
     ]
     return QueueResult(
         sentence=f"All {len(items):,} read: {', '.join(said)}",
-        detail=f"Read by {reader}{minutes}{blind}.{agreed}",
-        shares=[words for run in runs.values() if (words := _share_of_run(desk, run, strips[run.id], reader))],
+        detail=f"Read by {reader}{minutes}{blind}. {agreed}".strip(),
+        shares=[*filter(None, [_share_of_run(desk, run, strips[run.id], reader) for run in runs.values()] + others)],
         figures=figures,
         modes=_mode_shares(desk, items, by_mode, strips),
         n_failed=len(failed),
-        next_steps=_next_steps(desk, queue, items, reader),
+        next_steps=_next_steps(desk, queue, items, runs, reader),
     )
+
+
+def _agreed(who: str, pairs: Iterable[tuple[str | None, str | None]]) -> str:
+    """`You agree with sam on 8 of 10; kappa 0.55`; empty where no trial has two verdicts."""
+    found = agreement((a == "passed", b == "passed") for a, b in pairs if a in DECIDED and b in DECIDED)
+    return f"You agree with {who} on {found.n_agreed:,} of {found.n:,}; {kappa_words(found)}." if found.n else ""
 
 
 def _share_of_run(desk: Desk, run: RunSummary, strips: Sequence[str], reader: str) -> str:
@@ -132,7 +140,10 @@ def _mode_shares(
     return rows
 
 
-def _next_steps(desk: Desk, queue: Queue, items: Sequence[QueueItem], reader: str) -> list[NextStep]:
+def _next_steps(
+    desk: Desk, queue: Queue, items: Sequence[QueueItem], runs: Iterable[int], reader: str
+) -> list[NextStep]:
+    """What the verdicts ask for; a step that draws trials counts those that it draws from."""
     narrow = [each for each in items if each.verdict == "passed" and each.trial_verdict == "failed"]
     loose = [each for each in items if each.verdict == "failed" and each.trial_verdict == "passed"]
     steps = []
@@ -141,21 +152,17 @@ def _next_steps(desk: Desk, queue: Queue, items: Sequence[QueueItem], reader: st
         title = f"Accept what {counted(n, 'trial')} of run {run_id} did"
         if desk.evalsets.id_of_run(desk.store.runs.summary(run_id).config):
             steps.append(NextStep("edit", title, words, f"/runs/{run_id}/acceptance?queue={queue.id}"))
-    steps += [
-        _other_reader(name, verdicts, items)
-        for name, verdicts in desk.store.queues.verdicts(queue.id).items()
-        if name != reader and set(verdicts) & {each.place for each in items}
-    ][:1]
+    candidates = [desk.queues.candidates(run_id, reader) for run_id in runs]
+    n_readers, n_doubted = (sum(len(each.found(kind)) for each in candidates) for kind in ("readers", "doubted"))
+    if n_readers:
+        title = f"Read {counted(n_readers, 'trial')} where readers disagree"
+        steps.append(NextStep("compare", title, "Two people labelled them differently.", kinds=("readers",)))
     if loose:
-        words = "The expectation is too loose, or something is not asserted."
-        steps.append(
-            NextStep(
-                "label",
-                f"Look again at {counted(len(loose), 'trial')} you failed and the metrics passed",
-                words,
-                kinds=("doubted",),
-            )
+        title = f"Look again at {counted(n_doubted, 'trial')} where people and metrics disagree"
+        words = (
+            "Where you said fail and the metrics passed, the expectation is too loose, or something is not asserted."
         )
+        steps.append(NextStep("label", title, words, kinds=("doubted",)))
     if not steps:
         steps.append(
             NextStep(
@@ -166,16 +173,6 @@ def _next_steps(desk: Desk, queue: Queue, items: Sequence[QueueItem], reader: st
             )
         )
     return steps
-
-
-def _other_reader(name: str, verdicts: Mapping[int, str], items: Sequence[QueueItem]) -> NextStep:
-    both = [(each.verdict, verdicts[each.place]) for each in items if each.place in verdicts and each.verdict]
-    found = agreement([(a == "passed", b == "passed") for a, b in both if a in DECIDED and b in DECIDED])
-    n_apart = sum(a != b for a, b in both)
-    words = f"Both of you read {len(both):,}; {kappa_words(found)}."
-    return NextStep(
-        "compare", f"Read {counted(n_apart, 'trial')} where you and {name} disagree", words, kinds=("readers",)
-    )
 
 
 def _time(seconds: float) -> str:
