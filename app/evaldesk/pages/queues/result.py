@@ -114,10 +114,10 @@ def _share_of_run(desk: Desk, run: RunSummary, strips: Sequence[str], reader: st
     found = prevalence(strata) if strata and all(each.n_read for each in strata) else None
     if found is None:
         return ""
-    judged = f"; the metrics failed {share_words(run.counts.failed / run.counts.scored)}" if run.counts.scored else ""
     could_be = f"{share_words(found.share)} ({interval_words(found.interval)})"
     n_all = sum(each.n_all for each in strata)
-    return f"Of all {n_all:,} trials of run {run.id} you would fail {could_be}{judged}."
+    judged = share_words(run.counts.failed / n_all)
+    return f"Of all {n_all:,} trials of run {run.id} you would fail {could_be}; the metrics failed {judged}."
 
 
 def _mode_shares(
