@@ -73,8 +73,8 @@ def source_of(state: str, update: str, saver: str) -> str:
     )
 
 
-def natively(source: str) -> list[tuple[str, Any]]:
-    """The last message and the own state after each turn, by LangGraph alone."""
+def natively(source: str, *own: str) -> list[tuple[str, Any]]:
+    """The last message and the `own` keys of the state after each turn, by LangGraph alone."""
     names: dict[str, Any] = {"__name__": "shapes"}
     exec(compile(source, "shapes.py", "exec", dont_inherit=True), names)  # noqa: S102 - the source above
     graph, config = names["graph"], {"configurable": {"thread_id": "t"}}
@@ -86,7 +86,7 @@ def natively(source: str) -> list[tuple[str, Any]]:
             {"messages": asked} if graph.checkpointer else {**state, "messages": [*state.get("messages", ()), *asked]}
         )
         state = dict(graph.invoke(given, config))
-        found.append((state["messages"][-1].content, {name: state[name] for name in ("seen", "n")}))
+        found.append((state["messages"][-1].content, {name: state[name] for name in own}))
     return found
 
 
@@ -109,7 +109,7 @@ async def test_a_node_sees_in_each_turn_what_it_sees_under_langgraph_alone(
 
     turns = [(turn.answer, dict(turn.state_after or {})) for turn in played.transcript.turns]
     assert played.error is None
-    assert turns == natively(source)
+    assert turns == natively(source, "seen", "n")
     assert turns[2] == ("seen a,a n 2 of 5", {"seen": ["a", "a", "a"], "n": 3})
 
 
@@ -124,3 +124,53 @@ async def test_a_case_begins_with_its_own_state(saver: str, tmp_path: Path) -> N
         "n": 10,
         "other": 1,
     }
+
+
+OBJECTS = """
+    from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage
+    from langgraph.checkpoint.memory import MemorySaver
+    from langgraph.graph import END, START, MessagesState, StateGraph
+    from pydantic import BaseModel
+
+    class Plan(BaseModel):
+        steps: list[str]
+
+    class State(MessagesState):
+        plan: Plan
+
+    def begin(state):
+        plan = state.get("plan") or Plan(steps=[])
+        first = [] if plan.steps else [SystemMessage("be brief")]
+        return {{"plan": Plan(steps=[*plan.steps, "step"]), "messages": [*first, HumanMessage("noted", name="clerk")]}}
+
+    def answer(state):
+        said = ",".join(f"{{message.type}} {{message.content}}" for message in state["messages"])
+        return {{"messages": [AIMessage(f"{{len(state['plan'].steps)}}: {{said}}"[:90])]}}
+
+    def trim(state):
+        return {{"messages": [RemoveMessage(id=message.id) for message in state["messages"][:-2]]}}
+
+    builder = StateGraph(State)
+    for name, node in (("begin", begin), ("answer", answer), ("trim", trim)):
+        builder.add_node(name, node)
+    builder.add_edge(START, "begin")
+    builder.add_edge("begin", "answer")
+    builder.add_edge("answer", "trim")
+    builder.add_edge("trim", END)
+    graph = builder.compile({saver})
+"""
+
+
+@pytest.mark.parametrize("saver", SAVERS.values(), ids=SAVERS)
+async def test_objects_of_the_state_and_messages_of_nodes_are_there_in_the_next_turn(
+    saver: str, tmp_path: Path
+) -> None:
+    source = textwrap.dedent(OBJECTS).format(saver=saver)
+
+    played = await here(source, tmp_path)
+
+    assert played.error is None
+    answers = [turn.answer for turn in played.transcript.turns]
+    assert answers == [answer for answer, _ in natively(source)]
+    assert answers[0] == "1: human one,system be brief,human noted"
+    assert dict(played.transcript.turns[2].state_after or {}) == {"plan": {"steps": ["step"] * 3}}

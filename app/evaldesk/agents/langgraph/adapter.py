@@ -59,6 +59,7 @@ class EventSender:
         self._model = model
         self._seen: set[str] = set()
         self.interrupts: list[Any] | None = None
+        self.found: dict[str, Any] = {}
         self._turn = TurnEvents()
 
     @property
@@ -90,7 +91,8 @@ class EventSender:
 
     def values(self, found: Any) -> None:
         """Take over the state of the graph after a step, as its reducers made it."""
-        own = {key: plain(value) for key, value in _fields(found).items() if key != MESSAGES}
+        self.found = _fields(found)
+        own = {key: plain(value) for key, value in self.found.items() if key != MESSAGES}
         self._state.update({key: value for key, value in own.items() if not key.startswith("__")})
 
     async def piece(self, chunk: Any, about: Any) -> None:
@@ -202,14 +204,6 @@ def adapt(found: object, ref: AgentRef) -> GraphAgent | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _LastTurn:
-    """How many turns were played, and the state that the graph had then."""
-
-    n_turns: int
-    state: dict[str, JsonValue]
-
-
-@dataclass(frozen=True, slots=True)
 class GraphAgent(OnSharedLoop):
     """A graph. The session state has the other keys of its state; each session is a thread of its checkpointer."""
 
@@ -283,7 +277,10 @@ class GraphAgent(OnSharedLoop):
         except GraphRecursionError as error:
             await send(never_answered(session, str(error).partition("\n")[0]))
         calls.check()
-        session.memory[MEMORY] = _LastTurn(len(session.turns) + 1, plain_object(session.state))
+        left = {**session.state, **sender.found}
+        if sender.open_calls:  # no model takes messages with a call that has no result
+            left.pop(MESSAGES, None)
+        session.memory[MEMORY] = (len(session.turns) + 1, left)
         if sender.interrupts is not None:
             waited = Waited(str(session.memory["thread"]), sender.seen, sender.open_calls, dict(session.state))
             frozen = await frozen_thread(self.graph.checkpointer, waited)
@@ -291,25 +288,24 @@ class GraphAgent(OnSharedLoop):
             for event in awaiting(waiting_of(sender.interrupts, sender.open_calls, calls.asked)):
                 await send(event)
 
-    def _kept(self, session: Session) -> dict[str, JsonValue] | None:
-        """The state that the graph's own checkpointer has of the last turn; None where it has none."""
-        last = session.memory.get(MEMORY)
-        if not self.graph.checkpointer or not isinstance(last, _LastTurn) or last.n_turns != len(session.turns):
-            return None
-        return last.state
+    def _left(self, session: Session) -> dict[str, Any] | None:
+        """The state as the graph left it in the last turn, with its own objects; None in another process."""
+        known: Any = session.memory.get(MEMORY)
+        return known[1] if known and known[0] == len(session.turns) else None
 
     def _before(self, session: Session) -> list[Any]:
         """The messages until now; none where the graph's own checkpointer has them."""
-        return past_messages(chat_messages(session.turns)) if self._kept(session) is None else []
+        left = self._left(session)
+        if left is not None and self.graph.checkpointer:
+            return []
+        return (left or {}).get(MESSAGES) or past_messages(chat_messages(session.turns))
 
     def _own_state(self, session: Session) -> dict[str, Any]:
         """The keys of the state to begin with; those that the checkpointer has would go through its reducers again."""
-        known, kept = self._input_names(), self._kept(session) or {}
-        return {
-            key: value
-            for key, value in session.state.items()
-            if key in known and key != MESSAGES and (key not in kept or kept[key] != value)
-        }
+        known, left = self._input_names(), self._left(session) or {}
+        given = {key: value for key, value in session.state.items() if key in known and key != MESSAGES}
+        same = {key: left[key] for key, value in given.items() if key in left and plain(left[key]) == value}
+        return {key: given[key] for key in given if key not in same} if self.graph.checkpointer else given | same
 
     def _config(self, session: Session) -> dict[str, Any]:
         asked = session.model_options
