@@ -90,6 +90,38 @@ root_agent = Agent(scripted(lambda word, messages: called("final_result", {"name
     assert (session.turns[0].answer, session.turns[0].tool_calls) == ('{"name": "Ulm"}', ())
 
 
+@pytest.mark.parametrize(
+    ("said", "output", "answer"),
+    [
+        ("called('city', {'name': 'Ulm'})", "ToolOutput(City, name='city')", '{"name": "Ulm"}'),
+        ("""said('{"name":"Ulm"}')""", "PromptedOutput(City)", '{"name":"Ulm"}'),
+    ],
+    ids=["tool of another name", "JSON of a prompt"],
+)
+async def test_an_output_is_one_message_and_no_call(
+    loaded: Any, play: Any, said: str, output: str, answer: str
+) -> None:
+    source = (
+        SCRIPT
+        + f"""
+from pydantic import BaseModel
+from pydantic_ai import PromptedOutput, ToolOutput
+
+class City(BaseModel):
+    name: str
+
+root_agent = Agent(scripted(lambda word, messages: {said}), output_type={output})
+"""
+    )
+    session = Session("s")
+
+    events = await play(loaded(source), session, "where")
+    await play(loaded(source), session, "and again")
+
+    assert [(event.kind, event.text) for event in events if event.kind != "usage"] == [("agent_message", answer)]
+    assert session.turns[1].answer == answer
+
+
 async def test_max_turns_is_a_stop_of_its_own(loaded: Any, play: Any) -> None:
     again = "lambda word, messages: called('roll_die', {'sides': 1})"
     agent = loaded(ROLLER.replace("scripted(answer),", f"scripted({again}),"))

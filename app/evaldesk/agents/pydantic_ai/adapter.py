@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.util import find_spec
@@ -48,7 +48,7 @@ from evaldesk.model.decisions import ANSWER, APPROVAL, Decided
 from evaldesk.model.media import Media, split
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
-from evaldesk.transcripts.messages.pydantic import OUTPUT_TOOL, read_pydantic_message
+from evaldesk.transcripts.messages.pydantic import read_pydantic_message
 from evaldesk.transcripts.messages.turns import TurnEvents
 from evaldesk.wire import plain, plain_object
 
@@ -123,6 +123,7 @@ class PydanticAgent(ModelCaller, OnSharedLoop):
                 with with_watched_tools(self.found):
                     async with self.found.iter(**options) as run:
                         async for node in run:
+                            sender.tools = run.ctx.deps.tool_manager.tools or {}
                             await sender.node(node, run.ctx if session.is_streaming else None)
         except UsageLimitExceeded as error:
             await send(never_answered(session, error))
@@ -135,9 +136,9 @@ class PydanticAgent(ModelCaller, OnSharedLoop):
             for event in awaiting(_waiting(run.result.output)):
                 await send(event)
             return
-        output = run.result.output
-        answer = output if isinstance(output, str) else json.dumps(plain(_as_json(output)), ensure_ascii=False)
-        if answer != sender.said:  # of an output tool, or what a validator or a function made of the text
+        output = plain(_as_json(run.result.output))
+        answer = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+        if not _is_said(output, sender.said):  # of an output tool, or made of the text by a validator or a function
             await send(Event("agent_message", author=sender.author, text=answer))
         session.memory[MEMORY] = (len(session.turns) + 1, run.result.all_messages())
 
@@ -211,6 +212,13 @@ def _tool(tool: Any) -> ToolDescription:
     found = getattr(tool, "tool_def", tool)
     schema = plain_object(getattr(found, "parameters_json_schema", None))
     return ToolDescription(found.name, found.description or "", schema)
+
+
+def _is_said(output: JsonValue, said: str) -> bool:
+    """Whether the model said the output itself: as text, or as JSON, which `NativeOutput` asks for."""
+    with suppress(ValueError):
+        return output == said or (not isinstance(output, str) and bool(json.loads(said) == output))
+    return False
 
 
 def _as_json(value: Any) -> Any:
@@ -295,6 +303,7 @@ class EventSender:
         self._turn = TurnEvents()
         self._asked = time.perf_counter()
         self.said = ""
+        self.tools: Mapping[str, Any] = {}
 
     async def node(self, node: Any, context: Any) -> None:
         """Tell results before a request, and the response after it; with a `context` its pieces as well."""
@@ -320,8 +329,8 @@ class EventSender:
 
     async def _report(self, kind: str, parts: Iterable[Any]) -> None:
         """Tell the parts of a message; those of an output tool are told as the answer when the run ends."""
-        names = ((part, str(getattr(part, "tool_name", "") or "")) for part in parts)
-        shown = [_plain_part(part) for part, name in names if not name.startswith(OUTPUT_TOOL)]
+        outputs = {name for name, tool in self.tools.items() if tool.tool_def.kind == "output"}
+        shown = [_plain_part(part) for part in parts if getattr(part, "tool_name", None) not in outputs]
         raw: Any = {"kind": kind, "parts": shown}
         try:
             found = list(read_pydantic_message(Place(Document(raw)), raw, Notes()))
