@@ -72,6 +72,36 @@ root_agent = Agent(
     assert [(below.name, below.description) for below in agent.describe().sub_agents] == [("clerk", "Answers.")]
 
 
+@pytest.mark.parametrize("is_streaming", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    ("result", "answer"), [("'one tea'", "one tea"), ("{'tea': 1}", "{'tea': 1}")], ids=["text", "object"]
+)
+async def test_a_result_that_is_the_final_output_is_the_answer(
+    loaded: Any, play: Any, result: str, answer: str, is_streaming: bool
+) -> None:
+    source = (
+        SCRIPT
+        + f"""
+@function_tool
+def order() -> dict:
+    return {result}
+
+root_agent = Agent(
+    name="clerk",
+    model=Scripted(lambda word, items: called("order", {{}})),
+    tools=[order],
+    tool_use_behavior="stop_on_first_tool",
+)
+"""
+    )
+    session = Session("s", is_streaming=is_streaming)
+
+    events = await play(loaded(source), session, "tea")
+
+    assert [event.kind for event in events if event.kind != "usage"] == ["tool_call", "tool_result", "agent_message"]
+    assert (session.turns[0].answer, events[-1].author) == (answer, "clerk")
+
+
 async def test_a_tool_that_the_provider_ran_is_told_with_its_result(loaded: Any, play: Any) -> None:
     source = (
         SCRIPT

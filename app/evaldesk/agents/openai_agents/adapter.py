@@ -134,9 +134,12 @@ class OpenAIAgent(OnSharedLoop):
             for event in awaiting(_waiting(item) for item in interruptions):
                 await send(event)
             return
-        if not isinstance(result.final_output, str):
-            text = json.dumps(plain(as_json(result.final_output)), ensure_ascii=False)
-            await send(Event("log", author=result.last_agent.name, text=f"final output: {text}"))
+        output, author = result.final_output, result.last_agent.name
+        text = output if isinstance(output, str) else json.dumps(plain(as_json(output)), ensure_ascii=False)
+        if result.new_items and result.new_items[-1].type == "tool_call_output_item":  # by `tool_use_behavior`
+            await send(Event("agent_message", author=author, text=text))
+        elif text is not output:
+            await send(Event("log", author=author, text=f"final output: {text}"))
         session.memory[MEMORY] = (len(session.turns) + 1, result.last_agent, result.to_input_list())
 
     async def _restored(self, session: Session, deps: Any) -> Any:
