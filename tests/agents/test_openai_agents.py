@@ -72,6 +72,27 @@ root_agent = Agent(
     assert [(below.name, below.description) for below in agent.describe().sub_agents] == [("clerk", "Answers.")]
 
 
+async def test_a_handoff_of_another_name_has_a_result_as_well(loaded: Any, play: Any) -> None:
+    source = (
+        SCRIPT
+        + """
+from agents import handoff
+
+clerk = Agent(name="clerk", model=Scripted(lambda word, items: said("clerk here")))
+root_agent = Agent(
+    name="boss",
+    model=Scripted(lambda word, items: called("escalate", {})),
+    handoffs=[handoff(clerk, tool_name_override="escalate")],
+)
+"""
+    )
+
+    events = await play(loaded(source), Session("s"), "hello")
+
+    [given] = [event for event in events if event.kind == "tool_result"]
+    assert (given.call.name, given.result) == ("escalate", "handed over to clerk")
+
+
 @pytest.mark.parametrize("is_streaming", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(
     ("result", "answer"), [("'one tea'", "one tea"), ("{'tea': 1}", "{'tea': 1}")], ids=["text", "object"]

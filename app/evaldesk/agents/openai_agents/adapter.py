@@ -290,8 +290,8 @@ class _EventHooks:
         await self._gave(agent, call_id, tool.name, plain(as_json(result)))
 
     async def on_handoff(self, context: Any, from_agent: Any, to_agent: Any) -> None:
-        opened = reversed(self._turn.open_calls.values())
-        call = next((found for found in opened if "transfer_to" in found.name), None)
+        tools, opened = {tool.name for tool in from_agent.tools}, reversed(self._turn.open_calls.values())
+        call = next((found for found in opened if found.name not in tools), None)
         if call is not None:
             await self._gave(from_agent, call.id or "", call.name, f"handed over to {to_agent.name}")
 
