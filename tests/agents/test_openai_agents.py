@@ -170,6 +170,18 @@ async def test_max_turns_is_a_stop_of_its_own(loaded: Any, play: Any) -> None:
     assert events[-1].error.kind == "max_turns"
 
 
+async def test_without_max_turns_an_agent_stops_where_the_sdk_stops_it(loaded: Any, play: Any) -> None:
+    from agents.run import DEFAULT_MAX_TURNS
+
+    again = "lambda word, items: called('roll_die', {'sides': 1})"
+    agent = loaded(ROLLER.replace("model=Scripted(answer)", f"model=Scripted({again})"))
+
+    events = await play(agent, Session("s"), "go")
+
+    assert [event.kind for event in events].count("usage") == DEFAULT_MAX_TURNS
+    assert events[-1].error.kind == "max_iterations"
+
+
 async def test_another_model_at_an_endpoint(loaded: Any, play: Any, endpoint: Any) -> None:
     endpoint.says("", ("c1", "roll_die", '{"sides": 4}')).says("a four")
     options = ModelOptions(endpoint.address, temperature=0.5, extra={"top_k": 3})

@@ -50,7 +50,6 @@ from evaldesk.wire import plain, plain_object
 
 MEMORY = "openai_agents"
 MAX_DEPTH = 8
-DEFAULT_TURNS = 25
 REJECTED = "Tool execution was not approved."
 
 
@@ -94,6 +93,7 @@ class OpenAIAgent(OnSharedLoop):
         self, session: Session, message: str, send: SendEvent, decided: Sequence[Decided] | None = None
     ) -> None:
         from agents import MaxTurnsExceeded, RunConfig, Runner
+        from agents.run import DEFAULT_MAX_TURNS
 
         known = paused(session) if decided is not None else None
         calls = watched(session, send)
@@ -108,7 +108,7 @@ class OpenAIAgent(OnSharedLoop):
             "starting_agent": starting,
             "input": given,
             "context": deps,
-            "max_turns": session.model_options.max_turns or DEFAULT_TURNS,
+            "max_turns": session.model_options.max_turns or DEFAULT_MAX_TURNS,
             "hooks": _hooks_class()(send, session.model),
             "run_config": RunConfig(tracing_disabled=True, **model),
         }
