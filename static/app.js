@@ -200,6 +200,12 @@ function isLeaving(element) {
   return element.href.split("#")[0] !== location.href.split("#")[0];
 }
 
+function refuseSecond(event) {
+  if (!storing.has(event.target)) return;
+  event.preventDefault(); // a second click would be a second request
+  event.stopPropagation(); // htmx would send it after the answer to the first
+}
+document.addEventListener("submit", refuseSecond, true);
 document.addEventListener("submit", (event) => {
   if (!event.target.matches("[data-stored][data-htmx-powered]")) return;
   storing.add(event.target);

@@ -392,6 +392,23 @@ def test_a_note_that_is_being_typed_outlives_what_is_done_beside_it(someone: Vis
     expect(page.locator("#finding")).to_have_value("It never calls")
 
 
+def test_a_second_click_on_a_proposal_is_no_second_request(someone: Visitor, trials: str) -> None:
+    page, sent = someone.page, list[str]()
+    someone.goto(f"/failures?run={trials.split('/')[2]}")
+    page.get_by_role("button", name="Propose by signature").click()
+    accept = page.locator(".proposals").get_by_role("button", name="Accept")
+    expect(accept).to_have_count(1)
+    page.on("request", lambda request: sent.append(request.url) if request.method == "POST" else None)
+
+    accept.evaluate("button => { button.click(); button.click(); }")
+
+    expect(page.get_by_text(f"{N} of {N} failed trials read. 1 kind of failure")).to_be_visible()
+    page.keyboard.press("z")
+    expect(page.get_by_text(f"0 of {N} failed trials read.")).to_be_visible()
+    assert [url.rpartition("/")[2] for url in sent] == ["proposals", "undo"]
+    expect(page.locator("#toasts")).not_to_contain_text("Not stored")
+
+
 def test_marked_text_is_where_the_finding_is(someone: Visitor, trials: str) -> None:
     page = someone.page
     someone.goto(f"{trials}/0")
