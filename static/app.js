@@ -1155,7 +1155,7 @@ document.addEventListener("htmx:finally:request", (event) => {
   }
   if (!response) return toast(UNANSWERED, "failed");
   const words = form && isSentTo(form, request.action) ? form.dataset.saysStored : undefined; // a look ahead stores nothing
-  const isSaid = response.status !== 401 && $$("main [role='alert']").some((each) => each.textContent.trim());
+  const isSaid = response.status !== 401 && $$("main [role='alert']:not([hidden])").some((each) => each.textContent.trim());
   const refused = isSaid ? REFUSED : REFUSALS[response.status] ?? "Not stored. Load the page again, and look at what it says.";
   if (response.status >= 400 && (words || response.status !== 422)) toast(refused, "failed");
   else if (words && response.status === 200) toast(words);

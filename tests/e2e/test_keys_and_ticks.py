@@ -409,6 +409,16 @@ def test_a_second_click_on_a_proposal_is_no_second_request(someone: Visitor, tri
     expect(page.locator("#toasts")).not_to_contain_text("Not stored")
 
 
+def test_a_refusal_of_which_the_page_says_nothing_is_not_said_to_be_on_it(someone: Visitor, trials: str) -> None:
+    page, silent = someone.page, '<div id="room"><p role="alert" hidden>The finding was not stored.</p></div>'
+    someone.goto(f"/failures?run={trials.split('/')[2]}")
+    page.route("**/failures/proposals", lambda route: route.fulfill(status=409, body=silent, content_type="text/html"))
+
+    page.get_by_role("button", name="Propose by signature").click()
+
+    expect(page.locator("#toasts")).to_contain_text("Not stored. Load the page again, and look at what it says.")
+
+
 def test_marked_text_is_where_the_finding_is(someone: Visitor, trials: str) -> None:
     page = someone.page
     someone.goto(f"{trials}/0")
