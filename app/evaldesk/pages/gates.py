@@ -248,7 +248,7 @@ def _pooled(
 def _chance(gates: Gates, cases: tuple[tuple[int, int, int, int], ...], pass_threshold: float) -> GateChance | None:
     """How the gate behaves by the pass rates of these cases; None where that is not defined."""
     subject = drawn_subject(cases, pass_threshold)
-    if not 0 < len(subject.kinds) <= MOST_PREVIEWED or not (gates.asks_for_verdicts or gates.asks_nothing):
+    if not 0 < len(subject.kinds) <= MOST_PREVIEWED or not (gates.asks_for_verdicts or gates == Gates()):
         return None
     try:
         check_explained(gates, subject, flag_of)

@@ -129,6 +129,20 @@ def test_each_gate_of_a_run_has_a_row_with_what_changes_its_answer(pages: Any) -
     ]
 
 
+@pytest.mark.parametrize(
+    "gates",
+    [Gates(max_error_rate=1.0), Gates(max_unscored_rate=0.5), Gates(min_scored=1), Gates(max_cost=2.0)],
+    ids=str,
+)
+def test_a_gate_without_a_known_chance_has_not_that_of_another_gate(pages: Any, gates: Gates) -> None:
+    played(pages, "pppf", gates)
+
+    found = {row.options: (row.flag, row.alarm) for row in rows(pages)}
+
+    assert found.pop("--n 1 (every trial must pass)", ("", "")) in [("", ""), ("often-fails", "100 %")]
+    assert list(found.values()) == [("", "")]
+
+
 def test_the_page_says_what_to_know_and_what_is_better(pages: Any) -> None:
     gates = Gates(min_pass_rate=0.9)
     runs = [played(pages, letters, gates) for letters in ("pppppppppp", "ppppppppff")]
