@@ -89,6 +89,16 @@ def test_the_trials_of_a_run_name_its_cases(name: str) -> None:
 
 
 @every_format
+def test_the_words_of_the_user_are_an_event_of_their_turn(name: str) -> None:
+    data, source = sample(name)
+
+    for run in read_file(data, source).runs:
+        for turn in (turn for result in run.results for turn in result.transcript.turns):
+            said = [event.text for event in turn.events if event.kind == "user_message"]
+            assert "\n\n".join(said).startswith(turn.query)
+
+
+@every_format
 def test_reading_what_was_written_gives_the_same_value(name: str) -> None:
     data, source = sample(name)
     imported = read_file(data, source)

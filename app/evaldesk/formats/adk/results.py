@@ -305,7 +305,8 @@ def read_played(place: Place, raw: Any) -> TurnRecord:
     values = spelled(read_mapping(place, raw))
     query, media = read_query(place.at("user_content"), values.get("user_content", ABSENT))
     reader = AdkEvents()
-    did = _read_intermediate(place.at("intermediate_data"), values.get("intermediate_data"), reader)
+    did = [Event("user_message", author="user", text=query)]
+    did += _read_intermediate(place.at("intermediate_data"), values.get("intermediate_data"), reader)
     answer = _parts(place.at("final_response"), values.get("final_response"))
     texts = [event.text for event in did if event.kind == "agent_message"]
     if message_text(answer) and texts[-1:] != [message_text(answer)]:
