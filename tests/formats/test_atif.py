@@ -65,7 +65,7 @@ def test_what_is_written_is_what_was_read() -> None:
     assert [{**step, "timestamp": ""} for step in again["steps"]] == [
         {**step, "timestamp": ""} for step in WHOLE["steps"]
     ]
-    note = {"case": "s-1", "trial": 0, "scores": []}
+    note = {"case": "s-1", "trial": 0, "verdict": "unscored", "scores": []}
     assert {key: value for key, value in again.items() if key != "steps"} == {
         **{key: value for key, value in WHOLE.items() if key != "steps"},
         "extra": {"reward": 1, "evaldesk": note},

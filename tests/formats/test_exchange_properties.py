@@ -26,6 +26,7 @@ from evaldesk.model import (
     Turn,
     TurnRecord,
     Usage,
+    Verdict,
 )
 from evaldesk.model.json_text import json_or_text
 from evaldesk.transcripts.adk import unwrapped, wrapped
@@ -218,6 +219,18 @@ def test_the_verdict_of_a_trial_comes_back_whatever_its_scores_are(name: str) ->
     assert len({result.verdict for result in results}) == 4
     found = {again.cases[result.case_index].id: result.verdict for result in again.results}
     assert found == {cases[result.case_index].id: result.verdict for result in results}
+
+
+@pytest.mark.parametrize("verdict", ["passed", "failed", "unscored"])
+@pytest.mark.parametrize("name", ["otel", "atif", "adk-results"])
+def test_a_verdict_that_the_scores_do_not_say_comes_back(name: str, verdict: Verdict) -> None:
+    scores = (Score("m", 1.0, None, 1.0, True), Score("not evaluated", threshold=1.0))
+    trial = replace(recorded_trial(turns_of([Message("user", "q")]), scores=scores), verdict=verdict)
+    run = RecordedRun("r", "agent", (Case("c", (Turn("q"),)),), (trial,))
+
+    (again,) = read_file(write_file(run, name), "r.json", name).runs
+
+    assert again.results[0].verdict == verdict
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from evaldesk.model import (
     TrialResult,
     TurnRecord,
     Usage,
+    Verdict,
     Waiting,
 )
 from evaldesk.model.transcript import UNANSWERED, last_stop
@@ -58,6 +59,7 @@ class _Note:
     trial_index: int
     scores: tuple[Score, ...]
     error: ErrorRecord | None
+    verdict: Verdict | None
     asked_by: tuple[AskedBy | None, ...]
     ends: tuple[Any, ...]
 
@@ -91,7 +93,7 @@ def session_note(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
     asked_by = {"asked_by": speakers} if any(speakers) else {}
     ends = [_end(turn) for turn in result.transcript.turns]
     ended = {"ends": ends} if any(ends) else {}
-    about = {"case": run.cases[result.case_index].id, "trial": result.trial_index}
+    about = {"case": run.cases[result.case_index].id, "trial": result.trial_index, "verdict": result.verdict}
     return {**about, "scores": scores, **error, **asked_by, **ended}
 
 
@@ -143,7 +145,7 @@ def _trial(
 ) -> TrialResult:
     error = session.error or (note.error if note else None)
     turns = _spoken(session.turns, note) if note else session.turns
-    return recorded_trial(
+    trial = recorded_trial(
         turns,
         scores=scores,
         criteria=criteria,
@@ -152,6 +154,7 @@ def _trial(
         usages=session.usages,
         prompts=session.prompts,
     )
+    return trial if trial.error or not (note and note.verdict) else replace(trial, verdict=note.verdict)
 
 
 def _criteria(all_scores: Iterable[Sequence[Score]]) -> tuple[Criterion, ...]:
@@ -168,11 +171,12 @@ def _read_note(raw: Any) -> _Note | None:
         return None
     read = [read_score(score) for score in scores] if isinstance(scores, list) else []
     error = _read_error(raw.get("error"))
+    verdict = next((each for each in get_args(Verdict) if each == raw.get("verdict")), None)
     spoke = raw.get("asked_by")
     asked_by = tuple(who if who in get_args(AskedBy) else None for who in spoke) if isinstance(spoke, list) else ()
     ends = raw.get("ends")
     ended = tuple(ends) if isinstance(ends, list) else ()
-    return _Note(case_id, trial, tuple(score for score in read if score), error, asked_by, ended)
+    return _Note(case_id, trial, tuple(score for score in read if score), error, verdict, asked_by, ended)
 
 
 def _read_error(told: Any) -> ErrorRecord | None:
