@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.files import as_one_file, read_file, write_file
+from evaldesk.formats.openhands.rows import OpenHands
 from evaldesk.model import Event, Score, Transcript, Verdict
 from evaldesk.transcripts.recorded import RecordedRun
 
@@ -292,3 +295,17 @@ def test_real_rows_of_the_resolver_are_read(shared: Path) -> None:
     assert [trial.verdict for trial in run.results] == ["passed", "passed"]
     assert [trial.cost for trial in run.results] == [pytest.approx(0.070713), pytest.approx(1.152933)]
     assert run.results[0].transcript.turns[0].answer.startswith("The MIT License has been")
+
+
+def test_rows_of_errors_are_not_in_memory_together() -> None:
+    row = {"history": [], "test_result": {}, "error": "503", "instruction": "x" * 20_000}
+    rows = [{"evaldesk": "output_errors.jsonl"}, *({"instance_id": f"i{number}"} | row for number in range(500))]
+    file = BytesIO(b"".join(json.dumps(each).encode() + b"\n" for each in rows))
+
+    tracemalloc.start()
+    imported = OpenHands.read_large(file, source="output.jsonl", outcome="")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert len(imported.runs[0].results) == 500
+    assert peak < 5_000_000

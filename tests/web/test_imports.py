@@ -350,6 +350,19 @@ def test_a_run_may_come_with_its_errors(visitor: Visitor, results: list[dict[str
     assert (summary.n_passed, summary.n_errored, summary.config.agent_model) == (len(results), n, "m/x")
 
 
+@pytest.mark.parametrize("is_reversed", [False, True], ids=["errors-first", "metadata-first"])
+def test_errors_come_with_the_metadata_of_their_run_in_any_order(visitor: Visitor, is_reversed: bool) -> None:
+    failed = b'{"instance_id": "x", "history": [], "test_result": {}, "error": "503"}\n' * 2
+    metadata = json.dumps({"agent_class": "A", "llm_config": {"model": "m/x"}, "dataset": "bench"}, indent=2).encode()
+    files = [("file", ("output_errors.jsonl", failed)), ("file", ("metadata.json", metadata))]
+
+    address = visitor.client.post("/imports", files=files[::-1] if is_reversed else files).headers["location"]
+    visitor.yes(address)
+    summary = visitor.desk.store.runs.summary(1)
+
+    assert (summary.n_errored, summary.config.agent_model) == (2, "m/x")
+
+
 def test_an_import_offers_to_rename_cases_with_the_same_id(visitor: Visitor) -> None:
     turn = {"user_content": {"parts": [{"text": "hi"}]}}
     cases = [{"eval_id": name, "conversation": [turn]} for name in ("greeting", "other", "greeting")]

@@ -18,6 +18,7 @@ from evaldesk.errors import ConflictError, EvaldeskError, FormatError
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import BESIDE, as_one_file, title_of
 from evaldesk.formats.process import read_large_upload, read_upload
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES
 from evaldesk.settings import Settings
 from evaldesk.transcripts.recorded import digest_of
 
@@ -94,12 +95,11 @@ class Staging:
         """
         for problem in filter(None, (file.problem for file in files)):
             raise problem
-        rows = min(files, key=lambda file: file.name.endswith(BESIDE))
+        rows = min(files, key=lambda file: [file.name.endswith(name) for name in BESIDE])
         beside = [file for file in files if file is not rows]
-        if any(file.size > MAX_FILE for file in beside):
-            raise FormatError(
-                f"of several files only the trials may have more than {MAX_FILE // 2**20} MiB", source=rows.name
-            )
+        if any(file.size > MAX_RECORDED_BYTES for file in beside):
+            limit = f"of several files only the trials may have more than {MAX_RECORDED_BYTES // 2**20} MiB"
+            raise FormatError(f"{limit}; `evaldesk import FOLDER` has no such limit", source=rows.name)
         _, tail = as_one_file([("", b""), *((file.name, file.read()) for file in beside)])
         rows.write((b"\n" if rows.size and tail else b"") + tail)
         if rows.problem:

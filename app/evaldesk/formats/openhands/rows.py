@@ -92,39 +92,33 @@ def _rows(data: bytes | BinaryIO, source: str) -> Iterator[_Row]:
     return ((Place(line), read_mapping(Place(line), line.value)) for line in read_lines(data, source))
 
 
-def _with_errors(rows: Iterable[_Row], alone: dict[str, _Row]) -> Iterator[_Row]:
-    """The rows, then the last row about each instance that is only among the errors, which is put into `alone`."""
-    known = set[str]()
-    rows = iter(rows)
-    for place, row in rows:
-        if row == ERRORS_FOLLOW:
-            break
-        yield place, row
-        known |= set() if _is_metadata_alone(row) else {_instance_id(place, row)}
-    for place, row in rows:
-        if _is_metadata_alone(row):
-            yield place, row
-        elif (case_id := _instance_id(place, row)) not in known:
-            alone[case_id] = place, row
-    yield from alone.values()
-
-
 def _imported(rows: Callable[[], Iterable[_Row]], trials: TrialRows, source: str, outcome: str) -> Imported:
     notes, metadata = Notes(), dict[str, Any]()
-    first, found, alone = None, dict[str, None](), dict[str, _Row]()
-    for place, row in _with_errors(rows(), alone):
+    first, found = None, dict[str, None]()
+    known, errors_at, alone = set[str](), float("inf"), dict[str, int]()
+    for number, (place, row) in enumerate(rows()):
+        if number < errors_at and row == ERRORS_FOLLOW:
+            errors_at = number
+            continue
         if _is_metadata_alone(row):
             metadata = metadata or row
             continue
-        _instance_id(place, row)
+        case_id = _instance_id(place, row)
+        if number < errors_at:
+            known.add(case_id)
+        elif case_id in known:
+            continue
+        else:
+            alone[case_id] = number  # the last row about it counts
         first = first or (place, row)
         found |= dict.fromkeys(row_outcome(row))
     if first is None:
         raise FormatError("the file contains no row", source=source)
     keys = usual_first(found)
     criterion = chosen_criterion(keys, outcome, source)
-    for place, row in _with_errors(rows(), {}):
-        if not _is_metadata_alone(row):
+    last = set(alone.values())
+    for number, (place, row) in enumerate(rows()):
+        if (number < errors_at or number in last) and not _is_metadata_alone(row):
             case_id = _instance_id(place, row)
             at = trials.place(case_id)
             trials.offer(at, _case(place, case_id, row))
