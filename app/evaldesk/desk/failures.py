@@ -234,7 +234,7 @@ class FailureDesk:
 
     def mark_fixed(self, mode_id: int, run_id: int, author: str) -> None:
         """Say that a mode is fixed in a run. Raises UsageError when that run or a later one shows it."""
-        self._failures.mark_fixed(mode_id, run_id, self.sign(author))
+        self._failures.mark_fixed(mode_id, played_run_id(self._store.runs, run_id), self.sign(author))
 
     def undo(self, author: str) -> UndoneStep:
         """Take back a person's last step. Raises NotFoundError, ConflictError."""

@@ -361,6 +361,20 @@ def test_a_kind_of_failure_is_defined_merged_split_fixed_and_retired(pages: Any)
     assert pages.post("/runs/2/cases/1/trials/0/findings", labeller="Ana", mode="3").status_code == 409
 
 
+def test_a_kind_of_failure_is_not_fixed_in_a_re_score_of_the_run_that_shows_it(pages: Any) -> None:
+    pages.post(f"{failed_trial(pages)}/findings", **SAID)
+    rescored = pages.post("/runs/1/scorings", metric=["response_match_score"]).headers["location"]
+    assert "event: done" in pages.get(f"{rescored}/events").text
+
+    field = re.search(r'<input id="fixed-run"[^>]*>', pages.get("/failures/1").text)
+    answer = pages.post("/failures/1", op="fix", run=rescored.rpartition("/")[2], labeller="Ana")
+
+    assert field
+    assert 'value="1"' in field[0]
+    assert answer.status_code == 422
+    assert "was found in run 1; name a later run." in answer.text
+
+
 def test_a_person_is_led_back_to_the_room_from_which_they_came_to_a_kind(pages: Any) -> None:
     trial = failed_trial(pages)
     pages.post(f"{trial}/findings", **SAID)

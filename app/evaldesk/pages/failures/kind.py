@@ -166,7 +166,7 @@ def read_mode(
     if mode is None:
         return None
     found = store.failures.trials_by_run(mode_id)
-    newest = store.runs.list(limit=N_RUNS)
+    newest = [run for run in store.runs.list(limit=N_RUNS) if run.config.source_run_id is None]
     all_runs = sorted({*found, *store.failures.read_runs()}, reverse=True)
     older = [run_id for run_id in all_runs if runs_before is None or run_id < runs_before]
     runs = [_run_row(store, mode, run_id) for run_id in older[:N_ROWS]]
