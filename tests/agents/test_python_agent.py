@@ -208,3 +208,34 @@ async def test_the_loop_is_there_again_where_the_function_failed(loaded: Any, pl
     assert turn.error
     await asyncio.sleep(0)
     assert asyncio.current_task() is not None
+
+
+async def test_a_semaphore_that_other_trials_hold_in_their_loops_is_told_with_the_remedy(
+    loaded: Any, played: Any
+) -> None:
+    source = """
+import asyncio
+from threading import Thread
+
+slots = asyncio.Semaphore(1)
+
+async def held():
+    async with slots:
+        waiting = asyncio.ensure_future(slots.acquire())
+        await asyncio.sleep(0)
+        waiting.cancel()
+
+other = Thread(target=lambda: asyncio.run(held()))
+other.start()
+other.join()
+
+async def root_agent(message):
+    async with slots:
+        await slots.acquire()
+"""
+
+    turn = await played(loaded(source), Session("s"), "hi")
+
+    assert turn.error.message.endswith(
+        "different event loop; each trial has a loop of its own: use --isolation process"
+    )

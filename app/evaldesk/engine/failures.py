@@ -72,6 +72,6 @@ def _message(error: BaseException) -> str:
     except Exception:
         text = "its message cannot be shown"
     name = type(error).__name__
-    if isinstance(error, ModelError | AgentError | BadNumberError):
-        return shortened(text or name, MAX_MESSAGE)
-    return shortened(f"{name}: {text}" if text else name, MAX_MESSAGE)
+    words = text if isinstance(error, ModelError | AgentError | BadNumberError) else f"{name}: {text}"
+    hint = "; each trial has a loop of its own: use --isolation process" if "different event loop" in text else ""
+    return shortened(f"{words if text else name}{hint}", MAX_MESSAGE)
