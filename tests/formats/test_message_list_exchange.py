@@ -9,7 +9,8 @@ import pytest
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.files import read_file, write_file
-from evaldesk.model import Case, EvalSet, Expected, SessionInit, Turn
+from evaldesk.model import Case, EvalSet, Expected, SessionInit, ToolCall, Turn
+from evaldesk.transcripts.conversation_case import calls_with_results
 
 CALL = {"id": "c", "type": "function", "function": {"name": "add", "arguments": '{"a": 2}'}}
 OPENAI: list[dict[str, Any]] = [
@@ -138,3 +139,22 @@ def test_what_no_message_can_say_is_refused_with_the_name_of_the_case(case: Case
         write_file(EvalSet("s", cases=(case,)), "openai-messages")
 
     assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("answered", ["ab", "ba", "b", ""])
+@pytest.mark.parametrize(("has_calls_named", "has_results_named"), [(True, True), (True, False), (False, True)])
+def test_results_of_one_tool_stay_with_their_calls(
+    answered: str, *, has_calls_named: bool, has_results_named: bool
+) -> None:
+    calls = tuple(ToolCall("look", {"at": each}, each if has_calls_named else None) for each in "ab")
+    named = [{"id": each} if has_results_named else {} for each in answered]
+    responses = [
+        {"name": "look", "response": {"result": each}, **one} for each, one in zip(answered, named, strict=True)
+    ]
+    turn = Turn("q", Expected(calls, extra={"tool_responses": responses}))
+
+    found = [result for _, _, result in calls_with_results(0, turn)]
+
+    by_id = [each if each in answered else None for each in "ab"]
+    in_order = [*answered, None, None][:2]
+    assert found == (by_id if has_calls_named and has_results_named else in_order)

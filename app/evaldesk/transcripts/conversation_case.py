@@ -65,7 +65,9 @@ def calls_with_results(number: int, turn: Turn) -> Iterator[tuple[str, ToolCall,
     raw = turn.expected.extra.get(RESPONSES)
     left = [each for each in raw if isinstance(each, dict)] if isinstance(raw, list) else []
     for index, call in enumerate(turn.expected.tool_calls or ()):
-        own = next((each for each in left if each.get("name") == call.name), None)
+        ids = (call.id, None)
+        fits = [each for each in left if each.get("name") == call.name and (not call.id or each.get("id") in ids)]
+        own = min(fits, key=lambda each: each.get("id") != call.id, default=None)
         if own is not None:
             left.remove(own)
         yield f"call_{number}_{index}", call, None if own is None else json_or_text(unwrapped(own.get("response")))
