@@ -148,7 +148,7 @@ def test_results_of_one_tool_stay_with_their_calls(
 ) -> None:
     calls = tuple(ToolCall("look", {"at": each}, each if has_calls_named else None) for each in "ab")
     named = [{"id": each} if has_results_named else {} for each in answered]
-    responses = [
+    responses: list[Any] = [
         {"name": "look", "response": {"result": each}, **one} for each, one in zip(answered, named, strict=True)
     ]
     turn = Turn("q", Expected(calls, extra={"tool_responses": responses}))
