@@ -195,6 +195,19 @@ def test_large_trials_come_with_the_errors_that_they_leave_out(visitor: Visitor,
     assert f"{max(n_rows + 1, 2)} trials of {max(n_rows + 1, 2)} cases" in page
 
 
+def test_errors_that_are_too_large_for_the_memory_are_refused_with_the_way_to_import_them(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "MAX_RECORDED_BYTES", 2_000)
+    named = {"output.jsonl": ROWS, "output_errors.jsonl": ROWS}
+
+    answer = visitor.client.post("/imports", files=[("file", each) for each in named.items()])
+
+    assert answer.status_code == 422
+    assert "import their folder with `evaldesk import FOLDER`" in answer.text
+    assert left(visitor) == []
+
+
 @pytest.mark.parametrize("names", [("a.json", "b.json"), ("output.jsonl", "a.jsonl")])
 def test_two_large_files_are_refused_and_none_is_left(visitor: Visitor, names: tuple[str, str]) -> None:
     answer = visitor.client.post("/imports", files=[("file", (name, ROWS)) for name in names])

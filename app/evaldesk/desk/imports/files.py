@@ -17,8 +17,7 @@ from evaldesk.desk.runs.file import is_run_file, read_run_file
 from evaldesk.errors import DiskError, UsageError
 from evaldesk.formats import EVALSET_FORMS, losses
 from evaldesk.formats.exchange import Imported
-from evaldesk.formats.files import as_one_file, names_for, read_file, suffix_of, title_of
-from evaldesk.formats.openhands import ERRORS
+from evaldesk.formats.files import BESIDE, as_one_file, names_for, read_file, suffix_of, title_of
 from evaldesk.model import EvalSet
 from evaldesk.model.evalset import repeats_words
 from evaldesk.paths import did_you_mean
@@ -48,8 +47,7 @@ def _read_folder(folder: Path, format_name: str | None, outcome: str, watch: Wat
     rows = folder / "output.jsonl"
     if not rows.is_file():
         raise UsageError(f"{folder} is a folder without an output.jsonl; name the file that holds the results")
-    beside = [path for path in (folder / "metadata.json", folder / ERRORS) if path.is_file()]
-    more = [(str(path), bytes_of(path)) for path in beside]
+    more = [(str(path), bytes_of(path)) for name in BESIDE if (path := folder / name).is_file()]
     with _as_whole():
         _, tail = as_one_file([("", b""), *more])
         if streamed := read_streamed(rows, format_name, outcome, watch, tail):

@@ -99,7 +99,7 @@ class Staging:
         beside = [file for file in files if file is not rows]
         if any(file.size > MAX_RECORDED_BYTES for file in beside):
             limit = f"of several files only the trials may have more than {MAX_RECORDED_BYTES // 2**20} MiB"
-            raise FormatError(f"{limit}; `evaldesk import FOLDER` has no such limit", source=rows.name)
+            raise FormatError(f"{limit}; import their folder with `evaldesk import FOLDER`", source=rows.name)
         _, tail = as_one_file([("", b""), *((file.name, file.read()) for file in beside)])
         rows.write((b"\n" if rows.size and tail else b"") + tail)
         if rows.problem:
