@@ -53,7 +53,7 @@ versions: ## Play the tests on newer Pythons, those of PYTHONS="python3.12 pytho
 torture: $(READY) ## Kill and flood for a long time
 	$(BIN)/pytest -m torture $(ARGS)
 
-check: $(READY) ## Format, lint, types, floors; bounds the files that a reader opens
+check: $(READY) ## Format, lint, types, import contracts; prints the counts of files
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python .ci/check_tree.py && $(BIN)/python .ci/count_rooms.py
 
 bench: $(READY) ## Measure speed and size; writes docs/performance.md; ARGS="pages live" takes some of the measures again
