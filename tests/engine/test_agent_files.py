@@ -11,7 +11,7 @@ from threading import Lock
 
 import pytest
 
-from evaldesk.engine.host.agent_host import agent_version, fingerprint, functions_version, imported_files, version_of
+from evaldesk.engine.host.code_files import agent_version, fingerprint, functions_version, imported_files, version_of
 from evaldesk.model import AgentRef, Criterion
 
 

@@ -13,7 +13,7 @@ from evaldesk import paths
 from evaldesk.agents import AGENTS, declared_refs, find_agents, with_declared
 from evaldesk.agents.finding import played_on
 from evaldesk.desk.trust import Trust
-from evaldesk.engine.host.agent_host import agent_files, package_folders
+from evaldesk.engine.host.code_files import agent_files, package_folders
 from evaldesk.engine.host.zygote import UNFORKED
 from evaldesk.engine.launch import in_environment
 from evaldesk.errors import AgentError, EvaldeskError, NotFoundError, UsageError

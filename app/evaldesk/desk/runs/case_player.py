@@ -16,7 +16,7 @@ from evaldesk.desk.runs.plan import RunOptions, RunPlan, frozen, recordings_fold
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.engine import AgentHost, Executor, LocalExecutor
 from evaldesk.engine.executors import check_place, open_executor
-from evaldesk.engine.host.agent_host import version_of
+from evaldesk.engine.host.code_files import version_of
 from evaldesk.engine.host.process import WorkerProcess
 from evaldesk.engine.launch import launcher_of
 from evaldesk.errors import EvaldeskError

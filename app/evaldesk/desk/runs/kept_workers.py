@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from evaldesk.background_loop import BackgroundLoop
 from evaldesk.engine import AgentHost, Executor, LocalExecutor
-from evaldesk.engine.host.agent_host import version_of
+from evaldesk.engine.host.code_files import version_of
 from evaldesk.engine.host.process import Tasks
 from evaldesk.engine.launch import launcher_of
 from evaldesk.engine.worker.attempt import Pause

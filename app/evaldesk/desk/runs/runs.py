@@ -27,7 +27,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns, is_held
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import Executor, LocalExecutor, WarmPool
 from evaldesk.engine.executors import has_own_driver, open_executor
-from evaldesk.engine.host.agent_host import code_change
+from evaldesk.engine.host.code_files import code_change
 from evaldesk.engine.launch import launcher_of
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, WorkspaceError
 from evaldesk.model import Criterion, RunConfig, RunStatus

@@ -1,30 +1,18 @@
-"""Keeps one warm worker for each agent, in which chat turns are played and agents describe themselves.
-
-The files that make an agent are told here as well: whether they changed, and the short hash that a run keeps. Beside
-those of its own folder these are the files of its project that they import; nothing is imported to find them.
-"""
+"""Keeps one warm worker for each agent, in which chat turns are played and agents describe themselves."""
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import hashlib
 import itertools
 import math
 import os
-import re
-import sys
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import islice
-from pathlib import Path
 from typing import TypeAlias
 
-from evaldesk.agents.finding import is_imported, source_folders
 from evaldesk.engine.frames import Describe, Described, Failed, Fork, Happened, Stop, Talk, TurnEnded
+from evaldesk.engine.host.code_files import version_of
 from evaldesk.engine.host.process import Answer, Death, Tasks, WorkerProcess, WorkerStartError
 from evaldesk.engine.host.zygote import Zygote
 from evaldesk.engine.launch import Launcher, launcher_of
@@ -33,18 +21,15 @@ from evaldesk.errors import AgentError, BadNumberError, ConflictError
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
-    Criterion,
     ErrorRecord,
     Event,
     ModelOptions,
     Prompts,
-    RunConfig,
     StopReason,
     TurnRecord,
     TurnSpec,
 )
 from evaldesk.model.transcript import broken_turn, check_event, check_prompts, check_turn
-from evaldesk.process_setup import parsing
 
 MAX_WORKERS = 4
 
@@ -353,201 +338,3 @@ class HostedAgent:
         self.is_retired = True
         for queue in self._questions.values():
             queue.put_nowait(death)
-
-
-MAX_FILES = 2_000
-
-_SUFFIXES = (".py", ".yaml", ".yml", ".toml", ".txt", ".md")
-_LOG = re.compile(r"(?:.*[._-])?(?:logs?|out|stdout|stderr)(?:[._-][\d._-]+)?\.txt", re.IGNORECASE)
-"""The usual names of texts that an agent or a shell writes, such as `log.txt` and `calls-log.2.txt`: not its code."""
-_NAMES = (".env",)
-_OTHERS = {"__pycache__", "node_modules", "site-packages", "venv"}
-
-
-def agent_files(folder: str) -> Iterator[os.DirEntry[str]]:
-    """The first MAX_FILES files of code, configuration and prompts in an agent's folder, in the order of their paths.
-
-    Eval sets and data beside the agent are not among them: to save a case is not to change the agent.
-    """
-    return islice(_files(folder), MAX_FILES)
-
-
-def version_of(ref: AgentRef) -> str:
-    """A digest over the agent's files and the times at which packages of its own interpreter changed."""
-    packages = (f"{place} {changed_ns}" for place, changed_ns in package_folders(ref))
-    return "\n".join((fingerprint(ref.folder), _digest_of(imported_files(ref)), *packages))
-
-
-def package_folders(ref: AgentRef) -> list[tuple[str, int]]:
-    """The folders of the packages of the agent's own interpreter, and when something was last installed there."""
-    places = Path(ref.python).parents[1].glob("lib/python3*/site-packages") if ref.python else ()
-    found = []
-    for place in sorted(places):
-        with suppress(OSError):
-            found.append((str(place), place.stat().st_mtime_ns))
-    return found
-
-
-def fingerprint(folder: str) -> str:
-    """A digest over the agent's files; empty for an agent without a folder."""
-    return _digest_of([entry.path for entry in agent_files(folder)]) if folder else ""
-
-
-def _digest_of(paths: Sequence[str]) -> str:
-    """A digest over names, times and sizes; one that is removed between the listing and now is left out."""
-    digest = hashlib.blake2b(digest_size=16)
-    for path in paths:
-        with suppress(OSError):
-            status = os.stat(path, follow_symlinks=False)
-            digest.update(f"{path}\0{status.st_mtime_ns}\0{status.st_size}\n".encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()
-
-
-def _files(folder: str) -> Iterator[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as listing:
-            entries = sorted(listing, key=lambda entry: entry.name)
-    except OSError:
-        return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            if entry.name not in _OTHERS and not entry.name.startswith("."):
-                yield from _files(entry.path)
-        elif (entry.name.endswith(_SUFFIXES) or entry.name in _NAMES) and not _LOG.fullmatch(entry.name):
-            yield entry
-
-
-MAX_BYTES = 8 * 1024 * 1024
-
-
-def agent_version(ref: AgentRef) -> str:
-    """The first 12 hex digits of the SHA-256 of names and contents; empty when the agent has no folder of its own.
-
-    Of each file the first MAX_BYTES count; hidden files, which may hold keys, and those that cannot be read do not.
-    """
-    if not ref.folder or not Path(ref.folder).is_dir():
-        return ""
-    own = [entry for entry in agent_files(ref.folder) if not entry.name.startswith(".")]
-    named = [
-        (Path(entry.path).relative_to(ref.folder), entry.path) for entry in own if entry.is_file(follow_symlinks=False)
-    ]
-    named += [(Path(os.path.relpath(path, ref.folder)), path) for path in imported_files(ref)]
-    return _version(named)
-
-
-def functions_version(criteria: Sequence[Criterion]) -> str:
-    """As `agent_version`, of the user's functions among the criteria, with what they import from their folders."""
-    named: dict[Path, str] = {}
-    for function, root in ((each.options.get("function"), each.options.get("root")) for each in criteria):
-        if isinstance(function, str) and isinstance(root, str) and root:
-            own = map(str, _files_of(Path(root), function.partition(":")[0].split("."), ()))
-            named |= {Path(os.path.relpath(path, root)): path for path in _with_imported(own, [Path(root)])}
-    return _version(sorted(named.items())) if named else ""
-
-
-def _version(named: Iterable[tuple[Path, str]]) -> str:
-    digest = hashlib.sha256()
-    for name, path in named:
-        with suppress(OSError):  # not ours to read, or removed at this moment
-            content = _content(path)
-            digest.update(f"{name.as_posix()}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
-            digest.update(content)
-    return digest.hexdigest()[:12]
-
-
-def code_change(config: RunConfig) -> str:
-    """Sentences for the files of the agent and of eval functions that are not those that the run started with."""
-    seen = [("The files of eval functions", config.functions_version, functions_version(config.criteria))]
-    if config.source_run_id is None:
-        seen.insert(0, ("The agent's files", config.agent_version, agent_version(config.agent)))
-    changed = [(whose, was, now or "unreadable") for whose, was, now in seen if was and now != was]
-    return " ".join(f"{whose} changed while the run rested: {was} became {now}." for whose, was, now in changed)
-
-
-def _content(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(MAX_BYTES)
-
-
-Imports: TypeAlias = tuple[tuple[int, str, tuple[str, ...]], ...]
-"""The statements of a file: how far up, the module, the names that are taken from it."""
-
-
-def imported_files(ref: AgentRef) -> list[str]:
-    """The files outside of the agent's folder that it imports from its project, at most MAX_FILES, by path.
-
-    With each, the prompts and the configuration that lie beside it.
-    """
-    if not ref.folder or not is_imported(ref):
-        return []
-    places = [Path(ref.root or ref.folder), *source_folders(Path(ref.folder))]
-    own = (entry.path for entry in agent_files(ref.folder) if entry.name.endswith(".py"))
-    found = {path for path in _with_imported(own, places) if not Path(path).is_relative_to(ref.folder)}
-    beside = (entry.path for folder in {os.path.dirname(path) for path in found} for entry in _beside(folder))
-    return sorted({*found, *islice(beside, MAX_FILES)})
-
-
-def _with_imported(own: Iterable[str], places: Sequence[Path]) -> set[str]:
-    """These files, and those that they import from `places`, at most about MAX_FILES."""
-    waiting = deque(own)
-    seen = set(waiting)
-    while waiting and len(seen) < MAX_FILES:
-        new = {str(module) for module in _modules(waiting.popleft(), places)} - seen
-        seen |= new
-        waiting.extend(sorted(new))
-    return seen
-
-
-def _beside(folder: str) -> Iterator[os.DirEntry[str]]:
-    with suppress(OSError), os.scandir(folder) as listing:
-        for entry in listing:
-            is_read = entry.name.endswith(_SUFFIXES[1:]) and not _LOG.fullmatch(entry.name)
-            if is_read and entry.is_file(follow_symlinks=False):
-                yield entry
-
-
-def _modules(path: str, places: Sequence[Path]) -> Iterator[Path]:
-    """The files of the project that a file imports, those of the packages around them included."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return
-    for level, module, names in _imports(path, status.st_mtime_ns, status.st_size):
-        steps = module.split(".") if module else []
-        if level:
-            around = Path(path).parents[min(level, len(Path(path).parents)) - 1]
-            yield from _files_of(around, steps, names)
-        elif steps and steps[0] not in sys.stdlib_module_names:
-            for place in places:
-                if (place / steps[0]).is_dir() or (place / f"{steps[0]}.py").is_file():
-                    yield from _files_of(place, steps, names)
-                    break
-
-
-def _files_of(place: Path, steps: Sequence[str], names: Sequence[str]) -> Iterator[Path]:
-    for step in steps:
-        yield from _existing(place / f"{step}.py", place / step / "__init__.py")
-        place /= step
-    for name in names:
-        yield from _existing(place / f"{name}.py", place / name / "__init__.py")
-
-
-def _existing(*paths: Path) -> Iterator[Path]:
-    return (path for path in paths if path.is_file())
-
-
-@lru_cache(maxsize=4 * MAX_FILES)
-def _imports(path: str, _changed_ns: int, _size: int) -> Imports:
-    """The imports in a file; none of one that cannot be read, which its own import will say."""
-    try:
-        with parsing:
-            tree = ast.parse(_content(path))
-    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
-        return ()
-    found: list[tuple[int, str, tuple[str, ...]]] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found += [(0, each.name, ()) for each in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            found.append((node.level, node.module or "", tuple(each.name for each in node.names)))
-    return tuple(found)
