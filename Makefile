@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ADAPTERS := $(VENV)/.adapters
 CLUSTER := $(VENV)/.cluster
+# Downloads no Python, and shows a line of progress.
+INSTALL := UV_PYTHON_DOWNLOADS=never $(BIN)/python .ci/progress.py $(BIN)/uv pip
 EXTRAS := $(foreach name,adk openai-agents langgraph pydantic-ai,--extra $(name))
 ARGS ?=
 # Without bytecode every start compiles everything again.
@@ -19,20 +21,20 @@ $(READY): requirements.txt pyproject.toml
 	@echo "Setting up $(VENV); the first time takes about a minute."
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.8,<1'
-	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes --compile-bytecode requirements.txt $(if $(wildcard $(ADAPTERS)),requirements-adapters.txt) $(if $(wildcard $(CLUSTER)),requirements-cluster.txt)
+	@$(INSTALL) sync --python $(BIN)/python --require-hashes --compile-bytecode requirements.txt $(if $(wildcard $(ADAPTERS)),requirements-adapters.txt) $(if $(wildcard $(CLUSTER)),requirements-cluster.txt)
 	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
 setup: $(READY) ## Make .venv and install everything into it
 
 $(ADAPTERS): $(READY) requirements-adapters.txt
-	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --compile-bytecode -r requirements-adapters.txt
+	@$(INSTALL) install --python $(BIN)/python --require-hashes --compile-bytecode -r requirements-adapters.txt
 	@touch $@
 
 adapters: $(ADAPTERS) ## Install the agent frameworks whose adapters the tests drive
 
 $(CLUSTER): $(READY) requirements-cluster.txt
-	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --compile-bytecode -r requirements-cluster.txt
+	@$(INSTALL) install --python $(BIN)/python --require-hashes --compile-bytecode -r requirements-cluster.txt
 	@touch $@
 
 cluster: $(CLUSTER) ## Install Ray, on which the tests start a small cluster
