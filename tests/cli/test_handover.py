@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from evaldesk.cli.ui import DEFAULT_PORTS
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs import runs as runs_module
 from evaldesk.desk.runs.handover import hand_over
@@ -154,6 +155,58 @@ def test_open_says_the_address_of_the_page_with_its_token(place: Place) -> None:
     assert said == "http://127.0.0.1:8420/runs/1?token=abc\n"
 
 
+def test_a_second_start_prints_the_address_of_the_open_desk(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaldesk.web.server.serve", lambda *_, **__: pytest.fail("a second desk was started"))
+    state = place.folder / ".evaldesk"
+    with hold_workspace(state, url="http://127.0.0.1:8421/"):
+        (state / "desk.url").write_text("http://127.0.0.1:8421/?token=abc\n")
+
+        started = place.run("ui", "--no-open", "--port", "9000")
+
+    assert started.exit_code == 0
+    assert started.stdout == "http://127.0.0.1:8421/?token=abc\n"
+    assert "with the options of its own start" in started.stderr
+
+
+def test_a_second_start_shows_no_token_of_another_user(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = place.folder / ".evaldesk"
+    with hold_workspace(state, url="http://127.0.0.1:8421/"):
+        (state / "desk.url").write_text("http://127.0.0.1:8421/?token=abc\n")
+        monkeypatch.setattr("evaldesk.cli.ui.os.geteuid", lambda: os.getuid() + 1)
+
+        started = place.run("ui", "--no-open")
+
+    assert "another user serves this workspace" in str(started.exception)
+    assert "abc" not in started.output
+
+
+def test_a_desk_that_is_opening_is_named_by_its_process(place: Place) -> None:
+    state = place.folder / ".evaldesk"
+    with hold_workspace(state, url=""):
+        (state / "desk.url").write_text("http://127.0.0.1:8421/?token=of-a-desk-that-was-killed\n")
+
+        started = place.run("ui", "--no-open")
+
+    assert f"is held by process {os.getpid()}; use that one, or end it first" in str(started.exception)
+    assert "killed" not in started.output
+
+
+@pytest.mark.parametrize(
+    ("options", "ports"),
+    [([], DEFAULT_PORTS), (["--port", "9000"], (9000,)), (["--port", "8420"], (8420,)), (["--port", "0"], (0,))],
+    ids=["default", "given", "the default given", "any"],
+)
+def test_only_a_port_that_was_not_given_moves_on(
+    place: Place, monkeypatch: pytest.MonkeyPatch, options: list[str], ports: tuple[int, ...]
+) -> None:
+    served: list[Any] = []
+    monkeypatch.setattr("evaldesk.web.server.serve", lambda settings, address, **_: served.append(address))
+
+    place.run("ui", "--no-open", *options)
+
+    assert served[0].ports == ports
+
+
 def test_open_follows_no_address_that_another_user_wrote(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.eval(place.evalset("first", {"one": "one"}))
     state = place.folder / ".evaldesk"
@@ -174,4 +227,4 @@ def test_open_begins_the_desk_where_none_is_open(place: Place, monkeypatch: pyte
 
     place.run("open", "1")
 
-    assert (served[0].page, served[0].port, served[0].host) == ("runs/1", 0, "127.0.0.1")
+    assert (served[0].page, served[0].ports, served[0].host) == ("runs/1", (0,), "127.0.0.1")

@@ -63,7 +63,7 @@ def test_a_folder_in_the_place_of_the_address_is_named(workspace: Path) -> None:
     settings = read_settings(workspace, (workspace,), environment={})
 
     with pytest.raises(WorkspaceError, match=r"desk\.url cannot be written: .*; name another workspace"):
-        serve(settings, Address("127.0.0.1", 0, LOOPBACK_NAMES), is_person_there=False)
+        serve(settings, Address("127.0.0.1", (0,), LOOPBACK_NAMES), is_person_there=False)
 
 
 @pytest.mark.parametrize("name", ["copied.txt", "evalsets/hello_world.evalset.json", "evalsets/new"])

@@ -29,14 +29,18 @@ if TYPE_CHECKING:
     from evaldesk.desk.trust import Trust
     from evaldesk.settings import Settings
 
-DEFAULT_PORT = 8420
+DEFAULT_PORTS = (*range(8420, 8430), 0)
+"""Tried in this order; 0 is any free one."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @click.command()
 @click.argument("folders", nargs=-1, metavar="[DIR]...")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="0 picks a free one."
+    "--port",
+    type=click.IntRange(0, 65535),
+    show_default=f"{DEFAULT_PORTS[0]} or, where it is taken, another",
+    help="0 picks a free one.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--token", help="The token of the address; a random one unless given.")
@@ -50,7 +54,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @trust_option
 def ui(
     folders: tuple[str, ...],
-    port: int,
+    port: int | None,
     host: str,
     token: str | None,
     demo: bool,
@@ -68,11 +72,15 @@ def ui(
     evaldesk ui                  agents and eval sets of this folder
     evaldesk ui --demo           the samples; no key needed
     evaldesk ui agents --port 0  a free port
+
+    \b
+    Where a desk of this workspace is open, it prints the address of that one.
     """
     names = _names(host, listen_beyond_loopback, allowed_host)
     if token is not None and not re.fullmatch(r"[A-Za-z0-9_.~-]{16,200}", token):
         raise UsageError("--token: 16 to 200 letters, digits, _ . ~ or -; leave it out for a random one")
     with gc_paused():
+        from evaldesk.desk.serving import OPENING, desk_address
         from evaldesk.desk.workspace import open_settings
         from evaldesk.model import ModelOptions
         from evaldesk.paths import interpreter_path
@@ -83,9 +91,14 @@ def ui(
     if python:
         settings = replace(settings, python=interpreter_path(python, Path.cwd()))
     settings = replace(settings, model_options=settings.model_options | ModelOptions(base_url=base_url))
-    trust = trust_of_desk(settings, is_trusted=is_trusted)
     is_person = sys.stdout.isatty() and not no_open and has_screen(sys.platform, os.environ)
-    serve(settings, Address(host=host, port=port, names=names, token=token), is_person_there=is_person, trust=trust)
+    if desk_address(settings) not in ("", OPENING):
+        click.echo("The desk of this workspace is open, with the options of its own start. Its address:", err=True)
+        show_open_desk(settings, "", is_person_there=is_person)
+        return
+    trust = trust_of_desk(settings, is_trusted=is_trusted)
+    ports = DEFAULT_PORTS if port is None else (port,)
+    serve(settings, Address(host=host, ports=ports, names=names, token=token), is_person_there=is_person, trust=trust)
 
 
 def trust_of_desk(settings: Settings, *, is_trusted: bool) -> Trust:
@@ -131,22 +144,29 @@ def open_run(run_name: str, no_open: bool, is_trusted: bool, workspace: str | No
     from evaldesk.desk.serving import desk_address
     from evaldesk.desk.workspace import open_settings
     from evaldesk.web.guard import LOOPBACK_NAMES
-    from evaldesk.web.server import ADDRESS_NAME, Address, open_in_browser, serve
+    from evaldesk.web.server import Address, serve
 
     with stored_runs(workspace) as runs:
         page = f"runs/{runs.named(run_name).id}"
     settings = open_home(workspace)
     is_person = sys.stdout.isatty() and not no_open and has_screen(sys.platform, os.environ)
     if desk_address(settings):
-        url = page_address(settings.state_folder / ADDRESS_NAME, page)
-        click.echo(url)
-        if is_person:
-            open_in_browser(url, settings.state_folder)
+        show_open_desk(settings, page, is_person_there=is_person)
         return
-    address = Address(host=LOOPBACK[0], port=0, names=LOOPBACK_NAMES, page=page)
+    address = Address(host=LOOPBACK[0], ports=(0,), names=LOOPBACK_NAMES, page=page)
     settings = open_settings((), workspace=workspace)
     trust = trust_of_desk(settings, is_trusted=is_trusted)
     serve(settings, address, is_person_there=is_person, trust=trust)
+
+
+def show_open_desk(settings: Settings, page: str, *, is_person_there: bool) -> None:
+    """Print the address of a page of the desk that is open, and show it to a person. Raises WorkspaceError."""
+    from evaldesk.web.server import ADDRESS_NAME, open_in_browser
+
+    url = page_address(settings.state_folder / ADDRESS_NAME, page)
+    click.echo(url)
+    if is_person_there:
+        open_in_browser(url, settings.state_folder)
 
 
 def page_address(file: Path, page: str) -> str:

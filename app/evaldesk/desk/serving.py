@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from evaldesk.process_setup import allow_open_files
 from evaldesk.settings import Settings
 from evaldesk.store import WorkspaceHold, hold_workspace
-from evaldesk.store.lock import address_of_holder
+from evaldesk.store.lock import OPENING, address_of_holder
+
+__all__ = ["OPENING", "desk_address", "hold_desk"]
 
 
 @contextmanager
@@ -20,5 +22,5 @@ def hold_desk(settings: Settings) -> Iterator[WorkspaceHold]:
 
 
 def desk_address(settings: Settings) -> str:
-    """Where the desk of the workspace answers, `unknown` while it opens; empty when none is open."""
+    """Where the desk of the workspace answers, OPENING while it opens; empty when none is open."""
     return address_of_holder(settings.state_folder)

@@ -17,6 +17,8 @@ from evaldesk.store.network_disk import disk_warning
 log = logging.getLogger("evaldesk.store")
 
 LOCK_NAME = "desk.lock"
+OPENING = "unknown"
+"""The address of a desk before it has written it down."""
 N_LOOKS = 5
 LOOK_S = 0.02
 
@@ -103,7 +105,7 @@ def hold_workspace(folder: Path, *, url: str) -> WorkspaceHold:
 
 
 def address_of_holder(folder: Path) -> str:
-    """The address of the desk that holds the workspace, `unknown` while it opens; empty when there is none.
+    """The address of the desk that holds the workspace, OPENING while it opens; empty when there is none.
 
     The kernel is asked, not the file: that of a desk which was killed stays, and one may have come with a repository.
     """
@@ -114,7 +116,7 @@ def address_of_holder(folder: Path) -> str:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        return _written(descriptor)[1] or "unknown"
+        return _written(descriptor)[1] or OPENING
     else:
         return ""
     finally:

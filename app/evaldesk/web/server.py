@@ -60,16 +60,21 @@ GRACE_S = 3
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last when its terminal is closed
 EXIT_INTERRUPTED = 130
 ADDRESS_NAME = "desk.url"
+ANY_PORT = 0
+BACKLOG = 2048  # that of uvicorn
 NAME_COOKIE, YEAR_S = "evaldesk-name", 365 * 24 * 3600
 _OF_PORTS = (errno.EADDRINUSE, errno.EACCES)
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen, which names to answer to, the token (random when None), and the page to begin with."""
+    """Where to listen, which names to answer to, the token (random when None), and the page to begin with.
+
+    The first of `ports` that is free is used; 0 is any.
+    """
 
     host: str
-    port: int
+    ports: tuple[int, ...]
     names: tuple[str, ...]
     token: str | None = None
     page: str = ""
@@ -78,17 +83,20 @@ class Address:
 def serve(settings: Settings, address: Address, *, is_person_there: bool, trust: Trust | None = None) -> None:
     """Serve the desk until it is told to stop. Raises WorkspaceError when the workspace or the port is taken."""
     token = address.token or secrets.token_urlsafe(24)
-    with hold_desk(settings) as hold, _bound(address) as listener:
+    with hold_desk(settings) as hold, _bound(address.host, address.ports) as listener:
         port = listener.getsockname()[1]
+        if address.ports[0] not in (port, ANY_PORT):
+            sys.stderr.write(f"Port {address.ports[0]} is taken; this desk uses {port}.\n")
         home = f"http://{_shown(address.host)}:{port}/"
-        hold.update(home)
-        with gc_paused():
-            app = create_app(Desk.open(settings, trust), guard_settings(token, port, address.names))
-            gc.freeze()
-        closing = closing_of(cast("Starlette", app.app))
-        browser_folder = settings.state_folder if is_person_there and not hold.is_read_only else None
         address_file = None if hold.is_read_only else settings.state_folder / ADDRESS_NAME
         with _written_down(address_file, f"{home}?token={token}"):
+            # After the file: who reads this address may read that one, which a desk that was killed may have left.
+            hold.update(home)
+            with gc_paused():
+                app = create_app(Desk.open(settings, trust), guard_settings(token, port, address.names))
+                gc.freeze()
+            closing = closing_of(cast("Starlette", app.app))
+            browser_folder = settings.state_folder if is_person_there and not hold.is_read_only else None
             _Server(server_config(app), f"{home}{address.page}?token={token}", browser_folder, closing).run([listener])
 
 
@@ -146,17 +154,22 @@ class _Server(uvicorn.Server):
             open_in_browser(self._url, self._browser_folder)
 
 
-def _bound(address: Address) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+def _bound(host: str, ports: Sequence[int]) -> socket.socket:
+    """A listener on the first port that is free. Raises WorkspaceError, about the last port, where none is."""
+    port, *others = ports
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with ExitStack() as undo:
         try:
             listener = undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((address.host, address.port))
+            listener.bind((host, port))
+            # Until it listens, another desk that starts at the same time may bind to the same port.
+            listener.listen(BACKLOG)
         except OSError as error:
-            place = f"{_shown(address.host)}:{address.port}"
+            if others and error.errno in _OF_PORTS:
+                return _bound(host, others)
             advice = "choose another with --port, or --port 0" if error.errno in _OF_PORTS else "choose another --host"
-            raise WorkspaceError(f"{place} cannot be used: {error.strerror}; {advice}") from error
+            raise WorkspaceError(f"{_shown(host)}:{port} cannot be used: {error.strerror}; {advice}") from error
         undo.pop_all()
     return listener
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from evaldesk.web.guard import Guard, guard_settings
@@ -51,6 +53,23 @@ def test_the_first_visit_trades_the_token_for_a_cookie(client: TestClient) -> No
     assert cookie.startswith("evaldesk-8420=")
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
+
+
+def test_desks_on_two_ports_share_a_browser() -> None:
+    """Cookies do not tell ports apart: the browser sends both cookies to both desks."""
+    desks = {port: _desk(port) for port in (8420, 8421)}
+    visits = [desk.get(f"/?token={TOKEN}-{port}") for port, desk in desks.items()]
+    jar = "; ".join(visit.headers["set-cookie"].partition(";")[0] for visit in visits)
+
+    answers = [desk.get("/", headers={"Cookie": jar}).status_code for desk in desks.values()]
+
+    assert answers == [200, 200]
+
+
+def _desk(port: int) -> TestClient:
+    app = Starlette(routes=[Route("/", lambda _: PlainTextResponse("inside"))])
+    guard = Guard(app, guard_settings(f"{TOKEN}-{port}", port))
+    return TestClient(guard, base_url=f"http://127.0.0.1:{port}", follow_redirects=False)
 
 
 def test_a_first_visit_from_another_page_is_refreshed_by_our_own(client: TestClient) -> None:
