@@ -21,8 +21,12 @@ SHOWN: Mapping[str, str] = {
     "In any other environment": "cli/test_readme_commands.py: the command that is installed is there",
     "The pages need Chrome": "e2e/test_other_engines.py: a chat becomes a case and a run that is read",
     "`make run` prints one line": (
-        "torture/test_servers.py: the second server names the first; security/test_kept_private.py: "
+        "torture/test_servers.py: a second start prints the address; security/test_kept_private.py: "
         "the page that opens the browser is for its person alone"
+    ),
+    "Where port 8420 is taken": (
+        "cli/test_handover.py: only a port that was not given moves on, a second start prints the address; "
+        "web/test_server.py: two desks that start at once take two ports"
     ),
     "If the folder has no agent": "desk/test_agents.py: the samples are there when asked for or when nothing is found",
     "The page asks once whether you trust": (
