@@ -1,0 +1,167 @@
+"""Whether an unchanged agent passes so few trials in one build: of the suite, and of each case.
+
+The bar comes from the history of the cases: the passes of a build are sums of beta-binomials given mu and rho, then
+averaged over these, since all cases share them. (reference/forecasts.md 4, 5)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from evaldesk.statistics.comparison import holm
+from evaldesk.statistics.history.days import SAME_DAY, DayShifts, shifted
+from evaldesk.statistics.history.posterior import Posterior, posterior, rate_grid
+from evaldesk.statistics.history.sums import MOST_EXACT_TRIALS, Sums, pass_chances
+
+if TYPE_CHECKING:
+    from evaldesk.statistics.history.posterior import Floats
+
+SUITE_LEVEL = 0.02
+CASE_LEVEL = 0.01
+"""Together 3 %: misfits of the model and single trials take up to 5 %."""
+LOOK_LEVEL = 0.30
+"""The suite looks low, and every case is played again, at this chance or less."""
+
+Trials: TypeAlias = tuple[int, int]
+"""Scored and passed trials of a case."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildVerdict:
+    """One build against the history of its cases, in their order.
+
+    `suite_chance` is the chance that an unchanged agent passes so few trials in all, `case_chances` that of each case;
+    `worse_cases` are the places of cases that are worse by Holm over all of them.
+    """
+
+    suite_chance: float
+    case_chances: tuple[float, ...]
+    is_suite_worse: bool
+    worse_cases: tuple[int, ...]
+
+
+def likely_verdict(history: Sequence[Trials], now: Sequence[Trials], days: DayShifts = SAME_DAY) -> BuildVerdict:
+    """The verdict over all trials of a build."""
+    suite = suite_chance(history, now, days)
+    cases = case_chances(history, now)
+    return BuildVerdict(suite, cases, suite <= SUITE_LEVEL, worse_cases(cases))
+
+
+def looks_low(history: Sequence[Trials], now: Sequence[Trials], days: DayShifts = SAME_DAY) -> bool:
+    """Whether the suite passed so few trials that every case is played again."""
+    return suite_chance(history, now, days) <= LOOK_LEVEL
+
+
+def confirmed_verdict(
+    history: Sequence[Trials],
+    now: Sequence[Trials],
+    suspects: Sequence[int],
+    fresh: Sequence[Trials],
+    days: DayShifts = SAME_DAY,
+) -> BuildVerdict:
+    """The verdict after fresh trials of the suspects, by place, and of every case where the suite looked low.
+
+    The first trials count, too: had all cases been played again, both tests would keep their level, and multiplicity
+    is over all cases, not over suspects.
+    """
+    first = suite_chance(history, now, days)
+    is_low = first <= LOOK_LEVEL
+    both = [(n + n_fresh, passed + again) for (n, passed), (n_fresh, again) in zip(now, fresh, strict=True)]
+    suite = suite_chance(history, both, days) if is_low else first
+    of_suspects = case_chances(history, both)
+    cases = tuple(chance if place in set(suspects) else 1.0 for place, chance in enumerate(of_suspects))
+    return BuildVerdict(suite, cases, is_low and suite <= SUITE_LEVEL, worse_cases(cases))
+
+
+def worse_cases(chances: Sequence[float]) -> tuple[int, ...]:
+    """The places of the cases that are worse: Holm over all of them."""
+    return tuple(place for place, chance in enumerate(holm(chances)) if chance <= CASE_LEVEL)
+
+
+def suite_chance(history: Sequence[Trials], now: Sequence[Trials], days: DayShifts = SAME_DAY) -> float:
+    """The chance that an unchanged agent passes so few of the scored trials, or fewer; 1 without any."""
+    kinds = Counter((*before, scored) for before, (scored, _) in zip(history, now, strict=True) if scored)
+    if not kinds:
+        return 1.0
+    return passes_at_most(_of_history(history), kinds, sum(passed for _, passed in now), days)
+
+
+def passes_at_most(
+    cases: Posterior, builds: Counter[tuple[int, int, int]], passes: int, days: DayShifts = SAME_DAY
+) -> float:
+    """The chance of so many passes or fewer; `builds` are (scored before, passed before, trials now) of cases."""
+    rows = cases.main_rows
+    weights = cases.weights[rows] / cases.weights[rows].sum()
+    return sum(weight * float(weights @ _sums(cases, builds, shift).at_most(passes)) for shift, weight in days.shifts)
+
+
+def suite_bar(cases: Posterior, builds: Counter[tuple[int, int, int]], level: float, days: DayShifts = SAME_DAY) -> int:
+    """The most passes whose chance, with fewer ones, is at most `level`; -1 where even none is likelier."""
+    rows = cases.main_rows
+    weights = cases.weights[rows] / cases.weights[rows].sum()
+    sums = [(_sums(cases, builds, shift), weight) for shift, weight in days.shifts]
+    low, high = -1, sums[0][0].most
+    while low < high:
+        middle = (low + high + 1) // 2
+        chance = sum(weight * float(weights @ each.at_most(middle)) for each, weight in sums)
+        low, high = (middle, high) if chance <= level else (low, middle - 1)
+    return low
+
+
+def case_chances(history: Sequence[Trials], now: Sequence[Trials]) -> tuple[float, ...]:
+    """The chance that an unchanged agent passes so few trials of each case, or fewer; 1 where none was scored."""
+    cases = _of_history(history)
+    place_of = {kind[:2]: at for at, kind in enumerate(cases.kinds)}
+    found: dict[tuple[Trials, Trials], float] = {}
+    for pair in zip(history, now, strict=True):
+        before, (scored, passed) = pair
+        if pair not in found:
+            tails = pass_chances(scored, rate_grid())[:, : passed + 1].sum(axis=1)
+            found[pair] = min(1.0, float(cases.of_kinds[place_of[before]] @ tails)) if passed < scored else 1.0
+    return tuple(found[pair] for pair in zip(history, now, strict=True))
+
+
+def _of_history(history: Sequence[Trials]) -> Posterior:
+    return posterior((*kind, times) for kind, times in sorted(Counter(history).items()))
+
+
+def _sums(cases: Posterior, builds: Counter[tuple[int, int, int]], shift: int) -> Sums:
+    """The passes of a build in each of the main rows, on a day with this shift."""
+    import numpy as np
+
+    rows = cases.main_rows
+    place_of = {kind[:2]: at for at, kind in enumerate(cases.kinds)}
+    groups = [(place_of[scored, passed], n, times) for (scored, passed, n), times in builds.items()]
+    n_trials = sum(n * times for _, n, times in groups)
+    rates = shifted(rate_grid(), shift)
+    prior = cases.prior[rows]
+    if n_trials <= MOST_EXACT_TRIALS:
+        return _exact_sums(cases, groups, n_trials, rates)
+    powers = np.array([rates, rates**2, rates**3])
+    mean = variance = third = np.zeros(len(rows))
+    for place, n, times in groups:
+        first, second, cube = (powers * cases.likelihood[place]) @ prior.T / cases.evidence[place, rows]
+        one, two, three = n * first, n * (n - 1) * second, n * (n - 1) * (n - 2) * cube
+        square, cubed = two + one, three + 3 * two + one
+        mean = mean + times * one
+        variance = variance + times * (square - one**2)
+        third = third + times * (cubed - 3 * one * square + 2 * one**3)
+    return Sums(n_trials, mean, variance, third)
+
+
+def _exact_sums(cases: Posterior, groups: Sequence[tuple[int, int, int]], n_trials: int, rates: Floats) -> Sums:
+    import numpy as np
+
+    rows = cases.main_rows
+    prior = cases.prior[rows]
+    size = n_trials + 1
+    product = np.ones((len(rows), size // 2 + 1), np.complex128)
+    tables = {n: pass_chances(n, rates) for n in {n for _, n, _ in groups}}
+    for place, n, times in groups:
+        chances = prior @ (tables[n] * cases.likelihood[place][:, None]) / cases.evidence[place, rows][:, None]
+        product *= np.fft.rfft(chances, size, axis=1) ** times
+    nothing = np.zeros(len(rows))
+    return Sums(n_trials, nothing, nothing, nothing, np.fft.irfft(product, size, axis=1))
