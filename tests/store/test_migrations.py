@@ -141,7 +141,9 @@ def test_a_migration_may_not_leave_rows_that_belong_to_nothing(database: Path, n
 
 
 @pytest.mark.parametrize("place", ENGINES, indirect=True)
-def test_trials_of_earlier_versions_tell_whether_they_are_whole(place: Path | DatabaseUrl, store: Store) -> None:
+def test_runs_of_earlier_versions_tell_whether_their_trials_are_whole_and_what_history_they_are_of(
+    place: Path | DatabaseUrl, store: Store
+) -> None:
     told, untold = TurnRecord("Roll.", captures=("told",)), TurnRecord("Roll.")
     least, whole = Usage("m", is_least=True), Usage("m", tokens_in=1, cost=0.1)
     run = plan_run(store, n_cases=2, n=3)
@@ -164,6 +166,8 @@ def test_trials_of_earlier_versions_tell_whether_they_are_whole(place: Path | Da
         connection.execute(text("ALTER TABLE trial DROP COLUMN is_least"))
         for table, name in product(("run", "run_case"), ("n_uncounted", "n_timed")):
             connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {name}"))
+        connection.execute(text("DROP INDEX ix_run_history_class_id"))
+        connection.execute(text("ALTER TABLE run DROP COLUMN history_class"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0034'"))
     store.close()
 
@@ -173,7 +177,10 @@ def test_trials_of_earlier_versions_tell_whether_they_are_whole(place: Path | Da
 
 
 def _sums(store: Store) -> list[list[tuple[Any, ...]]]:
-    asked = ("SELECT is_least FROM trial ORDER BY case_index, trial_index", "SELECT n_uncounted, n_timed FROM run")
+    asked = (
+        "SELECT is_least FROM trial ORDER BY case_index, trial_index",
+        "SELECT n_uncounted, n_timed, history_class FROM run",
+    )
     cases = "SELECT n_uncounted, n_timed FROM run_case ORDER BY case_index"
     with store._database.reading() as connection:
         return [[tuple(row) for row in connection.execute(text(each))] for each in (*asked, cases)]

@@ -200,7 +200,7 @@ def _rename_baseline(connection: Connection, run_id: int, old: str, new: str) ->
     connection.execute(update(RUN_BASELINE).where(own).values(codec=codec, data=data))
 
 
-HEAD = "0035"
+HEAD = "0036"
 
 
 def prepare(path: Path) -> None:

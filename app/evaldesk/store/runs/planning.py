@@ -30,6 +30,7 @@ from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.store import media
 from evaldesk.store.database import NOBODY, Clock, Database, Starter, execute_many
 from evaldesk.store.runs import totals
+from evaldesk.store.runs.histories import history_class
 from evaldesk.store.runs.recording import Storable, Values
 from evaldesk.store.runs.recounting import forget_errors, recount_some
 from evaldesk.store.runs.run_queries import run_row
@@ -350,6 +351,7 @@ def insert_run(
         "agent_id": config.agent.id,
         "evalset_id": config.evalset_id,
         "note": config.note,
+        "history_class": history_class(config),
         "driver": driver,
         "lease": 1,
         "leased_until": NEW_LEASE if driver else None,

@@ -18,7 +18,8 @@ from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.stored import RunSummary
 from evaldesk.store.database import Part, StepSize, reading, writing
-from evaldesk.store.runs import planning, run_queries, trash
+from evaldesk.store.runs import histories, planning, run_queries, trash
+from evaldesk.store.runs.histories import IMPORTED
 from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.recording import KIND, Storable, record, storable_rows, unstorable
 from evaldesk.store.runs.recounting import add_totals
@@ -77,6 +78,7 @@ class RunStore(Part):
     newest_counts = reading(run_queries.newest_counts)
     score_counts = reading(run_queries.score_counts)
     neighbours = reading(run_queries.neighbours)
+    case_histories = reading(histories.case_histories)
 
     def create(
         self,
@@ -357,10 +359,6 @@ def is_unchanged_since(connection: Connection, seen: RunSummary, *, is_taken: bo
     if is_taken:
         same.append(RUN.c.leased_until.is_not_distinct_from(seen.leased_until))
     return connection.execute(update(RUN).where(*same).values(driver=RUN.c.driver)).rowcount == 1
-
-
-IMPORTED = "imported"
-"""The kind of agent whose trials came in a file; it cannot be played."""
 
 
 def imported_agent(name: str) -> AgentRef:

@@ -30,13 +30,15 @@ class Run(Row, table=True):
     its cases the first `n_totalled` are in `run_outcome` and `run_metric`; a run of an earlier version has fewer there
     than it has cases. By `stop_rule` the run ends before its last trial, once its gates are decided; `stop` says why
     it did. `places` is where its trials are played, as JSON, as old as the lease; empty before it is told. `n` is the
-    most trials of a case, `n_least` the fewest, `n_trials` the planned ones of all cases.
+    most trials of a case, `n_least` the fewest, `n_trials` the planned ones of all cases. Runs of one `history_class`
+    are the history of their cases; empty where a run is part of none.
     """
 
     __table_args__ = (
         Index(None, "status", "id"),
         Index(None, "agent_id", "id"),
         Index(None, "evalset_id", "id"),
+        Index(None, "history_class", "id"),
         {"sqlite_autoincrement": True},
     )
 
@@ -82,6 +84,7 @@ class Run(Row, table=True):
     n_trials: int = Field(default=0, sa_column_kwargs=ZERO)
     n_uncounted: int = Field(default=0, sa_column_kwargs=ZERO)
     n_timed: int = Field(default=0, sa_column_kwargs=ZERO)
+    history_class: str = Field(default="", sa_column_kwargs=EMPTY)
 
 
 class RunSource(OfRun, table=True):
