@@ -19,7 +19,7 @@ from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import read_file
 from evaldesk.formats.inspect.log import InspectLog
-from evaldesk.model import Criterion, ToolCall
+from evaldesk.model import Criterion, EarlierResult, RecordedPlan, ToolCall
 from evaldesk.reading import zip_members
 
 SAMPLE = Path(__file__).parent / "exchange_samples" / "inspect.json"
@@ -161,12 +161,12 @@ def test_a_sample_that_broke_is_an_error() -> None:
     assert (result.verdict, result.error and result.error.trace) == ("errored", "at x")
 
 
-def test_an_epoch_that_is_there_twice_is_left_out_with_its_place() -> None:
-    log = {**LOG, "samples": [LOG["samples"][0], LOG["samples"][0]]}
+def test_an_attempt_that_inspect_tried_again_is_beside_its_sample() -> None:
+    log = {**LOG, "samples": [{**LOG["samples"][0], "error_retries": [{"message": "boom", "traceback": "at x"}]}]}
 
-    assert _read(json.dumps(log).encode()).refused == (
-        "Left out: a second record of the same epoch of a sample, at samples[1].",
-    )
+    (result,) = _read(json.dumps(log).encode()).runs[0].results
+
+    assert result.earlier == (EarlierResult("errored", "boom"),)
 
 
 def test_a_log_that_was_never_finished_is_read_from_its_journal() -> None:
@@ -178,7 +178,7 @@ def test_a_log_that_was_never_finished_is_read_from_its_journal() -> None:
     found = _read(_zip(members))
 
     assert len(found.runs[0].results) == 2
-    assert any("The log ended as 'started'" in sentence for sentence in found.understood)
+    assert found.runs[0].plan == RecordedPlan(4, 2, "unfinished", "started")
 
 
 def _damaged(data: bytes) -> bytes:

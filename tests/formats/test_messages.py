@@ -8,12 +8,12 @@ import pytest
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.large_runs import TrialRowsOnDisk
-from evaldesk.model import Case, ErrorRecord, ToolCall, TurnRecord
+from evaldesk.model import Case, Criterion, EarlierResult, ErrorRecord, ToolCall, TurnRecord
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.messages.chat import NO_TEXT, read_chat
 from evaldesk.transcripts.messages.turns import Message, turns_of
-from evaldesk.transcripts.recorded import TrialRows, free_name, recorded_trial
+from evaldesk.transcripts.recorded import TrialRows, free_name, recorded_score, recorded_trial
 
 
 def _turns(*raw: dict[str, Any]) -> tuple[TurnRecord, ...]:
@@ -186,7 +186,7 @@ def test_a_taken_name_gets_the_next_free_number() -> None:
     [
         ([("b", 5), ("a", 0), ("b", 1)], [(0, 1), (1, 0), (0, 0)]),
         ([("a", None), ("a", None)], [(0, 0), (0, 1)]),
-        ([("a", 1), ("a", 1)], [(0, 0), None]),
+        ([("a", 1), ("a", 1)], [(0, 0)]),
         ([("a", None), ("a", 3)], [(0, 1), (0, 0)]),
     ],
     ids=["gaps", "without-numbers", "twice", "mixed"],
@@ -196,16 +196,29 @@ def test_trials_have_places_without_gaps(
     kind: type[TrialRows], rows: list[tuple[str, int | None]], places: list[object]
 ) -> None:
     trials = kind()
-    added = []
     for key, number in rows:
         at = trials.place(key)
         trials.offer(at, Case(key))
-        added.append(trials.add(at, recorded_trial(()), number))
+        trials.add(at, recorded_trial(()), number)
     cases, results = trials.finished()
 
-    found = iter([(result.case_index, result.trial_index) for result in results])
-    assert [next(found) if is_added else None for is_added in added] == places
+    assert [(result.case_index, result.trial_index) for result in results] == places
     assert [case.id for case in cases] == list(dict.fromkeys(key for key, _ in rows))
+
+
+@pytest.mark.parametrize("kind", [TrialRows, TrialRowsOnDisk])
+def test_the_last_result_of_a_trial_counts_and_the_others_are_beside_it(kind: type[TrialRows]) -> None:
+    trials, metric = kind(), Criterion("m", 1.0)
+    trials.offer(trials.place("a"), Case("a"))
+    for value, error in ((None, ErrorRecord("recorded", "502")), (0.0, None), (1.0, None)):
+        scores = [] if value is None else [recorded_score(metric, value)]
+        trials.add(0, recorded_trial((), scores=scores, criteria=[metric], error=error), 7)
+    trials.add(0, None, 7)
+    _, (result,) = trials.finished()
+
+    assert result.verdict == "passed"
+    assert result.earlier == (EarlierResult("errored", "502"), EarlierResult("failed", "", {"m": 0.0}))
+    assert (trials.n_replaced, trials.n_numbers) == (2, 1)
 
 
 def test_very_many_kinds_of_things_left_out_are_summed_up() -> None:

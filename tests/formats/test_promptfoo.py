@@ -11,14 +11,15 @@ import pytest
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.promptfoo import Promptfoo
-from evaldesk.model import Criterion, ToolCall
+from evaldesk.model import Criterion, RecordedPlan, ToolCall
 
 WHOLE: dict[str, Any] = json.loads((Path(__file__).parent / "exchange_samples" / "promptfoo.json").read_bytes())
 FIRST: dict[str, Any] = WHOLE["results"]["results"][0]
 
 
 def _read(*rows: dict[str, Any]) -> Imported:
-    data = json.dumps({**WHOLE, "results": {**WHOLE["results"], "results": list(rows)}}).encode()
+    numbered = [{**row, "testIdx": number} for number, row in enumerate(rows)]
+    data = json.dumps({**WHOLE, "results": {**WHOLE["results"], "results": numbered}}).encode()
     assert Promptfoo.recognises(data, "r.json")
     return Promptfoo.read(data, source="r.json")
 
@@ -104,7 +105,9 @@ def test_rows_as_json_lines_and_as_a_bare_list_say_the_same() -> None:
 
     for data in (lines, old):
         assert Promptfoo.recognises(data, "r.jsonl")
-        assert Promptfoo.read(data, source="r.json").runs == _read(*rows).runs
+        (run,) = Promptfoo.read(data, source="r.json").runs
+        assert (run.cases, run.results) == (_read(*rows).runs[0].cases, _read(*rows).runs[0].results)
+        assert run.plan == RecordedPlan()  # neither has statistics
 
 
 @pytest.mark.parametrize(

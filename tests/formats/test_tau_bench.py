@@ -99,14 +99,15 @@ def test_a_trial_has_its_turns_its_calls_and_its_reward() -> None:
     assert run.criteria == (REWARD,)
 
 
-def test_trials_are_numbered_without_gaps_and_a_second_copy_is_left_out() -> None:
+def test_trials_are_numbered_without_gaps_and_the_later_of_two_counts() -> None:
     rows = [_row(3, 2), _row(3, 0), _row(1, 0), _row(3, 2), _row(3, 7)]
 
     found = _read(rows)
 
     (run,) = found.runs
-    assert [(result.case_index, result.trial_index) for result in run.results] == [(0, 1), (0, 0), (1, 0), (0, 2)]
-    assert found.refused == ("Left out: a second run of the same trial of a task, at [3].",)
+    assert [(result.case_index, result.trial_index) for result in run.results] == [(0, 0), (1, 0), (0, 1), (0, 2)]
+    assert [len(result.earlier) for result in run.results] == [0, 0, 1, 0]
+    assert found.kept[-1].startswith("1 earlier result of a trial")
 
 
 def test_a_reward_that_is_one_but_for_rounding_passes() -> None:

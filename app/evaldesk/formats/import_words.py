@@ -95,6 +95,12 @@ def _of_run(run: RecordedRun) -> Iterator[str]:
     counts = ", ".join(f"{verdicts[each]} {each}" for each in VERDICTS if verdicts[each])
     shape = f"{counted(len(run.results), 'trial')} of {counted(len(run.cases), 'case')}"
     yield f"A run of {run.agent or 'an unnamed agent'}: {shape}; {counts}."
+    n_planned = run.plan.n_planned or 0
+    if (n_absent := n_planned - len(run.results)) > 0:
+        are = "is" if n_absent == 1 else "are"
+        yield f"Undecided, because {n_absent:,} of {counted(n_planned, 'planned trial')} {are} not in the file."
+    if run.plan.is_cut:
+        yield f"Undecided, because {run.plan.ending}."
     if run.criteria:
         yield f"Scores of {', '.join(criterion.metric for criterion in run.criteria)}."
 

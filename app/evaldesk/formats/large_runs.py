@@ -15,7 +15,7 @@ from weakref import finalize
 
 from evaldesk.errors import DiskError, FormatError
 from evaldesk.model import Case, TrialResult
-from evaldesk.transcripts.recorded import UNNUMBERED, LargeResults, ReadItems, TrialRows
+from evaldesk.transcripts.recorded import UNNUMBERED, LargeResults, ReadItems, TrialRows, replacing
 from evaldesk.wire import from_json, to_json
 
 
@@ -52,7 +52,8 @@ CREATE UNIQUE INDEX trial_number ON trial (place, number);
 _ADD = """
 INSERT INTO trial (place, number, rank, verdict, data) VALUES (:place, :number, :rank, :verdict, :data)
 ON CONFLICT (place, number) DO UPDATE
-SET verdict = excluded.verdict, data = excluded.data, line = (SELECT max(line) + 1 FROM trial) WHERE data IS NULL
+SET verdict = excluded.verdict, data = excluded.data, line = (SELECT max(line) + 1 FROM trial)
+WHERE excluded.data IS NOT NULL
 """
 _RANK = """
 UPDATE trial SET rank = own.rank
@@ -74,6 +75,7 @@ class TrialRowsOnDisk(TrialRows):
     """As TrialRows, in the memory of one case and one trial. Raises DiskError when the disk is full."""
 
     def __init__(self) -> None:
+        self.n_replaced = 0
         with in_words():
             self._database = open_scratch(_TABLES)
         finalize(self, self._database.close)
@@ -97,7 +99,7 @@ class TrialRowsOnDisk(TrialRows):
                 values = (weight, to_json(case), place)
                 self._database.execute('UPDATE "case" SET weight = ?, data = ? WHERE place = ?', values)
 
-    def add(self, place: int, result: TrialResult | None, number: int | None = None) -> bool:
+    def add(self, place: int, result: TrialResult | None, number: int | None = None) -> None:
         """The trial of a row."""
         if number is not None and abs(number) >= UNNUMBERED:
             raise FormatError(f"a trial has a number of {number.bit_length()} bits")
@@ -105,8 +107,21 @@ class TrialRowsOnDisk(TrialRows):
             counted = 'UPDATE "case" SET n = n + 1 WHERE place = ? RETURNING n - 1'
             ((rank,),) = self._database.execute(counted, (place,)).fetchall()
             number = UNNUMBERED + rank if number is None else number
-            said = {"data": to_json(result), "verdict": result.verdict} if result else {"data": None, "verdict": None}
-            return self._database.execute(_ADD, {"place": place, "number": number, "rank": rank, **said}).rowcount == 1
+            row = {"place": place, "number": number, "rank": rank, "data": None, "verdict": None}
+            if result:
+                known = "SELECT data FROM trial WHERE place = ? AND number = ?"
+                (before,) = self._database.execute(known, (place, number)).fetchone() or (None,)
+                if before is not None:
+                    result = replacing(from_json(before, TrialResult), result)
+                    self.n_replaced += 1
+                row |= {"data": to_json(result), "verdict": result.verdict}
+            self._database.execute(_ADD, row)
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers the trials have."""
+        with in_words():
+            return int(self._database.execute("SELECT count(DISTINCT number) FROM trial").fetchone()[0])
 
     def sorted_keys(self) -> Iterator[tuple[int, Any]]:
         """The places of the cases and their keys, in the order of the keys."""

@@ -20,6 +20,7 @@ from evaldesk.model import (
     EvalSet,
     Expected,
     JsonObject,
+    RecordedPlan,
     Score,
     TrialResult,
     Turn,
@@ -33,7 +34,15 @@ from evaldesk.reading.json_lines import Line
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import Place
-from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_mapping, read_optional_text, text_of
+from evaldesk.reading.values import (
+    ABSENT,
+    read_list,
+    read_mapping,
+    read_optional_count,
+    read_optional_mapping,
+    read_optional_text,
+    text_of,
+)
 from evaldesk.transcripts.messages.chat import read_chat, read_tool_call
 from evaldesk.transcripts.messages.parts import json_value
 from evaldesk.transcripts.messages.turns import Message, turns_of
@@ -48,6 +57,7 @@ from evaldesk.transcripts.recorded import (
     recorded_trial,
     recorded_usage,
 )
+from evaldesk.transcripts.recorded_ends import bound_of
 
 _ROW = {"promptIdx", "testIdx"}
 
@@ -73,12 +83,14 @@ class Promptfoo(ReadOnly):
         """The tests as cases and a run for each prompt and provider. Raises FormatError."""
         notes = Notes()
         runs: dict[tuple[str, str], _Run] = {}
-        for place, raw in _rows(data, source):
+        planned = _Planned()
+        for place, raw in _rows(data, source, planned):
             row = read_row(place, raw, notes)
+            planned.n_rows += 1
             runs.setdefault((row.provider, row.prompt), _Run(row.provider, row.prompt)).rows.append(row)
         if not runs:
             raise FormatError("the file has no results", source=source)
-        return _imported(list(runs.values()), file_stem(source), notes)
+        return _imported(list(runs.values()), file_stem(source), notes, planned)
 
 
 @dataclass(slots=True)
@@ -89,8 +101,8 @@ class _Run:
     prompt: str
     rows: list[Row] = field(default_factory=list)
 
-    def recorded(self, stem: str, is_one_of_many: bool) -> RecordedRun:
-        """The run with its cases, those with the same test being trials of one."""
+    def recorded(self, stem: str, is_one_of_many: bool, planned: _Planned) -> tuple[RecordedRun, tuple[str, ...]]:
+        """The run with its cases, those with the same test being trials of one, and words about earlier results."""
         names = dict.fromkeys(score.metric for row in self.rows for score in row.scores)
         criteria = (PASS, *(Criterion(name) for name in names if name != PASS.metric))
         trials, taken, n_cases = TrialRows(), dict[str, int](), 0
@@ -99,9 +111,9 @@ class _Run:
             if at == n_cases:
                 n_cases += 1
                 trials.offer(at, row.case(free_name(row.description or f"test_{n_cases}", taken)))
-            trials.add(at, _result(row, criteria))
+            trials.add(at, _result(row, criteria), row.number)
         cases, results = trials.finished()
-        return RecordedRun(
+        run = RecordedRun(
             name=f"{stem} {self.provider}" if is_one_of_many else stem,
             agent=self.provider or stem,
             cases=cases,
@@ -109,10 +121,44 @@ class _Run:
             criteria=criteria,
             model=self.provider or None,
             note=f"Prompt: {self.prompt}"[:500] if self.prompt else "",
+            plan=planned.plan_of(self.rows[0].prompt_index, len(results)),
         )
+        return run, trials.earlier_words
 
 
-def _rows(data: bytes, source: str) -> Iterator[tuple[Place, Any]]:
+@dataclass(slots=True)
+class _Planned:
+    """The rows that the statistics of a file count, of each prompt with its provider and of all, and those in it."""
+
+    by_prompt: dict[int, int] = field(default_factory=dict)
+    n_rows: int = 0
+    n_counted: int = 0
+
+    def add(self, place: Place, results: dict[str, Any]) -> None:
+        """The statistics of one file, under `results`."""
+        prompts = results.get("prompts")
+        for index, prompt in enumerate(prompts if isinstance(prompts, list) else ()):
+            metrics = prompt.get("metrics") if isinstance(prompt, dict) else None
+            at = place.at("prompts", index).at("metrics")
+            if n := _total(at, metrics, "testPassCount", "testFailCount", "testErrorCount"):
+                self.by_prompt[index] = n
+        self.n_counted += _total(place.at("stats"), results.get("stats"), "successes", "failures", "errors")
+
+    def plan_of(self, prompt_index: int | None, n_present: int) -> RecordedPlan:
+        """The plan of the run of a prompt; rows that only the statistics count may be of any run of the file."""
+        n_absent = max(self.n_counted - self.n_rows, 0)
+        stated = self.by_prompt.get(-1 if prompt_index is None else prompt_index)
+        if stated is None and not self.n_counted:
+            return RecordedPlan()
+        return RecordedPlan(max(stated or n_present + n_absent, n_present), status="finished")
+
+
+def _total(place: Place, raw: Any, *keys: str) -> int:
+    counts = raw if isinstance(raw, dict) else {}
+    return sum(read_optional_count(place.at(key), counts.get(key)) or 0 for key in keys)
+
+
+def _rows(data: bytes, source: str, planned: _Planned) -> Iterator[tuple[Place, Any]]:
     for document in read_documents(data, source):
         place = Place(document)
         whole = read_mapping(place, document.value)
@@ -121,12 +167,15 @@ def _rows(data: bytes, source: str) -> Iterator[tuple[Place, Any]]:
             continue
         results, at = whole.get("results", ABSENT), place.at("results")
         if isinstance(results, dict):
+            planned.add(at, results)
             results, at = results.get("results", ABSENT), at.at("results")
         yield from read_list(at, results, lambda inner, raw: (inner, raw))
 
 
-def _imported(runs: Sequence[_Run], stem: str, notes: Notes) -> Imported:
-    recorded = tuple(run.recorded(stem, len(runs) > 1) for run in runs)
+def _imported(runs: Sequence[_Run], stem: str, notes: Notes, planned: _Planned) -> Imported:
+    found = [run.recorded(stem, len(runs) > 1, planned) for run in runs]
+    recorded = tuple(run for run, _ in found)
+    kept = tuple(words for _, own in found for words in own)
     rows = [row for run in runs for row in run.rows]
     understood = ["A trial passes when promptfoo says so; scores and assertions inform."]
     if len(runs) > 1:
@@ -139,7 +188,7 @@ def _imported(runs: Sequence[_Run], stem: str, notes: Notes) -> Imported:
             f"{counted(n_cached, 'answer')} came from promptfoo's cache: repeats of one answer are not independent."
         )
     evalset = EvalSet(stem, cases=recorded[0].cases)
-    return Imported("promptfoo", evalset, recorded, tuple(understood), (), notes.sentences)
+    return Imported("promptfoo", evalset, recorded, tuple(understood), kept, notes.sentences)
 
 
 def _result(row: Row, criteria: Sequence[Criterion]) -> TrialResult:
@@ -173,7 +222,7 @@ _MAX_ASSERTIONS = 100
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row as read; `test` is equal for rows that repeat one test."""
+    """A row as read; `test` is equal for rows that repeat one test, which have a `number` each."""
 
     test: str
     description: str
@@ -189,6 +238,8 @@ class Row:
     duration_ms: float | None
     error: ErrorRecord | None
     is_cached: bool
+    number: int | None = None
+    prompt_index: int | None = None
 
     def case(self, case_id: str) -> Case:
         """The case of the test, under that name."""
@@ -229,6 +280,8 @@ def read_row(place: Place, raw: Any, notes: Notes) -> Row:
         duration_ms=known_time(place.at("latencyMs"), row.get("latencyMs"), notes),
         error=error,
         is_cached=response.get("cached") is True,
+        number=read_optional_count(place.at("testIdx"), row.get("testIdx")),
+        prompt_index=read_optional_count(place.at("promptIdx"), row.get("promptIdx")),
     )
 
 
@@ -312,6 +365,8 @@ def _error(row: dict[str, Any], response: dict[str, Any]) -> ErrorRecord | None:
     """Why the row is an error. promptfoo writes the reason of a failed assertion under `error`, too."""
     message = response.get("error") or row.get("error")
     if not message or (row.get("failureReason") != _FAILED_BY_ERROR and not response.get("error")):
+        return None
+    if bound_of(str(message)):
         return None
     return ErrorRecord("recorded", str(message)[:2000])
 

@@ -25,6 +25,12 @@ LIVE: frozenset[RunStatus] = frozenset({"pending", "running", "stopping"})
 """The statuses of a run that goes on."""
 MAX_TRIALS = 1_000_000
 """Trials of one run, played or imported."""
+RecordedStatus: TypeAlias = Literal["finished", "stopped", "failed", "unfinished", "unknown"]
+_EARLY: Mapping[RecordedStatus, str] = {
+    "stopped": "the run was stopped before its end",
+    "failed": "the run broke off",
+    "unfinished": "the run had not ended when the file was written",
+}
 
 DEFAULT_CRITERIA: tuple[Criterion, ...] = (
     Criterion("tool_trajectory_avg_score", 1.0),
@@ -251,13 +257,47 @@ class TurnSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierResult:
+    """A result of a trial that counts no longer, because its file has a later one of the same trial."""
+
+    verdict: Verdict
+    reason: str = ""
+    scores: Mapping[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPlan:
+    """The plan of a run that another tool played, and how that run ended, as far as its file tells.
+
+    `n_planned` counts the planned trials, those whose case is not in the file among them; None where the file does not
+    tell. Each case of the file was planned at least `n_each` times. `reason` is why the run ended early, in the
+    words of its tool.
+    """
+
+    n_planned: int | None = None
+    n_each: int = 1
+    status: RecordedStatus = "unknown"
+    reason: str = ""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the run ended before its end, or went on when the file was written."""
+        return self.status in _EARLY
+
+    @property
+    def ending(self) -> str:
+        """`the run broke off: no memory left`; empty where it did not end early, or its file does not tell."""
+        return ": ".join(filter(None, (_EARLY[self.status], self.reason))) if self.status in _EARLY else ""
+
+
+@dataclass(frozen=True, slots=True)
 class TrialResult:
     """The result of one trial. `logs` is the agent's printed output, bounded; `cost` None means unknown.
 
     `place` names the host that played it, where that was not the driver's own machine. `losses` say why attempts before
     it gave no result: their worker or their host was lost, and the trial was played again. `changes` tells what the
     trial changed of the process that played it. `prompts` come from the player and are stored apart; a stored result
-    has none.
+    has none. `earlier` are the results of the same trial that came before this one in an imported file, oldest first.
     """
 
     run_id: int
@@ -277,6 +317,7 @@ class TrialResult:
     losses: tuple[str, ...] = ()
     changes: str = ""
     prompts: Prompts | None = None
+    earlier: tuple[EarlierResult, ...] = ()
 
     def without_content(self, error: ErrorRecord) -> TrialResult:
         """The trial errored for that reason, without what it said and scored, its time and its usages."""
@@ -341,7 +382,7 @@ class RunConfig:
     `environment` is the name by which a person chose the interpreter or the container of `agent`. `isolation` is
     `shared` where a player has several trials, at once and one after the other; else each trial has a process or a
     container of its own. `prompts` says whether it is kept how models were asked. `shows_case` gives the agent's
-    process the whole case, and not only the user's side of it.
+    process the whole case, and not only the user's side of it. `recorded` is the plan of an imported run.
     """
 
     agent: AgentRef
@@ -380,6 +421,7 @@ class RunConfig:
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
     shows_case: bool = True
     interpreter: Interpreter = field(default_factory=Interpreter)
+    recorded: RecordedPlan | None = None
 
     @property
     def evalset_name(self) -> str:

@@ -34,7 +34,18 @@ EventKind: TypeAlias = Literal[
     "decision",
 ]
 StopReason: TypeAlias = Literal[
-    "answered", "awaiting_approval", "max_iterations", "max_turns", "error", "timed_out", "cancelled", "interrupted"
+    "answered",
+    "awaiting_approval",
+    "max_iterations",
+    "max_turns",
+    "stuck",
+    "context_window",
+    "budget",
+    "content_filter",
+    "error",
+    "timed_out",
+    "cancelled",
+    "interrupted",
 ]
 Role: TypeAlias = Literal["agent", "user", "judge"]
 AskedBy: TypeAlias = Literal["person", "simulated", "scripted"]
@@ -45,8 +56,10 @@ FATAL_KINDS: frozenset[str] = frozenset(
     {"agent_import", "metric_import", "authentication", "permission", "quota", "unknown_model", "no_model"}
 )
 """Kinds of errors that every other trial of a run would meet; only Evaldesk itself says that one is so."""
-BOUNDS: frozenset[str] = frozenset({"max_turns", "max_iterations"})
-"""Stop reasons of a turn in which the agent went on until its bound and never answered."""
+BOUNDS: frozenset[str] = frozenset(
+    {"max_turns", "max_iterations", "stuck", "context_window", "budget", "content_filter"}
+)
+"""Stop reasons of a turn in which the agent went on until a bound of its own and never answered."""
 AWAITING: Final = "awaiting_approval"
 """The stop reason of a turn in which the agent waits for the decision or the input of a person."""
 UNANSWERED: frozenset[str] = BOUNDS | {AWAITING}

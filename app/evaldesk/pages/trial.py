@@ -40,6 +40,7 @@ from evaldesk.pages.trial_turns import (
 )
 from evaldesk.store import RunStore
 from evaldesk.wording.places import changes_sentence, losses_sentence
+from evaldesk.wording.recorded import earlier_sentence
 from evaldesk.wording.words import ending_sentence, passed_words
 
 MAX_SQUARES = 100
@@ -132,6 +133,11 @@ class TrialPage:
     def losses_sentence(self) -> str:
         """Why earlier attempts were lost."""
         return losses_sentence(self.result) if self.result else ""
+
+    @property
+    def earlier(self) -> tuple[str, ...]:
+        """Earlier results of the trial in an imported file, a sentence each."""
+        return tuple(map(earlier_sentence, self.result.earlier)) if self.result else ()
 
     @property
     def answer(self) -> tuple[str, str] | None:

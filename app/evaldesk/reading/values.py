@@ -12,6 +12,7 @@ from evaldesk.reading.strict_json import Place, kind_of
 
 T = TypeVar("T")
 
+MAX_COUNT = 1_000_000
 _HUMP = re.compile(r"(?<!^)(?=[A-Z])")
 
 
@@ -57,6 +58,15 @@ def read_whole(place: Place, raw: Any) -> int:
     """A whole number that must be there."""
     if isinstance(raw, bool) or not isinstance(raw, int):
         raise wanted(place, raw, "a whole number")
+    return raw
+
+
+def read_optional_count(place: Place, raw: Any) -> int | None:
+    """How many of something there are, at most a million, or None for null."""
+    if raw is None:
+        return None
+    if isinstance(raw, bool) or not isinstance(raw, int) or not 0 <= raw <= MAX_COUNT:
+        raise wanted(place, raw, f"a number from 0 to {MAX_COUNT:,}")
     return raw
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import takewhile
 from operator import itemgetter
@@ -17,10 +17,12 @@ from evaldesk.errors import BadNumberError, FormatError
 from evaldesk.model import (
     Case,
     Criterion,
+    EarlierResult,
     ErrorRecord,
     Event,
     JsonObject,
     Prompts,
+    RecordedPlan,
     Score,
     StopReason,
     Transcript,
@@ -49,7 +51,7 @@ class RecordedRun:
     """Trials that another tool played. `results` name their case by its place in `cases`; their `run_id` is 0.
 
     `criteria` are the metrics the scores are of, whether or not Evaldesk has a metric of that name. Cases and results
-    of a large run are ReadItems.
+    of a large run are ReadItems. `plan` says how many trials were planned, and how the run ended.
     """
 
     name: str
@@ -59,6 +61,7 @@ class RecordedRun:
     criteria: tuple[Criterion, ...] = ()
     model: str | None = None
     note: str = ""
+    plan: RecordedPlan = field(default_factory=RecordedPlan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,9 @@ class ReadItems(Sequence[T], Generic[T]):
         return self.read(0)
 
 
+MAX_EARLIER = 2_000
+"""Characters of the error of a result that a later one replaced."""
+
 UNNUMBERED = 2**40
 """Trials without a number come after those that have one, which is less."""
 
@@ -92,10 +98,12 @@ class TrialRows:
     """The cases and the trials of a run as the rows of its file come, cases by keys of the file.
 
     Cases count in the order of their first row. Trials of a case count in the order of their numbers or, where they
-    have none, of their rows.
+    have none, of their rows. Of several results of one number the last counts, and the others are kept beside it;
+    `n_replaced` counts these.
     """
 
     def __init__(self) -> None:
+        self.n_replaced = 0
         self._places: dict[Hashable, int] = {}
         self._cases: dict[int, tuple[int, Case]] = {}
         self._results: list[tuple[int, int, TrialResult | None]] = []
@@ -113,15 +121,37 @@ class TrialRows:
         if place not in self._cases or weight > self._cases[place][0]:
             self._cases[place] = (weight, case)
 
-    def add(self, place: int, result: TrialResult | None, number: int | None = None) -> bool:
-        """The trial of a row, None for one that counts and was not played; False when the number has a trial."""
+    def add(self, place: int, result: TrialResult | None, number: int | None = None) -> None:
+        """The trial of a row; None for one that was planned and not played, which replaces no result."""
         rows = self._rows[place]
         number = UNNUMBERED + len(rows) if number is None else number
-        if number in rows and self._results[rows[number]][2] is not None:
-            return False
+        before = self._results[rows[number]][2] if number in rows else None
+        if before is not None:
+            if result is None:
+                return
+            self._results[rows[number]] = (place, number, None)
+            result = replacing(before, result)
+            self.n_replaced += 1
         rows[number] = len(self._results)
         self._results.append((place, number, result))
-        return True
+
+    @property
+    def earlier_words(self) -> tuple[str, ...]:
+        """What is kept of results that a later one of the same trial replaced, as a sentence; none where none was."""
+        if not self.n_replaced:
+            return ()
+        were = "1 earlier result" if self.n_replaced == 1 else f"{self.n_replaced:,} earlier results"
+        return (f"{were} of a trial that the file has a later one of: the later counts, the trial shows both.",)
+
+    def plan_of(self, n_cases: int, n_stated: int | None = None) -> RecordedPlan:
+        """The plan of a run that plays each case as often: `n_stated` times, or as the numbers of all trials say."""
+        n_each = max(n_stated or self.n_numbers, 1)
+        return RecordedPlan(n_each * n_cases, n_each)
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers the trials have: each case was played so often in a run that has all of its trials."""
+        return len({number for rows in self._rows for number in rows})
 
     def sorted_keys(self) -> Iterator[tuple[int, Any]]:
         """The places of the cases and their keys, in the order of the keys."""
@@ -138,6 +168,14 @@ class TrialRows:
             if result is not None
         )
         return tuple(self._cases[place][1] for place in order), tuple(results)
+
+
+def replacing(before: TrialResult, result: TrialResult) -> TrialResult:
+    """The later result of a trial, with the one before it beside it."""
+    errors = (error.message for error in (before.error, *(score.error for score in before.scores)) if error)
+    scores = {score.metric: score.value for score in before.scores if score.turn is None}
+    earlier = EarlierResult(before.verdict, next(errors, "")[:MAX_EARLIER], scores)
+    return replace(result, earlier=(*before.earlier, earlier, *result.earlier))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import Any, get_args
+from typing import Any, TypeGuard, get_args
 
 from evaldesk.model import (
     AskedBy,
@@ -17,6 +17,7 @@ from evaldesk.model import (
     ErrorRecord,
     JsonObject,
     Prompts,
+    RecordedPlan,
     Score,
     TrialResult,
     TurnRecord,
@@ -24,8 +25,9 @@ from evaldesk.model import (
     Verdict,
     Waiting,
 )
+from evaldesk.model.run import RecordedStatus
 from evaldesk.model.transcript import UNANSWERED, last_stop
-from evaldesk.reading.values import text_of
+from evaldesk.reading.values import MAX_COUNT, text_of
 from evaldesk.transcripts.conversation_case import expecting
 from evaldesk.transcripts.recorded import (
     RecordedRun,
@@ -62,6 +64,7 @@ class _Note:
     verdict: Verdict | None
     asked_by: tuple[AskedBy | None, ...]
     ends: tuple[Any, ...]
+    plan: RecordedPlan | None
 
 
 def run_of_sessions(name: str, agent: str, model: str | None, sessions: Sequence[Session]) -> RecordedRun:
@@ -77,7 +80,8 @@ def run_of_sessions(name: str, agent: str, model: str | None, sessions: Sequence
         trials.offer(at, _case(case_id, session))
         trials.add(at, _trial(session, note, scores, criteria), note.trial_index if note else None)
     cases, results = trials.finished()
-    return RecordedRun(name, agent or name, cases, results, criteria, model)
+    plan = next((note.plan for note in notes if note and note.plan), RecordedPlan())
+    return RecordedRun(name, agent or name, cases, results, criteria, model, plan=plan)
 
 
 def _case(case_id: str, session: Session) -> Case:
@@ -94,7 +98,28 @@ def session_note(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
     ends = [_end(turn) for turn in result.transcript.turns]
     ended = {"ends": ends} if any(ends) else {}
     about = {"case": run.cases[result.case_index].id, "trial": result.trial_index, "verdict": result.verdict}
-    return {**about, "scores": scores, **error, **asked_by, **ended}
+    plan = {} if run.plan == RecordedPlan() else {"plan": plan_note(run.plan)}
+    return {**about, "scores": scores, **error, **asked_by, **ended, **plan}
+
+
+def plan_note(plan: RecordedPlan) -> dict[str, Any]:
+    """The plan of a run, as `read_plan` reads it."""
+    return {"planned": plan.n_planned, "each": plan.n_each, "status": plan.status, "reason": plan.reason}
+
+
+def read_plan(raw: Any) -> RecordedPlan | None:
+    """The plan of a note; None for a value that is none of ours."""
+    if not isinstance(raw, dict):
+        return None
+    planned, each, status = raw.get("planned"), raw.get("each"), raw.get("status")
+    known = next((name for name in get_args(RecordedStatus) if name == status), None)
+    if known is None or not _is_count(each) or not (planned is None or _is_count(planned)):
+        return None
+    return RecordedPlan(planned, each, known, text_of(raw.get("reason")))
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return type(value) is int and 0 < value <= MAX_COUNT
 
 
 def score_note(score: Score) -> dict[str, Any]:
@@ -176,7 +201,8 @@ def _read_note(raw: Any) -> _Note | None:
     asked_by = tuple(who if who in get_args(AskedBy) else None for who in spoke) if isinstance(spoke, list) else ()
     ends = raw.get("ends")
     ended = tuple(ends) if isinstance(ends, list) else ()
-    return _Note(case_id, trial, tuple(score for score in read if score), error, verdict, asked_by, ended)
+    found = tuple(score for score in read if score)
+    return _Note(case_id, trial, found, error, verdict, asked_by, ended, read_plan(raw.get("plan")))
 
 
 def _read_error(told: Any) -> ErrorRecord | None:

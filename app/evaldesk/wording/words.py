@@ -455,13 +455,20 @@ AWAITS = f"The agent waits for a decision of a person. {UNMADE}"
 CUT_SHORT = f"The file ends a turn before a result and an answer. {UNMADE}"
 CUT = "An answer of the model was cut at its token limit (finish_reason length)."
 NEVER_ANSWERED = "The agent reached its limit of model calls without an answer. Its transcript is scored."
+BOUND_SENTENCES: Mapping[str, str] = {
+    **dict.fromkeys(BOUNDS, NEVER_ANSWERED),
+    "stuck": "The agent was stuck in a loop. Its transcript is scored.",
+    "context_window": "The agent filled the context window of its model. Its transcript is scored.",
+    "budget": "The agent used up its budget. Its transcript is scored.",
+    "content_filter": "A content filter refused what the agent asked of its model. Its transcript is scored.",
+}
 
 
 def ending_sentence(result: TrialResult | None) -> str:
     """Empty for a trial with scripted turns and answers of its own, the last of which was given, all at once."""
     if result is None:
         return ""
-    without_answer = dict.fromkeys(BOUNDS, NEVER_ANSWERED) | {AWAITING: AWAITS}
+    without_answer = {**BOUND_SENTENCES, AWAITING: AWAITS}
     text = without_answer.get(result.stop_reason) or ENDINGS.get(result.stop_reason, "")
     n_replayed = sum(usage.is_replayed for usage in result.usages)
     if n_replayed:

@@ -109,6 +109,7 @@ def run_object(run: RunSummary, numbers: RunNumbers) -> dict[str, Any]:
         "n_most": run.n_most,
         "allocated_from": list(run.config.allocated_from),
         "options": shown_values(run.config),
+        "recorded": run.config.recorded and asdict(run.config.recorded),
         "fingerprint": run_fingerprint(run.config),
         "n_cases": run.n_cases,
         "n_trials": run.n_trials,

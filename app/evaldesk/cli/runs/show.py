@@ -22,6 +22,7 @@ from evaldesk.pages.runs.view import exact_interval
 from evaldesk.wording.noise import exact_words
 from evaldesk.wording.places import again_sentence, changes_sentence, is_telling, place_words, places_words
 from evaldesk.wording.printable import in_one_line, printable
+from evaldesk.wording.recorded import plan_sentence
 from evaldesk.wording.words import (
     CI,
     FEW_TRIALS,
@@ -86,13 +87,14 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         *_concluded(runs, run),
         ("Not counted", f"{run.counts.errored:,} errored, {run.counts.unscored:,} unscored"),
         *(("Asserted", line) for line in asserted_lines(config, run.n_cases)),
-        ("Agent", f"{config.agent.id} ({config.agent.target})"),
+        *([("Plan", plan_sentence(config.recorded, run.n_done))] if config.recorded else []),
+        ("Agent", f"{config.agent.id} ({config.agent.target})" if config.agent.target else config.agent.id),
         *(("Played in", place) for place in (played_in(config),) if place),
         *(("Played on", host) for host in (host_of(run.driver),) if host),
         *_places(run),
         *(("Interpreter", line) for line in _interpreter(config)),
         *(("Capture", ", ".join(ways)) for ways in (runs.captures(run),) if ways),
-        ("Model", config.model or config.agent_model or "the agent's own"),
+        ("Model", config.model or config.agent_model or ("not in the file" if config.recorded else "the agent's own")),
         ("Eval set", f"{config.evalset_id} {config.evalset_path}".strip()),
         ("Settings", options_line(config)),
         ("Fingerprint", run_fingerprint(config)),

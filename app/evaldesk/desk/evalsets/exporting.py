@@ -22,7 +22,8 @@ from evaldesk.errors import FormatError, NotFoundError
 from evaldesk.formats import EVALSET_FORMS, losses
 from evaldesk.formats.criteria_file import CriteriaFile, write_criteria_file
 from evaldesk.formats.files import names_for, run_parts, suffix_of, title_of, write_file
-from evaldesk.model import Case, EvalSet, RunConfig, TrialResult
+from evaldesk.model import Case, EvalSet, RecordedPlan, RunConfig, TrialResult
+from evaldesk.model.run import LIVE, RecordedStatus
 from evaldesk.model.stored import RunSummary
 from evaldesk.secrets import known_values, scrubber_of
 from evaldesk.settings import Settings
@@ -206,7 +207,14 @@ def recorded_run(runs: StoredRuns, run_id: int, watch: Callable[[int, int], None
         criteria=config.criteria,
         model=config.model or config.agent_model,
         note=run.note,
+        plan=config.recorded or RecordedPlan(run.counts.planned, run.n_least, _ending_of(run), run.reason),
     )
+
+
+def _ending_of(run: RunSummary) -> RecordedStatus:
+    if run.status in LIVE:
+        return "unfinished"
+    return "stopped" if run.status == "stopped" else "failed" if run.status == "failed" else "finished"
 
 
 def media_type(file_name: str) -> str:

@@ -412,6 +412,7 @@ class ImportDesk:
             agent_model=run.model,
             note=run.note,
             evaldesk_version=__version__,
+            recorded=run.plan,
         )
         reason = f"Imported from {source} ({title_of(format_name)}). Verdicts and scores from the file."
         return new_run(config, run.cases, run.results, reason, digest)

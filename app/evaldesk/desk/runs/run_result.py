@@ -129,7 +129,7 @@ class RunResult(Counted, Sequence[CaseResult]):
                 sum(bool(trial.usages and trial.cost is None) for trial in trials),
                 sum(trial.is_least for trial in trials),
             ),
-            endings=[Ending(self.status, self.reason, self.stop)],
+            endings=[Ending(self.status, self.reason, self.stop, self.config.recorded)],
         )
         return replace(found, equal_counts=self.equal_counts)
 

@@ -18,12 +18,14 @@ from evaldesk.model import (
     EvalSet,
     Expected,
     JsonObject,
+    RecordedPlan,
     TrialResult,
     Turn,
     TurnRecord,
     Usage,
 )
-from evaldesk.model.conclusion import counted
+from evaldesk.model.run import EarlierResult, RecordedStatus
+from evaldesk.model.transcript import BOUNDS
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
@@ -32,6 +34,7 @@ from evaldesk.reading.values import (
     read_key,
     read_list,
     read_mapping,
+    read_optional_count,
     read_optional_mapping,
     read_optional_text,
     read_whole,
@@ -50,9 +53,16 @@ from evaldesk.transcripts.recorded import (
     recorded_trial,
     recorded_usage,
 )
+from evaldesk.transcripts.recorded_ends import bound_of, is_accident
 
 _ZIP = b"PK\x03\x04"
 _HEADERS = ("header.json", "_journal/start.json", "start.json")
+_STATUSES: Mapping[str, RecordedStatus] = {
+    "success": "finished",
+    "cancelled": "stopped",
+    "started": "unfinished",
+    "error": "failed",
+}
 _PASSES = 1.0
 """The value of "C", correct."""
 
@@ -123,6 +133,7 @@ def _imported(header: Document, raw: Iterator[tuple[Place, Any]], stem: str) -> 
         trials.offer(at, sample.case)
         trials.add(at, _result(sample, criteria), sample.epoch)
     cases, results = trials.finished()
+    ids = {*planned, *(case.id for case in cases)}
     name = read_optional_text(place.at("eval", "task"), spec.get("task")) or stem
     run = RecordedRun(
         name=name,
@@ -132,22 +143,34 @@ def _imported(header: Document, raw: Iterator[tuple[Place, Any]], stem: str) -> 
         criteria=criteria,
         model=read_optional_text(place.at("eval", "model"), spec.get("model")),
         note=f"Inspect task {name}, {spec['created']}" if isinstance(spec.get("created"), str) else "",
+        plan=_plan(place, log, trials.plan_of(len(ids), _n_epochs(place, spec))),
     )
-    understood = tuple(_understood(place, log, run, len(planned)))
-    return Imported(
-        "inspect", EvalSet(name, cases=run.cases), (run,) if samples else (), understood, (), notes.sentences
+    evalset, runs = EvalSet(name, cases=run.cases), (run,) if samples else ()
+    return Imported("inspect", evalset, runs, tuple(_understood(run)), trials.earlier_words, notes.sentences)
+
+
+def _n_epochs(place: Place, spec: dict[str, Any]) -> int | None:
+    at = place.at("eval", "config")
+    config = read_optional_mapping(at, spec.get("config")) or {}
+    return read_optional_count(at.at("epochs"), config.get("epochs"))
+
+
+def _plan(place: Place, log: dict[str, Any], grid: RecordedPlan) -> RecordedPlan:
+    """The samples of all epochs, or as many as the results count, and how the log ended."""
+    results = read_optional_mapping(place.at("results"), log.get("results")) or {}
+    total = read_optional_count(place.at("results", "total_samples"), results.get("total_samples")) or 0
+    error = read_optional_mapping(place.at("error"), log.get("error")) or {}
+    status = read_optional_text(place.at("status"), log.get("status")) or "started"
+    return RecordedPlan(
+        max(grid.n_planned or 0, total),
+        grid.n_each,
+        _STATUSES.get(status, "failed"),
+        "" if status == "success" else ": ".join(filter(None, (status, text_of(error.get("message"))[:300]))),
     )
 
 
 def _samples(raw: Iterator[tuple[Place, Any]], notes: Notes) -> list[InspectSample]:
-    found: dict[tuple[str, int], InspectSample] = {}
-    for place, value in raw:
-        sample = read_sample(place, value, notes)
-        if (sample.case.id, sample.epoch) in found:
-            notes.refuse("a second record of the same epoch of a sample", place)
-        else:
-            found[sample.case.id, sample.epoch] = sample
-    return list(found.values())
+    return [read_sample(place, value, notes) for place, value in raw]
 
 
 def _planned(spec: dict[str, Any]) -> dict[str, int]:
@@ -174,7 +197,9 @@ def _result(sample: InspectSample, criteria: Sequence[Criterion]) -> TrialResult
         for criterion in criteria
         if (one := found.get(criterion.metric))
     ]
-    return recorded_trial(
+    if sample.stop_reason in BOUNDS:  # such a sample is not scored in Inspect, which takes it for an error
+        scores += [recorded_score(each, 0.0) for each in criteria if each.threshold and each.metric not in found]
+    result = recorded_trial(
         sample.turns,
         scores=scores,
         criteria=criteria,
@@ -183,22 +208,16 @@ def _result(sample: InspectSample, criteria: Sequence[Criterion]) -> TrialResult
         duration_ms=sample.duration_ms,
         usages=sample.usages,
     )
+    return replace(result, earlier=sample.earlier)
 
 
-def _understood(place: Place, log: dict[str, Any], run: RecordedRun, n_planned: int) -> Iterator[str]:
+def _understood(run: RecordedRun) -> Iterator[str]:
     gating = [criterion.metric for criterion in run.criteria if criterion.threshold is not None]
     informing = [criterion.metric for criterion in run.criteria if criterion.threshold is None]
     if gating:
         yield f"A trial passes when {' and '.join(gating)} {'is' if len(gating) == 1 else 'are'} correct (1)."
     if informing:
         yield f"Inspect states no threshold for {', '.join(informing)}: shown, but no verdict."
-    status = read_optional_text(place.at("status"), log.get("status")) or "started"
-    if status != "success":
-        error = read_optional_mapping(place.at("error"), log.get("error")) or {}
-        message = error.get("message")
-        why = f": {message[:300]}" if isinstance(message, str) else ""
-        there = f"; {len(run.cases)} of {counted(n_planned, 'planned sample')} are in it" if n_planned else ""
-        yield f"The log ended as {status!r}{why}{there}."
 
 
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
@@ -230,19 +249,20 @@ class InspectSample:
     duration_ms: float | None
     error: ErrorRecord | None
     stop_reason: str
+    earlier: tuple[EarlierResult, ...]
 
 
 def read_sample(place: Place, raw: Any, notes: Notes) -> InspectSample:
     """One sample; its events are left aside, since `messages` says the same. Raises FormatError."""
     sample = read_mapping(place, raw)
     attachments = read_optional_mapping(place.at("attachments"), sample.get("attachments")) or {}
-    error = _error(sample.get("error"))
+    stop, error = _ending(sample)
     spoken = read_chat(place.at("messages"), sample.get("messages") or [], notes)
     turns = turns_of([_resolved(message, attachments) for message in spoken], error, tells_results=True)
     store = read_optional_mapping(place.at("store"), sample.get("store")) or {}
     if turns and store:
         turns = (*turns[:-1], replace(turns[-1], state_after=store))
-    limit = sample.get("limit")
+    retries = sample.get("error_retries")
     seconds = known_time(place.at("total_time"), sample.get("total_time"), notes)
     return InspectSample(
         case=_case(place, sample, attachments, notes),
@@ -252,8 +272,28 @@ def read_sample(place: Place, raw: Any, notes: Notes) -> InspectSample:
         usages=_usages(sample.get("model_usage")),
         duration_ms=None if seconds is None else seconds * 1000,
         error=error,
-        stop_reason=f"limit: {limit.get('type')}" if isinstance(limit, dict) else "error" if error else "answered",
+        stop_reason=stop,
+        earlier=tuple(_earlier(retries)),
     )
+
+
+def _ending(sample: dict[str, Any]) -> tuple[str, ErrorRecord | None]:
+    """How a sample ended, and its error where that was an accident."""
+    limit, error = sample.get("limit"), _error(sample.get("error"))
+    kind = text_of(limit.get("type")) if isinstance(limit, dict) else ""
+    if error is None and is_accident("inspect", kind):
+        error = ErrorRecord("recorded", "a person ended the sample (limit: operator)")
+    if error is None:
+        return (f"limit: {kind}" if isinstance(limit, dict) else "answered"), None
+    bound = bound_of(error.message)
+    return (bound, None) if bound else ("error", error)
+
+
+def _earlier(retries: Any) -> Iterator[EarlierResult]:
+    """The attempts at a sample that broke off, after which Inspect tried again."""
+    for each in retries if isinstance(retries, list) else ():
+        if error := _error(each):
+            yield EarlierResult("errored", error.message)
 
 
 def scorer_values(scores: Mapping[str, Any]) -> Iterator[tuple[str, ScorerValue]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import comb, fsum, sqrt
 from typing import Any, BinaryIO
@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import MAX_ROW, Imported, WritesRuns
 from evaldesk.formats.large_runs import TrialRowsOnDisk, scratch
-from evaldesk.model import Case, Criterion, ErrorRecord, Score, TrialResult, Turn, Usage, trial_verdict
+from evaldesk.model import Case, Criterion, ErrorRecord, RecordedPlan, Score, TrialResult, Turn, Usage, trial_verdict
 from evaldesk.model.transcript import is_score
 from evaldesk.reading.json_lines import read_lines
 from evaldesk.reading.json_stream import Item, NotStreamedError, StreamedList
@@ -30,6 +30,8 @@ from evaldesk.reading.values import (
     ABSENT,
     read_list,
     read_mapping,
+    read_optional_count,
+    read_optional_mapping,
     read_optional_number,
     read_optional_text,
     read_text,
@@ -37,12 +39,14 @@ from evaldesk.reading.values import (
     wanted,
 )
 from evaldesk.transcripts.recorded import RecordedRun, TrialRows, file_stem, recorded_score
-from evaldesk.transcripts.recorded_sessions import read_score, score_note
+from evaldesk.transcripts.recorded_ends import bound_of
+from evaldesk.transcripts.recorded_sessions import plan_note, read_plan, read_score, score_note
 
 BASELINE = "baseline"
 REWARD = "reward"
 MAX_INDEX = 1_000_000
 _INDEX = {"row_index", "run_index"}
+_NAME = "osmosis-results"
 
 
 class OsmosisResults(WritesRuns):
@@ -121,6 +125,7 @@ class OsmosisResults(WritesRuns):
                 "note": run.note,
                 "cases": (case.id for case in run.cases),
                 "thresholds": {criterion.metric: criterion.threshold for criterion in run.criteria},
+                "plan": plan_note(run.plan),
             }
             summary = trials.summary([criterion.metric for criterion in run.criteria], threshold)
             found = {"config": config, "summary": summary, "rows": trials.rows(), "evaldesk": ours}
@@ -133,7 +138,11 @@ def _is_metrics(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """The configuration of all runs; `cases` are our own names of rows, `own` are thresholds of single functions."""
+    """The configuration of all runs; `cases` are our own names of rows, `own` are thresholds of single functions.
+
+    Each row was to be played `n_runs` times. `total_runs` counts the runs that the summary is over, those of a baseline
+    among them. `plan` is of a run of ours, else it says only how the run ended.
+    """
 
     name: str
     model: str = ""
@@ -144,6 +153,9 @@ class _Header:
     note: str = ""
     cases: tuple[str, ...] = ()
     own: Mapping[str, float | None] = field(default_factory=dict)
+    n_runs: int | None = None
+    total_runs: int = 0
+    plan: RecordedPlan = field(default_factory=RecordedPlan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +171,11 @@ class _Run:
 
 def _header(place: Place, raw: Any, source: str) -> _Header:
     raw = read_mapping(place, raw)
-    own = read_mapping(Place(place.document), place.document.value).get("evaldesk")
+    root = Place(place.document)
+    whole = read_mapping(root, place.document.value)
+    own = whole.get("evaldesk")
     own = own if isinstance(own, dict) else {}
+    summary = read_optional_mapping(root.at("summary"), whole.get("summary")) or {}
     threshold = read_optional_number(place.at("pass_threshold"), raw.get("pass_threshold"))
     functions = read_list(place.at("eval_fns"), raw.get("eval_fns", []), read_text)
     names = own.get("cases") if isinstance(own.get("cases"), list) else []
@@ -177,7 +192,20 @@ def _header(place: Place, raw: Any, source: str) -> _Header:
         note=text_of(own.get("note")),
         cases=tuple(name for name in names or () if isinstance(name, str)),
         own={name: limit for name, limit in (limits or {}).items() if limit is None or is_score(limit)},
+        n_runs=None if own else read_optional_count(place.at("n_runs"), raw.get("n_runs")),
+        total_runs=read_optional_count(root.at("summary", "total_runs"), summary.get("total_runs")) or 0,
+        plan=read_plan(own.get("plan")) or _ending(whole, summary),
     )
+
+
+def _ending(whole: dict[str, Any], summary: dict[str, Any]) -> RecordedPlan:
+    """How a run of Osmosis ended; only a cache and a summary tell it."""
+    if summary.get("stopped_early") is True:
+        return RecordedPlan(status="stopped", reason=text_of(summary.get("stop_reason")))
+    status = text_of(whole.get("status"))
+    if status in ("", "completed"):
+        return RecordedPlan(status="finished" if status or summary else "unknown")
+    return RecordedPlan(status="unfinished" if status == "in_progress" else "failed", reason=status)
 
 
 def _indexed(file: BinaryIO, source: str) -> Iterator[_Run]:
@@ -231,18 +259,20 @@ def _imported(header: _Header, runs: Callable[[], Iterable[_Run]], rows: Callabl
     if first is None:
         raise FormatError("the file contains no run of a row", source="")
     models = {False: header.model, True: header.baseline}
+    if len(by_tag) > 1:
+        header = replace(header, total_runs=0)
     found = tuple(_recorded(header, by_tag[tag], criteria, models[tag]) for tag in sorted(by_tag))
+    kept = tuple(words for tag in sorted(by_tag) for words in by_tag[tag].earlier_words)
     least = "its threshold" if header.own else f"{header.threshold:g}"
     words = (f"A trial passes when every score reaches {least}; the file has no conversations.",)
-    return Imported("osmosis-results", runs=found, understood=words, refused=notes.sentences)
+    return Imported(_NAME, runs=found, understood=words, kept=kept, refused=notes.sentences)
 
 
 def _add(rows: TrialRows, run: _Run, criteria: tuple[Criterion, ...], model: str, notes: Notes) -> None:
     is_skipped = run.raw.get("status") == "skipped"
     result = None if is_skipped else _result(run, criteria, model)
-    if not rows.add(rows.place(run.row_index), result, run.run_index):
-        notes.refuse(f"a second result of row {run.row_index}, run {run.run_index}", run.place)
-    elif is_skipped:
+    rows.add(rows.place(run.row_index), result, run.run_index)
+    if is_skipped:
         notes.refuse("a skipped sample without a score", run.place)
 
 
@@ -252,19 +282,27 @@ def _recorded(header: _Header, rows: TrialRows, criteria: tuple[Criterion, ...],
     for at, (place, index) in enumerate(rows.sorted_keys()):
         rows.offer(place, Case(header.cases[at] if is_whole else f"row_{index}", turns=(Turn(""),)))
     cases, results = rows.finished(by_key=True)
-    return RecordedRun(header.name, header.agent, cases, results, criteria, model or None, header.note)
+    plan = header.plan
+    if plan.n_planned is None:
+        grid = rows.plan_of(n, header.n_runs)
+        n_planned = max(grid.n_planned or 0, header.total_runs)
+        plan = RecordedPlan(n_planned, grid.n_each, plan.status, plan.reason)
+    return RecordedRun(header.name, header.agent, cases, results, criteria, model or None, header.note, plan)
 
 
 def _result(run: _Run, criteria: tuple[Criterion, ...], model: str) -> TrialResult:
     raw, place = run.raw, run.place
     reason = read_optional_text(place.at("error"), raw.get("error")) or text_of(raw.get("error_type"))
     is_ok = raw["success"] is True if "success" in raw else raw.get("status", "success") == "success"
-    error = None if is_ok else ErrorRecord("failed_run", reason or "Osmosis counts this run as failed.")
+    bound = None if is_ok else bound_of(reason)
+    error = None if is_ok or bound else ErrorRecord("failed_run", reason or "Osmosis counts this run as failed.")
     values = raw.get("scores")
     values = read_mapping(place.at("scores"), values) if values is not None else {REWARD: raw.get(REWARD)}
     own = {score.metric: score for score in _own_scores(raw.get("evaldesk")) if score.value is None}
     found = [_score(place, criterion, values) for criterion in criteria]
     scores = [] if error else [own.get(each.metric, each) if each.value is None else each for each in found]
+    if bound:
+        scores = [recorded_score(each, score.value or 0.0, reason) for each, score in zip(criteria, found, strict=True)]
     tokens = _number(place.at("tokens"), raw.get("tokens"))
     usages = (Usage(model, tokens_in=int(tokens)),) if tokens >= 1 else ()
     return TrialResult(
@@ -273,6 +311,7 @@ def _result(run: _Run, criteria: tuple[Criterion, ...], model: str) -> TrialResu
         0,
         status="errored" if error else "finished",
         verdict=trial_verdict(scores, criteria, error),
+        stop_reason=bound or "",
         scores=tuple(scores),
         usages=usages,
         duration_ms=_number(place.at("duration_ms"), raw.get("duration_ms")),

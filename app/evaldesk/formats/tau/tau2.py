@@ -35,6 +35,7 @@ from evaldesk.reading.values import (
     read_key,
     read_list,
     read_mapping,
+    read_optional_count,
     read_optional_mapping,
     read_optional_text,
     read_text,
@@ -53,11 +54,13 @@ from evaldesk.transcripts.recorded import (
     recorded_trial,
     recorded_usage,
 )
+from evaldesk.transcripts.recorded_ends import is_accident
 
 _OWN = ("conversation_scenario", "session_input", "rubrics", "final_session_state", "tags")
 _SECTIONS = ("domain", "reason_for_call", "known_info", "unknown_info", "task_instructions")
-_NOT_THE_AGENT = ("infrastructure_error", "context_window_exceeded", "unexpected_error", "user_error")
-"""Ends after which a reward says nothing about the agent. tau2 itself leaves out the first two and fails the others."""
+_NAME = "tau2-results"
+_STOPS = ("user_stop", "agent_stop", "")
+"""Ends after which tau2 checks what the agent did."""
 _TOLD = ("messages", "ticks", "reward_info", "task_id", "trial", "termination_reason", "duration")
 
 
@@ -266,7 +269,7 @@ def _imported(
     for case in cases:
         trials.offer(trials.place(case.id), case)
     metrics: dict[str, None] = {}
-    ends: Counter[str] = Counter()
+    ends: dict[tuple[str, Any], str] = {}
     is_empty = True
     for at, row in rows:
         is_empty = False
@@ -275,11 +278,11 @@ def _imported(
             notes.refuse("a simulation of a task that the file does not have", at)
             continue
         result = _result(at, row, notes)
-        if not trials.add(trials.place(case_id), result, row.get("trial")):
-            notes.refuse("a second simulation of the same trial of a task", at)
-            continue
+        trials.add(trials.place(case_id), result, row.get("trial"))
         metrics |= dict.fromkeys(score.metric for score in result.scores)
-        ends.update([result.stop_reason] if result.error else [])
+        key = (case_id, row.get("trial"))
+        ends.pop(key, "")
+        ends |= {key: result.stop_reason} if result.error else {}
     if is_empty and whole.get("simulation_index"):
         notes.refuse("the simulations, which tau2 keeps in the folder beside this file", place.at("simulation_index"))
     info = read_optional_mapping(place.at("info"), whole.get("info")) or {}
@@ -293,10 +296,12 @@ def _imported(
         criteria=(REWARD, *(Criterion(metric) for metric in metrics if metric != REWARD.metric)),
         model=read_optional_text(place.at("info", "agent_info", "llm"), agent.get("llm")),
         note=_note(info),
+        plan=trials.plan_of(len(cases), read_optional_count(place.at("info", "num_trials"), info.get("num_trials"))),
     )
     evalset = EvalSet(name, cases=cases)
     runs = (run,) if results else ()
-    return Imported("tau2-results", evalset, runs, _understood(ends), why_not_asserted(cases), notes.sentences)
+    kept = (*why_not_asserted(cases), *trials.earlier_words)
+    return Imported(_NAME, evalset, runs, _understood(Counter(ends.values())), kept, notes.sentences)
 
 
 def _understood(ends: Counter[str]) -> tuple[str, ...]:
@@ -321,7 +326,7 @@ def _result(place: Place, row: dict[str, Any], notes: Notes) -> TrialResult:
     rows = row.get("messages")
     messages = () if rows is None else read_list(place.at("messages"), rows, lambda at, raw: _read(at, raw, notes))
     end = read_optional_text(place.at("termination_reason"), row.get("termination_reason")) or ""
-    error = ErrorRecord("recorded", f"tau2 ended the simulation: {end}") if end in _NOT_THE_AGENT else None
+    error = ErrorRecord("recorded", f"tau2 ended the simulation: {end}") if is_accident(_NAME, end) else None
     scores = () if error else _scores(place, row, end)
     duration_s = known_time(place.at("duration"), row.get("duration"), notes)
     return recorded_trial(
@@ -368,6 +373,8 @@ def _scores(place: Place, row: dict[str, Any], end: str) -> tuple[Score, ...]:
     details = {key: value for key, value in found.items() if key != "reward"}
     details["simulation"] = {key: value for key, value in row.items() if key not in _TOLD}
     value = reward_value(at.at("reward"), found.get("reward"))
+    if value is None and end not in _STOPS:
+        value = 0.0  # as tau2 gives to every simulation that did not stop by itself
     whole = recorded_score(REWARD, value, _reason(value, found, end), details)
     named = [(name, reward_value(at.at("reward_breakdown", name), part)) for name, part in parts.items()]
     return (whole, *(recorded_score(Criterion(f"reward_{name.lower()}"), part) for name, part in named))
@@ -376,7 +383,7 @@ def _scores(place: Place, row: dict[str, Any], end: str) -> tuple[Score, ...]:
 def _reason(value: float | None, found: dict[str, Any], end: str) -> str:
     if value == 1:
         return "Everything the reward is made of is as it should be."
-    if end not in ("user_stop", "agent_stop", ""):
+    if end not in _STOPS:
         return f"The simulation ended by {end}."
     failed = [what for what, is_met in _checks(found) if not is_met]
     return f"Not as it should be: {'; '.join(failed)}."[:2000] if failed else ""

@@ -29,7 +29,15 @@ from evaldesk.reading.values import (
 )
 from evaldesk.transcripts.messages.chat import read_chat
 from evaldesk.transcripts.messages.turns import Message, turns_of
-from evaldesk.transcripts.recorded import RecordedRun, TrialRows, file_stem, recorded_score, recorded_trial
+from evaldesk.transcripts.recorded import (
+    RecordedRun,
+    TrialRows,
+    file_stem,
+    recorded_score,
+    recorded_trial,
+    verdict_counts,
+)
+from evaldesk.transcripts.recorded_ends import bound_of
 
 REWARD = Criterion("reward", 1.0)
 _ALMOST = 1e-6
@@ -86,7 +94,6 @@ def read_trial_row(place: Place, raw: Any) -> dict[str, Any]:
 def _imported(rows: Iterable[tuple[Place, dict[str, Any]]], name: str, trials: TrialRows) -> Imported:
     notes = Notes()
     planned: set[str] = set()
-    n_errored = 0
     for number, (at, row) in enumerate(rows):
         key = str(row["task_id"])
         place = trials.place(key)
@@ -95,17 +102,13 @@ def _imported(rows: Iterable[tuple[Place, dict[str, Any]]], name: str, trials: T
             has_plan = bool((case.scenario or {}).get("conversation_plan"))
             trials.offer(place, case, _PLANNED if has_plan else number)
             planned |= {key} if has_plan else set()
-        result = _result(at, row, notes)
-        if trials.add(place, result, row.get("trial")):
-            n_errored += result.status == "errored"
-        else:
-            notes.refuse("a second run of the same trial of a task", at)
+        trials.add(place, _result(at, row, notes), row.get("trial"))
     found, results = trials.finished()
     cases = tuple(found)
-    run = RecordedRun(name, name, cases, results, (REWARD,))
-    return Imported(
-        "tau-bench", EvalSet(name, cases=cases), (run,), _understood(n_errored), _kept(cases), notes.sentences
-    )
+    run = RecordedRun(name, name, cases, results, (REWARD,), plan=trials.plan_of(len(cases)))
+    kept = (*_kept(cases), *trials.earlier_words)
+    understood = _understood(verdict_counts(results)["errored"])
+    return Imported("tau-bench", EvalSet(name, cases=cases), (run,), understood, kept, notes.sentences)
 
 
 def _understood(n_errored: int) -> tuple[str, ...]:
@@ -171,7 +174,7 @@ def _reason(value: float | None, found: Any, details: dict[str, Any]) -> str:
 
 def _error(info: dict[str, Any]) -> ErrorRecord | None:
     message = info.get("error")
-    if not message:
+    if not message or bound_of(str(message)):
         return None
     return ErrorRecord("recorded", str(message)[:2000], text_of(info.get("traceback")))
 
@@ -179,6 +182,8 @@ def _error(info: dict[str, Any]) -> ErrorRecord | None:
 def _stop_reason(messages: Sequence[Message], info: dict[str, Any], error: ErrorRecord | None) -> str:
     if error:
         return "error"
+    if bound := bound_of(text_of(info.get("error"))):
+        return bound
     if messages and messages[-1].is_farewell:
         return "user_stop"
     return "max_steps" if info.get("reward_info") is None else "agent_stop"

@@ -20,6 +20,7 @@ from evaldesk.run_options import RUN_OPTIONS, RunOption
 from evaldesk.secrets import masked
 from evaldesk.store.runs.run_store import has_evalset, is_imported
 from evaldesk.wire import to_json
+from evaldesk.wording.recorded import plan_sentence
 from evaldesk.wording.words import asserted_lines, needs_words, spread_sentence, started_words
 
 ORDERS: Mapping[str, str] = {"EXACT": "exact order", "IN_ORDER": "in order", "ANY_ORDER": "any order"}
@@ -63,6 +64,7 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
         Fact("Simulated user", user_sentence(config), is_compared=False),
         Fact("Eval set", config.evalset_name, evalset_href(config), config.evalset_version[:12]),
         Fact("Cases", f"{summary.n_cases:,}"),
+        Fact("Plan", _recorded(summary), is_compared=False),
         *_criteria(config),
         Fact("Function files", "", "", config.functions_version),
         *(_option_fact(option, config) for option in RUN_OPTIONS if _has(config, option)),
@@ -75,6 +77,13 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
         Fact("Fingerprint", "", "", run_fingerprint(config), is_compared=False),
         Fact("Note", summary.note, is_compared=False),
     )
+
+
+def _recorded(summary: RunSummary) -> str:
+    """What an imported run planned, and how it ended; empty for a run that was played here."""
+    plan = summary.config.recorded
+    words = plan_sentence(plan, summary.n_done) if plan else ""
+    return words[:1].upper() + words[1:]
 
 
 def _gates(config: RunConfig) -> str:
@@ -142,20 +151,25 @@ def shown_value(config: RunConfig, option: RunOption) -> Any:
 
 
 def shown_values(config: RunConfig, options: Iterable[RunOption] = RUN_OPTIONS) -> dict[str, Any]:
-    """The values of the options by name, as they may be shown."""
-    return {option.name: shown_value(config, option) for option in options}
+    """The values of the options by name, as they may be shown; of an imported run those that it has."""
+    return {option.name: shown_value(config, option) for option in options if _is_of(config, option)}
 
 
 def options_line(config: RunConfig) -> str:
     """`n=5, concurrency=4, temperature=0.2`: the options that are always told, and those that are not at default."""
     values = shown_values(config)
-    shown = [option for option in RUN_OPTIONS if option.name != "note" and not _is_usual(option, values[option.name])]
+    shown = [option for option in RUN_OPTIONS if option.name in values and option.name != "note"]
+    shown = [option for option in shown if not _is_usual(option, values[option.name])]
     return ", ".join(f"{option.name}={_plain(values[option.name])}" for option in shown)
 
 
 def _has(config: RunConfig, option: RunOption) -> bool:
     """Model and note have lines of their own; of an imported run only some options are known."""
-    return option.name not in ("model", "note") and (not is_imported(config) or option.name in IMPORTED)
+    return option.name not in ("model", "note") and _is_of(config, option)
+
+
+def _is_of(config: RunConfig, option: RunOption) -> bool:
+    return not is_imported(config) or option.name in IMPORTED
 
 
 def _option_fact(option: RunOption, config: RunConfig) -> Fact:

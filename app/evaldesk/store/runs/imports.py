@@ -63,13 +63,13 @@ class NewRun:
 def new_run(
     config: RunConfig, cases: Sequence[Case], results: Sequence[TrialResult], reason: str, digest: str
 ) -> NewRun:
-    """A run of these trials: each case has those up to its last one, and a case without any has one to play.
+    """A run of these trials: each case has those up to its last one, at least as many as were planned of each.
 
     Raises UsageError without a trial, for more than MAX_TRIALS, and for a trial or a score that cannot be stored.
     """
     if not results:
         raise UsageError("the file contains no trial; there is nothing to store as a run")
-    n_each = [1] * len(cases)
+    n_each = [config.recorded.n_each if config.recorded else 1] * len(cases)
     for result in results:
         if not 0 <= result.case_index < len(cases) or result.trial_index < 0:
             place = f"case {result.case_index}, trial {result.trial_index}"

@@ -99,7 +99,8 @@ def summary(connection: Connection, row: Row[Any], clock: Clock) -> RunSummary:
     """A row of `run` as a value; the time since it was last written counts as active while it runs."""
     config = from_json(row.config, RunConfig)
     not_applicable = config.n_partly_planned or config.n_partly_asserted * config.n
-    counts = replace(counts_of(row, row.n_trials, config), not_applicable=not_applicable)
+    n_planned = max(row.n_trials, (config.recorded and config.recorded.n_planned) or 0)
+    counts = replace(counts_of(row, n_planned, config), not_applicable=not_applicable)
     if row.n > row.n_least:
         counts = counts.of_cases(_outcome_counts(connection, row))
     return RunSummary(

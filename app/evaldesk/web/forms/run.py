@@ -296,7 +296,8 @@ def kept_of(run: RunSummary) -> Kept:
     """The options of a run that are not at their default and that no form offers."""
     options = [option for option in RUN_OPTIONS if not has_door(option, "form")]
     values = shown_values(run.config, options)
-    lines = [f"{each.title}: {each.shown(values[each.name])}" for each in options if values[each.name] != each.default]
+    chosen = [each for each in options if values.get(each.name, each.default) != each.default]
+    lines = [f"{each.title}: {each.shown(values[each.name])}" for each in chosen]
     return Kept(run.id, "; ".join(lines))
 
 

@@ -10,7 +10,7 @@ from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates, Outco
 from evaldesk.model.comparison import ROUNDING, RunChange
 from evaldesk.model.conclusion import Interval, Stop, Undecided, counted, has_too_many_errors
 from evaldesk.model.evalset import CaseKey
-from evaldesk.model.run import is_more
+from evaldesk.model.run import RecordedPlan, is_more
 from evaldesk.model.stored import RunSummary
 from evaldesk.statistics.intervals import (
     CaseCounts,
@@ -23,6 +23,7 @@ from evaldesk.statistics.intervals import (
     sure_curve,
 )
 from evaldesk.wording.comparison import change_sentence, flips_words, states_words
+from evaldesk.wording.recorded import absent_words
 from evaldesk.wording.words import (
     CI,
     asides_words,
@@ -65,16 +66,20 @@ class CaseNumbers:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a run ended; `reason` is empty where a person stopped it, `stop` is set where its gates were decided."""
+    """How a run ended; `reason` is empty where a person stopped it, `stop` is set where its gates were decided.
+
+    `recorded` is the plan of an imported run.
+    """
 
     status: RunStatus
     reason: str = ""
     stop: Stop | None = None
+    recorded: RecordedPlan | None = None
 
     @classmethod
     def of(cls, run: RunSummary) -> Ending:
         """How a stored run ended."""
-        return cls(run.status, run.reason, run.stop)
+        return cls(run.status, run.reason, run.stop, run.config.recorded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +210,21 @@ def conclude(gates: Gates, run: RunNumbers, change: RunChange | None = None) -> 
 
     Interrupted when a person stopped it; undecided when it broke off or has more errors than tolerated; failed when a
     gate failed; undecided when a gate could not be answered, too few trials were scored or some were not played;
-    neutral when a gate is too close to tell and counts as neutral. `change` is the change against the baseline.
+    neutral when a gate is too close to tell and counts as neutral. `change` is the change against the baseline. The
+    planned trials of an imported run that are not in its file count as not played.
     """
+    run = _as_planned(run)
     found = tuple(_as_stopped(each, run.stop) for each in outcomes(gates, _of_played(run), change))
     outcome = _outcome(gates, run, found)
     return Conclusion(outcome, run.counts, found, tuple(_reasons(outcome, run, found)))
+
+
+def _as_planned(run: RunNumbers) -> RunNumbers:
+    """The run with the planned trials whose case is not in its file either."""
+    n_planned = sum(each.recorded.n_planned or 0 for each in run.endings if each.recorded)
+    if n_planned <= run.counts.planned:
+        return run
+    return replace(run, counts=replace(run.counts, planned=n_planned))
 
 
 def _of_played(run: RunNumbers) -> RunNumbers:
@@ -237,6 +252,7 @@ def _outcome(gates: Gates, run: RunNumbers, found: Sequence[GateOutcome]) -> Out
     if any(each.is_failed and not each.is_of_evidence for each in found):
         return "failed"
     is_whole = run.counts.scored > 0 and (run.counts.unplayed == 0 or run.stop is not None)
+    is_whole = is_whole and not any(ending.recorded and ending.recorded.is_cut for ending in run.endings)
     if not is_whole or not all(each.is_held or each.is_neutral for each in found):
         return "undecided"
     return "neutral" if any(each.is_neutral for each in found) else "passed"
@@ -251,13 +267,19 @@ def _reasons(outcome: Outcome, run: RunNumbers, found: Sequence[GateOutcome]) ->
     if outcome == "passed":
         return
     counts = run.counts
+    recorded = [ending.recorded for ending in run.endings if ending.recorded]
+    if recorded and counts.unplayed:
+        yield absent_words(counts)
+    yield from (each.ending for each in recorded if each.is_cut)
     for ending in run.endings:
+        if ending.recorded:
+            continue
         is_told = ending.stop is not None and bool(ending.stop.answers)  # by the gate that was decided
         # Of a run that was played to its end, how it got there decides nothing.
         is_whole = ending.status == "finished" and not (ending.stop or counts.unplayed)
         if ending.reason and not is_told and not is_whole:
             yield ending.reason
-    if counts.unplayed and outcome != "failed" and not run.stop:
+    if counts.unplayed and outcome != "failed" and not (run.stop or recorded):
         yield _unplayed_words(counts)
     not_held = [each for each in found if not each.is_held]
     for each in sorted(not_held, key=lambda each: (each.name != "--max-error-rate", not each.is_failed)):

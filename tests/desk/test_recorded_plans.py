@@ -1,0 +1,180 @@
+"""An imported run is concluded from what was planned: a file that lacks trials, or ended early, has not passed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+import pytest
+
+from evaldesk.desk.evalsets.evalsets import EvalSetDesk
+from evaldesk.desk.imports.importing import ImportDesk
+from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.formats.files import read_file
+from evaldesk.model import Conclusion
+from evaldesk.settings import Settings
+from evaldesk.store import Store
+
+Concluded = Callable[[bytes, str], Conclusion]
+
+
+@pytest.fixture(scope="module")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("migrated") / "evaldesk.db"
+    Store.open(path).close()
+    return path
+
+
+@pytest.fixture
+def store(tmp_path: Path, migrated: Path) -> Iterator[Store]:
+    database = tmp_path / ".evaldesk" / "evaldesk.db"
+    database.parent.mkdir()
+    copyfile(migrated, database)
+    with Store.open(database) as opened:
+        yield opened
+
+
+@pytest.fixture
+def concluded(tmp_path: Path, store: Store) -> Concluded:
+    """The conclusion of the one run of a file."""
+    settings = Settings(tmp_path, (tmp_path,))
+    desk = ImportDesk(settings, store, EvalSetDesk(settings, store))
+
+    def conclude(data: bytes, source: str) -> Conclusion:
+        taken = desk.take_in(read_file(data, source), source=source, name=f"set{len(store.imports.list())}")
+        runs = StoredRuns(store.runs)
+        run = runs.summary(taken.run_ids[-1])
+        assert runs.result(run.id).conclusion.outcome == runs.conclusion(run).outcome
+        return runs.conclusion(run)
+
+    return conclude
+
+
+def tau2(*trials: tuple[str, int], num_trials: int = 2, **more: Any) -> dict[str, Any]:
+    tasks = [{"id": name, "user_scenario": {"instructions": "Ask."}} for name in ("t1", "t2")]
+    row = {"messages": [{"role": "user", "content": "Hi"}], "termination_reason": "agent_stop"}
+    rows = [{"task_id": name, "trial": trial, "reward_info": {"reward": 1.0}, **row, **more} for name, trial in trials]
+    return {"info": {"num_trials": num_trials}, "tasks": tasks, "simulations": rows}
+
+
+def tau_bench(*trials: tuple[int, int], **more: Any) -> list[dict[str, Any]]:
+    info = {"task": {"instruction": "Ask."}, "reward_info": {"reward": 1.0}}
+    rows = [{"task_id": task, "trial": trial, "reward": 1.0, "info": info, "traj": []} for task, trial in trials]
+    return [{**row, **more} for row in rows]
+
+
+def osmosis(*runs: tuple[int, int], n_runs: int = 2, **more: Any) -> dict[str, Any]:
+    row = {"success": True, "scores": {"f": 1.0}, "duration_ms": 1, "tokens": 1}
+    found = [{"row_index": index, "run_index": run, **row} for index, run in runs]
+    return {"config": {"n_runs": n_runs, "pass_threshold": 1.0, "eval_fns": ["f"]}, "runs": found, **more}
+
+
+def inspect(*epochs: tuple[str, int], status: str = "success", **more: Any) -> dict[str, Any]:
+    row = {"input": "q", "target": "4", "messages": [], "scores": {"match": {"value": "C"}}}
+    samples = [{"id": name, "epoch": epoch, **row, **more} for name, epoch in epochs]
+    dataset = {"samples": 2, "sample_ids": ["a", "b"]}
+    spec = {"task": "sums", "dataset": dataset, "config": {"epochs": 2}}
+    return {"version": 2, "status": status, "eval": spec, "plan": {}, "samples": samples}
+
+
+def promptfoo(*tests: int, n_errors: int = 0, n_passed: int | None = None) -> dict[str, Any]:
+    rows = [
+        {"promptIdx": 0, "testIdx": test, "vars": {"q": test}, "success": True, "response": {"output": "a"}}
+        for test in tests
+    ]
+    stats = {"successes": len(tests) if n_passed is None else n_passed, "failures": 0, "errors": n_errors}
+    return {"evalId": "e", "results": {"version": 3, "results": rows, "stats": stats, "prompts": []}}
+
+
+ALL = (("t1", 0), ("t1", 1), ("t2", 0), ("t2", 1))
+NUMBERS = ((0, 0), (0, 1), (1, 0), (1, 1))
+EPOCHS = (("a", 1), ("a", 2), ("b", 1), ("b", 2))
+WHOLE = {
+    "tau2": tau2(*ALL),
+    "tau-bench": tau_bench(*NUMBERS),
+    "osmosis": osmosis(*NUMBERS),
+    "inspect": inspect(*EPOCHS),
+    "promptfoo": promptfoo(0, 1, 2),
+}
+"""A file of each format that tells its plan, with every trial of it."""
+
+TRUNCATED = {
+    "tau2-a-trial": (tau2(*ALL[:3]), "1 of 4 planned trials is not in the file"),
+    "tau2-a-task": (tau2(*ALL[:2]), "2 of 4 planned trials are not in the file"),
+    "tau-bench-a-trial": (tau_bench(*NUMBERS[1:]), "1 of 4 planned trials is not in the file"),
+    "osmosis-a-run": (osmosis(*NUMBERS[:3]), "1 of 4 planned trials is not in the file"),
+    "osmosis-all-second-runs": (osmosis((0, 0), (1, 0)), "2 of 4 planned trials are not in the file"),
+    "osmosis-a-row": (
+        osmosis(*NUMBERS[:2], summary={"total_runs": 6}),
+        "4 of 6 planned trials are not in the file",
+    ),
+    "osmosis-in-progress": (
+        osmosis(*NUMBERS, status="in_progress"),
+        "the run had not ended when the file was written: in_progress",
+    ),
+    "osmosis-stopped": (
+        osmosis(*NUMBERS, summary={"stopped_early": True, "stop_reason": "401"}),
+        "the run was stopped before its end: 401",
+    ),
+    "inspect-an-epoch": (inspect(*EPOCHS[:3]), "1 of 4 planned trials is not in the file"),
+    "inspect-a-sample": (inspect(*EPOCHS[:2]), "2 of 4 planned trials are not in the file"),
+    "inspect-cancelled": (inspect(*EPOCHS, status="cancelled"), "the run was stopped before its end: cancelled"),
+    "inspect-crashed": (inspect(*EPOCHS, status="error"), "the run broke off: error"),
+    "inspect-killed": (
+        inspect(*EPOCHS, status="started"),
+        "the run had not ended when the file was written: started",
+    ),
+    "promptfoo-errors": (promptfoo(0, 1, 2, n_errors=7), "7 of 10 planned trials are not in the file"),
+}
+OVERFULL = {
+    "tau2-a-trial-twice": tau2(*ALL, ALL[0]),
+    "tau2-a-trial-more": tau2(*ALL, ("t1", 2)),
+    "tau-bench-a-trial-twice": tau_bench(*NUMBERS, NUMBERS[0]),
+    "osmosis-a-run-twice": osmosis(*NUMBERS, NUMBERS[0]),
+    "osmosis-a-run-more": osmosis(*NUMBERS, (1, 2)),
+    "inspect-an-epoch-twice": inspect(*EPOCHS, EPOCHS[0]),
+    "inspect-a-sample-more": inspect(*EPOCHS, ("c", 1), ("c", 2)),
+    "promptfoo-a-row-twice": promptfoo(0, 1, 2, 2, n_passed=3),
+    "promptfoo-a-row-more": promptfoo(0, 1, 2, n_passed=2),
+}
+
+
+def encoded(file: Any) -> bytes:
+    return json.dumps(file).encode()
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_file_with_every_planned_trial_passes(concluded: Concluded, name: str) -> None:
+    assert concluded(encoded(WHOLE[name]), "r.json").outcome == "passed"
+
+
+@pytest.mark.parametrize("name", TRUNCATED)
+def test_a_file_without_some_of_its_plan_is_undecided_and_says_why(concluded: Concluded, name: str) -> None:
+    file, reason = TRUNCATED[name]
+
+    found = concluded(encoded(file), "r.json")
+
+    assert (found.outcome, found.reason) == ("undecided", reason)
+
+
+@pytest.mark.parametrize("name", OVERFULL)
+def test_a_file_with_more_than_its_plan_is_concluded_from_all_of_it(concluded: Concluded, name: str) -> None:
+    found = concluded(encoded(OVERFULL[name]), "r.json")
+
+    assert found.outcome == "passed"
+    assert found.counts.planned == found.counts.passed
+
+
+@pytest.mark.parametrize("name", [name for name in WHOLE if name != "promptfoo"])
+def test_a_failure_of_a_truncated_file_stays_a_failure(concluded: Concluded, name: str) -> None:
+    failing = {
+        "tau2": tau2(*ALL[:3], reward_info={"reward": 0.0}),
+        "tau-bench": tau_bench(*NUMBERS[1:], reward=0.0),
+        "osmosis": osmosis(*NUMBERS[:3], config={"n_runs": 2, "pass_threshold": 2.0, "eval_fns": ["f"]}),
+        "inspect": inspect(*EPOCHS[:3], status="error", scores={"match": {"value": "I"}}),
+    }
+
+    assert concluded(encoded(failing[name]), "r.json").outcome == "failed"
