@@ -18,7 +18,6 @@ from evaldesk.desk.evalsets.exporting import export_run
 from evaldesk.desk.runs.gates.conclusion import CaseNumbers, RunNumbers, conclude
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.desk.runs.stored_runs import StoredRuns
-from evaldesk.desk.runs.trial_rows import cell
 from evaldesk.errors import UsageError
 from evaldesk.formats import write_evalset
 from evaldesk.model import (
@@ -40,7 +39,7 @@ from evaldesk.model import (
 )
 from evaldesk.pages.reports.markdown import SummaryPart, case_annotation, markdown_summary
 from evaldesk.store import Store
-from evaldesk.wording.printable import in_one_line, printable
+from evaldesk.wording.printable import cell, in_one_line, printable
 
 HOSTILE = (
     "=1+1\x1b]0;title\x07\x1b[2J\x9b31m\u202e\u2028\r\n::error file=x::forged\n##[add-mask]y\n  ::stop-commands::z\n"
@@ -158,7 +157,7 @@ def test_an_error_is_one_line_that_steers_nothing_and_tells_no_key(
 
 @pytest.mark.parametrize("first", "=+-@\t\r\n\0＝＋－＠")
 def test_a_cell_is_no_formula(first: str) -> None:
-    assert cell(f"{first}cmd|'/c calc'!A1") == f"'{first}cmd|'/c calc'!A1"
+    assert cell(f"{first}cmd|'/c calc'!A1") == f"'{printable(first)}cmd|'/c calc'!A1"
     assert (cell("plain"), cell(-1.5), cell(None)) == ("plain", -1.5, None)
 
 

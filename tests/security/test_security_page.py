@@ -55,6 +55,7 @@ SHOWN: Mapping[str, str] = {
     "States and cases that you type": "cli/test_masked_files.py: no secret variable leaves, an export lists",
     "The download of one large case": "web/evalsets/test_large_case.py: a large case is replaced by a file",
     "JSON, JSON lines and data sets": "test_uploads.py: numbers and text survive",
+    "JSON that a command prints": "test_outgoing_text.py: json of a command",
     "Only terminal output, CSV": "test_said_to_a_terminal.py: a cell is no formula, a summary steers nothing",
     "They unpack answers as they like": "agents/test_llm_direct.py: an answer that unpacks",
     "Redirects are refused in the clients": (

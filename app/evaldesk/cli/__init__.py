@@ -91,7 +91,7 @@ SPELLED_BY_OSMOSIS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     **{("eval", name): ("run", name) for name in ("submit", "list", "info", "logs", "stop", "retry")},
 }
 
-EXIT_USAGE, EXIT_ERRORS, EXIT_INTERRUPTED = 2, 3, 130
+EXIT_TRACE, EXIT_USAGE, EXIT_ERRORS, EXIT_INTERRUPTED = 1, 2, 3, 130
 OF_THE_MACHINE = frozenset({errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOSPC})
 """Errors of a file for which nobody named a wrong one."""
 DEBUG = "--debug"
@@ -99,6 +99,9 @@ DEBUG = "--debug"
 
 class _Evaldesk(LazyGroup):
     def invoke(self, ctx: click.Context) -> Any:
+        from evaldesk.wording.log_writer import write_logs
+
+        write_logs()
         try:
             found = super().invoke(ctx)
             sys.stdout.flush()
@@ -154,13 +157,14 @@ def main() -> None:
             raise
         end_process(ended.code)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("Stopped.", err=True)
+        _show("Stopped.")
         end_process(EXIT_INTERRUPTED)
     except Exception as error:
         if is_debug:
-            raise
+            _show(_trace(error))
+            end_process(EXIT_TRACE)
         message, code = _in_words(error)
-        click.echo(f"evaldesk: {_shown(message)}", err=True)
+        _show(f"evaldesk: {_shown(message)}")
         end_process(code)
 
 
@@ -206,6 +210,20 @@ def _in_words(error: Exception) -> tuple[str, int]:
         code = EXIT_ERRORS if error.errno in OF_THE_MACHINE else EXIT_USAGE
         return f"{os.fsdecode(error.filename)}: {error.strerror}", code
     return f"broke off: {error!r}; add {DEBUG} for the trace", EXIT_ERRORS
+
+
+def _show(text: str) -> None:
+    from evaldesk.wording.writer import show
+
+    show(text, err=True)
+
+
+def _trace(error: Exception) -> str:
+    import traceback
+
+    from evaldesk.secrets import scrub
+
+    return scrub("".join(traceback.format_exception(error)).rstrip("\n"), os.environ)
 
 
 def _shown(message: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evaldesk.cli.runs.shared import opened_desk, workspace_option
+from evaldesk.wording.writer import confirm, show, style
 
 if TYPE_CHECKING:
     from evaldesk.desk.runs.accepting import Keys, Staged
@@ -53,17 +54,17 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, way: str, yes:
     with opened_desk(workspace) as desk:
         staged = stage(desk, desk.stored_runs.named(name), case_id, trial)
         for case, reason in staged.refused.items():
-            click.echo(in_one_line(f"{case}: {reason}"), err=True)
+            show(in_one_line(f"{case}: {reason}"), err=True)
         keys = one_of(staged.cases, parts, turn, WAYS[way])
         more = "" if way == "replace" else "use --way replace, and "
         how = "use --way {}" if parts else f"{more}name its part with --only to accept it"
         left_cases = left_out(staged.cases, keys, parts, turn)
         for case, left, ways in left_cases:
             named = " or ".join(name for name, each in WAYS.items() if each in ways)
-            click.echo(in_one_line(f"{case}: left as it is: {left} ({how.format(named)})"), err=True)
+            show(in_one_line(f"{case}: left as it is: {left} ({how.format(named)})"), err=True)
         n_changes, n_cases = sum(map(len, keys.values())), sum(map(bool, keys.values()))
         if not n_changes:
-            click.echo("Nothing is accepted." if left_cases else "There is nothing to accept.")
+            show("Nothing is accepted." if left_cases else "There is nothing to accept.")
             return
         file = StagedFile(desk, staged)
         file_name = in_one_line(staged.file_name)
@@ -71,11 +72,11 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, way: str, yes:
         _show_effects(staged, keys)
         what = f"{counted(n_changes, 'change')} in {counted(n_cases, 'case')}"
         if not yes and not _is_confirmed(f"Write {what} to {file_name}?"):
-            click.echo("Nothing was written.")
+            show("Nothing was written.")
             return
         save(desk, staged, keys)
         rest = f" {counted(staged.n_more, 'case')} more failed: accept again." if staged.n_more else ""
-        click.echo(f"Wrote {what} to {file_name}.{rest}")
+        show(f"Wrote {what} to {file_name}.{rest}")
 
 
 def _parts(wanted: str) -> tuple[str, str | None, int | None]:
@@ -92,17 +93,16 @@ def _parts(wanted: str) -> tuple[str, str | None, int | None]:
 def _is_confirmed(question: str) -> bool:
     if not sys.stdin.isatty():
         raise click.UsageError("this writes a file and nobody can be asked here; add --yes")
-    return click.confirm(question)
+    return confirm(question)
 
 
 def _show(file_name: str, before: str, after: str) -> None:
-    from evaldesk.wording.printable import printable
 
     lines = difflib.unified_diff(
         before.splitlines(), after.splitlines(), file_name, f"{file_name}, accepted", lineterm="", n=2
     )
     for line in lines:
-        click.secho(printable(line), fg=COLOURS.get(line[:1]))
+        show(style(line, fg=COLOURS.get(line[:1])))
 
 
 def _show_effects(staged: Staged, keys: Keys) -> None:
@@ -112,4 +112,4 @@ def _show_effects(staged: Staged, keys: Keys) -> None:
     names = {each.key: each.case.id for each in staged.cases}
     for key, effect in staged.effects(keys).items():
         before, after = (passed_words(each.passed, each.scored) for each in (effect.before, effect.after))
-        click.echo(in_one_line(f"{names[key]}: {before}; {after} by the new expectations"))
+        show(in_one_line(f"{names[key]}: {before}; {after} by the new expectations"))

@@ -15,6 +15,7 @@ from evaldesk.desk.adopting import TOOLS, Adoption, Part, Tool, survey, write
 from evaldesk.errors import EvaldeskError
 from evaldesk.wording.other_tools import DIFFERENCES
 from evaldesk.wording.printable import printable
+from evaldesk.wording.writer import show
 
 if TYPE_CHECKING:
     from evaldesk.settings import Settings
@@ -42,23 +43,23 @@ def adopt(tool: Tool, folder: Path, is_written: bool, workspace: str | None) -> 
     _show_changes(found, is_written=is_written)
     if is_written:
         write(found.changes)
-    click.echo("\nDifferent here:")
+    show("\nDifferent here:")
     for sentence in DIFFERENCES[tool]:
-        click.echo(f"  - {sentence}")
+        show(f"  - {sentence}")
 
 
 def _show_parts(found: Adoption) -> None:
     if not found.parts:
-        click.echo("Nothing of this tool was found.")
+        show("Nothing of this tool was found.")
         return
     counts = Counter(part.title for part in found.parts)
     for title, n in counts.items():
-        click.echo(f"{title} ({n:,}):")
+        show(f"{title} ({n:,}):")
         names = [part.path for part in found.parts if part.title == title]
         for name in names[:MAX_SHOWN]:
-            click.echo(f"  {visible(name)}")
+            show(f"  {visible(name)}")
         if n > MAX_SHOWN:
-            click.echo(f"  and {n - MAX_SHOWN:,} more")
+            show(f"  and {n - MAX_SHOWN:,} more")
 
 
 def _import_history(folder: Path, parts: list[Part], settings: Settings) -> None:
@@ -69,7 +70,7 @@ def _import_history(folder: Path, parts: list[Part], settings: Settings) -> None
     from evaldesk.desk.imports.importing import open_imports
     from evaldesk.desk.imports.staging import proposed_name
 
-    click.echo("\nImported:")
+    show("\nImported:")
     with open_imports(settings) as imports:
         for part in parts:
             try:
@@ -78,10 +79,10 @@ def _import_history(folder: Path, parts: list[Part], settings: Settings) -> None
                     replace(imported, evalset=None), source=part.path, name=proposed_name(part.path)
                 )
             except EvaldeskError as error:
-                click.echo(f"  {visible(part.path)}: {printable(str(error))}")
+                show(f"  {visible(part.path)}: {printable(str(error))}")
                 continue
             runs = ", ".join(map(str, taken.run_ids)) or "none"
-            click.echo(f"  {visible(part.path)}: run {runs}")
+            show(f"  {visible(part.path)}: run {runs}")
 
 
 def _place(path: Path) -> Path:
@@ -91,8 +92,8 @@ def _place(path: Path) -> Path:
 
 def _show_changes(found: Adoption, *, is_written: bool) -> None:
     if not found.changes:
-        click.echo("\nNothing changes in tests, CI and dependencies.")
+        show("\nNothing changes in tests, CI and dependencies.")
         return
-    click.echo("\nChanged:" if is_written else "\nThese changes are written with --write:")
+    show("\nChanged:" if is_written else "\nThese changes are written with --write:")
     for change in found.changes:
-        click.echo(printable(change.diff).rstrip("\n"))
+        show(printable(change.diff).rstrip("\n"))

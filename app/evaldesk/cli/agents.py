@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evaldesk.cli.runs.shared import answered, json_option, python_option, settings_of, trust_option, workspace_option
+from evaldesk.wording.writer import show, show_json, style
 
 if TYPE_CHECKING:
     from evaldesk.desk.agents import FoundAgent
@@ -47,13 +47,13 @@ def agents(
         from evaldesk.pages.agents import agent_facts
 
         facts = [agent_facts(agent) for agent in found]
-        click.echo(json.dumps(facts, ensure_ascii=False, separators=(",", ":")))
+        show_json(facts, separators=(",", ":"))
     else:
         _show(found)
     if any(agent.state == "untrusted" for agent in found):
         from evaldesk.desk.trust import NEXT_STEP
 
-        click.echo(f"evaldesk: the folder is not trusted; {NEXT_STEP}", err=True)
+        show(f"evaldesk: the folder is not trusted; {NEXT_STEP}", err=True)
     sys.exit(EXIT_BROKEN if any(agent.state in {"failed", "untrusted"} for agent in found) else 0)
 
 
@@ -65,17 +65,17 @@ def _show(found: Sequence[FoundAgent]) -> None:
         facts: dict[str, Any] = agent_facts(agent)
         is_ready = agent.state == "ready"
         words, colour = STATES.get(agent.state, ("does not load", "red"))
-        state = click.style(words, fg=colour)
+        state = style(words, fg=colour)
         kind = kind_words(facts["kind"]) if is_ready else ""
         model = (facts.get("model") or "") if is_ready else ""
-        words = "  ".join(filter(None, [click.style(agent.id, bold=True), state, kind, printable(model)]))
-        click.echo(words)
+        words = "  ".join(filter(None, [style(agent.id, bold=True), state, kind, printable(model)]))
+        show(words)
         if agent.error:
-            click.echo(f"  {printable(agent.error.message)}")
+            show(f"  {printable(agent.error.message)}")
             for line in printable(agent.error.trace).splitlines():
-                click.echo(click.style(f"    {line}", dim=True))
+                show(style(f"    {line}", dim=True))
         for line in _lines(facts) if is_ready else ():
-            click.echo(f"  {printable(line)}")
+            show(f"  {printable(line)}")
 
 
 def _lines(facts: dict[str, Any], indent: str = "") -> list[str]:

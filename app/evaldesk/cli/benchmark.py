@@ -12,6 +12,7 @@ from evaldesk.desk.runs.benchmark_script import SHIMS, ScriptError, run_script
 from evaldesk.errors import UsageError
 from evaldesk.secrets import scrub
 from evaldesk.wording.printable import printable
+from evaldesk.wording.writer import show
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -45,12 +46,12 @@ def benchmark(
     PYTHONPATH="$(evaldesk benchmark --shims)" python run_infer.py -l eval_gpt -i 30
     """
     if is_shims:
-        click.echo(SHIMS)
+        show(str(SHIMS))
         return
     if script is None:
         raise UsageError("name the script of the benchmark, such as evaldesk benchmark run_infer.py -l eval_gpt")
     try:
         run_script(script, arguments, score_key, image)
     except ScriptError as error:
-        click.echo(f"evaldesk: {script} broke off:\n{printable(scrub(error.trace, os.environ))}", err=True, nl=False)
+        show(f"evaldesk: {script} broke off:\n{printable(scrub(error.trace, os.environ))}", err=True, nl=False)
         raise SystemExit(EXIT_ERRORS) from None

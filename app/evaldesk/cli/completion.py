@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from evaldesk.wording.writer import show
+
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -23,4 +25,4 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"no completion for {shell}; there is one for {', '.join(SHELLS)}")
-    click.echo(kind(cli, {}, "evaldesk", "_EVALDESK_COMPLETE").source())
+    show(kind(cli, {}, "evaldesk", "_EVALDESK_COMPLETE").source())

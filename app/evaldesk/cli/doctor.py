@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evaldesk.cli.runs.shared import answered, python_option, settings_of, trust_option, workspace_option
+from evaldesk.wording.writer import show, style
 
 if TYPE_CHECKING:
     from evaldesk.desk.doctor import Finding
@@ -70,7 +71,7 @@ def doctor(
 
     for found in findings:
         mark, colour = MARKS[found.state]
-        click.echo(f"{click.style(mark.ljust(4), fg=colour)}  {found.about.ljust(width)}  {printable(found.sentence)}")
+        show(f"{style(mark.ljust(4), fg=colour)}  {found.about.ljust(width)}  {printable(found.sentence)}")
     sys.exit(EXIT_TROUBLE if any(found.state == "bad" for found in findings) else 0)
 
 

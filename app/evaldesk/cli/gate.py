@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, cast
@@ -29,6 +28,7 @@ from evaldesk.model.conclusion import counted
 from evaldesk.pages.gate_figures import BEST, CLOSE, MAY_ERR, MORE, passes_words, played_words
 from evaldesk.run_options import BY_NAME, option_of
 from evaldesk.wording.words import chance_words, off_words, trials_each, trials_words
+from evaldesk.wording.writer import show, show_json, style
 
 RATE = option_of(
     "", "rate", "number", "Pass rate", high=1, help="Pass rate of each case; default: 0.99, 0.95, 0.9 and 0.8."
@@ -98,7 +98,7 @@ def explain(
     check_explained(gates, next(iter(subjects.values())), flag_of)
     found = {name: gate_chances(gates, subject) for name, subject in subjects.items()}
     if is_json:
-        click.echo(json.dumps(_as_json(subjects, found), indent=2))
+        show_json(_as_json(subjects, found), indent=2)
     else:
         _show(subjects, found)
 
@@ -147,13 +147,13 @@ def _show(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateChance,
     cases = counted(first.n_cases, "case")
     trials = "1 trial" if first.n == first.n_most == 1 else f"{trials_each(first.n, first.n_most)} trials"
     share = "every trial" if first.pass_threshold == 1 else f"at least {first.pass_threshold:g} of its trials"
-    click.echo(f"{cases}, {trials} each. A case passes when it passes {share}.")
+    show(f"{cases}, {trials} each. A case passes when it passes {share}.")
     for name, chances in found.items():
-        click.echo(f"\n{_origin(name)}")
+        show(f"\n{_origin(name)}")
         for each in chances:
             _show_gate(each)
         if not chances:
-            click.echo("  This run has no gate about verdicts; name one, such as --min-pass-rate 0.9.")
+            show("  This run has no gate about verdicts; name one, such as --min-pass-rate 0.9.")
 
 
 def _origin(name: str) -> str:
@@ -162,32 +162,32 @@ def _origin(name: str) -> str:
 
 def _show_gate(chance: GateChance) -> None:
     if chance.false_alarm is None:
-        click.echo(f"  {chance.name}: not computed; there are too many possible values")
+        show(f"  {chance.name}: not computed; there are too many possible values")
         return
     words = f"  {chance.name}: if nothing changes, this gate fails {chance_words(chance.false_alarm)} of builds"
     words += f" and is too close to tell in {chance_words(chance.neutral)}." if chance.neutral else "."
-    click.echo(click.style(words, fg="red") if chance.false_alarm > TOLERATED else words)
+    show(style(words, fg="red") if chance.false_alarm > TOLERATED else words)
     worse = [f"{100 * drop:.0f} points worse {passes_words(answers)}" for drop, answers in chance.worse]
-    click.echo(f"    A worse agent passes it: {'; '.join(worse)}.")
+    show(f"    A worse agent passes it: {'; '.join(worse)}.")
     if chance.n_played:
-        click.echo(f"    {played_words(*chance.n_played)}")
+        show(f"    {played_words(*chance.n_played)}")
     if chance.may_err:
-        click.echo(f"    {MAY_ERR}")
+        show(f"    {MAY_ERR}")
     if chance.hint:
-        click.echo(f"    {chance.hint}.")
+        show(f"    {chance.hint}.")
     if chance.better:
-        click.echo(f"    {_proposal_words(chance.better)}")
+        show(f"    {_proposal_words(chance.better)}")
     if chance.is_proposed:
-        click.echo(f"    {BEST}")
+        show(f"    {BEST}")
     elif not chance.better and (chance.is_vague or chance.is_blind):
-        click.echo(f"    {CLOSE if chance.is_vague else MORE}")
+        show(f"    {CLOSE if chance.is_vague else MORE}")
     if off := off_words(chance.error):
-        click.echo(f"    {off}")
+        show(f"    {off}")
     if chance.n_more:
-        click.echo(f"    If nothing changes, it plays about {trials_words(chance.n_more)} more a build.")
+        show(f"    If nothing changes, it plays about {trials_words(chance.n_more)} more a build.")
     for repair in chance.repairs:
         more = f", and plays about {trials_words(repair.n_more)} more" if repair.n_more else ""
-        click.echo(f"    {repair.name} fails {chance_words(repair.false_alarm)} of builds{more}.")
+        show(f"    {repair.name} fails {chance_words(repair.false_alarm)} of builds{more}.")
 
 
 def _proposal_words(found: Proposal) -> str:

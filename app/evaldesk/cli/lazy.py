@@ -65,7 +65,9 @@ class LazyGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does it; the name alone is a question, and the help is the answer."""
         if not args and not ctx.resilient_parsing:
-            click.echo(ctx.get_help(), color=ctx.color)
+            from evaldesk.wording.writer import show
+
+            show(ctx.get_help())
             ctx.exit()
         return super().parse_args(ctx, args)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
+
+from evaldesk.wording.writer import show, show_json, style
 
 
 @click.command(name="metrics")
@@ -30,37 +31,37 @@ def metrics(name: str | None, is_json: bool) -> None:
     functions = read_settings(Path.cwd(), (), environment={}).functions
     rows = metric_rows(functions, name)
     if is_json:
-        click.echo(json.dumps(rows, ensure_ascii=False, separators=(",", ":")))
+        show_json(rows, separators=(",", ":"))
     elif name:
         _show_one(rows[0])
     else:
         width = max(len(row["name"]) for row in rows)
         for row in rows:
-            click.echo(f"{click.style(row['name'].ljust(width), bold=True)}  {row['summary']}")
+            show(f"{style(row['name'].ljust(width), bold=True)}  {row['summary']}")
             needs = row["needs"] + (" and a judge" if row["has_judge"] and row["needs"] else "")
             needs = needs or ("a judge" if row["has_judge"] else "")
             facts = [range_words(row), f"needs {needs}" if needs else ""]
-            click.echo(click.style(" " * width + "  " + "; ".join(filter(None, facts)), dim=True))
-        click.echo(f"{len(rows)} metrics. `evaldesk metrics NAME` shows the options of one.")
+            show(style(" " * width + "  " + "; ".join(filter(None, facts)), dim=True))
+        show(f"{len(rows)} metrics. `evaldesk metrics NAME` shows the options of one.")
 
 
 def _show_one(row: dict[str, Any]) -> None:
     from evaldesk.pages.metrics import range_words
 
-    click.echo(f"{click.style(row['name'], bold=True)}: {row['title']}\n{row['summary']}")
+    show(f"{style(row['name'], bold=True)}: {row['title']}\n{row['summary']}")
     threshold = "none" if row["default_threshold"] is None else f"{row['default_threshold']:g}"
     facts = {"Range": range_words(row), "Threshold": threshold, "Needs": row["needs"] or "nothing of the case"}
     if row["has_judge"]:
         facts["Judge"] = "a model; its calls have a cost"
     for label, text in facts.items():
-        click.echo(f"  {label + ':':11}{text}")
+        show(f"  {label + ':':11}{text}")
     if not row["options"]:
-        click.echo("  It has no options.")
+        show("  It has no options.")
     for option in row["options"]:
         required = "  required" if option["name"] in row["required"] else ""
-        click.echo(f"  {click.style(option['name'], bold=True)}{required}  {option['explanation']}")
+        show(f"  {style(option['name'], bold=True)}{required}  {option['explanation']}")
         known = ", ".join(option["choices"])
         default = "" if option["default"] in (None, "", [], {}) else f"default {option['default']}"
         detail = "; ".join(filter(None, [f"one of: {known}" if known else "", default]))
         if detail:
-            click.echo(click.style(f"    {detail}", dim=True))
+            show(style(f"    {detail}", dim=True))

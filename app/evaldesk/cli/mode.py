@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from evaldesk.cli.files.exchange_files import visible, write_bytes
 from evaldesk.cli.runs.shared import json_option, opened_desk, workspace_option
 from evaldesk.errors import UsageError
 from evaldesk.model.failures import FORMS
+from evaldesk.wording.writer import show, show_json
 
 _by_option = click.option("--by", metavar="NAME", default=None, help="Who does it; the last reader by default.")
 
@@ -58,13 +58,13 @@ def list_modes(is_json: bool, workspace: str | None) -> None:
             }
             for each in modes
         ]
-        click.echo(json.dumps(rows, ensure_ascii=False))
+        show_json(rows)
         return
     for each in modes:
         n = sum(trials[each.id].values())
-        click.echo(f"{in_one_line(each.name)}: {'1 trial' if n == 1 else f'{n:,} trials'}, {each.life_words}")
+        show(f"{in_one_line(each.name)}: {'1 trial' if n == 1 else f'{n:,} trials'}, {each.life_words}")
     if not modes:
-        click.echo("No kinds of failure yet. Open a failed trial in the desk and write what went wrong.")
+        show("No kinds of failure yet. Open a failed trial in the desk and write what went wrong.")
 
 
 @mode.command()
@@ -84,7 +84,7 @@ def merge(name: str, into: str, by: str | None, workspace: str | None) -> None:
         failures = desk.failures
         old, new = failures.mode_named(name), failures.mode_named(into)
         failures.merge(old.id, new.id, by if by is not None else desk.person.name())
-    click.echo(f"Merged “{in_one_line(old.name)}” into “{in_one_line(new.name)}”. Undo: evaldesk mode undo")
+    show(f"Merged “{in_one_line(old.name)}” into “{in_one_line(new.name)}”. Undo: evaldesk mode undo")
 
 
 @mode.command()
@@ -100,7 +100,7 @@ def undo(by: str | None, workspace: str | None) -> None:
 
     with opened_desk(workspace) as desk:
         step = desk.failures.undo(by if by is not None else desk.person.name())
-    click.echo(f"Undone: {in_one_line(step.words)}")
+    show(f"Undone: {in_one_line(step.words)}")
 
 
 @mode.command(name="export")
@@ -127,7 +127,8 @@ def export_file(name: str | None, form: str, output: str | None, force: bool, wo
 
     with opened_desk(workspace) as desk:
         kind = desk.failures.mode_named(name) if name is not None else None
-        write_bytes(export_failures(desk, form, kind).parts, output, is_forced=force)
+        found = export_failures(desk, form, kind)
+        write_bytes(found.parts, output, ending=found.file_name, is_forced=force)
 
 
 @mode.command(name="import")
@@ -147,7 +148,7 @@ def import_file(file: str, by: str | None, workspace: str | None) -> None:
 
     with opened_desk(workspace) as desk:
         author = by if by is not None else desk.person.name()
-        click.echo(import_modes(desk, bytes_of(Path(file)), file, author).words)
+        show(import_modes(desk, bytes_of(Path(file)), file, author).words)
 
 
 @mode.command(name="cases")
@@ -169,9 +170,9 @@ def make(name: str, run: int | None, into: str | None, workspace: str | None) ->
         wanted = into or slug(kind.name)
         known = next((file.id for file in desk.evalsets.list() if wanted in (file.name, file.id)), "")
         made = make_cases(desk, kind, known, wanted, run)
-    click.echo(visible(made.words))
+    show(visible(made.words))
     for case_id in made.ids:
-        click.echo(f"  {visible(case_id)}")
+        show(f"  {visible(case_id)}")
 
 
 @mode.command()
@@ -193,7 +194,7 @@ def check(run: int, max_mode: tuple[str, ...], workspace: str | None) -> None:
     with opened_desk(workspace) as desk:
         found = [mode_gate(desk, run, name, rate) for name, rate in bounds]
     for answer, words in found:
-        click.echo(f"{answer}: {in_one_line(words)}")
+        show(f"{answer}: {in_one_line(words)}")
     answers = {answer for answer, _ in found}
     sys.exit(1 if "failed" in answers else 3 if "undecided" in answers else 0)
 
@@ -218,14 +219,14 @@ def judge(name: str, is_file: bool, workspace: str | None) -> None:
     if is_file:
         criterion = judge_criterion(kind)
         options = {"threshold": criterion.threshold, **criterion.options}
-        click.echo(json.dumps({"criteria": {criterion.metric: options}}, ensure_ascii=False, indent=2))
+        show_json({"criteria": {criterion.metric: options}}, indent=2)
         return
     for each in found:
         earlier = "" if each.is_current else " (an earlier definition)"
         words = (each.found, each.kappa, each.share, each.next_labels)
-        click.echo(f"Run {each.run.id}{earlier}: {'. '.join(filter(None, words))}.")
+        show(f"Run {each.run.id}{earlier}: {'. '.join(filter(None, words))}.")
     if not found:
-        click.echo("No run has a judge of it yet. Add --criteria for a criteria file with one.")
+        show("No run has a judge of it yet. Add --criteria for a criteria file with one.")
 
 
 def _bound(text: str) -> tuple[str, float]:

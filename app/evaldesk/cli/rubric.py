@@ -30,6 +30,7 @@ from evaldesk.durable_files import make_folder, write_output
 from evaldesk.errors import FormatError, UsageError
 from evaldesk.secrets import scrub
 from evaldesk.wording.printable import printable
+from evaldesk.wording.writer import show, style
 
 EXIT_ERRORS = 1
 PREVIEW = 140
@@ -72,7 +73,7 @@ def rubric(**given: Any) -> None:
     output = to_json(judged, config, path, given["number"], started, source or str(given["rubric"]))
     if given["baseline"]:
         output["baseline_comparison"] = compare(output, Path(given["baseline"]))
-    show(judged, config, output)
+    show_grades(judged, config, output)
     if given["output"]:
         _write(Path(given["output"]), output)
     sys.exit(EXIT_ERRORS if any(each.errors for each in judged) else 0)
@@ -109,7 +110,7 @@ def _text(rubric: str) -> str:
 def _write(path: Path, output: dict[str, Any]) -> None:
     make_folder(path.parent)
     write_output(path, (json.dumps(output, indent=2, ensure_ascii=False) + "\n").encode())
-    click.echo(f"Wrote {path}.")
+    show(f"Wrote {path}.")
 
 
 def json_of_model(
@@ -171,16 +172,16 @@ def compare(output: dict[str, Any], path: Path) -> dict[str, Any]:
     return {"source_path": str(path), "baseline_statistics": before, "delta_statistics": delta}
 
 
-def show(judged: Sequence[JudgedRecord], config: RubricConfig, output: dict[str, Any]) -> None:
+def show_grades(judged: Sequence[JudgedRecord], config: RubricConfig, output: dict[str, Any]) -> None:
     """A line for each record, the problems, and the outcome."""
     for each in judged:
         found = statistics(each.scores)
         mean = "–" if found["average"] is None else f"{found['average']:.3g}"
         spread = f" ({found['min']:g} to {found['max']:g})" if len(set(each.scores)) > 1 else ""
         why = next((run.explanation for run in each.runs if run.explanation), "")
-        click.echo(f"{mean:>6}{spread}  {printable(each.record.label)}  {click.style(_preview(why), dim=True)}")
+        show(f"{mean:>6}{spread}  {printable(each.record.label)}  {style(_preview(why), dim=True)}")
         for error in dict.fromkeys(each.errors):
-            click.echo(click.style(f"        not graded: {printable(_clean(error))}", fg="yellow"))
+            show(style(f"        not graded: {printable(_clean(error))}", fg="yellow"))
     found, n_missing = output["overall_statistics"], sum(len(each.errors) for each in judged)
     n = len(_scores(judged))
     answer = f"No grade could be given by {config.options.models[0]}."
@@ -190,11 +191,11 @@ def show(judged: Sequence[JudgedRecord], config: RubricConfig, output: dict[str,
             f"{found['min']:g} to {found['max']:g}, of {config.low:g} to {config.high:g}."
         )
         answer += f" {n_missing} could not be given." if n_missing else ""
-    click.echo(answer)
+    show(answer)
     if "baseline_comparison" in output:
         delta = output["baseline_comparison"]["delta_statistics"].get("average")
         if delta is not None:
-            click.echo(f"Mean {delta:+.3g} against {printable(output['baseline_comparison']['source_path'])}.")
+            show(f"Mean {delta:+.3g} against {printable(output['baseline_comparison']['source_path'])}.")
 
 
 def _record(each: JudgedRecord) -> dict[str, Any]:

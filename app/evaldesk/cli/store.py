@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import click
 from evaldesk.cli.files.exchange_files import ProgressLine
 from evaldesk.cli.runs.shared import json_option
 from evaldesk.model.conclusion import counted
+from evaldesk.wording.writer import show, show_json
 
 if TYPE_CHECKING:
     from evaldesk.desk.store_copies import TableCopy
@@ -56,7 +56,7 @@ def copy(source: str, target: str, is_json: bool) -> None:
         line.clear()
     if is_json:
         rows = [{"table": each.name, "n_rows": each.n_rows, "sha256": each.digest} for each in tables]
-        click.echo(json.dumps({"from": str(places[0]), "to": str(places[1]), "tables": rows}))
+        show_json({"from": str(places[0]), "to": str(places[1]), "tables": rows})
         return
     _show(tables, *map(str, places))
 
@@ -67,9 +67,9 @@ def _show(tables: Sequence[TableCopy], source: str, target: str) -> None:
     filled = [each for each in tables if each.n_rows]
     width = max((len(each.name) for each in filled), default=0)
     for each in filled:
-        click.echo(f"  {each.name.ljust(width)}  {each.n_rows:>11,}  {each.digest[:16]}")
+        show(f"  {each.name.ljust(width)}  {each.n_rows:>11,}  {each.digest[:16]}")
     n_rows = sum(each.n_rows for each in tables)
     rows = counted(n_rows, "row")
-    click.echo(f"{rows} of {in_one_line(source)} are the same in {in_one_line(target)}, by count and SHA-256.")
+    show(f"{rows} of {in_one_line(source)} are the same in {in_one_line(target)}, by count and SHA-256.")
     if "://" in target:
-        click.echo(f'Let the workspace use it, in evaldesk.toml:\n\n[store]\nurl = "{in_one_line(target)}"')
+        show(f'Let the workspace use it, in evaldesk.toml:\n\n[store]\nurl = "{in_one_line(target)}"')

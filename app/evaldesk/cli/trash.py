@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from datetime import UTC, datetime
 
@@ -11,6 +10,7 @@ import click
 from evaldesk.cli.runs.shared import json_option, opened_desk, workspace_option
 from evaldesk.errors import UsageError
 from evaldesk.model.conclusion import counted
+from evaldesk.wording.writer import confirm, show, show_json
 
 
 @click.group()
@@ -52,13 +52,13 @@ def list_items(is_json: bool, workspace: str | None) -> None:
             }
             for item in items
         ]
-        click.echo(json.dumps(rows, ensure_ascii=False))
+        show_json(rows)
         return
     for item in items:
         when = item.deleted_at.isoformat(" ", "minutes")
-        click.echo(f"{item.id}  {when}  {item.kind:8}  {in_one_line(item.name)}")
+        show(f"{item.id}  {when}  {item.kind:8}  {in_one_line(item.name)}")
     if not items:
-        click.echo("The trash is empty.")
+        show("The trash is empty.")
 
 
 @trash.command()
@@ -75,7 +75,7 @@ def restore(item_id: str, workspace: str | None) -> None:
 
     with opened_desk(workspace) as desk:
         item, _ = restore_item(desk, item_id)
-    click.echo(f"Restored: {item.kind} {in_one_line(item.name)}")
+    show(f"Restored: {item.kind} {in_one_line(item.name)}")
 
 
 @trash.command()
@@ -97,8 +97,8 @@ def empty(yes: bool, workspace: str | None) -> None:
         n = len(shown)
         items = counted(n, "item")
         if n and not yes:
-            click.confirm(f"Remove {items} for good?", abort=True)
+            confirm(f"Remove {items} for good?", abort=True)
         # An empty trash, too: a kill may have left rows of what was removed.
         n_removed, space = kept.empty(desk, shown[0].deleted_at if shown else datetime.now(UTC))
     freed = space_words(space.n_given_back, space.n_kept)
-    click.echo(f"Removed {n_removed:,} of {items}.{freed}" if n else f"The trash is empty.{freed}")
+    show(f"Removed {n_removed:,} of {items}.{freed}" if n else f"The trash is empty.{freed}")

@@ -24,6 +24,7 @@ from evaldesk.cli.runs.shared import (
 )
 from evaldesk.errors import UsageError, WorkspaceError
 from evaldesk.process_setup import gc_paused
+from evaldesk.wording.writer import show
 
 if TYPE_CHECKING:
     from evaldesk.desk.trust import Trust
@@ -93,7 +94,7 @@ def ui(
     settings = replace(settings, model_options=settings.model_options | ModelOptions(base_url=base_url))
     is_person = sys.stdout.isatty() and not no_open and has_screen(sys.platform, os.environ)
     if desk_address(settings) not in ("", OPENING):
-        click.echo("The desk of this workspace is open, with the options of its own start. Its address:", err=True)
+        show("The desk of this workspace is open, with the options of its own start. Its address:", err=True)
         show_open_desk(settings, "", is_person_there=is_person)
         return
     trust = trust_of_desk(settings, is_trusted=is_trusted)
@@ -106,7 +107,7 @@ def trust_of_desk(settings: Settings, *, is_trusted: bool) -> Trust:
     trust = answered(settings, is_trusted=is_trusted, asks=False)
     if trust.is_restricted:
         for line in (*question_lines(trust), "Nothing of it runs. The page asks whether to trust it; --trust does so."):
-            click.echo(line, err=True)
+            show(line, err=True)
     return trust
 
 
@@ -164,7 +165,7 @@ def show_open_desk(settings: Settings, page: str, *, is_person_there: bool) -> N
     from evaldesk.web.server import ADDRESS_NAME, open_in_browser
 
     url = page_address(settings.state_folder / ADDRESS_NAME, page)
-    click.echo(url)
+    show(url)
     if is_person_there:
         open_in_browser(url, settings.state_folder)
 

@@ -24,7 +24,6 @@ from evaldesk.desk.failures import (
     excerpt,
 )
 from evaldesk.desk.labels import checked_name
-from evaldesk.desk.runs.trial_rows import cell, uncelled
 from evaldesk.errors import FormatError, NotFoundError, UsageError
 from evaldesk.model.conclusion import counted
 from evaldesk.model.failures import FORMS, TRIALS, Anchor, Finding, FindingDraft, Mode
@@ -33,7 +32,7 @@ from evaldesk.reading.strict_json import Document, Place, decoded, parse_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text
 from evaldesk.secrets import scrubber
 from evaldesk.wire import to_json
-from evaldesk.wording.printable import markdown_text
+from evaldesk.wording.printable import cell, markdown_text, uncelled
 
 VERSION = 1
 _TABLES = (".jsonl", ".csv")

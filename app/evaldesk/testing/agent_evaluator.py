@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import warnings
 from collections.abc import Coroutine, Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from evaldesk.background_loop import is_in_loop
 from evaldesk.desk.adk_verdict import adk_failures, pooled_scores
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.model import DEFAULT_CRITERIA, Criterion, EvalSet, SessionInit
+from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.trial_text import first_words, trial_text
 
 TRIAL_TIMEOUT_S = 600.0
@@ -245,7 +245,9 @@ def conclude(agent_module: str, results: Sequence[RunResult], is_detailed: bool,
     """Print and write the requested results, and raise when ADK would."""
     __tracebackhide__ = True
     if is_detailed:
-        sys.stdout.write("".join(_details(result) for result in results))
+        from evaldesk.wording.writer import show
+
+        show("".join(_details(result) for result in results), nl=False)
     if output.file is not None:
         from evaldesk.pages.reports.adk_rows import append_adk_rows
 
@@ -256,7 +258,7 @@ def conclude(agent_module: str, results: Sequence[RunResult], is_detailed: bool,
     if failures:
         raise AssertionError("\n\n".join([f"{agent_module} did not pass. {POOLED}", *failures]))
     for sentence in (sentence for result in results for case in result for sentence in _missing(case, result)):
-        warnings.warn(sentence, NotJudgedWarning, stacklevel=2)
+        warnings.warn(in_one_line(sentence), NotJudgedWarning, stacklevel=2)
 
 
 def _save(results: Sequence[RunResult], app_name: str, manager: Any) -> None:

@@ -11,7 +11,6 @@ import os
 import secrets
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -55,6 +54,7 @@ from evaldesk.settings import MAX_NAME, Settings
 from evaldesk.web.guard import Guard, GuardSettings, guard_settings
 from evaldesk.web.live import closing_of
 from evaldesk.web.render import desk_of, environment, page
+from evaldesk.wording.writer import show
 
 GRACE_S = 3
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last when its terminal is closed
@@ -86,7 +86,7 @@ def serve(settings: Settings, address: Address, *, is_person_there: bool, trust:
     with hold_desk(settings) as hold, _bound(address.host, address.ports) as listener:
         port = listener.getsockname()[1]
         if address.ports[0] not in (port, ANY_PORT):
-            sys.stderr.write(f"Port {address.ports[0]} is taken; this desk uses {port}.\n")
+            show(f"Port {address.ports[0]} is taken; this desk uses {port}.", err=True)
         home = f"http://{_shown(address.host)}:{port}/"
         address_file = None if hold.is_read_only else settings.state_folder / ADDRESS_NAME
         with _written_down(address_file, f"{home}?token={token}"):
@@ -148,8 +148,7 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.should_exit:
             return
-        sys.stdout.write(f"Evaldesk ready at {self._url}\n")
-        sys.stdout.flush()
+        show(f"Evaldesk ready at {self._url}")
         if self._browser_folder:
             open_in_browser(self._url, self._browser_folder)
 

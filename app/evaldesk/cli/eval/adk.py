@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import click
-
 from evaldesk import paths
 from evaldesk.cli.eval.outcome import play_and_judge
 from evaldesk.cli.eval.request import EvalRequest, Job
@@ -15,6 +13,7 @@ from evaldesk.desk.imports.files import read_path
 from evaldesk.desk.named_agents import named_agent
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import EvalSet
+from evaldesk.wording.writer import show
 
 MOST_LISTED = 50
 
@@ -57,10 +56,10 @@ def _config_beside(chosen: Mapping[Path, object]) -> Path | None:
     found = next((file for path in chosen if (file := find_criteria_file(path))), None)
     if found and len(chosen) > 1:
         words = f"Several eval sets have the default criteria, not those of {found}; --config-file-path names a file"
-        click.echo(in_one_line(f"{words} for all."), err=True)
+        show(in_one_line(f"{words} for all."), err=True)
         return None
     if found:
-        click.echo(in_one_line(f"The criteria are those of {found}."), err=True)
+        show(in_one_line(f"The criteria are those of {found}."), err=True)
     return found
 
 

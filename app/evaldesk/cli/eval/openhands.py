@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import click
-
 from evaldesk.cli.eval.outcome import play_and_judge
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.desk.criteria.criteria import given_criteria
@@ -23,6 +21,7 @@ from evaldesk.desk.runs.benchmark_output import (
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import Criterion, EvalSet
 from evaldesk.run_options import BY_NAME
+from evaldesk.wording.writer import show
 
 DEFAULT_ROOT = "evaluation/evaluation_outputs/outputs"
 DEFAULT_ITERATIONS = 30
@@ -52,12 +51,10 @@ def eval_openhands(request: EvalRequest) -> int:
     todo = [case_id for case_id in chosen if case_id not in output.finished]
     if not todo:
         every = "The one instance is" if len(chosen) == 1 else f"All {len(chosen):,} instances are"
-        click.echo(f"{every} done already; nothing to do. Output: {output.place}")
+        show(f"{every} done already; nothing to do. Output: {output.place}")
         return 0
     if output.finished:
-        click.echo(
-            f"{len(chosen) - len(todo):,} of {len(chosen):,} instances are done; continuing with the rest.", err=True
-        )
+        show(f"{len(chosen) - len(todo):,} of {len(chosen):,} instances are done; continuing with the rest.", err=True)
     agent = benchmark_agent(
         placed_benchmark(
             str(request.benchmark),
@@ -79,7 +76,7 @@ def eval_openhands(request: EvalRequest) -> int:
         options = options.but(timeout_s=TRIAL.high)  # run_evaluation has no limit unless the script gives it one
     code = play_and_judge(request, [Job(agent, evalset, path, options, on_progress=output.update)])
     if output.place:
-        click.echo(f"Output: {output.place}", err=request.is_json)
+        show(f"Output: {output.place}", err=request.is_json)
     return code
 
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import click
-
 from evaldesk.cli.eval.osmosis_results import compared, summary_objects
 from evaldesk.cli.eval.outcome import play_and_judge
 from evaldesk.cli.eval.playing import Played
@@ -24,6 +22,7 @@ from evaldesk.model.transcript import BOUNDS
 from evaldesk.paths import did_you_mean
 from evaldesk.wording.comparison import comparison_sentence, left_out_words
 from evaldesk.wording.printable import printable
+from evaldesk.wording.writer import show, style
 
 KEY_VARIABLE = "EVALDESK_API_KEY"
 REWARD = Criterion("reported_value", 1.0, {"path": "reward"})
@@ -57,7 +56,7 @@ def read_dataset(path: Path) -> EvalSet:
     if imported.evalset is None:
         raise UsageError(f"{path} holds results, not rows; name a data set: .jsonl, .json, .parquet or .csv")
     for sentence in imported.warnings:
-        click.echo(f"{path}: {sentence}", err=True)
+        show(f"{path}: {sentence}", err=True)
     return imported.evalset
 
 
@@ -129,12 +128,12 @@ def _show_summary(runs: StoredRuns, played: Sequence[Played]) -> None:
     """Each function as Osmosis reckons it, then the two models row by row."""
     for each, summary in zip(played, summary_objects(runs, played), strict=True):
         model = each.run.config.model or each.run.config.agent_model or "the agent's own model"
-        click.echo(click.style(f"{printable(model)}", bold=True) + " (as Osmosis counts: an errored run scores 0)")
+        show(style(f"{printable(model)}", bold=True) + " (as Osmosis counts: an errored run scores 0)")
         for name, found in summary["eval_fns"].items():
             numbers = ", ".join(f"{key.replace('pass_at_', 'pass@')} {value:.3f}" for key, value in found.items())
-            click.echo(f"  {printable(name)}: {numbers}")
+            show(f"  {printable(name)}: {numbers}")
         if n := _n_cut_short(runs, each):
-            click.echo(
+            show(
                 f"  {counted(n, 'trial')} reached a limit of the agent: no answer here, and for Osmosis the last text "
                 "before it; --compat osmosis scores that text"
             )
@@ -143,7 +142,7 @@ def _show_summary(runs: StoredRuns, played: Sequence[Played]) -> None:
             ((comparison.n_only_before, "the baseline"), (comparison.n_only_after, "this run")) if comparison else ()
         )
         note = left_out_words(*alone)
-        click.echo(f"{printable(name)} against the baseline: {comparison_sentence(comparison)}. {note}".rstrip())
+        show(f"{printable(name)} against the baseline: {comparison_sentence(comparison)}. {note}".rstrip())
 
 
 def _n_cut_short(runs: StoredRuns, each: Played) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -29,6 +28,7 @@ from evaldesk.model.conclusion import counted
 from evaldesk.run_options import OWN
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.words import conclusion_words, needs_words, spread_sentence, trials_each
+from evaldesk.wording.writer import show, show_document, show_json, style
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,7 +50,7 @@ def play_and_judge(request: EvalRequest, jobs: Sequence[Job], *, show_more: Show
     try:
         return asyncio.run(_play_and_judge(desk, request, jobs, gates, show_more))
     except asyncio.CancelledError:
-        click.echo("Stopped before anything was played.", err=True)
+        show("Stopped before anything was played.", err=True)
         return EXIT_INTERRUPTED
 
 
@@ -103,7 +103,7 @@ def end(
         trouble = error
     with reader_may_leave():
         if request.is_json:
-            click.echo(result_json(runs, own, conclusion, change))
+            show_document([result_json(runs, own, conclusion, change).encode(), b"\n"], ".json")
         else:
             _show(desk, request, played)
             show_more(runs, played)
@@ -152,15 +152,15 @@ def show_other_verdicts(runs: StoredRuns, played: Sequence[Played], spelled: str
     """Every verdict that ADK, Osmosis or OpenHands would not give, where their rules apply."""
     for each in played:
         if each.run.config.compat != OWN:
-            click.echo(f"Judged as {CALLED[each.run.config.compat]} does.")
+            show(f"Judged as {CALLED[each.run.config.compat]} does.")
         others = runs.by_other_tools(each.run, spelled)
         if (others.verdicts or others.n_scores or others.unscored) and len(played) > 1:
             _show_name(each, played)
         for sentence in (*others.unscored, *others.sentences):
-            click.echo(in_one_line(sentence))
+            show(in_one_line(sentence))
         for tool, n in others.n_scores.items():
             cases = "1 case has" if n == 1 else f"{n:,} cases have"
-            click.echo(f"{cases} the same verdict and other scores by {CALLED[tool]}; --compat {tool} shows them.")
+            show(f"{cases} the same verdict and other scores by {CALLED[tool]}; --compat {tool} shows them.")
 
 
 def _show_name(each: Played, played: Sequence[Played]) -> None:
@@ -168,7 +168,7 @@ def _show_name(each: Played, played: Sequence[Played]) -> None:
     named = [(other.job.evalset.name or other.job.evalset.id, other.job.path) for other in played]
     name, path = each.job.evalset.name or each.job.evalset.id, each.job.path
     is_shared = any(other == name and of != path for other, of in named)
-    click.echo(click.style(in_one_line(str(path) if is_shared else name), bold=True))
+    show(style(in_one_line(str(path) if is_shared else name), bold=True))
 
 
 def show_conclusion(conclusion: Conclusion, *, has_gates: bool = False) -> None:
@@ -179,18 +179,18 @@ def show_conclusion(conclusion: Conclusion, *, has_gates: bool = False) -> None:
     shown = conclusion.gates if has_gates else ()
     for gate in shown:
         mark, colour = MARKS[gate.answer]
-        click.echo(f"{click.style(mark, fg=colour)} {gate.name}: {gate.sentence}")
+        show(f"{style(mark, fg=colour)} {gate.name}: {gate.sentence}")
     if conclusion.is_passed:
         return
     named = next((gate.name for gate in shown if conclusion.reason == f"{gate.name}: {gate.sentence}"), "")
     words = in_one_line(f"{conclusion.outcome}: {named}" if named else conclusion_words(conclusion))
-    click.echo(click.style(words.capitalize()[: len(conclusion.outcome)], fg=COLOURS[conclusion.outcome]), nl=False)
-    click.echo(words[len(conclusion.outcome) :])
+    show(style(words.capitalize()[: len(conclusion.outcome)], fg=COLOURS[conclusion.outcome]), nl=False)
+    show(words[len(conclusion.outcome) :])
 
 
 def _say_how_to_resume(left: Played, request: EvalRequest) -> None:
     run = left.run
-    click.echo(
+    show(
         f"Stopped: {run.n_done:,} of {run.n_trials:,} trials are done and stored. "
         f"Continue with: {resume_command(run.id, request.home)}",
         err=True,
@@ -204,7 +204,7 @@ async def check_jobs(desk: Desk, jobs: Sequence[Job], *, is_json: bool, gates: G
     """Print the outcome of each job; gives the exit code. Raises AgentError, UsageError."""
     found = [plan_facts(plan) for plan in await plan_jobs(desk, jobs, gates=gates, baseline=baseline)]
     if is_json:
-        click.echo(json.dumps({"runs": found}, indent=2, ensure_ascii=False))
+        show_json({"runs": found}, indent=2)
         return 0
     for facts in found:
         _show_check(facts)
@@ -238,15 +238,15 @@ def _show_check(facts: dict[str, Any]) -> None:
     n_cases, each = facts["n_cases"], trials_each(facts["n_least"], facts["n_most"])
     trials = f"{counted(n_cases, 'case')} x {each} = {counted(facts['n_trials'], 'trial')}"
     model = facts["model"] or "a model of its own, or none"
-    click.echo(in_one_line(f"{facts['evalset_id']}: {trials} of {facts['agent']} with {model}"))
+    show(in_one_line(f"{facts['evalset_id']}: {trials} of {facts['agent']} with {model}"))
     if facts["budget"]:
-        click.echo(in_one_line(facts["budget"]))
+        show(in_one_line(facts["budget"]))
     for criterion in facts["criteria"]:
         words = needs_words(criterion["metric"], criterion["threshold"])
-        click.echo(in_one_line(f"{criterion['metric']}: {words}"))
+        show(in_one_line(f"{criterion['metric']}: {words}"))
     for kind, word, color in (("unscored", "unscored ", "yellow"), ("not_applicable", "not applicable ", None)):
         for each in facts[kind]:
             names = ", ".join(each["case_ids"][:MOST_NAMED]) + (", …" if len(each["case_ids"]) > MOST_NAMED else "")
             by = f" by {each['metric']}" if each["metric"] else ""
             line = f"{len(each['case_ids']):,} of {n_cases:,}{by}: {each['reason']} ({names})"
-            click.echo(click.style(word, fg=color) + in_one_line(line))
+            show(style(word, fg=color) + in_one_line(line))

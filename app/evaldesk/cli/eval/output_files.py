@@ -10,8 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import click
-
 from evaldesk.cli.eval.osmosis_results import folder_results, is_folder, osmosis_json
 from evaldesk.cli.eval.playing import Played
 from evaldesk.cli.eval.request import EvalRequest
@@ -19,7 +17,7 @@ from evaldesk.cli.eval.result_json import result_json
 from evaldesk.cli.files.exchange_files import show_masked
 from evaldesk.desk.evalsets.masking import Masked, masked, masked_words, without_secrets
 from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers
-from evaldesk.desk.runs.trial_rows import SCORE_COLUMNS, TRIAL_COLUMNS, Cell, cell, score_row, trial_row
+from evaldesk.desk.runs.trial_rows import SCORE_COLUMNS, TRIAL_COLUMNS, Cell, score_row, trial_row
 from evaldesk.durable_files import append_file, make_folder, write_output
 from evaldesk.errors import DiskError, UsageError
 from evaldesk.model import Conclusion
@@ -32,8 +30,10 @@ from evaldesk.pages.reports.markdown import (
     conclusion_annotations,
     markdown_summary,
 )
+from evaldesk.wording.printable import cell
 from evaldesk.wording.trial_text import first_words
 from evaldesk.wording.words import asserted_lines
+from evaldesk.wording.writer import show, show_command
 
 Rows = Iterator[dict[str, Cell]]
 
@@ -78,7 +78,7 @@ def write_outputs(
         if request.module and is_folder(name):
             path, data = folder_results(runs, request, every, name)
             _write(path, data)
-            click.echo(f"Results: {path}", err=True)
+            show(f"Results: {path}", err=True)
         elif request.module and _ending(name) == ".json":
             _write(Path(name), osmosis_json(runs, every, conclusion))
         else:
@@ -97,7 +97,7 @@ def write_outputs(
 def show_annotations(runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion, *, is_json: bool) -> None:
     """Print the workflow commands that mark the trials that did not pass."""
     for line in (*conclusion_annotations(conclusion), *_annotations(runs, played, conclusion)):
-        click.echo(line, err=is_json)
+        show_command(line, err=is_json)
 
 
 def _json(runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion, change: RunChange | None) -> bytes:

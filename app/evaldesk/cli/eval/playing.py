@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import click
-
 from evaldesk.cli.eval.progress import shown_progress
 from evaldesk.cli.eval.request import Job
 from evaldesk.desk.criteria.criteria import reaches_out
@@ -29,6 +27,7 @@ from evaldesk.model.comparison import Baseline
 from evaldesk.model.run import is_more
 from evaldesk.model.stored import RunSummary
 from evaldesk.wording.words import chance_words
+from evaldesk.wording.writer import show
 from evaldesk.workers_ahead import end_ahead
 
 EXIT_INTERRUPTED = 130
@@ -115,7 +114,7 @@ def warn_of_false_alarms(gates: Gates, plans: Sequence[RunPlan]) -> None:
     if found is None:
         return
     alarm, confirmed = (chance_words(chance) for chance in found)
-    click.echo(
+    show(
         f"Warning: if nothing changed, --max-regressions {gates.max_regressions} fails {alarm} of builds, by the pass "
         f"rates of the baseline. Add --regression-rule confirm: {confirmed}.",
         err=True,
@@ -163,13 +162,13 @@ async def plan_job(desk: Desk, job: Job, *, is_cost_limited: bool = False) -> Ru
 async def _play(
     desk: Desk, job: Job, plan: RunPlan, *, is_quiet: bool, max_cost: float | None
 ) -> tuple[RunSummary, bool]:
-    with shown_progress(is_quiet=is_quiet) as show:
-        interruption = Interruption(desk.runs, lambda line: click.echo(line, err=True))
+    with shown_progress(is_quiet=is_quiet) as show_moment:
+        interruption = Interruption(desk.runs, lambda line: show(line, err=True))
 
         def on_progress(summary: RunSummary) -> None:
             interruption.run_id = summary.id
             job.on_progress(desk.stored_runs, summary)
-            show(summary, desk.runs.trouble(summary.id) or desk.runs.pause(summary.id))
+            show_moment(summary, desk.runs.trouble(summary.id) or desk.runs.pause(summary.id))
 
         with on_interrupt(interruption):
             summary = await desk.runs.run_to_end(plan, on_progress, max_cost=max_cost)

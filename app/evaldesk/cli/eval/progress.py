@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
-import click
-
 from evaldesk.model.stored import RunSummary
+from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.words import cost_words, least_words
+from evaldesk.wording.writer import show
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -76,7 +76,7 @@ class ProgressBar:
         if self._n_before is None:
             self._n_before, self._began = summary.n_done, now
         words = progress_words(summary, remaining_s(summary, self._n_before, now - self._began), pause)
-        self._shown.update(self._task, total=summary.n_trials, completed=summary.n_done, description=words)
+        self._shown.update(self._task, total=summary.n_trials, completed=summary.n_done, description=in_one_line(words))
 
 
 def shown_progress(*, is_quiet: bool) -> AbstractContextManager[Show]:
@@ -85,7 +85,7 @@ def shown_progress(*, is_quiet: bool) -> AbstractContextManager[Show]:
         return nullcontext(lambda *_: None)
     if sys.stderr.isatty() and os.environ.get("TERM", "") != "dumb":
         return ProgressBar()
-    return nullcontext(ProgressLog(lambda line: click.echo(line, err=True)))
+    return nullcontext(ProgressLog(lambda line: show(line, err=True)))
 
 
 def progress_words(summary: RunSummary, left_s: float | None, pause: str = "") -> str:

@@ -14,6 +14,7 @@ from evaldesk.secrets import scrub
 from evaldesk.wording.printable import in_one_line, printable
 from evaldesk.wording.trial_text import first_words, trial_text
 from evaldesk.wording.words import asserted_lines, passed_sentence
+from evaldesk.wording.writer import show, style
 
 GLYPHS = {"p": ("✓", "green"), "f": ("✗", "red"), "e": ("!", "yellow"), "u": ("–", "white"), ".": ("·", "white")}
 WORDS = {"f": "failed", "e": "errored", "u": "unscored"}
@@ -25,9 +26,9 @@ def report_error(agent_id: str, error: AgentError) -> None:
     is_debug = context is not None and context.find_root().obj is True
     hint = "; add --debug for the trace" if error.trace and not is_debug else ""
     message = in_one_line(scrub(str(error), os.environ))
-    click.echo(f"evaldesk: {agent_id} cannot be loaded: {message}{hint}", err=True)
+    show(f"evaldesk: {agent_id} cannot be loaded: {message}{hint}", err=True)
     if is_debug and error.trace:
-        click.echo(printable(scrub(error.trace, os.environ)), err=True)
+        show(printable(scrub(error.trace, os.environ)), err=True)
 
 
 def show_result(runs: StoredRuns, summary: RunSummary, *, is_quiet: bool = False) -> None:
@@ -36,36 +37,36 @@ def show_result(runs: StoredRuns, summary: RunSummary, *, is_quiet: bool = False
         for row in runs.rows(summary.id):
             _show_case(runs, summary, row)
         for group in runs.errors(summary.id):
-            click.echo(click.style(f"{group.n} × {group.kind}: ", fg="yellow") + in_one_line(group.example))
-    click.echo(passed_sentence(summary.counts, runs.interval(summary)), nl=False)
+            show(style(f"{group.n} × {group.kind}: ", fg="yellow") + in_one_line(group.example))
+    show(passed_sentence(summary.counts, runs.interval(summary)), nl=False)
     asides = [
         f"{n} {word}" for n, word in ((summary.counts.errored, "errored"), (summary.counts.unscored, "unscored")) if n
     ]
-    click.echo(f" ({', '.join(asides)})" if asides else "")
+    show(f" ({', '.join(asides)})" if asides else "")
     for line in asserted_lines(summary.config, summary.n_cases):
-        click.echo(line)
+        show(line)
     if repeats_recorded(summary.config):
-        click.echo(recording_sentence(summary.config))
+        show(recording_sentence(summary.config))
     if summary.reason:
-        click.echo(printable(summary.reason))
-    click.echo(f"Run {summary.id}. `evaldesk open {summary.id}` shows it turn by turn.")
+        show(printable(summary.reason))
+    show(f"Run {summary.id}. `evaldesk open {summary.id}` shows it turn by turn.")
 
 
 def show_details(runs: StoredRuns, summary: RunSummary) -> None:
     """Every turn of every trial, expected beside actual."""
     for case in runs.cases(summary.id):
         for trial in case:
-            click.echo(f"{in_one_line(case.id)}, trial {trial.trial_index + 1} {trial.verdict}")
+            show(f"{in_one_line(case.id)}, trial {trial.trial_index + 1} {trial.verdict}")
             for line in trial_text(case.case, trial, is_whole=True).splitlines():
-                click.echo(f"    {line}")
+                show(f"    {line}")
 
 
 def _show_case(runs: StoredRuns, summary: RunSummary, row: CaseRow) -> None:
-    squares = " ".join(click.style(GLYPHS[mark][0], fg=GLYPHS[mark][1]) for mark in row.verdicts)
-    click.echo(f"{squares}  {in_one_line(row.case_id)}")
+    squares = " ".join(style(GLYPHS[mark][0], fg=GLYPHS[mark][1]) for mark in row.verdicts)
+    show(f"{squares}  {in_one_line(row.case_id)}")
     index = next((index for index, mark in enumerate(row.verdicts) if mark in WORDS), None)
     if index is None:
         return
     case = runs.case(summary.id, row, index)
     text = first_words(case.case, case[0])
-    click.echo(click.style(f"    trial {index + 1} {WORDS[row.verdicts[index]]}: ", dim=True) + text)
+    show(style(f"    trial {index + 1} {WORDS[row.verdicts[index]]}: ", dim=True) + text)

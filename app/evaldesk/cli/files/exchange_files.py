@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.secrets import scrub
+from evaldesk.wording.writer import show, show_document, show_progress, style
 
 if TYPE_CHECKING:
     from evaldesk.settings import Settings
@@ -31,22 +30,22 @@ def open_home(workspace: str | None) -> Settings:
 def show_words(understood: Sequence[str], kept: Sequence[str] = (), refused: Sequence[str] = ()) -> None:
     """The sentences about the contents of a file: understood, kept, refused."""
     for sentence in understood:
-        click.echo(f"  {visible(sentence)}")
+        show(f"  {visible(sentence)}")
     for sentence in kept:
-        click.echo(f"  {click.style('kept: ', dim=True)}{visible(sentence)}")
+        show(f"  {style('kept: ', dim=True)}{visible(sentence)}")
     for sentence in refused:
-        click.echo(f"  {click.style('refused: ', fg='yellow')}{visible(sentence)}")
+        show(f"  {style('refused: ', fg='yellow')}{visible(sentence)}")
 
 
 def report(error: EvaldeskError) -> None:
     """An error in one line, on the stream for errors."""
-    click.echo(f"evaldesk: {visible(' '.join(scrub(str(error), os.environ).split()))}", err=True)
+    show(f"evaldesk: {visible(' '.join(scrub(str(error), os.environ).split()))}", err=True)
 
 
 def show_masked(words: str) -> None:
     """List the secrets that a file does not hold, on the stream for errors."""
     if words:
-        click.echo(f"evaldesk: {visible(words)}", err=True)
+        show(f"evaldesk: {visible(words)}", err=True)
 
 
 class ProgressLine:
@@ -62,13 +61,13 @@ class ProgressLine:
         if self._is_shown and (verb, percent) != self._last:
             self._last = verb, percent
             words = f"{verb}: {n_done:,.0f} of {n_total:,.0f} {unit}, {percent} %; {ending}"
-            click.echo(f"\r\x1b[K{words}", err=True, nl=False)
+            show_progress(words)
 
     def clear(self) -> None:
         """Take the line away."""
         if self._last:
             self._last = None
-            click.echo("\r\x1b[K", err=True, nl=False)
+            show_progress("")
 
 
 def visible(text: str) -> str:
@@ -78,11 +77,12 @@ def visible(text: str) -> str:
     return printable(text).replace("\n", "�").replace("\t", "�")
 
 
-def write_bytes(data: bytes | Iterable[bytes], output: str | None, *, is_forced: bool = False) -> None:
-    """Write to the file named, or to the stream; one that is there stays unless forced."""
+def write_bytes(
+    data: bytes | Iterable[bytes], output: str | None, *, ending: str = "", is_forced: bool = False
+) -> None:
+    """Write to the file named, or to the stream as its `ending` allows; one that is there stays unless forced."""
     if output is None or output == "-":
-        for part in (data,) if isinstance(data, bytes) else data:
-            click.echo(part, nl=False)
+        show_document((data,) if isinstance(data, bytes) else data, ending)
         return
     from evaldesk.durable_files import create_file, write_output
 

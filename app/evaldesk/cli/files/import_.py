@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -12,6 +11,7 @@ import click
 from evaldesk.cli.files.exchange_files import ProgressLine, open_home, show_words, visible
 from evaldesk.cli.runs.shared import workspace_option
 from evaldesk.errors import EvaldeskError, UsageError
+from evaldesk.wording.writer import show, show_json
 
 if TYPE_CHECKING:
     from evaldesk.desk.imports.importing import TakenIn
@@ -107,17 +107,17 @@ class _Terminal:
         """Nothing of the file is stored."""
         self._line.clear()
         if status == "cancelled":
-            click.echo(f"evaldesk: cancelled; nothing of {visible(self._path.name)} is stored", err=True)
+            show(f"evaldesk: cancelled; nothing of {visible(self._path.name)} is stored", err=True)
 
     def stored(self, taken: TakenIn, name: str, words: Words) -> None:
         """The eval set and the runs of the file are stored."""
         self._line.clear()
-        click.echo(f"{visible(str(self._path))}:")
+        show(f"{visible(str(self._path))}:")
         show_words(*words)
         if taken.evalset_id:
-            click.echo(f"  Eval set {name}.")
+            show(f"  Eval set {name}.")
         for run_id in taken.run_ids:
-            click.echo(f"  Run {run_id}. `evaldesk open {run_id}` shows it.")
+            show(f"  Run {run_id}. `evaldesk open {run_id}` shows it.")
 
 
 class _JsonLines:
@@ -144,7 +144,7 @@ class _JsonLines:
         self._say("done", evalset=name if taken.evalset_id else None, runs=taken.run_ids, **found)
 
     def _say(self, status: str, **values: object) -> None:
-        click.echo(json.dumps({"file": str(self._path), "status": status} | values, ensure_ascii=False))
+        show_json({"file": str(self._path), "status": status} | values)
 
 
 def _when_changed(show: Callable[[int, int], None]) -> Callable[[int, int], None]:

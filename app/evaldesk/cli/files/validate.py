@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import click
 
 from evaldesk.cli.files.exchange_files import report, show_words, visible
 from evaldesk.errors import EvaldeskError, FormatError, UsageError
+from evaldesk.wording.writer import show, show_json
 
 EXIT_VALID, EXIT_REPEATS, EXIT_INVALID = 0, 1, 2
 
@@ -35,7 +35,7 @@ def validate(files: tuple[Path, ...], format_name: str | None, is_json: bool) ->
     """
     found = [_examined(path, format_name, is_json=is_json) for path in files]
     if is_json:
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        show_json(found, indent=2)
     sys.exit(max((_exit_code(each) for each in found), default=EXIT_VALID))
 
 
@@ -57,7 +57,7 @@ def _examined(path: Path, format_name: str | None, *, is_json: bool) -> dict[str
         place = {name: getattr(error, name) for name in names}
         return {"file": str(path), "is_valid": False, "error": str(error)} | place
     if not is_json:
-        click.echo(f"{visible(str(path))}: {found.title}")
+        show(f"{visible(str(path))}: {found.title}")
         show_words(found.understood, found.kept, found.refused)
         if found.repeats:
             report(UsageError(f"{path}: several cases have the same id: {found.repeats}; give each its own"))

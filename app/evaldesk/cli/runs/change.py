@@ -22,6 +22,7 @@ from evaldesk.model.conclusion import counted
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.settings import Settings
+from evaldesk.wording.writer import confirm, show
 
 RunCall = Callable[[Desk, RunSummary], Awaitable[int]]
 
@@ -48,9 +49,9 @@ def stop(name: str, yes: bool, workspace: str | None) -> None:
         with stored_runs(workspace) as stored:
             run = stored.named(name)
         _check_live(run)
-        click.confirm(f"Stop run {run.id} after {run.n_done:,} of {run.n_trials:,} trials?", abort=True)
+        confirm(f"Stop run {run.id} after {run.n_done:,} of {run.n_trials:,} trials?", abort=True)
     run_id = _with_desk(settings, name, work)
-    click.echo(f"Run {run_id} is being stopped. `evaldesk run resume {run_id}` continues it.")
+    show(f"Run {run_id} is being stopped. `evaldesk run resume {run_id}` continues it.")
 
 
 @click.command()
@@ -117,7 +118,7 @@ def rescore(name: str, config_file_path: str, is_trusted: bool, workspace: str |
 
     async def begin(desk: Desk, run: RunSummary) -> int:
         if same := await desk.runs.same_criteria(run.id, criteria):
-            click.echo(same, err=True)
+            show(same, err=True)
         return await desk.runs.rescore(run.id, criteria)
 
     sys.exit(_followed(open_home(workspace), name, begin, is_trusted=is_trusted))
@@ -144,7 +145,7 @@ def remove(names: tuple[str, ...], yes: bool, workspace: str | None) -> None:
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(f"rm moves {trials} to the trash; without a terminal add --yes")
-        click.confirm(f"Move run {listed} with {trials} to the trash?", abort=True)
+        confirm(f"Move run {listed} with {trials} to the trash?", abort=True)
 
     async def work(desk: Desk, run: RunSummary) -> int:
         await desk.runs.delete(run.id)
@@ -152,7 +153,7 @@ def remove(names: tuple[str, ...], yes: bool, workspace: str | None) -> None:
 
     for run_id in runs:
         _with_desk(settings, str(run_id), work)
-        click.echo(f"Run {run_id} is in the trash; evaldesk trash restore run-{run_id} brings it back.")
+        show(f"Run {run_id} is in the trash; evaldesk trash restore run-{run_id} brings it back.")
 
 
 def _check_live(run: RunSummary) -> None:
@@ -171,7 +172,7 @@ def _in_background(settings: Settings, name: str, is_trusted: bool) -> None:
     trust = answered(settings, is_trusted=is_trusted, needs_runs_only=True)
     run_id = _with_desk(settings, name, offer, trust)
     hand_over(settings, run_id)
-    click.echo(f"Run {run_id} continues in the background. `evaldesk run info {run_id}` shows its progress.")
+    show(f"Run {run_id} continues in the background. `evaldesk run info {run_id}` shows its progress.")
 
 
 def _check_left(run: RunSummary) -> None:
@@ -206,19 +207,19 @@ async def follow_run(desk: Desk, run: RunSummary, begin: Callable[[Desk, RunSumm
     """`begin` takes the run up and gives the id of the run to follow; its conclusion is the exit code."""
     desk.poll_requests()
     try:
-        with shown_progress(is_quiet=False) as show:
-            interruption = Interruption(desk.runs, lambda line: click.echo(line, err=True))
+        with shown_progress(is_quiet=False) as show_moment:
+            interruption = Interruption(desk.runs, lambda line: show(line, err=True))
             with on_interrupt(interruption):
                 run_id = interruption.run_id = await begin(desk, run)
                 async for _ in desk.runs.watch(run_id):
                     waits = desk.runs.trouble(run_id) or desk.runs.pause(run_id)
-                    show(await desk.runs.summary(run_id), waits)
+                    show_moment(await desk.runs.summary(run_id), waits)
         summary = await desk.runs.summary(run_id)
         conclusion = desk.stored_runs.conclusion(summary)
         show_result(desk.stored_runs, summary)
         show_conclusion(conclusion)
         if summary.status == "stopped":
-            click.echo(f"Stopped. Continue with: {resume_command(run_id, desk.settings.workspace)}", err=True)
+            show(f"Stopped. Continue with: {resume_command(run_id, desk.settings.workspace)}", err=True)
         return conclusion.exit_code
     finally:
         await desk.close()

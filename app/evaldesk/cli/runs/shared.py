@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from evaldesk.cli.files.exchange_files import open_home
+from evaldesk.wording.writer import confirm, show
 
 if TYPE_CHECKING:
     from evaldesk.desk.desk import Desk
@@ -95,8 +96,8 @@ def answered(settings: Settings, *, is_trusted: bool, needs_runs_only: bool = Fa
     is_asked = trust.has_foreign_runs if needs_runs_only else trust.is_restricted
     if asks and is_asked and sys.stdin.isatty() and sys.stderr.isatty():
         for line in question_lines(trust):
-            click.echo(line, err=True)
-        if click.confirm("Trust this folder?", err=True):
+            show(line, err=True)
+        if confirm("Trust this folder?", err=True):
             _give(trust)
     return trust
 
@@ -115,4 +116,4 @@ def question_lines(trust: Trust) -> list[str]:
 
 def _give(trust: Trust) -> None:
     if not trust.give():
-        click.echo("The answer cannot be kept, so it holds for this command only.", err=True)
+        show("The answer cannot be kept, so it holds for this command only.", err=True)

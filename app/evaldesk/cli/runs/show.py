@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, get_args
 
@@ -39,6 +38,7 @@ from evaldesk.wording.words import (
     range_words,
     started_words,
 )
+from evaldesk.wording.writer import show, show_json, style
 
 
 @click.command()
@@ -63,14 +63,14 @@ def info(name: str, is_json: bool, workspace: str | None) -> None:
                 "metrics": metric_objects(runs, run),
             }
             found = {**run_item(run, runs.outcome(run)), "results": results}
-            click.echo(json.dumps({"data": found}, indent=2, ensure_ascii=False))
+            show_json({"data": found}, indent=2)
             return
         lines = _lines(runs, run)
         width = max(len(label) for label, _ in lines) + 2
         for label, text in lines:
-            click.echo(click.style(label.ljust(width), dim=True) + printable(text))
+            show(style(label.ljust(width), dim=True) + printable(text))
         for hint in _hints(run, is_left_alone=runs.is_left_alone(run)):
-            click.echo(hint)
+            show(hint)
 
 
 def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
@@ -203,17 +203,15 @@ def logs(name: str, limit: int, is_errors: bool, is_json: bool, workspace: str |
         cases = runs.cases(runs.named(name).id)
         for number, entry in enumerate(_entries(cases, is_errors=is_errors)):
             if number == limit:
-                click.echo(f"More than {limit} trials; --limit shows more.", err=True)
+                show(f"More than {limit} trials; --limit shows more.", err=True)
                 break
             if is_json:
-                click.echo(json.dumps(entry, ensure_ascii=False))
+                show_json(entry)
                 continue
-            click.echo(
-                click.style(f"{in_one_line(entry['case_id'])}, trial {entry['trial']} {entry['verdict']}", bold=True)
-            )
+            show(style(f"{in_one_line(entry['case_id'])}, trial {entry['trial']} {entry['verdict']}", bold=True))
             for text in filter(None, (entry["log"], entry["error"], entry["trace"])):
                 for line in printable(text).splitlines():
-                    click.echo(f"    {line}")
+                    show(f"    {line}")
 
 
 def _entries(cases: Iterable[CaseResult], *, is_errors: bool) -> Iterator[dict[str, Any]]:
@@ -280,17 +278,17 @@ def list_runs(
             "total_count": n_all,
             "has_more": len(runs) < n_all,
         }
-        click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
+        show_json(listed, indent=2)
         return
     if not runs and (status or text or any(wanted.values())):
-        click.echo("No matching runs. `evaldesk run list --all` lists every one.")
+        show("No matching runs. `evaldesk run list --all` lists every one.")
         return
     if not runs:
-        click.echo("No runs yet. `evaldesk eval` and `evaldesk run submit` make some.")
+        show("No runs yet. `evaldesk eval` and `evaldesk run submit` make some.")
         return
     show_table(COLUMNS, [_cells(run, outcome) for run, outcome in listed_runs])
     if len(runs) < n_all:
-        click.echo(f"{len(runs)} of {n_all}; --all lists every one.")
+        show(f"{len(runs)} of {n_all}; --all lists every one.")
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -299,7 +297,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(cell) for cell in column) for column in zip(columns, *clean, strict=True)]
     for row, is_head in [(columns, True), *((row, False) for row in clean)]:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        click.echo(click.style(line, bold=True) if is_head else line)
+        show(style(line, bold=True) if is_head else line)
 
 
 def _cells(run: RunSummary, outcome: Outcome | None) -> list[str]:

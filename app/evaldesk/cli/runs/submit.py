@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import sys
@@ -31,6 +30,7 @@ from evaldesk.model import EvalSet, Gates
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import Asked
 from evaldesk.wording.printable import in_one_line
+from evaldesk.wording.writer import choose, confirm, show, show_json, style
 
 if TYPE_CHECKING:
     from evaldesk.settings import Settings
@@ -87,7 +87,7 @@ def submit(
     if not is_json:
         _show_plan(asked, called, path, words, commit)
     if may_ask:
-        click.confirm("Submit this evaluation run?", abort=True)
+        confirm("Submit this evaluation run?", abort=True)
     elif not (yes or is_json):
         raise UsageError("no terminal for the question; add --yes to submit the run")
     own = {**asked.env, **secrets}
@@ -156,7 +156,7 @@ def _chosen_rows(
     n_sample = max(1, round(n / SHARE))
     if may_ask and not is_sample:
         question = f"limit is omitted: run all {n:,} rows, or a seeded sample of {n_sample:,}?"
-        is_sample = click.prompt(question, type=click.Choice(["all", "sample"]), default="all") == "sample"
+        is_sample = choose(question, ("all", "sample"), default="all") == "sample"
     if not is_sample:
         return None, f"limit omitted: all {n:,} rows"
     drawn = random.Random(SAMPLE_SEED).sample(range(n), n_sample)  # noqa: S311 - the same rows every time
@@ -193,14 +193,14 @@ def _show_plan(asked: RunFile, called: str, path: Path, words: str, commit: str)
     rows += [("Secrets", ", ".join(asked.secrets))] if asked.secrets else []
     rows += [("Advanced", "recorded but not consumed: " + ", ".join(asked.advanced))] if asked.advanced else []
     for label, text in rows:
-        click.echo(click.style(f"{label:<16}", dim=True) + in_one_line(text))
+        show(style(f"{label:<16}", dim=True) + in_one_line(text))
 
 
 def _show_submitted(run: RunSummary, called: str, who: str, *, is_json: bool) -> None:
     if is_json:
         created = run.created_at.isoformat()
-        click.echo(json.dumps({"id": run.id, "name": called, "status": run.status, "created_at": created}))
+        show_json({"id": run.id, "name": called, "status": run.status, "created_at": created})
         return
-    click.echo(f"Evaluation run submitted: {in_one_line(called)}")
+    show(f"Evaluation run submitted: {in_one_line(called)}")
     where = "by the desk that is open" if who == "desk" else "in the background"
-    click.echo(f"Run {run.id} is played {where}. `evaldesk run info {run.id}` shows its progress.")
+    show(f"Run {run.id} is played {where}. `evaldesk run info {run.id}` shows its progress.")

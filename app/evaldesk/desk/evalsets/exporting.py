@@ -17,7 +17,7 @@ from evaldesk.desk.evalsets.names import plain_name
 from evaldesk.desk.other_tools import as_tool_judges
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.runs.stored_runs import StoredRuns
-from evaldesk.desk.runs.trial_rows import TRIAL_COLUMNS, cell, trial_row
+from evaldesk.desk.runs.trial_rows import TRIAL_COLUMNS, trial_row
 from evaldesk.errors import FormatError, NotFoundError
 from evaldesk.formats import EVALSET_FORMS, losses
 from evaldesk.formats.criteria_file import CriteriaFile, write_criteria_file
@@ -29,6 +29,7 @@ from evaldesk.secrets import known_values, scrubber_of
 from evaldesk.settings import Settings
 from evaldesk.store.evalsets.files import EvalSetFiles
 from evaldesk.transcripts.recorded import ReadItems, RecordedRun
+from evaldesk.wording.printable import cell
 
 PART = 64 * 1024
 CASES_AT_ONCE = 200

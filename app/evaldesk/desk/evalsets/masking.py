@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from evaldesk.formats.files import PACKED, pack, write_file
+from evaldesk.formats.files import PACKED, pack, suffix_of, write_file
 from evaldesk.model import EvalSet
 from evaldesk.secrets import known_values, scrubber_of
 from evaldesk.transcripts.recorded import RecordedRun
@@ -22,10 +22,14 @@ MOST_PLACES = 100
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """A file without its secrets; `words` names the masked values and their cases, empty where there are none."""
+    """A file without its secrets; `words` names the masked values and their cases, empty where there are none.
+
+    `ending` is that of the names of such files.
+    """
 
     data: bytes
     words: str = ""
+    ending: str = ""
 
 
 def masked(data: bytes, environment: Mapping[str, str], cases: Iterable[tuple[str, object]] = ()) -> Masked:
@@ -45,7 +49,8 @@ def masked_file(what: EvalSet | RecordedRun, format_name: str, environment: Mapp
     """
     is_packed = format_name in PACKED
     found = masked(write_file(what, PACKED.get(format_name, format_name)), environment, _parts(what))
-    return Masked(pack(found.data, format_name), found.words) if is_packed else found
+    data = pack(found.data, format_name) if is_packed else found.data
+    return replace(found, data=data, ending=suffix_of(format_name))
 
 
 def without_secrets(values: Iterable[T], environment: Mapping[str, str], found: Counter[str]) -> Iterator[T]:

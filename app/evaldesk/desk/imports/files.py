@@ -110,6 +110,7 @@ class Converted:
     data: bytes
     left_out: tuple[str, ...]
     masked: str = ""
+    ending: str = ""
 
 
 def convert_file(path: Path, target: str, from_name: str | None = None, to_name: str | None = None) -> Converted:
@@ -122,7 +123,7 @@ def convert_file(path: Path, target: str, from_name: str | None = None, to_name:
     what = _chosen(imported, name)
     lost = losses(what, name) if name in EVALSET_FORMS and isinstance(what, EvalSet) else ()
     file = masked_file(what, name, os.environ)
-    return Converted(file.data, (*imported.refused, *lost), file.words)
+    return Converted(file.data, (*imported.refused, *lost), file.words, file.ending)
 
 
 def _format_of(target: str, imported: Imported) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from evaldesk.model import Case, RunConfig, Score, TrialResult
 
@@ -57,19 +57,3 @@ def score_row(case: Case, trial: TrialResult, score: Score, config: RunConfig) -
     """One score: `SCORE_COLUMNS`; `turn` counts from 1 and is None for the score of the whole trial."""
     key = {name: _OF_TRIAL[name](case, trial, config) for name in _KEY}
     return key | {name: cell_of(score) for name, cell_of in _OF_SCORE.items()}
-
-
-T = TypeVar("T")
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0", "＝", "＋", "－", "＠")
-"""The characters that a cell must not begin with (https://owasp.org/www-community/attacks/CSV_Injection)."""
-
-
-def cell(value: T) -> T | str:
-    """`value`; a text that a spreadsheet would take for a formula has a quote before it, which keeps it text."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
-
-
-def uncelled(text: str) -> str:
-    """The text of such a cell."""
-    return text[1:] if text.startswith("'") and text[1:].startswith(_FORMULA) else text

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
-from evaldesk.desk.runs.trial_rows import cell
 from evaldesk.durable_files import append_file, make_folder
 from evaldesk.model import Score, ToolCall, TurnRecord
+from evaldesk.wording.printable import cell
 from evaldesk.wording.trial_text import call_text
 
 COLUMNS = (
