@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
@@ -13,10 +14,12 @@ import pytest
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.imports.importing import ImportDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns
-from evaldesk.formats.files import read_file
-from evaldesk.model import Conclusion
+from evaldesk.formats.files import names_for, read_file, suffix_of, write_file
+from evaldesk.model import Case, Conclusion, Criterion, RecordedPlan, Turn
 from evaldesk.settings import Settings
 from evaldesk.store import Store
+from evaldesk.transcripts.messages.turns import Message, turns_of
+from evaldesk.transcripts.recorded import RecordedRun, recorded_score, recorded_trial
 
 Concluded = Callable[[bytes, str], Conclusion]
 
@@ -140,6 +143,77 @@ OVERFULL = {
     "promptfoo-a-row-twice": promptfoo(0, 1, 2, 2, n_passed=3),
     "promptfoo-a-row-more": promptfoo(0, 1, 2, n_passed=2),
 }
+
+
+def recorded(n: int, plan: RecordedPlan) -> RecordedRun:
+    """A run of ours with two cases and `n` passed trials."""
+    metric = Criterion("m", 1.0)
+    turns = turns_of([Message("user", "q"), Message("agent", "a")])
+    trial = recorded_trial(turns, scores=[recorded_score(metric, 1.0)], criteria=[metric])
+    results = [replace(trial, case_index=at % 2, trial_index=at // 2) for at in range(n)]
+    cases = tuple(Case(name, (Turn("q"),)) for name in "ab")
+    return RecordedRun("r", "agent", cases, tuple(results), (metric,), plan=plan)
+
+
+@pytest.mark.parametrize("name", names_for("run"))
+def test_a_run_that_is_exported_takes_its_plan_along(concluded: Concluded, name: str) -> None:
+    whole, cut = recorded(4, RecordedPlan(4, 2, "finished")), recorded(3, RecordedPlan(4, 1, "stopped", "by Ann"))
+
+    found = [concluded(write_file(run, name), "r" + suffix_of(name)) for run in (whole, cut)]
+
+    assert [each.outcome for each in found] == ["passed", "undecided"]
+    reasons = ("1 of 4 planned trials is not in the file", "the run was stopped before its end: by Ann")
+    assert found[1].reasons[:2] == reasons
+
+
+ATIF: dict[str, Any] = {
+    "schema_version": "ATIF-v1.4",
+    "session_id": "s",
+    "agent": {"name": "a"},
+    "steps": [{"source": "user", "message": "q"}, {"source": "agent", "message": "a"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "is_cut"),
+    [
+        ({"final_metrics": {"total_steps": 2}}, False),
+        ({"final_metrics": {"total_steps": 9}}, True),
+        ({"continued_trajectory_ref": "next.json"}, True),
+    ],
+    ids=["whole", "fewer-steps", "goes-on"],
+)
+def test_a_trajectory_without_its_last_steps_is_of_a_run_that_had_not_ended(
+    more: dict[str, Any], *, is_cut: bool
+) -> None:
+    (run,) = read_file(encoded(ATIF | more), "r.json").runs
+
+    assert run.plan.is_cut == is_cut
+
+
+@pytest.mark.parametrize(
+    ("status", "plan", "verdict"),
+    [
+        ("submitted", "finished", "unscored"),
+        ("exit_context", "finished", "unscored"),
+        ("exit_api", "finished", "errored"),
+        (None, "unfinished", "unscored"),
+    ],
+)
+def test_an_attempt_of_swe_agent_says_how_it_ended(status: str | None, plan: str, verdict: str) -> None:
+    history = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+
+    (run,) = read_file(encoded({"trajectory": [], "history": history, "info": {"exit_status": status}}), "r.traj").runs
+
+    assert (run.plan.status, run.results[0].verdict) == (plan, verdict)
+
+
+def test_results_of_adk_lack_trials_where_a_case_has_fewer_than_another(concluded: Concluded) -> None:
+    invocation = {"user_content": {"parts": [{"text": "q"}]}}
+    row = {"final_eval_status": 1, "eval_metric_result_per_invocation": [{"actual_invocation": invocation}]}
+    file = {"eval_set_id": "s", "eval_case_results": [{"eval_id": name, **row} for name in "aab"]}
+
+    assert concluded(encoded(file), "r.evalset_result.json").reason == "1 of 4 planned trials is not in the file"
 
 
 def encoded(file: Any) -> bytes:

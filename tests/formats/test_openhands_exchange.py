@@ -38,7 +38,7 @@ def said(event: Event) -> str:
     return event.call.name if event.call else event.text
 
 
-def test_a_second_line_of_an_instance_is_its_second_trial() -> None:
+def test_a_row_that_evaldesk_numbered_is_another_trial_of_its_instance() -> None:
     run = recorded()
 
     assert [case.id for case in run.cases] == ["repo-1", "repo-2"]
@@ -49,6 +49,32 @@ def test_a_second_line_of_an_instance_is_its_second_trial() -> None:
     ]
     assert (run.name, run.agent, run.model) == ("mini", "CodeActAgent", "openai/m")
     assert [(each.metric, each.threshold) for each in run.criteria] == [("resolved", 1.0)]
+
+
+def test_the_last_row_of_an_instance_counts_and_the_one_before_is_beside_it() -> None:
+    done = {"report": {"resolved": True}}
+
+    run = recorded(row([], error="502 Server Error"), row([], test_result=done))
+
+    (result,) = run.results
+    assert (result.verdict, result.trial_index) == ("passed", 0)
+    assert [(each.verdict, each.reason) for each in result.earlier] == [("errored", "502 Server Error")]
+
+
+@pytest.mark.parametrize(
+    ("error", "stop"),
+    [
+        ("AgentStuckInLoopError: Agent got stuck in a loop", "stuck"),
+        ("RuntimeError: Agent reached maximum iteration in headless mode", "max_iterations"),
+        ("RuntimeError: Agent reached maximum budget for conversation", "budget"),
+        ("litellm.ContextWindowExceededError: too long", "context_window"),
+        ("litellm.ContentPolicyViolationError: refused", "content_filter"),
+    ],
+)
+def test_a_row_whose_agent_ran_into_its_own_bound_is_judged_by_its_result(error: str, stop: str) -> None:
+    (result,) = recorded(row([], error=error, test_result={"resolved": False})).results
+
+    assert (result.status, result.verdict, result.stop_reason) == ("finished", "failed", stop)
 
 
 def test_the_call_is_what_the_model_asked_for_and_not_what_the_harness_made_of_it() -> None:
@@ -194,6 +220,7 @@ def test_an_error_names_the_line(line: str, place: str) -> None:
 
 def test_it_says_which_outcome_was_taken_and_which_could_be() -> None:
     rows = [row([], test_result={"own": 0.5, "report": {"resolved": True}}), row([], test_result={"own": 1, "n": 7})]
+    rows[1]["instance_id"] = "j"
     data = "\n".join(map(json.dumps, rows)).encode()
 
     usual, chosen = read_file(data, "output.jsonl"), read_file(data, "output.jsonl", outcome="own")

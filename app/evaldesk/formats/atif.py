@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from typing import Any
@@ -62,10 +62,14 @@ class Atif(WritesRuns):
         """A case and a trial for each trajectory. Raises FormatError."""
         notes = Notes()
         found = [_read(place, raw, notes) for place, raw in read_values(data, source)]
+        n_cut = sum(one.is_cut for one in found)
         if not found:
             raise FormatError("the file has no trajectory", source=source)
         name = file_stem(source).removesuffix(".atif")
         run = run_of_sessions(name, found[0].agent, found[0].model, [one.session for one in found])
+        if n_cut:
+            reason = f"{counted(n_cut, 'session')} of {len(found):,} without the last steps"
+            run = replace(run, plan=replace(run.plan, status="unfinished", reason=reason))
         return imported_sessions("atif", run, counted(len(found), "recorded session"), notes)
 
     @staticmethod
@@ -84,6 +88,7 @@ class _Trajectory:
     agent: str
     model: str | None
     session: Session
+    is_cut: bool
 
 
 def _read(place: Place, raw: Any, notes: Notes) -> _Trajectory:
@@ -98,6 +103,8 @@ def _read(place: Place, raw: Any, notes: Notes) -> _Trajectory:
     about = {key: value for key, value in agent.items() if key not in ("name", "model_name")}
     final = whole.get("final_metrics")
     total = _usage(final, model, "total_prompt_tokens", "total_completion_tokens", "total_cost_usd")
+    n_steps = final.get("total_steps") if isinstance(final, dict) else None
+    is_cut = (isinstance(n_steps, int) and n_steps > len(steps)) or bool(whole.get("continued_trajectory_ref"))
     counts_steps = any(turn.usages for turn in turns)
     root = extra.get("extra")
     note = root.get(NOTE) if isinstance(root, dict) else None
@@ -114,6 +121,7 @@ def _read(place: Place, raw: Any, notes: Notes) -> _Trajectory:
             usages=None if counts_steps or not total else (total,),
             note=note,
         ),
+        is_cut=is_cut,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from evaldesk.formats.exchange import Imported, ReadOnly
-from evaldesk.model import Case, ErrorRecord, EvalSet, ToolCall, Turn, Usage
+from evaldesk.model import Case, ErrorRecord, EvalSet, RecordedPlan, ToolCall, Turn, Usage
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Place, parse_json
@@ -15,6 +15,7 @@ from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_option
 from evaldesk.transcripts.messages.chat import read_chat_message
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import RecordedRun, file_stem, recorded_trial, recorded_usage
+from evaldesk.transcripts.recorded_ends import is_accident
 
 
 class SweAgent(ReadOnly):
@@ -49,12 +50,16 @@ def _imported(place: Place, whole: dict[str, Any], name: str) -> Imported:
     environment = read_optional_text(place.at("environment"), whole.get("environment"))
     extra = {"environment": environment} if environment else {}
     case = Case(name, tuple(Turn(turn.query) for turn in turns), extra=extra)
+    stop = read_optional_text(place.at("info", "exit_status"), info.get("exit_status")) or ""
+    is_broken = is_accident("swe-agent", stop.partition(" ")[0])
     trial = recorded_trial(
         turns,
-        stop_reason=read_optional_text(place.at("info", "exit_status"), info.get("exit_status")) or "",
+        error=ErrorRecord("recorded", f"SWE-agent ended the attempt: {stop}") if is_broken else None,
+        stop_reason=stop,
         usages=_usages(info.get("model_stats")),
     )
-    run = RecordedRun(name, "SWE-agent", (case,), (trial,))
+    plan = RecordedPlan(1, status="finished" if stop else "unfinished")
+    run = RecordedRun(name, "SWE-agent", (case,), (trial,), plan=plan)
     understood = ("What the agent submitted and how it ended is the state after its last turn; nothing is asserted.",)
     return Imported("swe-agent", EvalSet(name, cases=(case,)), (run,), understood, (), notes.sentences)
 

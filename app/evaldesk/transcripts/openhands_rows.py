@@ -6,7 +6,6 @@ openhands/llm/metrics.py)
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -22,6 +21,7 @@ from evaldesk.reading.values import read_list, read_mapping, read_optional_mappi
 from evaldesk.transcripts.messages.turns import TurnEvents
 from evaldesk.transcripts.openhands_events import read_history, response_times
 from evaldesk.transcripts.recorded import ends_in_calls, known_cost, known_time, whole_number
+from evaldesk.transcripts.recorded_ends import bound_of
 from evaldesk.wire import to_json
 
 FORM: Final = "openhands"
@@ -33,7 +33,6 @@ USUAL = ("resolved", "success", "passed", "correct", "result", "score", "reward"
 MAX_SUMMARY = 2_000
 
 _COUNTS = ("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning")
-_TOO_MANY = re.compile(r"maximum iteration|max(imum)?[_ ]?iterations", re.I)
 
 
 def is_row(value: JsonValue) -> bool:
@@ -140,7 +139,7 @@ def _history(place: Place, row: dict[str, Any], query: str, notes: Notes) -> Tur
 def _events(place: Place, row: dict[str, Any], text: str, turn: TurnEvents, more: JsonObject) -> Iterator[Event]:
     yield artefact(FORM, text)
     reason = read_optional_text(place.at("error"), row.get("error"))
-    error = ErrorRecord("max_iterations" if _TOO_MANY.search(reason) else "instance_error", reason) if reason else None
+    error = ErrorRecord(bound_of(reason) or "instance_error", reason) if reason else None
     metrics = read_optional_mapping(place.at("metrics"), row.get("metrics")) or {}
     events, times = turn.events, response_times(place.at("history"), row.get("history") or [])
     try:

@@ -313,7 +313,24 @@ def as_trials(runs: Sequence[RecordedRun]) -> RecordedRun:
         n_trials |= ranks
         for criterion in run.criteria:
             criteria.setdefault(criterion.metric, criterion)
-    return replace(runs[0], cases=tuple(cases.values()), results=tuple(results), criteria=tuple(criteria.values()))
+    return replace(
+        runs[0],
+        cases=tuple(cases.values()),
+        results=tuple(results),
+        criteria=tuple(criteria.values()),
+        plan=_plan_of_all(runs),
+    )
+
+
+def _plan_of_all(runs: Sequence[RecordedRun]) -> RecordedPlan:
+    """The plan of runs that are put together: what was planned in each of them; they end as the first that was cut."""
+    plans = [run.plan for run in runs]
+    n_planned = sum(
+        len(run.results) if plan.n_planned is None else plan.n_planned for run, plan in zip(runs, plans, strict=True)
+    )
+    cut = next((plan for plan in plans if plan.is_cut), plans[0])
+    is_told = any(plan.n_planned is not None for plan in plans)
+    return RecordedPlan(n_planned if is_told else None, 1, cut.status, cut.reason)
 
 
 def free_name(name: str, taken: dict[str, int]) -> str:

@@ -45,12 +45,18 @@ from evaldesk.reading.values import (
 )
 from evaldesk.transcripts.adk import CONFIRMATION, AdkEvents, message_text, read_parts, spelled, wrapped
 from evaldesk.transcripts.recorded import RecordedRun, TrialRows, cut_short, ended_so, told_turns
+from evaldesk.transcripts.recorded_sessions import plan_note, read_plan
 
 _RESULTS = {"eval_case_results", "evalCaseResults"}
+NOTE = "evaldesk"
+"""The key of our own note beside the results, which ADK passes over."""
 
 
 class AdkResults(WritesRuns):
-    """`{"eval_set_id", "eval_case_results": [...]}`; a case that is there twice has two trials."""
+    """`{"eval_set_id", "eval_case_results": [...]}`; a case that is there twice has two trials.
+
+    ADK runs each case as often, so a case with fewer results than another lacks some.
+    """
 
     title = "ADK eval results"
     suffixes = (".evalset_result.json",)
@@ -97,6 +103,8 @@ class AdkResults(WritesRuns):
             "eval_case_results": (_write_result(run, result) for result in run.results),
             "creation_timestamp": 0.0,
         }
+        if run.plan.n_planned is not None:
+            found[NOTE] = {"plan": plan_note(run.plan)}
         return text_parts(found, run.name)
 
 
@@ -140,7 +148,9 @@ class _Results:
             return Imported("adk-results", understood=("No result.",))
         cases, results = self._rows.finished()
         agent = self._agent or _app_of(raw, set_id)
-        run = RecordedRun(set_id or "results", agent, cases, results, tuple(self._criteria.values()))
+        own = raw.get(NOTE)
+        plan = (read_plan(own.get("plan")) if isinstance(own, dict) else None) or self._rows.plan_of(len(cases))
+        run = RecordedRun(set_id or "results", agent, cases, results, tuple(self._criteria.values()), plan=plan)
         notes = ("Verdicts are ADK's own: a metric that was not evaluated does not count there.",)
         return Imported("adk-results", runs=(run,), understood=notes)
 

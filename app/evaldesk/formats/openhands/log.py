@@ -19,6 +19,7 @@ from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.openhands_events import CONVERSATION_ERROR, failure_of, read_event
 from evaldesk.transcripts.openhands_rows import read_usages
 from evaldesk.transcripts.recorded import bad_number, file_stem
+from evaldesk.transcripts.recorded_ends import bound_of
 from evaldesk.transcripts.recorded_sessions import Session, run_of_sessions
 
 AGENT = "OpenHands"
@@ -63,9 +64,9 @@ class OpenHandsLog(ReadOnly):
 
 
 def _failure(events: list[dict[str, Any]]) -> ErrorRecord | None:
-    """Why the conversation broke off; None when it went on afterwards, or reached its limit."""
+    """Why the conversation broke off; None when it went on afterwards, or the agent ran into a bound of its own."""
     said = next((event for event in reversed(events) if event.get("kind") in _GOING_ON), None)
-    if said is None or said["kind"] != CONVERSATION_ERROR or "maxiterations" in str(said.get("code")).lower():
+    if said is None or said["kind"] != CONVERSATION_ERROR or bound_of(failure_of(said)):
         return None
     return ErrorRecord("instance_error", failure_of(said))
 

@@ -12,17 +12,18 @@ from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported, WritesRuns
 from evaldesk.formats.large_runs import TrialRowsOnDisk
 from evaldesk.formats.openhands import ERRORS, ERRORS_FOLLOW
-from evaldesk.formats.openhands.writing import chosen_criterion, outcome_words, row_line, usual_first
+from evaldesk.formats.openhands.writing import chosen_criterion, outcome_words, row_line, row_note, usual_first
 from evaldesk.formats.openhands.writing import outcome as row_outcome
-from evaldesk.model import Case, Criterion, TrialResult, Turn
+from evaldesk.model import Case, Criterion, RecordedPlan, TrialResult, Turn
 from evaldesk.model.conclusion import counted
 from evaldesk.reading.json_lines import read_lines
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import Place
-from evaldesk.reading.values import read_key, read_mapping, read_optional_mapping, text_of
+from evaldesk.reading.values import MAX_COUNT, read_key, read_mapping, read_optional_mapping, text_of
 from evaldesk.transcripts.openhands_rows import row_query, row_turn
 from evaldesk.transcripts.recorded import RecordedRun, TrialRows, file_stem, recorded_score, recorded_trial
+from evaldesk.transcripts.recorded_sessions import read_plan
 
 METADATA_ALONE = (
     "this is the metadata.json of a run and contains no trial; choose the output.jsonl beside it, or both files, "
@@ -55,7 +56,7 @@ class OpenHands(WritesRuns):
 
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
-        """A run with a trial for each line; a second line of an instance is its second trial. Raises FormatError."""
+        """A run with a trial for each instance; the last line of an instance counts. Raises FormatError."""
         return OpenHands.read_by(data, source=source, outcome="")
 
     @staticmethod
@@ -116,13 +117,15 @@ def _imported(rows: Callable[[], Iterable[_Row]], trials: TrialRows, source: str
         raise FormatError("the file contains no row", source=source)
     keys = usual_first(found)
     criterion = chosen_criterion(keys, outcome, source)
-    last = set(alone.values())
+    last, plan = set(alone.values()), None
     for number, (place, row) in enumerate(rows()):
         if (number < errors_at or number in last) and not _is_metadata_alone(row):
             case_id = _instance_id(place, row)
             at = trials.place(case_id)
             trials.offer(at, _case(place, case_id, row))
-            trials.add(at, _result(place, row, criterion, notes))
+            note = row_note(row)
+            trials.add(at, _result(place, row, criterion, notes), _trial_number(note))
+            plan = plan or read_plan(note.get("plan"))
     place, row = first
     metadata = metadata | (read_optional_mapping(place.at("metadata"), row.get("metadata")) or {})
     cases, results = trials.finished()
@@ -133,12 +136,14 @@ def _imported(rows: Callable[[], Iterable[_Row]], trials: TrialRows, source: str
         results=results,
         criteria=(criterion,) if criterion else (),
         model=_model(metadata),
+        plan=plan or RecordedPlan(),
     )
     leaves_out = f"{counted(len(alone), 'instance')} of {ERRORS} which output.jsonl leaves out: counted too."
     return Imported(
         "openhands",
         runs=(run,),
         understood=(outcome_words(criterion, keys), *([leaves_out] if alone else [])),
+        kept=trials.earlier_words,
         refused=notes.sentences,
         outcomes=keys,
         outcome=criterion.metric if criterion else "",
@@ -181,6 +186,12 @@ def _result(place: Place, row: dict[str, Any], criterion: Criterion | None, note
         error=turn.error,
         stop_reason=turn.stop_reason,
     )
+
+
+def _trial_number(note: dict[str, Any]) -> int:
+    """The number of a trial of ours; the rows of OpenHands about one instance are of one trial."""
+    number = note.get("trial")
+    return number if type(number) is int and 0 <= number < MAX_COUNT else 0
 
 
 def _model(metadata: dict[str, Any]) -> str | None:

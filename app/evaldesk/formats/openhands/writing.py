@@ -15,22 +15,38 @@ from evaldesk.reading.json_lines import write_lines
 from evaldesk.transcripts.messages.chat import RAW_ARGS
 from evaldesk.transcripts.openhands_rows import FORM, USUAL, test_result
 from evaldesk.transcripts.recorded import RecordedRun
+from evaldesk.transcripts.recorded_sessions import plan_note
 
+NOTE = "evaldesk"
+"""The key of our own note in a row, which OpenHands passes over."""
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def row_line(run: RecordedRun, result: TrialResult) -> bytes:
     """The line of a trial: the row that the tool or the benchmark gave, as it was, else one made of the trial.
 
-    Raises FormatError.
+    A second trial of an instance, and a run that lacks trials, are in a note of ours in the row. Raises FormatError.
     """
-    text = artefact_text(result.transcript, FORM)
-    if text is None:
-        return write_lines((row_of(run, result),), run.name)
-    row = json.loads(text)
-    if {"instance_id", "issue"} & set(row):
+    text, note = artefact_text(result.transcript, FORM), _note(run, result)
+    row = row_of(run, result) if text is None else json.loads(text)
+    if text is not None and {"instance_id", "issue"} & set(row) and row_note(row) == note:
         return text.encode() + b"\n"
-    return write_lines(({"instance_id": run.cases[result.case_index].id, **row},), run.name)
+    rest = {key: value for key, value in row.items() if key != NOTE}
+    return write_lines(
+        ({"instance_id": run.cases[result.case_index].id, **rest, **({NOTE: note} if note else {})},), run.name
+    )
+
+
+def row_note(row: dict[str, Any]) -> dict[str, Any]:
+    """Our own note in a row; empty where it has none."""
+    note = row.get(NOTE)
+    return note if isinstance(note, dict) else {}
+
+
+def _note(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
+    trial = {"trial": result.trial_index} if result.trial_index else {}
+    is_whole = not run.plan.is_cut and (run.plan.n_planned or 0) <= len(run.results)
+    return trial | ({} if is_whole else {"plan": plan_note(run.plan)})
 
 
 def row_of(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
