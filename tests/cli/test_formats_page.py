@@ -18,7 +18,8 @@ from evaldesk.formats.files import names_for, read_file
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "formats.md").read_text("utf-8")
 SAMPLES = ROOT / "tests" / "formats" / "exchange_samples"
-ROWS = [line.strip("|").split("|") for line in PAGE.splitlines() if line.startswith("| `")]
+FORMATS_SECTION = PAGE.partition("\n## The formats\n")[2].partition("\n## ")[0]
+ROWS = [line.strip("|").split("|") for line in FORMATS_SECTION.splitlines() if line.startswith("| `")]
 TABLE = {name: [cell.strip() for cell in row] for row in ROWS for name in re.findall(r"`([^`]+)`", row[0])}
 BLOCKS = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 COMMANDS = [shlex.split(line, comments=True) for block in BLOCKS for line in block.splitlines()]
