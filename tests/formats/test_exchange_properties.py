@@ -188,7 +188,7 @@ def test_a_result_of_a_tool_comes_back_or_its_loss_is_named(
         assert _exact(found.result) == _exact(unwrapped(wrapped(result)))
     else:
         assert found.result == json_or_text(result)
-        (row,) = (line for line in FORMATS_PAGE.read_text().splitlines() if line.startswith(f"| `{name}` |"))
+        row = next(line for line in FORMATS_PAGE.read_text().splitlines() if line.startswith(f"| `{name}` |"))
         assert AS_TEXT[name] in row
 
 
