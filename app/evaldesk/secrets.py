@@ -6,7 +6,6 @@ And the variables that hold the keys of models, of which only the names are told
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import stat
@@ -20,10 +19,12 @@ from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
 from evaldesk.errors import AgentError
+from evaldesk.secret_shapes import WORD, bits_of, mask_shapes, may_have_shape
 
 _MIN_LENGTH = 8
 _WORD = re.compile(r"[a-z_]{1,15}|[A-Z_]{1,15}|[A-Z][a-z]{1,14}|\d{1,11}")
-_PARTS = re.compile(r"[A-Z0-9]+")
+_PARTS = re.compile(r"[A-Z]+|\d+")
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _SECRET_PARTS = (
     "SECRET",
     "TOKEN",
@@ -35,10 +36,31 @@ _SECRET_PARTS = (
     "ACCESSKEY",
     "PRIVATEKEY",
 )
-_SECRET_WORDS = frozenset({"AUTH", "AUTHORIZATION", "COOKIE", "DSN", "JWT", "PASS", "PAT", "PWD", "SALT", "WEBHOOK"})
+_SECRET_WORDS = frozenset(
+    {
+        *(
+            "AUTH",
+            "AUTHORIZATION",
+            "COOKIE",
+            "CRED",
+            "CREDS",
+            "DSN",
+            "JWT",
+            "KEY",
+            "KEYS",
+            "PASS",
+            "PASSWORT",
+            "PAT",
+            "PSK",
+        ),
+        *("PSWD", "PW", "PWD", "SALT", "SAS", "WEBHOOK"),
+    }
+)
 # What stands behind such a name is a place, a size or a label: SSL_KEY_FILE, OAUTH_TOKEN_URL, TOKEN_LIMIT.
 _PLAIN_ENDS = frozenset(
     {
+        *("ALGORITHM", "BINDINGS", "COLUMN", "COLUMNS", "FIELD", "FIELDS", "FORMAT", "LAYOUT", "MAP", "NAMESPACE"),
+        *("POLICY", "PREFIX", "REGION", "SUFFIX", "VERSION"),
         *("COUNT", "DIR", "DIRECTORY", "ENABLED", "ENDPOINT", "ENV", "EXPIRY", "FILE", "FOLDER", "HOME", "HOST", "ID"),
         *("LENGTH", "LIMIT", "LOCATION", "METHOD", "MODE", "NAME", "PARALLELISM", "PATH", "PORT", "PROVIDER", "SIZE"),
         *("SOCK", "SOCKET", "TIMEOUT", "TTL", "TYPE", "URI", "URL", "USER", "USERNAME"),
@@ -64,30 +86,30 @@ _LONG_LINE = 20
 # Groq, xAI, Slack, AWS, Stripe, npm, PyPI, SendGrid, Databricks, private keys, and whatever stands behind `Bearer`.
 _SHAPES = {
     "Bearer": re.compile(r"(?<=Bearer\s)[\w.~+/=-]{8,}", re.A),
-    "AIza": re.compile(r"\bAIza[\w-]{30,}", re.A),
-    **{f"gh{kind}_": re.compile(rf"\bgh{kind}_\w{{30,}}", re.A) for kind in "pousr"},
-    "github_pat_": re.compile(r"\bgithub_pat_\w{30,}", re.A),
-    "glpat-": re.compile(r"\bglpat-[\w-]{20,}", re.A),
-    "hf_": re.compile(r"\bhf_\w{20,}", re.A),
-    "gsk_": re.compile(r"\bgsk_\w{20,}", re.A),
-    "xai-": re.compile(r"\bxai-\w{20,}", re.A),
-    "xox": re.compile(r"\bxox[abprs]-[\w-]{10,}", re.A),
-    "AKIA": re.compile(r"\bAKIA[A-Z0-9]{16}\b", re.A),
-    "ASIA": re.compile(r"\bASIA[A-Z0-9]{16}\b", re.A),
-    **{f"{kind}_live_": re.compile(rf"\b{kind}_live_\w{{16,}}", re.A) for kind in ("sk", "rk", "pk")},
-    "whsec_": re.compile(r"\bwhsec_[\w+/=]{16,}", re.A),
-    "npm_": re.compile(r"\bnpm_\w{30,}", re.A),
-    "pypi-A": re.compile(r"\bpypi-A[\w-]{30,}", re.A),
-    "SG.": re.compile(r"\bSG\.[\w-]{16,}\.[\w-]{16,}", re.A),
-    "dapi": re.compile(r"\bdapi[0-9a-f]{32}\b", re.A),
+    "AIza": re.compile(WORD + r"AIza[\w-]{30,}", re.A),
+    **{f"gh{kind}_": re.compile(rf"{WORD}gh{kind}_\w{{30,}}", re.A) for kind in "pousr"},
+    "github_pat_": re.compile(WORD + r"github_pat_\w{30,}", re.A),
+    "glpat-": re.compile(WORD + r"glpat-[\w-]{20,}", re.A),
+    "hf_": re.compile(WORD + r"hf_\w{20,}", re.A),
+    "gsk_": re.compile(WORD + r"gsk_\w{20,}", re.A),
+    "xai-": re.compile(WORD + r"xai-\w{20,}", re.A),
+    "xox": re.compile(WORD + r"xox[abprs]-[\w-]{10,}", re.A),
+    "AKIA": re.compile(WORD + r"AKIA[A-Z0-9]{16}\b", re.A),
+    "ASIA": re.compile(WORD + r"ASIA[A-Z0-9]{16}\b", re.A),
+    **{f"{kind}_live_": re.compile(rf"{WORD}{kind}_live_\w{{16,}}", re.A) for kind in ("sk", "rk", "pk")},
+    "whsec_": re.compile(WORD + r"whsec_[\w+/=]{16,}", re.A),
+    "npm_": re.compile(WORD + r"npm_\w{30,}", re.A),
+    "pypi-A": re.compile(WORD + r"pypi-A[\w-]{30,}", re.A),
+    "SG.": re.compile(WORD + r"SG\.[\w-]{16,}\.[\w-]{16,}", re.A),
+    "dapi": re.compile(WORD + r"dapi[0-9a-f]{32}\b", re.A),
     "PRIVATE KEY-----": re.compile(r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[\w+/=\s\\]{20,}", re.A),
 }
 
 # OpenAI's and Anthropic's, which have a digit, and JSON web tokens, which have three parts. What only begins like one
 # is matched as well, or a long text of such beginnings would be read to its end from each of them.
-_KEYS = re.compile(r"\b[spr]k-[\w-]{20,}", re.A)
+_KEYS = re.compile(WORD + r"[spr]k-[\w-]{20,}", re.A)
 _DIGIT = re.compile(r"\d")
-_WEB_TOKENS = re.compile(r"\beyJ[\w-]{10,}(\.[\w-]{10,}\.[\w-]{10,})?", re.A)
+_WEB_TOKENS = re.compile(WORD + r"eyJ[\w-]{10,}(\.[\w-]{10,}\.[\w-]{10,})?", re.A)
 
 _RARE = "JzxKSB-_"
 """Characters of the marks that are seldom in JSON: one search for each of them takes a fifth of one for each mark."""
@@ -138,6 +160,10 @@ def scrubber_of(known: Mapping[str, str], found: Counter[str] | None = None) -> 
         counted[SHAPE] += 1
         return "[secret]"
 
+    def of_service(shape: str) -> str:
+        counted[f"{SHAPE} ({shape})"] += 1
+        return "[secret]"
+
     def userinfo(match: re.Match[str]) -> str:
         if match[2].startswith("[") or _VARIABLE.fullmatch(match[2]) or not _is_strange(match[2], 6):
             return match[0]
@@ -147,18 +173,23 @@ def scrubber_of(known: Mapping[str, str], found: Counter[str] | None = None) -> 
     def scrubbed(text: str) -> str:
         if values:
             text = values.sub(named, text)
-        if "k-" in text:
-            text = _KEYS.sub(lambda match: shaped(match) if _DIGIT.search(match[0]) else match[0], text)
-        if "eyJ" in text:
-            text = _WEB_TOKENS.sub(lambda match: shaped(match) if match[1] else match[0], text)
-        for mark, shape in _SHAPES.items():
-            if mark in text:
-                text = shape.sub(shaped, text)
+        text = _without_common_keys(text, shaped)
         if "://" in text and "@" in text:
             text = _USERINFO.sub(userinfo, text)
-        return text
+        return mask_shapes(text, of_service)
 
     return scrubbed
+
+
+def _without_common_keys(text: str, shaped: Callable[[re.Match[str]], str]) -> str:
+    if "k-" in text:
+        text = _KEYS.sub(lambda match: shaped(match) if _DIGIT.search(match[0]) else match[0], text)
+    if "eyJ" in text:
+        text = _WEB_TOKENS.sub(lambda match: shaped(match) if match[1] else match[0], text)
+    for mark, shape in _SHAPES.items():
+        if mark in text:
+            text = shape.sub(shaped, text)
+    return text
 
 
 def known_values(environment: Mapping[str, str]) -> dict[str, str]:
@@ -204,17 +235,13 @@ def _found_in(name: str, text: str) -> Iterator[str]:
 
 
 def _is_secret(name: str) -> bool:
-    """Whether the name of a variable says that its value is a secret: a part such as TOKEN, or KEY at its end."""
-    upper = name.upper()
+    """Whether the name of a variable says that its value is a secret: a part such as TOKEN, PW or KEY."""
+    upper = _CAMEL.sub("_", name).upper()
     parts = _PARTS.findall(upper)
     if not parts or parts[-1] in _PLAIN_ENDS:
         return False
     joined = "".join(parts)
-    return (
-        any(part in joined for part in _SECRET_PARTS)
-        or any(part in _SECRET_WORDS for part in parts)
-        or parts[-1] in {"KEY", "KEYS"}
-    )
+    return any(part in joined for part in _SECRET_PARTS) or any(part in _SECRET_WORDS for part in parts)
 
 
 def _is_strange(value: str, shortest: int) -> bool:
@@ -236,8 +263,7 @@ def _is_random(run: str) -> bool:
     n_digits = sum(map(str.isdigit, run))
     if n_digits < 3 or len(run) - n_digits < 3:
         return False
-    shares = [n / len(run) for n in Counter(run).values()]
-    return -sum(share * math.log2(share) for share in shares) >= _MIN_BITS
+    return bits_of(run) >= _MIN_BITS
 
 
 @lru_cache(maxsize=1_000)
@@ -280,7 +306,7 @@ def _in_base64(raw: bytes, n_before: int) -> str:
 
 def may_hold_key(data: bytes) -> bool:
     """Whether something in JSON may look like a provider's key; in microseconds, and seldom yes for nothing."""
-    if any(mark.search(data) for mark in _MARKS):
+    if any(mark.search(data) for mark in _MARKS) or may_have_shape(data):
         return True
     return (b"k-" in data and bool(_LONG_AFTER_K.search(data))) or (
         b"://" in data and b"@" in data and bool(_USERINFO_BYTES.search(data))

@@ -110,6 +110,18 @@ SECRET_VARIABLES = {
     "STRIPE": f"sk_live_{RANDOM}",
     "MY_SETTING": RANDOM,
     "api-key": RANDOM,
+    "DB_PW": "Tr0ub4dor&3x",
+    "DB_PW_2": "Tr0ub4dor&3x",
+    "GCP_CREDS": "user1:opensesame",
+    "CREDS_OF_CI": "user1:opensesame",
+    "REGISTRY_CRED": "user1:opensesame",
+    "STRIPE_KEY_LIVE": "live-4711-opensesame",
+    "KEY_FOR_MAPS": "maps-4711-opensesame",
+    "OPENAI_KEY1": "first-4711-opensesame",
+    "WIFI_PSK": "open sesame 4711",
+    "AZURE_SAS": "sv=1&sp=r&se=2030",
+    "dbPassword": "open sesame 4711",
+    "stripeKeyLive": "live-4711-opensesame",
 }
 PLAIN_VARIABLES = {
     "PASSWORD": "test",
@@ -136,6 +148,10 @@ PLAIN_VARIABLES = {
     "BASE_URL": "http://127.0.0.1:8000/v1",
     "KEYBOARD": "pc105-layout-de-nodeadkeys",
     "MONKEY": "a perfectly ordinary animal",
+    "PRIMARY_KEY_COLUMN": "customer_id, order_id",
+    "REDIS_KEY_PREFIX": "evaldesk:cache:v2",
+    "KEY_ALGORITHM": "rsa-sha2-512",
+    "PWA_NAME": "a progressive web app",
 }
 
 

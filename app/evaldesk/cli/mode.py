@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from evaldesk.cli.files.exchange_files import visible, write_bytes
+from evaldesk.cli.files.exchange_files import announced, visible, write_bytes
 from evaldesk.cli.runs.shared import json_option, opened_desk, workspace_option
 from evaldesk.errors import UsageError
 from evaldesk.model.failures import FORMS
@@ -128,7 +128,7 @@ def export_file(name: str | None, form: str, output: str | None, force: bool, wo
     with opened_desk(workspace) as desk:
         kind = desk.failures.mode_named(name) if name is not None else None
         found = export_failures(desk, form, kind)
-        write_bytes(found.parts, output, ending=found.file_name, is_forced=force)
+        write_bytes(announced(found), output, ending=found.file_name, is_forced=force)
 
 
 @mode.command(name="import")

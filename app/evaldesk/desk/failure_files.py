@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from typing import Any, TypeAlias
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.exporting import ExportStream
+from evaldesk.desk.evalsets.masking import masked_words
 from evaldesk.desk.evalsets.names import slug
 from evaldesk.desk.failures import (
     MAX_FINDING,
@@ -30,7 +32,7 @@ from evaldesk.model.failures import FORMS, TRIALS, Anchor, Finding, FindingDraft
 from evaldesk.reading.json_lines import Line, read_lines
 from evaldesk.reading.strict_json import Document, Place, decoded, parse_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text
-from evaldesk.secrets import scrubber
+from evaldesk.secrets import known_values, scrubber_of
 from evaldesk.wire import to_json
 from evaldesk.wording.printable import cell, markdown_text, uncelled
 
@@ -82,9 +84,18 @@ def export_failures(desk: Desk, form: str = "json", mode: Mode | None = None) ->
     found = desk.store.failures.list()
     if mode:
         modes, found = [mode], [each for each in found if each.mode_id == mode.id]
-    export = _Export(desk, scrubber(os.environ), {each.id: each for each in modes}, found, is_whole=mode is None)
+    counted: Counter[str] = Counter()
+    scrub = scrubber_of(known_values(os.environ), counted)
+    export = _Export(desk, scrub, {each.id: each for each in modes}, found, is_whole=mode is None)
     parts = {"json": export.whole, "jsonl": export.lines, "csv": export.table, "markdown": export.codebook}
-    return ExportStream(f"{slug(mode.name) if mode else 'failures'}{FORMS[form][0]}", parts[form]())
+    file = ExportStream(f"{slug(mode.name) if mode else 'failures'}{FORMS[form][0]}", iter(()))
+    file.parts = _listed(parts[form](), counted, file)
+    return file
+
+
+def _listed(parts: Iterator[bytes], counted: Counter[str], file: ExportStream) -> Iterator[bytes]:
+    yield from parts
+    file.masked = masked_words(counted, {}) if counted else ""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from evaldesk.secrets import scrub
 from evaldesk.wording.writer import show, show_document, show_progress, style
 
 if TYPE_CHECKING:
+    from evaldesk.desk.evalsets.exporting import ExportStream
     from evaldesk.settings import Settings
 
 
@@ -46,6 +47,13 @@ def show_masked(words: str) -> None:
     """List the secrets that a file does not hold, on the stream for errors."""
     if words:
         show(f"evaldesk: {visible(words)}", err=True)
+
+
+def announced(file: ExportStream, clear: Callable[[], None] = lambda: None) -> Iterator[bytes]:
+    """The parts of a file; its secrets are listed after the last part, before the file takes its place."""
+    yield from file.parts
+    clear()
+    show_masked(file.masked)
 
 
 class ProgressLine:

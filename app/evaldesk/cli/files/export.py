@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evaldesk.cli.files.exchange_files import ProgressLine, open_home, show_masked, visible, write_bytes
+from evaldesk.cli.files.exchange_files import ProgressLine, announced, open_home, show_masked, visible, write_bytes
 from evaldesk.cli.runs.shared import stored_runs, workspace_option
 from evaldesk.errors import UsageError
 from evaldesk.wording.writer import show
@@ -43,8 +43,8 @@ def export(what: str, format_name: str | None, output: str | None, force: bool, 
             _export_run(runs, int(what), format_name or DEFAULT_RUN, output, is_forced=force)
         return
     evalset = export_evalset(open_home(workspace), what, format_name or DEFAULT_EVALSET)
-    write_bytes(evalset.data, output, ending=evalset.ending, is_forced=force)
     show_masked(evalset.words)
+    write_bytes(evalset.data, output, ending=evalset.ending, is_forced=force)
 
 
 @click.command(name="export")
@@ -72,10 +72,9 @@ def _export_run(runs: StoredRuns, run_id: int, format_name: str, output: str | N
     line = ProgressLine(is_shown=output not in (None, "-"))
     found = stream_run(runs, run_id, format_name, watch=partial(line.show, "Exporting", "cases"))
     try:
-        write_bytes(found.parts, output, ending=found.file_name, is_forced=is_forced)
+        write_bytes(announced(found, line.clear), output, ending=found.file_name, is_forced=is_forced)
     finally:
         line.clear()
-    show_masked(found.masked)
 
 
 @click.command()
@@ -97,10 +96,10 @@ def convert(source: Path, target: str, from_name: str | None, to_name: str | Non
     from evaldesk.desk.imports.files import convert_file
 
     found = convert_file(source, target, from_name, to_name)
-    write_bytes(found.data, target, ending=found.ending, is_forced=force)
     for sentence in found.left_out:
         show(f"evaldesk: left out: {visible(sentence.removeprefix('Left out: '))}", err=True)
     show_masked(found.masked)
+    write_bytes(found.data, target, ending=found.ending, is_forced=force)
 
 
 @click.command()
@@ -130,7 +129,7 @@ def report(name: str, output: str | None, force: bool, workspace: str | None) ->
         else:
             found = run_report(runs, runs.named(name).id)
     file = output or found.file_name
-    write_bytes(found.data, file, ending=found.file_name, is_forced=force)
     show_masked(found.masked)
+    write_bytes(found.data, file, ending=found.file_name, is_forced=force)
     if file != "-":
         show(file)

@@ -1,0 +1,196 @@
+"""The shapes of the keys of services: our own, and the rules of gitleaks as data (decision 443).
+
+A text is first looked over for words that only machines make (runs of letters and digits) and for what must stand in
+or near them; a rule is compiled when its mark is met for the first time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+RULES_FILE = Path(__file__).with_name("secret_rules.json")
+WORD = r"(?:\b|(?<=\\[bfnrt]))"
+"""An edge of a word: `\\nkey` in JSON is a new line and a key."""
+_QUERY = r"(?:[?&;]|\\u0026)"
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """A service and its keys: one of the `marks` stands in or near each, in lower case; a group is the key itself."""
+
+    name: str
+    pattern: str
+    marks: tuple[str, ...]
+    min_bits: float = 0.0
+    exceptions: tuple[str, ...] = ()
+
+    @cached_property
+    def compiled(self) -> re.Pattern[str]:
+        """The pattern, in which letters are those of ASCII, and a word may begin behind an escape of JSON."""
+        return re.compile(self.pattern.replace(r"\b", WORD), re.ASCII)
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """The places of the keys in a text."""
+        for match in self.compiled.finditer(text):
+            start, end = match.span(match.lastindex or 0)
+            key = text[start:end]
+            if bits_of(key) > self.min_bits and not any(re.search(each, key) for each in self.exceptions):
+                yield start, end
+
+
+# What the rules of gitleaks lack: webhooks, signed addresses, keys without the name of their service beside them.
+_OWN = (
+    Shape("airtable-token", r"\bpat[A-Za-z0-9]{14}\.[a-f0-9]{64}(?!\w)", ("pat",), 3),
+    Shape(
+        "aws-secret-key", r"(?i)aws_?secret_?(?:access_?)?key[\"'\\\s:=>]{1,14}([a-z0-9/+]{40})(?![\w/+=])", ("aws",), 3
+    ),
+    Shape("aws-session-token", r"\b(?:FwoG|IQoJ)[A-Za-z0-9/+]{100,1000}={0,2}", ("fwog", "iqoj"), 4),
+    Shape(
+        "azure-account-key",
+        r"(?:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{43,86}={1,2})",
+        ("accountkey=", "accesskey="),
+        3,
+    ),
+    Shape("basic-authorization", r"Authorization\W{1,8}Basic ([A-Za-z0-9+/]{12,400}={0,2})", ("authorization",)),
+    Shape("cerebras-key", r"\bcsk-[a-z0-9]{40,64}(?!\w)", ("csk-",), 3),
+    Shape("discord-bot-token", r"\b[MNO][A-Za-z\d_-]{23,27}\.[\w-]{6}\.[\w-]{27,45}(?![\w.-])", (".",), 4.2),
+    Shape("discord-webhook", r"discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d{15,20}/([\w-]{60,90})", ("/webhooks/",)),
+    Shape("docker-token", r"\bdckr_[op]at_[\w-]{24,64}", ("dckr_",)),
+    Shape("figma-token", r"\bfig[dou]r?_[\w-]{36,64}", ("figd_", "figo_", "figu_", "figor_", "figur_")),
+    Shape("firecrawl-key", r"\bfc-[0-9a-f]{32}(?!\w)", ("fc-",), 3),
+    Shape("fireworks-key", r"\bfw_[A-Za-z0-9]{22,40}(?!\w)", ("fw_",), 3.5),
+    Shape("google-oauth-secret", r"\bGOCSPX-[\w-]{28}", ("gocspx-",)),
+    Shape("google-oauth-token", r"\bya29\.[\w-]{30,2000}", ("ya29.",), 3),
+    Shape("google-refresh-token", r"(?<![\w/])1//0[\w-]{40,200}", ("1//0",), 3),
+    Shape(
+        "ifttt-webhook",
+        r"maker\.ifttt\.com/trigger/[\w-]{1,100}/(?:json/)?with/key/([\w-]{20,90})",
+        ("maker.ifttt.com",),
+    ),
+    Shape("incoming-webhook", r"hooks\.(?:zapier|airtable|make)\.com/[\w/-]{1,60}/(\w{6,64})(?!\w)", ("hooks.",)),
+    Shape("jina-key", r"\bjina_[0-9a-f]{32}[\w-]{20,40}", ("jina_",)),
+    Shape("langsmith-key", r"\blsv2_[ps][tk]_[0-9a-f]{32}_[0-9a-f]{10}", ("lsv2_",)),
+    Shape("linear-oauth", r"\blin_oauth_[a-f0-9]{40,64}", ("lin_oauth_",)),
+    Shape("make-webhook", r"hook\.[a-z0-9]{2,6}\.make\.com/([a-z0-9]{32})", (".make.com",)),
+    Shape("neon-key", r"\bnapi_[a-z0-9]{60,70}(?!\w)", ("napi_",)),
+    Shape("new-relic-key", r"\bNRAK-[A-Z0-9]{27}(?!\w)", ("nrak-",)),
+    Shape("notion-secret", r"\bsecret_[A-Za-z0-9]{43}(?!\w)", ("secret_",), 4),
+    Shape("nvidia-key", r"\bnvapi-[\w-]{60,80}", ("nvapi-",)),
+    Shape("pinecone-key", r"\bpcsk_\w{40,90}", ("pcsk_",)),
+    Shape("replicate-token", r"\br8_[A-Za-z0-9]{37}(?!\w)", ("r8_",)),
+    Shape("sentry-dsn", r"://([0-9a-f]{32})@", ("://",)),
+    Shape(
+        "signed-address",
+        rf"(?i){_QUERY}(?:sig|signature|x-amz-signature|x-goog-signature|x-amz-security-token|x-oss-signature|q-signature|"
+        r"hmac|access_token|auth_token|api_?key|token)=([\w%+/~.-]{16,2000})",
+        ("sig=", "signature=", "token=", "hmac=", "apikey=", "api_key="),
+        3,
+    ),
+    Shape("slack-token", r"\bxox[cde](?:\.xox[bp])?-[\w%-]{20,500}", ("xoxc", "xoxd", "xoxe"), 3),
+    Shape("slack-webhook", r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/]{30,90})", ("hooks.slack.com",)),
+    Shape("supabase-key", r"\bs(?:bp_[0-9a-f]{40}|b_(?:secret|publishable)_[\w-]{24,50})", ("sbp_", "sb_secret_"), 3),
+    Shape("tavily-key", r"\btvly-(?:dev-|prod-)?[A-Za-z0-9]{32}(?!\w)", ("tvly-",)),
+    Shape("telegram-bot-token", r"(?<!\d)\d{8,10}:AA[\w-]{32,34}(?![\w-])", (":aa",), 3),
+    Shape("twilio-key", r"\bSK[0-9a-f]{32}(?!\w)", ("sk",), 3),
+    Shape("vercel-blob-token", r"\bvercel_blob_rw_\w{30,64}", ("vercel_blob_",)),
+    Shape("voyage-key", r"\bpa-[A-Za-z0-9_-]{43}(?![\w-])", ("pa-",), 4.2),
+    Shape("wecom-webhook", r"qyapi\.weixin\.qq\.com/cgi-bin/webhook/send\?key=([0-9a-f-]{36})", ("qyapi.weixin",)),
+)
+
+
+@cache
+def shapes() -> tuple[Shape, ...]:
+    """All shapes: our own, then the rules of gitleaks."""
+    rules = json.loads(RULES_FILE.read_text("utf-8"))["rules"]
+    read = (Shape(name, pattern, tuple(marks), bits, tuple(but)) for name, pattern, marks, bits, but in rules)
+    return (*_OWN, *read)
+
+
+_RUN, _LONGEST_RUN, _BEFORE, _EDGE = b"a" * 15, 4_096, 64, 256
+_TOKENS = bytes(ord("a") if (chr(at).isalnum() and at < 128) or chr(at) in "+/=_-" else ord(" ") for at in range(256))
+_MIXED = re.compile(rb"\d|[a-z][A-Z]|[A-Z][a-z]")
+
+
+def machine_words(data: bytes) -> bytes:
+    """The runs of letters and digits that no person types, each with what stands before it; empty where there is none.
+
+    A run of more than 4,096 characters is an image or a digest of something: only its ends are looked at.
+    """
+    flat = data.translate(_TOKENS)
+    places: list[tuple[int, int]] = []
+    end = 0
+    while (start := flat.find(_RUN, end)) >= 0:
+        end = flat.find(b" ", start + len(_RUN))
+        end = len(flat) if end < 0 else end
+        if end - start > _LONGEST_RUN:
+            places += [(max(0, start - _BEFORE), start + _EDGE), (end - _EDGE, end)]
+        elif _MIXED.search(data, start, end):
+            begin = max(0, start - _BEFORE)
+            if places and begin <= places[-1][1]:
+                begin = places.pop()[0]
+            places.append((begin, end + 1))
+    return b"\n".join(data[start:end] for start, end in places)
+
+
+def may_have_shape(data: bytes) -> bool:
+    """Whether a key of a service stands in JSON or a text."""
+    return next(_shapes_in(machine_words(data)), None) is not None
+
+
+def mask_shapes(text: str, replace: Callable[[str], str]) -> str:
+    """The text with each key of a service replaced; `replace` gets the name of its shape."""
+    for shape in _shapes_in(machine_words(text.encode("utf-8", "replace"))):
+        parts, end = [], 0
+        for start, stop in shape.spans(text):
+            parts += [text[end:start], replace(shape.name)]
+            end = stop
+        text = "".join((*parts, text[end:])) if parts else text
+    return text
+
+
+def _shapes_in(words: bytes) -> Iterator[Shape]:
+    """The shapes of which a mark and a match stand in words of machines."""
+    if not words:
+        return
+    lower, text = words.lower(), ""
+    short, long, by_mark = _marks()
+    parts = {lower[at : at + _PART] for at in range(len(lower) - _PART + 1)}
+    found = {*short.findall(lower), *(mark for part in parts & long.keys() for mark in long[part] if mark in lower)}
+    for shape in dict.fromkeys(shape for mark in sorted(found) for shape in by_mark[mark]):
+        text = text or words.decode("utf-8", "replace")
+        if shape.compiled.search(text):
+            yield shape
+
+
+_PART = 4
+
+
+@cache
+def _marks() -> tuple[re.Pattern[bytes], dict[bytes, list[bytes]], dict[bytes, list[Shape]]]:
+    """The marks of fewer than 4 letters, which begin a word; longer ones by 4 of their letters; all with their shapes.
+
+    Words of machines are cut into parts of 4 letters once: to search 300 marks one by one takes four times as long.
+    """
+    by_mark: dict[bytes, list[Shape]] = {}
+    for shape in shapes():
+        for mark in shape.marks:
+            by_mark.setdefault(mark.encode(), []).append(shape)
+    long: dict[bytes, list[bytes]] = {}
+    for each in by_mark:
+        if len(each) >= _PART:
+            long.setdefault(each[:_PART], []).append(each)
+    short = sorted(each for each in by_mark if len(each) < _PART)
+    return re.compile(b"(?=(%s))" % b"|".join(map(re.escape, short))), long, by_mark
+
+
+def bits_of(text: str) -> float:
+    """Shannon's entropy of the letters of a text, in bits a letter."""
+    n = len(text)
+    return -sum(count / n * math.log2(count / n) for count in Counter(text).values()) if n else 0.0
