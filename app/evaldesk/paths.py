@@ -13,6 +13,8 @@ from evaldesk.errors import UsageError, WorkspaceError
 
 EVALSET_SUFFIX = ".evalset.json"
 EVALSET_FOLDER = "evalsets"
+SAMPLES_FOLDER = Path(".evaldesk", "demo", EVALSET_FOLDER)
+"""A person's copies of the samples' eval sets, in the workspace."""
 PACKAGE = Path(__file__).resolve().parent
 OURS = "evaldesk"
 """The name of the interpreter that Evaldesk itself runs on."""

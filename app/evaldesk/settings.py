@@ -16,7 +16,7 @@ from evaldesk.errors import UsageError
 from evaldesk.model import Container, Limits, ModelOptions
 from evaldesk.model.options import Recording, RecordingMode, UserConfig
 from evaldesk.model.run import ExecutorConfig, checked_container
-from evaldesk.paths import OURS, interpreter_path
+from evaldesk.paths import OURS, SAMPLES_FOLDER, interpreter_path
 from evaldesk.run_options import BY_NAME, KEEP, RUN_OPTIONS, SHARED, check_fields
 from evaldesk.toml_text import parse_toml
 from evaldesk.wire import converted
@@ -169,7 +169,7 @@ class Settings:
     @property
     def samples_folder(self) -> Path:
         """The person's copies of the samples' eval sets, which is not there before the samples were served."""
-        return self.state_folder / "demo" / "evalsets"
+        return self.workspace / SAMPLES_FOLDER
 
 
 def read_settings(

@@ -28,7 +28,9 @@ def _evalset(folder: Path, name: str) -> None:
 
 
 def _evalsets(settings: Settings) -> EvalSetFiles:
-    return EvalSetFiles(settings.roots, settings.evalset_folder, settings.state_folder / "trash")
+    return EvalSetFiles(
+        settings.roots, settings.evalset_folder, settings.state_folder / "trash", home=settings.workspace
+    )
 
 
 def _names(settings: Settings) -> list[str]:

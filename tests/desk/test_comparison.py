@@ -105,8 +105,8 @@ def test_what_broke_comes_first_and_the_worst_of_it_before_all(store: Store) -> 
 
 
 def test_cases_of_one_run_only_are_counted_and_not_compared(store: Store) -> None:
-    a = played(store, {"both": "pp", "old": "ff"})
-    b = played(store, {"new": "pp", "both": "pp"})
+    a = played(store, {"both": "pp", "old": "ff"}, queries={"old": "Old."})
+    b = played(store, {"new": "pp", "both": "pp"}, queries={"new": "New."})
 
     found = read_comparison(desk_on(store), a, b)
 

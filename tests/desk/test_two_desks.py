@@ -124,7 +124,9 @@ def test_a_note_that_two_people_change_keeps_the_first_text(desks: Desks) -> Non
 
 
 def test_an_eval_set_that_two_people_save_keeps_the_first(tmp_path: Path) -> None:
-    first, second = (EvalSetFiles([tmp_path], tmp_path / "evalsets", tmp_path / "trash") for _ in range(2))
+    first, second = (
+        EvalSetFiles([tmp_path], tmp_path / "evalsets", tmp_path / "trash", home=tmp_path) for _ in range(2)
+    )
     file_id = first.create("calc", EvalSet("calc"))
     versions = [files.read(file_id)[1] for files in (first, second)]
 

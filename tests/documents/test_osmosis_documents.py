@@ -264,7 +264,7 @@ def test_the_run_file_of_the_guide_is_submitted(workspace: Place, document: Call
     assert at_once.output.count("Evaluation run submitted: my-rollout-") == 1, at_once.output
     with workspace.store() as store:
         (run,) = store.runs.list()
-    assert (run.config.model, run.config.evalset_id, run.config.agent.id) == (
+    assert (run.config.model, run.config.evalset_name, run.config.agent.id) == (
         "openai/gpt-5-mini",
         "my-dataset",
         "my-rollout",

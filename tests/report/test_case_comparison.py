@@ -263,12 +263,20 @@ def test_an_eval_set_of_another_name_is_told_by_the_content_of_its_cases(before:
 
 
 def test_cases_of_one_run_only_are_gone_or_new() -> None:
-    found = changed([case("old", "p")], [case("young", "f")])
+    found = changed([case("old", "p")], [case("young", "f", digest="other")])
 
     assert [(each.name, each.state, each.is_regression) for each in found.cases] == [
         ("old", "gone", False),
         ("young", "new", False),
     ]
+
+
+def test_a_case_with_another_id_is_found_by_its_content_where_one_only_has_it() -> None:
+    found = changed([case("old", "p")], [case("young", "f")])
+    several = changed([case("old", "p"), case("older", "p")], [case("young", "f")])
+
+    assert [(each.name, each.state, each.is_regression) for each in found.cases] == [("young", "same", True)]
+    assert [each.state for each in several.cases] == ["gone", "gone", "new"]
 
 
 def test_errors_count_where_the_run_counts_them() -> None:
@@ -318,4 +326,4 @@ def test_a_comparison_says_why_with_the_test_that_it_used(n_cases: int, test: st
 
 
 def test_where_nothing_is_compared_there_is_no_why() -> None:
-    assert change_why(changed([case("a", "p")], [case("b", "p")])) == ""
+    assert change_why(changed([case("a", "p")], [case("b", "p", digest="other")])) == ""

@@ -247,7 +247,7 @@ def read_trash_origin(data: bytes, folder: Path) -> None:
     shutil.rmtree(trash, ignore_errors=True)  # those before were read in their turn
     token = put_in_trash(path, trash)
     (trash / token / "origin.json").write_bytes(data.replace(b"HERE", bytes(path)))
-    files = EvalSetFiles((sets,), sets, trash)
+    files = EvalSetFiles((sets,), sets, trash, home=sets)
     trash_remains(trash)
     files.restore(token)
 
@@ -257,7 +257,7 @@ def read_trash_cases(data: bytes, folder: Path) -> None:
     trash, token = folder / "trash", "0" * 16
     trash.mkdir(exist_ok=True)
     (folder / "a.evalset.json").write_text('{"eval_set_id": "a", "eval_cases": []}', "utf-8")
-    files = EvalSetFiles((folder,), folder, trash)
+    files = EvalSetFiles((folder,), folder, trash, home=folder)
     (set_id,) = [file.id for file in files.list()]
     (trash / f"{token}.cases.json").write_bytes(data.replace(b"HERE", set_id.encode()))
     cases = CaseDesk(files, lambda _: EvalSet("s"), trash)

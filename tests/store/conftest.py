@@ -124,7 +124,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def files(root: Path) -> EvalSetFiles:
     """The eval sets under `root`."""
-    return EvalSetFiles([root], root / "evalsets", root / ".evaldesk" / "trash")
+    return EvalSetFiles([root], root / "evalsets", root / ".evaldesk" / "trash", home=root)
 
 
 OF_ONE_ENGINE = frozenset(

@@ -156,9 +156,9 @@ def test_a_file_swapped_after_it_was_found_is_refused(
     path = put(root, "deep/calc.evalset.json")
     outside = put(root.parent, "secret/calc.evalset.json")
     before = outside.read_bytes()
-    found = find_files([root])
+    found = find_files([root], root)
     file_id = next(iter(found))
-    monkeypatch.setattr("evaldesk.store.evalsets.files.find_files", lambda _: found)
+    monkeypatch.setattr("evaldesk.store.evalsets.files.find_files", lambda *_: found)
     path.unlink()
     if what == "link":
         path.symlink_to(outside)
@@ -215,13 +215,13 @@ def test_a_recorded_set_that_is_not_served_is_told_without_a_search(
 
 @pytest.mark.parametrize("is_listed", [True, False], ids=["listed", "new"])
 @pytest.mark.parametrize("is_twin", [True, False], ids=["twin", "alone"])
-def test_a_set_recorded_under_other_folders_is_found_by_its_place(
+def test_a_set_recorded_in_another_workspace_is_found_by_its_place(
     files: EvalSetFiles, root: Path, tmp_path: Path, *, is_listed: bool, is_twin: bool
 ) -> None:
-    other = tmp_path / "ben" / root.name
-    theirs = EvalSetFiles([tmp_path / "ben" / "first", other], other, tmp_path / "trash")
+    other = tmp_path / "ben" / "elsewhere"
+    theirs = EvalSetFiles([other / "first", other], other, tmp_path / "trash", home=other)
     if is_twin:
-        put(tmp_path / "ben" / "first", "evals/calc.evalset.json")
+        put(other, "first/evals/calc.evalset.json")
     path = put(other, "evals/calc.evalset.json")
     file_id = theirs.id_of(path)
     here = put(root, "evals/calc.evalset.json")
@@ -231,7 +231,7 @@ def test_a_set_recorded_under_other_folders_is_found_by_its_place(
 
     found = files.id_of_recorded(file_id, path)
 
-    assert found == ("" if is_twin else files.id_of(here))
+    assert found == file_id == files.id_of(here)
     assert files.id_of_recorded(file_id, Path("")) == found
 
 
@@ -250,7 +250,7 @@ def test_a_set_recorded_under_other_folders_is_found_by_its_place(
 )
 def test_a_file_may_be_found_where_a_search_finds_it(root: Path, place: str) -> None:
     path = put(root, place)
-    found = {file.path for file in find_files([root]).values()}
+    found = {file.path for file in find_files([root], root).values()}
 
     assert may_be_found(path, [root]) == (path in found)
     assert not may_be_found(path.with_name("x.evalset.json"), [root])

@@ -30,7 +30,7 @@ LARGE = EvalSet("large", cases=tuple(Case(f"c{n}", (Turn("Roll a die. " * 40),))
 @pytest.fixture
 def opened(store: Store, root: Path) -> Callable[[], EvalSetFiles]:
     """Another process that serves the same folder."""
-    return lambda: EvalSetFiles([root], root / "evalsets", root / "trash", lines=store.evalset_lines)
+    return lambda: EvalSetFiles([root], root / "evalsets", root / "trash", home=root, lines=store.evalset_lines)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_a_line_goes_with_its_file_to_another_id_and_place(
     settled(root, "inner/calc.evalset.json")
     read_in_full(opened())
 
-    (file,) = EvalSetFiles([root / "inner"], root / "inner", root / "t", lines=store.evalset_lines).list()
+    (file,) = EvalSetFiles([root / "inner"], root / "inner", root / "t", home=root, lines=store.evalset_lines).list()
 
     assert (file.place, file.n_cases, len(reads)) == ("calc.evalset.json", 2, 1)
 
@@ -116,7 +116,12 @@ def test_a_line_with_a_secret_is_not_kept(store: Store, root: Path, reads: list[
 
     for _ in range(2):
         files = EvalSetFiles(
-            [root], root / "e", root / "t", lines=store.evalset_lines, has_secrets=lambda data: b"sk-secret" in data
+            [root],
+            root / "e",
+            root / "t",
+            home=root,
+            lines=store.evalset_lines,
+            has_secrets=lambda data: b"sk-secret" in data,
         )
         assert read_in_full(files)[0].description == "key sk-secret"
 

@@ -74,9 +74,9 @@ def test_ids_are_opaque_stable_and_fit_for_addresses(root: Path) -> None:
     put(root, "Ein Ordner/Größe ☃ #1.evalset.json")
     put(root, "x/Größe ☃ #1.evalset.json")
 
-    ids = [file.id for file in EvalSetFiles([root], root / "evalsets", root / "t").list()]
+    ids = [file.id for file in EvalSetFiles([root], root / "evalsets", root / "t", home=root).list()]
 
-    assert ids == [file.id for file in EvalSetFiles([root], root / "evalsets", root / "t").list()]
+    assert ids == [file.id for file in EvalSetFiles([root], root / "evalsets", root / "t", home=root).list()]
     assert len(set(ids)) == 2
     assert all(file_id.replace("-", "").isalnum() and file_id.isascii() and file_id.islower() for file_id in ids)
     assert evalset_file_id("gr-e-1", "Ein Ordner/Größe ☃ #1.evalset.json").rsplit("-", 1)[1] in ids[0] + ids[1]
@@ -87,7 +87,7 @@ def test_the_same_place_under_two_roots_gives_two_ids(tmp_path: Path) -> None:
         put(tmp_path, f"{name}/calc.evalset.json")
     roots = [tmp_path / "one", tmp_path / "two"]
 
-    listed = EvalSetFiles(roots, tmp_path / "one" / "evalsets", tmp_path / "trash").list()
+    listed = EvalSetFiles(roots, tmp_path / "one" / "evalsets", tmp_path / "trash", home=tmp_path).list()
 
     assert [file.path.parent.name for file in listed] == ["one", "two"]
     assert len({file.id for file in listed}) == 2
@@ -96,7 +96,7 @@ def test_the_same_place_under_two_roots_gives_two_ids(tmp_path: Path) -> None:
 def test_a_root_inside_another_lists_its_files_once(root: Path) -> None:
     put(root, "evalsets/calc.evalset.json")
 
-    listed = EvalSetFiles([root, root / "evalsets"], root / "evalsets", root / "t").list()
+    listed = EvalSetFiles([root, root / "evalsets"], root / "evalsets", root / "t", home=root).list()
 
     assert [file.place for file in listed] == ["evalsets/calc.evalset.json"]
 
@@ -133,13 +133,13 @@ def test_a_root_that_is_a_prefix_twin_is_not_served(tmp_path: Path) -> None:
     put(tmp_path, "evals/calc.evalset.json")
     put(tmp_path, "evals-secret/calc.evalset.json")
 
-    listed = EvalSetFiles([tmp_path / "evals"], tmp_path / "evals", tmp_path / "trash").list()
+    listed = EvalSetFiles([tmp_path / "evals"], tmp_path / "evals", tmp_path / "trash", home=tmp_path).list()
 
     assert [file.path.parent.name for file in listed] == ["evals"]
 
 
 def test_a_root_that_is_not_there_lists_nothing(tmp_path: Path) -> None:
-    assert EvalSetFiles([tmp_path / "nowhere"], tmp_path / "nowhere", tmp_path / "trash").list() == []
+    assert EvalSetFiles([tmp_path / "nowhere"], tmp_path / "nowhere", tmp_path / "trash", home=tmp_path).list() == []
 
 
 def test_an_oversized_file_is_listed_with_its_size_as_the_reason(files: EvalSetFiles, root: Path) -> None:

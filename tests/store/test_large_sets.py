@@ -220,7 +220,7 @@ def test_the_case_desk_edits_it_as_it_edits_a_small_one(
     files: EvalSetFiles, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def play(at: Path, name: str) -> tuple[bytes, list[Any]]:
-        of = EvalSetFiles([at], at / "evalsets", at / ".evaldesk/trash")
+        of = EvalSetFiles([at], at / "evalsets", at / ".evaldesk/trash", home=at)
         put(at, NAME, write_evalset(EvalSet("big", cases=some_cases(20))))
         desk = CaseDesk(of, lambda each: of.read(each)[0], tmp_path / name)
         file_id = id_of(of, NAME)
@@ -386,7 +386,7 @@ def test_memory_does_not_grow_with_the_cases(root: Path) -> None:
             file.write('{"eval_set_id": "big", "eval_cases": [')
             file.writelines(("," if number else "") + one.replace("ID", f"case {number}") for number in range(n))
             file.write("]}")
-        of = EvalSetFiles([at], at / "evalsets", at / ".evaldesk/trash")
+        of = EvalSetFiles([at], at / "evalsets", at / ".evaldesk/trash", home=at)
 
         def all_of_it() -> None:
             evalset, cases, version = opened(of)

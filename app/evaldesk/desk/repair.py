@@ -86,7 +86,7 @@ def _leftovers(settings: Settings) -> Iterator[Fault]:
 
 
 def _half_sets(settings: Settings) -> Iterator[Fault]:
-    for file in find_files((*settings.roots, settings.evalset_folder)).values():
+    for file in find_files((*settings.roots, settings.evalset_folder), settings.workspace).values():
         with suppress(OSError, FormatError):
             data = read_regular(file.path, MAX_BYTES)
             if file.is_named and len(data) <= MAX_BYTES and not _is_json(data) and (half := half_file(data)):
@@ -140,7 +140,7 @@ def _create_once(path: Path, data: bytes) -> None:
 
 def _unreadable_cases(settings: Settings) -> Iterator[Fault]:
     trash = settings.state_folder / "trash"
-    files = EvalSetFiles(settings.roots, settings.evalset_folder, trash)
+    files = EvalSetFiles(settings.roots, settings.evalset_folder, trash, home=settings.workspace)
     cases = CaseDesk(files, lambda set_id: files.read(set_id)[0], trash)
     readable = {token for token, *_ in cases.in_trash()}
     for path in sorted(trash.glob("*.cases.json")):

@@ -136,10 +136,12 @@ class PlayedCase:
 
 
 def matched(before: Iterable[PlayedCase], keys: Iterable[CaseKey]) -> dict[Place, PlayedCase]:
-    """Earlier cases by the places of the later cases that they are: those with the same content, the others in order.
+    """Earlier cases by the places of the later cases that they are; the one rule of which cases are comparable.
 
-    Two files of one name may hold the same case id, and come in another order or alone. An eval set that the later
-    cases do not name is the new one with which it has most cases in common, if there is one.
+    Those with the same id and content come first, those of the same id in order then, and last a case that got another
+    id, told by its content where one only has it. Two files of one name may hold the same case id, and come in another
+    order or alone. An eval set that the later cases do not name is the new one with which it has most cases in common,
+    if there is one. Whether a case found so is the same or an edited one, `is_edited` says. (docs/decisions/455)
     """
     before, keys = list(before), list(keys)
     names = _renamed([case.key for case in before], keys)
@@ -150,7 +152,23 @@ def matched(before: Iterable[PlayedCase], keys: Iterable[CaseKey]) -> dict[Place
     for case, place, known in zip(before, places, exact, strict=True):
         if known is None:
             found[next(free for n in count() if (free := (*place, n)) not in found)] = case
+    new = [key for key in keys if key.place not in found]
+    lost = [(place, case) for place, case in found.items() if place not in {key.place for key in keys}] if new else []
+    for key, lost_place in _with_other_ids(new, lost):
+        found[key.place] = found.pop(lost_place)
     return found
+
+
+def _with_other_ids(new: Sequence[CaseKey], lost: Sequence[tuple[Place, PlayedCase]]) -> list[tuple[CaseKey, Place]]:
+    """The new keys with the places of the lost cases of their set that alone have the same content."""
+    added: dict[tuple[str, str], list[CaseKey]] = {}
+    gone: dict[tuple[str, str], list[Place]] = {}
+    for key in new:
+        added.setdefault((key.evalset, key.digest), []).append(key)
+    for place, case in lost:
+        gone.setdefault((place[0], case.key.digest), []).append(place)
+    both = [(added[content], gone[content]) for content in gone if content[1] and content in added]
+    return [(keys[0], places[0]) for keys, places in both if len(keys) == len(places) == 1]
 
 
 def _renamed(before: Sequence[CaseKey], keys: Sequence[CaseKey]) -> dict[str, str]:

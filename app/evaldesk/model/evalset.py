@@ -294,7 +294,7 @@ Place: TypeAlias = tuple[str, str, int]
 class CaseKey:
     """A case of an eval set. `ordinal` counts the cases with this id in this set from 0.
 
-    `digest` is of the content; empty where a file does not tell it.
+    `digest` is its `case_version`, of what it asks and asserts; empty where a file does not tell it.
     """
 
     evalset: str

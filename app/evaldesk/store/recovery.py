@@ -381,6 +381,8 @@ class _Recovery:
         Where cases have different numbers of trials, a lost one has those that are there.
         """
         here = (RUN_CASE.c.run_id == CASE_SNAPSHOT.c.run_id) & (RUN_CASE.c.case_index == CASE_SNAPSHOT.c.case_index)
+        of_run = (RUN.c.id == CASE_SNAPSHOT.c.run_id) & CASE_SNAPSHOT.c.case_index.between(0, RUN.c.n_cases - 1)
+        self._connection.execute(delete(CASE_SNAPSHOT).where(~exists().where(of_run), ~exists().where(here)))
         bare = select(CASE_SNAPSHOT, RUN.c.n, RUN.c.n_least).join(RUN, RUN.c.id == CASE_SNAPSHOT.c.run_id)
         for row in self._connection.execute(bare.where(~exists().where(here).correlate(CASE_SNAPSHOT))).all():
             case = unpack(row.codec, row.data, Case)
@@ -394,7 +396,7 @@ class _Recovery:
         has_own = exists().where(own.c.run_id == RUN_CASE.c.run_id, own.c.case_index == RUN_CASE.c.case_index)
         same = (
             select(RUN_CASE.c.run_id, RUN_CASE.c.case_index, CASE_SNAPSHOT.c.codec, CASE_SNAPSHOT.c.data)
-            .join(twin, twin.c.digest == RUN_CASE.c.digest)
+            .join(twin, (twin.c.digest == RUN_CASE.c.digest) & (twin.c.case_id == RUN_CASE.c.case_id))
             .join(CASE_SNAPSHOT, of_twin)
             .where(~has_own)
             .group_by(RUN_CASE.c.run_id, RUN_CASE.c.case_index)

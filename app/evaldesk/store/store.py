@@ -37,6 +37,7 @@ from evaldesk.store.database import (
     revision_of,
     utc_now,
 )
+from evaldesk.store.evalsets.joining import join_evalsets
 from evaldesk.store.evalsets.lines import LineStore, note_moved
 from evaldesk.store.failures import FailureStore
 from evaldesk.store.labels import LabelStore
@@ -114,6 +115,14 @@ class Store:
         with self._database.writing() as connection:
             move_evalset(connection, old_id, new_id, path)
             note_moved(connection, old_id, new_id, self._clock())
+
+    def join_evalsets(self, home: Path) -> None:
+        """Give what a server holds of the workspace `home` from before sets were known by their files its ids of now.
+
+        The migration does so in an SQLite file; of a server it does not know whose runs are whose.
+        """
+        with self._database.writing() as connection:
+            join_evalsets(connection, home, self._clock())
 
     @property
     def is_read_only(self) -> bool:
@@ -200,7 +209,7 @@ def _rename_baseline(connection: Connection, run_id: int, old: str, new: str) ->
     connection.execute(update(RUN_BASELINE).where(own).values(codec=codec, data=data))
 
 
-HEAD = "0036"
+HEAD = "0037"
 
 
 def prepare(path: Path) -> None:

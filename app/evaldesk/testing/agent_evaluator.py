@@ -277,7 +277,9 @@ def failure_text(case: CaseResult, result: RunResult) -> str:
     reasons = adk_failures(case, result.config.criteria)
     if not reasons:
         return ""
-    text = "\n".join([f"{result.config.evalset_id} / {case.id}: {case.n_passed} of {case.n_planned} passed", *reasons])
+    text = "\n".join(
+        [f"{result.config.evalset_name} / {case.id}: {case.n_passed} of {case.n_planned} passed", *reasons]
+    )
     first = next((trial for trial in case if trial.verdict != "passed"), None)
     if first is None:
         return text if len(case) else f"{text}; {result.reason or 'the run was stopped before they were played'}"
@@ -289,13 +291,13 @@ def _missing(case: CaseResult, result: RunResult) -> Iterator[str]:
     for each in pooled_scores(case, result.config.criteria):
         if each.n_missing:
             yield (
-                f"{result.config.evalset_id} / {case.id}: {each.metric} could not judge {each.n_missing} of "
+                f"{result.config.evalset_name} / {case.id}: {each.metric} could not judge {each.n_missing} of "
                 f"{each.n_turns} turns; as in ADK the mean leaves them out"
             )
 
 
 def _details(result: RunResult) -> str:
-    lines = [f"{result.config.evalset_id}: {result}"]
+    lines = [f"{result.config.evalset_name}: {result}"]
     for case in result:
         lines.append(f"{case.id}: {case.n_passed} of {case.n_planned} passed")
         lines += [each.sentence(case.n_planned) for each in pooled_scores(case, result.config.criteria)]

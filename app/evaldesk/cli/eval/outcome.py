@@ -217,6 +217,7 @@ def plan_facts(plan: RunPlan) -> dict[str, Any]:
     return {
         "agent": config.agent.id,
         "model": config.model or config.agent_model,
+        "evalset": config.evalset_name,
         "evalset_id": config.evalset_id,
         "n": config.n,
         "n_least": plan.n_least,
@@ -238,7 +239,7 @@ def _show_check(facts: dict[str, Any]) -> None:
     n_cases, each = facts["n_cases"], trials_each(facts["n_least"], facts["n_most"])
     trials = f"{counted(n_cases, 'case')} x {each} = {counted(facts['n_trials'], 'trial')}"
     model = facts["model"] or "a model of its own, or none"
-    show(in_one_line(f"{facts['evalset_id']}: {trials} of {facts['agent']} with {model}"))
+    show(in_one_line(f"{facts['evalset']}: {trials} of {facts['agent']} with {model}"))
     if facts["budget"]:
         show(in_one_line(facts["budget"]))
     for criterion in facts["criteria"]:

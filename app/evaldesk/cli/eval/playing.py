@@ -151,8 +151,8 @@ async def plan_job(desk: Desk, job: Job, *, is_cost_limited: bool = False) -> Ru
         desk.trust.check_found(job.agent, job.found_criteria)
     description = await desk.host.describe(job.agent)
     path = job.path.resolve()
-    known = await asyncio.to_thread(desk.evalsets.id_of, path)
-    subject = await asyncio.to_thread(subject_of, job.agent, job.evalset, path, description, known)
+    subject = await asyncio.to_thread(subject_of, job.agent, job.evalset, path, description, desk.settings.workspace)
+    await asyncio.to_thread(desk.evalsets.follow, path)
     plan = desk.runs.plan_for(subject, job.options)
     if is_cost_limited:
         await check_prices(desk.host.unpriced, plan, description)

@@ -95,7 +95,7 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         *(("Interpreter", line) for line in _interpreter(config)),
         *(("Capture", ", ".join(ways)) for ways in (runs.captures(run),) if ways),
         ("Model", config.model or config.agent_model or ("not in the file" if config.recorded else "the agent's own")),
-        ("Eval set", f"{config.evalset_id} {config.evalset_path}".strip()),
+        ("Eval set", f"{config.evalset_name} {config.evalset_path}".strip()),
         ("Settings", options_line(config)),
         ("Fingerprint", run_fingerprint(config)),
         ("Tokens", _spent(f"{run.tokens:,}", run.tokens, run.n_uncounted > 0 or not run.tokens)),
@@ -314,7 +314,7 @@ def _cells(run: RunSummary, outcome: Outcome | None) -> list[str]:
         str(run.counts.errored or "–"),
         done,
         run.config.agent.id,
-        run.config.evalset_id,
+        run.config.evalset_name,
         when,
         run.started_by or "–",
     ]

@@ -95,8 +95,8 @@ def _numbered(key: str, occurrence: int) -> str:
     return key if occurrence == 1 else f"{key}.{occurrence}"
 
 
-def case_version(case: Case) -> str:
-    """A hash of all that the case says in its file."""
+def saved_digest(case: Case) -> str:
+    """A digest of all that the case says in its file, time stamps and tags included: it guards a save."""
     return hashlib.sha256(to_json(case_to_json(case))).hexdigest()[:16]
 
 
@@ -299,7 +299,7 @@ def _find(evalset: EvalSet, key: str) -> FoundCase:
     if not number:
         raise NotFoundError("this eval set has no such case; it may have been renamed or deleted")
     index = found[number - 1]
-    return FoundCase(evalset, index, key, case_version(evalset.cases[index]))
+    return FoundCase(evalset, index, key, saved_digest(evalset.cases[index]))
 
 
 def case_with_key(evalset: EvalSet, key: str) -> Case | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from threading import Lock
 
@@ -14,10 +16,13 @@ from evaldesk.desk.evalsets.cases import CaseDesk
 from evaldesk.desk.evalsets.masking import masked_file, without_secrets
 from evaldesk.desk.evalsets.names import candidates, plain_name
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
+from evaldesk.formats import load_evalset
 from evaldesk.formats.files import names_for, suffix_of
+from evaldesk.matching.case_version import case_version
 from evaldesk.model import EvalSet, RunConfig
 from evaldesk.model.evalset import LargeCases
-from evaldesk.model.stored import EvalSetFile
+from evaldesk.model.stored import EvalSetFile, RunSummary
+from evaldesk.reading.regular_file import version_of_file
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.store.evalsets.files import EvalSetFiles, PreparedSet
@@ -25,9 +30,13 @@ from evaldesk.store.evalsets.large import is_whole
 from evaldesk.store.evalsets.names import check_name
 from evaldesk.store.evalsets.set_writer import SetWriter
 from evaldesk.store.evalsets.trash import origin_of
+from evaldesk.store.runs.run_store import is_imported
 from evaldesk.wire import json_scrubber
 
 MAX_CACHED = 32
+MOST_COMPARED = 2_000
+MOST_BYTES_COMPARED = 4_000_000
+"""The size of a set whose cases are compared with those of a run, to tell whether it was renamed and edited."""
 
 
 class NameChangedError(ConflictError):
@@ -86,21 +95,74 @@ class EvalSetDesk:
             settings.roots,
             settings.evalset_folder,
             self._trash,
+            home=settings.workspace,
             lines=store.evalset_lines,
             indexes=settings.state_folder / "indexes",
             has_secrets=lambda data: scrub(data) is not data,
         )
         self.id_of, self.file, self.writer, self.save = files.id_of, files.file, files.writer, files.save
+        self.identity_of = files.identity_of
         self.trash, self.restore = files.trash, files.restore
         self._store = store
         self._environment = settings.environment
         self._cached: dict[str, tuple[str, EvalSet]] = {}
         self._lock = Lock()
+        self._home = settings.workspace
+        self._followed: frozenset[str] = frozenset()
         self.cases = CaseDesk(self._files, self.evalset, self._trash)
 
     def list(self) -> Sequence[EvalSetFile]:
-        """The eval sets that were found, those that cannot be read included."""
-        return self._files.list()
+        """The eval sets that were found, those that cannot be read included.
+
+        Runs and cases follow a file that another program renamed.
+        """
+        files = self._files.list()
+        new = [file for file in files if file.id not in self._followed]
+        if new:
+            self._followed |= {file.id for file in new}
+            self._follow({file.id: file.path for file in new if not (file.error or file.is_reading)})
+        return files
+
+    def follow(self, path: Path) -> None:
+        """Let runs and cases follow the file that a command plays, where another program renamed it."""
+        self._follow({self._files.identity_of(path): path})
+
+    def _follow(self, files: Mapping[str, Path]) -> None:
+        """Give new files the runs of those that are gone and had the same content, where only one can be meant."""
+        if self._store.is_read_only:
+            return
+        newest = self._store.runs.newest_of_evalsets()
+        if any(self._is_of_old_id(evalset_id, run.config) for evalset_id, run in newest.items()):
+            self._store.join_evalsets(self._home)
+            newest = self._store.runs.newest_of_evalsets()
+        here = [run for run in newest.values() if self._is_here(run.config)]
+        lost = [run for run in here if not os.path.lexists(run.config.evalset_path)]
+        new = {each: path for each, path in files.items() if each not in newest} if lost else {}
+        pairs = [(run.config.evalset_id, each) for run, each in product(lost, new) if self._is_renamed(run, new[each])]
+        for old_id, new_id in pairs:
+            if sum(old_id == old or new_id == new_one for old, new_one in pairs) == 1:
+                self._store.move_evalset(old_id, new_id, new[new_id])
+
+    def _is_here(self, config: RunConfig) -> bool:
+        """Whether the file of a run is, or was, in this workspace."""
+        path = config.evalset_path
+        return bool(path) and Path(path).is_relative_to(self._home) and not is_imported(config)
+
+    def _is_of_old_id(self, evalset_id: str, config: RunConfig) -> bool:
+        return self._is_here(config) and self._files.identity_of(Path(config.evalset_path)) != evalset_id
+
+    def _is_renamed(self, run: RunSummary, path: Path) -> bool:
+        """Whether the file has the content that the run noted of its own, or most of the cases that it played."""
+        try:
+            if version_of_file(path) == run.config.evalset_version:
+                return True
+            if run.n_cases > MOST_COMPARED or path.stat().st_size > MOST_BYTES_COMPARED:
+                return False
+            held = {case_version(case) for case in load_evalset(path).cases}
+        except (FormatError, OSError):
+            return False
+        played = [each.digest for each in self._store.runs.case_outcomes(run.id)]
+        return 2 * sum(digest in held for digest in played) > len(played)
 
     def usual(self, agent_id: str) -> str:
         """The id of the eval set to propose for an agent: the last one used with it, else one of its own.

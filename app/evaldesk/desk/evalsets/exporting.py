@@ -80,7 +80,9 @@ def run_formats() -> tuple[tuple[str, str], ...]:
 
 def export_evalset(settings: Settings, name: str, format_name: str) -> Masked:
     """The eval set of that name or id as a file. Raises NotFoundError, and FormatError when it cannot be said so."""
-    files = EvalSetFiles(settings.roots, settings.evalset_folder, settings.state_folder / "trash")
+    files = EvalSetFiles(
+        settings.roots, settings.evalset_folder, settings.state_folder / "trash", home=settings.workspace
+    )
     found = files.list()
     file = next((each for each in found if name in (each.name, each.id)), None)
     if file is None:

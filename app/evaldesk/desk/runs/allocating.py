@@ -9,6 +9,7 @@ from math import ceil, floor, log10
 from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
+from evaldesk.matching.case_version import case_version
 from evaldesk.model import Case
 from evaldesk.model.comparison import ROUNDING
 from evaldesk.model.conclusion import counted
@@ -17,7 +18,6 @@ from evaldesk.model.stored import CaseRow, RunSummary
 from evaldesk.run_options import BY_NAME, EVEN, USD, budget_of
 from evaldesk.statistics.allocation import allocated, variance_of
 from evaldesk.store import RunStore
-from evaldesk.store.runs.planning import case_digest
 from evaldesk.wording.words import trials_each_words
 
 MOST_EARLIER = 20
@@ -118,7 +118,7 @@ def spread(budget: Budget, subject: Subject, runs: StoredRuns) -> Spread:
 
 def _earlier_of(subject: Subject, runs: RunStore) -> tuple[Sequence[_Earlier], tuple[int, ...]]:
     """The earlier trials of each case with the same content, and the runs that they are of."""
-    digests = [case_digest(case) for case in subject.cases]
+    digests = [case_version(case) for case in subject.cases]
     found: dict[str, list[CaseRow]] = {digest: [] for digest in digests}
     read: list[int] = []
     for run in runs.list(agent_id=subject.agent_id, evalset_id=subject.evalset_id, limit=MOST_EARLIER):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from evaldesk.model.comparison import Baseline, PlayedCase
 from evaldesk.model.evalset import CaseKey
 from evaldesk.reading.regular_file import read_named
 
-VERSION = 2
+VERSION = 3
+_OF_BYTES = 2
+"""The version whose digests were of all bytes of a case: they say nothing of its version."""
 _OF_PATH = re.compile(r"-[0-9a-f]{8}$")
 """Ends the id of an eval set: a digest of its path, which is another one on another machine."""
 
@@ -47,13 +50,15 @@ def _of_file(path: Path) -> Baseline:
         value = json.loads(read_named(path).decode("utf-8-sig"))
         version = value.get("version", 1)
         cases = tuple(_first_version(value)) if version == 1 else ()
-        if version == VERSION:
+        if version in (_OF_BYTES, VERSION):
             cases = tuple(_played_case(case) for run in value["runs"] for case in run["cases"])
+        if version == _OF_BYTES:
+            cases = tuple(replace(case, key=replace(case.key, digest="")) for case in cases)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         is_broken = isinstance(error, ValueError | RecursionError)
         why = f"this is not JSON: {error}" if is_broken else "this contains no runs"
         raise UsageError(f"--baseline {path}: {why}; name a file that `evaldesk eval -o FILE.json` wrote") from error
-    if version not in (1, VERSION):
+    if version not in range(1, VERSION + 1):
         raise UsageError(f"--baseline {path}: version {version!r} is not known, versions 1 to {VERSION} are")
     return Baseline(path.name, cases)
 

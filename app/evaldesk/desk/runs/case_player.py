@@ -20,13 +20,13 @@ from evaldesk.engine.host.code_files import version_of
 from evaldesk.engine.host.process import WorkerProcess
 from evaldesk.engine.launch import launcher_of
 from evaldesk.errors import EvaldeskError
+from evaldesk.matching.case_version import case_version
 from evaldesk.model import AgentDescription, AgentRef, Case, Gates, RunConfig, TrialResult
 from evaldesk.model.comparison import Baseline, PlayedCase, RunChange, matched
 from evaldesk.model.evalset import CaseKey, assertions
 from evaldesk.model.options import Recording
 from evaldesk.settings import Settings
 from evaldesk.statistics.case_comparison import compare_cases
-from evaldesk.store.runs.planning import case_digest
 from evaldesk.wire import result_scrubber
 
 
@@ -74,7 +74,7 @@ class CasePlayer:
 
         By the rule "confirm" a case that seems to have regressed is played again here.
         """
-        key = CaseKey(evalset, case.id, 0, case_digest(case))
+        key = CaseKey(evalset, case.id, 0, case_version(case))
         alike = [each for each in baseline.cases if each.key.case_id == case.id]
         known = matched(alike, [key]).get(key.place)
         if known is None:

@@ -204,7 +204,7 @@ async def _evaluate(
         is_kept = workspace is not None
         opened = _opened(settings, who, options.asked.get("model"), is_kept=is_kept)
         async with opened as (runs, store, description, unpriced):
-            plan = runs.plan_for(subject_of(who.ref, evalset, path, description), chosen)
+            plan = runs.plan_for(subject_of(who.ref, evalset, path, description, home), chosen)
             if compared_with is not None:
                 known = await asyncio.to_thread(StoredRuns(store.runs).baseline, compared_with)
                 (plan,) = compared_plans([plan], known)

@@ -39,6 +39,7 @@ from evaldesk.model.options import Recording, UserConfig
 from evaldesk.model.run import MAX_TRIALS, ExecutorConfig, option_values, with_options
 from evaldesk.run_options import BY_NAME, EVEN, OWN, RUN_OPTIONS, Asked, checked_options, has_door, offered
 from evaldesk.settings import Settings
+from evaldesk.store.evalsets.names import identity_of
 
 NOTHING_APPLIES = "No criterion applies: the case asserts nothing that they judge."
 
@@ -450,13 +451,16 @@ async def read_subject(
 
 
 def subject_of(
-    agent: AgentRef, evalset: EvalSet, path: Path | None, description: AgentDescription, evalset_id: str = ""
+    agent: AgentRef, evalset: EvalSet, path: Path | None, description: AgentDescription, home: Path
 ) -> RunSubject:
-    """The subject of the run, read at this moment; `path` is the file of the eval set where there is one."""
+    """The subject of the run, read at this moment; `path` is the file of the eval set where there is one.
+
+    `home` is the workspace.
+    """
     return RunSubject(
         agent=agent,
         evalset=evalset,
-        evalset_id=evalset_id or evalset.id,
+        evalset_id=identity_of(path, home) if path else evalset.id,
         evalset_path=str(path.resolve()) if path else "",
         evalset_version=_version_of(path) if path else "",
         agent_version=agent_version(agent),

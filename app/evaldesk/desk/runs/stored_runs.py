@@ -19,6 +19,7 @@ from evaldesk.desk.runs.plan import RunPlan, foresee
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.trust import check_store
 from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.matching.case_version import case_version
 from evaldesk.metrics import known_metric
 from evaldesk.model import Capture, Case, Conclusion, Counts, Gates, Outcome, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange, matched
@@ -31,7 +32,6 @@ from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.statistics.comparison import compare_scores
 from evaldesk.statistics.intervals import CaseCounts, score_interval
 from evaldesk.store import RunStore, Store
-from evaldesk.store.runs.planning import case_digest
 from evaldesk.store.runs.run_store import is_imported
 from evaldesk.wording.words import counted_words, named_words
 
@@ -371,7 +371,7 @@ def compared_plans(plans: Sequence[RunPlan], baseline: Baseline) -> list[RunPlan
     n_named.update(case.key.place[:2] for case in baseline.cases)
     named = {case.key.evalset for case in baseline.cases}
     # Content is read only where a name alone does not tell which case is which.
-    digests = (case_digest(case) if n_named[name, case.id] > 2 or name not in named else "" for name, case in planned)
+    digests = (case_version(case) if n_named[name, case.id] > 2 or name not in named else "" for name, case in planned)
     keys = numbered_keys((name, case.id, digest) for (name, case), digest in zip(planned, digests, strict=True))
     before = matched(baseline.cases, keys)
     own = {key.place: before.pop(key.place, None) for key in keys}

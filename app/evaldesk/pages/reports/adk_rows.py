@@ -37,7 +37,7 @@ def append_adk_rows(path: Path, results: Sequence[RunResult]) -> None:
         writer.writerow(COLUMNS)
     for result in results:
         for case in result:
-            writer.writerows(map(cell, row) for row in _rows(result.config.evalset_id, case))
+            writer.writerows(map(cell, row) for row in _rows(result.config.evalset_name, case))
     append_file(path, text.getvalue().encode())
 
 

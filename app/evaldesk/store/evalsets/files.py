@@ -31,7 +31,7 @@ from evaldesk.store.evalsets.case_index import IndexedCases
 from evaldesk.store.evalsets.found import FoundFile, find_files, id_of_new, may_be_found, places_of
 from evaldesk.store.evalsets.large import LargeSets, WholeContent, is_whole
 from evaldesk.store.evalsets.lines import Lines, LineStore
-from evaldesk.store.evalsets.names import check_free, check_name, stem_and_suffix
+from evaldesk.store.evalsets.names import check_free, check_name, identity_of, stem_and_suffix
 from evaldesk.store.evalsets.set_writer import SetWriter
 from evaldesk.store.evalsets.trash import InTrash, keep_in_trash, origin_of, put_in_trash, take_from_trash
 
@@ -64,7 +64,10 @@ class PreparedSet:
 
 
 class EvalSetFiles:
-    """The eval set files under some roots; new ones go to `folder`, deleted ones to `trash`. Threads may share it."""
+    """The eval set files under some roots; new ones go to `folder`, deleted ones to `trash`. Threads may share it.
+
+    `home` is the workspace, within which a file is known by its place.
+    """
 
     def __init__(
         self,
@@ -72,10 +75,12 @@ class EvalSetFiles:
         folder: Path,
         trash: Path,
         *,
+        home: Path,
         lines: LineStore | None = None,
         indexes: Path | None = None,
         has_secrets: Callable[[bytes], bool] = lambda _: False,
     ) -> None:
+        self._home = Path(os.path.realpath(home))
         self._folder = Path(os.path.realpath(folder))
         self._trash = Path(os.path.realpath(trash))
         searched = (*(Path(os.path.realpath(root)) for root in roots), self._folder)
@@ -119,14 +124,18 @@ class EvalSetFiles:
             self._look()
             return self._id_at(path)
 
+    def identity_of(self, path: Path) -> str:
+        """The id of the eval set in any file, served or not; nothing is searched."""
+        return identity_of(path, self._home)
+
     def id_of_recorded(self, file_id: str, path: Path) -> str:
-        """The id here of a file that had this id and path, maybe under other folders; empty where it is not served.
+        """The id here of a file that had this id and path, maybe in another workspace; empty where it is not served.
 
         The folders are searched only where a file is at the place that id and path tell, or where they tell none.
         """
         if found := self.id_of(path):
             return found
-        places = places_of(file_id, path, self._roots)
+        places = places_of(file_id, path, self._home)
         if places is None or any(may_be_found(place, self._roots) for place in places):
             with suppress(NotFoundError):
                 return self.file(file_id).id
@@ -196,7 +205,7 @@ class EvalSetFiles:
             make_folder(self._folder)
             check_folder(path)
             check_free(path.name, os.listdir(path.parent))
-            file_id = id_of_new(path, self._roots)
+            file_id = id_of_new(path, self._roots, self._home)
         with self._new_form(path, evalset) as content, prepared_file(path, content.data) as file:
 
             def put() -> None:
@@ -327,7 +336,7 @@ class EvalSetFiles:
         return next((file.id for file in self._known.values() if file.path == path), "")
 
     def _look(self) -> None:
-        found = find_files(self._roots)
+        found = find_files(self._roots, self._home)
         self._gone = {file_id: file for file_id, file in (self._gone | self._known).items() if file_id not in found}
         self._known = found
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from evaldesk.errors import UsageError
-from evaldesk.store.evalsets.names import evalset_file_id, is_file_id, stem_and_suffix
+from evaldesk.store.evalsets.names import evalset_file_id, identity_of_real, is_file_id, stem_and_suffix
 
 MAX_DEPTH = 8
 MAX_FILES = 2_000
@@ -47,8 +47,11 @@ class FoundFile:
         return replace(self, size=stat.st_size, modified_ns=stat.st_mtime_ns, inode=stat.st_ino)
 
 
-def find_files(roots: Sequence[Path]) -> dict[str, FoundFile]:
-    """The candidates by id, in order of root and path. Roots that are not there are passed over."""
+def find_files(roots: Sequence[Path], home: Path) -> dict[str, FoundFile]:
+    """The candidates by id, in order of root and path. Roots that are not there are passed over.
+
+    `home` is the workspace, without links. Of two files that one id would stand for, the later one gets another.
+    """
     found: dict[str, FoundFile] = {}
     seen: set[Path] = set()
     for root in roots:
@@ -57,17 +60,17 @@ def find_files(roots: Sequence[Path]) -> dict[str, FoundFile]:
                 continue
             seen.add(path)
             place = path.relative_to(root).as_posix()
-            file_id = _free_id(path, root, place, found)
+            file_id = _free_id(path, home, found)
             found[file_id] = FoundFile(file_id, path, place, stat.st_size, stat.st_mtime_ns, stat.st_ino)
     return found
 
 
-def id_of_new(path: Path, roots: Sequence[Path]) -> str:
+def id_of_new(path: Path, roots: Sequence[Path], home: Path) -> str:
     """The id that `find_files` will give the file that is about to be at `path`. Raises UsageError outside of all."""
     place = next((number for number, root in enumerate(roots) if path.is_relative_to(root)), None)
     if place is None:
         raise UsageError(f"{path.parent} is not served; start Evaldesk with it")
-    return _free_id(path, roots[place], path.relative_to(roots[place]).as_posix(), find_files(roots[:place]))
+    return _free_id(path, home, find_files(roots[:place], home))
 
 
 def may_be_found(path: Path, roots: Iterable[Path]) -> bool:
@@ -79,14 +82,14 @@ def may_be_found(path: Path, roots: Iterable[Path]) -> bool:
     return is_searched and path.is_file()
 
 
-def places_of(file_id: str, path: Path, roots: Sequence[Path]) -> list[Path] | None:
-    """Where a file has this id that one at `path` had under other roots; None where that is not told."""
+def places_of(file_id: str, path: Path, home: Path) -> list[Path] | None:
+    """Where a file has this id that one at `path` had in another workspace; None where that is not told."""
     if not is_file_id(file_id):
         return []
     stem, _ = stem_and_suffix(path)
     ends = [PurePath(*path.parts[n:]).as_posix() for n in range(len(path.parts))]
     known = [end for end in ends if evalset_file_id(stem, end) == file_id]
-    return [folder / end for end in known for root in roots for folder in (root, root.parent)] or None
+    return [home / end for end in known] or None
 
 
 def folders_of(roots: Iterable[Path]) -> list[Path]:
@@ -94,11 +97,10 @@ def folders_of(roots: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(folder for root in roots for folder, _ in _folders(root)))
 
 
-def _free_id(path: Path, root: Path, place: str, taken: dict[str, FoundFile]) -> str:
-    stem, _ = stem_and_suffix(path)
-    places = (place, f"{root.name}/{place}", path.as_posix())
-    ids = [evalset_file_id(stem, name) for name in places]
-    return next((file_id for file_id in ids if file_id not in taken), ids[-1])
+def _free_id(path: Path, home: Path, taken: dict[str, FoundFile]) -> str:
+    own = identity_of_real(path, home)
+    is_free = own not in taken or taken[own].path == path
+    return own if is_free else evalset_file_id(stem_and_suffix(path)[0], path.as_posix())
 
 
 def _candidates(root: Path) -> Iterator[tuple[Path, os.stat_result]]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from evaldesk.errors import ConflictError, UsageError
 from evaldesk.model.evalset import EVALSET_ENDING
+from evaldesk.paths import EVALSET_FOLDER, SAMPLES_FOLDER, shipped
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 _FILE_ID = re.compile(r"[a-z0-9-]+-[0-9a-f]{8}")
@@ -46,8 +49,35 @@ def stem_and_suffix(path: Path) -> tuple[str, str]:
     return path.name.removesuffix(suffix), suffix
 
 
+def identity_of(path: Path, home: Path) -> str:
+    """The id of the eval set in a file, whoever looks and from where: of its real path within the workspace `home`.
+
+    A file outside is known by its absolute path. The samples and a person's copies of them are one set, as though they
+    lay in the workspace. (docs/decisions/455)
+    """
+    return identity_of_real(Path(os.path.realpath(path)), Path(os.path.realpath(home)))
+
+
+def identity_of_real(path: Path, home: Path) -> str:
+    """The same of two paths without links."""
+    return evalset_file_id(stem_and_suffix(path)[0], _place_in(path, home))
+
+
+def _place_in(path: Path, home: Path) -> str:
+    if path.parent == home / SAMPLES_FOLDER:
+        return f"{EVALSET_FOLDER}/{path.name}"
+    if path.is_relative_to(home):
+        return path.relative_to(home).as_posix()
+    return f"{EVALSET_FOLDER}/{path.name}" if path.parent == _shipped() else path.as_posix()
+
+
+@cache
+def _shipped() -> Path:
+    return shipped(EVALSET_FOLDER)
+
+
 def evalset_file_id(stem: str, place: str) -> str:
-    """The id of the file at `place` (a path under its root): letters a-z, digits and dashes only, always the same."""
+    """The id of the file at `place`: letters a-z, digits and dashes only, always the same."""
     slug = re.sub(r"[^a-z0-9]+", "-", stem.lower())[:40].strip("-") or "evalset"
     return f"{slug}-{hashlib.sha256(place.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,6 +21,7 @@ from sqlalchemy import (
 )
 
 from evaldesk.errors import ConflictError, UsageError
+from evaldesk.matching.case_version import case_version
 from evaldesk.model import Case, RunConfig, RunStatus
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop
@@ -367,28 +367,18 @@ def insert_run(
     return run_id
 
 
-def case_digest(case: Case) -> str:
-    """The digest by which an edited case is told."""
-    return _digest(_stored(case))
-
-
 def case_rows(index: int, case: Case, n: int) -> tuple[Values, Values]:
     """The row of a case, and that of its snapshot, without their run; made before a transaction."""
     place = {"case_index": index}
     data = _stored(case)
     codec, packed = pack_json(data)
-    own = {"case_id": case.id, "digest": _digest(data), "strip": TO_DO * n}
+    own = {"case_id": case.id, "digest": case_version(case), "strip": TO_DO * n}
     return place | own, place | {"codec": codec, "data": packed}
 
 
 def _stored(case: Case) -> bytes:
     data = to_json(case)
     return media.taken_out(data, case.media) if case.media else data
-
-
-def _digest(data: bytes) -> str:
-    # Digests of the time before cases had media stay as they are.
-    return hashlib.sha256(data.replace(b',"media":[]', b"")).hexdigest()
 
 
 def trial_row(run_id: int, case_index: int, trial_index: int) -> Values:

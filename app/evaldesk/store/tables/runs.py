@@ -105,7 +105,7 @@ class RunBaseline(OfRun, table=True):
 
 
 class RunCase(OfCase, table=True):
-    """A case of a run with the totals of its trials; `digest` is of the case's JSON, to tell an edited case.
+    """A case of a run with the totals of its trials; `digest` is its `case_version`.
 
     `worst` is its place among the worst cases, None where it is not in the totals of the run.
     """
