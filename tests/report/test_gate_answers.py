@@ -48,8 +48,9 @@ def numbers_of(cases: list[PlayedCase]) -> RunNumbers:
     counts = [Counts(len(case.verdicts), case.verdicts.count("p"), case.verdicts.count("f")) for case in cases]
     found = RunNumbers.of_cases(CaseNumbers(case.key.case_id, each) for case, each in zip(cases, counts, strict=True))
     n_least = min(len(case.verdicts) for case in cases)
-    equal = tuple((n_least, case.verdicts[:n_least].count("p"), 1) for case in cases)
-    return replace(found, equal_counts=equal)
+    firsts = [case.verdicts[:n_least] for case in cases]
+    equal = tuple((Counts(n_least, each.count("p"), each.count("f")), 1) for each in firsts)
+    return replace(found, equal_kinds=equal)
 
 
 def all_outcomes(kinds: list[tuple[float, int, int]]) -> list[tuple[list[PlayedCase], float]]:

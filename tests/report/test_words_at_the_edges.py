@@ -103,7 +103,7 @@ def test_gates_tell_a_near_miss_from_the_bar() -> None:
 
     assert [(each.is_held, each.sentence.partition(";")[0]) for each in outcomes] == [
         (False, "pass rate 0.9995 is below 1: 1,999 of 2,000 passed"),
-        (False, "1 of 1 case passed less than 1 of its trials: one (1999 of 2000)"),
+        (False, "1 of 1 case passed less than 1 of its trials: one (1999 of 2000) (1 errored)"),
         (False, "the run cost $0.30004, more than $0.3"),
         (False, "1 of 2,001 trials errored (0.05 %), more than the tolerated 0"),
     ]

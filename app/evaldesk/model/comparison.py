@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from math import inf
@@ -116,6 +116,16 @@ class PlayedCase:
     def is_without_verdict(self) -> bool:
         """Whether every trial was played and none was scored."""
         return not self.scored and TO_PLAY not in self.verdicts
+
+    def n_missing(self, errored: bool) -> int:
+        """The trials to play; with `errored` the errored ones that are no failures, too."""
+        return self.verdicts.count(TO_PLAY) + self.verdicts.count("e") * (errored and not self.errors_are_failures)
+
+    def filled(self, n_passed: int, *, errored: bool) -> PlayedCase:
+        """The case if the first `n_passed` of its missing trials passed, and the others failed."""
+        missing = TO_PLAY + "e" * (errored and not self.errors_are_failures)
+        ends = iter("p" * n_passed + "f" * (self.n_missing(errored) - n_passed))
+        return replace(self, verdicts="".join(next(ends) if each in missing else each for each in self.verdicts))
 
     def is_passed(self, scored: str) -> bool:
         """Whether enough of these scored trials passed; there is at least one."""

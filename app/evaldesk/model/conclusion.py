@@ -191,6 +191,18 @@ class Counts:
             self.case_rate if not other.planned else other.case_rate if not self.planned else None,
         )
 
+    def times(self, n: int) -> Counts:
+        """The counts of `n` cases that ended so."""
+        return Counts(
+            n * self.planned,
+            n * self.passed,
+            n * self.failed,
+            n * self.errored,
+            n * self.unscored,
+            n * self.not_applicable,
+            self.errors_are_failures,
+        )
+
     def of_cases(self, cases: Iterable[tuple[int, int, int]]) -> Counts:
         """The same with the rate over cases that have different numbers of trials.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
+from math import prod
 
 from evaldesk.model.comparison import (
     KINDS,
@@ -54,6 +56,37 @@ def compare_cases(
     compared = [change.key.place for change in changes if change.is_compared]
     rates = compare_means(*({place: _sample(side[place]) for place in compared} for side in (old, new)))
     return RunChange(name, tuple(changes), rates, to_tell, rule, confirm)
+
+
+def filled_change(change: RunChange, *, passes: bool, errored: bool) -> RunChange:
+    """The change if every trial without a verdict passed, or failed; with `errored` the errored ones, too."""
+    pairs = [
+        (each.before, each.after and each.after.filled(each.after.n_missing(errored) * passes, errored=errored))
+        for each in change.cases
+    ]
+    return _changed(change, pairs)
+
+
+def filled_changes(change: RunChange, *, errored: bool, most: int) -> list[RunChange]:
+    """The changes for every number of passes among the missing trials of each case; none for more than `most` ways."""
+    n_missing = [each.after.n_missing(errored) if each.after else 0 for each in change.cases]
+    if prod(n + 1 for n in n_missing) > most:
+        return []
+    return [
+        _changed(
+            change,
+            [
+                (each.before, each.after and each.after.filled(n, errored=errored))
+                for each, n in zip(change.cases, passes, strict=True)
+            ],
+        )
+        for passes in product(*(range(n + 1) for n in n_missing))
+    ]
+
+
+def _changed(change: RunChange, pairs: Sequence[tuple[PlayedCase | None, PlayedCase | None]]) -> RunChange:
+    before, after = [old for old, _ in pairs if old], [new for _, new in pairs if new]
+    return compare_cases(change.name, before, after, rule=change.rule, confirm=change.confirm)
 
 
 def is_regressed(before: PlayedCase, after: PlayedCase) -> bool:

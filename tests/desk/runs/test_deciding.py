@@ -61,16 +61,14 @@ def decider(gates: Gates, n: int, n_cases: int, n_each: Sequence[int] = (), **op
 
 
 def concluded(gates: Gates, strips: Sequence[str], stop: Stop | None = None, n_equal: int | None = None) -> Conclusion:
-    cases = [
-        CaseNumbers(
-            f"c{index}", Counts(len(strip), strip.count("p"), strip.count("f"), strip.count("e"), strip.count("u"))
-        )
-        for index, strip in enumerate(strips)
-    ]
-    firsts = [strip[:n_equal] for strip in strips]
-    equal = tuple((len(strip.replace(".", "")), strip.count("p"), 1) for strip in firsts)
+    whole, firsts = (
+        [Counts(len(each), each.count("p"), each.count("f"), each.count("e"), each.count("u")) for each in side]
+        for side in (strips, [strip[:n_equal] for strip in strips])
+    )
+    cases = [CaseNumbers(f"c{index}", counts) for index, counts in enumerate(whole)]
+    equal = tuple((counts, 1) for counts in firsts)
     numbers = RunNumbers.of_cases(cases, endings=[Ending("finished", stop=stop)])
-    return conclude(gates, numbers if n_equal is None else replace(numbers, equal_counts=equal))
+    return conclude(gates, numbers if n_equal is None else replace(numbers, equal_kinds=equal))
 
 
 def some_gates(chance: Random, n: int) -> Gates:
@@ -215,7 +213,14 @@ def test_a_likely_stop_is_within_the_trials_that_all_cases_have() -> None:
             (1, "pass^2 cannot reach 0.9 any more: 2 of 3 trials passed; 6 of 9 trials are left"),
         ),
         (Gates(min_pass_rate=0.9, undecided="neutral"), ["f...", "f...", "f..."], None),
-        (Gates(), ["ep", "pp", "fp"], None),
+        (
+            Gates(),
+            ["ep", "pp", "fp"],
+            (1, "2 of 3 trials did not pass, and every trial must (1 errored); 3 of 6 trials are left"),
+        ),
+        (Gates(), ["ep", "pp", "pp"], None),
+        (Gates(min_pass_rate=0.6), ["epp", "fff", "ppp"], None),
+        (Gates(max_regressions=0, baseline="run 1"), ["epp", "ppp"], None),
     ],
 )
 def test_a_run_stops_after_the_first_block_that_decides(
@@ -430,7 +435,7 @@ async def test_a_run_that_breaks_off_after_it_was_decided_has_broken_off(open_de
     found = await over(desk, run_id)
 
     assert (found.status, found.stop) == ("failed", None)
-    assert StoredRuns(desk.stored).conclusion(found).outcome == "undecided"
+    assert StoredRuns(desk.stored).conclusion(found).outcome == "failed"
 
 
 async def test_a_retry_of_a_decided_run_stops_again_once_it_is_decided(open_desk: OpenDesk) -> None:

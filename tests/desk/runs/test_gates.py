@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
+from random import Random
 from typing import Any
 
 import pytest
 
-from evaldesk.desk.runs.gates.conclusion import CaseNumbers, Ending, RunNumbers, Spent, conclude
+from evaldesk.desk.runs.gates.conclusion import OF_THE_RUN, CaseNumbers, Ending, RunNumbers, Spent, conclude
 from evaldesk.model import Counts, Gates
+from evaldesk.model.comparison import PlayedCase, RunChange
+from evaldesk.model.evalset import CaseKey
+from evaldesk.statistics.case_comparison import compare_cases
 
 STOPPED = Ending("stopped")
 HALF, ONE = "too close to 0.5 to be sure, add cases", "too few trials for a rate"
@@ -47,7 +54,7 @@ def numbers(letters: str) -> RunNumbers:
         ("pf", {"min_pass_rate": 0.5, "undecided": "fail"}, "undecided", "pass rate 0.5 is at least 0.5"),
         ("ff", {"min_pass_rate": 0.5, "undecided": "pass"}, "failed", "pass rate 0 is below 0.5"),
         ("ff", {"min_pass_rate": 0.5, "undecided": "fail"}, "undecided", "pass rate 0 is below 0.5"),
-        ("pf.", {"min_pass_rate": 0.3, "undecided": "fail"}, "held", "pass rate 0.5 is at least 0.3"),
+        ("pf.", {"min_pass_rate": 0.3, "undecided": "fail"}, "failed", "pass rate 0.5 is at least 0.3"),
         ("pp", {"min_pass_rate": 1.0, "undecided": "fail"}, "held", "pass rate 1 is at least 1"),
         ("ff", {"min_pass_rate": 0.0, "undecided": "fail"}, "held", "pass rate 0 is at least 0"),
         ("pp pf", {"min_case_pass_rate": 0.5}, "held", "each of 2 cases passed at least 0.5 of its trials"),
@@ -162,7 +169,8 @@ def test_a_case_passes_by_the_share_of_its_scored_trials(letters: str, share: fl
         ("ff", {"all_must_pass": False}, "passed", ()),
         ("", {"all_must_pass": False}, "undecided", ("no trial was planned",)),
         ("pe", {"max_error_rate": 0.5}, "passed", ()),
-        ("fe", {}, "undecided", ("--max-error-rate: 1 of 2 trials errored", "every trial must pass: 0 of 2 trials")),
+        ("fe", {}, "failed", ("every trial must pass: 0 of 2 trials passed (1 errored)", "--max-error-rate: 1 of 2 ")),
+        ("pe", {}, "undecided", ("--max-error-rate: 1 of 2 trials errored", "every trial must pass: 1 of 2 trials")),
         ("fe", {"max_error_rate": 0.5}, "failed", ("every trial must pass: 0 of 2 trials passed (1 errored)",)),
         (
             "p.",
@@ -184,3 +192,75 @@ def test_the_outcome_of_a_run_and_its_reasons(
     assert found.outcome == outcome
     assert len(found.reasons) == len(reasons)
     assert all(reason.startswith(words) for reason, words in zip(found.reasons, reasons, strict=True))
+
+
+def test_failures_are_not_greyed_by_errors() -> None:
+    """40 failed and 8 errored of 140: no outcome of the 8 makes every trial pass."""
+    run = numbers(" ".join(["ppfff"] * 13 + ["ppppf"] + ["peppp"] * 8 + ["ppppp"] * 6))
+
+    found = conclude(Gates(), run)
+
+    assert (run.counts.failed, run.counts.errored, found.outcome, found.exit_code) == (40, 8, "failed", 1)
+    assert "92 of 140 trials passed (8 errored)" in found.reason
+
+
+MISSING = {"errored": "e", "not played": "."}
+JUDGED: dict[str, dict[str, Any]] = {
+    "every trial must pass": {},
+    "--min-pass-rate": {"min_pass_rate": 0.6},
+    "--min-pass-rate --undecided fail": {"min_pass_rate": 0.6, "undecided": "fail"},
+    "--min-pass-rate --undecided neutral": {"min_pass_rate": 0.9, "undecided": "neutral"},
+    "--min-case-pass-rate": {"min_case_pass_rate": 0.5},
+    "--pass-at": {"pass_at": ((2, 0.7),)},
+    "--pass-hat": {"pass_hat": ((2, 0.4),)},
+    "--max-regressions": {"max_regressions": 0, "baseline": "run 1"},
+    "--max-regressions 1": {"max_regressions": 1, "baseline": "run 1"},
+    "--margin": {"margin": 0.2, "baseline": "run 1"},
+}
+"""A request for each gate on verdicts, by its name."""
+
+
+@pytest.mark.parametrize("missing", MISSING)
+@pytest.mark.parametrize("name", JUDGED)
+def test_a_gate_is_decided_where_no_verdict_of_the_missing_trials_changes_it(name: str, missing: str) -> None:
+    """All ways in which the trials without a verdict can end give the answer, or else it is open."""
+    gates, letter, draw = Gates(**JUDGED[name]), MISSING[missing], Random(7)
+    answers = Counter[str]()
+    for _ in range(60):
+        n = draw.choice((2, 3))
+        n_cases, n_missing = (7, 0.5) if name == "--margin" else (3, 2)
+        rates = (3, draw.choice((1, 4, 20)), n_missing)
+        letters = ["".join(draw.choices(f"pf{letter}", rates, k=n)) for _ in range(n_cases)]
+        if not 0 < "".join(letters).count(letter) <= 6:
+            continue
+
+        (found,) = (each for each in conclude(gates, *compared(letters, gates)).gates if each.name not in OF_THE_RUN)
+
+        answers[found.answer] += 1
+        ends = {judged(filled, gates) for filled in fillings(letters, letter)}
+        wanted = "failed" if ends == {"failed"} else "held" if ends == {"held"} else "undecided"
+        assert found.answer in (wanted, "undecided"), letters
+        assert found.answer == wanted or gates.undecided or name == "--margin", letters
+    assert (answers["failed"] and len(answers) > 1) or gates.undecided
+
+
+def fillings(letters: list[str], missing: str) -> Iterator[list[str]]:
+    """The run with each way in which its missing trials can end."""
+    whole = " ".join(letters)
+    for ends in product("pf", repeat=whole.count(missing)):
+        left = iter(ends)
+        yield "".join(next(left) if letter == missing else letter for letter in whole).split()
+
+
+def compared(letters: list[str], gates: Gates) -> tuple[RunNumbers, RunChange | None]:
+    """The numbers of the run, and its change against a run in which every trial passed."""
+    before, now = (
+        [PlayedCase(CaseKey("set", f"c{at}"), each) for at, each in enumerate(side)]
+        for side in (["ppp"] * len(letters), letters)
+    )
+    return numbers(" ".join(letters)), compare_cases("run 1", before, now) if gates.compares else None
+
+
+def judged(letters: list[str], gates: Gates) -> str:
+    (found,) = conclude(gates, *compared(letters, gates)).gates
+    return "failed" if found.is_failed else found.answer

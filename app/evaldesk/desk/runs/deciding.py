@@ -15,16 +15,24 @@ from functools import cache, cached_property, partial
 from math import ceil
 from typing import TypeAlias
 
-from evaldesk.desk.runs.gates.conclusion import ALL_PASSED, MOST_NAMED, OF_A_RATE, RunNumbers, Spent, outcomes
+from evaldesk.desk.runs.gates.conclusion import (
+    ALL_PASSED,
+    MOST_NAMED,
+    OF_A_RATE,
+    RunNumbers,
+    Spent,
+    curtailed,
+    outcomes,
+)
 from evaldesk.desk.runs.plan import order_of_play, shuffled
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Answer, Counts, GateOutcome, RunConfig
 from evaldesk.model.comparison import ROUNDING, TO_PLAY, Baseline, PlayedCase, matched
-from evaldesk.model.conclusion import Interval, Stop, StopRule, scored_and_passed
+from evaldesk.model.conclusion import Interval, Stop, StopRule, has_too_many_errors, scored_and_passed
 from evaldesk.statistics.anytime import ALPHA, DifferenceSeen, anytime_interval, difference_interval, sign_evidence
 from evaldesk.statistics.case_comparison import compare_cases, is_regressed
 from evaldesk.store import RunStore
-from evaldesk.wording.words import counted_words, named_words, passed_sentence
+from evaldesk.wording.words import asides_words, counted_words, named_words, passed_sentence
 
 LOOKED_AT_EACH = 200
 DECIDED_LIKELY = ("min_pass_rate", "min_case_pass_rate", "margin")
@@ -168,39 +176,31 @@ class Decider:
         return _Seen(self._config, letters, kinds, n_played, self._n_planned, n_blocks, self._n_least, spent)
 
     def _decide(self, seen: _Seen) -> Stop | None:
-        present = {each.name: each for each in seen.outcomes(None)}
-        if any(each.is_of_evidence and not each.is_held for each in present.values() if each.name != "--min-scored"):
-            return None
-        answers = list(self._answers(seen, present))
+        answers = list(self._answers(seen))
         is_failed = any(each.answer == "failed" and not each.is_of_evidence for each in answers)
-        if is_failed or (answers and all(each.answer == "held" for each in answers)):
+        is_held = not seen.is_short and bool(answers) and all(each.answer == "held" for each in answers)
+        if is_failed or is_held:
             n_blocks, n_played = seen.n_blocks, seen.n_played
             return Stop(self.rule, n_blocks, n_played, tuple(each for each in answers if each.answer != "undecided"))
         return None
 
-    def _answers(self, seen: _Seen, present: Mapping[str, GateOutcome]) -> Iterator[GateOutcome]:
-        at_worst = {each.name: each for each in seen.outcomes("f")}
-        for at_best in seen.outcomes("p"):
-            name = at_best.name
+    def _answers(self, seen: _Seen) -> Iterator[GateOutcome]:
+        for found in curtailed(self._gates, seen.planned, None):
+            name, present = found.name, seen.present[found.name]
             if name == "--max-regressions":
                 yield self._regressions(seen)
             elif name == "--margin":
                 yield self._margin(seen)
-            elif not at_best.is_of_evidence or name == "--min-scored":
-                answer = self._answer(name, at_best, at_worst[name])
-                if answer == "undecided" and self.rule == "likely":
+            elif name == "--max-cost":
+                yield present  # no more trials begin
+            elif not found.is_of_evidence or name == "--min-scored":
+                # Whether a threshold lies inside an interval can change either way.
+                is_open = self._gates.undecided is not None and name.partition(" ")[0] in OF_A_RATE
+                answer: Answer = "undecided" if is_open else found.answer
+                if answer == "undecided" and self.rule == "likely" and not seen.is_short:
                     yield self._likely(name, seen)
                 else:
-                    yield GateOutcome(name, answer, self._sentence(name, answer, seen, present[name]))
-
-    def _answer(self, name: str, at_best: GateOutcome, at_worst: GateOutcome) -> Answer:
-        """The answer that no verdict of the other trials can change.
-
-        Whether a threshold lies inside an interval can change either way: a gate that asks for it is never decided so.
-        """
-        if self._gates.undecided and name.partition(" ")[0] in OF_A_RATE:
-            return "undecided"
-        return at_best.answer if at_best.answer == at_worst.answer else "undecided"
+                    yield GateOutcome(name, answer, self._sentence(name, answer, seen, present))
 
     def _sentence(self, name: str, answer: Answer, seen: _Seen, present: GateOutcome) -> str:
         passed = f"{counted_words(seen.counts.passed, seen.n_played, 'trial')} passed"
@@ -211,8 +211,9 @@ class Decider:
         if name == "--min-case-pass-rate":
             return self._case_sentence(answer, seen)
         if name == ALL_PASSED:
-            n_not = seen.n_played - seen.counts.passed
-            return f"{counted_words(n_not, seen.n_played, 'trial')} did not pass, and every trial must; {seen.left}"
+            n_not, aside = seen.n_played - seen.counts.passed, asides_words(seen.counts)
+            words = f"{counted_words(n_not, seen.n_played, 'trial')} did not pass, and every trial must"
+            return f"{words}{aside}; {seen.left}"
         return present.sentence
 
     def _bar(self, name: str) -> tuple[str, float]:
@@ -244,7 +245,7 @@ class Decider:
         """
         name, gates = "--max-regressions", self._gates
         most, against = gates.max_regressions or 0, f"against {gates.baseline or 'the baseline'}"
-        if self._regressed is None:
+        if self._regressed is None or seen.is_short:
             return GateOutcome(name, "undecided", "")
         n_lost, n_may = (self._count_lost(seen, rest) for rest in "pf")
         if n_lost is None or n_may is None:
@@ -277,7 +278,7 @@ class Decider:
     def _margin(self, seen: _Seen) -> GateOutcome:
         """Better, worse or the same, by what was likely at any look; exactly it is known at the end only."""
         name, most = "--margin", self._gates.margin or 0.0
-        if self.rule == "exact":
+        if self.rule == "exact" or seen.is_short:
             return GateOutcome(name, "undecided", "")
         differences = self._differences if self._n == 1 else self._differences_of(seen)
         if not differences:
@@ -372,17 +373,24 @@ class _Seen:
     @property
     def counts(self) -> Counts:
         """The trials of the blocks by how they ended."""
-        return self._numbers(None).counts
+        return self._played.counts
+
+    @cached_property
+    def present(self) -> Mapping[str, GateOutcome]:
+        """The answers of the gates as if no other trial were planned, by name."""
+        return {each.name: each for each in outcomes(self.config.gates, self._played, None)}
+
+    @property
+    def is_short(self) -> bool:
+        """Whether more trials errored or are unscored than are tolerated."""
+        found = (each for each in self.present.values() if each.is_of_evidence and each.name != "--min-scored")
+        return any(not each.is_held for each in found)
 
     @property
     def left(self) -> str:
         """The trials that are left, in words."""
         n = self.n_planned - self.n_played
         return f"{counted_words(n, self.n_planned, 'trial')} {'is' if n == 1 else 'are'} left"
-
-    def outcomes(self, rest: str | None) -> Iterator[GateOutcome]:
-        """The answers of the gates if every other trial ended so; None as if no other were planned."""
-        return outcomes(self.config.gates, self._numbers(rest), None)
 
     def filled(self, kind: Kind, rest: str) -> str:
         """The letters of a case whose other trials end so."""
@@ -396,6 +404,9 @@ class _Seen:
     def best_rate(self, kind: Kind) -> float:
         """The pass rate of a case whose other trials pass."""
         scored, passed = self._scored(self.filled(kind, "p"))
+        if has_too_many_errors(self.present.values()) and not self.config.errors_are_failures:
+            n_errored = kind[0].count("e")
+            scored, passed = scored + n_errored, passed + n_errored
         return passed / scored if scored else 0.0
 
     def case_interval(self, kind: Kind, alpha: float) -> Interval:
@@ -406,27 +417,32 @@ class _Seen:
     def _scored(self, letters: str) -> tuple[int, int]:
         return scored_and_passed(letters, errors_are_failures=self.config.errors_are_failures)
 
-    def _numbers(self, rest: str | None) -> RunNumbers:
-        ended: Counter[str] = Counter()
-        rows, equal = [], []
-        for kind, times in self.kinds.items():
-            whole = kind[0] if rest is None else self.filled(kind, rest)
-            for letter, n in Counter(whole).items():
-                ended[letter] += n * times
-            rows.append((*self._scored(whole), times))
-            equal.append((*self._scored(whole[: self.n_least]), times))
-        planned = self.n_played if rest is None else self.n_planned
-        counts = Counts(
-            planned,
-            ended["p"],
-            ended["f"],
-            ended["e"],
-            ended["u"],
-            errors_are_failures=self.config.errors_are_failures,
-        )
-        is_uneven = any(n > self.n_least for _, n in self.kinds)
-        counts = counts.of_cases(rows) if is_uneven else counts
-        return RunNumbers(counts, tuple(rows), equal_counts=tuple(equal), spent=self.spent)
+    @cached_property
+    def _played(self) -> RunNumbers:
+        """The trials of the blocks."""
+        return self._numbers(is_whole=False)
+
+    @property
+    def planned(self) -> RunNumbers:
+        """All trials: those that are not in the blocks are to play."""
+        return self._numbers(is_whole=True)
+
+    def _numbers(self, *, is_whole: bool) -> RunNumbers:
+        kinds, equal = Counter[Counts](), Counter[Counts]()
+        for (letters, n), times in self.kinds.items():
+            kinds[self._counts(letters, n if is_whole else len(letters))] += times
+            firsts = letters[: self.n_least]
+            equal[self._counts(firsts, self.n_least if is_whole else len(firsts))] += times
+        rows = [(counts.scored, counts.passed, times) for counts, times in kinds.items()]
+        counts = Counts.total(each.times(times) for each, times in kinds.items())
+        counts = counts.of_cases(rows) if any(n > self.n_least for _, n in self.kinds) else counts
+        found = RunNumbers(counts, tuple(rows), kinds=tuple(kinds.items()), spent=self.spent)
+        return replace(found, equal_kinds=tuple(equal.items()))
+
+    def _counts(self, letters: str, n_planned: int) -> Counts:
+        passed, failed, errored, unscored = map(letters.count, "pfeu")
+        are_failures = self.config.errors_are_failures
+        return Counts(n_planned, passed, failed, errored, unscored, errors_are_failures=are_failures)
 
 
 def looks_of(n: int, n_cases: int) -> list[int]:

@@ -8,7 +8,15 @@ from functools import cached_property
 from typing import Any, overload
 
 from evaldesk.desk.runs.charts import pass_figure
-from evaldesk.desk.runs.gates.conclusion import CaseNumbers, Ending, RunNumbers, Spent, conclude
+from evaldesk.desk.runs.gates.conclusion import (
+    CaseNumbers,
+    Ending,
+    Kinds,
+    RunNumbers,
+    Spent,
+    case_counts,
+    conclude,
+)
 from evaldesk.desk.runs.trial_rows import trial_row
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, Conclusion, Counted, Counts, RunConfig, RunStatus, TrialResult
@@ -131,7 +139,7 @@ class RunResult(Counted, Sequence[CaseResult]):
             ),
             endings=[Ending(self.status, self.reason, self.stop, self.config.recorded)],
         )
-        return replace(found, equal_counts=self.equal_counts)
+        return replace(found, equal_kinds=self._equal_kinds)
 
     @property
     def counts(self) -> Counts:
@@ -169,12 +177,15 @@ class RunResult(Counted, Sequence[CaseResult]):
 
         These are fewer in a run that stopped when it was decided, and where cases have different numbers of trials.
         """
+        return self.case_counts if self._equal_kinds is None else case_counts(self._equal_kinds)
+
+    @cached_property
+    def _equal_kinds(self) -> Kinds | None:
         n_least = min(self._n_each, default=1)
         if self.stop is None and n_least == max(self._n_each, default=1):
-            return self.case_counts
+            return None
         n = self.stop.n_equal(n_least) if self.stop else n_least
-        firsts = (replace(case, trials=case.trials[:n]) for case in self.cases)
-        return tuple((case.n_scored, case.n_passed, 1) for case in firsts if case.n_scored)
+        return tuple((replace(case, trials=case.trials[:n], n_planned=n).counts, 1) for case in self.cases)
 
     @property
     def tokens(self) -> int:

@@ -14,7 +14,15 @@ from typing import Any, get_args
 from evaldesk.desk.other_tools import difference, has_other_scores, may_differ, tools_beside, unscored_by
 from evaldesk.desk.process_owner import is_at_work, is_here
 from evaldesk.desk.runs.baseline import read_baseline_file
-from evaldesk.desk.runs.gates.conclusion import CaseNumbers, Ending, RunNumbers, Spent, conclude
+from evaldesk.desk.runs.gates.conclusion import (
+    CaseNumbers,
+    Ending,
+    Kinds,
+    RunNumbers,
+    Spent,
+    case_counts,
+    conclude,
+)
 from evaldesk.desk.runs.plan import RunPlan, foresee
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.trust import check_store
@@ -23,7 +31,7 @@ from evaldesk.matching.case_version import case_version
 from evaldesk.metrics import known_metric
 from evaldesk.model import Capture, Case, Conclusion, Counts, Gates, Outcome, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange, matched
-from evaldesk.model.conclusion import Interval, scored_and_passed
+from evaldesk.model.conclusion import VERDICTS, Interval
 from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseRow, MetricRow, RunSummary, TrialKey
@@ -142,13 +150,29 @@ class StoredRuns:
             for each, key in zip(outcomes, keys, strict=True)
         ]
         found = RunNumbers.of_cases(_named(cases, keys), endings=(Ending.of(run),), spent=Spent.of(run))
-        return replace(found, equal_counts=self.equal_counts(run))
+        return replace(found, equal_kinds=self._equal_kinds(run))
 
     def _totals(self, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> RunNumbers:
         """The numbers of one run whose cases are not named; `outcomes` where they are known."""
         rows, gates = self.outcomes(run.id) if outcomes is None else outcomes, run.config.gates
-        equal = self.equal_counts(run) if run.is_uneven or gates.pass_at or gates.pass_hat else None
-        return RunNumbers(run.counts, tuple(rows), (), Spent.of(run), (Ending.of(run),), equal)
+        equal = self._equal_kinds(run) if run.is_uneven or gates.pass_at or gates.pass_hat else None
+        return RunNumbers(run.counts, tuple(rows), (), Spent.of(run), (Ending.of(run),), self._kinds(run), equal)
+
+    def _kinds(self, run: RunSummary) -> Kinds:
+        """The cases by how their trials ended; none where no trial lacks a verdict."""
+        if run.counts.scored == run.counts.planned:
+            return ()
+        if not run.is_uneven:
+            return tuple(self._store.ended_counts(run.id))
+        return self._kinds_of_strips(run)
+
+    def _kinds_of_strips(self, run: RunSummary, n: int | None = None) -> Kinds:
+        """The cases by how their trials ended, or the first `n` of each."""
+        words = {verdict[0]: verdict for verdict in VERDICTS}
+        found = Counter(strip[:n] for strip in self._store.strips(run.id))
+        verdicts = (((words.get(letter, "") for letter in strip), times) for strip, times in found.items())
+        are_failures = run.config.errors_are_failures
+        return tuple((Counts.of_verdicts(each, errors_are_failures=are_failures), times) for each, times in verdicts)
 
     def interval(self, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> Interval | None:
         """The interval of the pass rate of a run; `outcomes` where they are known."""
@@ -159,12 +183,13 @@ class StoredRuns:
 
         None where these are all trials: for a run that was not stopped, and whose cases have as many each.
         """
+        kinds = self._equal_kinds(run)
+        return None if kinds is None else case_counts(kinds)
+
+    def _equal_kinds(self, run: RunSummary) -> Kinds | None:
         if run.stop is None and not run.is_uneven:
             return None
-        kinds = Counter(strip[: run.n_equal] for strip in self._store.strips(run.id))
-        are_failures = run.config.errors_are_failures
-        rows = ((*scored_and_passed(kind, errors_are_failures=are_failures), times) for kind, times in kinds.items())
-        return tuple(row for row in rows if row[0])
+        return self._kinds_of_strips(run, run.n_equal)
 
     def _partly_asserted(self, run: RunSummary, cases: Sequence[Case] | None = None) -> frozenset[str]:
         """The ids of the cases, by default of all, to which at least one metric does not apply."""
@@ -393,8 +418,8 @@ def joined_numbers(runs: Sequence[RunNumbers]) -> RunNumbers:
         spent=sum((run.spent for run in runs), Spent()),
         endings=[ending for run in runs for ending in run.endings],
     )
-    equal = runs[0].equal_counts if len(runs) == 1 else None
-    return replace(found, counts=Counts.total(run.counts for run in runs), equal_counts=equal)
+    equal = runs[0].equal_kinds if len(runs) == 1 else None
+    return replace(found, counts=Counts.total(run.counts for run in runs), equal_kinds=equal)
 
 
 def _played(store: RunStore, run: RunSummary) -> list[PlayedCase]:

@@ -527,6 +527,17 @@ def outcome_counts(connection: Connection, run_id: int) -> list[tuple[int, int, 
     return _outcome_counts(connection, run_row(connection, run_id))
 
 
+def ended_counts(connection: Connection, run_id: int) -> list[tuple[Counts, int]]:
+    """How many cases of a run with as many trials of each ended alike."""
+    run = run_row(connection, run_id)
+    are_failures = are_errors_failures(run.config)
+    rows = sorted(_outcome_rows(connection, run))
+    return [
+        (Counts(run.n, passed, failed, errored, unscored, errors_are_failures=are_failures), times)
+        for (passed, failed, errored, unscored), times in rows
+    ]
+
+
 def _outcome_counts(connection: Connection, run: Row[Any]) -> list[tuple[int, int, int]]:
     are_failures = are_errors_failures(run.config)
     found: Counter[tuple[int, int]] = Counter()

@@ -74,6 +74,7 @@ class RunStore(Part):
     trial_samples = reading(run_queries.trial_samples)
     strips = reading(run_queries.strips)
     outcome_counts = reading(run_queries.outcome_counts)
+    ended_counts = reading(run_queries.ended_counts)
     median_ms = reading(run_queries.median_ms)
     newest_counts = reading(run_queries.newest_counts)
     score_counts = reading(run_queries.score_counts)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isinf
+from typing import TypeAlias
 
 from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates, Outcome, RunStatus
 from evaldesk.model.comparison import ROUNDING, RunChange
-from evaldesk.model.conclusion import Interval, Stop, Undecided, counted, has_too_many_errors
+from evaldesk.model.conclusion import EVIDENCE_GATES, Interval, Stop, Undecided, counted, has_too_many_errors
 from evaldesk.model.evalset import CaseKey
 from evaldesk.model.run import RecordedPlan, is_more
 from evaldesk.model.stored import RunSummary
+from evaldesk.statistics.case_comparison import filled_change, filled_changes
 from evaldesk.statistics.intervals import (
     CaseCounts,
     CurvePoint,
@@ -38,11 +41,15 @@ from evaldesk.wording.words import (
 )
 
 MOST_NAMED = 10
+MOST_WAYS = 32
+"""The ways in which missing trials can end that are looked at one by one."""
 NO_KEY = CaseKey("", "")
 ALL_PASSED = "every trial must pass"
 """The gate of a run of which no other asks for verdicts."""
 OF_A_RATE = frozenset({"--min-pass-rate", "--pass-at", "--pass-hat", "--margin"})
 """The gates that `--undecided` is about: those that compare a number that has an interval with a threshold."""
+OF_THE_RUN = EVIDENCE_GATES | {"--max-cost"}
+"""The gates that are about the run as it is, whatever its missing trials would bring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +121,18 @@ class Spent:
         return f"the cost of {least_words(counted(more, 'trial'), fewer > 0)} is not known" if more else ""
 
 
+Kinds: TypeAlias = tuple[tuple[Counts, int], ...]
+"""How many cases ended alike."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunNumbers:
     """The input of a conclusion.
 
     `case_counts` are the cases by their scored and passed trials, which is all that most gates need; `cases` names
-    them, and is empty where the names are not needed. `endings` is one for each run. `equal_counts` are the cases by
-    the trials that each of them has, for a run that stopped when it was decided, and where their numbers differ.
+    them, and is empty where the names are not needed. `endings` is one for each run. `kinds` says how many cases ended
+    alike, and is empty where no trial lacks a verdict; `equal_kinds` the same of the trials that each of them has, for
+    a run that stopped when it was decided, and where their numbers differ.
     """
 
     counts: Counts
@@ -128,7 +140,8 @@ class RunNumbers:
     cases: tuple[CaseNumbers, ...] = ()
     spent: Spent = Spent()
     endings: tuple[Ending, ...] = ()
-    equal_counts: tuple[CaseCounts, ...] | None = None
+    kinds: Kinds = ()
+    equal_kinds: Kinds | None = None
 
     @classmethod
     def of_cases(
@@ -138,7 +151,17 @@ class RunNumbers:
         found = tuple(cases)
         rows = tuple((case.counts.scored, case.counts.passed, 1) for case in found)
         total = Counts.total_of_cases([case.counts for case in found])
-        return cls(total, rows, found, spent, tuple(endings))
+        kinds = tuple(Counter(case.counts for case in found).items()) if total.scored < total.planned else ()
+        return cls(total, rows, found, spent, tuple(endings), kinds=kinds)
+
+    def filled(self, *, passes: bool, errored: bool) -> RunNumbers:
+        """The run if every trial without a verdict passed, or failed; with `errored` the errored ones, too."""
+        rows = _filled(self.kinds, passes=passes, errored=errored)
+        equal = None if self.equal_kinds is None else _filled(self.equal_kinds, passes=passes, errored=errored)
+        total = Counts.total(counts.times(times) for counts, times in rows)
+        if self.counts.case_rate is not None:
+            total = total.of_cases(case_counts(rows))
+        return replace(self, counts=total, case_counts=case_counts(rows), cases=(), kinds=rows, equal_kinds=equal)
 
     @property
     def n_cases(self) -> int:
@@ -159,7 +182,7 @@ class RunNumbers:
     @property
     def curve_counts(self) -> tuple[CaseCounts, ...]:
         """The cases by the trials that pass@k and pass^k are over: as many of each."""
-        return self.case_counts if self.equal_counts is None else self.equal_counts
+        return self.case_counts if self.equal_kinds is None else case_counts(self.equal_kinds)
 
     @property
     def curve(self) -> tuple[CurvePoint, ...]:
@@ -181,6 +204,22 @@ class RunNumbers:
             return ""
         _, last = curve_rows(self.curve_counts)
         return f"over the {of} that {have} {counted(max(point.k, last), 'scored trial')}"
+
+
+def _filled(kinds: Kinds, *, passes: bool, errored: bool) -> Kinds:
+    found = []
+    for counts, times in kinds:
+        n_errored = counts.errored if errored and not counts.errors_are_failures else 0
+        n = counts.unplayed + n_errored
+        passed, failed = counts.passed + n * passes, counts.failed + n * (not passes)
+        whole = replace(counts, passed=passed, failed=failed, errored=counts.errored - n_errored)
+        found.append((whole, times))
+    return tuple(found)
+
+
+def case_counts(kinds: Kinds) -> tuple[CaseCounts, ...]:
+    """The cases with a scored trial by their scored and passed trials."""
+    return tuple((counts.scored, counts.passed, times) for counts, times in kinds if counts.scored)
 
 
 def sure_interval(counts: Counts, case_counts: Iterable[CaseCounts], stop: Stop | None) -> Interval | None:
@@ -208,13 +247,13 @@ def may_be_stopped(counts: Counts, case_counts: Sequence[CaseCounts]) -> bool:
 def conclude(gates: Gates, run: RunNumbers, change: RunChange | None = None) -> Conclusion:
     """The conclusion of a run, from all its planned trials. The only place where this is decided.
 
-    Interrupted when a person stopped it; undecided when it broke off or has more errors than tolerated; failed when a
-    gate failed; undecided when a gate could not be answered, too few trials were scored or some were not played;
-    neutral when a gate is too close to tell and counts as neutral. `change` is the change against the baseline. The
-    planned trials of an imported run that are not in its file count as not played.
+    Interrupted when a person stopped it; failed when a gate failed, whatever the trials without a verdict would bring;
+    undecided when it broke off, has more errors than tolerated, a gate could not be answered, too few trials were
+    scored or some were not played; neutral when a gate is too close to tell and counts as neutral. `change` is the
+    change against the baseline. The planned trials of an imported run that are not in its file count as not played.
     """
     run = _as_planned(run)
-    found = tuple(_as_stopped(each, run.stop) for each in outcomes(gates, _of_played(run), change))
+    found = tuple(_as_stopped(each, run.stop) for each in curtailed(gates, _of_played(run), change))
     outcome = _outcome(gates, run, found)
     return Conclusion(outcome, run.counts, found, tuple(_reasons(outcome, run, found)))
 
@@ -224,7 +263,9 @@ def _as_planned(run: RunNumbers) -> RunNumbers:
     n_planned = sum(each.recorded.n_planned or 0 for each in run.endings if each.recorded)
     if n_planned <= run.counts.planned:
         return run
-    return replace(run, counts=replace(run.counts, planned=n_planned))
+    kinds = run.kinds or tuple((Counts(n, passed, n - passed), times) for n, passed, times in run.case_counts)
+    kinds = (*kinds, (Counts(n_planned - run.counts.planned), 1))
+    return replace(run, counts=replace(run.counts, planned=n_planned), kinds=kinds)
 
 
 def _of_played(run: RunNumbers) -> RunNumbers:
@@ -246,11 +287,10 @@ def _as_stopped(found: GateOutcome, stop: Stop | None) -> GateOutcome:
 def _outcome(gates: Gates, run: RunNumbers, found: Sequence[GateOutcome]) -> Outcome:
     if any(_is_interruption(ending, gates, run) for ending in run.endings):
         return "interrupted"
-    broke_off = any(ending.status == "failed" for ending in run.endings)
-    if broke_off or has_too_many_errors(found):
-        return "undecided"
     if any(each.is_failed and not each.is_of_evidence for each in found):
         return "failed"
+    if any(ending.status == "failed" for ending in run.endings) or has_too_many_errors(found):
+        return "undecided"
     is_whole = run.counts.scored > 0 and (run.counts.unplayed == 0 or run.stop is not None)
     is_whole = is_whole and not any(ending.recorded and ending.recorded.is_cut for ending in run.endings)
     if not is_whole or not all(each.is_held or each.is_neutral for each in found):
@@ -282,12 +322,76 @@ def _reasons(outcome: Outcome, run: RunNumbers, found: Sequence[GateOutcome]) ->
     if counts.unplayed and outcome != "failed" and not (run.stop or recorded):
         yield _unplayed_words(counts)
     not_held = [each for each in found if not each.is_held]
-    for each in sorted(not_held, key=lambda each: (each.name != "--max-error-rate", not each.is_failed)):
+    is_decided = outcome == "failed"
+    for each in sorted(not_held, key=lambda each: _rank(each, is_decided=is_decided)):
         yield f"{each.name}: {each.sentence}"
     if not counts.planned:
         yield "no trial was planned"
     elif not not_held and not counts.scored and not counts.unplayed:
         yield "no trial was scored"
+
+
+def _rank(found: GateOutcome, *, is_decided: bool) -> tuple[bool, bool]:
+    """The order of reasons: what decided the run first, errors where they left it open."""
+    if is_decided:
+        return (not found.is_failed or found.is_of_evidence, found.name != "--max-error-rate")
+    return (found.name != "--max-error-rate", not found.is_failed)
+
+
+def curtailed(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterator[GateOutcome]:
+    """The answer of each gate that no verdict of the missing trials can change; undecided where one can.
+
+    Missing are the trials that were not played and, with more errors than tolerated, the errored ones. Whether a
+    threshold lies inside an interval can change either way: a gate that asks for it is decided only where that counts
+    as failed, and fails at its best.
+    """
+    found = tuple(outcomes(gates, run, change))
+    is_errored = has_too_many_errors(found) and not run.counts.errors_are_failures
+    if not run.kinds or not (run.counts.unplayed or is_errored):
+        yield from found
+        return
+    best, worst = (
+        {each.name: each for each in outcomes(gates, run.filled(passes=passes, errored=is_errored), changed)}
+        for passes in (True, False)
+        for changed in [change and filled_change(change, passes=passes, errored=is_errored)]
+    )
+    for each in found:
+        if each.name in OF_THE_RUN:
+            yield each
+        elif each.name == "--margin":
+            yield _as_curtailed(each, _margins(gates, run, change, errored=is_errored), run.counts)
+        elif gates.undecided in ("pass", "neutral") and each.name.partition(" ")[0] in OF_A_RATE:
+            yield _as_curtailed(each, (), run.counts)
+        else:
+            yield _as_curtailed(each, (best[each.name], worst[each.name]), run.counts)
+
+
+def _margins(gates: Gates, run: RunNumbers, change: RunChange | None, *, errored: bool) -> tuple[GateOutcome, ...]:
+    """The answers of the gate on the drop of the pass rate for all ways in which the missing trials can end.
+
+    None where these are too many: an interval is not widest at the best or the worst of them.
+    """
+    if change is None or gates.margin is None:
+        return ()
+    ways = filled_changes(change, errored=errored, most=MOST_WAYS)
+    return tuple(_margin(run, each, gates, gates.margin) for each in ways)
+
+
+def _as_curtailed(found: GateOutcome, ends: Sequence[GateOutcome], counts: Counts) -> GateOutcome:
+    answer: Answer = "undecided"
+    if ends and all(each.is_failed for each in ends):
+        answer = "failed"
+    elif ends and all(each.answer == "held" for each in ends):
+        answer = "held"
+    aside = asides_words(counts)
+    words = found.sentence if not aside or aside.strip() in found.sentence else found.sentence + aside
+    if answer == "undecided" and counts.errored:
+        words += f"; {counted(counts.errored, 'errored trial')} can change that, retry {_them(counts.errored)}"
+    return replace(found, answer=answer, sentence=words, counts_as=None)
+
+
+def _them(n: int) -> str:
+    return "it" if n == 1 else "them"
 
 
 def outcomes(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterator[GateOutcome]:
@@ -318,7 +422,7 @@ def outcomes(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterato
 
 def _all_passed(run: RunNumbers, gates: Gates) -> GateOutcome:
     counts = run.counts
-    answer: Answer = "undecided" if counts.unplayed or not counts.passed else "held"
+    answer: Answer = "held" if counts.passed else "undecided"
     if counts.scored > counts.passed or (gates.unscored_are_failures and counts.unscored):
         answer = "failed"
     names = tuple(case.id for case in run.cases if case.counts.scored > case.counts.passed)
@@ -339,7 +443,7 @@ def _pass_rate(run: RunNumbers, least: float, undecided: Undecided | None) -> Ga
         words += _near_words(least)
     if counts_as := _counts_as(counts, interval, least, undecided):
         return GateOutcome(name, "undecided", words if is_near else words + _near_words(least), (), counts_as)
-    return GateOutcome(name, _rate_answer(counts, least), words)
+    return GateOutcome(name, "held" if rate >= least - ROUNDING else "failed", words)
 
 
 def _near_words(least: float) -> str:
@@ -354,22 +458,9 @@ def _counts_as(
     To be sure of 0 or of 1 is not asked. A run in which nothing passed never counts as passed.
     """
     is_close = 0 < least < 1 and (interval is None or interval.low < least <= interval.high)
-    if counts.unplayed or not is_close or (undecided == "pass" and not counts.passed):
+    if not is_close or (undecided == "pass" and not counts.passed):
         return None
     return undecided
-
-
-def _rate_answer(counts: Counts, least: float) -> Answer:
-    """The answer of the rate for any verdicts of the trials that were not played.
-
-    Where cases have different numbers of trials, these would have to be known by case.
-    """
-    if counts.case_rate is not None:
-        return "undecided" if counts.unplayed else "held" if counts.case_rate >= least - ROUNDING else "failed"
-    n = counts.scored + counts.unplayed
-    if counts.passed / n >= least - ROUNDING:
-        return "held"
-    return "failed" if (counts.passed + counts.unplayed) / n < least - ROUNDING else "undecided"
 
 
 def _case_pass_rate(run: RunNumbers, least: float) -> GateOutcome:
@@ -379,12 +470,12 @@ def _case_pass_rate(run: RunNumbers, least: float) -> GateOutcome:
     if n and not n_below and not n_unknown:
         each = "the one case" if n == 1 else f"each of {n:,} cases"
         words = f"{each} passed at least {least:g} of its trials{asides_words(run.counts)}"
-        return GateOutcome(name, "undecided" if run.counts.unplayed else "held", words)
+        return GateOutcome(name, "held", words)
     below = [case for case in run.cases if case.counts.rate is None or case.counts.rate < least - ROUNDING]
     names = named_words([f"{case.id} {_share(case.counts)}" for case in below], MOST_NAMED)
     whose = "its" if n_below + n_unknown == 1 else "their"
     words = f"{counted_words(n_below + n_unknown, n, 'case')} passed less than {least:g} of {whose} trials"
-    words += f": {names}" if names else ""
+    words += (f": {names}" if names else "") + asides_words(run.counts)
     return GateOutcome(name, "failed" if n_below else "undecided", words, tuple(case.id for case in below))
 
 
@@ -408,7 +499,7 @@ def _curve(run: RunNumbers, name: str, word: str, k: int, least: float, undecide
         words += _near_words(least) + asides_words(run.counts)
         return GateOutcome(f"{name} {k}", "undecided", words, (), counts_as)
     answer: Answer = "held" if is_reached else "failed"
-    return GateOutcome(f"{name} {k}", "undecided" if run.counts.unplayed else answer, words + asides_words(run.counts))
+    return GateOutcome(f"{name} {k}", answer, words + asides_words(run.counts))
 
 
 def _cost(run: RunNumbers, most: float) -> GateOutcome:
@@ -446,7 +537,7 @@ def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> Gat
     is_likely = change.rule == "likely"
     n_open = len(change.unconfirmed)
     names = tuple(case.name for case in change.regressed)
-    answer: Answer = "undecided" if run.counts.unplayed or not change.n_judged else "held"
+    answer: Answer = "held" if change.n_judged else "undecided"
     cannot_tell = is_likely and change.trials_to_tell is not None
     if cannot_tell:
         answer = "undecided"
@@ -484,8 +575,6 @@ def _margin(run: RunNumbers, change: RunChange | None, gates: Gates, most: float
     if rates is None:
         return GateOutcome(name, "undecided", f"no case is compared with {change.name}")
     words = f"pass rate: {change_sentence(change)}; a drop of {100 * most:.3g} points is allowed"
-    if run.counts.unplayed:
-        return GateOutcome(name, "undecided", words)
     if rates.bounds.high < -most - ROUNDING:
         return GateOutcome(name, "failed", words)
     is_open = isinf(rates.bounds.low)
