@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import PackageNotFoundError, distribution, entry_points
 
 from evaldesk.errors import NotFoundError, UsageError
 
@@ -27,6 +27,15 @@ def import_target(target: str) -> object:
             raise UsageError(f"module {module_name!r} has no attribute {attribute!r}{hint}")
         found = getattr(found, part)
     return found
+
+
+def is_installed(package: str) -> bool:
+    """Whether an installer put the package here: a folder of the user's that has the name of its module is not it."""
+    try:
+        distribution(package)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 class Registry:

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from evaldesk import registry
-from evaldesk.agents import AGENTS, AgentKind, agent_ref, declared_refs, load_agent
-from evaldesk.agents.agent import AgentKinds, missing_package
+from evaldesk.agents import AGENTS, AgentKind, agent_ref, declared_refs, load_agent, missing_packages
+from evaldesk.agents.agent import AgentKinds
 from evaldesk.agents.loading import adapt_object
+from evaldesk.agents.missing_packages import missing_package
+from evaldesk.errors import AgentError
 from evaldesk.model import AgentRef
 from evaldesk.pages.agents import kind_words
 
@@ -122,10 +124,75 @@ def test_an_extra_is_one_of_ours_and_installs_the_package(kind: AgentKind) -> No
         assert any(wanted.startswith(kind.package) for wanted in extras[kind.extra])
 
 
-def test_a_missing_framework_is_named_with_its_extra(kind: AgentKind) -> None:
+def test_a_missing_framework_is_named_with_its_extra(kind: AgentKind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(missing_packages, "is_installed", lambda package: False)
+
     for module in kind.modules:
-        said = missing_package(ModuleNotFoundError(name=f"{module}.inner"))
-        assert said == f"it needs {kind.title}, which is not installed: pip install 'evaldesk[{kind.extra}]'"
+        monkeypatch.delitem(sys.modules, module.partition(".")[0], raising=False)
+        error = ModuleNotFoundError(name=f"{module}.inner")
+        assert missing_package(error) == f"it needs {kind.package}: pip install 'evaldesk[{kind.extra}]'"
+
+
+FRAMEWORKS = [kind for kind in AGENTS.builtin if kind.modules]
+IMPORTS = {
+    "a name": "from {module} import Agent",
+    "a module": "from {module}.anything.deeper import Agent",
+    "an attribute": "import {module}\n{module}.Agent",
+}
+
+
+@pytest.mark.parametrize("statement", IMPORTS.values(), ids=list(IMPORTS))
+@pytest.mark.parametrize("near", [None, "", "__init__.py", "agent.py"], ids=["nothing", "folder", "package", "agent"])
+@pytest.mark.parametrize("framework", FRAMEWORKS, ids=[kind.name for kind in FRAMEWORKS])
+def test_a_framework_that_is_missing_is_named_also_where_a_folder_has_its_name(
+    framework: AgentKind, near: str | None, statement: str, loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = framework.modules[0].partition(".")[0]
+    folder = tmp_path / "root1" / top  # beside the agent that is loaded
+    if near is not None:
+        folder.mkdir(parents=True)
+    if near:
+        (folder / near).touch()
+    monkeypatch.setattr(missing_packages, "is_installed", lambda package: False)
+    for name in [name for name in sys.modules if name.partition(".")[0] == top]:
+        monkeypatch.delitem(sys.modules, name)
+    elsewhere = [place for place in sys.path if not Path(place, top).exists()]
+    monkeypatch.setattr(sys, "path", elsewhere)
+
+    with pytest.raises(AgentError) as refused:
+        loaded(statement.replace("{module}", top))
+    for name in [name for name in sys.modules if name.partition(".")[0] == top]:
+        del sys.modules[name]
+
+    assert "some_agent/agent.py, line " in str(refused.value)
+    assert f"needs {framework.package}: pip install 'evaldesk[{framework.extra}]'" in str(refused.value)
+    assert (f"({top!r} is {folder}" in str(refused.value)) == (near is not None)
+
+
+def test_a_module_that_an_installed_framework_lacks_is_told_in_pythons_words(
+    loaded: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(missing_packages, "is_installed", lambda package: True)
+
+    with pytest.raises(AgentError, match="ModuleNotFoundError: No module named 'agents"):
+        loaded("import agents.anything")
+
+
+def test_what_a_module_of_the_users_own_package_lacks_is_told_in_pythons_words(
+    loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(missing_packages, "is_installed", lambda package: False)
+    own = tmp_path / "root1" / "langgraph" / "prices"
+    own.mkdir(parents=True)
+    (own / "__init__.py").touch()
+    (own.parent / "__init__.py").touch()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "langgraph"]:
+        monkeypatch.delitem(sys.modules, name)
+
+    with pytest.raises(AgentError, match=r"ImportError: cannot import name 'nett' from 'langgraph\.prices'"):
+        loaded("from langgraph.prices import nett")
+    for name in ("langgraph.prices", "langgraph"):
+        del sys.modules[name]
 
 
 def test_the_traits_are_read_without_a_framework_or_an_adapter() -> None:

@@ -41,7 +41,7 @@ def test_a_trial_is_played_where_the_name_leads(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_cluster_that_is_not_there_is_a_problem_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kind, "find_spec", lambda _: object())
+    monkeypatch.setattr(kind, "is_installed", lambda _: True)
 
     code, said = doctor(tmp_path, "cluster", monkeypatch)
 

@@ -404,20 +404,6 @@ def is_from(found: object, package: str) -> bool:
     return any(kind.__module__ == package or kind.__module__.startswith(f"{package}.") for kind in kinds)
 
 
-def missing_package(error: BaseException) -> str:
-    """The package to install for an import that failed; empty when no framework of ours is missing."""
-    name = error.name if isinstance(error, ModuleNotFoundError) else None
-    if name and name.startswith("osmosis_ai."):
-        return f"Evaldesk's stand-in for osmosis_ai has no {name}; pip install osmosis-ai where Evaldesk is started"
-    kind = AGENTS.of_module(name) if name else None
-    if kind is None:
-        return ""
-    python = own_python()
-    if python:
-        return f"it needs {kind.title}, which {python} does not have: {python} -m pip install {kind.package}"
-    return f"it needs {kind.title}, which is not installed: pip install 'evaldesk[{kind.extra}]'"
-
-
 def own_python() -> str:
     """The interpreter of this process where it is a player on the agent's own; empty on Evaldesk's."""
     main = getattr(sys.modules.get("__main__"), "__file__", None) or ""

@@ -18,8 +18,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from evaldesk.agents.agent import AGENTS, Agent, AgentKind, Resumable, is_from, missing_package, summary_of
+from evaldesk.agents.agent import AGENTS, Agent, AgentKind, Resumable, is_from, summary_of
 from evaldesk.agents.finding import FACTORY, YAML_NAME, is_imported, source_folders
+from evaldesk.agents.missing_packages import missing_package
 from evaldesk.agents.shared_loop import OnSharedLoop, on_shared_loop
 from evaldesk.agents.spans import SDK, see_providers
 from evaldesk.agents.standins import EVALUATION, OPENHANDS, OSMOSIS, install

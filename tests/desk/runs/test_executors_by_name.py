@@ -41,7 +41,7 @@ ON_RAY = RunConfig(AgentRef("echo", "echo:agent", "/code", "/code/echo"), "set",
 
 @pytest.fixture(autouse=True)
 def _ray_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_kind, "find_spec", lambda _: object())
+    monkeypatch.setattr(ray_kind, "is_installed", lambda _: True)
 
 
 def settings_of(tmp_path: Path, toml: str) -> Settings:
@@ -149,7 +149,7 @@ def test_facts_of_a_run_say_where_it_is_played() -> None:
 
 
 def test_without_ray_the_refusal_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_kind, "find_spec", lambda _: None)
+    monkeypatch.setattr(ray_kind, "is_installed", lambda _: False)
 
     with pytest.raises(UsageError, match=r"pip install 'evaldesk\[ray\]'"):
         check_executor(ON_RAY)

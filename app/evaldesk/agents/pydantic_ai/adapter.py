@@ -59,8 +59,10 @@ def adapt(found: object, ref: AgentRef) -> PydanticAgent | None:
     """The agent around a `pydantic_ai.Agent`; None for anything else."""
     if not is_from(found, "pydantic_ai"):
         return None
-    from pydantic_ai.agent import AbstractAgent
-
+    try:
+        from pydantic_ai.agent import AbstractAgent
+    except ImportError:  # a package of the user's may have the same name
+        return None
     return PydanticAgent(found, ref, dependencies_of(ref)) if isinstance(found, AbstractAgent) else None
 
 

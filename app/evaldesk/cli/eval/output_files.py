@@ -6,7 +6,6 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from evaldesk.pages.reports.markdown import (
     conclusion_annotations,
     markdown_summary,
 )
+from evaldesk.registry import is_installed
 from evaldesk.wording.printable import cell
 from evaldesk.wording.trial_text import first_words
 from evaldesk.wording.words import asserted_lines
@@ -223,5 +223,5 @@ def _relative(path: Path) -> str:
 
 
 def _check_parquet() -> None:
-    if find_spec("pyarrow") is None:
+    if not is_installed("pyarrow"):
         raise UsageError("Parquet needs pyarrow: pip install pyarrow, or name a .csv or .jsonl file")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from evaldesk.engine.executors import OWN_VARIABLES, Executor, ExecutorKind, Nod
 from evaldesk.errors import UsageError
 from evaldesk.model import RunConfig
 from evaldesk.model.run import ExecutorConfig
+from evaldesk.registry import is_installed
 from evaldesk.secrets import env_variables
 from evaldesk.wire import converted
 
@@ -63,7 +63,7 @@ def _check(config: RunConfig) -> None:
     options, name = _options(config.executor), config.executor.name
     ref, kind = config.agent, AGENTS.known(config.agent.kind)
     about = f"on = {name!r}"
-    if find_spec("ray") is None:
+    if not is_installed("ray"):
         raise UsageError(f"{about}: ray is not installed; pip install 'evaldesk[ray]'", field="on")
     if config.recording.mode != "off":
         raise UsageError(

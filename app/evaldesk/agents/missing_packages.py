@@ -1,0 +1,53 @@
+"""What to install for an import that failed, also where a folder of the user's has the name of a framework.
+
+A folder `agents/` without an `__init__.py` is a namespace package: where the OpenAI Agents SDK is not installed, Python
+imports the folder in its place, and `from agents import Agent` says "unknown location".
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from types import ModuleType
+
+from evaldesk.agents.agent import AGENTS, own_python
+from evaldesk.registry import is_installed
+
+_IMPORTED_NAME = re.compile(r"cannot import name '(\w+)'")
+
+
+def missing_package(error: BaseException) -> str:
+    """The package to install for an import that failed; empty when no framework of ours is missing."""
+    module, name = _wanted(error)
+    if module.startswith("osmosis_ai."):
+        return f"Evaldesk's stand-in for osmosis_ai has no {module}; pip install osmosis-ai where Evaldesk is started"
+    kind = AGENTS.of_module(module)
+    if kind is None or is_installed(kind.package):
+        return ""
+    parent, _, part = module.rpartition(".")
+    if not name:
+        module, name = parent, part
+    if "." in module and module in sys.modules:
+        return ""  # a part of the user's own package lacks it
+    place = _place_of(module.partition(".")[0])
+    shadow = f" ({module.partition('.')[0]!r} is {place} here, which has no {name!r})" if place else ""
+    if python := own_python():
+        return f"it needs {kind.package}, which {python} does not have: {python} -m pip install {kind.package}{shadow}"
+    return f"it needs {kind.package}: pip install 'evaldesk[{kind.extra}]'{shadow}"
+
+
+def _wanted(error: BaseException) -> tuple[str, str]:
+    """The module of an import that failed, and the name that it lacks where it is there; empty for another error."""
+    if isinstance(error, ModuleNotFoundError):
+        return error.name or "", ""
+    if isinstance(error, ImportError):
+        found = _IMPORTED_NAME.search(str(error))
+        return (error.name or "", found[1]) if found else ("", "")
+    module = getattr(error, "obj", None)  # of an AttributeError of Python 3.10 and later
+    return (module.__name__, str(getattr(error, "name", ""))) if isinstance(module, ModuleType) else ("", "")
+
+
+def _place_of(module: str) -> str:
+    """The folder or file of the user's that was imported under the name; empty where nothing was."""
+    loaded = sys.modules.get(module)
+    return next(iter(getattr(loaded, "__path__", ())), "") or getattr(loaded, "__file__", None) or ""
