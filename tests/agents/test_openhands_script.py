@@ -166,7 +166,7 @@ def test_an_installed_package_wins_over_the_shims(tmp_path: Path, name: str) -> 
         ),
         ("def (\n", "line 1\n    def (\n        ^\nSyntaxError: invalid syntax"),
         ("open('missing')\n", "FileNotFoundError: [Errno 2] No such file or directory: 'missing'"),
-        ("a\0b", "SyntaxError: source code string cannot contain null bytes"),
+        ("a\0b", "Error: source code string cannot contain null bytes"),
     ],
     ids=["raises", "syntax", "file", "nul"],
 )

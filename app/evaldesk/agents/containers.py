@@ -179,9 +179,7 @@ class CommandContainer:
     def _unpack(self, source: Path, name: str, folder: str) -> None:
         with tempfile.TemporaryFile() as packed:
             with tarfile.open(fileobj=packed, mode="w") as archive:
-                archive.add(
-                    source, name, filter=lambda file: file.replace(uid=0, gid=0, uname="", gname="", deep=False)
-                )
+                archive.add(source, name, filter=_of_root)
             packed.seek(0)
             self._exec('mkdir -p -- "$1" && tar -xof - -C "$1"', folder, given=packed)
 
@@ -231,3 +229,10 @@ class CommandContainer:
             )
         end_group(self._process.pid)
         self._process.communicate()
+
+
+def _of_root(file: tarfile.TarInfo) -> tarfile.TarInfo:
+    """The entry without the user of this machine; `TarInfo.replace` is there from Python 3.11.4 on."""
+    file.uid = file.gid = 0
+    file.uname = file.gname = ""
+    return file
