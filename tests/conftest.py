@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import random
 import shutil
 import signal
 import sys
@@ -17,6 +18,12 @@ from typing import TYPE_CHECKING
 import pytest
 from _pytest.pytester import SysModulesSnapshot
 from hypothesis import HealthCheck, settings
+from tests.leftovers import nothing_left, own_imports
+from tests.selection import Outcomes, leave_out_played, shuffle
+
+from evaldesk.process_setup import prepare_litellm
+
+__all__ = ["nothing_left", "own_imports"]
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -25,7 +32,7 @@ if TYPE_CHECKING:
 
     from evaldesk.settings import DatabaseUrl
 
-os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+prepare_litellm()
 
 # The folders that tests make are trusted, but for the tests of trust; no test writes into the state of a person.
 os.environ["EVALDESK_TRUST"] = "1"
@@ -95,13 +102,26 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let the Makefile ask for forks."""
+    """Let the Makefile ask for forks, and `.ci/run` for a random order and for what an earlier run left out."""
     n_workers = (os.cpu_count() or 1) + 1  # a test that waits for a process or a page leaves its core to another
     parser.addoption("--forks", type=int, nargs="?", const=min(n_workers, 4), help="play in so many forks")
+    parser.addoption("--random-order", type=int, nargs="?", const=0, help="play in a random order, of this seed")
+    parser.addoption("--outcomes", metavar="FILE", help="write the outcome of each test, as JSON lines")
+    parser.addoption("--but-passed", metavar="FILE", help="play what did not pass in a run that wrote this file")
 
 
-def pytest_configure() -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the seed of the order, with which it is played again."""
+    if seed := terminalreporter.config.option.random_order:
+        terminalreporter.write_line(f"in a random order; again with --random-order={seed}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Let Ctrl-C reach the processes under test, also where a shell started the tests in its background."""
+    if config.option.random_order == 0:
+        config.option.random_order = random.randrange(1, 10_000)
+    if config.option.outcomes:
+        config.pluginmanager.register(Outcomes(config.option.outcomes))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -131,11 +151,16 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     return True
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs PostgreSQL."""
+@pytest.hookimpl(tryfirst=True)  # then pytest brings those together that share a fixture of their file
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs PostgreSQL, leave out what passed before, and bring the rest into the order asked for."""
     for item in items:
         if "postgresql" in getattr(item, "fixturenames", ()):
             item.add_marker("server")
+    if config.option.but_passed:
+        leave_out_played(config, items, config.option.but_passed)
+    if config.option.random_order:
+        shuffle(items, config.option.random_order)
 
 
 @pytest.fixture(scope="session", autouse=True)

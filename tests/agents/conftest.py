@@ -94,7 +94,7 @@ def results_fixture() -> Callable[..., Any]:
 
 
 @pytest.fixture(autouse=True)
-def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_environment(monkeypatch: pytest.MonkeyPatch, own_imports: None) -> None:
     """No key and no setting of the machine reaches a test; scripted words come without a pause."""
     for name in ("EVALDESK_MODEL", "EVALDESK_DEMO_MISTAKES", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import sysconfig
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
+
+INSTALLED = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
 
 
 def skip_without(package: str) -> None:
     """Skip the test, or the module that asks while it is collected, where the package is not installed."""
-    name = package.partition(".")[0]
-    if find_spec(name) is None or find_spec(package) is None:
+    if not has_package(package):
         pytest.skip(f"{package} is not installed; `make adapters` installs it", allow_module_level=True)
+
+
+def has_package(package: str) -> bool:
+    """Whether the package is installed; a folder of that name elsewhere, which Python takes for one, is not it."""
+    top = package.partition(".")[0]
+    found = find_spec(package) if find_spec(top) else None
+    places = [*(found.submodule_search_locations or ()), found.origin or ""] if found else []
+    return any(Path(place).is_relative_to(folder) for place in places for folder in INSTALLED)

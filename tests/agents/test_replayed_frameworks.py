@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.agents.endpoint import Endpoint
 from tests.agents.framework_sources import GOOGLE, SOURCES, model_of, source_of
+from tests.agents.installed import skip_without
 
 from evaldesk.engine import play_trial
 from evaldesk.model import AgentRef, Case, TrialResult, TrialSpec, Turn
@@ -95,6 +96,8 @@ def play_as(endpoint: Endpoint, loaded: Any, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.address)
 
     async def play_as(name: str, mode: Any, query: str = "hi") -> TrialResult:
+        if "google.genai" in OTHERS[name]:
+            skip_without("google.genai")
         source = source_of(name, endpoint.address) if name in SOURCES else OTHERS[name]
         base = endpoint.address.removesuffix("/v1")
         agent = loaded(source.replace("{address}", endpoint.address).replace("{base}", base))

@@ -83,7 +83,7 @@ class Place:
 
 
 @pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_process(monkeypatch: pytest.MonkeyPatch, own_imports: None) -> None:
     """Agents are asked, and trials played, in this process."""
 
     async def describe(self: AgentHost, ref: AgentRef) -> AgentDescription:

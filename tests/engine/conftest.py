@@ -30,6 +30,11 @@ Results: TypeAlias = dict[int, TrialResult]
 CRITERIA = (Criterion("tool_trajectory_avg_score", 1.0),)
 
 
+@pytest.fixture(autouse=True)
+def own_modules(own_imports: None) -> None:
+    """The agents and functions that a test plays in this process are forgotten after it."""
+
+
 @pytest.fixture
 def write_agent(tmp_path: Path) -> Callable[..., AgentRef]:
     """Writes the source of an agent, something called `agent`, to a module of its own."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from .judging import PANEL, Told
 from .rewards import REWARDS
+
+
+@pytest.fixture(autouse=True)
+def own_modules(own_imports: None) -> None:
+    """The functions that a test imports are forgotten after it."""
 
 
 @pytest.fixture
@@ -25,8 +29,6 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Told]:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Iterator[str]:
+def root(tmp_path: Path) -> str:
     (tmp_path / "own_rewards.py").write_text(REWARDS)
-    yield str(tmp_path)
-    sys.path[:] = [entry for entry in sys.path if entry != str(tmp_path)]
-    sys.modules.pop("own_rewards", None)
+    return str(tmp_path)

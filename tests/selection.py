@@ -1,0 +1,62 @@
+"""Which tests are played, in which order, and what became of them: for the two parts of `.ci/run`."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+
+class Outcomes:
+    """Writes the outcome of each test to a file of JSON lines: its id, passed, failed or skipped, and the reason."""
+
+    def __init__(self, file: str) -> None:
+        self._file = Path(file)
+        self._outcomes: dict[str, tuple[str, str]] = {}
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note a file that is skipped whole while it is collected."""
+        if report.skipped:
+            self._outcomes[report.nodeid] = ("skipped", _reason(report))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note the outcome of a test: failed where any phase of it failed."""
+        if report.failed:
+            self._outcomes[report.nodeid] = ("failed", "")
+        elif report.skipped and not hasattr(report, "wasxfail"):
+            self._outcomes[report.nodeid] = ("skipped", _reason(report))
+        else:
+            self._outcomes.setdefault(report.nodeid, ("passed", ""))
+
+    def pytest_sessionfinish(self) -> None:
+        """Write them."""
+        rows = ({"id": name, "outcome": kind, "reason": why} for name, (kind, why) in self._outcomes.items())
+        self._file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+
+
+def _reason(report: pytest.CollectReport | pytest.TestReport) -> str:
+    found = report.longrepr
+    return str(found[2] if isinstance(found, tuple) else found).removeprefix("Skipped: ")
+
+
+def leave_out_played(config: pytest.Config, items: list[pytest.Item], file: str) -> None:
+    """Deselect the tests that passed in an earlier run, which wrote its outcomes to the file."""
+    rows = (json.loads(line) for line in Path(file).read_text("utf-8").splitlines())
+    passed = {row["id"] for row in rows if row["outcome"] == "passed"}
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+    items[:] = [item for item in items if item.nodeid not in passed]
+
+
+def shuffle(items: list[pytest.Item], seed: int) -> None:
+    """Bring the files into a random order, and the tests of each file."""
+    chance = random.Random(seed)
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    order = [*files.values()]
+    chance.shuffle(order)
+    for file in order:
+        chance.shuffle(file)
+    items[:] = [item for file in order for item in file]

@@ -1,0 +1,110 @@
+"""What `.ci/run` plays in its second part, in which order, and what it says of the tests that no part played."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from itertools import groupby
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.selection import shuffle
+
+pytest_plugins = ["pytester"]
+CHECKOUT = Path(__file__).parents[1]
+CONFTEST = """
+import os
+from tests.conftest import pytest_addoption, pytest_collection_modifyitems, pytest_configure, pytest_terminal_summary
+"""
+TESTS = """
+import os, pytest
+
+@pytest.mark.parametrize("n", range(8))
+def test_played(n): pass
+
+def test_with_a_framework():
+    if "INSTALLED" not in os.environ:
+        pytest.skip("agents is not installed")
+
+def test_of_the_machine():
+    pytest.skip("root may read everything")
+"""
+WHOLE_FILE = """
+import os, pytest
+if "INSTALLED" not in os.environ:
+    pytest.skip("agents is not installed", allow_module_level=True)
+
+def test_with_the_framework(): pass
+"""
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    monkeypatch.setenv("PYTHONPATH", str(CHECKOUT))
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(test_a=TESTS, test_b=TESTS, test_c=WHOLE_FILE)
+    return pytester
+
+
+def _skips() -> Any:
+    spec = importlib.util.spec_from_file_location("skips", CHECKOUT / ".ci" / "skips.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_second_part_plays_what_the_first_did_not_and_the_rest_is_told(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("-p", "no:xdist", "-p", "no:evaldesk", "--forks", "2")
+    first = project.runpytest_subprocess(*options, "--outcomes", "first")
+    alone = _skips().main(["first"])
+    told_alone = capsys.readouterr().out
+    monkeypatch.setenv("INSTALLED", "1")
+
+    second = project.runpytest_subprocess(*options, "--but-passed", "first", "--random-order", "--outcomes", "second")
+
+    first.assert_outcomes(passed=16, skipped=5)
+    second.assert_outcomes(passed=3, skipped=2, deselected=16)
+    second.stdout.fnmatch_lines(["*again with --random-order=*"])
+    assert alone == 1
+    assert "3 tests skipped for any other reason" in told_alone
+    assert "test_c.py: agents is not installed" in told_alone
+    capsys.readouterr()
+    assert _skips().main(["first", "second"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("2 tests skipped for reasons of this machine\n      2  user: root may read everything (")
+    assert told.endswith("0 tests skipped for any other reason, and played by no part of the gate\n")
+
+
+def test_a_failed_test_is_no_skip() -> None:
+    rows = [
+        {"id": "test_a.py::test_one", "outcome": "failed", "reason": ""},
+        {"id": "test_a.py::test_two", "outcome": "skipped", "reason": "not here"},
+    ]
+
+    assert _skips().unplayed(rows) == {"test_a.py::test_two": "not here"}
+
+
+def test_a_seed_gives_one_order_of_files_and_tests() -> None:
+    def order(seed: int) -> list[tuple[str, int]]:
+        items: Any = [SimpleNamespace(path=Path(file), n=n) for file in "abcdef" for n in range(9)]
+        shuffle(items, seed)
+        return [(str(item.path), item.n) for item in items]
+
+    assert order(1) == order(1) != order(2)
+    assert sorted(order(1)) == sorted(order(2)) != order(1)
+    assert [file for file, _ in groupby(order(1), key=lambda place: place[0])] != [*"abcdef"]
+    assert len([*groupby(order(1), key=lambda place: place[0])]) == 6
+
+
+def test_every_reason_of_the_machine_says_why() -> None:
+    skips = _skips()
+    entries = skips.tomllib.loads(skips.LIST.read_text())["skip"]
+
+    assert all(entry.keys() == {"kind", "pattern", "why"} and entry["why"] for entry in entries)
+    assert not json.dumps(entries).count("is not installed")
