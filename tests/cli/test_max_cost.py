@@ -145,15 +145,47 @@ def test_a_recording_that_may_lack_an_answer_needs_a_price(unpriced: Place) -> N
     assert "the price of 'nobody/knows' is not known" in str(result.exception)
 
 
-def test_a_function_with_a_client_of_its_own_is_refused_before_the_start(dear: Place) -> None:
-    (dear.agent / "agent.py").write_text("def root_agent(message):\n    return message\n")
+REPORTING = """
+from evaldesk.model import Event, Usage
 
-    result = dear.eval(dear.evalset("words", {"one": "one"}), "--max-cost", 1)
 
-    assert isinstance(result.exception, UsageError)
-    assert "(Python) is not known before the run" in str(result.exception)
+def root_agent(message):
+    if message != "silent":
+        yield Event("usage", usage=Usage("dear", 10, 1, cost=0.1))
+    yield Event("agent_message", text=message)
+"""
+
+
+def test_an_agent_that_reports_its_cost_is_played_within_the_limit(dear: Place) -> None:
+    (dear.agent / "agent.py").write_text(REPORTING)
+    path = dear.evalset("words", {"one": "one", "two": "two"})
+
+    within = dear.eval(path, "--max-cost", 0.3)
+    beyond = dear.eval(path, "--max-cost", 0.05, "--concurrency", 1)
+
+    assert within.exit_code == 0, within.output
+    assert "✓ held   --max-cost: the run cost $0.20, within $0.3" in within.stdout
+    assert beyond.exit_code == 1
+    assert "1 trial was not started" in beyond.output
+
+
+def test_a_run_stops_as_soon_as_a_finished_trial_does_not_tell_its_cost(dear: Place) -> None:
+    (dear.agent / "agent.py").write_text(REPORTING)
+    path = dear.evalset("words", {"one": "one", "silent": "silent", "two": "two", "three": "three"})
+
+    stopped = dear.eval(path, "--max-cost", 1, "--concurrency", 1)
     with dear.store() as store:
-        assert not store.runs.list()
+        (run,) = store.runs.list()
+    resumed = dear.run("run", "resume", "1")
+
+    assert (stopped.exit_code, run.status) == (3, "stopped")
+    assert (
+        "does not tell its cost, so that the limit of $1 cannot be kept, and 2 trials were not started." in run.reason
+    )
+    assert "the cost of 1 trial is not known" in stopped.stdout
+    assert resumed.exit_code == 3, resumed.output
+    with dear.store() as store:
+        assert store.runs.summary(1).status == "finished"
 
 
 def test_a_cost_that_is_not_known_does_not_hold(dear: Place) -> None:
@@ -174,10 +206,10 @@ def test_prices_do_not_make_the_cost_of_calls_that_are_not_seen_known(dear: Plac
     (dear.folder / "evaldesk.toml").write_text("[model]\nprice_in = 1\nprice_out = 2\n")
     path = dear.evalset("words", {"one": "one"})
 
-    refused = dear.eval(path, "--max-cost", 1)
+    limited = dear.eval(path, "--max-cost", 1)
     played = dear.eval(path, "--json")
     listed = dear.run("run", "info", "1")
 
-    assert "declare tells_cost (docs/agents.md), or leave the limit out" in str(refused.exception)
+    assert limited.exit_code == 3
     assert json.loads(played.stdout)["runs"][0]["cost"] is None
     assert "not known" in next(line for line in listed.stdout.splitlines() if line.startswith("Cost"))

@@ -50,7 +50,7 @@ async def refusal(agent: AgentDescription, cases: Sequence[Case] = (), **config:
 async def test_an_agent_is_refused_unless_its_kind_prices_its_calls(kind: AgentKind) -> None:
     said = await refusal(AgentDescription("shop", kind.name, model="cheap/one"))
 
-    assert bool(said) == (not kind.prices_calls)
+    assert bool(said) != (kind.prices_calls or kind.reports_cost)
     assert kind.prices_calls or f"'shop' ({kind.title})" in said
 
 
@@ -60,7 +60,7 @@ async def test_a_model_without_a_price_is_refused_in_every_kind_that_asks_one(ki
     )
 
     for agent in (AgentDescription("shop", kind.name), AgentDescription("shop", kind.name, model="dear/a"), below):
-        assert bool(await refusal(agent)) == (not kind.is_recording)
+        assert bool(await refusal(agent)) != (kind.is_recording or kind.reports_cost)
 
 
 async def test_a_price_that_is_said_is_enough_where_the_tokens_are_known(kind: AgentKind) -> None:
@@ -68,7 +68,7 @@ async def test_a_price_that_is_said_is_enough_where_the_tokens_are_known(kind: A
 
     is_refused = bool(await refusal(AgentDescription("shop", kind.name), model_options=PRICES))
 
-    assert is_refused == (not (kind.prices_calls or kind.counts_tokens))
+    assert is_refused != (kind.prices_calls or kind.counts_tokens or kind.reports_cost)
     assert not await refusal(told)
     assert not await refusal(told, model_options=PRICES)
 
@@ -97,7 +97,7 @@ async def test_judges_and_simulated_users_need_a_price_with_an_agent_of_any_kind
 async def test_only_a_strict_replay_of_calls_that_are_seen_needs_no_price(kind: AgentKind) -> None:
     agent = AgentDescription("shop", kind.name, model="dear/a")
 
-    assert bool(await refusal(agent, recording=Recording("replay", "x"))) == (not kind.prices_calls)
+    assert bool(await refusal(agent, recording=Recording("replay", "x"))) != (kind.prices_calls or kind.reports_cost)
     assert bool(await refusal(agent, recording=Recording("auto", "x"))) == (not kind.is_recording)
 
 

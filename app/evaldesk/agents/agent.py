@@ -99,6 +99,7 @@ class AgentKind:
     - `sees_tools`: the calls of tools are made or seen here, so that the time limit of a tool holds.
     - `prices_calls`: the model calls are seen here, so that the price of the model is the price of the agent.
     - `counts_tokens`: the tokens of every model call are told, so that configured prices give the cost.
+    - `reports_cost`: its own code may report the cost of each model call, which is known when a trial is finished.
     - `asks_by_name`: a model that a run names is asked with the key of the environment, not with the agent's own key.
     - `is_asked`: a remote one is asked for its description, so that one that is gone is noticed.
     - `is_recording`: it answers from a file and asks no model.
@@ -122,6 +123,7 @@ class AgentKind:
     sees_tools: bool = False
     prices_calls: bool = False
     counts_tokens: bool = False
+    reports_cost: bool = False
     asks_by_name: bool = False
     is_asked: bool = False
     is_recording: bool = False
@@ -192,6 +194,7 @@ _KINDS = (
         "OpenHands-style benchmark",
         "evaldesk.agents.openhands.benchmark:adapt",
         options="evaldesk.agents.openhands.benchmark:table_options",
+        reports_cost=True,
         hides_models=True,
         reads_case=True,
         first_parameter="instance",
@@ -202,10 +205,18 @@ _KINDS = (
         "evaldesk.agents.remote.command:adapt",
         "command",
         "command",
+        reports_cost=True,
         shows_models="model_gateway",
     ),
     AgentKind(
-        "http", "JSON over HTTP", "evaldesk.agents.remote.http_protocol:adapt", "address", "json", "", is_asked=True
+        "http",
+        "JSON over HTTP",
+        "evaldesk.agents.remote.http_protocol:adapt",
+        "address",
+        "json",
+        "",
+        reports_cost=True,
+        is_asked=True,
     ),
     AgentKind(
         "http_chat",
@@ -275,7 +286,7 @@ _KINDS = (
         takes=MEDIA_KINDS,
         home=("pydantic_ai",),
     ),
-    AgentKind("python", "Python", "evaldesk.agents.python:adapt", is_last=True),
+    AgentKind("python", "Python", "evaldesk.agents.python:adapt", reports_cost=True, is_last=True),
     AgentKind(
         "replay",
         "recording",

@@ -348,6 +348,11 @@ class TrialResult:
         return bool(is_played and not is_told) or any(usage.is_least for usage in self.usages)
 
     @property
+    def tells_cost(self) -> bool:
+        """Whether the cost of all its model calls is known; also where it made none, and that is known."""
+        return not self.is_least and all(usage.cost is not None for usage in self.usages)
+
+    @property
     def cost(self) -> float | None:
         """US dollars over all model calls; None as soon as one price is unknown, and when no model was called."""
         return known_sum(usage.cost for usage in self.usages)

@@ -35,7 +35,10 @@ EXIT_INTERRUPTED = 130
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A job and the run it came to; `is_overspent` when it was stopped because its trials cost too much."""
+    """A job and the run it came to; `is_overspent` when it was stopped because its trials cost too much.
+
+    So it is where a trial does not tell its cost, although there is a limit.
+    """
 
     job: Job
     run: RunSummary
@@ -101,7 +104,8 @@ async def play_jobs(
         spent = sum(each.run.cost for each in played if each.job.is_baseline == job.is_baseline)
         left = None if max_cost is None else max_cost - spent
         summary, is_interrupted = await _play(desk, job, plan, is_quiet=is_quiet, max_cost=left)
-        is_overspent = not is_interrupted and summary.status == "stopped" and is_more(summary.cost, left)
+        is_beyond = left is not None and (is_more(summary.cost, left) or summary.is_cost_unknown)
+        is_overspent = not is_interrupted and summary.status == "stopped" and is_beyond
         played.append(Played(job, summary, is_overspent))
         if is_interrupted or is_overspent:
             break

@@ -60,7 +60,8 @@ class RunDriver:
     """One run while it is played. `in_flight` are the trials that a worker has and the store has not.
 
     `trouble` says why finished trials cannot be stored at this moment; no trial is started meanwhile. `pause` says why
-    the models of its trials wait. By `stop_rule` no more trials begin once its gates are `decided`.
+    the models of its trials wait. With `max_cost` and `tells_cost` no more trials begin once one does not tell its
+    cost. By `stop_rule` no more trials begin once its gates are `decided`.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class RunDriver:
         on_change: Callable[[], None] = lambda: None,
         max_cost: float | None = None,
         spent: float = 0.0,
+        tells_cost: bool = True,
         lease: int | None = None,
         planning: Planning | None = None,
         stop_rule: StopRule | None = None,
@@ -90,6 +92,7 @@ class RunDriver:
         self._executor = executor
         self._spent = spent
         self._max_cost = max_cost
+        self._needs_cost = max_cost is not None and tells_cost
         self._lease = lease
         self._planning = planning
         self._writer = writer
@@ -100,6 +103,7 @@ class RunDriver:
         self._decider: Decider | None = None
         self._cases: dict[TrialKey, Case] = {}
         self._fatal = ""
+        self._without_cost: TrialKey | None = None
         self._n_cancelled = 0
         self._n_missing = 0
         self._is_stopped = False
@@ -116,7 +120,7 @@ class RunDriver:
             await self._writer.write(self._queue.look)
             await self._decide()
             await self._confirm()
-            while self._queue.n_left and not (self._is_stopped or self._is_overspent or self.decided):
+            while self._queue.n_left and not (self._is_stopped or self._is_beyond_limit or self.decided):
                 concurrency = self._config.concurrency
                 async with (
                     aclosing(self._hand_out()) as specs,
@@ -143,6 +147,9 @@ class RunDriver:
             return Ending("finished", decided_sentence(self.decided, n_trials), self.decided)
         if n_left and self._max_cost is not None and self._is_overspent:
             return Ending("stopped", overspent_sentence(self._spent, self._max_cost, n_left))
+        if n_left and self._max_cost is not None and self._without_cost:
+            case = self._store.runs.case(self.run_id, self._without_cost[0])
+            return Ending("stopped", untold_sentence(case.id, self._without_cost[1], self._max_cost, n_left))
         return Ending("stopped" if n_left or self._n_cancelled else "finished")
 
     async def _confirm(self) -> None:
@@ -225,13 +232,18 @@ class RunDriver:
 
     def _may_begin(self) -> bool:
         """Whether another trial may begin: not while many finished ones wait for a disk that is slow."""
-        if self._is_stopped or self._is_given_up or self._is_overspent or self.decided or self.trouble:
+        if self._is_stopped or self._is_given_up or self._is_beyond_limit or self.decided or self.trouble:
             return False
         return len(self.in_flight) < self._config.concurrency + MAX_UNSTORED
 
     @property
     def _is_overspent(self) -> bool:
         return is_more(self._spent, self._max_cost)
+
+    @property
+    def _is_beyond_limit(self) -> bool:
+        """Whether the trials cost more than the limit, or one does not tell its cost, so that no limit can be kept."""
+        return self._is_overspent or self._without_cost is not None
 
     async def _spec(self, trial: PendingTrial, case: Case) -> TrialSpec | GradeSpec | None:
         config = self._config
@@ -269,10 +281,12 @@ class RunDriver:
     def _ended(self, result: TrialResult) -> None:
         """Count its cost, and start no more trials once one has an error that all others would have.
 
-        Storing it takes a while. An unknown cost counts nothing.
+        Storing it takes a while. An unknown cost counts nothing; with a limit of cost no more trials start either.
         """
         own = self._judged(result)
         self._spent += own.cost or 0.0
+        if self._needs_cost and not self._without_cost and own.status == "finished" and not own.tells_cost:
+            self._without_cost = own.case_index, own.trial_index
         self._is_given_up |= bool(fatal_sentence(own))
 
     def _judged(self, result: TrialResult) -> TrialResult:
@@ -420,6 +434,13 @@ def overspent_sentence(spent: float, max_cost: float, n_left: int) -> str:
     """Why a run was stopped, in one sentence."""
     trials = "1 trial was" if n_left == 1 else f"{n_left:,} trials were"
     return f"The trials cost {cost_words(spent)}, more than the limit of ${max_cost:g}, so {trials} not started."
+
+
+def untold_sentence(case_id: str, trial_index: int, max_cost: float, n_left: int) -> str:
+    """Why a run was stopped whose agent was to report its cost, in one sentence."""
+    trials = "1 trial was" if n_left == 1 else f"{n_left:,} trials were"
+    trial = f"Trial {trial_index + 1} of case {case_id!r} does not tell its cost"
+    return f"{trial}, so that the limit of ${max_cost:g} cannot be kept, and {trials} not started."
 
 
 log = logging.getLogger("evaldesk.runs")

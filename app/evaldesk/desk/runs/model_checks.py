@@ -150,17 +150,17 @@ async def check_prices(
 
 
 def _unknowable(plan: RunPlan, agent: AgentDescription) -> str:
-    """Why the agent's cost cannot be known with any model; empty where it can be known."""
+    """Why the agent's cost can never be known; empty where it can be, or where its own code may report it."""
     config, kind = plan.config, AGENTS.known(agent.kind)
     is_priced = config.model_options.prices is not None
-    if agent.tells_cost or (kind and (kind.is_recording or (is_priced and kind.counts_tokens))):
+    if agent.tells_cost or (kind and (kind.is_recording or kind.reports_cost or (is_priced and kind.counts_tokens))):
         return ""
     about = f"{config.agent.id!r} ({AGENTS.title(agent.kind)})"
     if kind is None or not kind.prices_calls:
-        say_it = f", say {_PRICES} [model] in evaldesk.toml" if kind and kind.counts_tokens else ""
+        say_it = f"; say {_PRICES} [model] in evaldesk.toml" if kind and kind.counts_tokens else ""
         return (
-            f"the cost of {about} is not known before the run, because it makes its model calls itself; "
-            f"declare tells_cost (docs/agents.md){say_it}, or leave the limit out"
+            f"the cost of {about} cannot be known, because it makes its model calls itself and reports no cost"
+            f"{say_it}; leave the limit out"
         )
     if is_priced or config.recording.mode == "replay" or config.model or any(_models(agent)):
         return ""

@@ -258,6 +258,7 @@ class RunPlayers:
             on_change=playing.live.touch,
             max_cost=None if is_more(seen.cost, limit) else limit,  # resumed above it: a person wants the rest
             spent=seen.cost,
+            tells_cost=not seen.is_cost_unknown,  # resumed without a known cost: a person wants the rest, too
             lease=playing.lease,
             planning=playing.planning,
             stop_rule=seen.stop_rule,

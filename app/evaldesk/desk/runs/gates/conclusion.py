@@ -300,7 +300,8 @@ def _outcome(gates: Gates, run: RunNumbers, found: Sequence[GateOutcome]) -> Out
 
 def _is_interruption(ending: Ending, gates: Gates, run: RunNumbers) -> bool:
     """Whether a person stopped the run, not its limit of cost, which gives a reason."""
-    return ending.status == "stopped" and not (is_more(run.spent.cost, gates.max_cost) and ending.reason)
+    is_by_cost = gates.max_cost is not None and (is_more(run.spent.cost, gates.max_cost) or bool(run.spent.unknown))
+    return ending.status == "stopped" and not (is_by_cost and ending.reason)
 
 
 def _reasons(outcome: Outcome, run: RunNumbers, found: Sequence[GateOutcome]) -> Iterator[str]:
