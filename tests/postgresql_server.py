@@ -6,6 +6,7 @@ import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -65,8 +66,11 @@ def place_of(request: pytest.FixtureRequest, file: Path) -> Path | DatabaseUrl:
 
 
 @contextmanager
-def running_server() -> Iterator[DatabaseUrl]:
-    """The database `postgres` of a server that is started here and ended with the block; skips where none can be."""
+def running_server(*, port: bool = False, tls: Path | None = None) -> Iterator[DatabaseUrl]:
+    """The database `postgres` of a server that is started here and ended with the block; skips where none can be.
+
+    It has a port of this machine only where that is asked for, with the key and certificate in the folder `tls`.
+    """
     initdb, postgres = _programs()
     with tempfile.TemporaryDirectory(prefix="evaldesk-pg-", dir=PLACE) as made:
         folder = Path(made)
@@ -84,11 +88,21 @@ def running_server() -> Iterator[DatabaseUrl]:
         done = subprocess.run([*as_user, *made_by], check=False, stderr=subprocess.PIPE, **quiet)
         if done.returncode:
             _give_up(f"initdb: {done.stderr.decode('utf-8', 'replace')}")
-        options = [word for setting in (*SETTINGS, f"unix_socket_directories={folder}") for word in ("-c", setting)]
+        settings = [*SETTINGS, f"unix_socket_directories={folder}"]
+        number = _free_port() if port or tls else None
+        if number:
+            settings += ["listen_addresses=127.0.0.1", f"port={number}"]
+        if tls:
+            for name in ("server.key", "server.crt"):
+                shutil.copy(tls / name, folder / name)
+                os.chown(folder / name, user.pw_uid, user.pw_gid)
+                (folder / name).chmod(0o600)
+            settings += ["ssl=on", f"ssl_key_file={folder / 'server.key'}", f"ssl_cert_file={folder / 'server.crt'}"]
+        options = [word for setting in settings for word in ("-c", setting)]
         with (folder / "log").open("wb") as log:
             server = subprocess.Popen([*as_user, postgres, "-D", str(folder / "data"), *options], stderr=log, **quiet)
         try:
-            url = DatabaseUrl(str(folder), "postgres", user="evaldesk")
+            url = DatabaseUrl(str(folder), "postgres", number, user="evaldesk")
             _wait_for(url, server, folder / "log")
             yield url
         finally:
@@ -96,12 +110,17 @@ def running_server() -> Iterator[DatabaseUrl]:
             server.wait()
 
 
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
 def _wait_for(url: DatabaseUrl, server: subprocess.Popen[bytes], log: Path) -> None:
     import psycopg
 
     while server.poll() is None:
         try:
-            psycopg.connect(host=url.host, dbname=url.database, user=url.user).close()
+            psycopg.connect(host=url.host, port=url.port, dbname=url.database, user=url.user).close()
         except psycopg.OperationalError:  # not yet
             time.sleep(0.05)
         else:

@@ -99,7 +99,9 @@ def test_where_no_desk_is_open_a_process_of_its_own_plays_it(
 
     assert "Run 1 is played in the background." in said
     command, options = started[0]
-    assert command[1:] == ["-P", "-m", "evaldesk", "run", "drive", "1", "--workspace", str(place.folder), "--trust"]
+    *words, digest = command[1:]
+    assert words == ["-P", "-m", "evaldesk", "run", "drive", "1", "--workspace", str(place.folder), "--accept"]
+    assert len(digest) == 32
     assert options["start_new_session"] is True
     assert (place.folder / ".evaldesk/logs/run-1.log").stat().st_mode & 0o777 == 0o600
 
@@ -139,7 +141,7 @@ def test_a_desk_that_died_is_no_desk(place: Place, started: list[tuple[list[str]
     lock.write_text(f"{os.getpid()} http://127.0.0.1:1/\n")  # its number may have gone to another process
 
     assert desk_address(_settings(place)) == ""
-    assert hand_over(_settings(place), 1) == "driver"
+    assert hand_over(_settings(place), 1, "") == "driver"
     assert len(started) == 1
 
 

@@ -143,14 +143,15 @@ def test_nothing_of_a_desk_speaks_to_it_either(tmp_path: Path, monkeypatch: pyte
     ):
         trust.opened_store()
 
-    assert ("database", "postgresql://foreign.example/evals, whose waiting runs would go on") in question_words(
-        trust.question()
-    )
+    assert (
+        "database",
+        "postgresql://foreign.example/evals, whose waiting runs of these agents would go on",
+    ) in question_words(trust.question())
 
 
 def test_runs_of_a_server_wait_for_the_answer_also_in_a_folder_of_ones_own(url: DatabaseUrl, tmp_path: Path) -> None:
     environment = {"XDG_STATE_HOME": str(tmp_path / "state")}
-    home, agent = tmp_path / "home", AgentRef("echo", "agent:root_agent")
+    home = tmp_path / "home"
     home.mkdir()
     own = read_settings(home, (home,), environment={})
     Trust(own, environment).opened_store().close()
@@ -158,12 +159,16 @@ def test_runs_of_a_server_wait_for_the_answer_also_in_a_folder_of_ones_own(url: 
 
     before = Trust(shared, environment)
     before.opened_store().close()
-    is_asked = (before.allows_run(agent), before.has_foreign_runs, before.is_restricted)
+    is_asked = (before.has_foreign_runs, before.is_restricted)
+    with pytest.raises(TrustError, match="is not trusted"):
+        before.check_runs()
     before.give()
 
-    assert is_asked == (False, True, True)
-    assert Trust(own, environment).allows_run(agent)
-    assert Trust(shared, environment).allows_run(agent)
+    assert is_asked == (True, True)
+    for settings, is_ours in ((own, True), (shared, False)):
+        trust = Trust(settings, environment)
+        trust.check_runs()
+        assert trust.is_database_ours == is_ours
 
 
 def _refuse(*_: Any, **__: Any) -> Any:

@@ -45,8 +45,14 @@ SHOWN: Mapping[str, str] = {
     ),
     "`--config-file-path` names a file": "test_settings_of_others.py: criteria that are named run",
     "pytest itself imports": "test_trust.py: pytest runs the conftest",
-    "The runs of a database that your desk made": "test_trust.py: a run that this user submitted",
-    "A database that came with a repository asks": "test_trust_question.py: a command asks in the terminal",
+    "The runs of a database file that your desk made": "test_trust.py: a run that this user submitted",
+    "A database that came with a repository": (
+        "test_trust_question.py: a command asks in the terminal; test_hostile_colleague.py: the rows of a cloned "
+        "workspace, a copy of a foreign database"
+    ),
+    "A waiting run in its `.evaldesk` goes on": "test_hostile_colleague.py: the rows of a cloned workspace",
+    "A colleague who writes": "test_hostile_colleague.py: a pending run of a command, what reaches code",
+    "A colleague may so let your own agent": "store/test_postgresql_roles.py: a reader sees everything",
     "The answers are in `$XDG_STATE_HOME": "test_trust.py: after the answer everything runs and it is kept outside",
     "A folder that was moved": "test_trust.py: another folder at the same path, a copy of a trusted folder",
     "They run as you, with your environment": "test_kept_private.py: a worker is not told",

@@ -395,7 +395,8 @@ def test_a_run_that_this_user_submitted_is_resumed_and_repaired_without_a_questi
     trust = Trust(settings_of(home))
 
     assert trust.is_restricted
-    trust.check_run(agent_ref(str(home)))
+    trust.check_runs()
+    assert trust.is_database_ours
     trust.check_repair()
 
 

@@ -56,7 +56,7 @@ def test_the_page_lists_what_would_run_and_has_two_buttons(visitor: DeskClient, 
     assert first.url.path == "/trust"
     for part in ("agent evil", str(clone / "agent.py"), "evaldesk.toml", ".env"):
         assert part in page
-    assert "its database was made elsewhere; its waiting runs would go on" in page
+    assert "its database was made elsewhere; its waiting runs of these agents would go on" in page
     assert "Trust this folder</button>" in page
     assert "Look only</button>" in page
     assert marks_in(clone) == []

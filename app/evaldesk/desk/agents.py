@@ -254,10 +254,15 @@ def error_record(error: BaseException) -> ErrorRecord:
     return ErrorRecord(kind, lines[0], str(getattr(error, "trace", "") or "\n".join(lines[1:])))
 
 
-def _look(settings: Settings) -> tuple[Sequence[AgentRef], dict[str, Fingerprint]]:
+def found_refs(settings: Settings) -> Sequence[AgentRef]:
+    """The agents that the workspace finds or declares, or the samples where there is none; nothing is imported."""
     found = [] if settings.is_demo else find_agents(settings.roots)
     refs = with_declared(found, declared_refs(settings.agents, settings.workspace))
-    refs = [played_on(ref, settings.python, settings.container) for ref in refs] or find_agents([paths.samples()])
+    return [played_on(ref, settings.python, settings.container) for ref in refs] or find_agents([paths.samples()])
+
+
+def _look(settings: Settings) -> tuple[Sequence[AgentRef], dict[str, Fingerprint]]:
+    refs = found_refs(settings)
     return refs, {ref.id: _fingerprint(ref) for ref in refs}
 
 

@@ -218,11 +218,11 @@ class Desk:
         self._polling = asyncio.create_task(self.runs.poll_requests(takes_up=True))
         self._recovering = asyncio.create_task(asyncio.to_thread(self._recover_imports))
 
-    def _start_driver(self, run_id: int) -> None:
+    def _start_driver(self, run_id: int, digest: str) -> None:
         """Let a process of its own play a run that this one must not."""
         from evaldesk.desk.runs.handover import start_driver
 
-        start_driver(self.settings, run_id, os.environ)
+        start_driver(self.settings, run_id, digest, os.environ)
 
     def _recover_imports(self) -> None:
         """End what dead processes left of their imports; the rows go with those of deleted runs."""

@@ -25,8 +25,8 @@ def current_owner() -> str:
 
 
 def starter(settings: Settings) -> Starter:
-    """The person who works here, and the machine."""
-    return Starter(settings.me or user_name(), socket.gethostname())
+    """The person who works here, or the number of a user without a name, and the machine."""
+    return Starter(settings.me or user_name() or f"user {os.getuid()}", socket.gethostname())
 
 
 def user_name() -> str:

@@ -60,8 +60,8 @@ class SearchDesk:
 
     def find(self, typed: str, limit: int) -> Hits:
         """The trials, the cases of runs and the notes that hold all words of `typed`."""
-        search = self._store.search
         try:
+            search = self._store.search
             found = search.find(typed, limit)
             notes = search.notes(typed, limit)
         except FAULTS as error:

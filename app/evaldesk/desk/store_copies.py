@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from evaldesk.desk.chat.running_turn import is_turn_played
 from evaldesk.desk.process_owner import is_at_work
 from evaldesk.desk.runs.stored_runs import is_held
+from evaldesk.desk.trust import Answers
 from evaldesk.errors import ConflictError, UsageError
 from evaldesk.paths import workspace_folder
 from evaldesk.settings import DatabaseUrl, Settings, database_url
@@ -35,8 +37,13 @@ def named_database(text: str, where: str) -> Path | DatabaseUrl:
 def copy_store(source: Path | DatabaseUrl, target: Path | DatabaseUrl, watch: Watch) -> Sequence[TableCopy]:
     """Copy a database into an empty one, or finish a copy that broke off; gives the tables, which are alike.
 
-    Raises ConflictError while somebody works in the source, and for a target that holds something else.
+    The rows of a database that this user's desk did not make stay those of others in a file of one's own. Raises
+    ConflictError while somebody works in the source, and for a target that holds something else.
     """
+    answers = Answers(os.environ)
+    is_ours = isinstance(source, Path) and answers.is_made(source.parent)
+    if isinstance(target, Path) and not is_ours and answers.is_made(target.parent):
+        answers.mark_own(target.parent, is_made=False)
     return copy_database(place_of(source), place_of(target), watch, _check_still)
 
 

@@ -58,8 +58,9 @@ class Trust:
         self._answers = Answers(environment)
         self._named: set[AgentRef] = set()
         self.is_look_only = False
-        is_own_file = not _has_database(settings) or self._answers.is_own(settings.state_folder)
-        self._is_own = is_own_file and not settings.store  # the runs of a server are those of others
+        state, has_database = settings.state_folder, _has_database(settings)
+        self._is_own = not settings.store and (not has_database or self._answers.is_own(state))
+        self._is_made = not settings.store and (not has_database or self._answers.is_made(state))
         self._is_given = environment.get(VARIABLE) == "1" or self._is_answered()
         self._has_foreign_parts = not self._is_given and self._finds_foreign_parts()
 
@@ -77,6 +78,16 @@ class Trust:
     def has_foreign_runs(self) -> bool:
         """Whether the database was made elsewhere, and nobody has trusted it."""
         return not (self._is_given or self._is_own)
+
+    @property
+    def is_database_ours(self) -> bool:
+        """Whether this user's desk made the database, and nobody else writes into it: no server, and no cloned file."""
+        return self._is_made
+
+    @property
+    def state_home(self) -> Path | None:
+        """The folder of answers and consents of this user; None where there is no home."""
+        return self._answers.home
 
     def question(self) -> Question:
         """The things that would run after a yes, found by reading files."""
@@ -100,7 +111,9 @@ class Trust:
         """Trust the folders of this workspace from now on; False where the answer cannot be kept for the next time."""
         self._is_given = True
         kept = [self._answers.trust(folder) for folder in self._folders()]
-        return self._answers.mark_own(self._settings.state_folder) and all(kept)
+        state = self._settings.state_folder
+        is_made = not _has_database(self._settings) or self._answers.is_made(state)
+        return self._answers.mark_own(state, is_made=is_made) and all(kept)
 
     def look_only(self) -> None:
         """Ask no more on the first page; nothing may run."""
@@ -169,13 +182,9 @@ class Trust:
         if not self._answers.is_own(self._settings.state_folder):
             self.check_all()
 
-    def allows_run(self, ref: AgentRef) -> bool:
-        """Whether a stored run of this agent may be played or scored."""
-        return self._is_given or self._is_own or ref in self._named
-
-    def check_run(self, ref: AgentRef) -> None:
-        """Raise TrustError for a stored run that somebody else may have submitted."""
-        if not self.allows_run(ref):
+    def check_runs(self) -> None:
+        """Raise TrustError for the stored runs of a workspace that nobody has trusted."""
+        if not (self._is_given or self._is_own):
             raise TrustError(f"{self._settings.database} is not trusted; {NEXT_STEP}")
 
     def check_store(self) -> None:
@@ -283,6 +292,8 @@ def _repository(folder: Path) -> Path | None:
 MARK_NAME = "owner"
 KEY_NAME = "key"
 ANSWERED, MADE = "answered", "made"
+TAKEN_OVER = b"\0taken over"
+"""Goes into the mark of a folder that was there before; no path holds the character NUL."""
 MAX_FILE = 4096
 
 
@@ -292,11 +303,12 @@ class Answers:
     That is `~/.local/state/evaldesk` by default; there are no answers where there is no home. A workspace of this user
     carries a mark that only this user can make: a digest of its path under a key that never leaves that folder. A
     repository that comes with a `.evaldesk` of its own has no such mark, and a folder that was deleted and made again
-    at the same path has lost it.
+    at the same path has lost it. A `.evaldesk` that was there before this user trusted it has another mark: it is used,
+    and its rows stay those of others.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._home = _state_home(environment)
+        self.home = _state_home(environment)
 
     def is_trusted(self, folder: Path) -> bool:
         """Whether the folder, or one above it, is trusted."""
@@ -333,15 +345,22 @@ class Answers:
         return True
 
     def is_own(self, state_folder: Path) -> bool:
-        """Whether this user's desk made the folder `.evaldesk`, on this machine and at this path."""
-        wanted, found = self._mark(state_folder), _read_own(state_folder / MARK_NAME)
-        return bool(wanted and found) and hmac.compare_digest(wanted, found)
+        """Whether this user's desk made the folder `.evaldesk` or this user trusted it, here and at this path."""
+        return self.is_made(state_folder) or self._has_mark(state_folder, TAKEN_OVER)
 
-    def mark_own(self, state_folder: Path) -> bool:
-        """Mark `.evaldesk` as made by this user; False where that cannot be kept. Raises WorkspaceError for a link."""
+    def is_made(self, state_folder: Path) -> bool:
+        """Whether this user's desk made the folder `.evaldesk`, on this machine and at this path."""
+        return self._has_mark(state_folder)
+
+    def mark_own(self, state_folder: Path, *, is_made: bool = True) -> bool:
+        """Mark `.evaldesk` as made by this user, or else as trusted; False where that cannot be stored.
+
+        Raises WorkspaceError for a link.
+        """
         check_no_links(state_folder)
         try:
-            mark = self._mark(state_folder, is_made=True)
+            self._make_key()
+            mark = self._mark(state_folder, b"" if is_made else TAKEN_OVER)
             if mark:
                 make_private_folder(state_folder)
                 replace_file(state_folder / ".gitignore", b"*\n", mode=0o600)
@@ -365,25 +384,26 @@ class Answers:
 
     def _path(self, folder: Path) -> Path | None:
         name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]
-        return self._home / "trusted" / f"{name}.json" if self._home else None
+        return self.home / "trusted" / f"{name}.json" if self.home else None
 
-    def _mark(self, state_folder: Path, *, is_made: bool = False) -> str:
+    def _has_mark(self, state_folder: Path, kind: bytes = b"") -> bool:
+        wanted, found = self._mark(state_folder, kind), _read_own(state_folder / MARK_NAME)
+        return bool(wanted and found) and hmac.compare_digest(wanted, found)
+
+    def _mark(self, state_folder: Path, kind: bytes = b"") -> str:
         """The digest that the folder carries; empty where there is no key."""
-        key = self._key(is_made=is_made)
+        key = _read_own(self.home / KEY_NAME) if self.home else ""
         if not key:
             return ""
         place = os.fsencode(state_folder.parent.resolve() / state_folder.name)
-        return hmac.new(key.encode(), place, hashlib.sha256).hexdigest()
+        return hmac.new(key.encode(), place + kind, hashlib.sha256).hexdigest()
 
-    def _key(self, *, is_made: bool) -> str:
-        if self._home is None:
-            return ""
-        path = self._home / KEY_NAME
-        if is_made and not path.exists():
-            make_private_folder(self._home)
-            with suppress(ConflictError):  # another desk of this user was quicker
-                create_file(path, secrets.token_hex(32).encode(), mode=0o600)
-        return _read_own(path)
+    def _make_key(self) -> None:
+        if self.home is None or (path := self.home / KEY_NAME).exists():
+            return
+        make_private_folder(self.home)
+        with suppress(ConflictError):  # another desk of this user was quicker
+            create_file(path, secrets.token_hex(32).encode(), mode=0o600)
 
 
 def _state_home(environment: Mapping[str, str]) -> Path | None:
@@ -419,9 +439,9 @@ def question_words(question: Question) -> list[tuple[str, str]]:
     if question.has_settings:
         found.append((CONFIG_NAME, "chooses models, their addresses and your own metrics"))
     if question.server:
-        found.append(("database", f"{question.server}, whose waiting runs would go on"))
+        found.append(("database", f"{question.server}, whose waiting runs of these agents would go on"))
     elif question.has_stored_runs:
-        found.append((STATE_NAME, "its database was made elsewhere; its waiting runs would go on"))
+        found.append((STATE_NAME, "its database was made elsewhere; its waiting runs of these agents would go on"))
     return [*found, *((path.name, str(path)) for path in question.environment_files)]
 
 

@@ -226,13 +226,19 @@ class Database:
         """
         self.dialect.check_place()
         if self.is_read_only:
-            raise WorkspaceError(
-                f"{Path(self.name).parent} is read-only: it is shown, and nothing can be stored in it; "
-                "copy the workspace to a place that can be written"
-            )
+            raise WorkspaceError(self._read_only_words)
         with self._turn(self._writing_turn), self.dialect.telling_damage(), self._writer.begin() as connection:
             yield connection
         self.dialect.check_place()
+
+    @property
+    def _read_only_words(self) -> str:
+        if "://" in self.name:
+            return f"{self.name} is read-only for its user: it is shown, and nothing can be stored in it"
+        return (
+            f"{Path(self.name).parent} is read-only: it is shown, and nothing can be stored in it; "
+            "copy the workspace to a place that can be written"
+        )
 
     @contextmanager
     def _turn(self, turns: threading.Semaphore) -> Iterator[None]:

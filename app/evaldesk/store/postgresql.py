@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
@@ -31,6 +32,7 @@ _REFUSALS = {
     "08": "the connection was lost",
     "25006": "the server takes no writes",
     "25P03": f"this process stood still for {STILL_S} s while it wrote, and another one had its turn",
+    "42501": "its user may not do this; docs/store.md has the rights of each role",
     "40": "another transaction was in the way",
     "53": "the server has no room for it",
     "55P03": f"another process has been writing for {LOCK_TIMEOUT_S} s; try again later",
@@ -46,11 +48,17 @@ _MAX_NAME = 2_600
 class PostgresqlServer:
     """The database at `url`. One transaction writes at a time, whichever process it is of, as in a file of SQLite."""
 
-    is_read_only = False
-
     def __init__(self, url: DatabaseUrl) -> None:
         self._url = url
         self.name = str(url)
+
+    @cached_property
+    def is_read_only(self) -> bool:
+        """Whether the user of the address may only read: the role `reader` of docs/store.md."""
+        reader = self.reading_engine()
+        with telling(self._url), _disposed(reader), reader.begin() as connection:
+            may_write = "SELECT has_table_privilege(to_regclass('run'), 'INSERT')"
+            return connection.exec_driver_sql(may_write).scalar() is False
 
     def reading_engine(self) -> Engine:
         """Connections that cannot write."""
@@ -277,7 +285,9 @@ class WordTables:
         self._database = database
         with database.reading() as connection:
             is_made = connection.exec_driver_sql("SELECT to_regclass('ix_search_place_words')").scalar() is not None
-        if not is_made:
+        if not is_made and database.is_read_only:
+            self.refusal = "The texts of trials are searched once a person who may write has opened this database."
+        elif not is_made:
             with database.writing() as connection:
                 for statement in _WORD_TABLES:
                     connection.exec_driver_sql(statement)

@@ -269,9 +269,11 @@ def test_a_case_of_pytest_whose_cluster_died_fails_with_the_reason(tmp_path: Pat
 
 def test_a_run_file_names_its_own_variables_to_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Mapping[str, str]] = []
-    monkeypatch.setattr(handover, "start_driver", lambda settings, run_id, environment: started.append(environment))
+    monkeypatch.setattr(
+        handover, "start_driver", lambda settings, run_id, digest, environment: started.append(environment)
+    )
 
-    assert handover.hand_over(Settings(tmp_path, ()), 7, environment={"MODEL_KEY": "k", "MODE": "m"}) == "driver"
+    assert handover.hand_over(Settings(tmp_path, ()), 7, "", environment={"MODEL_KEY": "k", "MODE": "m"}) == "driver"
 
     assert started[0][OWN_VARIABLES].split() == ["MODEL_KEY", "MODE"]
     assert (started[0]["MODEL_KEY"], started[0]["PATH"]) == ("k", os.environ["PATH"])
@@ -300,7 +302,7 @@ def server(open_desk: OpenDesk, handed: list[int]) -> RunDesk:
     """The desk of a server, which gives some runs to processes of their own."""
     desk = open_desk(HandExecutor(["passed"]), HandExecutor(["passed"]))
     desk._settings = replace(desk._settings, executors={"cluster": CLUSTER})
-    desk.hand_over = handed.append
+    desk.hand_over = lambda run_id, _digest: handed.append(run_id)
     return desk
 
 

@@ -14,8 +14,17 @@ from evaldesk.cli.eval.playing import Interruption, on_interrupt, resume_command
 from evaldesk.cli.eval.progress import shown_progress
 from evaldesk.cli.eval.report import show_result
 from evaldesk.cli.files.exchange_files import open_home
-from evaldesk.cli.runs.shared import answered, n_workers, stored_runs, trust_option, workspace_option
+from evaldesk.cli.runs.shared import (
+    accept_option,
+    accept_run,
+    answered,
+    n_workers,
+    stored_runs,
+    trust_option,
+    workspace_option,
+)
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.runs.provenance import run_digest
 from evaldesk.desk.trust import Trust
 from evaldesk.errors import ConflictError, UsageError
 from evaldesk.model.conclusion import counted
@@ -57,10 +66,13 @@ def stop(name: str, yes: bool, workspace: str | None) -> None:
 @click.command()
 @click.argument("name")
 @click.option("--background", "-b", is_flag=True, help="Return at once; the run continues.")
+@accept_option
 @trust_option
 @workspace_option
-def resume(name: str, background: bool, is_trusted: bool, workspace: str | None) -> None:
+def resume(name: str, background: bool, digest: str, is_trusted: bool, workspace: str | None) -> None:
     """Play the remaining trials of the run NAME with the same settings.
+
+    A run that somebody else wrote into a shared database is shown first, where this workspace has not got all of it.
 
     \b
     evaldesk run resume 12
@@ -68,11 +80,12 @@ def resume(name: str, background: bool, is_trusted: bool, workspace: str | None)
     """
     settings = open_home(workspace)
     if background:
-        _in_background(settings, name, is_trusted)
+        _in_background(settings, name, digest, is_trusted=is_trusted)
         return
 
     async def begin(desk: Desk, run: RunSummary) -> int:
         _check_left(run)
+        await accept_run(desk, run, digest)
         await desk.runs.resume(run.id)
         return run.id
 
@@ -81,9 +94,10 @@ def resume(name: str, background: bool, is_trusted: bool, workspace: str | None)
 
 @click.command()
 @click.argument("name")
+@accept_option
 @trust_option
 @workspace_option
-def retry(name: str, is_trusted: bool, workspace: str | None) -> None:
+def retry(name: str, digest: str, is_trusted: bool, workspace: str | None) -> None:
     """Retry the errored trials of the run NAME.
 
     \b
@@ -93,6 +107,7 @@ def retry(name: str, is_trusted: bool, workspace: str | None) -> None:
     async def begin(desk: Desk, run: RunSummary) -> int:
         if not run.n_to_retry:
             raise ConflictError(f"run {run.id} has no errored trial")
+        await accept_run(desk, run, digest)
         await desk.runs.retry(run.id)
         return run.id
 
@@ -161,17 +176,21 @@ def _check_live(run: RunSummary) -> None:
         raise ConflictError(f"run {run.id} is {run.status} already")
 
 
-def _in_background(settings: Settings, name: str, is_trusted: bool) -> None:
+def _in_background(settings: Settings, name: str, digest: str, *, is_trusted: bool) -> None:
     from evaldesk.desk.runs.handover import hand_over
+
+    offered: list[RunSummary] = []
 
     async def offer(desk: Desk, run: RunSummary) -> int:
         _check_left(run)
+        await accept_run(desk, run, digest)
         await desk.runs.offer(run.id)
+        offered.append(run)
         return run.id
 
     trust = answered(settings, is_trusted=is_trusted, needs_runs_only=True)
     run_id = _with_desk(settings, name, offer, trust)
-    hand_over(settings, run_id)
+    hand_over(settings, run_id, run_digest(offered[0].config))
     show(f"Run {run_id} continues in the background. `evaldesk run info {run_id}` shows its progress.")
 
 

@@ -16,18 +16,18 @@ from evaldesk.settings import Settings
 
 @click.command(hidden=True)
 @click.argument("run_id", type=int)
-@click.option("--trust", "is_trusted", is_flag=True, help="The command that submitted the run had the consent.")
+@click.option("--accept", "digest", default="", help="The digest of the run that may be played.")
 @workspace_option
-def drive(run_id: int, is_trusted: bool, workspace: str | None) -> None:
+def drive(run_id: int, digest: str, workspace: str | None) -> None:
     """Play the run RUN_ID to its end.
 
     \b
     evaldesk run drive 12
     """
-    asyncio.run(_drive(open_home(workspace), run_id, is_trusted=is_trusted))
+    asyncio.run(_drive(open_home(workspace), run_id, digest))
 
 
-async def _drive(settings: Settings, run_id: int, *, is_trusted: bool) -> None:
+async def _drive(settings: Settings, run_id: int, digest: str) -> None:
     from evaldesk.desk.desk import Desk
     from evaldesk.desk.runs.stored_runs import open_stored_runs
 
@@ -36,8 +36,8 @@ async def _drive(settings: Settings, run_id: int, *, is_trusted: bool) -> None:
     desk = Desk.open(replace(settings, n_workers=n_workers(concurrency)))
     desk.poll_requests()
     try:
-        if is_trusted:
-            desk.trust.name((await desk.runs.summary(run_id)).config.agent)
+        if digest:
+            desk.runs.take_word(run_id, digest)
         with suppress(ConflictError):  # another process plays it: no error
             await desk.runs.resume(run_id)
             async for _ in desk.runs.watch(run_id):

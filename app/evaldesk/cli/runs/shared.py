@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable
@@ -17,8 +18,10 @@ from evaldesk.wording.writer import confirm, show
 
 if TYPE_CHECKING:
     from evaldesk.desk.desk import Desk
+    from evaldesk.desk.runs.provenance import ForeignRun
     from evaldesk.desk.runs.stored_runs import StoredRuns
     from evaldesk.desk.trust import Trust
+    from evaldesk.model.stored import RunSummary
     from evaldesk.settings import Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -80,6 +83,38 @@ def trust_option(command: Command) -> Command:
     """`--trust`."""
     words = "Trust the agents and stored runs of this folder from now on."
     return click.option("--trust", "is_trusted", is_flag=True, help=words)(command)
+
+
+def accept_option(command: Command) -> Command:
+    """`--accept`."""
+    words = "Play a run of somebody else as it was shown; the refusal has its DIGEST."
+    return click.option("--accept", "digest", metavar="DIGEST", default="", help=words)(command)
+
+
+async def accept_run(desk: Desk, run: RunSummary, digest: str) -> None:
+    """Show what a run of somebody else would do, and ask a person at the terminal; `digest` is an earlier answer.
+
+    Raises TrustError where the run has changed since.
+    """
+    found = await asyncio.to_thread(desk.runs.foreign, run)
+    if found is None or desk.trust.has_foreign_runs:
+        return
+    if not digest and not found.is_refused and sys.stdin.isatty() and sys.stderr.isatty():
+        for line in foreign_lines(found):
+            show(line, err=True)
+        if click.confirm(f"Play run {run.id} as shown?", err=True):
+            digest = found.digest
+    if digest:
+        await desk.runs.accept(run.id, digest)
+
+
+def foreign_lines(found: ForeignRun) -> list[str]:
+    """What a run would do that waits for a person: the parts that differ from this workspace first."""
+    from evaldesk.wording.printable import in_one_line
+
+    differences = [f"  {name}: {stored or '-'} (here: {own or 'none'})" for name, stored, own in found.differences]
+    parts = [f"  {name}: {value}" for name, value in found.parts]
+    return [in_one_line(line) for line in (found.sentence, *differences, "All that it would do:", *parts)]
 
 
 def answered(settings: Settings, *, is_trusted: bool, needs_runs_only: bool = False, asks: bool = True) -> Trust:

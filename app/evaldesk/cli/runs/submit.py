@@ -25,6 +25,7 @@ from evaldesk.desk.runs.file import AT_ONCE, RunFile, read_run_file
 from evaldesk.desk.runs.file_places import at_revision, dataset_path, placed_agent, read_secrets, secrets_of
 from evaldesk.desk.runs.handover import hand_over
 from evaldesk.desk.runs.plan import RunOptions
+from evaldesk.desk.runs.provenance import run_digest
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import EvalSet, Gates
 from evaldesk.model.stored import RunSummary
@@ -93,11 +94,11 @@ def submit(
     own = {**asked.env, **secrets}
     os.environ.update(own)
     try:
-        run = asyncio.run(_submit(_settings(workspace, asked), job, request.baseline))
+        run, digest = asyncio.run(_submit(_settings(workspace, asked), job, request.baseline))
     except AgentError as error:
         report_error(agent.id, error)
         sys.exit(3)
-    who = hand_over(open_home(workspace), run.id, environment=own or None)
+    who = hand_over(open_home(workspace), run.id, digest, environment=own or None)
     _show_submitted(run, called, who, is_json=is_json)
 
 
@@ -107,7 +108,7 @@ def _settings(workspace: str | None, asked: RunFile) -> Settings:
     return replace(settings, models=models, n_workers=n_workers(asked.asked.get("concurrency") or AT_ONCE))
 
 
-async def _submit(settings: Settings, job: Job, compared_with: str | None) -> RunSummary:
+async def _submit(settings: Settings, job: Job, compared_with: str | None) -> tuple[RunSummary, str]:
     from evaldesk.desk.desk import Desk
 
     desk = Desk.open(settings)
@@ -117,7 +118,7 @@ async def _submit(settings: Settings, job: Job, compared_with: str | None) -> Ru
         (plan,) = await plan_jobs(desk, [job], gates=gates, baseline=baseline)
         warn_of_false_alarms(gates, [plan])
         run_id = await desk.runs.submit(plan)
-        return await desk.runs.summary(run_id)
+        return await desk.runs.summary(run_id), run_digest(plan.config)
     finally:
         await desk.close()
 

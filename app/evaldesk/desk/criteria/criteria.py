@@ -252,14 +252,15 @@ JUDGE, MORE_JUDGES, JUDGE_OPTIONS = "judge_model", "more_judges", "judge_model_o
 def reaches_out(criteria: Sequence[Criterion], user: UserConfig | None) -> bool:
     """Whether criteria of a file run code of its author, or say where the keys of judges and users are sent."""
     options = user.options if user else ModelOptions()
-    is_sent = bool(options.base_url or options.api_key_env) or any(_sends_keys(each.options) for each in criteria)
+    is_sent = bool(options.base_url or options.api_key_env) or any(sends_keys(each.options) for each in criteria)
     return is_sent or any(is_function(each) for each in criteria)
 
 
-def _sends_keys(value: object) -> bool:
+def sends_keys(value: object) -> bool:
+    """Whether options name an address of a model, or the variable of a key."""
     if isinstance(value, Mapping):
-        return any(snake_case(key) in ("base_url", "api_key_env") or _sends_keys(each) for key, each in value.items())
-    return isinstance(value, list | tuple) and any(_sends_keys(each) for each in value)
+        return any(snake_case(key) in ("base_url", "api_key_env") or sends_keys(each) for key, each in value.items())
+    return isinstance(value, list | tuple) and any(sends_keys(each) for each in value)
 
 
 def allowed_criteria(
@@ -291,6 +292,11 @@ def judges_of(criterion: Criterion) -> tuple[str, ...]:
     return tuple(name for name in names if isinstance(name, str) and name)
 
 
+def more_judges(criterion: Criterion) -> list[object]:
+    """The judges that vote together with the first ones."""
+    return _listed(criterion.options.get(MORE_JUDGES))
+
+
 def _allowed(criterion: Criterion, settings: Settings, known: Mapping[str, Criterion]) -> Criterion:
     if is_function(criterion):
         raise UsageError("a page cannot name a function by its module", field="metric")
@@ -305,8 +311,9 @@ def _allowed(criterion: Criterion, settings: Settings, known: Mapping[str, Crite
             f"{JUDGE_OPTIONS} are for criteria files; a page chooses among the allowed judges", field=place
         )
     _check_judges([criterion.options.get(JUDGE)], [stored.get(JUDGE)], settings, place)
-    more = _listed(criterion.options.get(MORE_JUDGES))
-    _check_judges(more, _listed(stored.get(MORE_JUDGES)), settings, f"{criterion.metric}.{MORE_JUDGES}")
+    _check_judges(
+        more_judges(criterion), _listed(stored.get(MORE_JUDGES)), settings, f"{criterion.metric}.{MORE_JUDGES}"
+    )
     if not settings.allowed_judges and not judges_of(criterion):
         raise UsageError(f"{criterion.metric} needs a judge; name one under judges in evaldesk.toml", field=place)
     return criterion

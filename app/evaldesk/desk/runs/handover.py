@@ -17,8 +17,8 @@ WAIT_S = 5.0
 LOOK_S = 0.1
 
 
-def hand_over(settings: Settings, run_id: int, *, environment: Mapping[str, str] | None = None) -> str:
-    """Ensure that a process plays the run; gives which one: `desk` or `driver`.
+def hand_over(settings: Settings, run_id: int, digest: str, *, environment: Mapping[str, str] | None = None) -> str:
+    """Ensure that a process plays the run with this digest; gives which one: `desk` or `driver`.
 
     A run that needs variables of its own (`environment`) always gets a driver, since the desk has not got them, and so
     does one whose executor the server of a desk must not open.
@@ -26,16 +26,19 @@ def hand_over(settings: Settings, run_id: int, *, environment: Mapping[str, str]
     if environment is None and desk_address(settings) and _is_taken_up(settings, run_id):
         return "desk"
     own = environment or {}
-    start_driver(settings, run_id, {**os.environ, **own, OWN_VARIABLES: " ".join(own)})
+    start_driver(settings, run_id, digest, {**os.environ, **own, OWN_VARIABLES: " ".join(own)})
     return "driver"
 
 
-def start_driver(settings: Settings, run_id: int, environment: Mapping[str, str]) -> int:
-    """Start a process that plays the run and ends with it; gives its id. Its output is in `.evaldesk/logs`."""
+def start_driver(settings: Settings, run_id: int, digest: str, environment: Mapping[str, str]) -> int:
+    """Start a process that plays the run while it has the digest, and ends with it; gives the id of the process.
+
+    Its output is in `.evaldesk/logs`.
+    """
     folder = settings.state_folder / "logs"
     folder.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(folder / f"run-{run_id}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-    arguments = ["run", "drive", str(run_id), "--workspace", str(settings.workspace), "--trust"]
+    arguments = ["run", "drive", str(run_id), "--workspace", str(settings.workspace), "--accept", digest]
     try:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "evaldesk", *arguments],

@@ -104,13 +104,23 @@ class Playing:
 
 
 class RunPlayers:
-    """`playing` are the runs of this process by id, those that wait for their turn included."""
+    """`playing` are the runs of this process by id, those that wait for their turn included.
 
-    def __init__(self, settings: Settings, store: Store, open_executor: Callable[[RunConfig], Executor]) -> None:
+    `check` raises TrustError for a run that may not be played: its row may have changed since it was taken up.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        open_executor: Callable[[RunConfig], Executor],
+        check: Callable[[RunSummary], None] = lambda _: None,
+    ) -> None:
         self.playing: dict[int, Playing] = {}
         self.writer = RunWriter()
         self._store = store
         self._open_executor = open_executor
+        self._check = check
         self._scrubbed = result_scrubber(settings.environment)
         self._slots = asyncio.Semaphore(settings.n_runs_at_once)
         self._is_closing = False
@@ -239,6 +249,7 @@ class RunPlayers:
     async def _drive(self, run_id: int, playing: Playing, note: str) -> Ending:
         seen = await asyncio.to_thread(self._store.runs.summary, run_id)
         config = seen.config
+        await asyncio.to_thread(self._check, seen)
         is_wanted = not playing.is_stopped and seen.status != "stopping" and seen.lease == playing.lease
         if not (is_wanted and await self.writer.write_with_retry(self._store.runs.move_on, seen, "running", note)):
             return Ending("stopped")

@@ -31,11 +31,14 @@ SCORED_AT_ONCE = 64
 GRADING_FAILED = "grading_failed"
 
 
-def plan_rescoring(runs: RunStore, run_id: int, criteria: Sequence[Criterion]) -> RunPlan:
+def plan_rescoring(
+    runs: RunStore, run_id: int, criteria: Sequence[Criterion], played: RunConfig | None = None
+) -> RunPlan:
     """A run that scores the trials of run `run_id` by `criteria`; everything else stays as it was played.
 
-    The limit of cost was one of playing, which that run has answered: its trials keep what they cost, and are not paid.
-    Raises ConflictError while that run goes on, UsageError naming the field for criteria that cannot be.
+    `played` is what may be taken over of its configuration, by default all. The limit of cost was one of playing, which
+    that run has answered: its trials keep what they cost, and are not paid. Raises ConflictError while that run goes
+    on, UsageError naming the field for criteria that cannot be.
     """
     summary = runs.summary(run_id)
     if summary.status in LIVE:
@@ -46,7 +49,7 @@ def plan_rescoring(runs: RunStore, run_id: int, criteria: Sequence[Criterion]) -
     cases = tuple(runs.cases(run_id))
     source_id = played_run_id(runs, run_id)
     config = replace(
-        summary.config,
+        played or summary.config,
         criteria=as_tool_calls(summary.config.compat, criteria),
         gates=replace(summary.config.gates, max_cost=None),
         source_run_id=source_id,

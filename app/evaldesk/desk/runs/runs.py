@@ -22,6 +22,7 @@ from evaldesk.desk.runs.kept_workers import SharedWorkers
 from evaldesk.desk.runs.model_checks import check_models
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, RunSubject, plan_run, recordings_folder, with_defaults
 from evaldesk.desk.runs.players import Playing, RunPlayers, Tick
+from evaldesk.desk.runs.provenance import ForeignRun, Provenance, run_digest
 from evaldesk.desk.runs.rescoring import plan_rescoring, same_criteria
 from evaldesk.desk.runs.stored_runs import StoredRuns, is_held
 from evaldesk.desk.trust import Trust
@@ -61,13 +62,14 @@ class RunDesk:
         trust: Trust | None = None,
     ) -> None:
         self._trust = trust
+        self._provenance = Provenance(settings, trust) if trust else None
         self._settings = settings
         self._store = store
         self._chance = chance or random.SystemRandom()
         self._warm_pool = WarmPool(settings.n_warm_workers)
         self.shared: SharedWorkers | None = None
-        self.hand_over: Callable[[int], object] | None = None
-        self._players = RunPlayers(settings, store, open_executor or self._open_executor)
+        self.hand_over: Callable[[int, str], object] | None = None
+        self._players = RunPlayers(settings, store, open_executor or self._open_executor, self._check_stored)
         self._playing = self._players.playing
         self._write = self._players.writer.write
 
@@ -108,7 +110,7 @@ class RunDesk:
         self._check_agent(plan.config)
         if self.hand_over and has_own_driver(plan.config.executor):
             run_id = await self.submit(plan)
-            await asyncio.to_thread(self.hand_over, run_id)
+            await asyncio.to_thread(self.hand_over, run_id, run_digest(plan.config))
             return run_id
         run_id, _ = await self._begin(plan)
         return run_id
@@ -119,9 +121,12 @@ class RunDesk:
         planning = self._planning(plan)
         if not planning.has_steps:
             of_plan = (plan.config, plan.cases, WAITING, plan.baseline, plan.n_each)
-            return await self._write(self._store.runs.create, *of_plan)
+            run_id = await self._write(self._store.runs.create, *of_plan)
+            await self._note_started(run_id, plan.config)
+            return run_id
         while not planning.is_done:  # ours until every trial is planned
             await self._write(planning.step)
+        await self._note_started(planning.run_id, plan.config)
         seen = await self.summary(planning.run_id)
         await self._write(self._store.runs.move_on, seen, "pending", "", driver=WAITING)
         return planning.run_id
@@ -135,19 +140,40 @@ class RunDesk:
         if not await self._write(self._store.runs.move_on, seen, "pending", seen.reason, driver=WAITING):
             raise ConflictError(f"run {run_id} was taken up, stopped or deleted by another process just now")
 
+    def foreign(self, run: RunSummary) -> ForeignRun | None:
+        """What of a stored run waits for a person before it is played here; None where nothing does."""
+        return self._provenance.foreign(run) if self._provenance else None
+
+    async def accept(self, run_id: int, digest: str) -> None:
+        """Let a run be played here as it was shown, which `digest` tells. Raises NotFoundError, TrustError."""
+        summary = await self.summary(run_id)
+        check_playable(summary)
+        if self._provenance:
+            await asyncio.to_thread(self._provenance.accept, summary, digest)
+
+    def take_word(self, run_id: int, digest: str) -> None:
+        """Let this process play the run with this digest, as the process that started this one was allowed."""
+        if self._provenance:
+            self._provenance.take_word(run_id, digest)
+
+    def own_part(self, run: RunSummary) -> RunConfig:
+        """The configuration of a stored run, of which another one takes over what may be played here."""
+        return self._provenance.own_part(run) if self._provenance else run.config
+
     async def same_criteria(self, run_id: int, criteria: Sequence[Criterion]) -> str:
         """What `same_criteria` says of criteria that are not ready yet. Raises NotFoundError, UsageError."""
-        root = (await self.summary(run_id)).config.agent.root
+        root = await self._root_of(await self.summary(run_id))
         ready = ready_criteria(criteria, self._settings, root)
         return await asyncio.to_thread(same_criteria, self._store.runs, run_id, ready)
 
     async def rescore(self, run_id: int, criteria: Sequence[Criterion]) -> int:
         """Score a run's stored trials again as a new run; gives its id. Raises NotFoundError, Conflict-, UsageError."""
         seen = await self.summary(run_id)
-        self._check_stored(seen)
-        root = seen.config.agent.root
-        ready = ready_criteria(criteria, self._settings, root)
-        plan = await asyncio.to_thread(plan_rescoring, self._store.runs, run_id, ready)
+        if self._trust:
+            self._trust.check_runs()
+        own = await asyncio.to_thread(self.own_part, seen)
+        ready = ready_criteria(criteria, self._settings, own.agent.root)
+        plan = await asyncio.to_thread(plan_rescoring, self._store.runs, run_id, ready, own)
         new_id, _ = await self._begin(plan)
         return new_id
 
@@ -234,7 +260,7 @@ class RunDesk:
             return
         if not await self._write(self._store.runs.move_on, summary, "pending", note, driver=WAITING):
             raise ConflictError(f"run {summary.id} was taken up, stopped or deleted by another process just now")
-        await asyncio.to_thread(self.hand_over, summary.id)
+        await asyncio.to_thread(self.hand_over, summary.id, run_digest(summary.config))
 
     async def retry(self, run_id: int) -> int:
         """Plan the errored trials anew and play them; gives how many. Raises ConflictError while the run goes on."""
@@ -318,7 +344,7 @@ class RunDesk:
 
     async def _take_over(self, summary: RunSummary, *, is_said: bool = True) -> None:
         """Go on with a run whose process is gone, and end one that it was to stop."""
-        if await self._is_held(summary) or not self._may_play(summary):
+        if await self._is_held(summary) or not await self._may_play(summary):
             return
         try:
             if summary.status == "stopping":
@@ -352,7 +378,7 @@ class RunDesk:
                 if not playing.is_stopped and seen.status == "stopping":
                     await self.stop(run_id)
         for summary in await asyncio.to_thread(self._store.runs.unfinished_runs) if takes_up else ():
-            if summary.driver == WAITING and summary.status == "pending" and self._may_play(summary):
+            if summary.driver == WAITING and summary.status == "pending" and await self._may_play(summary):
                 if self.hand_over and has_own_driver(summary.config.executor):
                     continue  # its process was started by the one that submitted it
                 with contextlib.suppress(ConflictError):
@@ -370,13 +396,23 @@ class RunDesk:
             self._trust.check_agent(config.agent)
 
     def _check_stored(self, summary: RunSummary) -> None:
-        if self._trust:
-            self._trust.check_run(summary.config.agent)
+        """Raise TrustError for a stored run that waits for a person."""
+        if self._provenance:
+            self._provenance.check(summary)
 
-    def _may_play(self, summary: RunSummary) -> bool:
-        agent = summary.config.agent
-        is_here = not (self._settings.store and agent.root) or os.path.isdir(agent.root)
-        return is_here and (self._trust is None or self._trust.allows_run(agent))
+    async def _may_play(self, summary: RunSummary) -> bool:
+        root, is_shared = summary.config.agent.root, self._settings.store
+        if is_shared and root and not await asyncio.to_thread(os.path.isdir, root):
+            return False
+        return self._provenance is None or await asyncio.to_thread(self._provenance.is_allowed, summary)
+
+    async def _note_started(self, run_id: int, config: RunConfig) -> None:
+        """Note that this person starts the run, before any process looks at its row."""
+        if self._provenance:
+            await asyncio.to_thread(self._provenance.add, run_id, config)
+
+    async def _root_of(self, summary: RunSummary) -> str:
+        return (await asyncio.to_thread(self.own_part, summary)).agent.root
 
     async def _is_going(self, run_id: int) -> bool:
         """Whether this process plays the run; a run whose end is stored already is closed first."""
@@ -392,6 +428,7 @@ class RunDesk:
         """Store a run that is ours from its first moment, and play it."""
         planning = self._planning(plan)
         await self._write(planning.step)
+        await self._note_started(planning.run_id, plan.config)
         return planning.run_id, self._players.play(planning.run_id, max_cost=max_cost, planning=planning)
 
     def _planning(self, plan: RunPlan) -> Planning:

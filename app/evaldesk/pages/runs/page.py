@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from math import ceil
 from typing import NamedTuple
 
+from evaldesk.desk.runs.provenance import ForeignRun
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
 from evaldesk.model import Conclusion
@@ -153,6 +154,7 @@ class RunPage:
     places: Sequence[Place]
     accept_href: str = ""
     away: str = ""
+    foreign: ForeignRun | None = None
 
     @property
     def places_words(self) -> str:
@@ -205,7 +207,9 @@ async def run_page(runs: RunDesk, run_id: int, query: RunQuery) -> RunPage:
     """The page of a run at this moment, from its stored part and the state of this process. Raises as `read_run`."""
     flying, trouble, pause = runs.in_flight(run_id), runs.trouble(run_id), runs.pause(run_id)
     places = runs.places(run_id)
-    return await asyncio.to_thread(read_run, runs.stored, run_id, query, flying, trouble, pause, places=places)
+    found = await asyncio.to_thread(read_run, runs.stored, run_id, query, flying, trouble, pause, places=places)
+    may_go_on = found.can_resume or found.can_retry or (found.is_live and places is None)
+    return replace(found, foreign=await asyncio.to_thread(runs.foreign, found.summary)) if may_go_on else found
 
 
 def read_run(

@@ -155,10 +155,15 @@ async def run_case(request: Request, evalset_id: str, case: Case, agent_id: str 
 async def _earlier(request: Request, typed: Typed) -> RunSummary | None:
     """The run that this one is to be like, by its number; settings beyond the form are taken from its configuration.
 
+    Those that this workspace does not have are left out where somebody else may have written them.
+
     Raises NotFoundError.
     """
-    run_id = _number(typed, LIKE)
-    return await desk_of(request).runs.summary(run_id) if run_id is not None else None
+    run_id, runs = _number(typed, LIKE), desk_of(request).runs
+    if run_id is None:
+        return None
+    run = await runs.summary(run_id)
+    return replace(run, config=await asyncio.to_thread(runs.own_part, run))
 
 
 def _number(typed: Typed, name: str) -> int | None:

@@ -16,6 +16,7 @@ from evaldesk.desk.failures import checked_id
 from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import UsageError
 from evaldesk.model.run import LIVE
+from evaldesk.model.stored import RunSummary
 from evaldesk.pages.criteria.form import Typed, read_criteria
 from evaldesk.pages.criteria.labels import check_labels, with_another
 from evaldesk.pages.criteria.metric_form import Offer, metric_form, own_functions
@@ -26,7 +27,7 @@ from evaldesk.web.render import desk_of, go, number, page, run_id_of, target_of
 async def new(request: Request) -> Response:
     """GET /runs/{run_id}/scorings/new: the criteria of the run, to be changed; with a judge of the failure `mode`."""
     desk, mode = desk_of(request), request.query_params.get("mode", "")
-    run = await desk.runs.summary(run_id_of(request))
+    run = await _run(request)
     if mode:
         mode_id = checked_id(mode, "mode")
         criteria = await asyncio.to_thread(desk.failures.judged_by, mode_id, run.config.criteria)
@@ -43,7 +44,7 @@ async def create(request: Request) -> Response:
     """POST /runs/{run_id}/scorings: score the stored trials; an impossible value comes back beside its field."""
     typed = await read_typed(request)
     desk = desk_of(request)
-    played = await desk.runs.summary(run_id_of(request))
+    played = await _run(request)
     try:
         check_labels(typed)
         criteria = allowed_criteria(read_criteria(typed) or (), desk.settings, played.config.criteria)
@@ -55,7 +56,7 @@ async def create(request: Request) -> Response:
 
 async def _form(request: Request, typed: Typed, error: UsageError | None = None) -> Response:
     desk = desk_of(request)
-    run = await desk.runs.summary(run_id_of(request))
+    run = await _run(request)
     cases = await asyncio.to_thread(desk.stored_runs.snapshots, run.id)
     same = ""
     with suppress(UsageError):  # it is beside its field once the form is sent
@@ -79,6 +80,13 @@ async def _form(request: Request, typed: Typed, error: UsageError | None = None)
         problem=str(error or ""),
         same=same,
     )
+
+
+async def _run(request: Request) -> RunSummary:
+    """The run, with the functions and judges alone that this workspace may take over from it."""
+    runs = desk_of(request).runs
+    run = await runs.summary(run_id_of(request))
+    return replace(run, config=await asyncio.to_thread(runs.own_part, run))
 
 
 SCORINGS = f"/runs/{number('run_id')}/scorings"

@@ -139,6 +139,15 @@ async def resume(request: Request) -> Response:
     return go(f"/runs/{run_id_of(request)}")
 
 
+async def consent(request: Request) -> Response:
+    """POST /runs/{run_id}/consent: play a run of somebody else as it was shown, which the field `digest` tells."""
+    runs, run_id = desk_of(request).runs, run_id_of(request)
+    await runs.accept(run_id, text_of(await read_form(request), "digest"))
+    if (await runs.summary(run_id)).n_todo:
+        await runs.resume(run_id)
+    return go(f"/runs/{run_id}")
+
+
 async def retry(request: Request) -> Response:
     """POST /runs/{run_id}/retries: play the errored trials again."""
     await desk_of(request).runs.retry(run_id_of(request))
@@ -264,6 +273,7 @@ routes = [
     Route(RUN + "/configuration", configuration, methods=["GET"]),
     Route(RUN + "/cancellation", cancel, methods=["POST"]),
     Route(RUN + "/resumption", resume, methods=["POST"]),
+    Route(RUN + "/consent", consent, methods=["POST"]),
     Route(RUN + "/retries", retry, methods=["POST"]),
     Route(RUN + "/deletion", delete, methods=["POST"]),
     Route(RUN + "/restoration", restore, methods=["POST"]),

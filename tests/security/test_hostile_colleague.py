@@ -1,0 +1,466 @@
+"""Whoever may write into a shared database writes hostile rows; on the machines of the others nothing happens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, fields, is_dataclass, replace
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.postgresql_server import ENGINES, place_of
+from tests.security.colleague import (
+    Colleague,
+    Tripwires,
+    colleague_of,
+    columns_of,
+    hostile_agent,
+    hostile_rows,
+    laid_in,
+)
+from tests.security.conftest import Fort
+
+from evaldesk.desk.agents import found_refs
+from evaldesk.desk.runs import provenance
+from evaldesk.desk.runs.provenance import Provenance
+from evaldesk.desk.runs.runs import WAITING, RunDesk
+from evaldesk.desk.store_copies import copy_store
+from evaldesk.desk.trust import Trust
+from evaldesk.errors import EvaldeskError, TrustError, UsageError
+from evaldesk.model import AgentRef, Case, Container, Criterion, JsonObject, ModelOptions, Turn
+from evaldesk.model.options import UserConfig
+from evaldesk.model.run import ExecutorConfig, RunConfig
+from evaldesk.settings import DatabaseUrl, Settings
+from evaldesk.store import Store
+from evaldesk.store.database import Starter
+
+PENDING = {"status": "pending", "driver": WAITING, "started_by": "anna", "started_on": "nowhere"}
+
+
+@dataclass
+class Office:
+    """The desk of a person, and a colleague who writes into its database."""
+
+    fort: Fort
+    colleague: Colleague
+    wires: Tripwires
+
+    @property
+    def agent(self) -> AgentRef:
+        """The agent of the person's own workspace."""
+        return self.fort.desk.agents.list()[0].ref
+
+    def look_around(self, seconds: int = 2) -> None:
+        """What the desk does by itself, at its start and in so many seconds."""
+        runs = self.fort.desk.runs
+
+        async def look() -> None:
+            await self.fort.desk._take_up_runs()
+            for _ in range(seconds):
+                await runs._handle_requests(takes_up=True)
+
+        self.fort.client.within(look)
+        self.fort.desk._recover_imports()
+
+    def playing(self) -> list[int]:
+        return sorted(self.fort.desk.runs._playing)
+
+    def page(self, run_id: int) -> str:
+        return unescape(self.fort.get(f"/runs/{run_id}").text)
+
+    def hostile_run(self, **values: Any) -> int:
+        """A waiting run of the colleague, whose agent is a command."""
+        return self.own_run(lambda config: replace(config, agent=hostile_agent(self.wires)), **values)
+
+    def own_run(self, change: Callable[[RunConfig], RunConfig] = lambda config: config, **values: Any) -> int:
+        """A waiting run of the colleague that names the agent of this workspace, but for the change."""
+
+        def as_own(config: RunConfig) -> RunConfig:
+            return change(replace(config, agent=self.agent, model=None))
+
+        return self.colleague.insert_like(self.fort.run, as_own, **PENDING | values)
+
+
+@pytest.fixture
+def wires(tmp_path: Path) -> Iterator[Tripwires]:
+    with laid_in(tmp_path / "wires") as found:
+        yield found
+
+
+@pytest.fixture(params=ENGINES)
+def office(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    wires: Tripwires,
+    open_fort: Callable[..., Fort],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Office]:
+    """A desk in a trusted folder, on a database that others write into."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("PYTHONPATH", str(wires.folder))
+    fort = open_fort()
+    place = place_of(request, fort.desk.settings.database_file)
+    if isinstance(place, DatabaseUrl):
+        fort.desk.store.close()
+        copy_store(fort.desk.settings.database_file, place, lambda *_: None)
+        fort = open_fort(folder="shared", store=place)
+    colleague = colleague_of(place)
+    yield Office(fort, colleague, wires)
+    colleague.engine.dispose()
+
+
+def test_a_pending_run_of_a_command_runs_nothing_and_its_page_asks(office: Office) -> None:
+    run_id = office.hostile_run()
+
+    office.look_around(8)
+    page = office.page(run_id)
+
+    office.wires.check(page)
+    assert office.playing() == []
+    assert "This run waits for you" in page
+    assert office.wires.command in page
+    assert f"Play run {run_id} as shown" in page
+    assert office.fort.desk.store.runs.summary(run_id).status == "pending"
+
+
+def test_the_name_of_an_own_agent_is_no_way_to_a_command(office: Office) -> None:
+    def as_command(config: RunConfig) -> RunConfig:
+        return replace(config, agent=replace(config.agent, kind="command", target=office.wires.command))
+
+    run_id = office.own_run(as_command)
+    office.look_around()
+
+    assert office.playing() == []
+    assert "agent.kind" in office.page(run_id)
+
+
+def test_a_run_of_what_this_workspace_has_is_taken_up_without_a_question(office: Office) -> None:
+    run_id = office.own_run()
+
+    assert office.fort.desk.runs.foreign(office.fort.desk.store.runs.summary(run_id)) is None
+    assert "This run waits for you" not in office.page(run_id)
+    office.look_around(1)
+    office.fort.client.within(_ended, office.fort.desk.runs, run_id)
+
+    assert office.fort.desk.store.runs.summary(run_id).driver != WAITING
+
+
+def test_a_click_plays_the_run_as_shown_and_is_remembered_for_no_other_row(office: Office) -> None:
+    first, second = office.hostile_run(), office.hostile_run()
+    digest = re.search(r'name="digest" value="(\w+)"', office.page(first))
+    assert digest
+
+    answer = office.fort.post(f"/runs/{first}/consent", digest=digest[1])
+
+    runs = office.fort.desk.runs
+    assert answer.status_code == 303
+    assert runs.foreign(office.fort.desk.store.runs.summary(first)) is None
+    assert runs.foreign(office.fort.desk.store.runs.summary(second)) is not None
+    office.fort.client.within(_ended, runs, first)
+
+
+async def _ended(runs: RunDesk, run_id: int) -> None:
+    async for _ in runs.watch(run_id):
+        pass
+
+
+def test_a_row_that_changed_after_it_was_shown_is_refused(office: Office) -> None:
+    run_id = office.hostile_run()
+    shown = re.search(r'name="digest" value="(\w+)"', office.page(run_id))
+    assert shown
+
+    office.colleague.change_config(
+        run_id, lambda config: replace(config, agent=replace(config.agent, target=f"{config.agent.target} twice"))
+    )
+    answer = office.fort.post(f"/runs/{run_id}/consent", digest=shown[1])
+
+    assert answer.status_code == 403
+    assert "has changed since it was shown" in answer.text
+    office.wires.check(answer.text)
+
+
+def test_a_row_that_changes_while_its_run_waits_for_its_turn_is_not_played(office: Office) -> None:
+    run_id = office.own_run(status="stopped", driver="")
+    runs = office.fort.desk.runs
+
+    async def resume() -> None:
+        for _ in range(office.fort.desk.settings.n_runs_at_once):
+            await runs._players._slots.acquire()
+        await runs.resume(run_id)
+        office.colleague.change_config(run_id, lambda config: replace(config, agent=hostile_agent(office.wires)))
+        for _ in range(office.fort.desk.settings.n_runs_at_once):
+            runs._players._slots.release()
+        await _ended(runs, run_id)
+
+    office.fort.client.within(resume)
+
+    summary = office.fort.desk.store.runs.summary(run_id)
+    assert (summary.status, summary.n_done) == ("failed", 0)
+    assert "neither finds nor declares" in summary.reason
+    office.wires.check()
+
+
+def test_a_row_that_names_nobody_is_played_nowhere(office: Office) -> None:
+    run_id = office.own_run(started_by="")
+
+    office.look_around()
+    page = office.page(run_id)
+    answer = office.fort.post(f"/runs/{run_id}/consent", digest="0" * 32)
+
+    assert office.playing() == []
+    assert "This run is played nowhere" in page
+    assert "as shown" not in page
+    assert answer.status_code == 403
+
+
+def test_a_lease_that_seems_lost_hands_over_no_command(office: Office) -> None:
+    run_id = office.hostile_run(status="running", driver="4194304 gone 1@other", leased_until=1.0)
+
+    office.look_around()
+
+    assert office.playing() == []
+    office.wires.check()
+    assert office.fort.desk.store.runs.summary(run_id).status == "running"
+
+
+def address(config: RunConfig, wires: Tripwires) -> RunConfig:
+    return replace(config, model_options=ModelOptions(base_url=wires.address, api_key_env="AWS_SECRET_ACCESS_KEY"))
+
+
+def extra(config: RunConfig, wires: Tripwires) -> RunConfig:
+    return replace(config, model_options=ModelOptions(extra={"api_base": wires.address}))
+
+
+def function(config: RunConfig, wires: Tripwires) -> RunConfig:
+    options = {"function": "hostile:score", "root": str(wires.folder)}
+    return replace(config, criteria=(Criterion("hostile:score", 0.5, options),))
+
+
+def judge(config: RunConfig, wires: Tripwires) -> RunConfig:
+    return replace(config, criteria=(Criterion("final_response_match_v2", 0.5, {"judge_model": "openai/hostile"}),))
+
+
+def judge_address(config: RunConfig, wires: Tripwires) -> RunConfig:
+    options: JsonObject = {"judge_model_options": {"judge_model_config": {"base_url": wires.address}}}
+    return replace(config, criteria=(Criterion("final_response_match_v2", 0.5, options),))
+
+
+def ray_host(config: RunConfig, wires: Tripwires) -> RunConfig:
+    return replace(config, executor=ExecutorConfig("cluster", "ray", {"address": f"127.0.0.1:{wires.port}"}))
+
+
+def user_address(config: RunConfig, wires: Tripwires) -> RunConfig:
+    return replace(config, user=UserConfig("openai/u", ModelOptions(base_url=wires.address)))
+
+
+def interpreter(config: RunConfig, wires: Tripwires) -> RunConfig:
+    return replace(config, agent=replace(config.agent, python=str(wires.folder / "python")))
+
+
+def state_function(config: RunConfig, wires: Tripwires) -> RunConfig:
+    return replace(config, agent=replace(config.agent, make_deps="hostile:score"))
+
+
+def model(config: RunConfig, wires: Tripwires) -> RunConfig:
+    return replace(config, model="openai/hostile")
+
+
+CHANGES = (address, extra, function, judge, judge_address, ray_host, user_address, interpreter, state_function, model)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_what_reaches_code_an_address_or_a_key_waits(
+    change: Callable[[RunConfig, Tripwires], RunConfig], office: Office
+) -> None:
+    run_id = office.own_run(lambda config: change(config, office.wires))
+
+    office.look_around()
+    run = office.fort.desk.store.runs.summary(run_id)
+    again = office.fort.desk.runs.own_part(run)
+
+    assert office.playing() == []
+    assert "This run waits for you" in office.page(run_id)
+    with pytest.raises(TrustError, match=f"evaldesk run resume {run_id}"):
+        office.fort.client.within(office.fort.desk.runs.offer, run_id)
+    assert not office.fort.desk.runs.foreign(replace(run, config=again))  # what another run takes over
+    office.wires.check()
+
+
+def test_a_re_score_of_a_hostile_run_imports_nothing_of_it(office: Office) -> None:
+    run_id = office.own_run(
+        lambda config: function(ray_host(config, office.wires), office.wires), status="finished", driver=""
+    )
+    form = office.fort.get(f"/runs/{run_id}/scorings/new")
+
+    answer = office.fort.post(f"/runs/{run_id}/scorings", metric="hostile:score", **{"hostile:score.threshold": "0.5"})
+
+    assert answer.status_code in (303, 422)
+    office.wires.check(form.text + answer.text)
+
+
+def command_run(place: Path, wires: Tripwires) -> int:
+    """A waiting run of a command in a database file that anna made."""
+    with Store.open(place, starter=Starter("anna", "nowhere")) as store:
+        config = RunConfig(hostile_agent(wires), "set")
+        return store.runs.create(config, [Case("one", (Turn("Hello"),))], WAITING)
+
+
+def test_the_rows_of_a_cloned_workspace_stay_those_of_others_after_the_answer(
+    tmp_path: Path, wires: Tripwires, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("EVALDESK_TRUST")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    home = tmp_path / "clone"
+    settings = Settings(home, (home,))
+    run_id = command_run(settings.database_file, wires)
+
+    assert Trust(settings).give()
+    trust = Trust(settings)  # that of the next process
+    with trust.opened_store() as store:
+        found = Provenance(settings, trust).foreign(store.runs.summary(run_id))
+
+    assert trust.is_given
+    assert found
+    assert ("agent.kind", "command", "") in found.differences
+
+
+def test_a_copy_of_a_foreign_database_is_foreign_in_a_folder_of_ones_own(
+    tmp_path: Path, wires: Tripwires, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    home = tmp_path / "home"
+    home.mkdir()
+    settings = Settings(home, (home,))
+    Trust(settings).opened_store().close()
+    foreign = tmp_path / "clone" / ".evaldesk" / "evaldesk.db"
+    run_id = command_run(foreign, wires)
+
+    copy_store(foreign, settings.database_file, lambda *_: None)
+    trust = Trust(settings)
+    with trust.opened_store() as store:
+        found = Provenance(settings, trust).foreign(store.runs.summary(run_id))
+
+    assert found
+    assert not trust.is_database_ours
+
+
+def test_a_run_that_this_person_started_elsewhere_goes_on_without_a_question(
+    tmp_path: Path, wires: Tripwires, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The consent is known to the next process, for that run of that database, and to nobody who has no home."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    settings = Settings(tmp_path / "home", (), store=DatabaseUrl("db.example", "evals"))
+    config = RunConfig(hostile_agent(wires), "set")
+    Provenance(settings, Trust(settings)).add(7, config)
+
+    with Store.open(tmp_path / "any.db", starter=Starter("anna", "here")) as store:
+        run = store.runs.summary(store.runs.create(config, [Case("one", (Turn("Hello"),))], WAITING))
+    moved = replace(config, evalset_id="moved", evalset_path="/elsewhere", note="typed later")
+    changed = replace(config, agent=replace(config.agent, target="another"))
+    other = replace(settings, store=DatabaseUrl("db.example", "others"))
+
+    def waits(settings: Settings, **values: Any) -> bool:
+        return Provenance(settings, Trust(settings)).foreign(replace(run, **values)) is not None
+
+    assert not waits(settings, id=7)
+    assert not waits(settings, id=7, config=moved)
+    assert waits(settings, id=8)
+    assert waits(settings, id=7, config=changed)
+    assert waits(other, id=7)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state of another user"))
+    assert waits(settings, id=7)
+
+
+def leaves(value: Any, path: str = "") -> Iterator[str]:
+    """The fields of a configuration that hold no other fields, as paths, whether they have a value or not."""
+    for field in fields(value):
+        held = getattr(value, field.name)
+        name = f"{path}.{field.name}" if path else field.name
+        if is_dataclass(held) and not isinstance(held, type):
+            yield from leaves(held, name)
+        else:
+            yield name
+
+
+DATA = {"note", "n_asserted", "recording.folder"}
+"""Paths beside those of `_DATA` that change nothing: the desk fills the last by itself."""
+
+
+def changed_at(value: Any, path: str, new: object) -> Any:
+    name, _, rest = path.partition(".")
+    return replace(value, **{name: changed_at(getattr(value, name), rest, new) if rest else new})
+
+
+@pytest.mark.parametrize("path", tuple(leaves(RunConfig(AgentRef("shop", ""), "set"))))
+def test_a_field_of_a_run_that_is_not_known_as_data_waits_when_it_differs(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fields are found by reflection: a later one is under this rule the day it is added."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "agent.py").write_text("root_agent = None\n")
+    settings = Settings(tmp_path, (tmp_path,), store=DatabaseUrl("db.example", "evals"))
+    (ref,) = found_refs(settings)
+    own = RunConfig(ref, "set")
+    is_data = path.partition(".")[0] in provenance._DATA or path in DATA
+    is_data |= path.removeprefix("model_options.") in provenance._DATA_OF_MODEL
+    is_data |= path.removeprefix("user.options.") in provenance._DATA_OF_MODEL
+    is_data |= path.removeprefix("user.") in provenance._DATA_OF_USER
+    is_data |= path in ("recording.mode", "recording.tools")
+    special: dict[str, object] = {"criteria": (Criterion("h", 1.0, {"function": "hostile:score"}),)}
+    special |= dict.fromkeys(("agent.container", "agent.commands"), Container("hostile"))
+    strange = special.get(path, "hostile")
+    with suppress(UsageError):  # a value that is refused before anybody asks
+        config = changed_at(own, path, {"base_url": "http://h"} if path.endswith("extra") else strange)
+        found = Provenance(settings, Trust(settings))
+        differences = [*found._differences(config)]
+
+        assert not [*found._differences(own)]
+        assert bool(differences) != is_data, path
+
+
+PAGES = ("/", "/runs", "/search?q=e", "/failures/1", "/queues/1?reader=sam")
+MORE_PAGES = (
+    *("/labels", "/failures", "/queues", "/trash", "/gates", "/imports", "/evalsets", "/agents", "/sessions/new"),
+    *("/runs/new", "/imports/records/1"),
+)
+
+
+def pages_of(fort: Fort) -> list[str]:
+    """Pages with the rows of all tables; of a server, which CI plays, all of them."""
+    run, session = f"/runs/{fort.run}", f"/sessions/{fort.session}"
+    few = [*PAGES, run, f"{run}/cases/0/trials/0", session]
+    if not fort.desk.settings.store:
+        return few
+    own = (f"{run}/exports", f"{run}/scorings/new", f"{run}/acceptance", f"/runs/new?like={fort.run}")
+    return [
+        *few,
+        *MORE_PAGES,
+        *own,
+        f"/compare?a={fort.run}&b={fort.run - 1}",
+        f"{session}/timeline",
+        fort.conversation,
+    ]
+
+
+def test_hostile_values_in_every_column_do_nothing(office: Office) -> None:
+    """Tables and columns are those that the database tells, so that later ones are written into, too."""
+    n_written: dict[str, int] = {}
+    by_table: dict[str, list[Any]] = {}
+    for table, column in columns_of(office.colleague):
+        by_table.setdefault(table.name, []).append(column)
+
+    for name, columns in by_table.items():
+        table = office.colleague.tables.tables[name]
+        with hostile_rows(office.colleague, table, columns, office.wires) as n:
+            n_written[name] = n
+            with suppress(EvaldeskError):
+                office.look_around(1)
+            for address in pages_of(office.fort):
+                office.wires.check(office.fort.get(address).text)
+
+    assert office.playing() == []
+    assert [name for name, n in n_written.items() if not n] == []
