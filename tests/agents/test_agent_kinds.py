@@ -128,7 +128,8 @@ def test_a_missing_framework_is_named_with_its_extra(kind: AgentKind, monkeypatc
     monkeypatch.setattr(missing_packages, "is_installed", lambda package: False)
 
     for module in kind.modules:
-        monkeypatch.delitem(sys.modules, module.partition(".")[0], raising=False)
+        for name in (module, module.partition(".")[0]):
+            monkeypatch.delitem(sys.modules, name, raising=False)
         error = ModuleNotFoundError(name=f"{module}.inner")
         assert missing_package(error) == f"it needs {kind.package}: pip install 'evaldesk[{kind.extra}]'"
 

@@ -159,7 +159,7 @@ async def _has_gone_on(desk: Desk) -> None:
 
 
 @pytest.fixture
-def open_runs(tmp_path: Path) -> Iterator[Callable[..., RunPages]]:
+def open_runs(tmp_path: Path, own_imports: None) -> Iterator[Callable[..., RunPages]]:
     """Opens a desk; with a `gate` trials stand still until it is set; settings go by keyword."""
     clients: list[DeskClient] = []
 
