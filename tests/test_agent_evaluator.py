@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.agents.installed import skip_without
+from tests.golden_values import golden
 
 import evaldesk
 from evaldesk import AgentEvaluator, load_evalset
@@ -224,9 +225,7 @@ def test_a_module_is_found_on_the_path_without_importing_it(
 
 
 def _pooling_rows() -> list[Any]:
-    path = Path(__file__).resolve().parents[2] / "shared" / "golden" / "adk_metrics.json"
-    rows = json.loads(path.read_text("utf-8"))["agent_evaluator_pooling"] if path.is_file() else []
-    return [pytest.param(row, id=row["id"]) for row in rows]
+    return [pytest.param(row, id=row["id"]) for row in golden("adk_metrics")["agent_evaluator_pooling"]]
 
 
 @pytest.mark.parametrize("row", _pooling_rows())

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.golden_values import golden
 
 from evaldesk.errors import UsageError
 from evaldesk.matching import align, diff_args, match_trajectory
@@ -16,17 +15,13 @@ from evaldesk.model import ToolCall
 
 from .matching_calls import Call, call
 
-GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden" / "trajectory_cases.json"
-
-TABLE: dict[str, Any] = json.loads(GOLDEN.read_text()) if GOLDEN.is_file() else {}
+TABLE: dict[str, Any] = golden("trajectory_cases")
 
 Row = dict[str, Any]
 
 
 def rows(key: str) -> list[Any]:
-    """The known answers under `key`; one skipped row where there are none."""
-    if not TABLE:
-        return [pytest.param({}, marks=pytest.mark.skip(reason="no ../shared beside this checkout"))]
+    """The known answers under `key`."""
     return [pytest.param(row, id=row["id"]) for row in TABLE[key]]
 
 
@@ -62,8 +57,6 @@ def test_known_alignments(row: Row) -> None:
 
 
 def test_every_row_of_the_known_answers_is_played() -> None:
-    if not TABLE:
-        pytest.skip("no ../shared beside this checkout")
     played = {"cases", "turns", "alignment", "arg_diff"}  # the turns in tests/metrics/test_own_metrics.py
 
     assert {key for key, value in TABLE.items() if isinstance(value, list)} == played

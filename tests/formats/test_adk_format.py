@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.golden_values import golden
 
 from evaldesk.errors import FormatError
 from evaldesk.formats import (
@@ -17,16 +17,13 @@ from evaldesk.model import ToolCall
 
 from .adk_sets import EVENTS, read, turn_of, written_turn
 
-
-def golden_sets(shared: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((shared / "golden" / "adk_metrics.json").read_bytes())["eval_sets"]
-    return found
+GOLDEN_SETS = golden("adk_metrics")["eval_sets"]
 
 
-def test_a_clean_set_is_written_byte_for_byte_as_adk_writes_it(shared: Path) -> None:
+def test_a_clean_set_is_written_byte_for_byte_as_adk_writes_it() -> None:
     # ADK drops explicit nulls and an empty state; we give both back as they stood.
     ours = {"nulls_everywhere", "session_input_empty_state_dropped"}
-    cases = [case for case in golden_sets(shared) if "written_file" in case["adk"] and case["id"] not in ours]
+    cases = [case for case in GOLDEN_SETS if "written_file" in case["adk"] and case["id"] not in ours]
 
     written = {case["id"]: write_evalset(read(case["json"])).decode() for case in cases}
 
@@ -34,8 +31,8 @@ def test_a_clean_set_is_written_byte_for_byte_as_adk_writes_it(shared: Path) -> 
     assert len(written) > 5
 
 
-def test_what_adk_refuses_is_kept_as_it_is_or_refused(shared: Path) -> None:
-    refused = [case for case in golden_sets(shared) if "error" in case["adk"]]
+def test_what_adk_refuses_is_kept_as_it_is_or_refused() -> None:
+    refused = [case for case in GOLDEN_SETS if "error" in case["adk"]]
 
     for case in refused:
         try:
@@ -126,9 +123,7 @@ def test_a_reference_is_none_unless_the_answer_has_text() -> None:
     assert references == [None, None, None, None, ""]
 
 
-def test_several_text_parts_are_joined_as_adk_joins_them(shared: Path) -> None:
-    golden = json.loads((shared / "golden" / "adk_metrics.json").read_bytes())["final_response_text"]
-
-    for case in golden:
+def test_several_text_parts_are_joined_as_adk_joins_them() -> None:
+    for case in golden("adk_metrics")["final_response_text"]:
         found = turn_of({"final_response": case["content"]}).expected.reference or ""
         assert found == case["adk"]["text"], case["id"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.golden_values import golden
 
 from evaldesk.desk.criteria.criteria import (
     criteria_of,
@@ -288,8 +289,8 @@ REFUSED_HERE = {
 """What ADK takes and we do not: a metric over its range can never pass, and a misspelt option never does anything."""
 
 
-def test_configs_are_read_as_adk_reads_them(shared: Path) -> None:
-    rows = json.loads((shared / "golden/adk_metrics.json").read_text())["eval_configs"]
+def test_configs_are_read_as_adk_reads_them() -> None:
+    rows = golden("adk_metrics")["eval_configs"]
     assert len(rows) == 10
 
     for row in rows:
@@ -313,8 +314,8 @@ def test_configs_are_read_as_adk_reads_them(shared: Path) -> None:
             assert criteria_of(row["config"].get("criteria", {})) == file.criteria
 
 
-def test_spellings_of_match_type_are_those_of_adk(shared: Path) -> None:
-    for row in json.loads((shared / "golden/adk_metrics.json").read_text())["match_type_spellings"]:
+def test_spellings_of_match_type_are_those_of_adk() -> None:
+    for row in golden("adk_metrics")["match_type_spellings"]:
         mapping = {"tool_trajectory_avg_score": {"threshold": 1, "match_type": row["match_type"]}}
         if isinstance(row["adk"], dict):
             with pytest.raises(UsageError):

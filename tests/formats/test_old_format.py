@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.golden_values import golden
 
 from evaldesk.errors import FormatError
 from evaldesk.formats import (
@@ -102,10 +102,8 @@ def test_in_the_new_form_the_unknown_turn_keys_move_to_the_case_which_adk_keeps(
     assert "intermediate_data" not in case["conversation"][2]
 
 
-def test_the_conversion_agrees_with_adks_own(shared: Path) -> None:
-    golden = json.loads((shared / "golden" / "adk_metrics.json").read_bytes())["old_schema"]
-
-    for example in golden:
+def test_the_conversion_agrees_with_adks_own() -> None:
+    for example in golden("adk_metrics")["old_schema"]:
         if "error" in example["adk"]:
             with pytest.raises(FormatError):
                 _read(example["old"])

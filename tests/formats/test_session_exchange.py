@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.golden_values import golden
 
 from evaldesk.errors import FormatError
 from evaldesk.formats import case_from_json, load_evalset, write_evalset
@@ -92,16 +93,16 @@ def test_an_error_in_a_session_says_where(events: list[Any], place: str) -> None
     assert caught.value.line
 
 
-def test_sessions_become_what_adk_makes_of_them(shared: Path) -> None:
-    rows = json.loads((shared / "golden" / "adk_metrics.json").read_text())["session_to_invocations"]
+def test_sessions_become_what_adk_makes_of_them() -> None:
+    rows = golden("adk_metrics")["session_to_invocations"]
     rows = [row for row in rows if row["adk_invocations"]]
 
     for row in rows:
         case = only_case(session(*row["events"]))
-        golden = case_from_json({"eval_id": "g", "conversation": row["adk_invocations"]}, "golden")
+        adk_case = case_from_json({"eval_id": "g", "conversation": row["adk_invocations"]}, "golden")
         pieces = {part["text"] for event in row["events"] if event.get("partial") for part in event["content"]["parts"]}
-        assert [turn.query for turn in case.turns] == [turn.query for turn in golden.turns], row["id"]
-        for ours, adk in zip(case.turns, golden.turns, strict=True):
+        assert [turn.query for turn in case.turns] == [turn.query for turn in adk_case.turns], row["id"]
+        for ours, adk in zip(case.turns, adk_case.turns, strict=True):
             assert calls(ours.expected.tool_calls) == calls(adk.expected.tool_calls), row["id"]
             assert ours.expected.reference == adk.expected.reference, row["id"]
             whole = tuple(each for each in adk.expected.intermediate if each[1] not in pieces)

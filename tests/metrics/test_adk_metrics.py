@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.golden_values import golden
 
 from evaldesk.errors import UsageError
 from evaldesk.metrics import build_metric, rouge1, score_trial
 from evaldesk.metrics.responses.rouge import rouge_tokens, score_rouge1
 from evaldesk.model import Case, Criterion, Event, Expected, Score, ToolCall, Transcript, Turn, TurnRecord, adk_verdict
 
-GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "adk_metrics.json"
-TABLE: dict[str, Any] = json.loads(GOLDEN.read_text()) if GOLDEN.is_file() else {}
+TABLE: dict[str, Any] = golden("adk_metrics")
 Row = dict[str, Any]
 Calls = list[list[Any]]
 
@@ -22,9 +20,7 @@ TRAJECTORY, RESPONSE = "tool_trajectory_avg_score", "response_match_score"
 
 
 def rows(key: str) -> list[Any]:
-    """The known answers under `key`; one skipped row where there are none."""
-    if not TABLE:
-        return [pytest.param({}, marks=pytest.mark.skip(reason="no ../shared beside this checkout"))]
+    """The known answers under `key`."""
     return [pytest.param(row, id=str(row.get("id", index))) for index, row in enumerate(TABLE[key])]
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.golden_values import golden
 
 from evaldesk.metrics import score_trial
 from evaldesk.model import (
@@ -24,12 +23,7 @@ from evaldesk.model import (
     trial_verdict,
 )
 
-GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "adk_metrics.json"
-ROWS: list[Any] = (
-    [pytest.param(row, id=row["id"]) for row in json.loads(GOLDEN.read_text())["efficiency"]]
-    if GOLDEN.is_file()
-    else [pytest.param({}, marks=pytest.mark.skip(reason="no ../shared beside this checkout"))]
-)
+ROWS: list[Any] = [pytest.param(row, id=row["id"]) for row in golden("adk_metrics")["efficiency"]]
 CASE = Case("c", (Turn("q"), Turn("q")))
 CALL = ToolCall("f")
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.golden_values import golden
 
 from evaldesk.errors import UsageError
 from evaldesk.metrics import build_metric, check_criteria
@@ -48,8 +47,8 @@ DEPARTURES = {
 }
 
 
-def test_labels_are_read_as_adk_reads_them(shared: Path) -> None:
-    rows = golden(shared)["judge_labels"]
+def test_labels_are_read_as_adk_reads_them() -> None:
+    rows = golden("adk_metrics")["judge_labels"]
     assert len(rows) == 8
 
     for row in rows:
@@ -60,8 +59,8 @@ def test_labels_are_read_as_adk_reads_them(shared: Path) -> None:
         assert (found == row["adk_label"]) is (row["judge_text"] not in DEPARTURES), row
 
 
-def test_votes_are_counted_as_adk_counts_them(shared: Path) -> None:
-    for row in golden(shared)["judge_votes"]:
+def test_votes_are_counted_as_adk_counts_them() -> None:
+    for row in golden("adk_metrics")["judge_votes"]:
         if "samples_of_one_turn" in row:
             assert count(row["samples_of_one_turn"]).value == row["adk_turn_score"], row
             continue
@@ -72,8 +71,8 @@ def test_votes_are_counted_as_adk_counts_them(shared: Path) -> None:
         assert (whole.value is None) is (None in row["turn_scores"])
 
 
-def test_rubrics_are_counted_as_adk_counts_them(shared: Path) -> None:
-    rubrics = golden(shared)["rubrics"]
+def test_rubrics_are_counted_as_adk_counts_them() -> None:
+    rubrics = golden("adk_metrics")["rubrics"]
 
     for row in rubrics["majority"]:
         votes = by_rubric(row["samples"])
@@ -87,13 +86,9 @@ def test_rubrics_are_counted_as_adk_counts_them(shared: Path) -> None:
         assert means == row["adk"]["rubrics"]
 
 
-def test_texts_of_rubrics_are_compared_as_adk_compares_them(shared: Path) -> None:
-    for row in golden(shared)["rubrics"]["normalise"]:
+def test_texts_of_rubrics_are_compared_as_adk_compares_them() -> None:
+    for row in golden("adk_metrics")["rubrics"]["normalise"]:
         assert normalised(row["text"]) == row["adk"]
-
-
-def golden(shared: Path) -> Any:
-    return json.loads((shared / "golden/adk_metrics.json").read_text())
 
 
 def test_judges_are_built_without_asking_anybody() -> None:

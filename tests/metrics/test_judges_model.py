@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.golden_values import golden
 
 from evaldesk.metrics import grade_trial
 from evaldesk.metrics.judges.replies import Properties, ReplyError, read_reply
@@ -39,9 +38,9 @@ async def test_a_judge_that_does_not_exist_is_an_error() -> None:
     assert score.error.kind == "unknown_model"
 
 
-def test_lines_in_the_form_of_adks_judge_are_no_verdict_here(shared: Path) -> None:
+def test_lines_in_the_form_of_adks_judge_are_no_verdict_here() -> None:
     """ADK takes a reply apart by patterns; here a judge is asked for JSON, and anything else gives no verdict."""
-    rows: Any = json.loads((shared / "golden/adk_metrics.json").read_text())["rubrics"]["parse"]
+    rows: Any = golden("adk_metrics")["rubrics"]["parse"]
     assert len(rows) == 4
 
     for row in rows:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.golden_values import golden
 
 from evaldesk.metrics import score_trial
 from evaldesk.model import Case, Criterion, Event, Expected, Score, ToolCall, Transcript, Turn, TurnRecord
 
-GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "trajectory_cases.json"
-TURNS: list[Any] = (
-    [pytest.param(row, id=row["id"]) for row in json.loads(GOLDEN.read_text())["turns"]]
-    if GOLDEN.is_file()
-    else [pytest.param({}, marks=pytest.mark.skip(reason="no ../shared beside this checkout"))]
-)
+TURNS: list[Any] = [pytest.param(row, id=row["id"]) for row in golden("trajectory_cases")["turns"]]
 
 
 def tool_calls(calls: list[dict[str, Any]]) -> tuple[ToolCall, ...]:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.golden_values import golden
 
 from evaldesk.errors import UsageError
 from evaldesk.metrics import build_metric, score_trial
 from evaldesk.model import Case, Criterion, Event, Expected, Score, ToolCall, Transcript, Turn, TurnRecord
 
-GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "trajectory_cases.json"
-SINGLE: list[Any] = (
-    [pytest.param(row, id=row["id"]) for row in json.loads(GOLDEN.read_text())["cases"] if "single_tool_use" in row]
-    if GOLDEN.is_file()
-    else [pytest.param({}, marks=pytest.mark.skip(reason="no ../shared beside this checkout"))]
-)
+SINGLE: list[Any] = [
+    pytest.param(row, id=row["id"]) for row in golden("trajectory_cases")["cases"] if "single_tool_use" in row
+]
 
 
 def played(*calls: ToolCall) -> TurnRecord:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from itertools import accumulate
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from tests.golden_values import golden
 
 from evaldesk.statistics.anytime import anytime_interval, difference_interval, sign_evidence
 from evaldesk.statistics.intervals import wilson
@@ -19,21 +18,18 @@ SUITES = {
 }
 
 
-@pytest.fixture(scope="module")
-def golden(shared: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((shared / "golden" / "decisions.json").read_text())
-    return found
+DECISIONS = golden("decisions")
 
 
-def test_wins_and_losses_have_the_known_evidence(golden: dict[str, Any]) -> None:
-    for row in golden["sign_evalue"]:
+def test_wins_and_losses_have_the_known_evidence() -> None:
+    for row in DECISIONS["sign_evalue"]:
         found = sign_evidence(row["wins"], row["losses"])
         assert found == pytest.approx(row["e"], rel=1e-12)
         assert (found >= 20) is row["stop"]
 
 
-def test_differences_have_the_known_intervals(golden: dict[str, Any]) -> None:
-    for row in golden["betting_difference"]:
+def test_differences_have_the_known_intervals() -> None:
+    for row in DECISIONS["betting_difference"]:
         differences = SUITES[row["name"]]
         found = difference_interval(differences)
         assert [found.low, found.high] == pytest.approx(row["own"], abs=0.001)
@@ -58,8 +54,8 @@ def test_losses_mirror_wins() -> None:
     assert mirrored.high == pytest.approx(-found.low)
 
 
-def test_clean_runs_stop_where_it_is_known(golden: dict[str, Any]) -> None:
-    for row in golden["anytime_first_stop"]:
+def test_clean_runs_stop_where_it_is_known() -> None:
+    for row in DECISIONS["anytime_first_stop"]:
         bar = row["bar"]
         assert next(n for n in range(1, 200) if anytime_interval(n, n).low >= bar) == row["all_pass_stop_at"]
         assert next(n for n in range(1, 200) if anytime_interval(0, n).high < bar) == row["all_fail_stop_at"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from tests.golden_values import golden
 
 from evaldesk.model.failures import TRIALS
 from evaldesk.pages.samples import drawing_orders, samples
@@ -16,17 +15,13 @@ from evaldesk.statistics.failure_modes import Stratum, accumulation, mode_change
 from evaldesk.statistics.intervals import failure_bound
 from evaldesk.statistics.judge_rate import labels_for_half_width, labels_to_add, neyman_allocation
 
-GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "modes.json"
-MODES: dict[str, Any] = json.loads(GOLDEN.read_text()) if GOLDEN.is_file() else {}
+MODES: dict[str, Any] = golden("modes")
 Row = dict[str, Any]
-needs_golden = pytest.mark.skipif(not MODES, reason="no ../shared beside this checkout")
 Y = (12, 7, 4, 2, 1, 1)
 
 
 def rows(key: str) -> list[Any]:
-    return [pytest.param(row, id=str(at)) for at, row in enumerate(MODES.get(key, []))] or [
-        pytest.param({}, marks=needs_golden)
-    ]
+    return [pytest.param(row, id=str(at)) for at, row in enumerate(MODES[key])]
 
 
 def near(value: Any) -> Any:
@@ -56,7 +51,6 @@ def test_known_saturation(row: Row) -> None:
     assert found.expected_new == near(row["expected_new_in_next"])
 
 
-@needs_golden
 def test_known_accumulation() -> None:
     known = MODES["accumulation"]
 
@@ -69,7 +63,6 @@ def test_known_bound_without_a_new_mode(row: Row) -> None:
     assert failure_bound(row["r"]) == near(row["upper95"])
 
 
-@needs_golden
 def test_known_changes_of_modes() -> None:
     known = MODES["mode_change"]
 
@@ -82,7 +75,6 @@ def test_known_changes_of_modes() -> None:
     }
 
 
-@needs_golden
 def test_known_allocation_of_labels() -> None:
     known = MODES["neyman"]
     strata = list(zip(known["W"], known["true_good_share"], strict=True))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from itertools import combinations, product
 from math import prod
-from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 import scipy
+from tests.golden_values import golden
 
 from evaldesk.statistics.chances.gates import (
     binomial,
@@ -36,21 +34,18 @@ def alike(rates: list[tuple[float, int]], n: int) -> list[tuple[float, int, int]
     return [(p, n, n_cases) for p, n_cases in rates]
 
 
-@pytest.fixture(scope="module")
-def golden(shared: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((shared / "golden" / "decisions.json").read_text())
-    return found
+DECISIONS = golden("decisions")
 
 
-def test_the_rule_of_a_case_has_the_known_chances(golden: dict[str, Any]) -> None:
-    for row in golden["case_rule"]:
+def test_the_rule_of_a_case_has_the_known_chances() -> None:
+    for row in DECISIONS["case_rule"]:
         needed = needed_passes(row["n"], row["threshold"])
         assert needed == row["need"]
         assert chance_of_at_least(needed, row["n"], row["p"]) == pytest.approx(row["pass_"], abs=1e-12)
 
 
-def test_no_change_fails_as_often_as_is_known(golden: dict[str, Any]) -> None:
-    for row in golden["no_change_baseline"]:
+def test_no_change_fails_as_often_as_is_known() -> None:
+    for row in DECISIONS["no_change_baseline"]:
         found = more_than(row["allowed"], [(regressed_by_chance(row["p"], row["n"], row["threshold"]), row["cases"])])
         assert found == pytest.approx(row["false_alarm"], abs=1e-10)
 
@@ -70,8 +65,8 @@ def test_confirming_has_the_known_false_alarms_and_costs(
     assert 20 * seeming * fresh == pytest.approx(n_more, abs=0.01)
 
 
-def test_draws_from_one_run_have_the_known_chances(golden: dict[str, Any]) -> None:
-    for row in golden["aa_case"]:
+def test_draws_from_one_run_have_the_known_chances() -> None:
+    for row in DECISIONS["aa_case"]:
         found = regressed_in_draws(row["n"], row["c"], row["m"], row["threshold"])
         assert found == pytest.approx(row["value"], abs=1e-12)
 
@@ -215,8 +210,8 @@ def test_ten_thousand_cases_are_computed() -> None:
     assert pass_rate_holds(kinds, 0.51) < 0.01
 
 
-def test_a_likely_drop_is_found_as_often_as_is_known(golden: dict[str, Any]) -> None:
-    for row in golden["likely_rule"]:
+def test_a_likely_drop_is_found_as_often_as_is_known() -> None:
+    for row in DECISIONS["likely_rule"]:
         n_cases, n = row["cases"], row["n"]
 
         def finds(before: float, now: float, n_cases: int = n_cases, n: int = n) -> float:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.golden_values import golden
 
 from evaldesk.desk.runs.deciding import Decider
 from evaldesk.desk.runs.gates.conclusion import Spent
@@ -35,10 +35,7 @@ RATES = {
 }
 
 
-@pytest.fixture(scope="module")
-def golden(shared: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((shared / "golden" / "decisions.json").read_text())
-    return found
+DECISIONS = golden("decisions")
 
 
 def alike(row: Any, n: int) -> list[tuple[float, int, int]]:
@@ -126,16 +123,16 @@ CHECKED: dict[str, Callable[[Any], None] | str] = {
 
 
 @pytest.mark.parametrize("name", [name for name, check in CHECKED.items() if not isinstance(check, str)])
-def test_known_values_are_ours(golden: dict[str, Any], name: str) -> None:
+def test_known_values_are_ours(name: str) -> None:
     check = CHECKED[name]
 
-    assert golden[name]
+    assert DECISIONS[name]
     assert not isinstance(check, str)
-    check(golden[name])
+    check(DECISIONS[name])
 
 
-def test_no_list_of_known_values_is_left_unused(golden: dict[str, Any]) -> None:
-    assert golden.keys() == CHECKED.keys()
+def test_no_list_of_known_values_is_left_unused() -> None:
+    assert DECISIONS.keys() == CHECKED.keys()
     for name, file in CHECKED.items():
         if isinstance(file, str):
-            assert f'golden["{name}"]' in (Path(__file__).parent / file).read_text("utf-8"), name
+            assert f'DECISIONS["{name}"]' in (Path(__file__).parent / file).read_text("utf-8"), name

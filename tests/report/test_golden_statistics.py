@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
 import pytest
+from tests.golden_values import golden
 
 from evaldesk.model.stored import MetricRow
 from evaldesk.statistics.agreement import agreement, nominal_alpha
@@ -27,10 +26,8 @@ from evaldesk.statistics.intervals import (
 from evaldesk.statistics.judge_rate import correct_rate
 from evaldesk.statistics.noise import chance_to_see, disagreement, is_flaky, smallest_gap, split_pass_noise
 
-GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "stats.json"
-STATS: dict[str, Any] = json.loads(GOLDEN.read_text()) if GOLDEN.is_file() else {}
+STATS: dict[str, Any] = golden("stats")
 Row = dict[str, Any]
-needs_golden = pytest.mark.skipif(not STATS, reason="no ../shared beside this checkout")
 
 
 def near(value: Any) -> Any:
@@ -39,13 +36,11 @@ def near(value: Any) -> Any:
 
 
 def rows(*keys: str) -> list[Any]:
-    """The known answers under `keys`; one skipped row where there are none."""
+    """The known answers under `keys`."""
     found: Any = STATS
     for key in keys:
-        found = found.get(key, {})
-    return [pytest.param(row, id="-".join(map(str, list(row.values())[:4]))) for row in found] or [
-        pytest.param({}, marks=needs_golden)
-    ]
+        found = found[key]
+    return [pytest.param(row, id="-".join(map(str, list(row.values())[:4]))) for row in found]
 
 
 @pytest.mark.parametrize("row", rows("g_pass_k", "cases"))
@@ -82,7 +77,6 @@ def test_known_anytime_intervals(row: Row) -> None:
     assert (found.low, found.high) == near(row["cs95"])
 
 
-@needs_golden
 def test_the_known_variance_split() -> None:
     known = STATS["clustered_se"]["variance_split"]
     values: list[float] = STATS["clustered_se"]["cases"][0]["values"]
@@ -122,7 +116,6 @@ def test_known_clustered_errors(row: Row) -> None:
     assert [low, high] == near(row["ci95_t_cr1"])
 
 
-@needs_golden
 def test_the_known_interval_of_a_rate_over_repeated_trials() -> None:
     known = STATS["clustered_se"]["cases"][0]
     cases = [int(sum(known["values"][at : at + 5])) for at in range(0, 40, 5)]
@@ -147,7 +140,6 @@ def test_known_kappas(row: Row) -> None:
         assert row.get("ci95") in (None, [1.0, 1.0])
 
 
-@needs_golden
 def test_the_known_alpha() -> None:
     known = STATS["agreement"]["krippendorff"]
     units = [
@@ -158,7 +150,6 @@ def test_the_known_alpha() -> None:
     assert nominal_alpha(units) == near(known["alpha"]["nominal"])
 
 
-@needs_golden
 def test_the_known_paired_comparison() -> None:
     known = STATS["paired"]
     before = {f"case {at}": score for at, score in enumerate(known["b"])}
@@ -185,7 +176,6 @@ def test_known_mcnemar_tables(row: Row) -> None:
     assert (fixed - broken) / n_cases == near(row["diff"])
 
 
-@needs_golden
 def test_the_known_fewest_flips_that_tell() -> None:
     known = STATS["power"]["smallest_exact_mcnemar_win"]
 
@@ -193,7 +183,6 @@ def test_the_known_fewest_flips_that_tell() -> None:
     assert mcnemar(known["b"] - 1, 0) == near(known["b5_p"])
 
 
-@needs_golden
 def test_the_known_corrections_for_many_tests() -> None:
     known = STATS["multiple_tests"]
 

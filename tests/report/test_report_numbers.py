@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
 import scipy
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.golden_values import golden
 
 from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.intervals import (
@@ -26,23 +25,18 @@ from evaldesk.statistics.intervals import (
     wilson,
 )
 
-GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"
-HAS_GOLDEN = GOLDEN.is_dir()
-STATS: dict[str, Any] = json.loads((GOLDEN / "stats.json").read_text()) if HAS_GOLDEN else {}
-PASSK: dict[str, Any] = json.loads((GOLDEN / "passk.json").read_text()) if HAS_GOLDEN else {}
+STATS: dict[str, Any] = golden("stats")
+PASSK: dict[str, Any] = golden("passk")
 Row = dict[str, Any]
-ABSENT = pytest.param({}, marks=pytest.mark.skip(reason="no ../shared beside this checkout"))
 MOCK = [(3, 1, 1), (5, 2, 1), (4, 2, 1), (4, 3, 1), (5, 4, 1), (5, 5, 4), (4, 4, 2), (1, 1, 1)]
 
 
 def rows(*keys: str) -> list[Any]:
-    """The known answers of stats.json under `keys`; one skipped row where there are none."""
+    """The known answers of stats.json under `keys`."""
     found: Any = STATS
     for key in keys:
-        found = found.get(key, {})
-    return [pytest.param(row, id=row.get("name") or "-".join(map(str, list(row.values())[:3]))) for row in found] or [
-        ABSENT
-    ]
+        found = found[key]
+    return [pytest.param(row, id=row.get("name") or "-".join(map(str, list(row.values())[:3]))) for row in found]
 
 
 @pytest.mark.parametrize("row", rows("pass_k", "cases"))
@@ -61,7 +55,6 @@ def test_undefined_is_none_and_never_a_number(row: Row) -> None:
     assert pass_hat_k(row["n"], row["c"], row["k"]) is None
 
 
-@pytest.mark.skipif(not HAS_GOLDEN, reason="no ../shared beside this checkout")
 def test_recorded_pass_at_k_of_another_tool() -> None:
     for n, c, k, old, new, exact in [*PASSK["table"], *PASSK["huge"]]:
         found = pass_at_k(n, c, k)
