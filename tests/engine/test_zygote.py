@@ -19,7 +19,7 @@ from tests.agents.installed import skip_without
 
 from evaldesk.engine import LocalExecutor
 from evaldesk.engine.host import zygote as host
-from evaldesk.engine.worker.zygote import FIRST_CALLS
+from evaldesk.engine.worker.first_calls import FIRST_CALLS
 from evaldesk.model import AgentRef, Limits, TrialResult, TrialSpec
 from evaldesk.process_setup import children
 

@@ -297,7 +297,8 @@ class TrialResult:
     `place` names the host that played it, where that was not the driver's own machine. `losses` say why attempts before
     it gave no result: their worker or their host was lost, and the trial was played again. `changes` tells what the
     trial changed of the process that played it. `prompts` come from the player and are stored apart; a stored result
-    has none. `earlier` are the results of the same trial that came before this one in an imported file, oldest first.
+    has none. `start_ms` is how long its player took to import the agent, which is not in `duration_ms`. `earlier` are
+    the results of the same trial that came before this one in an imported file, oldest first.
     """
 
     run_id: int
@@ -318,6 +319,7 @@ class TrialResult:
     changes: str = ""
     prompts: Prompts | None = None
     earlier: tuple[EarlierResult, ...] = ()
+    start_ms: float = 0.0
 
     def without_content(self, error: ErrorRecord) -> TrialResult:
         """The trial errored for that reason, without what it said and scored, its time and its usages."""
@@ -330,6 +332,7 @@ class TrialResult:
             scores=(),
             usages=(),
             duration_ms=0.0,
+            start_ms=0.0,
             error=error,
             logs="",
             prompts=None,

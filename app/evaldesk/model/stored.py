@@ -92,6 +92,7 @@ class RunSummary(Sums):
     its gates are decided, and `stop` says why it did; resumed after that it plays every trial. `places` are where its
     trials were played when that was last told. Of its trials `n_played_again` had been lost with a worker or a host. A
     case has from `n_least` to `n_most` trials; a run with a budget gives some cases more than others.
+    `start_ms` is how long its players took to start, which is in no time of a trial.
     `started_by` is the name of a person, and `started_on` that of the machine; both empty where nobody was named.
     """
 
@@ -120,6 +121,7 @@ class RunSummary(Sums):
     n_played_again: int = 0
     started_by: str = ""
     started_on: str = ""
+    start_ms: float = 0.0
 
     @property
     def is_uneven(self) -> bool:

@@ -9,7 +9,11 @@ from typing import Literal, TypeAlias, get_args
 
 from evaldesk.model import Event, Prompt, Prompts, Role, ToolCall, Transcript, TurnRecord, Usage
 
-SpanKind: TypeAlias = Literal["turn", "model", "tool", "agent", "user", "wait", "judge"]
+SpanKind: TypeAlias = Literal["start", "turn", "model", "tool", "agent", "user", "wait", "judge"]
+START = "start"
+"""The address of the start of the player, which comes before the turns and is not in the time of the trial."""
+LEAST_START_MS = 10.0
+"""A player that was there already took less."""
 JUDGES = "judges"
 """The address of the grading, which comes after the turns."""
 
@@ -58,10 +62,13 @@ class Span:
             yield from span.walk(depth + 1)
 
 
-def spans_of(transcript: Transcript, prompts: Prompts | None, judged: Sequence[Usage] = ()) -> tuple[Span, ...]:
+def spans_of(
+    transcript: Transcript, prompts: Prompts | None, judged: Sequence[Usage] = (), start_ms: float = 0.0
+) -> tuple[Span, ...]:
     """A span for each turn, one after the other, with what is inside of it, and one for the judges that were asked.
 
-    `judged` are the usages of the judges, which tell what their calls cost.
+    `judged` are the usages of the judges, which tell what their calls cost. A start of the player that took `start_ms`
+    is a span before the turns.
     """
     calls: dict[int, list[tuple[int, Prompt]]] = {}
     of_judges: list[tuple[int, Prompt]] = []
@@ -72,6 +79,8 @@ def spans_of(transcript: Transcript, prompts: Prompts | None, judged: Sequence[U
             calls.setdefault(min(call.turn, len(transcript.turns) - 1), []).append((at, call))
     failed = {at for at in range(len(prompts.calls)) if prompts.is_failed(at)} if prompts else set()
     spans: list[Span] = []
+    if start_ms >= LEAST_START_MS:
+        spans.append(Span(START, "start", "start of the player", 0.0, start_ms, -1))
     for index, record in enumerate(transcript.turns):
         began_ms = spans[-1].end_ms if spans else 0.0
         spans.append(_TurnSpans(index, record, began_ms, calls.get(index, []), failed).span())

@@ -32,6 +32,7 @@ MAX_DEPTH = 4
 LEAST_WIDTH = 0.4
 PARTS = ("prompt", "tools", "settings")
 WORDS: Mapping[SpanKind, str] = {
+    "start": "start of the player",
     "turn": "turn",
     "model": "model call",
     "tool": "tool",
@@ -184,7 +185,8 @@ def read_timeline(
     result, row = runs.trial(run_id, *key), runs.case_row(run_id, key[0])
     summary = runs.summary(run_id)
     prompts = read_prompts(runs, run_id, key, result)
-    spans = spans_of(result.transcript, prompts, [usage for usage in result.usages if usage.role == "judge"])
+    judged = [usage for usage in result.usages if usage.role == "judge"]
+    spans = spans_of(result.transcript, prompts, judged, result.start_ms)
     view = _judge(spans, *judge) if judge[0] else _chosen(spans, prompts, chosen)
     title, href = f"{row.case_id}, trial {key[1] + 1}", trial_href(run_id, key)
     trail = (("Runs", "/runs"), (run_title(summary), f"/runs/{run_id}"), (title, href))
@@ -370,6 +372,8 @@ def _cost(usages: Sequence[Usage]) -> str:
 def _view(span: Span, prompts: Prompts | None, part: str, lacks: str) -> SpanView:
     if span.kind in ("model", "judge") or (span.kind == "user" and span.prompt >= 0):
         return _call_view(span, prompts, part, lacks)
+    if span.kind == "start":
+        return SpanView(span, "Start of the player", "the agent is imported; not in the time of the trial")
     trees = Trees()
     anchor = f"turn-{span.turn + 1}"
     if span.kind in ("tool", "agent") and span.event and span.event.call:

@@ -209,7 +209,7 @@ def _rename_baseline(connection: Connection, run_id: int, old: str, new: str) ->
     connection.execute(update(RUN_BASELINE).where(own).values(codec=codec, data=data))
 
 
-HEAD = "0037"
+HEAD = "0038"
 
 
 def prepare(path: Path) -> None:

@@ -254,6 +254,7 @@ class Attempt:
     turns: list[TurnRecord] = field(default_factory=list)
     turn: TurnUnderWay | None = None
     log: Log = field(default_factory=Log)
+    loading: float = 0.0
     started: float = 0.0
     pause: Pause | None = None
     prompts: PromptWriter | None = None
@@ -264,7 +265,9 @@ class Attempt:
         self.phase = phase
         self.timeout_s = timeout_s
         self.deadline = self.clock() + timeout_s
-        if phase == "play":
+        if phase == "load":
+            self.loading = self.clock()
+        elif phase == "play":
             self.started = self.clock()
 
     def waits(self, wait: RetryWait) -> None:
@@ -282,6 +285,12 @@ class Attempt:
     def duration_ms(self) -> float:
         """Since play began; 0 before."""
         return round((self.clock() - self.started) * 1000, 3) if self.started else 0.0
+
+    @property
+    def start_ms(self) -> float:
+        """From the request to the begin of play: the imports of the agent; 0 where nothing was to load."""
+        ended = self.started or self.clock()
+        return round((ended - self.loading) * 1000, 3) if self.loading else 0.0
 
     def transcript(self, error: ErrorRecord | None = None) -> Transcript:
         """The turns that ended, and the one under way as far as it came, which ended by `error`."""

@@ -29,6 +29,7 @@ from evaldesk.agents.trial_context import CURRENT_TRIAL, TrialContext
 from evaldesk.agents.users.users import ScriptedUser, User, UserReply, user_of
 from evaldesk.engine.failures import failure
 from evaldesk.engine.worker.attempt import Attempt
+from evaldesk.engine.worker.first_calls import import_first_calls
 from evaldesk.engine.worker.prompts import CallsAside
 from evaldesk.engine.worker.turn import OpenTurn, Show
 from evaldesk.errors import AgentError, EvaldeskError, ModelError, UsageError
@@ -177,6 +178,7 @@ def trial_result(spec: TrialSpec, attempt: Attempt, error: ErrorRecord | None) -
         transcript=transcript,
         usages=(*usages, UNKNOWN) if _may_lack(attempt, transcript.turns) else usages,
         duration_ms=attempt.duration_ms,
+        start_ms=attempt.start_ms,
         error=error,
         logs=attempt.log.text(),
         attempt=spec.attempt,
@@ -514,6 +516,7 @@ def load_ready(ref: AgentRef, model: str | None = None, options: ModelOptions | 
     if asked not in _ready:
         with _model_lock:
             _warm(agent, Session("warm", model=model, model_options=options))
+            import_first_calls()
         _ready.add(asked)
     return agent
 

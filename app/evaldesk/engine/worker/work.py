@@ -456,13 +456,10 @@ class ForkWork:
 
     async def run(self) -> bytes:
         """Import."""
-        from evaldesk.engine.worker.zygote import import_first_calls  # most players are never asked
-
         CURRENT_LOG.set(self.attempt.log)
         self.attempt.begin("load", LOAD_TIMEOUT_S)
         try:
             load_ready(self._frame.agent, self._frame.model, self._frame.model_options)
-            import_first_calls()
         except BaseException as error:
             return self.broken(error)
         self.is_done = True

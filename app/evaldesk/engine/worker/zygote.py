@@ -18,9 +18,8 @@ import socket
 import sys
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from importlib import import_module
 from typing import Any, BinaryIO, TypeAlias
 
 from evaldesk.engine.frames import Forks
@@ -35,38 +34,6 @@ MAX_REQUEST = 256
 N_LOOKS, LOOK_S = 20, 0.005
 OWN_RANDOMNESS = ("numpy.random", "torch")
 """Modules with random numbers of their own, which all forks would draw alike."""
-
-FIRST_CALLS: Mapping[str, Sequence[str]] = {
-    "httpx": ("anyio._backends._asyncio",),
-    "openai": ("openai.resources",),
-    "google.adk": (
-        "google.adk.runners",
-        "google.adk.agents._agent_router",
-        "google.adk.artifacts.in_memory_artifact_service",
-        "google.adk.auth._auth_resume",
-        "google.adk.auth.auth_preprocessor",
-        "google.adk.flows.llm_flows.auto_flow",
-        "google.adk.models.google_llm",
-        "google.adk.sessions.in_memory_session_service",
-        "google.adk.telemetry.node_tracing",
-        "google.adk.workflow._dynamic_node_scheduler",
-        "google.adk.workflow._workflow",
-        "google.adk.workflow.utils._workflow_graph_utils",
-        "google.adk.workflow.utils._workflow_hitl_utils",
-        "evaldesk.agents.adk.plugin",
-    ),
-    "langgraph": ("langchain_core.tracers.context", "langchain_core.tracers.stdout", "langchain_core.prompt_values"),
-}
-"""What packages import in their first call alone, by the package; before a fork it is imported and held once."""
-
-
-def import_first_calls() -> None:
-    """Import what the packages that the agent imported would import in each fork. Some versions have other modules."""
-    for package, names in FIRST_CALLS.items():
-        if package in sys.modules:
-            for name in names:
-                with suppress(ImportError):
-                    import_module(name)
 
 
 class Zygote:

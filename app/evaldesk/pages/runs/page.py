@@ -352,6 +352,7 @@ def _figures(summary: RunSummary) -> list[Figure]:
     n_in, n_out = (summary.tokens_in, summary.tokens_out) if summary.tokens else (None, None)
     figures += [
         Figure("mean of a trial", "duration", summary.mean_ms),
+        Figure("start of players", "duration", summary.start_ms or None),
         Figure("time", "duration", summary.active_ms or None),
         Figure("tokens in", "count", n_in, is_least),
         Figure("tokens out", "count", n_out, is_least),

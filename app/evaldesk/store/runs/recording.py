@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from math import isfinite
+from math import fsum, isfinite
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -107,7 +107,8 @@ def record(connection: Connection, results: Sequence[Storable], clock: Clock) ->
     n_again = Counter(result.run_id for result in results_again)
     for run_id in {row["run_id"] for row in rows} | set(n_late):
         own, fresh = ([row for row in some if row["run_id"] == run_id] for some in (done, confirming))
-        more = {"add_n_duplicates": n_late[run_id], "add_n_played_again": n_again[run_id]}
+        more: Values = {"add_n_duplicates": n_late[run_id], "add_n_played_again": n_again[run_id]}
+        more["add_start_ms"] = fsum(each.result.start_ms for each in counted if each.result.run_id == run_id)
         _add_to_run(connection, run_id, own, fresh, more, clock)
     return len(counted)
 
@@ -237,7 +238,7 @@ _ADD_TO_CASE = _ADD_CONFIRMING.values(
     .concat(bindparam("letter"))
     .concat(func.substr(RUN_CASE.c.strip, bindparam("after"))),
 )
-_OF_RUN_ONLY = ("active_ms", "n_duplicates", "n_confirming_todo", "n_confirming_errored", "n_played_again")
+_OF_RUN_ONLY = ("active_ms", "start_ms", "n_duplicates", "n_confirming_todo", "n_confirming_errored", "n_played_again")
 ADD_TO_RUN = (
     update(RUN)
     .where(RUN.c.id == bindparam("at_run_id"))

@@ -55,7 +55,7 @@ def recount_some(connection: Connection, run_id: int, first: int, end: int, n_co
     after = _sums(connection, run_id, first, end)
     gains: Values = {f"add_{name}": after[name] - before[name] for name in COUNTERS}
     gains |= {"add_n_confirming_todo": n_confirming, "add_n_confirming_errored": -n_confirming}
-    rest = {"add_active_ms": 0.0, "add_n_duplicates": 0, "add_n_played_again": 0}
+    rest = {"add_active_ms": 0.0, "add_start_ms": 0.0, "add_n_duplicates": 0, "add_n_played_again": 0}
     connection.execute(ADD_TO_RUN, {"at_run_id": run_id} | gains | rest)
 
 

@@ -85,6 +85,7 @@ class Run(Row, table=True):
     n_uncounted: int = Field(default=0, sa_column_kwargs=ZERO)
     n_timed: int = Field(default=0, sa_column_kwargs=ZERO)
     history_class: str = Field(default="", sa_column_kwargs=EMPTY)
+    start_ms: float = Field(default=0.0, sa_column_kwargs=ZERO)
 
 
 class RunSource(OfRun, table=True):
