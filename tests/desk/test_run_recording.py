@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from evaldesk.desk.runs.fresh_trials import repeats_recorded
 from evaldesk.model import AgentRef, RunConfig
 from evaldesk.model.options import Recording, UserConfig
-from evaldesk.pages.runs.facts import recording_sentence, repeats_recorded, user_sentence
+from evaldesk.pages.runs.facts import recording_sentence, user_sentence
 
 
 def config(mode: Any = "off", kind: str = "", **fields: Any) -> RunConfig:

@@ -239,6 +239,7 @@ class RunChange:
 
     `trials_to_tell` is how many trials each case needs in both runs so that a drop can be likely, None where the trials
     suffice. `rule` says which cases regressed; by "confirm" the passes of fresh trials that `confirm` asks for decide.
+    `refusal` says why the rule has no fresh trials to judge by; empty where it has.
     """
 
     name: str
@@ -247,6 +248,7 @@ class RunChange:
     trials_to_tell: int | None = None
     rule: RegressionRule = "any"
     confirm: tuple[int, int] = CONFIRM
+    refusal: str = ""
 
     def named(self, *kinds: Kind) -> tuple[str, ...]:
         """The names of the cases of these kinds."""

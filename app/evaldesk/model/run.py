@@ -351,6 +351,11 @@ class TrialResult:
         return bool(is_played and not is_told) or any(usage.is_least for usage in self.usages)
 
     @property
+    def is_replayed(self) -> bool:
+        """Whether a recording answered a call of the agent, so that it is no new evidence."""
+        return any(usage.is_replayed for usage in self.usages if usage.role == "agent")
+
+    @property
     def tells_cost(self) -> bool:
         """Whether the cost of all its model calls is known; also where it made none, and that is known."""
         return not self.is_least and all(usage.cost is not None for usage in self.usages)

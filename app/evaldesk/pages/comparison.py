@@ -9,6 +9,7 @@ from typing import TypeAlias
 from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.runs.fresh_trials import repeats_recorded
 from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
 from evaldesk.diff.text_diff import TextDiff, diff_text
 from evaldesk.errors import NotFoundError, UsageError
@@ -19,7 +20,7 @@ from evaldesk.model.evalset import Place, assertions, numbered_keys
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseRow, RunSummary
 from evaldesk.pages.pair import pair_href
-from evaldesk.pages.runs.facts import all_facts, repeats_recorded, run_facts
+from evaldesk.pages.runs.facts import all_facts, run_facts
 from evaldesk.pages.runs.view import (
     Bar,
     Cost,

@@ -6,10 +6,11 @@ import os
 
 import click
 
+from evaldesk.desk.runs.fresh_trials import repeats_recorded
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import AgentError
 from evaldesk.model.stored import CaseRow, RunSummary
-from evaldesk.pages.runs.facts import recording_sentence, repeats_recorded
+from evaldesk.pages.runs.facts import recording_sentence
 from evaldesk.secrets import scrub
 from evaldesk.wording.printable import in_one_line, printable
 from evaldesk.wording.trial_text import first_words, trial_text

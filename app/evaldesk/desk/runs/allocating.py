@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor, log10
 
+from evaldesk.desk.runs.fresh_trials import repeats_recorded
 from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
@@ -133,7 +134,7 @@ def _earlier_of(subject: Subject, runs: RunStore) -> tuple[Sequence[_Earlier], t
 
 def _is_alike(run: RunSummary, subject: Subject) -> bool:
     """Whether trials were played there, for themselves, with the same model."""
-    is_played = run.n_done > 0 and run.config.source_run_id is None and not run.config.recording.may_replay
+    is_played = run.n_done > 0 and run.config.source_run_id is None and not repeats_recorded(run.config)
     return is_played and run.config.model == subject.model
 
 

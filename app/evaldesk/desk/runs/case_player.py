@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from evaldesk.desk.other_tools import as_tool_judges
 from evaldesk.desk.runs.driver import trial_spec
+from evaldesk.desk.runs.fresh_trials import without_fresh_trials
 from evaldesk.desk.runs.model_checks import check_models
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, frozen, recordings_folder, with_defaults, with_executor
 from evaldesk.desk.runs.run_result import CaseResult
@@ -90,7 +91,9 @@ class CasePlayer:
         found = compare_cases(baseline.name, [known], [played], rule=gates.regression_rule, confirm=gates.confirm)
         if not found.unconfirmed:
             return found
-        again = self.play(case, options.but(n=gates.confirm[1]), first=ready.n)
+        if refusal := without_fresh_trials(ready):
+            return replace(found, refusal=refusal)
+        again = self.play(case, options.but(n=gates.confirm[1], recording="off"), first=ready.n)
         confirmed = replace(played, confirming=again.letters)
         return compare_cases(baseline.name, [known], [confirmed], rule=gates.regression_rule, confirm=gates.confirm)
 

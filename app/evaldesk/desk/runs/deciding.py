@@ -15,6 +15,7 @@ from functools import cache, cached_property, partial
 from math import ceil
 from typing import TypeAlias
 
+from evaldesk.desk.runs.fresh_trials import repeats_recorded
 from evaldesk.desk.runs.gates.conclusion import (
     ALL_PASSED,
     MOST_NAMED,
@@ -67,7 +68,7 @@ class Decider:
         rates_before: Mapping[int, float] | None = None,
         order: Sequence[int] | None = None,
     ) -> None:
-        self.rule = rule
+        self.rule = "exact" if repeats_recorded(config) else rule  # what is likely needs new evidence
         self._config = config
         self._gates = config.gates
         self._n_each = n_each

@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from evaldesk.desk.other_tools import as_tool_judges
+from evaldesk.desk.runs.fresh_trials import without_fresh_trials
 from evaldesk.desk.runs.gates.conclusion import Ending
 from evaldesk.desk.runs.plan import order_of_play
 from evaldesk.desk.runs.rescoring import StoredTrials, missing_ending
@@ -102,6 +103,7 @@ class RunDriver:
         self._queue = TrialQueue(store.runs, run_id, self._stored.expect if self._stored else lambda _: None)
         self._decider: Decider | None = None
         self._cases: dict[TrialKey, Case] = {}
+        self._n_least = 0
         self._fatal = ""
         self._without_cost: TrialKey | None = None
         self._n_cancelled = 0
@@ -118,6 +120,7 @@ class RunDriver:
         telling = asyncio.create_task(self._tell_pauses())
         try:
             await self._writer.write(self._queue.look)
+            self._n_least = (await asyncio.to_thread(self._store.runs.summary, self.run_id)).n_least
             await self._decide()
             await self._confirm()
             while self._queue.n_left and not (self._is_stopped or self._is_beyond_limit or self.decided):
@@ -159,7 +162,7 @@ class RunDriver:
         """
         is_whole = not (self.decided or self._queue.n_left or self._n_cancelled or self._n_missing or self._fatal)
         is_asked = self._config.gates.regression_rule == "confirm" and self._config.source_run_id is None
-        if not (is_whole and is_asked):
+        if not (is_whole and is_asked) or without_fresh_trials(self._config):
             return
         plan = functools.partial(plan_confirming, self._store.runs, self.run_id, self._config.gates, self._lease)
         await self._writer.write_with_retry(plan)
@@ -251,7 +254,15 @@ class RunDriver:
             return self._stored.grade_spec(trial, case)
         if self._stored is not None:
             return await asyncio.to_thread(self._stored.grade_spec, trial, case)
-        return trial_spec(config, self.run_id, case, trial.case_index, trial.trial_index, trial.attempt)
+        spec = trial_spec(config, self.run_id, case, trial.case_index, trial.trial_index, trial.attempt)
+        return as_fresh(spec) if await self._is_confirming(trial) else spec
+
+    async def _is_confirming(self, trial: PendingTrial) -> bool:
+        """Whether the trial comes after the planned ones of its case."""
+        if self._config.gates.regression_rule != "confirm" or trial.trial_index < self._n_least:
+            return False
+        (strip,) = await asyncio.to_thread(self._store.runs.strips, self.run_id, [trial.case_index])
+        return trial.trial_index >= len(strip)
 
     async def _commit(self, results: Sequence[TrialResult]) -> None:
         """Take secrets out, make results durable, then let them be seen."""
@@ -412,6 +423,11 @@ def trial_spec(
         shows_case=config.shows_case,
         keeps_prompts=config.prompts == KEEP,
     )
+
+
+def as_fresh(spec: TrialSpec) -> TrialSpec:
+    """The trial without the recording: what confirms a regression is new evidence, and never an answer of before."""
+    return replace(spec, recording=replace(spec.recording, mode="off"))
 
 
 def trial_seed(seed: int, case_id: str, trial_index: int) -> int:

@@ -14,6 +14,7 @@ from typing import Any, get_args
 from evaldesk.desk.other_tools import difference, has_other_scores, may_differ, tools_beside, unscored_by
 from evaldesk.desk.process_owner import is_at_work, is_here
 from evaldesk.desk.runs.baseline import read_baseline_file
+from evaldesk.desk.runs.fresh_trials import repeats_recorded, without_evidence, without_fresh_trials
 from evaldesk.desk.runs.gates.conclusion import (
     CaseNumbers,
     Ending,
@@ -123,9 +124,13 @@ class StoredRuns:
         return self._store.list(status=status, limit=max(1, n_all) if limit is None else limit, **asked), n_all
 
     def last_played(self, agent_id: str, evalset_id: str) -> RunSummary | None:
-        """The newest run of an agent and an eval set with a played trial, re-scored runs left out."""
+        """The newest run of an agent and an eval set with a played trial, re-scored and replayed runs left out."""
+
+        def is_played(run: RunSummary) -> bool:
+            return run.config.source_run_id is None and not repeats_recorded(run.config)
+
         runs = self._store.list(agent_id=agent_id, evalset_id=evalset_id, limit=5)
-        return next((run for run in runs if run.n_done and run.config.source_run_id is None), None)
+        return next((run for run in runs if run.n_done and is_played(run)), None)
 
     def recent_trials(self, agent_id: str) -> Counts:
         """The verdicts of the newest RECENT_TRIALS trials that an agent played in its newest RECENT_RUNS runs."""
@@ -219,8 +224,11 @@ class StoredRuns:
 
     def change_since(self, baseline: Baseline, runs: Sequence[RunSummary], gates: Gates) -> RunChange:
         """The change of the runs of one command against a baseline, by the rule of their gates."""
-        played = self.played_cases(runs)
-        return compare_cases(baseline.name, baseline.cases, played, rule=gates.regression_rule, confirm=gates.confirm)
+        played, rule = self.played_cases(runs), gates.regression_rule
+        found = compare_cases(baseline.name, baseline.cases, played, rule=rule, confirm=gates.confirm)
+        needs_fresh = without_fresh_trials if rule == "confirm" else without_evidence
+        refusals = (needs_fresh(run.config) for run in runs if rule != "any")
+        return replace(found, refusal=next(filter(None, refusals), ""))
 
     def baseline(self, given: str) -> Baseline:
         """The cases of an earlier run, by its number or its JSON file. Raises UsageError for another content."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from evaldesk.agents import AGENTS
 from evaldesk.agents.agent import AgentKind
+from evaldesk.desk.runs.fresh_trials import is_recording
 from evaldesk.engine.executors import HERE, place_of
 from evaldesk.gate_options import GATES_BY_NAME, asked_of
 from evaldesk.model import Criterion, RunConfig
@@ -232,14 +233,9 @@ _NO_EVIDENCE = (
 )
 
 
-def repeats_recorded(config: RunConfig) -> bool:
-    """Whether trials of the run may be recorded ones played again."""
-    return _is_recording(config) or config.recording.may_replay
-
-
 def recording_sentence(config: RunConfig) -> str:
     """Where the answers of the run come from; empty when all of them are its own and none is kept."""
-    if _is_recording(config):
+    if is_recording(config):
         return f"The agent answers from a recorded transcript. {_NO_EVIDENCE}"
     what = "models and tools" if config.recording.tools else "models"
     if config.recording.mode == "replay":
@@ -257,11 +253,6 @@ def user_sentence(config: RunConfig) -> str:
         return ""
     cap = f"at most {user.max_turns} messages" if user.max_turns is not None else "any number of messages"
     return f"{user.model} plays the user of a scenario, {cap}"
-
-
-def _is_recording(config: RunConfig) -> bool:
-    kind = _kind_of(config)
-    return kind is not None and kind.is_recording
 
 
 def _kind_of(config: RunConfig) -> AgentKind | None:

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from evaldesk.desk.runs.charts import pass_figure
+from evaldesk.desk.runs.fresh_trials import repeats_recorded
 from evaldesk.desk.runs.gates.conclusion import may_be_stopped, sure_interval
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval
 from evaldesk.errors import NotFoundError
@@ -16,7 +17,6 @@ from evaldesk.model.conclusion import Interval, scored_and_passed
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, MetricRow, RunSummary, TrialKey
 from evaldesk.pages.pass_chart import PassChart, pass_chart
-from evaldesk.pages.runs.facts import repeats_recorded
 from evaldesk.statistics.intervals import (
     CurvePoint,
     clopper_pearson,

@@ -540,11 +540,11 @@ def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> Gat
     names = tuple(case.name for case in change.regressed)
     answer: Answer = "held" if change.n_judged else "undecided"
     cannot_tell = is_likely and change.trials_to_tell is not None
-    if cannot_tell:
+    if cannot_tell or (is_likely and change.refusal):
         answer = "undecided"
     if len(names) <= most < len(names) + n_open:
         answer = "undecided"
-    if len(names) > most:
+    if len(names) > most and not (is_likely and change.refusal):
         answer = "failed"
     regressed = "regressed by more than chance" if is_likely else "regressed"
     parts = [
@@ -555,7 +555,9 @@ def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> Gat
     if cannot_tell:
         few = "So few trials cannot show a drop that is more than chance"
         parts.insert(1, f"{few}; play at least {change.trials_to_tell} of each case in both runs")
-    if change.played_again:
+    if change.refusal and (is_likely or change.unconfirmed):
+        parts.insert(1, f"Not judged: {change.refusal}")
+    elif change.played_again:
         parts.insert(1, _again_words(change))
     if names:
         lost = set(change.named("lost its verdict"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from evaldesk.desk.runs.fresh_trials import without_evidence
 from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.errors import UsageError
 from evaldesk.gate_options import GATES_BY_NAME, flag_of
@@ -36,6 +37,10 @@ def check_gates(gates: Gates, plans: Sequence[RunPlan], called: Callable[[RunOpt
             f"{stop} is about one run, and these are {len(plans)}; name one agent and one eval set, or leave it out",
             field="stop_when_decided",
         )
+    evidence = next(filter(None, (without_evidence(plan.config) for plan in plans)), "")
+    if gates.stop_when_decided == "likely" and evidence:
+        stop = called(GATES_BY_NAME["stop_when_decided"])
+        raise UsageError(f"{stop} likely: {evidence}, or say {stop} exact", field="stop_when_decided")
     most = gates.max_regressions
     if most is not None and most >= n_cases > 0:
         fewer = f"{n_cases - 1} or less" if n_cases > 1 else "0"
