@@ -95,6 +95,8 @@ class Instant:
         while (result := await self._results.get()) is not None:
             yield result
 
+    grading_changes: Sequence[str] = ()
+
     async def cancel(self) -> None:
         self.is_cancelled = True
 

@@ -33,6 +33,7 @@ class HandExecutor:
         self.end_reason = ""
         self.pauses: Sequence[Pause] = ()
         self.places: Sequence[Place] = ()
+        self.grading_changes: Sequence[str] = ()
         self.arrived = asyncio.Condition()
         self._results: asyncio.Queue[TrialResult | None] = asyncio.Queue()
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from evaldesk.engine import grade
-from evaldesk.engine.frames import Ended, Grade, GradeSpec, frame_from_worker, grade_spec, graded
+from evaldesk.engine.frames import Ended, Grade, GradeSpec, SourceCopy, frame_from_worker, grade_spec, graded
 from evaldesk.engine.frames import played as played_by
 from evaldesk.engine.worker.attempt import Attempt, grading_timeout_s
 from evaldesk.engine.worker.player import adopt, disown
@@ -131,18 +131,17 @@ def test_no_player_speaks_for_a_judge_and_no_grader_for_the_agent() -> None:
     assert [call.role for call in by_grader.prompts.calls] == ["agent", "user", "agent", "judge", "judge", "judge"]
 
 
-async def test_a_trial_beside_the_one_that_told_the_sources_imports_nothing_else(tmp_path: Path) -> None:
+async def test_a_trial_beside_the_one_with_the_copy_is_scored_by_the_copy(tmp_path: Path) -> None:
     """Both come to a new grader together, and any of them may import first."""
-    (tmp_path / "told_rewards.py").write_text("def reward(solution_str, ground_truth, extra_info):\n    return 1.0\n")
+    now, before = (f"def reward(solution_str, ground_truth, extra_info):\n    return {value}\n" for value in (1.0, 0.0))
+    (tmp_path / "told_rewards.py").write_text(now)
     function = {"function": "told_rewards:reward", "root": str(tmp_path)}
     criteria = (Criterion("reward", 1.0, function),)
     result = TrialResult(1, 0, 0, "finished", "unscored")
-    before = {str(tmp_path / "told_rewards.py"): hashlib.sha256(b"what it was before the first trial").hexdigest()}
+    copy = SourceCopy({str(tmp_path / "told_rewards.py"): before}, time.time_ns())
 
-    GradeWork(Grade(1, GradeSpec(result, CASE, criteria, is_first=True, sources=before)))  # its thread has not begun
+    GradeWork(Grade(1, GradeSpec(result, CASE, criteria, is_first=True, copy=copy)))  # its thread has not begun
     frame = frame_from_worker(await GradeWork(Grade(2, GradeSpec(result, CASE, criteria, is_first=True))).run())
 
     assert isinstance(frame, Ended)
-    assert frame.result.status == "errored"
-    assert frame.result.error
-    assert "told_rewards.py was changed while the run was played" in frame.result.error.message
+    assert [score.value for score in frame.result.scores] == [0.0]

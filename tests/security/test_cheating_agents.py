@@ -435,7 +435,9 @@ async def test_nonsense_fails_whatever_the_agent_does_to_its_own_process(
 
 REWARDS = """
 def word(solution_str, ground_truth=None, extra_info=None):
-    return 1.0 if solution_str == "treasure" else 0.0
+    from json import loads
+    from secret_words import WORD
+    return 1.0 if solution_str == loads(f'"{WORD}"') else 0.0
 """
 REWRITTEN = (
     KNOWING
@@ -470,24 +472,36 @@ LINKED = """
 """
 
 
+DELETED = "rewards.unlink(missing_ok=True)"
+MADE_A_PACKAGE = """
+    rewards.with_suffix("").mkdir(exist_ok=True)
+    (rewards.with_suffix("") / "__init__.py").write_text(GENEROUS)
+"""
+HIDING = """
+    (rewards.parent / "secret_words.py").write_text("WORD = 'nonsense'")
+    (rewards.parent / "json.py").write_text("def loads(text): return 'nonsense'")
+"""
+
+
 @pytest.mark.parametrize(
-    "how", [SOURCE, COMPILED.strip(), LINKED.strip()], ids=["source", "compiled", "linked to another file"]
+    "how",
+    [SOURCE, COMPILED.strip(), LINKED.strip(), DELETED, MADE_A_PACKAGE.strip(), HIDING.strip()],
+    ids=["source", "compiled", "linked to another file", "deleted", "a package before it", "a module that it imports"],
 )
-async def test_a_function_that_the_agent_rewrites_grades_nothing(
+async def test_a_function_that_the_agent_rewrites_scores_as_it_was(
     how: str, write: Callable[[str], AgentRef], executor: LocalExecutor
 ) -> None:
     ref = write(REWRITTEN.replace("HOW", how))
     (Path(ref.root) / "rewards.py").write_text(REWARDS)
+    (Path(ref.root) / "secret_words.py").write_text("WORD = 'treasure'")
     criterion = Criterion("word", 1.0, {"function": "rewards:word", "root": ref.root})
     specs = [TrialSpec(1, index, 0, CASE, ref, (criterion,), Limits(60.0)) for index in range(2)]
 
     results = [result async for result in drive(specs, executor, 2)]
 
     assert {result.verdict for result in results} <= {"failed", "errored"}
-    if how != COMPILED.strip():
-        said = "rewards.py was changed while the run was played, so it does not grade a trial"
-        said_errors = [result.error.message for result in results if result.error]
-        assert all(each.endswith((said, "was ended by SIGKILL")) for each in said_errors), said_errors
+    errors = [result.error.message for result in results if result.error]
+    assert all(each.endswith("was ended by SIGKILL") for each in errors), errors
 
 
 @pytest.mark.parametrize(

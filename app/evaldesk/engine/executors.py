@@ -17,6 +17,7 @@ from typing import Protocol
 
 from evaldesk.agents.containers import container_client
 from evaldesk.engine.frames import GradeSpec, cancelled, grade_spec, unplayed
+from evaldesk.engine.host.grading_files import GradingFiles, freeze
 from evaldesk.engine.host.process import WarmPool, WorkerProcess
 from evaldesk.engine.host.worker_set import WorkerSet
 from evaldesk.engine.launch import OWN, Launcher
@@ -42,6 +43,7 @@ class Executor(Protocol):
     `pauses` are the known reasons why the models of its trials wait. `places` are where its trials are played at this
     moment; none for one that plays in the caller's own process. `end_reason` says why it takes no more trials though
     nobody cancelled it, as when every host of a cluster is gone; those under way have ended as cancelled.
+    `grading_changes` name the files that score trials and have changed on the disk since they were copied.
     """
 
     @property
@@ -59,6 +61,10 @@ class Executor(Protocol):
     @property
     def places(self) -> Sequence[Place]:
         """Where trials are played at this moment."""
+
+    @property
+    def grading_changes(self) -> Sequence[str]:
+        """The changed files that score trials, each with the time of its change; reads the disk."""
 
     async def submit(self, spec: TrialSpec | GradeSpec) -> None:
         """Take a trial to play and grade, or a played one to grade again; waits for room."""
@@ -315,7 +321,8 @@ class LocalExecutor:
     agent. The process of this executor hands the transcript from one to the other, and checks what both answer. Players
     come to be by `launcher`, graders always on Evaldesk's own interpreter. `players` are up already and belong to this
     executor from now on. Where `is_shared` is false each trial has a player of its own, up to `concurrency` of them.
-    Graders get the variables of the `.env` of the agent in `folder` as they are now, for the keys of judges.
+    Graders get the variables of the `.env` of the agent in `folder` as they are now, for the keys of judges. They score
+    by the code in `grading_files`; without them it is copied before the first trial begins.
     """
 
     def __init__(
@@ -329,6 +336,7 @@ class LocalExecutor:
         players: Sequence[WorkerProcess] = (),
         is_shared: bool = True,
         folder: str = "",
+        grading_files: GradingFiles | None = None,
     ) -> None:
         self.is_cancelled = False
         self.end_reason = ""
@@ -352,6 +360,7 @@ class LocalExecutor:
             n_before_next=GRADED_AT_ONCE,
             patience_s=PATIENCE_S,
         )
+        self._graders.grading_files = grading_files
         with suppress(AgentError):  # of a file that is not read; each player says so
             self._graders.variables = env_variables(folder, given)
         self._room = asyncio.Semaphore(concurrency)
@@ -380,6 +389,11 @@ class LocalExecutor:
         return active([*self._players.pauses, *self._graders.pauses])
 
     @property
+    def grading_changes(self) -> list[str]:
+        """The changed files that score trials, each with the time of its change; reads the disk."""
+        return self._graders.grading_files.changes() if self._graders.grading_files else []
+
+    @property
     def places(self) -> tuple[Place, ...]:
         """This machine, with the players that are up."""
         return (self._players.place,)
@@ -389,6 +403,8 @@ class LocalExecutor:
         await self._room.acquire()
         if self._is_closed:
             raise UsageError("the executor is closed and takes no trial any more")
+        if self._graders.grading_files is None and spec.criteria:
+            self._graders.grading_files = await asyncio.to_thread(freeze, spec.criteria)
         if isinstance(spec, GradeSpec):
             self._graders.submit(spec)
             return

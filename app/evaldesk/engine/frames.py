@@ -45,12 +45,19 @@ MAX_FRAME = 64 * 1024 * 1024
 MAX_LOSS = 300
 
 
+class SourceCopy(msgspec.Struct, frozen=True):
+    """The files of the user's functions by path, each byte one character, as they were at `taken_at_ns` (Unix time)."""
+
+    sources: dict[str, str]
+    taken_at_ns: int
+
+
 class GradeSpec(msgspec.Struct, frozen=True):
     """A trial that was played and is to be scored; of its run's `limits` that of judges holds.
 
     `is_first`: nobody scored it before. Judges are asked through the `recording`, where there is one. With
-    `keeps_prompts` it is kept how they were asked. `sources` are the files of the user's functions, by their SHA-256,
-    and `variables` those of the agent's `.env`, such as the key of a judge: as both were before the first trial.
+    `keeps_prompts` it is kept how they were asked. `copy` has the user's functions, and `variables` are those of the
+    agent's `.env`, such as the key of a judge: as both were before any code of the agent ran.
     """
 
     result: TrialResult
@@ -61,7 +68,7 @@ class GradeSpec(msgspec.Struct, frozen=True):
     recording: Recording = Recording()
     is_first: bool = False
     keeps_prompts: bool = False
-    sources: dict[str, str] = msgspec.field(default_factory=dict)
+    copy: SourceCopy | None = None
     variables: dict[str, str] = msgspec.field(default_factory=dict)
 
 
@@ -133,8 +140,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """A trial's result. A tainted worker holds a trial thread that does not come back, and is to be replaced.
 
     `changed` are the settings of the whole process that are not what they were before its first trial, in words;
-    `began_changed` says that they were so when this trial began. `sources` are files as in GradeSpec, of a grader
-    that was asked for them.
+    `began_changed` says that they were so when this trial began.
     """
 
     key: int
@@ -142,7 +148,6 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     is_tainted: bool = False
     changed: tuple[str, ...] = ()
     began_changed: bool = False
-    sources: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Happened(msgspec.Struct, frozen=True, tag="happened"):
@@ -225,16 +230,16 @@ def played_again(spec: TrialSpec, why: str) -> TrialSpec:
 
 
 def sent_to_grader(
-    spec: GradeSpec, sources: dict[str, str] | None = None, variables: dict[str, str] | None = None
+    spec: GradeSpec, copy: SourceCopy | None = None, variables: dict[str, str] | None = None
 ) -> GradeSpec:
     """The part of the trial that its grader gets: how its models were asked is not scored.
 
-    `sources` and `variables` are told to a grader that does not know them.
+    `copy` and `variables` are sent to a grader that does not have them.
     """
-    if spec.result.prompts is None and not sources and not variables:
+    if spec.result.prompts is None and copy is None and not variables:
         return spec
     bare = replace(spec.result, prompts=None)
-    return msgspec.structs.replace(spec, result=bare, sources=sources or {}, variables=variables or {})
+    return msgspec.structs.replace(spec, result=bare, copy=copy, variables=variables or {})
 
 
 def grade_spec(spec: TrialSpec, played: TrialResult) -> GradeSpec:

@@ -2,7 +2,7 @@
 
 from evaldesk.metrics.functions.eval_function import function_options, load_function_of
 from evaldesk.metrics.functions.finding import check_function
-from evaldesk.metrics.functions.loading import expect_sources
+from evaldesk.metrics.functions.loading import use_copy
 from evaldesk.metrics.judges.rubrics.sources import rubric_line
 from evaldesk.metrics.metric import (
     FUNCTION_OPTION,
@@ -47,7 +47,6 @@ __all__ = [
     "case_outputs",
     "check_criteria",
     "check_function",
-    "expect_sources",
     "function_options",
     "grade_trial",
     "is_function",
@@ -68,4 +67,5 @@ __all__ = [
     "rubric_line",
     "score_trial",
     "unset_option",
+    "use_copy",
 ]

@@ -153,6 +153,7 @@ async def plan_job(desk: Desk, job: Job, *, is_cost_limited: bool = False) -> Ru
     desk.trust.name(job.agent)
     if job.found_criteria and reaches_out(job.options.criteria or (), job.options.user):
         desk.trust.check_found(job.agent, job.found_criteria)
+    await asyncio.to_thread(desk.runs.freeze, job.options.criteria or (), job.agent.root)  # before the agent's import
     description = await desk.host.describe(job.agent)
     path = job.path.resolve()
     subject = await asyncio.to_thread(subject_of, job.agent, job.evalset, path, description, desk.settings.workspace)

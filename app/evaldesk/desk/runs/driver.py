@@ -459,6 +459,15 @@ def untold_sentence(case_id: str, trial_index: int, max_cost: float, n_left: int
     return f"{trial}, so that the limit of ${max_cost:g} cannot be kept, and {trials} not started."
 
 
+def grading_sentence(changes: Sequence[str]) -> str:
+    """The note of a run whose scoring files were changed while it was played; empty where none was."""
+    if not changes:
+        return ""
+    named = ", ".join(changes[:3]) + (f" and {len(changes) - 3} more" if len(changes) > 3 else "")
+    verb = "was" if len(changes) == 1 else "were"
+    return f"{named} {verb} changed while the run was played; trials were scored by the copy from before its start."
+
+
 log = logging.getLogger("evaldesk.runs")
 
 RETRY_S = 2.0

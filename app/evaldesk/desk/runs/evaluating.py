@@ -35,7 +35,7 @@ from evaldesk.engine.worker.player import adopt, described, disown
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.formats import AdkObject, load_evalset
 from evaldesk.gate_options import GATE_OPTIONS, GATES_BY_NAME, AskedGates, gates_of
-from evaldesk.model import AgentDescription, AgentRef, Case, EvalSet, RunConfig
+from evaldesk.model import AgentDescription, AgentRef, Case, Criterion, EvalSet, RunConfig
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import BY_CHANCE, BY_NAME, RUN_OPTIONS, Asked, RunOption
 from evaldesk.settings import Settings, read_settings
@@ -202,7 +202,7 @@ async def _evaluate(
         if workspace is None:
             settings = replace(settings, workspace=Path(passing).resolve(), store=None)
         is_kept = workspace is not None
-        opened = _opened(settings, who, options.asked.get("model"), is_kept=is_kept)
+        opened = _opened(settings, who, options.asked.get("model"), chosen.criteria or (), is_kept=is_kept)
         async with opened as (runs, store, description, unpriced):
             plan = runs.plan_for(subject_of(who.ref, evalset, path, description, home), chosen)
             if compared_with is not None:
@@ -221,7 +221,7 @@ async def _evaluate(
 
 @asynccontextmanager
 async def _opened(
-    settings: Settings, who: _Agent, model: str | None, *, is_kept: bool
+    settings: Settings, who: _Agent, model: str | None, criteria: Sequence[Criterion], *, is_kept: bool
 ) -> AsyncIterator[tuple[RunDesk, Store, AgentDescription, Unpriced]]:
     """The runs of a workspace, the agent's description of itself, and who knows prices. Raises AgentError."""
     if model:
@@ -233,6 +233,7 @@ async def _opened(
     runs.shared = shared
     try:
         if who.found is None:
+            await asyncio.to_thread(runs.freeze, criteria, who.ref.root)  # before the import of the agent
             yield runs, store, await host.describe(who.ref), host.unpriced
         else:
             yield runs, store, described(adopt(who.ref, who.found), who.ref), _unpriced_here

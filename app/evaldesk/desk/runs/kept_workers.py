@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from evaldesk.background_loop import BackgroundLoop
 from evaldesk.engine import AgentHost, Executor, LocalExecutor
 from evaldesk.engine.host.code_files import version_of
+from evaldesk.engine.host.grading_files import GradingFiles
 from evaldesk.engine.host.process import Tasks
 from evaldesk.engine.launch import launcher_of
 from evaldesk.engine.worker.attempt import Pause
@@ -57,6 +58,10 @@ class _Lent:
     def places(self) -> tuple[Place, ...]:
         return self._executor.places
 
+    @property
+    def grading_changes(self) -> list[str]:
+        return self._executor.grading_changes
+
     async def close(self) -> None:
         await (self._executor.close() if self._executor.is_cancelled else self._executor.release())
 
@@ -75,7 +80,7 @@ class SharedWorkers:
     retired: list[LocalExecutor] = field(default_factory=list)
     can_stay: bool = True
 
-    def lend(self, ref: AgentRef, config: RunConfig) -> Executor:
+    def lend(self, ref: AgentRef, config: RunConfig, grading_files: GradingFiles) -> Executor:
         """The workers of an agent for one run; the one that described the agent plays it."""
         self.can_stay &= bool(ref.folder) and not any(map(is_function, config.criteria))
         key, version = (ref, config.concurrency, config.isolation), version_of(ref)
@@ -92,6 +97,7 @@ class SharedWorkers:
                 players=players,
                 is_shared=config.is_shared,
                 folder=ref.folder,
+                grading_files=grading_files,
             )
         self.executors[key] = version, executor  # put last: the order is that of use
         if len(self.executors) > MAX_AGENTS:

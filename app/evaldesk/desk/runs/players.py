@@ -13,7 +13,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from evaldesk.desk.process_owner import current_owner
-from evaldesk.desk.runs.driver import RunDriver, RunWriter
+from evaldesk.desk.runs.driver import RunDriver, RunWriter, grading_sentence
 from evaldesk.desk.runs.gates.conclusion import Ending
 from evaldesk.desk.runs.rescoring import as_handed_out
 from evaldesk.engine import Executor
@@ -259,11 +259,12 @@ class RunPlayers:
         if config.source_run_id is not None:
             config = as_handed_out(config)
         limit = config.gates.max_cost if playing.max_cost is None else playing.max_cost
+        executor = self._open_executor(config)
         playing.driver = RunDriver(
             run_id,
             config,
             self._store,
-            self._open_executor(config),
+            executor,
             writer=self.writer,
             scrubbed=self._scrubbed,
             on_change=playing.live.touch,
@@ -275,7 +276,9 @@ class RunPlayers:
             stop_rule=seen.stop_rule,
         )
         try:
-            return await playing.driver.drive()
+            ending = await playing.driver.drive()
+            changes = await asyncio.to_thread(lambda: executor.grading_changes)
+            return replace(ending, reason=" ".join(filter(None, (ending.reason, grading_sentence(changes)))))
         except EvaldeskError as error:
             if seen.counts.done and has_own_driver(config.executor):  # its cluster is away: the rest is for later
                 return Ending("stopped", str(error))

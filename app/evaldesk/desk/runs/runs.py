@@ -7,9 +7,11 @@ import contextlib
 import logging
 import os
 import random
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -28,9 +30,10 @@ from evaldesk.desk.runs.stored_runs import StoredRuns, is_held
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import Executor, LocalExecutor, WarmPool
 from evaldesk.engine.executors import has_own_driver, open_executor
-from evaldesk.engine.host.code_files import code_change
+from evaldesk.engine.host.code_files import FunctionsKey, code_change, function_files, functions_key, functions_version
+from evaldesk.engine.host.grading_files import GradingFiles, changed_since, clock_words, freeze
 from evaldesk.engine.launch import launcher_of
-from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, WorkspaceError
+from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, UsageError, WorkspaceError
 from evaldesk.model import Criterion, RunConfig, RunStatus
 from evaldesk.model.conclusion import StopRule
 from evaldesk.model.run import LIVE, Place
@@ -71,11 +74,23 @@ class RunDesk:
         self.hand_over: Callable[[int, str], object] | None = None
         self._players = RunPlayers(settings, store, open_executor or self._open_executor, self._check_stored)
         self._playing = self._players.playing
+        self._frozen: dict[FunctionsKey, GradingFiles] = {}
+        self._began_at_ns = time.time_ns()
+        self._edits: dict[str, int] = {}
         self._write = self._players.writer.write
 
     def warm(self, *, has_models: bool) -> None:
         """Have workers ready before the first run; with LiteLLM imported where an agent has a model to call."""
         self._warm_pool.fill("grader_with_litellm" if has_models else "grader")
+
+    def freeze(self, criteria: Sequence[Criterion], root: str) -> None:
+        """Copy the code that scores by these criteria now, for the runs of a process that plays and then ends.
+
+        It is for a command, which calls it before the agent is imported to describe itself.
+        """
+        with contextlib.suppress(UsageError):  # the plan of the run says it
+            ready = ready_criteria(criteria, self._settings, root)
+            self._frozen[functions_key(ready)] = freeze(ready)
 
     def plan_allowed(self, subject: RunSubject, options: RunOptions) -> RunPlan:
         """The run of a page, with the criteria that it may name. Raises UsageError naming the field at fault."""
@@ -93,6 +108,9 @@ class RunDesk:
         plan = plan_run(
             subject, options, models=models, seed=chance, recordings=folder, executors=self._settings.executors
         )
+        if frozen := self._frozen.get(functions_key(plan.config.criteria)):
+            version = functions_version(plan.config.criteria, frozen.copy.sources)
+            plan = replace(plan, config=replace(plan.config, functions_version=version))
         if self._trust:
             self._trust.check_executor(plan.config)
         budget = plan.config.budget
@@ -426,10 +444,22 @@ class RunDesk:
 
     async def _begin(self, plan: RunPlan, max_cost: float | None = None) -> tuple[int, Playing]:
         """Store a run that is ours from its first moment, and play it."""
+        note = await asyncio.to_thread(self._edited_sentence, plan.config.criteria)
         planning = self._planning(plan)
         await self._write(planning.step)
         await self._note_started(planning.run_id, plan.config)
-        return planning.run_id, self._players.play(planning.run_id, max_cost=max_cost, planning=planning)
+        return planning.run_id, self._players.play(planning.run_id, note, max_cost=max_cost, planning=planning)
+
+    def _edited_sentence(self, criteria: Sequence[Criterion]) -> str:
+        """The note of a run whose functions were edited since this process began, which an agent may have done.
+
+        Each edit is in the note of one run. Empty without one.
+        """
+        changed = changed_since(function_files(criteria), self._began_at_ns)
+        new = {path: changed_at for path, changed_at in changed.items() if self._edits.get(path) != changed_at}
+        self._edits |= new
+        named = ", ".join(f"{Path(path).name} (at {clock_words(changed_at)})" for path, changed_at in new.items())
+        return named and f"{named} changed after this desk was opened, by a person or an agent: look at it."
 
     def _planning(self, plan: RunPlan) -> Planning:
         """The planning of a run that is ours."""
@@ -463,7 +493,7 @@ class RunDesk:
 
     def _local_executor(self, config: RunConfig) -> Executor:
         if self.shared is not None:
-            return self.shared.lend(config.agent, config)
+            return self.shared.lend(config.agent, config, self._grading_files(config.criteria))
         return LocalExecutor(
             self._settings.n_workers,
             config.concurrency,
@@ -471,7 +501,11 @@ class RunDesk:
             launcher=launcher_of(config.agent),
             is_shared=config.is_shared,
             folder=config.agent.folder,
+            grading_files=self._grading_files(config.criteria),
         )
+
+    def _grading_files(self, criteria: Sequence[Criterion]) -> GradingFiles:
+        return self._frozen.get(functions_key(criteria)) or freeze(criteria)
 
 
 def taken_over_words(driver: str) -> str:

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
@@ -100,26 +100,68 @@ def agent_version(ref: AgentRef) -> str:
         (Path(entry.path).relative_to(ref.folder), entry.path) for entry in own if entry.is_file(follow_symlinks=False)
     ]
     named += [(Path(os.path.relpath(path, ref.folder)), path) for path in imported_files(ref)]
-    return _version(named)
+    return _version(_contents(named))
 
 
-def functions_version(criteria: Sequence[Criterion]) -> str:
-    """As `agent_version`, of the user's functions among the criteria, with what they import from their folders."""
-    named: dict[Path, str] = {}
-    for function, root in ((each.options.get("function"), each.options.get("root")) for each in criteria):
-        if isinstance(function, str) and isinstance(root, str) and root:
-            own = map(str, _files_of(Path(root), function.partition(":")[0].split("."), ()))
-            named |= {Path(os.path.relpath(path, root)): path for path in _with_imported(own, [Path(root)])}
+def functions_version(criteria: Sequence[Criterion], sources: Mapping[str, str] | None = None) -> str:
+    """As `agent_version`, of the user's functions among the criteria, with what they import from their folders.
+
+    `sources` are copies of these files by path, each byte as one character; without them the files are read now.
+    """
+    roots = [Path(os.path.abspath(root)) for _, root in _functions(criteria)]
+    if sources is None:
+        found = dict(_contents((Path(path), path) for path in function_files(criteria)))
+    else:
+        found = {Path(path): source.encode("latin-1")[:MAX_BYTES] for path, source in sources.items()}
+    named = {_relative(path, roots): content for path, content in found.items()}
     return _version(sorted(named.items())) if named else ""
 
 
-def _version(named: Iterable[tuple[Path, str]]) -> str:
-    digest = hashlib.sha256()
+def function_files(criteria: Sequence[Criterion]) -> list[str]:
+    """The files of the user's functions among the criteria, and those that they import from their folders."""
+    found: set[str] = set()
+    for function, root in _functions(criteria):
+        places = [Path(os.path.abspath(place)) for place in (root, *_added_folders())]
+        own = _files_of(places[0], function.partition(":")[0].split("."), ())
+        found |= _with_imported(map(str, own), places)
+    return sorted(found)
+
+
+FunctionsKey: TypeAlias = frozenset[tuple[str, str]]
+
+
+def functions_key(criteria: Sequence[Criterion]) -> FunctionsKey:
+    """The user's functions among the criteria, each with the folder from which it is imported."""
+    return frozenset(_functions(criteria))
+
+
+def _functions(criteria: Sequence[Criterion]) -> Iterator[tuple[str, str]]:
+    """The functions among the criteria, each with the folder from which it is imported."""
+    for criterion in criteria:
+        function, root = criterion.options.get("function"), criterion.options.get("root")
+        if isinstance(function, str) and isinstance(root, str) and root:
+            yield function, root
+
+
+def _added_folders() -> list[str]:
+    return [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+
+
+def _relative(path: Path, roots: Sequence[Path]) -> Path:
+    return next((path.relative_to(root) for root in roots if path.is_relative_to(root)), path)
+
+
+def _contents(named: Iterable[tuple[Path, str]]) -> Iterator[tuple[Path, bytes]]:
     for name, path in named:
         with suppress(OSError):  # not ours to read, or removed at this moment
-            content = _content(path)
-            digest.update(f"{name.as_posix()}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
-            digest.update(content)
+            yield name, _content(path)
+
+
+def _version(named: Iterable[tuple[Path, bytes]]) -> str:
+    digest = hashlib.sha256()
+    for name, content in named:
+        digest.update(f"{name.as_posix()}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
+        digest.update(content)
     return digest.hexdigest()[:12]
 
 

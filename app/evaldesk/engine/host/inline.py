@@ -35,6 +35,11 @@ class InlineExecutor:
         """None beside the caller's process."""
         return ()
 
+    @property
+    def grading_changes(self) -> tuple[str, ...]:
+        """None: what plays and scores here was imported by the caller."""
+        return ()
+
     async def submit(self, spec: TrialSpec | GradeSpec) -> None:
         """Begin the trial once fewer than `concurrency` are under way."""
         await self._room.acquire()

@@ -28,6 +28,7 @@ from evaldesk.engine.frames import (
     sent_to_grader,
     unplayed,
 )
+from evaldesk.engine.host.grading_files import GradingFiles
 from evaldesk.engine.host.process import Answer, Death, Purpose, Tasks, WarmPool, WorkerProcess, WorkerStartError
 from evaldesk.engine.host.zygote import Zygote
 from evaldesk.engine.launch import OWN, Launcher
@@ -45,8 +46,8 @@ MAX_LOSSES = 5
 class _Slot:
     """A place for one worker. `is_alone` while it has a trial that may have killed the worker before it.
 
-    `told` is the grader that knows the sources of the user's functions, and these. `moved_at` is when it answered last,
-    or got work after it had none.
+    `informed` is the grader that has the copy of the user's functions and the variables. `moved_at` is when it answered
+    last, or got work after it had none.
     """
 
     worker: WorkerProcess | None = None
@@ -54,7 +55,7 @@ class _Slot:
     is_starting: bool = False
     is_alone: bool = False
     is_tainted: bool = False
-    told: tuple[WorkerProcess | None, Mapping[str, str]] = (None, {})
+    informed: WorkerProcess | None = None
     moved_at: float = 0.0
 
 
@@ -111,7 +112,7 @@ class WorkerSet:
             slot.worker = worker
             worker.hand_over(partial(self._on_answer, slot), partial(self._on_death, slot))
         self._tasks = Tasks()
-        self.sources: dict[str, str] = {}
+        self.grading_files: GradingFiles | None = None
         self.variables: dict[str, str] = {}
         self._n_failed_starts = 0
         self._broken: ErrorRecord | None = None
@@ -247,10 +248,9 @@ class WorkerSet:
             raise AssertionError("only a slot with a worker is given work")
         try:
             if isinstance(spec, GradeSpec):
-                variables = {} if slot.told[0] is slot.worker else self.variables
-                is_told = slot.told[0] is slot.worker and slot.told[1] is self.sources
-                slot.told = slot.worker, self.sources
-                frame = Grade(key, sent_to_grader(spec, {} if is_told else self.sources, variables))
+                is_informed, slot.informed = slot.informed is slot.worker, slot.worker
+                copy = self.grading_files.copy if self.grading_files and not is_informed else None
+                frame = Grade(key, sent_to_grader(spec, copy, {} if is_informed else self.variables))
                 slot.worker.send(frame, grading_timeout_s(spec.criteria, spec.limits))
             else:
                 slot.worker.max_processes = spec.limits.processes
@@ -308,6 +308,8 @@ class WorkerSet:
             if isinstance(spec, TrialSpec):
                 await self._try_to_fork(slot, worker, spec)
             else:
+                if self.grading_files:
+                    await asyncio.to_thread(self.grading_files.check_own)
                 await worker.start(self._environment, self._purpose, self._launcher, zygote=zygote)
             self._n_failed_starts = 0
         except WorkerStartError as error:
@@ -318,7 +320,7 @@ class WorkerSet:
                 self._n_failed_starts += 1
             if self._n_failed_starts >= MAX_FAILED_STARTS and not self.pids:
                 self._broken = ErrorRecord("worker_start", str(error), error.output)
-        except Exception as error:  # of our own code, which would fail again
+        except Exception as error:  # a changed file that grades, or our own code: it would fail again
             slot.worker = None
             self._broken = failure(error, "worker_start")
             await worker.close()
@@ -348,8 +350,6 @@ class WorkerSet:
         if spec is None or not isinstance(frame, Ended):
             return
         slot.moved_at = asyncio.get_running_loop().time()
-        if frame.sources:
-            self.sources = frame.sources
         is_believed = isinstance(spec, GradeSpec) or len(spec.losses) < MAX_LOSSES
         if frame.changed and (slot.jobs or frame.began_changed) and is_believed:
             self._play_again(slot, spec)

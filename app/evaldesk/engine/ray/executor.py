@@ -112,6 +112,7 @@ class HostsExecutor:
     def __init__(self, cluster: Cluster, concurrency: int, n_hosts: int, chance: random.Random | None = None) -> None:
         self.is_cancelled = False
         self.end_reason = ""
+        self.grading_changes: Sequence[str] = ()  # each host copies what scores before its first trial
         self._cluster = cluster
         self._share = math.ceil(concurrency / n_hosts)
         self._slots = [_Slot(number, f"host {number}") for number in range(1, n_hosts + 1)]

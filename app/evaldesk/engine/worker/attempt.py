@@ -15,7 +15,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -355,20 +355,17 @@ def _keeping_calls(prompts: PromptWriter, n_turns: int) -> AbstractContextManage
     return holding(PLAYED_TURN, CallsAside("judge", prompts, place))
 
 
-def load_functions(criteria: Sequence[Criterion], sources: Mapping[str, str] | None = None) -> dict[str, str]:
+def load_functions(criteria: Sequence[Criterion]) -> None:
     """Import the user's functions that `criteria` name, with something to import where osmosis_ai is not installed.
 
-    Gives their files by SHA-256; those of `sources` must be as they were before the first trial. Raises MetricError
-    for a function with a wrong signature, and exceptions of an import.
+    Raises MetricError for a function with a wrong signature, and exceptions of an import.
     """
     from evaldesk.agents.standins import OSMOSIS, install
     from evaldesk.metrics import is_function, load_function_of
 
-    found: dict[str, str] = {}
     for criterion in filter(is_function, criteria):
         install(OSMOSIS)
-        found |= load_function_of(criterion, sources)
-    return found
+        load_function_of(criterion)
 
 
 def grading_timeout_s(criteria: Sequence[Criterion], limits: Limits | None = None) -> float:

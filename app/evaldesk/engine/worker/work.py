@@ -112,7 +112,7 @@ async def run_graded(spec: GradeSpec, attempt: Attempt) -> TrialResult:
     attempt.begin("grade", grading_timeout_s(spec.criteria, spec.limits))
     if spec.is_first:
         try:
-            load_functions(spec.criteria, spec.sources)
+            load_functions(spec.criteria)
         except BaseException as error:
             return unplayed(spec, "errored", failure(error, "metric_import"))
     try:
@@ -228,18 +228,16 @@ class GradeWork:
         self.attempt = Attempt()
         if frame.spec.variables:
             take_variables(frame.spec.variables)
-        if frame.spec.sources:
-            from evaldesk.metrics import expect_sources
+        if frame.spec.copy:
+            from evaldesk.metrics import use_copy
 
-            expect_sources(frame.spec.sources)
+            use_copy(frame.spec.copy.sources, frame.spec.copy.taken_at_ns)
 
     async def run(self) -> bytes:
         """Grade, encode."""
         spec = self._frame.spec
         result = await run_graded(spec, self.attempt)
-        is_asked = spec.result.status == "cancelled" and not result.error
-        sources = load_functions(spec.criteria) if is_asked else {}
-        return _ended(self._frame.key, replace(result, transcript=Transcript()), sources=sources)
+        return _ended(self._frame.key, replace(result, transcript=Transcript()))
 
     def given_up(self, place: str) -> bytes:
         """The trial as it was, without scores."""
@@ -267,12 +265,11 @@ def _ended(
     is_tainted: bool = False,
     changed: tuple[str, ...] = (),
     began_changed: bool = False,
-    sources: dict[str, str] | None = None,
 ) -> bytes:
     """The frame of a result, cut where it is too big, and values of user metrics made plain."""
 
     def framed(result: TrialResult) -> bytes:
-        return to_json(Ended(key, result, is_tainted, changed, began_changed, sources or {}))
+        return to_json(Ended(key, result, is_tainted, changed, began_changed))
 
     with suppress(Exception):  # a value that cannot be written yet is made plain below
         result = without_env_secrets(result)

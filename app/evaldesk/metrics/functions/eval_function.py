@@ -18,7 +18,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from evaldesk.errors import MetricError, NotFoundError, UsageError
-from evaldesk.metrics.functions.loading import Function, Mode, load_function, mode_of, read_sources
+from evaldesk.metrics.functions.loading import Function, Mode, load_function, mode_of
 from evaldesk.metrics.metric import FUNCTION_OPTION, Metric, MetricInfo
 from evaldesk.model import (
     Case,
@@ -115,16 +115,13 @@ def build_function(criterion: Criterion) -> Metric:
         raise UsageError(f"{criterion.metric}: {error}", field=criterion.metric) from error
 
 
-def load_function_of(criterion: Criterion, sources: Mapping[str, str] | None = None) -> dict[str, str]:
+def load_function_of(criterion: Criterion) -> None:
     """Import the function that the criterion names, before anything is spent on the trial it is to score.
 
-    Gives the files that were imported for it, by their SHA-256; those of `sources` must be as they were. Raises
-    MetricError for a wrong signature, and exceptions of its import.
+    Raises MetricError for a wrong signature, and exceptions of its import.
     """
     options = criterion.options
-    root = str(options.get("root", ""))
-    mode_of(load_function(str(options[FUNCTION_OPTION]), root, sources))
-    return read_sources(root)
+    mode_of(load_function(str(options[FUNCTION_OPTION]), str(options.get("root", ""))))
 
 
 def function_options(function: str, **options: Any) -> JsonObject:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.abc import MetaPathFinder
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
     SOURCE_SUFFIXES,
     ExtensionFileLoader,
     FileFinder,
+    ModuleSpec,
     SourceFileLoader,
 )
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from threading import Lock
+from types import ModuleType
 from typing import Any, Literal, TypeAlias
 
 from evaldesk.errors import MetricError, UsageError
@@ -42,48 +46,55 @@ PASSED: Mapping[Mode, tuple[str, ...]] = {
 """The parameters that a function of each kind is called with, by keyword."""
 _lock = Lock()
 _as_source: set[str] = set()
-_read: dict[str, str] = {}
-_expected: dict[str, str] = {}
 _loaded: dict[tuple[str, str], Function | BaseException] = {}
 
 
-def load_function(target: str, root: str, sources: Mapping[str, str] | None = None) -> Function:
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """The files of the user's functions by path as they were at `taken_at_ns`; 0 where no copy was taken."""
+
+    sources: Mapping[str, str] = field(default_factory=dict)
+    taken_at_ns: int = 0
+
+    def is_changed(self, path: str) -> bool:
+        """Whether a file that was not copied has changed since; its change time cannot be set by a program."""
+        if not self.taken_at_ns or path in self.sources:
+            return False
+        try:
+            return os.stat(path).st_ctime_ns > self.taken_at_ns
+        except OSError:
+            return True
+
+
+_copy = _Copy()
+
+
+def load_function(target: str, root: str) -> Function:
     """The function that `target`, a `module:attr`, names, imported once with `root` first on `sys.path`.
 
-    `sources` are files by their SHA-256, as `read_sources` gave them: a process that imports the function later
-    imports the same. Raises MetricError naming its fault, and the exception of its import again each time.
+    Raises MetricError naming its fault, and the exception of its import again each time.
     """
     key = (target, root)
     with _lock:
-        expect_sources(sources)
         if key not in _loaded:
-            found = _import(target, root)
-            if isinstance(found, ChangedSourceError):  # it may be as it was, at the next trial
-                raise found
-            _loaded[key] = found
+            _loaded[key] = _import(target, root)
     found = _loaded[key]
     if isinstance(found, BaseException):
         raise found
     return found
 
 
-def expect_sources(sources: Mapping[str, str] | None) -> None:
-    """Let every import from now on find the files as they are in `sources`, where there are any.
+def use_copy(sources: Mapping[str, str], taken_at_ns: int) -> None:
+    """Import the files of functions from this copy from now on, each byte one character of its source.
 
-    A grader is told them with its first trial and begins others beside that: none of these may import before.
+    A grader gets it with its first trial, and other trials begin beside that one: none of them may import before.
     """
-    global _expected  # noqa: PLW0603 - of the process; replaced as a whole, since an import under way holds the lock
-    if sources:
-        _expected = dict(sources)
-
-
-def read_sources(root: str) -> dict[str, str]:
-    """The files below `root` that this process imported, by the SHA-256 of what was read."""
-    return {file: digest for file, digest in _read.copy().items() if _is_of(file, root)} if root else {}
+    global _copy  # noqa: PLW0603 - of the process; replaced as a whole, since an import under way holds the lock
+    _copy = _Copy(dict(sources), taken_at_ns)
 
 
 class ChangedSourceError(MetricError):
-    """A file of the user's functions is not what it was before the first trial."""
+    """A file that the user's functions import is not as it was before the first trial, and was not copied then."""
 
 
 def _is_of(file: object, root: str) -> bool:
@@ -91,35 +102,79 @@ def _is_of(file: object, root: str) -> bool:
 
 
 class _SourceLoader(SourceFileLoader):
-    """Imports what the source says, and said before the first trial: an agent may have changed it since."""
+    """Imports the copy of a source where there is one, and never a compiled form."""
 
     def get_data(self, path: str) -> bytes:
-        """The source. Raises ChangedSourceError."""
-        data = super().get_data(path)
-        digest = hashlib.sha256(data).hexdigest()
-        if _expected.get(path, digest) != digest:
-            raise ChangedSourceError(
-                f"{Path(path).name} was changed while the run was played, so it does not grade a trial"
-            )
-        _read[path] = digest
-        return data
+        """The source."""
+        copied = _copy.sources.get(path)
+        return super().get_data(path) if copied is None else copied.encode("latin-1")
 
     def path_stats(self, path: Any) -> Any:
         """Nothing by which a compiled form would be taken."""
         raise OSError(f"{path}: compiled forms are not read")
 
 
+_KINDS: Any = ((ExtensionFileLoader, EXTENSION_SUFFIXES), (_SourceLoader, SOURCE_SUFFIXES))
+
+
+class _UnchangedFinder(FileFinder):
+    """Finds the modules of a folder but for those that were changed, or made, after the copy was taken."""
+
+    def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
+        """The module. None for one that has changed: another place may have it, else `_CopyFinder`."""
+        spec = super().find_spec(fullname, target)
+        if spec is None or spec.origin is None or not _copy.is_changed(spec.origin):
+            return spec
+        return None
+
+
+class _CopyFinder(MetaPathFinder):
+    """Finds, after all other finders, the copy of a module that is not on the disk as it was."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The copied module. Raises ChangedSourceError for one that was changed and not copied."""
+        name = fullname.rpartition(".")[2]
+        places = [place for place in (sys.path if path is None else path) if _is_source_place(place)]
+        for place in places:
+            folder = os.path.join(place, name)
+            if (file := os.path.join(folder, "__init__.py")) in _copy.sources:
+                return spec_from_file_location(
+                    fullname, file, loader=_SourceLoader(fullname, file), submodule_search_locations=[folder]
+                )
+            if (file := f"{folder}.py") in _copy.sources:
+                return spec_from_file_location(fullname, file, loader=_SourceLoader(fullname, file))
+        for place in places:
+            spec = FileFinder(place, *_KINDS).find_spec(fullname)
+            if spec and spec.origin and _copy.is_changed(spec.origin):
+                raise ChangedSourceError(
+                    f"{Path(spec.origin).name} was changed or made while the run was played, and no copy of it was "
+                    "taken before, so it does not grade a trial"
+                )
+        return None
+
+
+def _is_source_place(place: str) -> bool:
+    return any(place.rstrip(os.sep) == root.rstrip(os.sep) or _is_of(place, root) for root in _as_source)
+
+
 def _read_as_source(root: str) -> None:
     """Import modules below `root` from their sources from now on."""
+    if root in _as_source:
+        return
+    _as_source.add(root)
 
     def finder(path: str) -> FileFinder:
         if path.rstrip(os.sep) != root.rstrip(os.sep) and not _is_of(path, root):
             raise ImportError(f"{path} is not below {root}")
-        return FileFinder(path, (ExtensionFileLoader, EXTENSION_SUFFIXES), (_SourceLoader, SOURCE_SUFFIXES))
+        return _UnchangedFinder(path, *_KINDS)
 
     sys.path_hooks.insert(0, finder)
     for place in [place for place in sys.path_importer_cache.copy() if place == root or _is_of(place, root)]:
         del sys.path_importer_cache[place]
+    if not any(isinstance(each, _CopyFinder) for each in sys.meta_path):
+        sys.meta_path.append(_CopyFinder())
 
 
 def mode_of(function: Function) -> Mode:
@@ -168,9 +223,10 @@ def _import(target: str, root: str) -> Function | BaseException:
             f"Invalid eval function path {target!r}. Expected format: 'module:function' (e.g., "
             "'rewards:compute_reward')"
         )
-    if root and root not in _as_source:
-        _as_source.add(root)
-        _read_as_source(root)
+    root = os.path.abspath(root) if root else ""
+    added = os.environ.get("PYTHONPATH", "").split(os.pathsep) if root else []
+    for place in filter(None, (root, *added)):
+        _read_as_source(os.path.abspath(place))
     if root and root not in sys.path:
         sys.path.insert(0, root)
     importlib.invalidate_caches()

@@ -1,0 +1,131 @@
+"""A copy of the code that scores the trials of a run, taken before any code of its agent runs.
+
+Graders import the functions of the user from this copy and never from the disk, which an agent of the same user can
+write. Evaldesk's own files and those that an interpreter runs at its start cannot be given to a grader in this way: a
+grader that would start after one of them changed is not started. (docs/decisions/470-frozen-grading.md)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import site
+import sys
+import sysconfig
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaldesk.engine.frames import SourceCopy
+from evaldesk.engine.host.code_files import MAX_BYTES, function_files
+from evaldesk.errors import UsageError
+from evaldesk.model import Criterion
+from evaldesk.paths import PACKAGE
+
+MAX_COPY = 16 * 1024 * 1024
+"""Bytes of all copies; a file beyond them is not copied, and grades nothing once it was changed."""
+STARTED = ("sitecustomize", "usercustomize")
+"""Modules that an interpreter imports at its start."""
+
+
+@dataclass(frozen=True, slots=True)
+class GradingFiles:
+    """`copy` has the user's functions. `own` are digests by path of Evaldesk's modules and of what an interpreter runs
+    at its start.
+    """
+
+    copy: SourceCopy
+    own: Mapping[str, bytes]
+
+    def changes(self) -> list[str]:
+        """A phrase for each copied file that is not on the disk any more as it was: its name, and when it changed."""
+        found = []
+        for path, source in self.copy.sources.items():
+            try:
+                changed_at = clock_words(os.stat(path).st_ctime_ns)
+                is_same = Path(path).read_bytes() == source.encode("latin-1")
+            except OSError:
+                found.append(f"{Path(path).name} (removed)")
+                continue
+            if not is_same:
+                found.append(f"{Path(path).name} (at {changed_at})")
+        return found
+
+    def check_own(self) -> None:
+        """Raise UsageError where a file of Evaldesk, or one that an interpreter runs at its start, has changed."""
+        now = _own_digests()
+        changed = sorted({path for path, _ in self.own.items() ^ now.items()})
+        if changed:
+            raise UsageError(
+                f"{changed[0]} was changed after the run began, so no further grader is started; "
+                "start the run again once it is as it should be"
+            )
+
+
+def clock_words(moment_ns: int) -> str:
+    """The time of day of a moment of the Unix time, on the clock of this machine."""
+    return time.strftime("%H:%M:%S", time.localtime(moment_ns / 1e9))
+
+
+def changed_since(paths: Iterable[str], moment_ns: int) -> dict[str, int]:
+    """The files that were changed after that moment, and when; no program can set this time."""
+    found = {}
+    for path in paths:
+        with suppress(OSError):
+            if (changed_at := os.stat(path).st_ctime_ns) > moment_ns:
+                found[path] = changed_at
+    return found
+
+
+def freeze(criteria: Sequence[Criterion]) -> GradingFiles:
+    """Copy what scores the trials of these criteria. Files that cannot be read are left out."""
+    sources: dict[str, str] = {}
+    n_bytes = 0
+    for path in function_files(criteria):
+        with suppress(OSError):
+            content = Path(path).read_bytes()
+            n_bytes += len(content)
+            if len(content) <= MAX_BYTES and n_bytes <= MAX_COPY:
+                sources[path] = content.decode("latin-1")
+    return GradingFiles(SourceCopy(sources, time.time_ns()), _own_digests())
+
+
+def _own_digests() -> dict[str, bytes]:
+    found = {}
+    for path in (*_modules(str(PACKAGE)), *_start_files()):
+        with suppress(OSError), open(path, "rb", buffering=0) as file:
+            found[path] = hashlib.sha256(file.read()).digest()
+    return found
+
+
+def _modules(folder: str) -> Iterator[str]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name != "__pycache__":
+                    yield from _modules(entry.path)
+            elif entry.name.endswith(".py"):
+                yield entry.path
+
+
+def _start_files() -> Iterator[str]:
+    """The files that every start of this interpreter runs, and modules that hide one of the standard library."""
+    added = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    installed = [sysconfig.get_path(name) for name in ("purelib", "platlib")]
+    yield from _named(dict.fromkeys([*installed, site.getusersitepackages(), *added]), STARTED, is_path_file=True)
+    yield from _named(added, sys.stdlib_module_names, is_path_file=False)
+
+
+def _named(folders: Iterable[str], names: Iterable[str], *, is_path_file: bool) -> Iterator[str]:
+    """The modules and packages of these names in the folders, and the `.pth` files where they are asked for."""
+    wanted = frozenset(names)
+    for folder in folders:
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                stem, dot, ending = entry.name.partition(".")
+                if is_path_file and ending == "pth":
+                    yield entry.path
+                elif stem in wanted:
+                    yield entry.path if dot else os.path.join(entry.path, "__init__.py")

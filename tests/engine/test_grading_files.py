@@ -1,0 +1,109 @@
+"""What scores trials is copied before any code of the agent runs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import evaldesk
+from evaldesk.engine.host import grading_files
+from evaldesk.engine.host.grading_files import GradingFiles, freeze
+from evaldesk.errors import UsageError
+from evaldesk.model import Case, Criterion, Turn
+
+GENEROUS = "def word(solution_str, ground_truth, extra_info=None):\n    return 1.0\n"
+STRICT = "def word(solution_str, ground_truth, extra_info=None):\n    return float('hello' in solution_str)\n"
+REWRITES = f"""
+from pathlib import Path
+
+def rewrite():
+    Path(__file__).with_name("rewards.py").write_text({GENEROUS!r})
+
+AT_IMPORT
+
+def root_agent(message, state):
+    rewrite()
+    return "nonsense"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EVALDESK_TRUST", "1")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rewards.py").write_text(STRICT)
+    return tmp_path
+
+
+@pytest.mark.parametrize("at_import", ["rewrite()", ""], ids=["imported", "played"])
+def test_an_agent_that_rewrites_its_function_is_scored_by_the_copy(folder: Path, at_import: str) -> None:
+    (folder / "agent.py").write_text(REWRITES.replace("AT_IMPORT", at_import))
+    criteria = [Criterion("word", 1.0, {"function": "rewards:word", "root": str(folder)})]
+
+    result = evaldesk.evaluate(str(folder), [Case("a", (Turn("hi"),))], criteria=criteria, n=2)
+
+    assert (folder / "rewards.py").read_text() == GENEROUS
+    assert [trial.verdict for trial in result.trials] == ["failed", "failed"]
+    assert result.reason.startswith("rewards.py (at ")
+    assert "was changed while the run was played" in result.reason
+
+
+@pytest.fixture
+def own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """A small package in the place of Evaldesk's own, and a folder of PYTHONPATH."""
+    package, added = folder / "package", folder / "added"
+    (package / "metrics").mkdir(parents=True)
+    added.mkdir()
+    (package / "metrics/rouge.py").write_text("threshold = 1")
+    (added / "tools.py").write_text("")
+    monkeypatch.setattr(grading_files, "PACKAGE", package)
+    monkeypatch.setenv("PYTHONPATH", str(added))
+    return package, added
+
+
+@pytest.mark.parametrize(
+    ("place", "file"),
+    [
+        (0, "metrics/rouge.py"),
+        (0, "metrics/new.py"),
+        (1, "sitecustomize.py"),
+        (1, "a.pth"),
+        (1, "json.py"),
+        (1, "re/__init__.py"),
+    ],
+)
+def test_no_grader_starts_after_a_file_that_it_would_run_has_changed(
+    own: tuple[Path, Path], place: int, file: str
+) -> None:
+    before = freeze(())
+    changed = own[place] / file
+
+    changed.parent.mkdir(exist_ok=True)
+    changed.write_text("threshold = 0")
+
+    with pytest.raises(UsageError, match=f"{changed.name} was changed after the run began"):
+        before.check_own()
+
+
+def test_files_that_a_grader_does_not_run_may_change(own: tuple[Path, Path]) -> None:
+    package, added = own
+    before = freeze(())
+
+    (package / "metrics/__pycache__").mkdir()
+    (package / "metrics/__pycache__/rouge.pyc").write_bytes(b"")
+    (added / "tools.py").write_text("made = 'by an agent'")
+    shutil.copy2(package / "metrics/rouge.py", added / "rouge.py")
+
+    before.check_own()
+
+
+def test_a_removed_file_is_a_change(folder: Path) -> None:
+    criteria = [Criterion("word", 1.0, {"function": "rewards:word", "root": str(folder)})]
+    before: GradingFiles = freeze(criteria)
+
+    (folder / "rewards.py").unlink()
+
+    assert before.changes() == ["rewards.py (removed)"]
+    assert [*before.copy.sources.values()] == [STRICT]
