@@ -254,7 +254,8 @@ ALLOCATIONS = (EVEN, "uncertain")
 SHARED = "shared"
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 FAULTS = ("rate_limit", "server_error", "timeout", "slow", "truncated", "malformed")
-ISOLATIONS = (SHARED, "process", "container")
+SANDBOX: Final = "sandbox"
+ISOLATIONS = (SHARED, "process", SANDBOX, "container")
 KEEP: Final = "keep"
 OWN = "evaldesk"
 """The rules of this tool, as which trials are judged unless another is named."""
@@ -464,7 +465,7 @@ _RUN = (
         "isolation",
         "choice",
         title="Isolation",
-        help="Trials share players, or each has a process or a container; default: shared, or as in evaldesk.toml.",
+        help="Trials share players, or each has a process, sandbox or container; default: shared, or evaldesk.toml.",
         default=SHARED,
         choices=ISOLATIONS,
         form="more",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +16,7 @@ from typing import Literal, TypeAlias
 
 from evaldesk import __version__
 from evaldesk.agents import AGENTS, named_ref
+from evaldesk.agents.containers import CLIENTS
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.desk.agents import AgentDesk, FoundAgent
 from evaldesk.desk.repair import Fault, database_faults, file_faults
@@ -26,7 +28,8 @@ from evaldesk.desk.trust import NEXT_STEP, Trust, check_store
 from evaldesk.engine import AgentHost, LocalExecutor
 from evaldesk.engine.executors import MAX_LOCAL, Node, check_executor, kind_of, open_executor
 from evaldesk.engine.host.process import WorkerStartError
-from evaldesk.engine.launch import launcher_of
+from evaldesk.engine.launch import launcher_of, sandbox_problem
+from evaldesk.engine.sandbox import has_bubblewrap
 from evaldesk.errors import EvaldeskError, ModelError
 from evaldesk.llm import ModelCall, Patience, complete, missing_keys
 from evaldesk.model import (
@@ -78,7 +81,17 @@ def look_at_environment() -> list[Finding]:
     return [
         Finding("environment", "good", f"{parts}, SQLite {sqlite3.sqlite_version}"),
         Finding("frameworks", "good", frameworks),
+        look_at_isolation(),
     ]
+
+
+def look_at_isolation() -> Finding:
+    """The kinds of isolation of trials that this machine can give."""
+    client = next(filter(shutil.which, CLIENTS), "")
+    why = sandbox_problem()
+    sandbox = "sandbox" if not why else "sandbox by bubblewrap" if has_bubblewrap() else ""
+    possible = ", ".join(filter(None, ("shared, process", sandbox, client and f"container by {client}")))
+    return Finding("isolation", "good", possible if sandbox else f"{possible}; no sandbox: {why}")
 
 
 def look_at_workspace(settings: Settings) -> list[Finding]:

@@ -1,4 +1,5 @@
-"""Starts a player on the agent's own interpreter: `PYTHON boot.py [--copy FROM TO] [--door FOLDER] PARENT_PID PURPOSE`.
+"""Starts a player on the agent's own interpreter, or in a sandbox or a container:
+`PYTHON boot.py [--sandbox PLAN] [--copy FROM TO] [--door FOLDER] PARENT_PID PURPOSE`.
 
 Nothing needs to be installed there. Only the package `evaldesk` is found, where this file is: what is installed beside
 it stays unseen, so the agent imports the versions of its own interpreter. In a container the agent's files are copied
@@ -45,6 +46,11 @@ def copy_files(source: str, target: str) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "--sandbox":
+        from evaldesk.engine.sandbox import enter
+
+        enter(sys.argv[2])
+        del sys.argv[1:3]
     if sys.argv[1] == "--copy":
         copy_files(*sys.argv[2:4])
         del sys.argv[1:4]

@@ -20,14 +20,14 @@ from evaldesk.engine.frames import GradeSpec, cancelled, grade_spec, unplayed
 from evaldesk.engine.host.grading_files import GradingFiles, freeze
 from evaldesk.engine.host.process import WarmPool, WorkerProcess
 from evaldesk.engine.host.worker_set import WorkerSet
-from evaldesk.engine.launch import OWN, Launcher
+from evaldesk.engine.launch import OWN, Launcher, check_sandbox
 from evaldesk.engine.worker.attempt import Pause, active
 from evaldesk.errors import AgentError, EvaldeskError, UsageError
 from evaldesk.model import ErrorRecord, RunConfig, TrialResult, TrialSpec, trial_verdict
 from evaldesk.model.conclusion import counted
 from evaldesk.model.run import ExecutorConfig, Place
 from evaldesk.registry import Registry
-from evaldesk.run_options import BY_NAME
+from evaldesk.run_options import BY_NAME, SANDBOX
 from evaldesk.secrets import env_variables
 
 MAX_LOCAL = 500
@@ -176,6 +176,13 @@ def check_isolation(config: RunConfig) -> None:
             "isolation = 'container' needs an image: name one by image in evaldesk.toml or by --image",
             field="isolation",
         )
+    if config.isolation == SANDBOX:
+        if container is not None:
+            raise UsageError(
+                "isolation = 'sandbox' is for players of this machine; with an image use isolation = 'container'",
+                field="isolation",
+            )
+        check_sandbox()
     bounds = (("memory_mib", config.limits.memory_mib), ("processes", config.limits.processes))
     for name, bound in bounds:
         if bound is not None and container is not None:

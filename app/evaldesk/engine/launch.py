@@ -7,11 +7,14 @@ import secrets
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
 from evaldesk.agents.containers import PULL_TIMEOUT_S, bounded, container_client, is_podman
 from evaldesk.agents.finding import is_imported, played_on
+from evaldesk.engine.sandbox import FLAG as SANDBOX_FLAG
+from evaldesk.engine.sandbox import bubblewrap_command, has_bubblewrap, plan_text, problem
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.llm.price_list import VARIABLE as PRICE_LIST
 from evaldesk.llm.price_list import price_list
@@ -30,6 +33,8 @@ INSIDE = "/opt/evaldesk"
 """The folder of a container in which our package and the agent's root are found."""
 SCRATCH = "/tmp"  # noqa: S108 - of the container
 START_TIMEOUT_S = 60.0
+MAX_PLAN = 100_000
+"""Characters of a sandbox's plan: Linux takes no longer argument than 131,072 bytes."""
 NO_PARENT = 0
 """In the place of the parent's process id, for a worker that cannot see it."""
 
@@ -112,6 +117,65 @@ class ProcessLauncher:
 
 
 OWN = ProcessLauncher()
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxLauncher:
+    """Starts each worker as `process` does, and hides files from it before it imports anything of the agent.
+
+    What is `hidden` is not there for it but for what is `visible` inside; folders that are `read_only` cannot be
+    written. Where the machine allows namespaces to bubblewrap alone, it makes the sandbox.
+    """
+
+    process: ProcessLauncher
+    hidden: tuple[str, ...]
+    visible: tuple[str, ...]
+    read_only: tuple[str, ...]
+    start_timeout_s: float = START_TIMEOUT_S
+    kind: PlaceKind = "process"
+
+    @property
+    def can_fork(self) -> bool:
+        """Whether one that imported the agent may be forked: not behind bubblewrap, whose process is another."""
+        return self.process.can_fork and not sandbox_problem()
+
+    @property
+    def words(self) -> str:
+        """The interpreter is named where it is not ours."""
+        return f"{self.process.words} in a sandbox"
+
+    def place(self, machine: str) -> str:
+        """The machine; with the interpreter, where it is not ours."""
+        return f"{self.process.place(machine)}, in a sandbox"
+
+    def launch(self, given: Mapping[str, str], purpose: str) -> Launch:
+        """A process of this machine, which ends with this one. Raises UsageError where no sandbox can be made."""
+        own = self.process.launch(given, purpose)
+        python = (self.process.python or sys.executable, "-X", "faulthandler", BOOT)
+        if not sandbox_problem():
+            plan = plan_text([*self.hidden], [*self.visible], [*self.read_only])
+            if len(plan) > MAX_PLAN:
+                raise UsageError(f"{len(self.hidden)} paths are too many to hide; use isolation = 'container'")
+            return replace(own, command=(*python, SANDBOX_FLAG, plan, str(os.getpid()), purpose))
+        check_sandbox()
+        command = bubblewrap_command(self.hidden, self.visible, self.read_only)
+        return replace(own, command=(*command, *python, str(NO_PARENT), purpose))
+
+
+@cache
+def sandbox_problem() -> str:
+    """Why this process cannot put another into a sandbox by itself; empty where it can."""
+    return problem()
+
+
+def check_sandbox() -> None:
+    """Raise UsageError where neither this process nor bubblewrap can make a sandbox."""
+    why = sandbox_problem()
+    if why and not has_bubblewrap():
+        raise UsageError(
+            f"isolation = 'sandbox' cannot be had: {why}. Install bubblewrap (`bwrap`), or use isolation = 'container'",
+            field="isolation",
+        )
 
 
 @dataclass(frozen=True, slots=True)

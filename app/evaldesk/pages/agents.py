@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from evaldesk.agents import AGENTS
+from evaldesk.agents.finding import is_imported
 from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.runs.stored_runs import StoredRuns
-from evaldesk.model import AgentDescription, JsonObject, JsonValue
+from evaldesk.model import AgentDescription, AgentRef, JsonObject, JsonValue
 from evaldesk.model.json_text import json_line
+from evaldesk.run_options import SANDBOX
+from evaldesk.settings import Settings
 from evaldesk.wire import plain
 
 kind_words = AGENTS.title
@@ -28,6 +31,14 @@ def agent_facts(agent: FoundAgent) -> dict[str, JsonValue]:
     if agent.error:
         facts["error"] = {"kind": agent.error.kind, "message": agent.error.message, "trace": agent.error.trace}
     return facts
+
+
+def reach_words(ref: AgentRef, settings: Settings) -> str:
+    """The files of this desk that the agent's own code can read; empty where it is isolated, or runs elsewhere."""
+    isolation = ref.isolation or settings.isolation
+    if ref.container or isolation in (SANDBOX, "container") or not is_imported(ref):
+        return ""
+    return "eval sets and results on this disk, with the answers that are expected of it"
 
 
 def errored_words(runs: StoredRuns, agent_id: str) -> str:

@@ -20,7 +20,7 @@ from evaldesk.engine import AgentHost, Executor, LocalExecutor
 from evaldesk.engine.host.code_files import version_of
 from evaldesk.engine.host.grading_files import GradingFiles
 from evaldesk.engine.host.process import Tasks
-from evaldesk.engine.launch import launcher_of
+from evaldesk.engine.launch import Launcher, launcher_of
 from evaldesk.engine.worker.attempt import Pause
 from evaldesk.metrics import is_function
 from evaldesk.model import AgentRef, RunConfig
@@ -76,24 +76,25 @@ class SharedWorkers:
 
     host: AgentHost
     n_workers: int = 1
-    executors: dict[tuple[AgentRef, int, str], tuple[str, LocalExecutor]] = field(default_factory=dict)
+    executors: dict[tuple[AgentRef, int, str, Launcher], tuple[str, LocalExecutor]] = field(default_factory=dict)
     retired: list[LocalExecutor] = field(default_factory=list)
     can_stay: bool = True
 
-    def lend(self, ref: AgentRef, config: RunConfig, grading_files: GradingFiles) -> Executor:
-        """The workers of an agent for one run; the one that described the agent plays it."""
+    def lend(self, ref: AgentRef, config: RunConfig, grading_files: GradingFiles, launcher: Launcher) -> Executor:
+        """The workers of an agent for one run; the one that described the agent plays it, but for a sandbox."""
         self.can_stay &= bool(ref.folder) and not any(map(is_function, config.criteria))
-        key, version = (ref, config.concurrency, config.isolation), version_of(ref)
+        key, version = (ref, config.concurrency, config.isolation, launcher), version_of(ref)
         known, executor = self.executors.pop(key, ("", None))
         if executor and (known != version or executor.is_cancelled):
             self.retired.append(executor)
             executor = None
         if executor is None:
-            players = [player for player in (self.host.give_away(ref, version),) if player]
+            is_as_described = launcher == launcher_of(ref)
+            players = [player for player in (is_as_described and self.host.give_away(ref, version),) if player]
             executor = LocalExecutor(
                 self.n_workers,
                 config.concurrency,
-                launcher=launcher_of(ref),
+                launcher=launcher,
                 players=players,
                 is_shared=config.is_shared,
                 folder=ref.folder,

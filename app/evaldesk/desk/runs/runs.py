@@ -26,18 +26,20 @@ from evaldesk.desk.runs.plan import RunOptions, RunPlan, RunSubject, plan_run, r
 from evaldesk.desk.runs.players import Playing, RunPlayers, Tick
 from evaldesk.desk.runs.provenance import ForeignRun, Provenance, run_digest
 from evaldesk.desk.runs.rescoring import plan_rescoring, same_criteria
+from evaldesk.desk.runs.sandboxing import sandbox_launcher
 from evaldesk.desk.runs.stored_runs import StoredRuns, is_held
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import Executor, LocalExecutor, WarmPool
 from evaldesk.engine.executors import has_own_driver, open_executor
 from evaldesk.engine.host.code_files import FunctionsKey, code_change, function_files, functions_key, functions_version
 from evaldesk.engine.host.grading_files import GradingFiles, changed_since, clock_words, freeze
-from evaldesk.engine.launch import launcher_of
+from evaldesk.engine.launch import Launcher, launcher_of
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, UsageError, WorkspaceError
 from evaldesk.model import Criterion, RunConfig, RunStatus
 from evaldesk.model.conclusion import StopRule
 from evaldesk.model.run import LIVE, Place
 from evaldesk.model.stored import RunSummary, TrialKey, host_of
+from evaldesk.run_options import SANDBOX
 from evaldesk.settings import Settings
 from evaldesk.store import RunStore, Store
 from evaldesk.store.runs.planning import Planning
@@ -493,16 +495,21 @@ class RunDesk:
 
     def _local_executor(self, config: RunConfig) -> Executor:
         if self.shared is not None:
-            return self.shared.lend(config.agent, config, self._grading_files(config.criteria))
+            return self.shared.lend(config.agent, config, self._grading_files(config.criteria), self._launcher(config))
         return LocalExecutor(
             self._settings.n_workers,
             config.concurrency,
             warm_pool=self._warm_pool,
-            launcher=launcher_of(config.agent),
+            launcher=self._launcher(config),
             is_shared=config.is_shared,
             folder=config.agent.folder,
             grading_files=self._grading_files(config.criteria),
         )
+
+    def _launcher(self, config: RunConfig) -> Launcher:
+        if config.isolation == SANDBOX:
+            return sandbox_launcher(self._settings, config)
+        return launcher_of(config.agent)
 
     def _grading_files(self, criteria: Sequence[Criterion]) -> GradingFiles:
         return self._frozen.get(functions_key(criteria)) or freeze(criteria)

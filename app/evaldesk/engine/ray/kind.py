@@ -70,7 +70,7 @@ def _check(config: RunConfig) -> None:
             f"{about}: recordings are in a folder of this machine, which hosts do not see; leave recording off",
             field="recording",
         )
-    if ref.container or ref.commands or config.isolation == "container":
+    if ref.container or ref.commands or config.isolation in ("container", "sandbox"):
         raise UsageError(f"{about}: hosts start no containers; leave image out", field="image")
     if kind is not None and kind.target in ("command", "file"):
         raise UsageError(

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from evaldesk.pages.agents import errored_words, kind_words, signature
+from evaldesk.pages.agents import errored_words, kind_words, reach_words, signature
 from evaldesk.web.render import desk_of, go, page
 
 
@@ -28,6 +28,7 @@ async def index(request: Request) -> Response:
         recent=recent,
         signature=signature,
         kind_words=kind_words,
+        reach={each.id: reach_words(each.ref, desk.settings) for each in agents},
     )
 
 

@@ -1,0 +1,70 @@
+"""The files that a player in a sandbox does not see, and its own code, which it does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from evaldesk.engine.launch import ProcessLauncher, SandboxLauncher
+from evaldesk.llm.price_list import price_list
+from evaldesk.model import AgentRef, RunConfig
+from evaldesk.paths import EVALSET_SUFFIX, PACKAGE
+from evaldesk.settings import Settings
+
+MAX_SEEN = 20_000
+"""Files and folders that are looked at for eval sets below one folder."""
+SET_ENDINGS = (EVALSET_SUFFIX, ".test.json")
+LEFT_OUT = frozenset({"node_modules", "site-packages", "__pycache__", "venv"})
+
+
+def sandbox_launcher(settings: Settings, config: RunConfig) -> SandboxLauncher:
+    """The launcher of players that see no eval set, no database and nothing of the home but their own code."""
+    agent = config.agent
+    own = [*_code_of(agent), *_interpreters(agent)]
+    hidden = [str(settings.state_folder), str(settings.evalset_folder), str(Path.home())]
+    hidden += [config.evalset_path] if config.evalset_path else []
+    for folder in dict.fromkeys(filter(None, (str(settings.workspace), agent.root, agent.folder))):
+        hidden += islice(_evalsets(folder), MAX_SEEN)
+    recordings = [config.recording.folder] if config.recording.mode != "off" else []
+    return SandboxLauncher(
+        ProcessLauncher(agent.python),
+        hidden=tuple(hidden),
+        visible=(*own, *recordings),
+        read_only=(str(PACKAGE), sysconfig.get_path("purelib")),
+    )
+
+
+def _code_of(agent: AgentRef) -> Iterator[str]:
+    yield from filter(None, (agent.root, agent.folder))
+    yield from filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    yield os.getcwd()
+
+
+def _interpreters(agent: AgentRef) -> Iterator[str]:
+    """Evaldesk's package, the interpreter with its packages, and the programs of PATH."""
+    yield str(PACKAGE)
+    yield from filter(None, (price_list(), sys.prefix, sys.base_prefix, *sys.path))
+    python = Path(agent.python or sys.executable)
+    yield from (str(place) for place in (python.parent.parent, python.resolve().parent.parent))
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        if folder:
+            yield folder
+    for program in ("node", "npm"):  # what such a program is linked to lies beside it
+        if found := shutil.which(program):
+            yield str(Path(found).resolve().parent.parent)
+
+
+def _evalsets(folder: str) -> Iterator[str]:
+    """The eval sets below a folder."""
+    n_seen = 0
+    for place, folders, files in os.walk(folder):
+        folders[:] = [each for each in folders if not each.startswith(".") and each not in LEFT_OUT]
+        n_seen += len(folders) + len(files)
+        yield from (os.path.join(place, each) for each in files if each.endswith(SET_ENDINGS))
+        if n_seen > MAX_SEEN:
+            return

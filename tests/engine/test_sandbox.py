@@ -1,0 +1,146 @@
+"""Trials in a sandbox: the player does not see what is expected of it, and cannot change what scores it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import evaldesk
+from evaldesk.engine import launch, sandbox
+from evaldesk.engine.executors import check_isolation
+from evaldesk.errors import UsageError
+from evaldesk.model import AgentRef, Container, RunConfig
+
+CAN_ENTER = pytest.mark.skipif(bool(sandbox.problem()), reason="no user namespaces on this machine")
+CURIOUS = """
+import json, os, subprocess
+from pathlib import Path
+
+import evaldesk
+
+HERE = Path(__file__).parent
+PLACES = {
+    "eval set": HERE / "one.evalset.json",
+    "results": HERE / ".evaldesk/evaldesk.db",
+    "home": HERE.parent / "secret.txt",
+    "through another process": Path(f"/proc/{os.getppid()}/root{HERE}/one.evalset.json"),
+    "own data": HERE / "data.txt",
+}
+
+
+def is_read(path):
+    try:
+        return bool(path.read_bytes())
+    except OSError:
+        return False
+
+
+def is_written(path):
+    try:
+        path.write_text("")
+        path.unlink()
+        return True
+    except OSError:
+        return False
+
+
+def root_agent(message, state):
+    uncover = f"umount {HERE}/one.evalset.json; umount {HERE.parent}; mv {HERE}/one.evalset.json {HERE}/moved.json"
+    for command in (["sh", "-c", uncover], ["unshare", "-Urm", "sh", "-c", uncover]):
+        subprocess.run(command, capture_output=True)
+    found = {name: is_read(path) for name, path in PLACES.items()}
+    found["again"] = is_read(HERE / "moved.json")
+    found["own folder"] = is_written(HERE / "made.txt")
+    found["Evaldesk"] = is_written(Path(evaldesk.__file__).parent / "made.py")
+    return json.dumps(found)
+"""
+CASE = {
+    "eval_id": "a",
+    "conversation": [
+        {"user_content": {"parts": [{"text": "hi"}]}, "final_response": {"parts": [{"text": "treasure"}]}}
+    ],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An agent with its eval set in a home."""
+    home = tmp_path / "home"
+    project = home / "project"
+    project.mkdir(parents=True)
+    (home / "secret.txt").write_text("secret")
+    (project / "data.txt").write_text("data")
+    (project / "agent.py").write_text(CURIOUS)
+    (project / "one.evalset.json").write_text(json.dumps({"eval_set_id": "one", "eval_cases": [CASE]}))
+    monkeypatch.setenv("EVALDESK_TRUST", "1")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(project)
+    return project
+
+
+def seen_by_agent(isolation: str) -> dict[str, bool]:
+    result = evaldesk.evaluate(".", "one.evalset.json", isolation=isolation, workspace=".")
+    [trial] = result.trials
+    assert trial.transcript is not None, trial.error
+    found: dict[str, bool] = json.loads(trial.transcript.turns[0].answer)
+    return found
+
+
+HIDDEN = ("eval set", "results", "home", "through another process", "again", "Evaldesk")
+
+
+@CAN_ENTER
+def test_an_agent_in_a_sandbox_reads_its_own_files_alone(folder: Path) -> None:
+    assert seen_by_agent("sandbox") == dict.fromkeys(HIDDEN, False) | {"own data": True, "own folder": True}
+    assert (folder / "one.evalset.json").read_text()
+
+
+def test_an_agent_without_a_sandbox_reads_the_eval_set(folder: Path) -> None:
+    assert seen_by_agent("process")["eval set"]
+
+
+@pytest.mark.skipif(not sandbox.has_bubblewrap(), reason="no bubblewrap on this machine")
+def test_bubblewrap_makes_the_same_sandbox(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "sandbox_problem", lambda: "forbidden here")
+
+    assert seen_by_agent("sandbox") == dict.fromkeys(HIDDEN, False) | {"own data": True, "own folder": True}
+
+
+@CAN_ENTER
+@pytest.mark.parametrize("visible", ["inside", "inside/deeper"])
+def test_what_is_visible_inside_of_a_hidden_folder_is_the_same_as_outside(tmp_path: Path, visible: str) -> None:
+    place = tmp_path / visible
+    place.mkdir(parents=True)
+    (place / "code.py").write_text("code")
+    (tmp_path / "other").mkdir()
+    plan = sandbox.plan_text([str(tmp_path)], [str(place), str(tmp_path), str(tmp_path / "absent")], [str(place)])
+    program = (
+        "import sys; from evaldesk.engine.sandbox import enter; enter(sys.argv[1]); import os;"
+        "print(sorted(os.listdir(sys.argv[2])), os.listdir(sys.argv[3]), os.access(sys.argv[3], os.W_OK))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, plan, str(tmp_path), str(place)], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.strip() == f"{[visible.partition('/')[0]]} {['code.py']} False"
+
+
+def test_a_machine_that_can_make_none_refuses_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "sandbox_problem", lambda: "this machine allows no user namespaces")
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+
+    with pytest.raises(UsageError, match="cannot be had: this machine allows no user namespaces. Install bubblewrap"):
+        check_isolation(RunConfig(AgentRef("a", "a:b"), "", isolation="sandbox"))
+
+
+def test_a_container_is_no_place_for_a_sandbox() -> None:
+    ref = AgentRef("a", "a:b", container=Container("python:3.12"))
+
+    with pytest.raises(UsageError, match="with an image use isolation = 'container'"):
+        check_isolation(RunConfig(ref, "", isolation="sandbox"))
