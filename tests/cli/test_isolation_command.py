@@ -105,8 +105,8 @@ def test_evaluate_gives_each_trial_a_process(shop: Path) -> None:
         ("", ("--memory", "512"), "memory_mib bounds a trial with a process of its own; add isolation = 'process'"),
         ("", ("--processes", "3"), "processes bounds a trial with a process of its own"),
         ("", ("--isolation", "process", "--memory", "10"), "memory of a trial in MiB: 256 to 1048576, not 10"),
-        ('isolation = "none"\n', (), "isolation is one of shared, process, container, not 'none'"),
-        ('[agents.a]\ntarget = "shop"\nisolation = 3\n', (), "[agents.a]: isolation is one of shared, process, con"),
+        ('isolation = "none"\n', (), "isolation is one of shared, process, sandbox, container, not 'none'"),
+        ('[agents.a]\ntarget = "shop"\nisolation = 3\n', (), "[agents.a]: isolation is one of shared, process, san"),
         ('[agents.a]\nmodel = "demo/dice"\nisolation = "process"\n', (), "isolation is for an agent with a target"),
     ],
 )

@@ -23,6 +23,8 @@ PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL =
 LINUX_CAPABILITY_VERSION_3 = 0x20080522
 N_CAPABILITIES = 64
 
+WALLS = ("--unshare-user", "--cap-drop", "ALL", "--dev-bind", "/", "/")
+"""The arguments of bubblewrap for everything that is not hidden."""
 FLAG = "--sandbox"
 """The argument of `boot.py` before the plan of a sandbox."""
 
@@ -100,7 +102,7 @@ def has_bubblewrap() -> bool:
     if command is None:
         return False
     try:
-        trial = [command, "--dev-bind", "/", "/", "true"]
+        trial = [command, *WALLS, "true"]
         return not subprocess.run(trial, check=False, capture_output=True, timeout=60).returncode
     except (OSError, subprocess.TimeoutExpired):
         return False
@@ -109,7 +111,7 @@ def has_bubblewrap() -> bool:
 def bubblewrap_command(hidden: "Sequence[str]", visible: "Sequence[str]", read_only: "Sequence[str]") -> "list[str]":
     """The command, without that of the program, by which bubblewrap makes the same sandbox as `enter`."""
     there = _outermost([path for path in hidden if os.path.exists(path)])
-    command = ["bwrap", "--dev-bind", "/", "/", "--die-with-parent"]
+    command = ["bwrap", *WALLS, "--die-with-parent"]
     command += [part for path in there for part in _covered(path)]
     inside = _visible_inside(visible, there)
     command += [part for path in inside for part in ("--bind", path, path)]
