@@ -171,3 +171,21 @@ def test_a_limit_that_does_not_hold_for_an_agent_is_said(tmp_path: Path) -> None
     said = _line(_doctor(tmp_path).output, "limits")
 
     assert "tool_timeout_s = 5 does not hold for plain," in said
+
+
+@pytest.mark.parametrize(
+    ("problem", "has_bubblewrap", "words"),
+    [
+        ("", False, "shared, process, sandbox"),
+        ("forbidden", True, "shared, process, sandbox by bubblewrap"),
+        ("forbidden", False, "shared, process; no sandbox: forbidden"),
+    ],
+)
+def test_the_isolation_that_this_machine_can_give_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: str, has_bubblewrap: bool, words: str
+) -> None:
+    monkeypatch.setattr("evaldesk.desk.doctor.sandbox_problem", lambda: problem)
+    monkeypatch.setattr("evaldesk.desk.doctor.has_bubblewrap", lambda: has_bubblewrap)
+    monkeypatch.setattr("evaldesk.desk.doctor.CLIENTS", ())
+
+    assert _line(_doctor(tmp_path).output, "isolation").endswith(words)
