@@ -1,12 +1,13 @@
-"""Print the number of files that a reader opens. `make check` prints the counts; no count fails it.
+"""Print the number of files and functions that a reader follows. `make check` prints the counts; no count fails it.
 
-- files, lines: of app/, every .py file and all of its lines.
-- a trial: files of which a function runs while `evaluate()` plans, plays, grades and records one trial of a one-line
-  function agent, in the driver and its worker processes together. Eval set and criteria are read before, and another
-  trial was played before, so that the driver is warm.
-- a run page: files of which a function runs while a served desk answers GET /runs/1 again, the page of a run whose eval
-  set it serves: in most of 60 warm answers, in what the visit itself began. The desk also looks after its runs and
-  workers each second, which on a busy machine falls into most answers; that is not counted.
+- files, lines: of app/, every .py file and all of its lines; lines by room, which is a folder or a file of evaldesk/.
+- a trial: functions, and their files, that run while `evaluate()` plans, plays, grades and records one trial of a
+  one-line function agent, in all of its processes: driver, players, graders, and those that they are forked of. Eval
+  set and criteria are read before, and another trial was played before, so that the driver is warm.
+- a run page: functions, and their files, that run while a served desk answers GET /runs/1 again, the page of a run
+  whose eval set it serves: in most of 60 warm answers, in what the visit itself began. The desk also looks after its
+  runs and workers each second, which on a busy machine falls into most answers; that is not counted.
+- an import: functions, and their files, that run while `evaldesk import` takes in a file of one case, after another.
 - single-importer modules: modules that exactly one other module imports, from the same folder, by a statement anywhere
   in that file. Neither of the two is the `__init__` of the package.
 
@@ -35,7 +36,7 @@ APP = Path(__file__).resolve().parents[1] / "app"
 READY = re.compile(r"Evaldesk ready at (http://[^/]+/)\?token=(\S+)")
 DEADLINE_S = 600.0
 N_ANSWERS = 60
-TRIAL, PAGE, SINGLE = "one trial passes", "a warm run page passes", "have one importer, in their folder"
+N_ROOMS = 25
 
 ENTRANCE = os.path.join("web", "guard.py")
 """The first file of ours that a request comes to."""
@@ -52,8 +53,9 @@ seen = set()
 out = os.open(os.environ["COUNT_ROOMS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 def note(frame, event, arg):
-    name = frame.f_code.co_filename
-    if event != "call" or name in seen or not name.startswith({f"{APP}{os.sep}"!r}):
+    code = frame.f_code
+    name = code.co_filename
+    if event != "call" or code in seen or not name.startswith({f"{APP}{os.sep}"!r}):
         return
     if VISITS and name.endswith(VISITS):
         visit.set(n_begun)
@@ -66,8 +68,8 @@ def note(frame, event, arg):
             if code.co_filename.startswith({f"{APP}{os.sep}"!r}):
                 return  # a module or the body of a class: an import is under way
         caller = caller.f_back
-    seen.add(name)
-    os.write(out, (name + chr(10)).encode())
+    seen.add(frame.f_code)
+    os.write(out, (name + ":" + frame.f_code.co_qualname + chr(10)).encode())
 
 importing = builtins.__import__
 
@@ -102,10 +104,38 @@ def play(evalset):
 
 play("agent/one.evalset.json")
 evalset = evaldesk.load_evalset("agent/one.evalset.json")
-os.environ.update(TRACED)
-sys.path.insert(0, os.environ["PYTHONPATH"])
-import sitecustomize
+begin_anew()
 play(evalset)
+"""
+IMPORTS = """
+from evaldesk.cli import cli
+
+def take_in(file):
+    cli(["import", file], standalone_mode=False)
+
+take_in("first.json")
+begin_anew()
+take_in("second.json")
+"""
+BEGIN_ANEW = f"""
+import os, pathlib, signal, sys, time
+
+def descendants(process):
+    children = pathlib.Path(f"/proc/{{process}}/task").glob("*/children")
+    found = [int(child) for listed in children for child in listed.read_text().split()]
+    return [*found, *(each for child in found for each in descendants(child))]
+
+def begin_anew():
+    out = pathlib.Path(os.environ["COUNT_ROOMS"])
+    n_before = out.read_text().count("----")
+    traced = [os.getpid(), *descendants(os.getpid())]
+    for process in traced:
+        os.kill(process, signal.SIGUSR2)
+    give_up_at = time.monotonic() + {DEADLINE_S}
+    while out.read_text().count("----") < n_before + len(traced):
+        if time.monotonic() > give_up_at:
+            raise SystemExit("count_rooms: a process does not answer")
+        time.sleep(0.01)
 """
 AGENT = "def root_agent(message, state):\n    return message\n"
 HELLO = {"parts": [{"text": "hello"}]}
@@ -119,15 +149,24 @@ def main() -> int:
     """Print the counts, one a line."""
     files = sorted(APP.rglob("*.py"))
     with tempfile.TemporaryDirectory() as folder:
-        trial, page = _followed(Path(folder))
-    found = {"in app/": [_name(path) for path in files], TRIAL: trial, PAGE: page, SINGLE: _single_importers(files)}
-    for what, names in found.items():
-        sys.stdout.write(f"{len(names):7,}  files {what}\n")
-        if "--list" in sys.argv[1:]:
-            sys.stdout.writelines(f"           {name}\n" for name in names)
-    n_lines = sum(len(path.read_text("utf-8").splitlines()) for path in files)
-    sys.stdout.write(f"{n_lines:7,}  lines of app/\n")
+        followed = _followed(Path(folder))
+    for what, functions in followed.items():
+        _print(f"functions run by {what}", functions)
+        _print(f"files passed by {what}", sorted({function.partition(":")[0] for function in functions}))
+    _print("modules with one importer, in their folder", _single_importers(files))
+    _print("files in app/", [_name(path) for path in files])
+    lines: Counter[str] = Counter()
+    for path in files:
+        lines[path.relative_to(APP / "evaldesk").parts[0]] += len(path.read_text("utf-8").splitlines())
+    sys.stdout.write(f"{lines.total():7,}  lines of app/, of which\n")
+    sys.stdout.writelines(f"{n:7,}    {room}\n" for room, n in lines.most_common(N_ROOMS))
     return 0
+
+
+def _print(what: str, names: list[str]) -> None:
+    sys.stdout.write(f"{len(names):7,}  {what}\n")
+    if "--list" in sys.argv[1:]:
+        sys.stdout.writelines(f"           {name}\n" for name in names)
 
 
 def _single_importers(files: Iterable[Path]) -> list[str]:
@@ -159,27 +198,42 @@ def _imported(name: str, path: Path, modules: Mapping[str, Path]) -> set[str]:
     return (found & modules.keys()) - {name}
 
 
-def _followed(folder: Path) -> tuple[list[str], list[str]]:
-    """The modules that a trial passes, and those that a warm run page passes."""
+def _followed(folder: Path) -> dict[str, list[str]]:
+    """The functions that a trial, a warm run page and an import pass, as `module:function`."""
     (folder / "agent").mkdir()
     (folder / "agent/agent.py").write_text(AGENT)
     (folder / "agent/one.evalset.json").write_text(json.dumps(EVALSET))
+    for name in ("first", "second"):
+        (folder / f"{name}.json").write_text(json.dumps({**EVALSET, "eval_set_id": name}))
     (folder / "tracer").mkdir()
     (folder / "tracer/sitecustomize.py").write_text(TRACER)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("EVALDESK_")}
     clean |= {"EVALDESK_TRUST": "1", "XDG_STATE_HOME": str(folder / "state")}
-    trial, page = folder / "trial", folder / "page"
 
-    program = TRIALS.replace("TRACED", repr(_traced(folder, trial)))
-    subprocess.run([sys.executable, "-c", program], cwd=folder, env=clean, check=True, timeout=DEADLINE_S)
+    trial = _played(folder, clean, "trial", TRIALS)
+    page = folder / "page"
     with _served(folder, clean | _traced(folder, page) | {"COUNT_ROOMS_VISITS": ENTRANCE}) as (process, get):
         get()
         for _ in range(N_ANSWERS):
             _tell(process, page)
             get()
     answers = page.read_text().split("----\n")[-N_ANSWERS:]
-    passed = Counter(name for answer in answers for name in _modules(answer))
-    return _modules(trial.read_text()), sorted(name for name, n in passed.items() if n > N_ANSWERS / 2)
+    passed = Counter(name for answer in answers for name in _functions(answer))
+    return {
+        "one trial, in all of its processes": trial,
+        "a warm run page": sorted(name for name, n in passed.items() if n > N_ANSWERS / 2),
+        "an import of one small file": _played(folder, clean, "import", IMPORTS),
+    }
+
+
+def _played(folder: Path, environment: Mapping[str, str], name: str, program: str) -> list[str]:
+    """The functions that run after the program began anew."""
+    traced = _traced(folder, folder / name)
+    command = [sys.executable, "-c", BEGIN_ANEW + program]
+    subprocess.run(
+        command, cwd=folder, env={**environment, **traced}, check=True, timeout=DEADLINE_S, stdout=subprocess.DEVNULL
+    )
+    return _functions((folder / name).read_text().rpartition("----\n")[2])
 
 
 def _traced(folder: Path, out: Path) -> dict[str, str]:
@@ -220,8 +274,9 @@ def _tell(process: subprocess.Popen[str], out: Path) -> None:
         time.sleep(0.01)
 
 
-def _modules(traced: str) -> list[str]:
-    return sorted({_name(Path(line)) for line in traced.splitlines()} - {""})
+def _functions(traced: str) -> list[str]:
+    places = (line.partition(":") for line in {*traced.splitlines()} - {"----"})
+    return sorted({f"{_name(Path(file))}:{function}" for file, _, function in places})
 
 
 def _name(path: Path) -> str:
