@@ -16,11 +16,11 @@ from bench import (
     measure_live,
     measure_llm,
     measure_metrics,
+    measure_newcomer,
     measure_pages,
     measure_players,
     measure_scale,
     measure_start,
-    measure_suite,
     measure_trials,
 )
 from bench.framework_agents import PACKAGES
@@ -65,7 +65,8 @@ BUDGETS = (
     *(Budget(f"{name}, {measure_players.ADAPTER}") for name in PACKAGES),
     Budget(f"{measure_scale.alone('PostgreSQL')}: processor"),
     Budget(f"{measure_scale.ON_HOSTS}: of the driver"),
-    Budget(measure_suite.SUITE),
+    Budget(measure_newcomer.READY),
+    Budget(measure_newcomer.TESTS),
 )
 HEAD = "| what | budget | measured | processor | load | best peer |\n|---|---|---|---|---|---|\n"
 NOT_MADE = "not measured here"
@@ -93,6 +94,17 @@ Machine: {machine}.
 ## Other figures
 
 {HEAD}{others}"""
+
+
+def with_rows(text: str, rows: Sequence[Row]) -> str:
+    """The page with the figures of these rows, and its other lines as they were."""
+    made = {row.what: row for row in rows}
+    peers = {each.row: each.peer for each in BUDGETS}
+    lines = []
+    for line in text.splitlines(keepends=True):
+        what = line.removeprefix("| ").partition(" | ")[0]
+        lines.append(_line(what, made, peers.get(what, "")) if what in made else line)
+    return "".join(lines)
 
 
 def _line(what: str, made: Mapping[str, Row], peer: str) -> str:

@@ -98,7 +98,7 @@ LONGEST = (
 )
 # The first is the same browser without its window, which takes a third of the time to open a page.
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-SHARED = Path(__file__).resolve().parents[2] / "shared"
+SHARED = Path(os.environ.get("EVALDESK_SHARED") or Path(__file__).resolve().parents[2] / "shared")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -74,6 +74,18 @@ def test_the_page_is_what_the_bench_writes(bench: Bench) -> None:
     assert figures == [["another", "", "0.5", "2 s", "3.0", ""]]
 
 
+def test_rows_that_were_measured_alone_take_their_lines_in_the_page(bench: Bench) -> None:
+    last = bench.budgets.BUDGETS[-1].row
+    rows = [bench.row.Row(last, 4.5, "min", 5, 300.0, 2.0), bench.row.Row("of no line", 1.0, "s")]
+
+    before, after = PAGE.read_text("utf-8"), bench.budgets.with_rows(PAGE.read_text("utf-8"), rows)
+
+    assert f"| {last} | 5 min | 4.5 min | 300 s | 2.0 |  |\n" in after
+    assert [line for line in after.splitlines() if last not in line] == [
+        line for line in before.splitlines() if last not in line
+    ]
+
+
 def test_no_row_has_a_name_that_breaks_its_table(bench: Bench) -> None:
     assert not [each for each in bench.budgets.BUDGETS if re.search(r"[|\n]", each.row + each.peer)]
 
