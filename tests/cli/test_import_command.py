@@ -109,4 +109,4 @@ def test_ctrl_c_cancels_and_nothing_is_stored(results: Place, at: int) -> None:
     with results.store() as store:
         assert store.runs.list() == []
         assert [each.status for each in store.imports.list()] == ["cancelled"]
-    assert "Run 2." in results.run("import", "rows.jsonl").stdout
+    assert "Run 1." in results.run("import", "rows.jsonl").stdout

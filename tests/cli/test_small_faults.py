@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,9 @@ import evaldesk
 from evaldesk import paths
 from evaldesk.cli.eval.command import evaluate
 from evaldesk.cli.eval.options import OPENHANDS, OSMOSIS, SECTIONS
-from evaldesk.errors import FormatError, UsageError
+from evaldesk.errors import FormatError, UsageError, WorkspaceError
 from evaldesk.reading.strict_json import parse_json
+from evaldesk.store import Store
 
 Place = Any
 
@@ -205,3 +208,38 @@ def test_criteria_are_named_in_one_way(place: Place) -> None:
     refused = place.run(*command, "--eval-fn", "rewards:good", "--criterion", "response_match_score=1")
 
     assert "--eval-fn and --criterion: name the criteria by one of them" in str(refused.exception)
+
+
+def test_a_full_standard_output_is_a_sentence() -> None:
+    command = [sys.executable, "-P", "-m", "evaldesk", "metrics"]
+
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+
+    words = "the output could not be written: No space left on device; free space there, or write it to another place"
+    assert done.stderr == f"evaldesk: {words}\n"
+    assert done.returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("taken", "words"),
+    [
+        (".evaldesk/evaldesk.db/", ".evaldesk/evaldesk.db is a folder, where the file of the database should be"),
+        (".evaldesk", ".evaldesk is a file, where the folder of the database should be"),
+    ],
+    ids=["a folder in its place", "a file in the place of its folder"],
+)
+def test_a_database_that_cannot_be_made_is_a_sentence(tmp_path: Path, taken: str, words: str) -> None:
+    place = tmp_path / taken
+    place.parent.mkdir(exist_ok=True)
+    place.mkdir() if taken.endswith("/") else place.touch()
+
+    with pytest.raises(WorkspaceError) as refused:
+        Store.open(tmp_path / ".evaldesk" / "evaldesk.db")
+
+    assert str(refused.value) == f"{tmp_path / words}; move it away, or name another workspace"
+
+
+def test_a_folder_that_cannot_be_made_is_a_sentence() -> None:
+    with pytest.raises(WorkspaceError, match=r"^/proc/sys/.evaldesk cannot be made: [\w ]+; name another workspace$"):
+        Store.open(Path("/proc/sys/.evaldesk/evaldesk.db"))

@@ -93,6 +93,14 @@ class Place:
             counts = {name: select(func.count()).select_from(METADATA.tables[name]) for name in tables}
             return {name: connection.execute(count).scalar_one() for name, count in counts.items()}
 
+    def orphans(self) -> int:
+        """The last runs of cases that are no run, or none that is shown."""
+        last, run = METADATA.tables["last_run"], METADATA.tables["run"]
+        shown = select(run.c.id).where(run.c.deleted_at.is_(None))
+        with self.store.imports._database.reading() as connection:
+            found = select(func.count()).select_from(last).where(last.c.run_id.not_in(shown))
+            return int(connection.execute(found).scalar_one())
+
     def leftovers(self) -> list[Path]:
         return list(self.folder.rglob(".*evaldesk-tmp"))
 
@@ -194,11 +202,13 @@ def test_an_import_that_is_killed_at_any_transaction_is_there_whole_or_not_at_al
         assert place.leftovers() == []
         if after == NOTHING:
             assert set(place.rows().values()) == {0}
-            assert len(place.take_in()) == 2
+            assert place.take_in() == (1, 2)  # no number is left out
         else:
             with pytest.raises(AlreadyImportedError):
                 place.take_in()
         assert place.shown() == WHOLE
+        assert [each.status for each in place.store.imports.list()] == ["done"]
+        assert place.orphans() == 0
         evalset_id = place.store.runs.list()[0].config.evalset_id
         assert place.store.runs.last_verdicts(evalset_id)["c3"].run_id == 2 or after == NOTHING
 
@@ -216,7 +226,21 @@ def test_a_retry_removes_the_rows_of_a_killed_import(place: Place) -> None:
 
     assert place.shown() == WHOLE
     assert (place.rows()["run"], place.rows()["run_case"]) == (2, 2 * len(CASES))
-    assert [each.status for each in place.store.imports.list()] == ["done", "failed"]
+    assert [each.status for each in place.store.imports.list()] == ["done"]
+    assert [run.id for run in place.store.runs.list()] == [2, 1]
+
+
+@pytest.mark.parametrize("n_deleted", [0, 1], ids=["no run before", "a deleted run before"])
+def test_the_number_of_a_run_that_was_shown_is_given_to_no_other(place: Place, n_deleted: int) -> None:
+    for _ in range(n_deleted):
+        run_id = place.store.runs.create(RunConfig(AgentRef("a", ""), "set"), CASES[:1])
+        place.store.runs.delete(run_id)
+        place.store.runs.remove_deleted()
+    with Steps(4, kill, is_after=True).inserted(), suppress(Killed):
+        place.take_in()
+    place.restart()
+
+    assert place.store.runs.create(RunConfig(AgentRef("a", ""), "set"), CASES[:1]) == n_deleted + 1
 
 
 def test_an_import_is_whole_or_not_there_when_it_is_killed_at_any_call_of_the_disk(

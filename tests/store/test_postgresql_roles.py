@@ -17,6 +17,7 @@ from evaldesk.errors import WorkspaceError
 from evaldesk.model import AgentRef, Case, RunConfig, TrialResult, Turn
 from evaldesk.settings import DatabaseUrl, database_url
 from evaldesk.store import Store
+from evaldesk.store.runs.imports import new_run
 
 pytestmark = pytest.mark.server
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "store.md"
@@ -63,6 +64,20 @@ def test_a_player_plays_labels_and_deletes_and_changes_no_table(user: Callable[[
         refused = pytest.raises(WorkspaceError, match=r"may not do this; docs/store.md has the rights")
         with refused, store._database.writing() as connection:
             connection.exec_driver_sql("CREATE TABLE extra (id INTEGER)")
+
+
+def test_the_number_of_a_half_import_goes_to_the_next_run(user: Callable[[str], DatabaseUrl]) -> None:
+    case, config = Case("c", (Turn("Hi."),)), RunConfig(AgentRef("echo", "", kind="imported"), "imported-set")
+    half = new_run(config, [case], [TrialResult(0, 0, 0, "finished", "passed")], "", "digest")
+
+    with Store.open(user("player")) as store:
+        for status in ("first", "later"):
+            import_id, run_ids = store.imports.begin(f"{status}.json", [half, replace(half, digest="other")], "me")
+            store.imports.end(import_id, "failed", "killed")
+            store.runs.finish_deleting()
+            run_id = _run(store)
+
+            assert run_id == run_ids[0]
 
 
 def test_a_reader_sees_everything_and_is_told_that_nothing_can_be_stored(user: Callable[[str], DatabaseUrl]) -> None:

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from evaldesk.errors import WorkspaceError
-from evaldesk.store import hold_workspace
+from evaldesk.store import Store, hold_workspace
 from evaldesk.store.lock import address_of_holder
 from evaldesk.store.network_disk import network_disk
 
 HOLDER = """
 import sys, signal
 from pathlib import Path
-from evaldesk.store import hold_workspace
+from evaldesk.store import Store, hold_workspace
 from evaldesk.store.network_disk import network_disk
 hold = hold_workspace(Path(sys.argv[1]), url="http://127.0.0.1:1/")
 print("held", flush=True)
@@ -141,11 +141,18 @@ def test_a_network_disk_is_told_from_a_local_one(tmp_path: Path, place: str, exp
     assert network_disk(Path(place), tmp_path / "no proc here") == ""
 
 
-def test_a_desk_on_a_network_disk_says_so_and_opens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("is_made", [False, True], ids=["a new file", "a file that is there"])
+def test_a_database_on_a_network_disk_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made: bool
 ) -> None:
+    file = tmp_path / ".evaldesk" / "evaldesk.db"
+    if is_made:
+        Store.open(file).close()
     monkeypatch.setattr("evaldesk.store.network_disk.network_disk", lambda _: "nfs4")
 
-    hold_workspace(tmp_path, url="").release()
+    with pytest.raises(WorkspaceError, match=r"is on a network disk \(nfs4\).*--workspace.*PostgreSQL.*=1"):
+        Store.open(file)
+    monkeypatch.setenv("EVALDESK_NETWORK_DISK", "1")  # of a person who works there alone
+    Store.open(file).close()
 
-    assert "is on a network disk (nfs4)" in caplog.text
+    assert file.exists()

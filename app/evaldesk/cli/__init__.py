@@ -209,6 +209,9 @@ def _in_words(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError) and isinstance(error.filename, str | bytes):
         code = EXIT_ERRORS if error.errno in OF_THE_MACHINE else EXIT_USAGE
         return f"{os.fsdecode(error.filename)}: {error.strerror}", code
+    if isinstance(error, OSError) and error.errno in OF_THE_MACHINE and error.filename is None:
+        reason = f"the output could not be written: {error.strerror}"
+        return f"{reason}; free space there, or write it to another place", EXIT_ERRORS
     return f"broke off: {error!r}; add {DEBUG} for the trace", EXIT_ERRORS
 
 

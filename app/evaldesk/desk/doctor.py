@@ -48,7 +48,7 @@ from evaldesk.model.run import ExecutorConfig, Place, PlaceState
 from evaldesk.model.stored import RunSummary, host_of
 from evaldesk.settings import CONFIG_NAME, Settings
 from evaldesk.store import Store, hold_workspace
-from evaldesk.store.network_disk import disk_warning
+from evaldesk.store.network_disk import disk_refusal
 from evaldesk.store.store import EngineFacts, is_made, repair_marker
 from evaldesk.wording.places import again_sentence, place_words
 from evaldesk.wording.words import duration_words, least_words
@@ -101,8 +101,8 @@ def look_at_workspace(settings: Settings) -> list[Finding]:
     found = [Finding("workspace", "good", f"{home}{f', with {CONFIG_NAME}' if has_config else ''}")]
     if not os.access(home, os.W_OK):
         found = [Finding("workspace", "bad", f"{home} cannot be written; name another with --workspace")]
-    if warning := disk_warning(home):
-        found.append(Finding("disk", "warning", warning))
+    if not settings.store and (refusal := disk_refusal(home)):
+        found.append(Finding("disk", "bad", refusal))
     file = settings.database_file
     found += look_at_lost_databases(file)
     try:

@@ -22,6 +22,7 @@ from evaldesk.settings import DatabaseUrl
 from evaldesk.store import postgresql
 from evaldesk.store.database import Database, is_copying
 from evaldesk.store.lock import hold_workspace
+from evaldesk.store.network_disk import check_disk
 from evaldesk.store.postgresql import PostgresqlServer
 from evaldesk.store.sqlite import SqliteFile, reading_uri
 from evaldesk.store.store import HEAD, alone_in, create, prepare, stored_revision
@@ -75,6 +76,7 @@ class FilePlace:
         The index of the search goes, which was of other runs. Raises WorkspaceError for the copy of another source.
         """
         check_no_links(self._path.parent)
+        check_disk(self._path.parent)
         make_private_folder(self._path.parent)
         with alone_in(self._path.parent):
             if stored_revision(self._path) is None:

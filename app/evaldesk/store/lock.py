@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -12,9 +11,6 @@ from types import TracebackType
 
 from evaldesk.errors import WorkspaceError
 from evaldesk.paths import check_no_links, is_read_only, make_private_folder
-from evaldesk.store.network_disk import disk_warning
-
-log = logging.getLogger("evaldesk.store")
 
 LOCK_NAME = "desk.lock"
 OPENING = "unknown"
@@ -93,8 +89,6 @@ def hold_workspace(folder: Path, *, url: str) -> WorkspaceHold:
         holder = _holder(descriptor)
         os.close(descriptor)
         raise WorkspaceError(f"{folder.parent} is held by {holder}; use that one, or end it first") from error
-    if warning := disk_warning(folder):
-        log.warning(warning)
     hold = WorkspaceHold(folder, descriptor)
     try:
         hold.update(url)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
+from evaldesk.errors import WorkspaceError
+
 KINDS = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "9p", "vboxsf", "prl_fs", "fuse.sshfs"})
+VARIABLE = "EVALDESK_NETWORK_DISK"
 MOUNTS = Path("/proc/self/mountinfo")
 
 
@@ -24,15 +28,25 @@ def network_disk(folder: Path, mounts: Path = MOUNTS) -> str:
     return kind if kind in KINDS else ""
 
 
-def disk_warning(folder: Path) -> str:
-    """A sentence for a folder on a network disk; empty for any other."""
-    kind = network_disk(folder)
+def disk_refusal(folder: Path) -> str:
+    """The reason why no SQLite file is opened in a folder on a network disk; empty for any other.
+
+    Locks and shared memory of SQLite are of one machine. A person who works there alone may say so by VARIABLE.
+    """
+    kind = "" if os.environ.get(VARIABLE) == "1" else network_disk(folder)
     if not kind:
         return ""
     return (
-        f"{folder} is on a network disk ({kind}): two machines that write there at once may damage the database; "
-        "name a workspace on a local disk with --workspace"
+        f"{folder} is on a network disk ({kind}), where the locks of SQLite do not hold: two machines that write there "
+        "would damage the database; name a workspace on a local disk with --workspace, or a server of PostgreSQL with "
+        f"EVALDESK_STORE (docs/store.md), or set {VARIABLE}=1 where no other machine ever opens it"
     )
+
+
+def check_disk(folder: Path) -> None:
+    """Raise WorkspaceError for a folder in which no SQLite file may be opened."""
+    if words := disk_refusal(folder):
+        raise WorkspaceError(words)
 
 
 def _mount(line: str) -> tuple[Path, str] | None:

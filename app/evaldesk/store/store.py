@@ -42,6 +42,7 @@ from evaldesk.store.evalsets.lines import LineStore, note_moved
 from evaldesk.store.failures import FailureStore
 from evaldesk.store.labels import LabelStore
 from evaldesk.store.media import MediaStore
+from evaldesk.store.network_disk import check_disk
 from evaldesk.store.presets import PresetStore
 from evaldesk.store.proposals import ProposalStore
 from evaldesk.store.queues import QueueStore
@@ -171,6 +172,8 @@ def _prepared(database: Path | DatabaseUrl, must_exist: bool) -> Dialect:
 
         postgresql.prepare(database, HEAD)
         return postgresql.PostgresqlServer(database)
+    if not is_read_only(database):
+        check_disk(database.parent)
     prepare(database)
     return SqliteFile(database)
 
@@ -234,7 +237,20 @@ def prepare(path: Path) -> None:
                 check_not_in_repair(path)
                 _upgrade(path)
     except (sqlite3.Error, SQLAlchemyError, OSError) as error:
-        raise WorkspaceError(f"{path}: {error}; name another workspace, or move the file away") from error
+        raise WorkspaceError(_cannot_be_made(path, error)) from error
+
+
+def _cannot_be_made(path: Path, error: Exception) -> str:
+    """The reason why there is no database at the path: what stands in its place first, then what the machine says."""
+    if path.is_dir():
+        return f"{path} is a folder, where the file of the database should be; move it away, or name another workspace"
+    if os.path.lexists(path.parent) and not path.parent.is_dir():
+        place = f"{path.parent} is a file, where the folder of the database should be"
+        return f"{place}; move it away, or name another workspace"
+    if isinstance(error, OSError):
+        return f"{path.parent} cannot be made: {error.strerror}; name another workspace"
+    reason = getattr(error, "orig", None) or error
+    return f"{path} cannot be opened or made: {reason}; name another workspace, or move the file away"
 
 
 def check_exists(database: Path | DatabaseUrl) -> None:

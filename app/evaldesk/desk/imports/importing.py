@@ -39,7 +39,14 @@ from evaldesk.run_options import KEEP
 from evaldesk.settings import DatabaseUrl, Settings
 from evaldesk.store import Store
 from evaldesk.store.evalsets.files import PreparedSet
-from evaldesk.store.runs.imports import AlreadyImportedError, ImportEndedError, ImportUnderWayError, NewRun, new_run
+from evaldesk.store.runs.imports import (
+    PROCESS_ENDED,
+    AlreadyImportedError,
+    ImportEndedError,
+    ImportUnderWayError,
+    NewRun,
+    new_run,
+)
 from evaldesk.store.runs.planning import NO_EVALSET
 from evaldesk.store.runs.run_store import imported_agent
 from evaldesk.transcripts.recorded import RecordedRun, digest_of
@@ -381,7 +388,7 @@ class ImportDesk:
         if each.stage == "ready" and _is_in_place(each):
             imports.publish(each.id)
         elif each.stage != "naming":
-            imports.end(each.id, "failed", "The process that imported it ended.")
+            imports.end(each.id, "failed", PROCESS_ENDED)
             return
         imports.name_last_runs(each.id)
 

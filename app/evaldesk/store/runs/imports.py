@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, Select, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, delete, exists, func, insert, select, update
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import Case, RunConfig, TrialResult
@@ -126,19 +126,19 @@ class ImportStore(Part):
         first = {"status": "importing", "stage": "storing", "set_path": "", "set_version": "", "reason": ""}
         values = first | {"source": source, "owner": owner, "set_id": set_id, "n_total": n_total, "created_at": now}
         values |= {"leased_until": _NEW_LEASE}
-        import_id, run_ids = 0, []
+        import_id, run_ids, size = 0, list[int](), StepSize(MAX_ROWS)
         try:
-            with self._database.writing() as connection:
-                fresh = insert(IMPORT_RECORD).values(values).returning(IMPORT_RECORD.c.id)
-                import_id = connection.execute(fresh).scalar_one()
-            size = StepSize(MAX_ROWS)
             for some in _bounded(runs, lambda _: (ROWS_OF_RUN, 0), size):
-                with self._step(import_id, 0, size) as connection:
+                with self._step(import_id, 0, size) if import_id else size.writing(self._database) as connection:
                     if not is_again:
                         _check_new(connection, import_id, [run.digest for run in some])
-                    run_ids += [self._insert_run(connection, import_id, run) for run in some]
+                    # The record comes with its first runs: one that is refused, or killed before, leaves none.
+                    begun = import_id or _begin(connection, values)
+                    run_ids += [self._insert_run(connection, begun, run) for run in some]
+                import_id = begun
         except (Exception, KeyboardInterrupt) as error:
-            self.end(import_id, "failed", str(error))
+            if import_id:
+                self.end(import_id, "failed", str(error))
             raise
         return import_id, run_ids
 
@@ -261,6 +261,18 @@ class ImportStore(Part):
             if not counted.rowcount:
                 raise ImportEndedError(f"import {import_id} was cancelled")
             yield connection
+
+
+PROCESS_ENDED = "The process that imported it ended."
+"""The reason of an import that a kill cut short."""
+
+
+def _begin(connection: Connection, values: dict[str, Any]) -> int:
+    """A new record, which takes the place of those of the same source that a kill cut short; its id."""
+    is_left = exists().where(IMPORT_RUN.c.import_id == _R.id)
+    cut_short = (_R.source == values["source"]) & (_R.status == "failed") & (_R.reason == PROCESS_ENDED)
+    connection.execute(delete(IMPORT_RECORD).where(cut_short, ~is_left))
+    return int(connection.execute(insert(IMPORT_RECORD).values(values).returning(_R.id)).scalar_one())
 
 
 def _known(connection: Connection, digests: Sequence[str]) -> dict[str, int]:

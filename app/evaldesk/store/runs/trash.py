@@ -17,6 +17,7 @@ from sqlalchemy import (
     func,
     literal,
     select,
+    text,
     update,
 )
 
@@ -98,7 +99,7 @@ def remains(connection: Connection) -> Sequence[int]:
     ended = IMPORT_RECORD.c.status != "importing"
     is_partly_removed = RUN.c.id.not_in(_never_shown()) & (_n_stored_cases() < RUN.c.n_cases)
     rows = select(RUN.c.id).where(~VISIBLE, RUN.c.id.in_(_never_shown().where(ended)) | is_partly_removed)
-    return connection.scalars(rows.order_by(RUN.c.id)).all()
+    return connection.scalars(rows.order_by(RUN.c.id.desc())).all()  # the last number is given back first
 
 
 def _never_shown() -> Select[Any]:
@@ -135,11 +136,31 @@ def delete_some(connection: Connection, run_id: int, n: int) -> bool:
         if not indexes:
             is_left = media.drop_some(connection, RUN_MEDIA, run_id, n)
             if not is_left:
+                was_never_shown = connection.scalar(_never_shown().where(IMPORT_RUN.c.run_id == run_id)) is not None
                 connection.execute(delete(RUN).where(RUN.c.id == run_id))
+                if was_never_shown:
+                    give_back_number(connection, run_id)
             return is_left
         done = RUN_CASE.c.case_index <= indexes[-1]
     connection.execute(delete(RUN_CASE).where(RUN_CASE.c.run_id == run_id, done))
     return True
+
+
+def give_back_number(connection: Connection, run_id: int) -> None:
+    """Let the next run have the number of one that nobody ever saw, where it was the last number given."""
+    if connection.dialect.name == "sqlite":
+        last = "UPDATE sqlite_sequence SET seq = :before WHERE name = 'run' AND seq = :run_id"
+        connection.execute(text(last), {"before": run_id - 1, "run_id": run_id})
+        return
+    numbers = "pg_get_serial_sequence('run', 'id')"
+    connection.execute(  # a role that may not set the numbers skips one
+        text(
+            f"SELECT setval({numbers}, greatest(:run_id - 1, 1), :run_id > 1) FROM pg_sequences "  # noqa: S608
+            f"WHERE {numbers} = schemaname || '.' || sequencename AND last_value = :run_id "
+            f"AND has_sequence_privilege({numbers}, 'UPDATE')"
+        ),
+        {"run_id": run_id},
+    )
 
 
 def name_last_run_of(connection: Connection, run_id: int, first: int, end: int) -> None:
