@@ -56,7 +56,7 @@ torture: $(READY) ## Kill and flood for a long time
 	$(BIN)/pytest -m torture $(ARGS)
 
 check: $(READY) ## Format, lint, types, import contracts; prints the counts of files
-	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python .ci/check_tree.py && $(BIN)/python .ci/count_rooms.py
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python .ci/check_tree.py && $(BIN)/python .ci/check_patterns.py && $(BIN)/python .ci/count_rooms.py
 
 bench: $(READY) ## Measure speed and size; writes docs/performance.md; ARGS="pages live" takes some of the measures again, ARGS=newcomer the two commands of the README in a bare clone
 	$(BIN)/python -m bench.run $(ARGS)

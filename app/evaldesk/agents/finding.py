@@ -46,7 +46,7 @@ _ATTRIBUTES = (
 )
 
 # An agent made of our own class asks its models through LiteLLM, which its environment need not have.
-_NEEDS_LITELLM = re.compile(r"^\s*(?:from\s+evaldesk\b.*\bLlmAgent\b|import\s+evaldesk\b)", re.MULTILINE)
+_NEEDS_LITELLM = re.compile(r"^[ \t]*(?:from[ \t]+evaldesk\b.*\bLlmAgent\b|import[ \t]+evaldesk\b)", re.MULTILINE)
 _LEAVES = re.compile(r"^[ \t]*from[ \t]+\.\.", re.MULTILINE)
 _NOT_IN_A_NAME = re.compile(r'[ $`!*@"\\\r\n\t]')
 

@@ -45,7 +45,8 @@ class Answer:
     @property
     def words(self) -> list[str]:
         """The text in the parts in which it is streamed."""
-        return re.findall(r"\s*\S+\s*", self.text)
+        first, *others = re.findall(r"\S+\s*", self.text) or [""]
+        return [self.text[: len(self.text) - len(self.text.lstrip())] + first, *others] if first else []
 
 
 def answer(

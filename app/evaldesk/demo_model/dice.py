@@ -23,7 +23,9 @@ TOOLS = frozenset({"roll_die", "check_prime"})
 MAX_ROLLS = 20
 
 _SIDED = re.compile(r"\b(?:(\d+)\s+(?:x\s+)?)?(\d+)[\s-]*sided\b|\b(\d+)?\s*d(\d+)\b")
-_SIDES = re.compile(r"\b(?:(\d+)\s+)?(?:dice|die|it|one)\b[^.?!]*?\b(?:with|of|has|having)\s+(\d+)\s+(?:sides|faces)")
+_SIDES = re.compile(
+    r"\b(?:(\d+)\s+)?(?:dice|die|it|one)\b[^.?!]{0,100}?\b(?:with|of|has|having)\s+(\d+)\s+(?:sides|faces)"
+)
 _COUNT = re.compile(r"\b(\d+)\s+(?:(?:more|normal|ordinary|fair|standard|regular)\s+)?(?:dice|die|times|rolls)\b")
 _ROLL = re.compile(r"\b(roll|rolls|rolled|throw|toss|dice|die|d\d+)\b")
 _AGAIN = re.compile(r"\b(again|once more|another|re-?roll)\b")

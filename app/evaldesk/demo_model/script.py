@@ -17,7 +17,7 @@ BEYOND = (
     "Set EVALDESK_MODEL, or the agent's own model, to a real one, and the key of its provider."
 )
 
-_PLAN = re.compile(r"<plan>\n(.*?)\n</plan>", re.DOTALL)
+_PLAN = re.compile(r"<plan>\n((?:(?!<plan>\n).)*?)\n</plan>", re.DOTALL)
 _STOP = re.compile(r"answer with (\S+) alone")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _PREFIX = re.compile(

@@ -40,9 +40,11 @@ SIGHTS = {
 }
 
 _DAYS = re.compile(r"\b(\d+)[\s-]*(days?|nights?|weeks?)\b")
-_BUDGET = re.compile(r"(?:€|eur|\$|£)\s*(\d[\d.,]*)|\b(\d[\d.,]*)\s*(?:€|eur\b|euros?\b|dollars?\b|usd\b|pounds?\b)")
-_FROM = re.compile(r"fl(?:y|ies) from (.+?) and like", re.IGNORECASE)
-_LIKES = re.compile(r"and likes? (.+?)\.(?:\s|$)", re.IGNORECASE)
+_BUDGET = re.compile(
+    r"(?:€|eur|\$|£)\s*(\d[\d.,]{0,20})|\b(\d[\d.,]{0,20})\s{0,9}(?:€|eur\b|euros?\b|dollars?\b|usd\b|pounds?\b)"
+)
+_FROM = re.compile(r"fl(?:y|ies) from (.{1,100}?) and like", re.IGNORECASE)
+_LIKES = re.compile(r"and likes? (.{1,200}?)\.(?:\s|$)", re.IGNORECASE)
 _SAVE = re.compile(r"\b(save|plan|book|itinerary|schedule|take it|go with|let's do|decide)\b")
 _COMPARE = re.compile(r"\b(flights?|fly|cost|costs|price|prices|compare|cheap|cheaper|cheapest|expensive|how much)\b")
 

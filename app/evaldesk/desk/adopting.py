@@ -76,7 +76,8 @@ _IMPORTS: Mapping[Tool, Sequence[tuple[re.Pattern[str], str]]] = {
     "adk": (
         (
             re.compile(
-                r"^(\s*)from google\.adk\.evaluation(?:\.agent_evaluator)? import AgentEvaluator[ \t]*$", re.MULTILINE
+                r"^([ \t]*)from google\.adk\.evaluation(?:\.agent_evaluator)? import AgentEvaluator[ \t]*$",
+                re.MULTILINE,
             ),
             r"\1from evaldesk import AgentEvaluator",
         ),
@@ -106,7 +107,9 @@ _PACKAGES: Mapping[Tool, _Package] = {
     "osmosis": _Package("osmosis-ai", "evaldesk"),
     "openhands": _Package("openhands-ai", "evaldesk"),
 }
-_LISTING = re.compile(r"(^|/)(([\w.-]*requirements[\w.-]*|requirements/[\w.-]+)\.(txt|in)|setup\.cfg|tox\.ini)$")
+_LISTING = re.compile(
+    r"(^|/)(([\w.-]{0,120}requirements[\w.-]{0,120}|requirements/[\w.-]+)\.(txt|in)|setup\.cfg|tox\.ini)$"
+)
 _QUOTING = re.compile(r"(^|/)(pyproject\.toml|setup\.py|noxfile\.py)$")
 _INSTALLS = re.compile(r"\b(pip3? install|uv (add|sync|run)|poetry add)\b")
 _IS_LOCKED = "--hash="
@@ -175,30 +178,38 @@ def _with_ours(name: str, text: str, package: _Package, *, keeps_extra: bool) ->
     """The text with our package where it requires that of the tool; a locked file stays as it is."""
     if _IS_LOCKED in text:
         return text
-    named = _named(package)
+    in_list, own_line, inside, in_command = requirement_patterns(package)
     if _LISTING.search(name):
         has_ours = bool(re.search(r"(?m)^[ \t]*evaldesk\b", text))
-        pattern = rf"(?m)^(?P<before>[ \t]*)(?P<quote>)(?P<theirs>{named}[^#\n]*?)(?P<after>[ \t]*(#.*)?)$"
-        return _beside(text, pattern, package, keeps_extra=keeps_extra, has_ours=has_ours)
+        return _beside(text, in_list, package, keeps_extra=keeps_extra, has_ours=has_ours)
     if _QUOTING.search(name):
-        quoted = rf"(?P<quote>[\"'])(?P<theirs>{named}[^\"'\n]*)(?P=quote)"
-        own_line = rf"(?m)^(?P<before>[ \t]*){quoted}(?P<after>,?)$"
         text = _beside(text, own_line, package, keeps_extra=keeps_extra)
-        inside = rf"(?P<before>){quoted}(?P<after>)(?=\s*[,\]])"
         return _beside(text, inside, package, keeps_extra=keeps_extra, between=", ")
     if _CI.search(name):
-        pattern = rf"(?P<before>(?<![\w./-]))(?P<quote>[\"']?)(?P<theirs>{named}[^\s\"']*)(?P=quote)(?P<after>)"
         return "".join(
-            _beside(line, pattern, package, keeps_extra=keeps_extra, between=" ") if _INSTALLS.search(line) else line
+            _beside(line, in_command, package, keeps_extra=keeps_extra, between=" ") if _INSTALLS.search(line) else line
             for line in text.splitlines(keepends=True)
         )
     return text
 
 
+def requirement_patterns(package: _Package) -> tuple[str, str, str, str]:
+    """A requirement in a list of them, in quotes on a line of its own, in quotes in a line, and in a command."""
+    named = _named(package)
+    quoted = rf"(?P<quote>[\"'])(?P<theirs>{named}[^\"'\n]*)(?P=quote)"
+    words = r"[^#\s]*+(?:[ \t]++[^#\s]++)*+"
+    return (
+        rf"(?m)^(?P<before>[ \t]*)(?P<quote>)(?P<theirs>{named}{words})(?P<after>[ \t]*(#.*)?)$",
+        rf"(?m)^(?P<before>[ \t]*){quoted}(?P<after>,?)$",
+        rf"(?P<before>){quoted}(?P<after>)(?=\s*[,\]])",
+        rf"(?P<before>(?<![\w./-]))(?P<quote>[\"']?)(?P<theirs>{named}[^\s\"']*)(?P=quote)(?P<after>)",
+    )
+
+
 def _named(package: _Package) -> str:
     """The pattern of a requirement's beginning; that of a package with an extra asks for it, as tests do."""
     name = package.name.replace("-", "[-_]") + r"(?![\w-])"
-    return name + (rf"\[[^\]\n]*\b{package.extra}\b[^\]\n]*\]" if package.extra else "")
+    return name + (rf"\[[^\]\n]{{0,120}}\b{package.extra}\b[^\]\n]{{0,120}}\]" if package.extra else "")
 
 
 def _beside(

@@ -23,8 +23,8 @@ APART = 0.75
 """The cosine distance above which notes do not say alike."""
 N_TERMS, MAX_SHORT = 3, 3
 _VARYING = re.compile(
-    r"""https?://\S+|[\w.-]+@[\w.-]+|(?:[A-Za-z]:)?(?:/[\w.~-]+)+/?|"[^"]*"|'[^']*'|`[^`]*`|“[^”]*”|\b0x[0-9a-f]+\b
-    |\b(?=[0-9a-f-]*\d)[0-9a-f-]{8,}\b|\d+(?:\.\d+)?""",
+    r"""https?://\S+|(?<![\w.-])[\w.-]+@[\w.-]+|(?:[A-Za-z]:)?(?:/[\w.~-]+)+/?|"[^"]*"|'[^']*'|`[^`]*`|“[^“”]*”|\b0x[0-9a-f]+\b
+    |(?<![0-9a-f-])\b(?=[0-9a-f-]*\d)[0-9a-f-]{8,}\b|\d+(?:\.\d+)?""",
     re.VERBOSE | re.IGNORECASE,
 )
 _WORDS = {

@@ -19,7 +19,7 @@ SCROLLS = {"class": "scroll", "role": "group", "tabindex": "0", "aria-label": "T
 DIRECTED = ("ol", "ul", "blockquote", "table")
 WORDS = frozenset({"strong", "em", "s", "code", "a"})
 SCHEMES = frozenset({"http", "https", "mailto"})
-_MARKS = re.compile(r"[*_`#\[\]|~<&\\]|^\s*(?:[-+>]|\d+[.)])\s|^\s*(?:-{3,}|={1,})\s*$", re.MULTILINE)
+_MARKS = re.compile(r"[*_`#\[\]|~<&\\]|^[ \t]*(?:[-+>]|\d+[.)])\s|^[ \t]*(?:-{3,}|={1,})[ \t]*$", re.MULTILINE)
 _PLAIN = re.compile(r"</?p>|<br>|\n")
 
 

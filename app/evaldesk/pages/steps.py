@@ -53,7 +53,8 @@ _TESTS = re.compile(
 )
 _SEARCH = re.compile(_PREFIX + r"(?:grep|rg|ag|find|ls|tree|which|pwd|git\s+(?:log|status|diff|show|grep|blame))\b")
 _READ = re.compile(_PREFIX + r"(?:cat|head|tail|less|nl|wc|sed\s+-n)\b")
-_WRITES = re.compile(r"\bsed\s+-i\b.*\s(\S+)$|^(?:cat|echo|printf|tee)\b[^|]*?>>?\s*([\w./-]+)")
+_EDITS = re.compile(r"\bsed\s+-i\s")
+_WRITES = re.compile(r"^(?:cat|echo|printf|tee)\b[^|]*?>>?\s*([\w./-]+)")
 _PATCHED = re.compile(r"^(?:\*\*\* (?:Update|Add) File: |\+\+\+ (?:b/)?)(\S+)", re.MULTILINE)
 _CAUSE = re.compile(
     r"\b(?:root cause|(?:the|this) (?:cause|problem|issue|bug|fault|reason)\b"
@@ -215,8 +216,11 @@ def _shell(command: str) -> tuple[Kind, str]:
     parts = [part.strip() for part in re.split(r"&&|\|\||[;|\n]", command) if part.strip()]
     if any(_TESTS.match(part) for part in parts):
         return "tests", ""
-    if wrote := _WRITES.search(command.strip().partition("\n")[0]):
-        return "edit", wrote[1] or wrote[2]
+    first = command.strip().partition("\n")[0]
+    if _EDITS.search(first):
+        return "edit", first.split()[-1]
+    if wrote := _WRITES.search(first):
+        return "edit", wrote[1]
     parts = [part for part in parts if not part.startswith(("cd ", "export "))]
     kinds: tuple[tuple[Kind, re.Pattern[str]], ...] = (("search", _SEARCH), ("read", _READ))
     return next((kind for kind, pattern in kinds if parts and pattern.match(parts[0])), "command"), ""

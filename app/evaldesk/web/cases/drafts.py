@@ -324,7 +324,7 @@ def _is_kept(form: FormData, prefix: str) -> bool:
     return f"{prefix}-tick" not in form or f"{prefix}-kept" in form
 
 
-OP = re.compile(r"(?P<owner>(?:[a-z]+-\d{1,4}-)*)(?P<part>[a-z]+)(?:-(?P<index>\d{1,4}))?-(?P<verb>[a-z]+)")
+OP = re.compile(r"(?P<owner>(?:[a-z]{1,40}-\d{1,4}-)*)(?P<part>[a-z]+)(?:-(?P<index>\d{1,4}))?-(?P<verb>[a-z]+)")
 
 
 def apply_op(draft: CaseDraft, op: str) -> str:
@@ -336,7 +336,7 @@ def apply_op(draft: CaseDraft, op: str) -> str:
     if not match:
         raise UsageError(f"no button does {op[:100]!r}")
     owner: Part = draft
-    for name, index in re.findall(r"([a-z]+)-(\d+)-", match["owner"]):
+    for name, index in re.findall(r"([a-z]{1,40})-(\d{1,4})-", match["owner"]):
         owner = _at(_parts(owner, name, op)[0], int(index), op)
     parts, kind = _parts(owner, match["part"], op)
     verb, prefix = match["verb"], f"{match['owner']}{match['part']}"
