@@ -162,6 +162,7 @@ GATES_BY_NAME: Mapping[str, RunOption] = {option.name: option for option in GATE
 
 NOT_ASKED: Mapping[str, str] = {
     "all_must_pass": "follows from the door: what a reward or a benchmark measures need not pass",
+    "pass_threshold": "is the option --pass-threshold of the run",
     "unscored_are_failures": "follows from the tool that the run is judged as",
 }
 """Fields of Gates that no door asks for, and why."""

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -28,7 +29,7 @@ ANSWERS = Path(__file__).with_name("answers.txt")
 
 def root_agent(message):
     """Says what it hears; for `scripted` the next line of answers.txt says what to do."""
-    if message != "scripted":
+    if not message.startswith("scripted"):
         return message
     this, *later = ANSWERS.read_text().split() or ["right"]
     ANSWERS.write_text(" ".join(later))
@@ -84,6 +85,30 @@ def test_a_flip_that_fresh_trials_confirm_fails_the_gate(suspicious: Place) -> N
     assert told(suspicious)["baseline"]["cases"][0]["confirming"] == {"n_passed": 2, "n_failed": 3, "n_planned": 5}
     assert "case_1 passed 2 of 5" in (suspicious.folder / "now.xml").read_text()
     assert r"case\_1 passed 2 of 5" in (suspicious.folder / "now.md").read_text()
+
+
+def test_every_door_names_the_confirmed_case_and_calls_the_other_flipped(suspicious: Place) -> None:
+    """Two cases fail at first: one fails again when played again, the other passes 4 of 5."""
+    path = suspicious.evalset("first", {"scripted": "scripted", "scripted two": "scripted two"})
+    script(suspicious, "")
+    suspicious.eval(path, "-o", "base.json")
+
+    files = ("--junit", "now.xml", "--summary", "now.md", "--annotations", "--concurrency", 1)
+    result = play(suspicious, " ".join(["wrong", "wrong", *["wrong", "right"] * 4, "wrong", "wrong"]), *files)
+
+    errors = [line for line in result.output.splitlines() if line.startswith("::error") and "case_" in line]
+    warnings = [line for line in result.output.splitlines() if line.startswith("::warning")]
+    suite = ET.parse(suspicious.folder / "now.xml").getroot()  # noqa: S314 - our own file
+    first, second = (suite.find(f".//testcase[@name='{name}']") for name in ("case_1", "case_2"))
+    assert first is not None
+    assert second is not None
+    assert "Regressed: case_1" in result.output
+    assert [failure.get("message") for failure in suite.findall("testsuite/testcase[@name='case_1']/failure")]
+    assert second.find("failure") is None
+    assert "flipped, passed 4 of 5 when played again" in (second.findtext("system-out") or "")
+    assert any("case_1" in line and "passed 0 of 5 when played again" in line for line in errors)
+    assert not any("title=case_2" in line for line in errors)
+    assert any("case_2" in line and "flipped%2C passed 4 of 5 when played again" in line for line in warnings)
 
 
 def test_how_many_of_how_many_can_be_asked_for(suspicious: Place) -> None:
@@ -143,8 +168,12 @@ def test_a_killed_run_plays_its_fresh_trials_when_it_is_resumed(suspicious: Plac
         database.execute("UPDATE run SET status = 'running', driver = '', n_confirming_todo = ? WHERE id = 2", (todo,))
 
     script(suspicious, "right right right wrong wrong")
-    suspicious.run("run", "resume", 2)
+    (suspicious.folder / "now.json").unlink()
+    resumed = suspicious.run("run", "resume", 2)
 
+    assert "✓ held   --max-regressions: 0 of 2 cases regressed" in resumed.stdout
+    assert told(suspicious)["outcome"] == "passed"
+    assert "Written: " in resumed.stderr
     with suspicious.store() as store:
         runs = StoredRuns(store.runs)
         assert runs.conclusion(runs.summary(2)).outcome == "passed"

@@ -245,3 +245,31 @@ def test_options_of_the_model_reach_the_run(place: Place) -> None:
         3,
     )
     assert (config.seed, config.note, config.limits.trial_timeout_s, config.concurrency) == (5, "tuned", 7.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "code", "sentence"),
+    [
+        ((), 1, "every trial must pass: 3 of 4 trials passed"),
+        (("--pass-threshold", 0.5), 0, ""),
+        (
+            ("--pass-threshold", 0.6),
+            1,
+            "every case must pass: 1 of 2 cases passed less than 0.6 of its trials: case_2 (1 of 2)",
+        ),
+        (("--pass-threshold", 0.5, "--min-pass-rate", 0.8), 1, "pass rate 0.75 is below 0.8"),
+    ],
+    ids=["every trial", "half of the trials", "more than half", "another gate"],
+)
+def test_the_pass_threshold_of_a_case_decides_where_no_gate_asks_for_verdicts(
+    place: Place, threshold: tuple[object, ...], code: int, sentence: str
+) -> None:
+    result = place.eval(place.evalset("first", {"one": "one", "flaky": "flaky"}), "--n", 2, *threshold)
+
+    listed = place.run("run", "info", 1).output
+
+    assert result.exit_code == code, result.output
+    assert sentence in result.output
+    conclusion = next(line for line in listed.splitlines() if line.startswith("Conclusion"))
+    assert conclusion.split(maxsplit=1)[1].startswith("failed" if code else "passed")
+    assert sentence.partition(": case_2")[0] in listed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -55,7 +56,7 @@ def test_runs_are_listed_newest_first(played: Place) -> None:
         "By",
     ]
     assert [line.split()[0] for line in lines[1:]] == ["2", "1"]
-    assert "nightly  finished  undecided   1 of 2  1        3 of 3" in lines[2]
+    assert "nightly  finished  failed      1 of 2  1        3 of 3" in lines[2]
 
 
 def test_a_listing_is_cut_and_says_so(played: Place) -> None:
@@ -71,7 +72,7 @@ def test_a_listing_as_json(played: Place) -> None:
 
     assert (found["total_count"], found["has_more"]) == (1, False)
     item = found["items"][0]
-    assert (item["id"], item["name"], item["status"], item["outcome"]) == (1, "nightly", "finished", "undecided")
+    assert (item["id"], item["name"], item["status"], item["outcome"]) == (1, "nightly", "finished", "failed")
     assert item["summary"]["progress"] == {"completed": 3, "total": 3, "unit": "trials"}
     assert (item["summary"]["passed"], item["summary"]["errored"], item["summary"]["pass_rate"]) == (1, 1, 0.5)
 
@@ -160,7 +161,7 @@ def test_errors_are_played_again_into_the_same_run(played: Place) -> None:
 
     result = played.run("run", "retry", "nightly")
 
-    assert result.exit_code == 3
+    assert result.exit_code == 1
     with played.store() as store:
         assert store.runs.trial(1, 2, 0).attempt == 2
         assert store.runs.summary(1).n_trials == 3
@@ -226,6 +227,11 @@ def test_a_running_run_whose_process_was_killed_says_how_it_goes_on(place: Place
 
     gone, here = (place.run("run", "info", run_id).output for run_id in run_ids)
 
+    listed = place.run("run", "list").output.splitlines()
+    items = json.loads(place.run("run", "list", "--json").output)["items"]
+    assert [item["status"] for item in items] == ["running", "interrupted", "finished"]
+    assert [line.split()[1] for line in listed[1:]] == ["running", "interrupted", "finished"]
+    assert re.search(r"^Status +interrupted$", gone, re.MULTILINE)
     assert "Its process is gone; an open desk goes on with it." in gone
     assert f"`evaldesk run resume {run_ids[0]}` plays the one remaining trial." in gone
     assert "Its process is gone" not in here

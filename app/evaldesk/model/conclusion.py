@@ -292,7 +292,8 @@ class Gates:
     """The conditions of a run; None is no condition. `pass_at` and `pass_hat` are pairs of k and the least mean.
 
     Errored and unscored trials are tolerated up to `max_error_rate` and `max_unscored_rate` only. Unless another gate
-    asks for verdicts, or `all_must_pass` is off, every trial must pass; `unscored_are_failures` lets unscored ones fail
+    asks for verdicts, or `all_must_pass` is off, every trial must pass, or with a `pass_threshold` below 1 that
+    share of the trials of each case; `unscored_are_failures` lets unscored ones fail
     the run then. `baseline` names an earlier run: so many cases as `max_regressions` may have regressed since, and by
     as much as `margin`, a share, the mean pass rate of the cases may drop. By `regression_rule` a case regressed
     when its verdict flipped ("any"), when it also passes too few fresh trials ("confirm"; `confirm` is how many of how
@@ -319,6 +320,7 @@ class Gates:
     stop_when_decided: StopRule | None = None
     all_must_pass: bool = True
     unscored_are_failures: bool = False
+    pass_threshold: float = 1.0
 
     @property
     def asks_for_verdicts(self) -> bool:

@@ -378,6 +378,9 @@ class ExecutorConfig:
     options: JsonObject = field(default_factory=dict)
 
 
+FileOption: TypeAlias = Literal["output", "junit", "summary"]
+
+
 @dataclass(frozen=True, slots=True)
 class RunConfig:
     """A run's configuration, frozen when it starts.
@@ -395,7 +398,8 @@ class RunConfig:
     `environment` is the name by which a person chose the interpreter or the container of `agent`. `isolation` is
     `shared` where a player has several trials, at once and one after the other; else each trial has a process or a
     container of its own. `prompts` says whether it is kept how models were asked. `shows_case` gives the agent's
-    process the whole case, and not only the user's side of it. `recorded` is the plan of an imported run.
+    process the whole case, and not only the user's side of it. `recorded` is the plan of an imported run. `files` are
+    those that the command of this one run was asked to write, by their option.
     """
 
     agent: AgentRef
@@ -435,6 +439,7 @@ class RunConfig:
     shows_case: bool = True
     interpreter: Interpreter = field(default_factory=Interpreter)
     recorded: RecordedPlan | None = None
+    files: tuple[tuple[FileOption, str], ...] = ()
 
     @property
     def evalset_name(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from evaldesk.desk.runs.deciding import DECIDED_LIKELY
 from evaldesk.desk.runs.gates.answers import drawn_subject
 from evaldesk.desk.runs.gates.chances import MOST_PREVIEWED, GateChance, check_explained, gate_chances
-from evaldesk.desk.runs.gates.conclusion import ALL_PASSED, OF_A_RATE
+from evaldesk.desk.runs.gates.conclusion import ALL_PASSED, EVERY_CASE, OF_A_RATE
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.gate_options import GATE_OPTIONS, GATES_BY_NAME, asked_of, flag_of
@@ -157,13 +157,13 @@ def _answers(run: RunSummary, conclusion: Conclusion) -> Iterator[tuple[str, Gat
         flags = " ".join(f"{flag_of(GATES_BY_NAME[name])} {_shown(name, alone)}" for name in asked_of(alone))
         baseline = " --baseline RUN" if alone.compares else ""
         state: GateState = "errored" if is_errored else each.answer
-        yield f"--n {n}{budget} {flags or '(' + ALL_PASSED + ')'}{baseline}", alone, state
+        yield f"--n {n}{budget} {flags or f'({each.name})'}{baseline}", alone, state
 
 
 def _alone(gates: Gates, found: GateOutcome) -> Gates | None:
     """The one gate, with the options that change its answer; None for a tolerance that nobody asked for."""
-    if found.name == ALL_PASSED:
-        return Gates()
+    if found.name in (ALL_PASSED, EVERY_CASE):
+        return Gates(pass_threshold=gates.pass_threshold)
     flag, _, k = found.name.partition(" ")
     option = _BY_FLAG[flag]
     value = getattr(gates, option.name)

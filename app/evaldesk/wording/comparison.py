@@ -224,3 +224,13 @@ SCORES = Unit("better", "worse", _numbers)
 FEWER_IS_BETTER = Unit("worse", "better", _numbers)
 MILLISECONDS = Unit("slower", "faster", _durations)
 DOLLARS = Unit("more expensive", "cheaper", _dollars)
+
+
+def again_notes(change: RunChange | None) -> dict[str, str]:
+    """What the fresh trials of each case told that flipped, by its name: `flipped, passed 4 of 5 when played again`."""
+    found = {}
+    for case in change.played_again if change else ():
+        letters = case.after.confirming if case.after else ""
+        again = f"passed {letters.count('p')} of {len(letters)} when played again" if letters else "not played again"
+        found[case.name] = f"flipped, {again}"
+    return found

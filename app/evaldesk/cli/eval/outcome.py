@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import click
@@ -19,12 +20,13 @@ from evaldesk.cli.eval.result_json import result_json
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.other_tools import CALLED
 from evaldesk.desk.runs.gates.conclusion import Ending, RunNumbers, conclude
-from evaldesk.desk.runs.plan import RunPlan, Unjudged
+from evaldesk.desk.runs.plan import RunOptions, RunPlan, Unjudged
 from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers, planned_numbers
 from evaldesk.errors import AgentError, UsageError
-from evaldesk.model import Conclusion, Gates
+from evaldesk.model import Conclusion, EvalSet, Gates
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import counted
+from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import OWN
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.words import conclusion_words, needs_words, spread_sentence, trials_each
@@ -73,6 +75,7 @@ async def _play_and_judge(
                 is_quiet=request.quiet or request.is_json,
                 gates=gates,
                 baseline=baseline,
+                files=() if request.module or request.benchmark else request.files,
             )
         except AgentError as error:
             report_error(jobs[0].agent.id, error)
@@ -110,13 +113,27 @@ def end(
             show_other_verdicts(runs, played, request.spelled)
             show_conclusion(conclusion, has_gates=not request.gates.asks_nothing)
         if request.annotations:
-            show_annotations(runs, own, conclusion, is_json=request.is_json)
+            show_annotations(runs, own, conclusion, change, is_json=request.is_json)
     stopped = next((each for each in played if each.run.status == "stopped"), None)
     if stopped:
         _say_how_to_resume(stopped, request)
     if trouble:
         raise trouble
     return conclusion.exit_code
+
+
+def write_files(desk: Desk, run: RunSummary, conclusion: Conclusion) -> None:
+    """Write the files that the command which began the run was asked for. Raises UsageError."""
+    if not run.config.files or run.config.source_run_id is not None:
+        return
+    named = {option: path for option, path in run.config.files if option != "output"}
+    outputs = tuple(path for option, path in run.config.files if option == "output")
+    request = EvalRequest((), outputs=outputs, junit=named.get("junit"), summary=named.get("summary"))
+    path = Path(run.config.evalset_path)
+    evalset = EvalSet(run.config.evalset_id, run.config.evalset_name)
+    played = Played(Job(run.config.agent, evalset, path, RunOptions()), run)
+    write_outputs(desk.stored_runs, request, [played], conclusion, desk.stored_runs.change(run))
+    show(f"Written: {', '.join(path for _, path in run.config.files)}", err=True)
 
 
 def _numbers(desk: Desk, played: Sequence[Played], left_out: Sequence[RunPlan]) -> RunNumbers:

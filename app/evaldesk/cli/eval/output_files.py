@@ -30,6 +30,7 @@ from evaldesk.pages.reports.markdown import (
     markdown_summary,
 )
 from evaldesk.registry import is_installed
+from evaldesk.wording.comparison import again_notes
 from evaldesk.wording.printable import cell
 from evaldesk.wording.trial_text import first_words
 from evaldesk.wording.words import asserted_lines
@@ -84,8 +85,8 @@ def write_outputs(
         else:
             _write(Path(name), WRITERS[_ending(name)](runs, played, conclusion, change))
     if request.junit:
-        names = (case.id for case in joined_numbers([runs.numbers(each.run) for each in played]).cases)
-        suites = [_suite(runs, each, conclusion, names) for each in played]
+        names = _names(runs, played)
+        suites = [_suite(runs, each, conclusion, names, change) for each in played]
         _write(Path(request.junit), junit_xml([*suites, gate_suite(conclusion)]))
     if request.summary:
         parts = [_part(runs, each) for each in played]
@@ -94,9 +95,11 @@ def write_outputs(
         _write(Path(request.summary), text.encode(), is_appended=is_shared)
 
 
-def show_annotations(runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion, *, is_json: bool) -> None:
+def show_annotations(
+    runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion, change: RunChange | None, *, is_json: bool
+) -> None:
     """Print the workflow commands that mark the trials that did not pass."""
-    for line in (*conclusion_annotations(conclusion), *_annotations(runs, played, conclusion)):
+    for line in (*conclusion_annotations(conclusion), *_annotations(runs, played, conclusion, change)):
         show_command(line, err=is_json)
 
 
@@ -186,11 +189,19 @@ def _write(path: Path, data: bytes | Masked, *, is_appended: bool = False) -> No
         ) from error
 
 
-def _suite(runs: StoredRuns, each: Played, conclusion: Conclusion, names: Iterator[str]) -> Any:
+def _names(runs: StoredRuns, played: Sequence[Played]) -> Iterator[str]:
+    """The names by which gates know the cases, one after the other."""
+    return (case.id for case in joined_numbers([runs.numbers(each.run) for each in played]).cases)
+
+
+def _suite(
+    runs: StoredRuns, each: Played, conclusion: Conclusion, names: Iterator[str], change: RunChange | None
+) -> Any:
     run = each.run
     cases = runs.cases(run.id)
     name = f"{run.config.agent.id}.{each.job.evalset.id}"
-    return junit_suite(name, zip(cases, names, strict=False), conclusion, started_at=run.started_at)
+    named = zip(cases, names, strict=False)
+    return junit_suite(name, named, conclusion, notes=again_notes(change), started_at=run.started_at)
 
 
 def _part(runs: StoredRuns, each: Played) -> SummaryPart:
@@ -204,13 +215,21 @@ def _part(runs: StoredRuns, each: Played) -> SummaryPart:
     return SummaryPart(title, runs.numbers(each.run), reasons, each.run.config.evalset_name, asserted)
 
 
-def _annotations(runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion) -> Iterator[str]:
+def _annotations(
+    runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion, change: RunChange | None
+) -> Iterator[str]:
+    """A line for each case with a failed trial; a warning where fresh trials did not confirm that it regressed."""
     n_left = MOST_CASES
     is_tolerated = conclusion.outcome in ("passed", "neutral")
+    notes, names = again_notes(change), _names(runs, played)
+    confirmed = {case.name for case in change.regressed} if change else set()
     for each in played:
         path = _relative(each.job.path)
         for case in runs.cases(each.run.id):
-            line = case_annotation(case, path, is_tolerated=is_tolerated)
+            name = next(names)
+            is_chance = name in notes and name not in confirmed
+            note = notes.get(name, "")
+            line = case_annotation(case, path, is_tolerated=is_tolerated or is_chance, note=note)
             if line and n_left:
                 n_left -= 1
                 yield line

@@ -24,7 +24,7 @@ from evaldesk.desk.runs.stored_runs import compared_plans
 from evaldesk.errors import UsageError, WorkspaceError
 from evaldesk.model import Gates
 from evaldesk.model.comparison import Baseline
-from evaldesk.model.run import is_more
+from evaldesk.model.run import FileOption, is_more
 from evaldesk.model.stored import RunSummary
 from evaldesk.wording.words import chance_words
 from evaldesk.wording.writer import show
@@ -88,6 +88,7 @@ async def play_jobs(
     is_quiet: bool,
     gates: Gates,
     baseline: Baseline | None,
+    files: tuple[tuple[FileOption, str], ...] = (),
 ) -> tuple[list[Played], list[RunPlan]]:
     """Play every job; gives the runs, and the plans that an interruption or the limit of cost kept from beginning.
 
@@ -96,6 +97,8 @@ async def play_jobs(
     desk.poll_requests()
     desk.share_workers()
     plans = await plan_jobs(desk, jobs, gates=gates, baseline=baseline)
+    if len(plans) == 1:  # those of several runs are of all of them
+        plans = [replace(plan, config=replace(plan.config, files=files)) for plan in plans]
     end_ahead("player")  # nobody took it: the agent is imported elsewhere
     warn_of_false_alarms(gates, [plan for job, plan in zip(jobs, plans, strict=True) if not job.is_baseline])
     max_cost = gates.max_cost

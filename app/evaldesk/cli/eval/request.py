@@ -14,6 +14,7 @@ from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.gate_options import AskedGates, flag_of, gates_of
 from evaldesk.model import AgentRef, Criterion, EvalSet, Gates
+from evaldesk.model.run import FileOption
 from evaldesk.model.stored import RunSummary
 from evaldesk.paths import workspace_folder
 from evaldesk.run_options import BY_NAME, Asked
@@ -66,13 +67,21 @@ class EvalRequest:
     @property
     def gates(self) -> Gates:
         """The gates that were asked for. Raises UsageError when one cannot be judged."""
-        return gates_of(
+        found = gates_of(
             self.asked_gates,
             n=self.value("n"),
             compat=self.value("compat"),
             all_must_pass=not (self.module or self.benchmark),
             called=flag_of,
         )
+        return replace(found, pass_threshold=self.value("pass_threshold"))
+
+    @property
+    def files(self) -> tuple[tuple[FileOption, str], ...]:
+        """The files that are asked for, by their option and with their whole path."""
+        named: list[tuple[FileOption, str | None]] = [("output", name) for name in self.outputs]
+        named += [("junit", self.junit), ("summary", self.summary)]
+        return tuple((option, str(Path(name).absolute())) for option, name in named if name)
 
     @property
     def baseline(self) -> str | None:

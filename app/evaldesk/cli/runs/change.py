@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import click
 
-from evaldesk.cli.eval.outcome import show_conclusion
+from evaldesk.cli.eval.outcome import show_conclusion, write_files
 from evaldesk.cli.eval.playing import Interruption, on_interrupt, resume_command
 from evaldesk.cli.eval.progress import shown_progress
 from evaldesk.cli.eval.report import show_result
@@ -236,7 +236,9 @@ async def follow_run(desk: Desk, run: RunSummary, begin: Callable[[Desk, RunSumm
         summary = await desk.runs.summary(run_id)
         conclusion = desk.stored_runs.conclusion(summary)
         show_result(desk.stored_runs, summary)
-        show_conclusion(conclusion)
+        show_conclusion(conclusion, has_gates=not summary.config.gates.asks_nothing)
+        if summary.status not in LIVE:
+            await asyncio.to_thread(write_files, desk, summary, conclusion)
         if summary.status == "stopped":
             show(f"Stopped. Continue with: {resume_command(run_id, desk.settings.workspace)}", err=True)
         return conclusion.exit_code

@@ -62,7 +62,7 @@ def info(name: str, is_json: bool, workspace: str | None) -> None:
                 "capture": list(runs.captures(run)),
                 "metrics": metric_objects(runs, run),
             }
-            found = {**run_item(run, runs.outcome(run)), "results": results}
+            found = {**run_item(run, runs.outcome(run)), "status": runs.shown_status(run), "results": results}
             show_json({"data": found}, indent=2)
             return
         lines = _lines(runs, run)
@@ -78,7 +78,7 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
     curve = numbers.curve
     found = [
         ("Run", str(run.id) + (f", {run_name(run)}" if run_name(run) != str(run.id) else "")),
-        ("Status", run.status + (f": {run.reason}" if run.reason else "")),
+        ("Status", runs.shown_status(run) + (f": {run.reason}" if run.reason else "")),
         ("Progress", counted_words(run.n_done, run.n_trials, "trial")),
         *(("Budget", sentence) for sentence in (spread_of(run),) if sentence),
         ("Duration", duration_words(run.active_ms) if run.active_ms else "–"),
@@ -272,9 +272,13 @@ def list_runs(
     with stored_runs(workspace) as stored:
         runs, n_all = stored.newest(status, None if is_all else limit, **wanted, text=text, is_part=True)
         listed_runs = [(run, stored.outcome(run)) for run in runs]
+        statuses = [stored.shown_status(run) for run in runs]
     if is_json:
         listed = {
-            "items": [run_item(run, outcome) for run, outcome in listed_runs],
+            "items": [
+                run_item(run, outcome) | {"status": status}
+                for (run, outcome), status in zip(listed_runs, statuses, strict=True)
+            ],
             "total_count": n_all,
             "has_more": len(runs) < n_all,
         }
@@ -286,7 +290,7 @@ def list_runs(
     if not runs:
         show("No runs yet. `evaldesk eval` and `evaldesk run submit` make some.")
         return
-    show_table(COLUMNS, [_cells(run, outcome) for run, outcome in listed_runs])
+    show_table(COLUMNS, [_cells(*each, status) for each, status in zip(listed_runs, statuses, strict=True)])
     if len(runs) < n_all:
         show(f"{len(runs)} of {n_all}; --all lists every one.")
 
@@ -300,7 +304,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         show(style(line, bold=True) if is_head else line)
 
 
-def _cells(run: RunSummary, outcome: Outcome | None) -> list[str]:
+def _cells(run: RunSummary, outcome: Outcome | None, status: str) -> list[str]:
     passed = passed_words(run.counts.passed, run.counts.scored).removesuffix(" passed") if run.counts.scored else "–"
     done = f"{run.n_done:,} of {run.n_trials:,}"
     when = run.created_at.strftime("%Y-%m-%d %H:%M")
@@ -308,7 +312,7 @@ def _cells(run: RunSummary, outcome: Outcome | None) -> list[str]:
     return [
         str(run.id),
         name,
-        run.status,
+        status,
         outcome or "–",
         passed,
         str(run.counts.errored or "–"),

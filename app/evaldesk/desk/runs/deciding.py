@@ -18,6 +18,7 @@ from typing import TypeAlias
 from evaldesk.desk.runs.fresh_trials import repeats_recorded
 from evaldesk.desk.runs.gates.conclusion import (
     ALL_PASSED,
+    EVERY_CASE,
     MOST_NAMED,
     OF_A_RATE,
     RunNumbers,
@@ -209,8 +210,9 @@ class Decider:
             subject, least = self._bar(name)
             can = "stays at least" if answer == "held" else "cannot reach"
             return f"{subject} {can} {least:g}{' any more' * (answer != 'held')}: {passed}; {seen.left}"
-        if name == "--min-case-pass-rate":
-            return self._case_sentence(answer, seen)
+        if name in ("--min-case-pass-rate", EVERY_CASE):
+            share = self._gates.pass_threshold if name == EVERY_CASE else self._gates.min_case_pass_rate
+            return self._case_sentence(answer, seen, share or 0.0)
         if name == ALL_PASSED:
             n_not, aside = seen.n_played - seen.counts.passed, asides_words(seen.counts)
             words = f"{counted_words(n_not, seen.n_played, 'trial')} did not pass, and every trial must"
@@ -225,8 +227,7 @@ class Decider:
         pairs = self._gates.pass_at if option == "--pass-at" else self._gates.pass_hat
         return f"{'pass@' if option == '--pass-at' else 'pass^'}{k}", dict(pairs)[int(k)]
 
-    def _case_sentence(self, answer: Answer, seen: _Seen) -> str:
-        least = self._gates.min_case_pass_rate or 0.0
+    def _case_sentence(self, answer: Answer, seen: _Seen, least: float) -> str:
         if answer == "held":
             return f"each of {self._n_cases:,} cases stays at least at {least:g} of its trials; {seen.left}"
         lost = [case for case, kind in enumerate(seen.letters) if seen.best_rate(kind) < least - ROUNDING]

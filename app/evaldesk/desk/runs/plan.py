@@ -231,7 +231,7 @@ def plan_run(
         agent_model=subject.agent_model,
         seed=seed,
         evaldesk_version=__version__,
-        gates=options.gates.as_tool(options.value("compat")),
+        gates=replace(options.gates, pass_threshold=options.value("pass_threshold")).as_tool(options.value("compat")),
         shows_case=_shows_case(subject.description),
         interpreter=subject.description.interpreter if subject.description else Interpreter(),
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import islice
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from evaldesk.desk.other_tools import difference, has_other_scores, may_differ, tools_beside, unscored_by
 from evaldesk.desk.process_owner import is_at_work, is_here
@@ -207,6 +207,10 @@ class StoredRuns:
     def is_left_alone(self, run: RunSummary) -> bool:
         """Whether the process that played a running run is gone, as after a kill."""
         return run.status == "running" and not is_held(self._store, run)
+
+    def shown_status(self, run: RunSummary) -> RunStatus | Literal["interrupted"]:
+        """The status of a run as it is shown: `interrupted` where the process that played it is gone."""
+        return "interrupted" if self.is_left_alone(run) else run.status
 
     def conclusion(self, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> Conclusion:
         """The conclusion of a run, by the gates it was started with; no case is read by name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from xml.etree import ElementTree as ET
 
@@ -20,17 +20,22 @@ def junit_suite(
     cases: Iterable[tuple[CaseResult, str]],
     conclusion: Conclusion,
     *,
+    notes: Mapping[str, str] | None = None,
     started_at: datetime | None = None,
 ) -> ET.Element:
     """One `<testsuite>` of cases, each with the name by which gates know it.
 
     A case is a failure when a gate that failed names it, and an error when it has errored trials and more than the
     tolerated ones errored. One of which nothing was scored is skipped. Other trials that failed are told in
-    `<system-out>`. The properties of a case count its trials by how they ended.
+    `<system-out>`. The message of a case ends with its note in `notes`. The properties of a case count its trials by
+    how they ended.
     """
     broken = {case_name for gate in conclusion.gates if gate.is_failed for case_name in gate.names}
     is_troubled = any(gate.name == "--max-error-rate" and not gate.is_held for gate in conclusion.gates)
-    elements = (_case(name, case, case_name in broken, is_troubled) for case, case_name in cases)
+    told = notes or {}
+    elements = (
+        _case(name, case, case_name in broken, is_troubled, told.get(case_name, "")) for case, case_name in cases
+    )
     return _suite_of(name, elements, started_at)
 
 
@@ -87,7 +92,7 @@ def junit_xml(suites: Sequence[ET.Element]) -> bytes:
     return text + b"\n"
 
 
-def _case(suite: str, case: CaseResult, is_broken: bool, is_troubled: bool) -> ET.Element:
+def _case(suite: str, case: CaseResult, is_broken: bool, is_troubled: bool, note: str) -> ET.Element:
     seconds = sum(trial.duration_ms for trial in case) / 1000
     element = ET.Element("testcase", classname=_xml(suite), name=_xml(case.id), time=f"{seconds:.3f}")
     counts = case.counts
@@ -98,7 +103,7 @@ def _case(suite: str, case: CaseResult, is_broken: bool, is_troubled: bool) -> E
     if not tag and not counts.scored:
         tag = "skipped"
     worst = next((trial for trial in case if trial.verdict in ("failed", "errored")), case[0] if len(case) else None)
-    message = scored_words(counts) + asides_words(counts)
+    message = scored_words(counts) + asides_words(counts) + (f"; {note}" if note else "")
     if worst is None:
         ET.SubElement(element, tag, message="never played")
         return element

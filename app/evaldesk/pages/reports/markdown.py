@@ -132,13 +132,16 @@ MOST_CASES = 10
 """GitHub shows ten annotations of each kind and step."""
 
 
-def case_annotation(case: CaseResult, path: str, *, is_tolerated: bool = False) -> str:
-    """`::error file=…,title=…::…` for a case with a failed trial, or a warning if tolerated; empty without one."""
+def case_annotation(case: CaseResult, path: str, *, is_tolerated: bool = False, note: str = "") -> str:
+    """`::error file=…,title=…::…` for a case with a failed trial, or a warning if tolerated; empty without one.
+
+    `note` says what else is known of it: `flipped, passed 4 of 5 when played again`.
+    """
     worst = next((trial for trial in case if trial.verdict in ("failed", "errored")), None)
     if worst is None:
         return ""
     level = "error" if worst.verdict == "failed" and not is_tolerated else "warning"
-    title = f"{case.id}: {scored_words(case.counts)}"
+    title = f"{case.id}: {scored_words(case.counts)}" + (f"; {note}" if note else "")
     place = f"file={_property(path)}," if path else ""
     words = _data(f"trial {worst.trial_index + 1} {worst.verdict}: {first_words(case.case, worst)}")
     return f"::{level} {place}title={_property(title)}::{words}"

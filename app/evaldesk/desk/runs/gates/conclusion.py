@@ -45,7 +45,8 @@ MOST_WAYS = 32
 """The ways in which missing trials can end that are looked at one by one."""
 NO_KEY = CaseKey("", "")
 ALL_PASSED = "every trial must pass"
-"""The gate of a run of which no other asks for verdicts."""
+EVERY_CASE = "every case must pass"
+"""The gates of a run of which no other asks for verdicts; the second with a `pass_threshold` below 1."""
 OF_A_RATE = frozenset({"--min-pass-rate", "--pass-at", "--pass-hat", "--margin"})
 """The gates that `--undecided` is about: those that compare a number that has an interval with a threshold."""
 OF_THE_RUN = EVIDENCE_GATES | {"--max-cost"}
@@ -398,7 +399,8 @@ def _them(n: int) -> str:
 def outcomes(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterator[GateOutcome]:
     """The answer of each gate over the planned trials of a run."""
     if gates.all_must_pass and not gates.asks_for_verdicts:
-        yield _all_passed(run, gates)
+        is_by_case = gates.pass_threshold < 1 and not gates.unscored_are_failures
+        yield _case_pass_rate(run, gates.pass_threshold, EVERY_CASE) if is_by_case else _all_passed(run, gates)
     if gates.min_pass_rate is not None:
         yield _pass_rate(run, gates.min_pass_rate, gates.undecided)
     if gates.min_case_pass_rate is not None:
@@ -464,8 +466,8 @@ def _counts_as(
     return undecided
 
 
-def _case_pass_rate(run: RunNumbers, least: float) -> GateOutcome:
-    name, n = "--min-case-pass-rate", run.n_cases
+def _case_pass_rate(run: RunNumbers, least: float, name: str = "--min-case-pass-rate") -> GateOutcome:
+    n = run.n_cases
     n_below = sum(times for scored, passed, times in run.case_counts if scored and passed / scored < least - ROUNDING)
     n_unknown = sum(times for scored, _, times in run.case_counts if not scored)
     if n and not n_below and not n_unknown:
