@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.imports.importing import ImportDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.errors import FormatError
 from evaldesk.formats.files import names_for, read_file, suffix_of, write_file
 from evaldesk.model import Case, Conclusion, Criterion, RecordedPlan, Turn
 from evaldesk.settings import Settings
@@ -164,6 +169,32 @@ def test_a_run_that_is_exported_takes_its_plan_along(concluded: Concluded, name:
     assert [each.outcome for each in found] == ["passed", "undecided"]
     reasons = ("1 of 4 planned trials is not in the file", "the run was stopped before its end: by Ann")
     assert found[1].reasons[:2] == reasons
+
+
+@cache
+def whole_files() -> dict[str, tuple[bytes, str]]:
+    """A file of each format with nothing but passed trials, and its name."""
+    ours = {name: (write_file(recorded(4, RecordedPlan(4, 2, "finished")), name), name) for name in names_for("run")}
+    files = {name: (data, "r" + suffix_of(form)) for name, (data, form) in ours.items()}
+    return files | {f"{name} of its tool": (encoded(file), "r.json") for name, file in WHOLE.items()}
+
+
+def is_passed(run: RecordedRun) -> bool:
+    """Whether nothing about the run keeps its conclusion from being passed."""
+    is_whole = not run.plan.is_cut and len(run.results) >= (run.plan.n_planned or 0)
+    return is_whole and all(result.verdict == "passed" for result in run.results)
+
+
+@given(data=st.data())
+@settings(max_examples=150)
+def test_no_file_that_is_cut_has_a_run_that_passed(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(whole_files())))
+    file, source = whole_files()[name]
+    assert all(map(is_passed, read_file(file, source).runs))
+    cut = file[: data.draw(st.integers(1, len(file.rstrip()) - 1))]
+
+    with suppress(FormatError):
+        assert not any(map(is_passed, read_file(cut, source).runs))
 
 
 ATIF: dict[str, Any] = {

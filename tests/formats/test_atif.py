@@ -101,7 +101,7 @@ def test_parts_sub_agents_and_observations_without_calls() -> None:
     found = _read({**WHOLE, "steps": steps})
 
     (turn,) = found.runs[0].results[0].transcript.turns
-    assert turn.query == "See\n[image]"
+    assert turn.query == "See"
     assert [event.text for event in turn.events if event.kind == "log"] == ["Observed: ran", "Observed: "]
     assert len(found.refused) == 2
 

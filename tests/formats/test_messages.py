@@ -116,7 +116,7 @@ def test_parts_that_are_no_text_are_named_and_counted() -> None:
 
     (message,) = read_chat(Place(Document(raw)), raw, notes)
 
-    assert message.text == "look\n[image_url]\n[image_url]"
+    assert message.text == "look"
     assert notes.sentences == (f"Left out: {NO_TEXT}, 2 times, first at [0].content[1].",)
 
 

@@ -31,7 +31,7 @@ from evaldesk.reading.values import (
     read_optional_text,
     read_text,
 )
-from evaldesk.transcripts.messages.chat import read_arguments, read_content
+from evaldesk.transcripts.messages.chat import NO_TEXT, read_arguments, read_content
 from evaldesk.transcripts.messages.turns import Message, Speaker, turns_of
 from evaldesk.transcripts.recorded import RecordedRun, file_stem, iso_ms, recorded_usage
 from evaldesk.transcripts.recorded_sessions import Session, run_of_sessions, session_note
@@ -92,6 +92,7 @@ class _Trajectory:
 
 
 def _read(place: Place, raw: Any, notes: Notes) -> _Trajectory:
+    n_lost = -notes.count(NO_TEXT)
     whole = read_mapping(place, raw)
     agent = read_mapping(place.at("agent"), whole.get("agent", ABSENT))
     model = read_optional_text(place.at("agent", "model_name"), agent.get("model_name"))
@@ -120,6 +121,7 @@ def _read(place: Place, raw: Any, notes: Notes) -> _Trajectory:
             extra={**extra, **({"agent": about} if about else {})},
             usages=None if counts_steps or not total else (total,),
             note=note,
+            n_lost=n_lost + notes.count(NO_TEXT),
         ),
         is_cut=is_cut,
     )
@@ -129,6 +131,9 @@ def _read_step(place: Place, raw: Any, model: str | None, notes: Notes) -> tuple
     """The messages of a step: the texts, and the results of the tools."""
     step = read_mapping(place, raw)
     source = read_text(place.at("source"), step.get("source", ABSENT))
+    if step.get("is_copied_context") is True:  # of another trajectory, which has it as its own
+        notes.refuse("a step that was copied from the context of another trajectory", place)
+        return ()
     if source not in _SOURCES:
         raise place.at("source").error(f"unknown source {source[:40]!r}; known are system, user and agent")
     text, _ = read_content(place.at("message"), step.get("message"), notes)

@@ -28,6 +28,7 @@ from evaldesk.model import (
     Usage,
 )
 from evaldesk.model.conclusion import counted
+from evaldesk.model.evalset import for_review
 from evaldesk.model.json_text import json_or_text
 from evaldesk.reading.fields import read_documents
 from evaldesk.reading.json_lines import Line
@@ -43,7 +44,7 @@ from evaldesk.reading.values import (
     read_optional_text,
     text_of,
 )
-from evaldesk.transcripts.messages.chat import read_chat, read_tool_call
+from evaldesk.transcripts.messages.chat import NO_TEXT, read_chat, read_tool_call
 from evaldesk.transcripts.messages.parts import json_value
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import (
@@ -58,6 +59,7 @@ from evaldesk.transcripts.recorded import (
     recorded_usage,
 )
 from evaldesk.transcripts.recorded_ends import bound_of
+from evaldesk.transcripts.recorded_sessions import lost_words
 
 _ROW = {"promptIdx", "testIdx"}
 
@@ -240,12 +242,14 @@ class Row:
     is_cached: bool
     number: int | None = None
     prompt_index: int | None = None
+    n_lost: int = 0
 
     def case(self, case_id: str) -> Case:
         """The case of the test, under that name."""
         *before, last = self.queries
         turns = (*(Turn(query) for query in before), Turn(last, Expected(reference=self.reference)))
-        return Case(case_id, turns, rubrics=self.rubrics, extra=self.extra)
+        case = Case(case_id, turns, rubrics=self.rubrics, extra=self.extra)
+        return for_review(case, lost_words(self.n_lost)) if self.n_lost else case
 
 
 def read_row(place: Place, raw: Any, notes: Notes) -> Row:
@@ -255,7 +259,9 @@ def read_row(place: Place, raw: Any, notes: Notes) -> Row:
     prompt = read_optional_mapping(place.at("prompt"), row.get("prompt")) or {}
     response = read_optional_mapping(place.at("response"), row.get("response")) or {}
     given = test.get("vars") or row.get("vars") or {}
+    n_lost = -notes.count(NO_TEXT)
     asked = _asked(place.at("prompt", "raw"), prompt.get("raw"), notes)
+    n_lost += notes.count(NO_TEXT)
     error = _error(row, response)
     assertions = test.get("assert")
     asserted = [each for each in assertions if isinstance(each, dict)] if isinstance(assertions, list) else []
@@ -282,6 +288,7 @@ def read_row(place: Place, raw: Any, notes: Notes) -> Row:
         is_cached=response.get("cached") is True,
         number=read_optional_count(place.at("testIdx"), row.get("testIdx")),
         prompt_index=read_optional_count(place.at("promptIdx"), row.get("promptIdx")),
+        n_lost=n_lost,
     )
 
 

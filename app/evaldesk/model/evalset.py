@@ -91,6 +91,28 @@ class Case:
         return tuple(item for turn in self.turns for item in turn.media)
 
 
+NEEDS_REVIEW = "needs-review"
+"""The tag of a case that an import could not read whole: no run plays it until a person takes the tag away."""
+REVIEW_REASON = "needs_review"
+"""The key of a case's `extra` that says what the import could not read."""
+
+
+def for_review(case: Case, reason: str) -> Case:
+    """The case that a person has to look at before it is played."""
+    tags = case.tags if NEEDS_REVIEW in case.tags else (*case.tags, NEEDS_REVIEW)
+    return replace(case, tags=tags, extra={**case.extra, REVIEW_REASON: reason})
+
+
+def ids_for_review(cases: Sequence[Case]) -> list[str]:
+    """The ids of the cases that wait for a review, of a large set the first ones."""
+    if not isinstance(cases, LargeCases):
+        return [case.id for case in cases if NEEDS_REVIEW in case.tags]
+    if NEEDS_REVIEW not in cases.tags():
+        return []
+    _, numbers = cases.search("", NEEDS_REVIEW, None, 0, MOST_NAMED)
+    return [cases.id_at(number) for number in numbers]
+
+
 DECISIONS = "human_decisions"
 USER_SIDE_KEYS = frozenset({"tool_doubles", "simulated_user", DECISIONS})
 """Keys of a case's `extra` that its player needs: the answers of tools, the user's own, and what a person decides."""

@@ -25,6 +25,10 @@ class Notes:
         where = path_text(place.document.within + place.path)
         self.places.setdefault(what, ": ".join(filter(None, (place.document.part, where))))
 
+    def count(self, what: str) -> int:
+        """How often `what` was left out so far."""
+        return self.counts.get(what, 0)
+
     def unknown(self, place: Place, raw: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
         """The keys of an object that are not `known`, to be kept as they are; names like `$form` are our own."""
         for key in raw:

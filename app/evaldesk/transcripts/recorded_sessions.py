@@ -25,6 +25,8 @@ from evaldesk.model import (
     Verdict,
     Waiting,
 )
+from evaldesk.model.conclusion import counted
+from evaldesk.model.evalset import for_review
 from evaldesk.model.run import RecordedStatus
 from evaldesk.model.transcript import UNANSWERED, last_stop
 from evaldesk.reading.values import MAX_COUNT, text_of
@@ -43,7 +45,10 @@ NO_ANSWER = UNANSWERED | {"interrupted"}
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A recorded session; `note` is the result of `session_note`, or any other value, and counts before `scores`."""
+    """A recorded session; `note` is the result of `session_note`, or any other value, and counts before `scores`.
+
+    `n_lost` parts of its messages could not be read.
+    """
 
     id: str
     turns: tuple[TurnRecord, ...]
@@ -53,6 +58,7 @@ class Session:
     scores: tuple[Score, ...] = ()
     note: Any = None
     prompts: Prompts | None = None
+    n_lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +80,32 @@ def run_of_sessions(name: str, agent: str, model: str | None, sessions: Sequence
     scored = [note.scores if note else session.scores for session, note in zip(sessions, notes, strict=True)]
     criteria = _criteria(scored)
     trials = TrialRows()
+    tells_calls = any(turn.tool_calls for session in sessions for turn in session.turns)
     for session, note, scores in zip(sessions, notes, scored, strict=True):
         case_id = note.case_id if note else free_name(session.id, taken)
         at = trials.place(case_id)
-        trials.offer(at, _case(case_id, session))
+        trials.offer(at, _case(case_id, session, tells_calls=tells_calls))
         trials.add(at, _trial(session, note, scores, criteria), note.trial_index if note else None)
     cases, results = trials.finished()
     plan = next((note.plan for note in notes if note and note.plan), RecordedPlan())
     return RecordedRun(name, agent or name, cases, results, criteria, model, plan=plan)
 
 
-def _case(case_id: str, session: Session) -> Case:
-    """A case that expects the recorded events: the calls, the answers, and ADK's `tool_responses` beside them."""
-    return Case(case_id, tuple(expecting(turn) for turn in session.turns), extra=session.extra)
+def _case(case_id: str, session: Session, *, tells_calls: bool) -> Case:
+    """A case that expects the recorded events: the calls, the answers, and ADK's `tool_responses` beside them.
+
+    A source that tells no call of a tool in any session may not see them, so nothing is asserted of tools.
+    """
+    turns = tuple(expecting(turn) for turn in session.turns)
+    if not tells_calls:
+        turns = tuple(replace(turn, expected=replace(turn.expected, tool_calls=None)) for turn in turns)
+    case = Case(case_id, turns, extra=session.extra)
+    return for_review(case, lost_words(session.n_lost)) if session.n_lost else case
+
+
+def lost_words(n: int) -> str:
+    """`2 parts of its messages that are not text were not read`."""
+    return f"{counted(n, 'part of its messages')} that {'is' if n == 1 else 'are'} not text could not be read"
 
 
 def session_note(run: RecordedRun, result: TrialResult) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from evaldesk.model import Case, ErrorRecord, Event, JsonObject, JsonValue, Sess
 from evaldesk.model.chat import chat_messages
 from evaldesk.model.media import Media
 from evaldesk.model.options import USER_VARIABLE, UserConfig, UserStop
+from evaldesk.reading.scenario import no_plan_words, plan_of
 
 EXIT = "/exit"
 N_TRIES = 2  # an empty answer is asked for once more
@@ -183,6 +184,8 @@ def _model_user(scenario: Mapping[str, JsonValue], config: UserConfig, default_m
             "the case has a scenario and no model plays its user; name one as `model` under [user] in evaldesk.toml, "
             f"or in {USER_VARIABLE}, or offer a user_response_fn in the agent's module"
         )
+    if not plan_of(scenario):
+        raise UsageError(no_plan_words(scenario))
     return ModelUser(model, instructions_of(scenario, config), config)
 
 

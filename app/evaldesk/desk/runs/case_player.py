@@ -13,7 +13,15 @@ from evaldesk.desk.other_tools import as_tool_judges
 from evaldesk.desk.runs.driver import trial_spec
 from evaldesk.desk.runs.fresh_trials import without_fresh_trials
 from evaldesk.desk.runs.model_checks import check_models
-from evaldesk.desk.runs.plan import RunOptions, RunPlan, frozen, recordings_folder, with_defaults, with_executor
+from evaldesk.desk.runs.plan import (
+    RunOptions,
+    RunPlan,
+    check_reviewed,
+    frozen,
+    recordings_folder,
+    with_defaults,
+    with_executor,
+)
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.engine import AgentHost, Executor, LocalExecutor
 from evaldesk.engine.executors import check_place, open_executor
@@ -51,6 +59,7 @@ class CasePlayer:
 
     def check(self, case: Case, options: RunOptions) -> None:
         """Raise UsageError for a model of the run that has no name or no key, AgentError for an agent that fails."""
+        check_reviewed((case,))
         plan = RunPlan(self._config(case, options), (case,))
         work = asyncio.run_coroutine_threadsafe(self._described(), self._loop)
         check_models(plan, work.result(), self._settings.environment)

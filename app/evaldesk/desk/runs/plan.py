@@ -34,12 +34,21 @@ from evaldesk.model import (
     default_criteria,
 )
 from evaldesk.model.comparison import Baseline
-from evaldesk.model.evalset import GroupIds, LargeCases, repeats_words
+from evaldesk.model.evalset import (
+    MOST_NAMED,
+    NEEDS_REVIEW,
+    REVIEW_REASON,
+    GroupIds,
+    LargeCases,
+    ids_for_review,
+    repeats_words,
+)
 from evaldesk.model.options import Recording, UserConfig
 from evaldesk.model.run import MAX_TRIALS, ExecutorConfig, option_values, with_options
 from evaldesk.run_options import BY_NAME, EVEN, OWN, RUN_OPTIONS, Asked, checked_options, has_door, offered
 from evaldesk.settings import Settings
 from evaldesk.store.evalsets.names import identity_of
+from evaldesk.wording.words import named_words
 
 NOTHING_APPLIES = "No criterion applies: the case asserts nothing that they judge."
 
@@ -217,6 +226,7 @@ def plan_run(
     `executors` are those that may be named.
     """
     cases = chosen_cases(subject.evalset, options.case_ids, file=PurePath(subject.evalset_path).name)
+    check_reviewed(cases)
     check_deciding(options.criteria_for(cases))
     n = options.value("n")
     if len(cases) * n > MAX_TRIALS:
@@ -326,6 +336,20 @@ def check_ids(evalset: EvalSet, *, file: str = "") -> None:
     if repeats:
         raise UsageError(
             f"{file or evalset.id}: several cases have the same id: {repeats}; give each case its own", field="evalset"
+        )
+
+
+def check_reviewed(cases: Sequence[Case]) -> None:
+    """Raise UsageError for cases that an import could not read whole and that nobody looked at since."""
+    if waiting := ids_for_review(cases):
+        first = next((case for case in cases if case.id == waiting[0]), None)
+        reason = first.extra.get(REVIEW_REASON) if first else ""
+        why = f" ({reason})" if isinstance(reason, str) and reason else ""
+        names = named_words(waiting, MOST_NAMED)
+        raise UsageError(
+            f"not whole after their import, so not run: {names}{why}; complete each case and take away its tag "
+            f"{NEEDS_REVIEW}, in the editor or in the file",
+            field="cases",
         )
 
 

@@ -34,6 +34,7 @@ from evaldesk.reading.fields import (
     write_calls,
     write_session,
 )
+from evaldesk.reading.scenario import no_plan_words, plan_of, unknown_keys
 from evaldesk.reading.shape import FORM, Field, Shape, form_of, read_object, write_object
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.reading.values import (
@@ -70,6 +71,8 @@ def read_case(place: Place, raw: Any) -> Case:
         raise place.error("a case has either a conversation or a conversation_scenario, and this one has both")
     if turns is None and scenario is None:
         raise place.error("expected a conversation (a list of turns) or a conversation_scenario, found neither")
+    if scenario is not None and not (plan_of(scenario) or "user" in scenario) and unknown_keys(scenario):
+        raise place.at("conversation_scenario").error(no_plan_words(scenario))
     case = Case(
         id=values["eval_id"],
         turns=turns or (),

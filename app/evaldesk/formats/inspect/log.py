@@ -11,6 +11,7 @@ from typing import Any
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported, ReadOnly
+from evaldesk.matching import ALSO_ACCEPTED
 from evaldesk.model import (
     Case,
     Criterion,
@@ -24,6 +25,7 @@ from evaldesk.model import (
     TurnRecord,
     Usage,
 )
+from evaldesk.model.evalset import for_review
 from evaldesk.model.run import EarlierResult, RecordedStatus
 from evaldesk.model.transcript import BOUNDS
 from evaldesk.reading.notes import Notes
@@ -42,7 +44,7 @@ from evaldesk.reading.values import (
     wanted,
 )
 from evaldesk.reading.zip_members import ZipMembers
-from evaldesk.transcripts.messages.chat import read_chat
+from evaldesk.transcripts.messages.chat import NO_TEXT, read_chat
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import (
     RecordedRun,
@@ -54,6 +56,7 @@ from evaldesk.transcripts.recorded import (
     recorded_usage,
 )
 from evaldesk.transcripts.recorded_ends import bound_of, is_accident
+from evaldesk.transcripts.recorded_sessions import lost_words
 
 _ZIP = b"PK\x03\x04"
 _HEADERS = ("header.json", "_journal/start.json", "start.json")
@@ -254,6 +257,7 @@ class InspectSample:
 
 def read_sample(place: Place, raw: Any, notes: Notes) -> InspectSample:
     """One sample; its events are left aside, since `messages` says the same. Raises FormatError."""
+    n_lost = -notes.count(NO_TEXT)
     sample = read_mapping(place, raw)
     attachments = read_optional_mapping(place.at("attachments"), sample.get("attachments")) or {}
     stop, error = _ending(sample)
@@ -264,8 +268,10 @@ def read_sample(place: Place, raw: Any, notes: Notes) -> InspectSample:
         turns = (*turns[:-1], replace(turns[-1], state_after=store))
     retries = sample.get("error_retries")
     seconds = known_time(place.at("total_time"), sample.get("total_time"), notes)
+    case = _case(place, sample, attachments, notes)
+    n_lost += notes.count(NO_TEXT)
     return InspectSample(
-        case=_case(place, sample, attachments, notes),
+        case=for_review(case, lost_words(n_lost)) if n_lost else case,
         epoch=read_whole(place.at("epoch"), sample.get("epoch", 1)),
         turns=turns,
         scores=_scores(place, sample),
@@ -322,14 +328,17 @@ def _case(place: Place, sample: dict[str, Any], attachments: Mapping[str, Any], 
     key = read_key(place.at("id"), sample.get("id", ABSENT))
     queries, extra = _queries(place.at("input"), sample.get("input", ABSENT), attachments, notes)
     target = sample.get("target")
+    right = [each for each in target if isinstance(each, str) and each] if isinstance(target, list) else []
     if isinstance(target, list):
         extra["target"] = target
-        target = target[0] if len(target) == 1 and isinstance(target[0], str) else None
+        target = right[0] if right else None
     extra |= {name: sample[name] for name in _CASE_KEYS if sample.get(name)}
     reference = target if isinstance(target, str) and target else None
     turns = [Turn(query) for query in queries]
     if turns:
         turns[-1] = replace(turns[-1], expected=Expected(reference=reference))
+        if len(right) > 1:
+            extra[ALSO_ACCEPTED] = [{"turn": len(turns), "answer": each} for each in right[1:]]
     return Case(key, tuple(turns), extra=extra)
 
 

@@ -15,6 +15,7 @@ from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.reading.values import read_mapping, read_optional_mapping
+from evaldesk.transcripts.messages.chat import NO_TEXT
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.openhands_events import CONVERSATION_ERROR, failure_of, read_event
 from evaldesk.transcripts.openhands_rows import read_usages
@@ -59,7 +60,8 @@ class OpenHandsLog(ReadOnly):
         name = file_stem(source)
         usages = _usages(Place(Document(None, source=source)), events)
         model = next((each.model for each in usages if isinstance(each, Usage) and each.model != "unknown"), None)
-        run = run_of_sessions(name, AGENT, model, [Session(name, turns, _failure(events), usages=usages)])
+        session = Session(name, turns, _failure(events), usages=usages, n_lost=notes.count(NO_TEXT))
+        run = run_of_sessions(name, AGENT, model, [session])
         return imported_sessions("openhands-log", run, "1 recorded session", notes)
 
 

@@ -27,7 +27,8 @@ def row_line(run: RecordedRun, result: TrialResult) -> bytes:
 
     A second trial of an instance, and a run that lacks trials, are in a note of ours in the row. Raises FormatError.
     """
-    text, note = artefact_text(result.transcript, FORM), _note(run, result)
+    text = artefact_text(result.transcript, FORM)
+    note = _note(run, result, is_ours=text is None)
     row = row_of(run, result) if text is None else json.loads(text)
     if text is not None and {"instance_id", "issue"} & set(row) and row_note(row) == note:
         return text.encode() + b"\n"
@@ -43,10 +44,12 @@ def row_note(row: dict[str, Any]) -> dict[str, Any]:
     return note if isinstance(note, dict) else {}
 
 
-def _note(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
+def _note(run: RecordedRun, result: TrialResult, *, is_ours: bool) -> dict[str, Any]:
+    """The number of the trial, and the plan of the run: in a row of a benchmark only where it lacks trials."""
     trial = {"trial": result.trial_index} if result.trial_index else {}
     is_whole = not run.plan.is_cut and (run.plan.n_planned or 0) <= len(run.results)
-    return trial | ({} if is_whole else {"plan": plan_note(run.plan)})
+    is_told = run.plan.n_planned is not None if is_ours else not is_whole
+    return trial | ({"plan": plan_note(run.plan)} if is_told else {})
 
 
 def row_of(run: RecordedRun, result: TrialResult) -> dict[str, Any]:

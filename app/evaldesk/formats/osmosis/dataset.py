@@ -267,7 +267,9 @@ def _of_table(lines: Iterable[str], source: str) -> Iterator[_Row]:
 
             if None in row:
                 raise fault(f"CSV row {number} has more columns than the header")
-            yield Place(Document(None, source=source)), row, fault
+            # a table has no null: a blank cell of a column of Osmosis is one, any other is a key that is not there
+            cells = {key: row[key] or None for key in row if row[key] or key in PROMPTS}
+            yield Place(Document(None, source=source)), cells, fault
     except csv.Error as error:
         raise FormatError(f"Invalid CSV file: {error}", source=source, line=reader.line_num or None) from None
 

@@ -23,6 +23,7 @@ from evaldesk.formats.large_runs import TrialRowsOnDisk
 from evaldesk.formats.tau.tau_bench import REWARD, read_trial_row, reward_value
 from evaldesk.model import Case, Criterion, ErrorRecord, EvalSet, JsonObject, Score, SessionInit, TrialResult, Usage
 from evaldesk.model.conclusion import counted
+from evaldesk.model.evalset import REVIEW_REASON, for_review
 from evaldesk.reading.fields import read_rubrics, read_session, read_tags, write_session
 from evaldesk.reading.json_stream import StreamedList
 from evaldesk.reading.json_text import to_text
@@ -59,6 +60,7 @@ from evaldesk.transcripts.recorded_ends import is_accident
 _OWN = ("conversation_scenario", "session_input", "rubrics", "final_session_state", "tags")
 _SECTIONS = ("domain", "reason_for_call", "known_info", "unknown_info", "task_instructions")
 _NAME = "tau2-results"
+_ACTIONS_LOST = "tau2 rewards its reference actions (reward_basis ACTION), which a scenario does not assert"
 _STOPS = ("user_stop", "agent_stop", "")
 """Ends after which tau2 checks what the agent did."""
 _TOLD = ("messages", "ticks", "reward_info", "task_id", "trial", "termination_reason", "duration")
@@ -111,7 +113,7 @@ def read_task(place: Place, raw: Any, notes: Notes) -> Case:
     task = read_mapping(place, raw)
     if "user_scenario" not in task:
         raise wanted(place.at("user_scenario"), ABSENT, "an object")
-    return Case(
+    case = Case(
         id=read_key(place.at("id"), task.get("id", ABSENT)),
         scenario=_scenario(place, task),
         initial_session=_session(place, task),
@@ -120,6 +122,14 @@ def read_task(place: Place, raw: Any, notes: Notes) -> Case:
         tags=read_tags(place.at("tags"), task.get("tags")),
         extra=notes.unknown(place, task, ("id", *_OWN)),
     )
+    return for_review(case, _ACTIONS_LOST) if _is_judged_by_calls(task) and REVIEW_REASON not in case.extra else case
+
+
+def _is_judged_by_calls(task: dict[str, Any]) -> bool:
+    """Whether the reward of the task asks for its reference actions, not only for the database that they lead to."""
+    criteria = task.get("evaluation_criteria")
+    basis = criteria.get("reward_basis") if isinstance(criteria, dict) else None
+    return isinstance(basis, list) and "ACTION" in basis
 
 
 def write_task(case: Case) -> dict[str, Any]:

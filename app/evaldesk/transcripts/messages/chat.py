@@ -164,13 +164,14 @@ def read_speaker(place: Place, raw: Any) -> Speaker:
 
 
 def read_content(place: Place, raw: Any, notes: Notes) -> tuple[str, str]:
-    """The text of a message and the thoughts before it. A part that is no text leaves `[type]` in the text."""
+    """The text of a message and the thoughts before it. A part that is no text is left out, with a note."""
     if raw is None or isinstance(raw, str):
         return raw or "", ""
     texts: list[str] = []
     thoughts: list[str] = []
     for kind, text in read_list(place, raw, lambda at, part: _read_part(at, part, notes)):
-        (thoughts if kind in ("reasoning", "thinking") else texts).append(text)
+        if text is not None:
+            (thoughts if kind in ("reasoning", "thinking") else texts).append(text)
     return "\n".join(texts), "\n".join(thoughts)
 
 
@@ -214,7 +215,7 @@ def _read_calls(place: Place, raw: dict[str, Any]) -> tuple[ToolCall, ...]:
     return (read_tool_call(place.at("function_call"), old),) if isinstance(old, dict) else ()
 
 
-def _read_part(place: Place, raw: Any, notes: Notes) -> tuple[str, str]:
+def _read_part(place: Place, raw: Any, notes: Notes) -> tuple[str, str | None]:
     if isinstance(raw, str):
         return "text", raw
     part = read_mapping(place, raw)
@@ -225,4 +226,4 @@ def _read_part(place: Place, raw: Any, notes: Notes) -> tuple[str, str]:
     if key is not None:
         return kind, part[key]
     notes.refuse(NO_TEXT, place)
-    return kind, f"[{kind[:40]}]"
+    return kind, None

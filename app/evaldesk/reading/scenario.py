@@ -1,0 +1,31 @@
+"""The plan by which a model plays the user of a scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+PLAN = "conversation_plan"
+KEYS = frozenset({"starting_prompt", PLAN, "instructions", "user_persona", "max_turns", "user"})
+"""Those that a simulated user obeys; `instructions` is the plan of tau-bench."""
+
+
+def plan_of(scenario: Mapping[str, Any]) -> str:
+    """The plan; empty where there is none, or a blank one."""
+    plan = scenario.get(PLAN) or scenario.get("instructions")
+    return plan.strip() if isinstance(plan, str) else ""
+
+
+def unknown_keys(scenario: Mapping[str, Any]) -> list[str]:
+    """The keys that no simulated user obeys, the one most like that of the plan first."""
+    found = [key for key in scenario if key not in KEYS and not key.startswith("$")]
+    near = get_close_matches(PLAN, found, n=1)
+    return [*near, *(key for key in found if key not in near)]
+
+
+def no_plan_words(scenario: Mapping[str, Any]) -> str:
+    """`the scenario has no conversation_plan; is it 'user_goal'?`."""
+    near = unknown_keys(scenario)
+    hint = f"; is it {near[0][:40]!r}? Name it {PLAN}" if near else f"; say in {PLAN} what the user wants"
+    return f"the scenario has no {PLAN}{hint}"
