@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -59,8 +60,11 @@ def test_a_task_that_is_rewarded_for_its_calls_waits_for_a_review() -> None:
     judged = {"evaluation_criteria": {"actions": [{"name": "close", "arguments": {}}], "reward_basis": ["ACTION"]}}
 
     tasks = read([task | judged, task | {"id": "u"}])
+    looked_at = EvalSet("s", cases=(replace(tasks.cases[0], tags=()),))
 
     assert [case.tags for case in tasks.cases] == [(NEEDS_REVIEW,), ()]
+    assert json.loads(write_file(tasks, "tau2")) == [task | judged, task | {"id": "u"}]
+    assert read(json.loads(write_file(looked_at, "tau2"))).cases[0].tags == ()
 
 
 def test_no_run_plays_a_case_before_its_review() -> None:

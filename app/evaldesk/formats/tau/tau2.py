@@ -23,7 +23,7 @@ from evaldesk.formats.large_runs import TrialRowsOnDisk
 from evaldesk.formats.tau.tau_bench import REWARD, read_trial_row, reward_value
 from evaldesk.model import Case, Criterion, ErrorRecord, EvalSet, JsonObject, Score, SessionInit, TrialResult, Usage
 from evaldesk.model.conclusion import counted
-from evaldesk.model.evalset import REVIEW_REASON, for_review
+from evaldesk.model.evalset import NEEDS_REVIEW, REVIEW_REASON, for_review
 from evaldesk.reading.fields import read_rubrics, read_session, read_tags, write_session
 from evaldesk.reading.json_stream import StreamedList
 from evaldesk.reading.json_text import to_text
@@ -134,6 +134,9 @@ def _is_judged_by_calls(task: dict[str, Any]) -> bool:
 
 def write_task(case: Case) -> dict[str, Any]:
     """The task of a case: as it was read where the case still says the same. Raises FormatError for a conversation."""
+    if NEEDS_REVIEW in case.tags and case.extra.get(REVIEW_REASON) == _ACTIONS_LOST:  # the task itself says it
+        rest = {key: value for key, value in case.extra.items() if key != REVIEW_REASON}
+        case = replace(case, tags=tuple(tag for tag in case.tags if tag != NEEDS_REVIEW), extra=rest)
     if case.scenario is None:
         raise FormatError(
             f"case {case.id!r} is a conversation; a tau2 task is played by a simulated user and needs a scenario"
