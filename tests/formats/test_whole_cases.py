@@ -39,7 +39,9 @@ def promptfoo(raw: str) -> dict[str, Any]:
     return {"evalId": "e", "results": {"version": 3, "stats": {}, "results": [row]}}
 
 
+AUDIO = [{"type": "text", "text": "What is this?"}, {"type": "video_url", "video_url": {"url": "v.mp4"}}]
 LOST = {
+    "openai-messages": [{"role": "user", "content": AUDIO}, {"role": "assistant", "content": "A dot."}],
     "atif": atif({"source": "user", "message": ASKED}, {"source": "agent", "message": "A dot."}),
     "inspect": inspect(input=[{"role": "user", "content": ASKED}]),
     "promptfoo": promptfoo(json.dumps([{"role": "user", "content": ASKED}])),

@@ -9,6 +9,7 @@ from evaldesk.errors import FormatError
 from evaldesk.formats.adk.old import stem
 from evaldesk.formats.exchange import Holding, Imported, ReadOnly
 from evaldesk.model import Case, EvalSet
+from evaldesk.model.evalset import REVIEW_REASON, for_review
 from evaldesk.reading.fields import read_documents
 from evaldesk.reading.json_lines import write_lines
 from evaldesk.reading.notes import Notes
@@ -17,10 +18,11 @@ from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import read_mapping
 from evaldesk.transcripts.conversation_case import case_of, check_spoken, write_openai
 from evaldesk.transcripts.messages.anthropic import has_blocks, read_anthropic, write_anthropic
-from evaldesk.transcripts.messages.chat import ITEMS, read_chat
+from evaldesk.transcripts.messages.chat import ITEMS, NO_TEXT, read_chat
 from evaldesk.transcripts.messages.pydantic import is_pydantic, read_pydantic
 from evaldesk.transcripts.messages.turns import Message, turns_of
 from evaldesk.transcripts.recorded import RecordedRun
+from evaldesk.transcripts.recorded_sessions import lost_words
 
 _ROLES = {"system", "developer", "user", "assistant", "tool", "function"}
 _NAMES = ("id", "case_id", "conversation_id")
@@ -108,7 +110,11 @@ def _imported(name: str, data: bytes, source: str, read: _Read) -> Imported:
     own_name = stem(source).removesuffix(".jsonl").removesuffix(".messages")
     cases: dict[str, Case] = {}
     for number, (place, raw) in enumerate(_conversations(data, source)):
+        n_lost = -notes.count(NO_TEXT)
         case = _case(place, raw, f"{own_name}_{number + 1}", read, notes)
+        n_lost += notes.count(NO_TEXT)
+        if n_lost or REVIEW_REASON in case.extra:  # a list of messages has no tags
+            case = for_review(case, lost_words(n_lost) if n_lost else str(case.extra[REVIEW_REASON]))
         if case.id in cases:
             raise place.error(f"there are two conversations called {case.id!r}")
         cases[case.id] = case

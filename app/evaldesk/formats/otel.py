@@ -21,7 +21,7 @@ from evaldesk.model.transcript import call_key
 from evaldesk.reading.json_text import text_parts
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.transcripts.messages.chat import RAW_ARGS
+from evaldesk.transcripts.messages.chat import NO_TEXT, RAW_ARGS
 from evaldesk.transcripts.otel.span_messages import model_of
 from evaldesk.transcripts.otel.spans import is_trace, read_spans
 from evaldesk.transcripts.otel.trace_turns import EVALUATION, RESULT, session_of
@@ -88,7 +88,8 @@ def read_traces(format_name: str, data: bytes, source: str) -> Imported:
     name = file_stem(source).removesuffix(".otel")
     models = Counter(model_of(step.span) for one in found for visit in one.visits for step in visit.steps if step.call)
     agents = Counter(one.agent for one in found if one.agent)
-    sessions = [session_of(conversation) for conversation in found]
+    n_lost = notes.count(NO_TEXT)  # the spans do not tell of which conversation: each is looked at
+    sessions = [replace(session_of(conversation), n_lost=n_lost) for conversation in found]
     run = run_of_sessions(name, _commonest(agents), _commonest(models) or None, sessions)
     recorded = f"{counted(len(found), 'conversation')} in {counted(len(spans), 'span')}"
     return imported_sessions(format_name, run, recorded, notes)
