@@ -203,6 +203,15 @@ def test_a_row_that_changes_while_its_run_waits_for_its_turn_is_not_played(offic
     office.wires.check()
 
 
+def test_a_run_that_a_colleague_plays_at_this_moment_asks_nothing(office: Office) -> None:
+    run_id = office.hostile_run(status="running", driver=f"1 elsewhere 1@{'0' * 8}", leased_until=4e9)
+
+    page = office.page(run_id)
+
+    assert "waits for you" not in page
+    assert "consent" not in page
+
+
 def test_a_row_that_names_nobody_is_played_nowhere(office: Office) -> None:
     run_id = office.own_run(started_by="")
 

@@ -202,7 +202,7 @@ async def _evaluate(
         if workspace is None:
             settings = replace(settings, workspace=Path(passing).resolve(), store=None)
         is_kept = workspace is not None
-        opened = _opened(settings, who, options.asked.get("model"), chosen.criteria or (), is_kept=is_kept)
+        opened = _opened(settings, who, options.asked.get("model"), chosen.criteria or (), trust if is_kept else None)
         async with opened as (runs, store, description, unpriced):
             plan = runs.plan_for(subject_of(who.ref, evalset, path, description, home), chosen)
             if compared_with is not None:
@@ -221,15 +221,15 @@ async def _evaluate(
 
 @asynccontextmanager
 async def _opened(
-    settings: Settings, who: _Agent, model: str | None, criteria: Sequence[Criterion], *, is_kept: bool
+    settings: Settings, who: _Agent, model: str | None, criteria: Sequence[Criterion], trust: Trust | None
 ) -> AsyncIterator[tuple[RunDesk, Store, AgentDescription, Unpriced]]:
     """The runs of a workspace, the agent's description of itself, and who knows prices. Raises AgentError."""
     if model:
         settings = replace(settings, models=(*settings.models, model))
-    store = await asyncio.to_thread(Trust(settings).opened_store if is_kept else partial(Store.open, settings.database))
+    store = await asyncio.to_thread(trust.opened_store if trust else partial(Store.open, settings.database))
     shared = SHARED.get()
     host = AgentHost() if shared is None else shared.host
-    runs = RunDesk(settings, store, open_executor=None if who.found is None else _inline)
+    runs = RunDesk(settings, store, open_executor=None if who.found is None else _inline, trust=trust)
     runs.shared = shared
     try:
         if who.found is None:

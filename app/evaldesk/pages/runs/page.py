@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from evaldesk.desk.runs.provenance import ForeignRun
 from evaldesk.desk.runs.runs import RunDesk
-from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
+from evaldesk.desk.runs.stored_runs import StoredRuns, is_held, run_title
 from evaldesk.model import Conclusion
 from evaldesk.model.conclusion import counted
 from evaldesk.model.run import LIVE, Place
@@ -208,7 +208,9 @@ async def run_page(runs: RunDesk, run_id: int, query: RunQuery) -> RunPage:
     flying, trouble, pause = runs.in_flight(run_id), runs.trouble(run_id), runs.pause(run_id)
     places = runs.places(run_id)
     found = await asyncio.to_thread(read_run, runs.stored, run_id, query, flying, trouble, pause, places=places)
-    may_go_on = found.can_resume or found.can_retry or (found.is_live and places is None)
+    may_go_on = found.can_resume or found.can_retry
+    if found.is_live and places is None:  # another process may play it at this moment
+        may_go_on = not await asyncio.to_thread(is_held, runs.stored, found.summary)
     return replace(found, foreign=await asyncio.to_thread(runs.foreign, found.summary)) if may_go_on else found
 
 
