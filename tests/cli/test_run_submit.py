@@ -304,7 +304,11 @@ def _submit(place: Place, path: Path, *arguments: object) -> Result:
     return place.run("run", "submit", path, *arguments)
 
 
-def test_a_submitted_run_waits_with_all_that_the_file_says(place: Place, handed: list[Any]) -> None:
+def test_a_submitted_run_waits_with_all_that_the_file_says(
+    place: Place, handed: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEVEL_OF_SUMS", "before")  # so that the value of the file is taken back after the test
+    monkeypatch.delenv("LEVEL_OF_SUMS")
     path = _write_project(place.folder)
     _write(
         place.folder,
