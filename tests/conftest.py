@@ -45,7 +45,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # No test is timed, and none is chance: the machines that run them are shared, and each plays the same examples.
-settings.register_profile("evaldesk", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "evaldesk", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("evaldesk")
 
 FLAGS = [
@@ -101,6 +103,10 @@ NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chro
 SHARED = Path(os.environ.get("EVALDESK_SHARED") or Path(__file__).resolve().parents[2] / "shared")
 
 
+GARBAGE_THRESHOLDS = (50_000, 20, 20)
+"""Those of Python, 700 and ten, have the tests spend a tenth of their time on looking for garbage."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let the Makefile ask for forks, and `.ci/run` for a random order and for what an earlier run left out."""
     n_workers = (os.cpu_count() or 1) + 1  # a test that waits for a process or a page leaves its core to another
@@ -137,6 +143,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(*GARBAGE_THRESHOLDS)
         gc.enable()
 
 
@@ -169,6 +176,15 @@ def no_waiting_for_the_disk() -> Iterator[None]:
     from tests.unsynced import unsynced
 
     with unsynced():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def databases_are_copies() -> Iterator[None]:
+    """A new database is a copy of one that has been made."""
+    from tests.template_database import copied_databases
+
+    with copied_databases():
         yield
 
 

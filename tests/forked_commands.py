@@ -22,6 +22,7 @@ from typing import IO, Any
 
 from tests.bound_processes import bound_python
 from tests.killed_steps import KilledSteps
+from tests.template_database import copied_databases
 from tests.unsynced import unsynced
 
 CHECKOUT = Path(__file__).parents[1]
@@ -145,5 +146,5 @@ def _text(file: IO[bytes]) -> str:
 
 
 if __name__ == "__main__":
-    with unsynced():
+    with unsynced(), copied_databases():
         _serve()

@@ -7,6 +7,7 @@ stays in one worker: its browser, desk and database belong to it.
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import signal
 import struct
@@ -14,6 +15,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import NoReturn, cast
 
@@ -21,6 +23,8 @@ import pytest
 
 _PR_SET_PDEATHSIG = 1
 _TURN = struct.Struct("i")
+N_FILES_OF_MANY = 100
+"""Above it nearly the whole suite is played."""
 Files = Sequence[Sequence[pytest.Item]]
 Place = tuple[int, int]
 """That of a test: the number of its file, and its own within the file."""
@@ -34,6 +38,8 @@ def play_in_forks(session: pytest.Session, n_workers: int, first: Sequence[str])
     Who has played a file takes the next. Where a worker ends within a test, this test has failed, and another plays on.
     """
     files = _by_file(session.items, first)
+    if len(files) > N_FILES_OF_MANY:
+        _import_ahead()
     session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined] # in which each worker has a folder
     turns = _Turns(len(files))
     workers = [_Worker(session, files, turns) for _ in range(min(n_workers, len(files)))]
@@ -48,6 +54,16 @@ def play_in_forks(session: pytest.Session, n_workers: int, first: Sequence[str])
     finally:
         for worker in workers:
             worker.interrupt()
+
+
+def _import_ahead() -> None:
+    """Import what many files use, once for all forks: LiteLLM and pandas take three CPU seconds in each."""
+    from evaldesk.llm.client import open_litellm
+
+    open_litellm()
+    for name in ("alembic.command", "pandas", "rouge_score.rouge_scorer"):
+        import_module(name)
+    gc.freeze()
 
 
 def _by_file(items: Sequence[pytest.Item], first: Sequence[str]) -> Files:
@@ -171,7 +187,9 @@ class _Fork:
             file[place].config.hook.pytest_runtest_protocol(item=file[place], nextitem=following)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Tell it to the process that shows it."""
+        """Tell it to the process that shows it: of a test that passes, one report of three is shown."""
+        if report.passed and report.when != "call" and self._session.config.option.durations is None:
+            return
         data = self._session.config.hook.pytest_report_to_serializable(config=self._session.config, report=report)
         self._says.send((self._under_way, data))
 

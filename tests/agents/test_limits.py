@@ -80,7 +80,7 @@ async def meet(name: str) -> str:
     """Come back when both are here."""
     here.append(name)
     while len(here) < 2:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
     return f"{{name}} met"
 
 root_agent = LlmAgent(name="a", model="small", api_base="{endpoint.address}", tools=[meet])

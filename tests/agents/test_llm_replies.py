@@ -108,7 +108,7 @@ async def test_cancelling_the_caller_cancels_thecall_of(endpoint: Any) -> None:
     held = endpoint.stalls()
     task = asyncio.create_task(complete(call_of(endpoint)))
     while not endpoint.asked:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
 
     task.cancel()
 

@@ -99,11 +99,11 @@ async def test_a_host_in_the_place_of_one_that_was_lost_keeps_its_name_on_the_sa
     async with asyncio.timeout(HANGS_S):
         await executor.submit(trial(AGENT))
         while {place.state for place in executor.places} != {"up"}:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
         before = [place.name for place in executor.places]
         cluster.hosts[0].lose("its process is gone")
         while len(cluster.hosts) < 3 or {place.state for place in executor.places} != {"up"}:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
         after = [place.name for place in executor.places]
         await executor.close()
 
@@ -214,7 +214,7 @@ async def test_a_driver_that_slept_longer_than_hosts_may_be_away_goes_on(
         cluster.no_room, cluster.play = "not yet", finished
         cluster.hosts[0].lose("its node is gone")
         while executor.places[0].note != "not yet":
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
         sleep(0.25)
         cluster.no_room = ""
         result = await anext(executor.results())
@@ -309,7 +309,7 @@ async def test_a_lost_trial_is_not_played_again_once_cancelled(trial: Trial, mon
         await under_way(cluster, 1)
         cluster.hosts[0].lose("its node is gone")
         while executor.places[0].state != "lost":
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
         await executor.cancel()
         result = await anext(executor.results())
         await executor.close()

@@ -67,7 +67,7 @@ async def test_a_trial_under_way_is_seen_to_wait(tmp_path: Path) -> None:
     executor = InlineExecutor(1)
     await executor.submit(_spec(tmp_path))
     while not executor.pauses:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
 
     said = pauses_sentence(executor.pauses)
     await executor.close()

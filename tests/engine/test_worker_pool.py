@@ -73,7 +73,7 @@ async def test_who_waits_for_the_check_of_functions_may_be_cancelled(monkeypatch
     criteria = (Criterion("reward", 1.0, {"function": "rewards:reward"}),)
     waiting = asyncio.create_task(executor.submit(TrialSpec(1, 0, 0, Case("c"), AGENT, criteria)))
     while not executor._graders.pids:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
 
     waiting.cancel()
 
@@ -112,7 +112,7 @@ async def test_another_grader_is_started_where_the_first_is_slow_and_not_where_m
     for _ in range(100):
         await executor.submit(spec)
     while len(Grader.made) < n_graders:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
 
     assert len(Grader.made) == n_graders
     assert sum(len(each.sent) for each in Grader.made) <= 50 * n_graders  # a thread for each

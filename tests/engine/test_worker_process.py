@@ -114,7 +114,7 @@ async def test_a_worker_dies_once() -> None:
     async with asyncio.timeout(300):
         await asyncio.to_thread(has_ended, gone, timeout_s=300)
         while not deaths:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
         await worker.close()
 
     assert [death.message for death in deaths] == ["the worker process was ended by SIGKILL"]

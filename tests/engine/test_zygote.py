@@ -147,7 +147,7 @@ async def test_what_is_no_word_of_a_zygote_is_not_acted_on(control: Control) -> 
         control[1].send(json.dumps(["ended", 4711, status]).encode())
     control[1].close()
     while zygote.is_up:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
 
     assert broken == []
     assert fork.get_returncode() is None

@@ -208,7 +208,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from(["x_a", "tags", "eval_id", "rubrics"]), JSON), max_size=4), st.data())
 def test_any_set_is_read_or_refused_alike(extras: list[dict[str, Any]], data: st.DataObject) -> None:
     cases = [{"eval_id": str(index), "conversation": [], **extra} for index, extra in enumerate(extras)]
@@ -222,7 +222,7 @@ def test_any_set_is_read_or_refused_alike(extras: list[dict[str, Any]], data: st
     assert found == expected or isinstance(expected, tuple)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, len(BASE.encode()) - 1), st.binary(max_size=3), st.integers(0, 3), st.integers(1, 60))
 def test_a_damaged_file_is_refused_by_both_or_by_none(at: int, put: bytes, n_cut: int, chunk: int) -> None:
     raw = BASE.encode()

@@ -113,7 +113,7 @@ def test_reading_what_was_written_gives_the_same_value(name: str) -> None:
 
 @every_format
 @given(data=st.binary(max_size=300), cut=st.integers(0, 3000), width=st.integers(0, 40))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_whatever_the_bytes_are_the_error_is_our_own(name: str, data: bytes, cut: int, width: int) -> None:
     whole, source = sample(name)
     at = cut % (len(whole) + 1)
@@ -176,7 +176,7 @@ def _held(data: bytes, source: str, name: str) -> list[EvalSet | RecordedRun]:
 
 
 @given(data=st.binary(max_size=200), name=st.sampled_from(sorted(path.name for path in SAMPLES.values())))
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_a_file_that_nobody_knows_is_refused_whatever_it_is_called(data: bytes, name: str) -> None:
     with suppress(FormatError):
         read_file(data, name)

@@ -118,7 +118,7 @@ alike = st.recursive(
 
 
 @given(st.binary(max_size=200) | alike.map(lambda value: json.dumps(value).encode()))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_no_bytes_raise_anything_but_a_format_error(data: bytes) -> None:
     with suppress(FormatError):
         evalset = read_evalset(data, source="x.json")
@@ -133,7 +133,7 @@ turn_objects = st.dictionaries(known_keys, alike, max_size=4).map(
 
 
 @given(turn_objects)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_whatever_is_read_is_written_back_in_full(turn: dict[str, Any]) -> None:
     value = {"eval_set_id": "s", "eval_cases": [{"eval_id": "c", "conversation": [turn]}]}
     try:

@@ -222,7 +222,7 @@ def test_members_are_bounded_together_and_in_number(monkeypatch: pytest.MonkeyPa
 
 
 @given(at=st.integers(0, 10_000), width=st.integers(0, 30), data=st.binary(max_size=30))
-@settings(max_examples=150)
+@settings(max_examples=50)
 def test_whatever_is_done_to_the_zip_the_error_is_our_own(at: int, width: int, data: bytes) -> None:
     for whole in (ZIPPED, ZSTD):
         start = at % len(whole)

@@ -14,7 +14,7 @@ from evaldesk.statistics.anytime import anytime_interval
 from evaldesk.statistics.exact_tests import fisher, mcnemar, sign_flips
 from evaldesk.statistics.intervals import clopper_pearson, wilson
 
-many = settings(deadline=None, max_examples=50)
+many = settings(deadline=None, max_examples=30)
 flips = st.integers(0, 60)
 
 

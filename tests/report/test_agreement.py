@@ -14,7 +14,7 @@ from evaldesk.wording.noise import corrected_sentence
 UNITS = st.lists(st.dictionaries(st.sampled_from("abc"), st.sampled_from(["passed", "failed"])), max_size=12)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(UNITS)
 def test_alpha_is_that_of_nltk(units: list[dict[str, str]]) -> None:
     from nltk.metrics.agreement import AnnotationTask
@@ -31,7 +31,7 @@ def test_alpha_is_that_of_nltk(units: list[dict[str, str]]) -> None:
     assert found == pytest.approx(task.alpha())
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=30))
 def test_kappa_lies_in_its_interval_and_below_one(pairs: list[tuple[bool, bool]]) -> None:
     found = agreement(pairs)

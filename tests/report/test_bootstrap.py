@@ -160,7 +160,7 @@ def test_a_perfect_mean_score_is_no_certainty(n_cases: int) -> None:
     assert found.low < found.high == 1.0
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=3), min_size=2, max_size=70))
 def test_the_interval_of_a_mean_score_holds_it_and_is_the_same_each_time(cases: list[list[float]]) -> None:
     row = scored(cases)

@@ -37,7 +37,7 @@ def kind_of(before: PlayedCase, after: PlayedCase) -> str:
     return changed([before], [after]).cases[0].kind
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(tables, st.sampled_from([0.5, 0.8, 1.0]))
 def test_the_sentence_the_badges_the_gate_and_the_table_agree(
     table: list[tuple[tuple[str, str] | None, tuple[str, str] | None]], threshold: float

@@ -78,7 +78,7 @@ class GatedExecutor(InlineExecutor):
 
     async def _play(self, spec: TrialSpec) -> TrialResult:
         while not self.gate.is_set() and not self.is_cancelled:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
         return cancelled(spec) if self.is_cancelled else await super()._play(spec)
 
 
@@ -155,7 +155,7 @@ class RunPages:
 async def _has_gone_on(desk: Desk) -> None:
     """Wait until the desk has looked for runs that a dead one left: a test's own run is none, and has no player."""
     while desk._polling is None:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
 
 
 @pytest.fixture
