@@ -188,6 +188,14 @@ def databases_are_copies() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def databases_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new database is made, as the product makes it."""
+    from tests.template_database import MAKE
+
+    monkeypatch.setattr("evaldesk.store.store.create", MAKE)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def forked_python() -> Iterator[ForkedPython]:
     """Workers are forks of one that has imported what they need."""

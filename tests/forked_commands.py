@@ -15,18 +15,32 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
 from tests.bound_processes import bound_python
+from tests.forked_python import (
+    CAN_FORK,
+    FLAGS,
+    GRADER,
+    ONE_THREAD,
+    ROOM,
+    ROOM_VARIABLE,
+    WORKER,
+    ForkedPython,
+    import_ahead,
+)
 from tests.killed_steps import KilledSteps
 from tests.template_database import copied_databases
 from tests.unsynced import unsynced
 
 CHECKOUT = Path(__file__).parents[1]
 PATIENCE_S = 600
+PLAYING = {"eval", "run", "doctor", "agents"}
+"""The commands whose workers are forks of a fork of them, which has imported what a worker needs."""
 
 
 class ForkedCommands:
@@ -62,8 +76,11 @@ class ForkedCommands:
         self, command: tuple[str, ...], cwd: Path | None, environment: Mapping[str, str] | None, at: int | None
     ) -> dict[str, Any]:
         if self._process is None:
-            server = [*self._within, *bound_python("-m", "tests.forked_commands")]
-            self._process = subprocess.Popen(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=CHECKOUT)
+            server = [*self._within, *bound_python(*FLAGS, "tests.forked_commands")]
+            environment_of_server = {**os.environ, **ONE_THREAD, "PYTHONPATH": str(CHECKOUT), ROOM_VARIABLE: "-" * ROOM}
+            self._process = subprocess.Popen(
+                server, env=environment_of_server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=CHECKOUT
+            )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         asked = {
@@ -81,8 +98,13 @@ class ForkedCommands:
 
 def _serve() -> None:
     """Fork for each line of the input, and answer with the exit code, what was said and the number of steps."""
+    has_workers = False
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
+        asked = json.loads(line)
+        if CAN_FORK and _plays(asked) and not has_workers:
+            import_ahead((WORKER, "evaldesk.engine.worker.zygote", *GRADER[1:]))
+            has_workers = True
         gc.freeze()
         with TemporaryFile() as said, TemporaryFile() as errors, TemporaryFile() as notes:
             child = os.fork()
@@ -91,7 +113,7 @@ def _serve() -> None:
                 for stream, place in enumerate((os.open(os.devnull, os.O_RDONLY), said.fileno(), errors.fileno())):
                     os.dup2(place, stream)
                 try:
-                    _play(json.loads(line), os.dup(notes.fileno()))
+                    _play(asked, os.dup(notes.fileno()))
                 except SystemExit as ended:
                     _end(ended)
             exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -113,20 +135,28 @@ def _play(asked: dict[str, Any], notes: int) -> None:
     sys.argv = ["evaldesk", *asked["command"]]
     named = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     sys.path[:] = [*named, *(place for place in sys.path if place not in ("", str(CHECKOUT)))]
+    # First of all: a process with one thread is forked, and this environment is that of its workers.
+    workers = ForkedPython.of_this_process() if CAN_FORK and _plays(asked) else None
     before = set(sys.modules)
     from evaldesk.cli import main
 
     steps = KilledSteps(asked["at"] or 0, kill=lambda: os.kill(os.getpid(), signal.SIGKILL))
     try:
-        if asked["at"] is None:
-            main()
-        else:
-            with steps.inserted():
+        with workers.standing_in() if workers else nullcontext():
+            if asked["at"] is None:
                 main()
+            else:
+                with steps.inserted():
+                    main()
     finally:
         modules = sorted(name for name in set(sys.modules) - before if name.startswith("evaldesk."))
         noted = {"n_steps": steps.n_calls, "modules": modules, "searched": sys.path}
         os.write(notes, json.dumps(noted).encode())
+
+
+def _plays(asked: Mapping[str, Any]) -> bool:
+    """Whether the command starts workers; those of one that is killed at a step are real."""
+    return asked["at"] is None and next(iter(asked["command"]), "") in PLAYING
 
 
 def _end(ended: SystemExit) -> None:

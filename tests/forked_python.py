@@ -54,6 +54,14 @@ class ForkedPython:
         self._is_on = True
         self.n_forks = 0
 
+    @classmethod
+    def of_this_process(cls) -> ForkedPython:
+        """Of one process that is a fork of this one, which has imported what any of them does; it has one thread."""
+        forked = cls()
+        template = _Template.of_this_process()
+        forked._templates = {tuple(names): template for names in IMPORTED.values()}
+        return forked
+
     @contextmanager
     def switched_off(self) -> Iterator[None]:
         """Let all processes start with Python itself."""
@@ -126,7 +134,7 @@ class ForkedPython:
     def _started(self, names: Sequence[str]) -> _Template:
         with self._starting:
             if names not in self._templates:
-                self._templates[names] = _Template(names)
+                self._templates[names] = _Template.started(names)
             return self._templates[names]
 
 
@@ -143,15 +151,32 @@ def _python_variables(environment: Mapping[str, str]) -> Mapping[str, str]:
 class _Template:
     """A process that is forked, as the one sees it that asks for forks; any thread may."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, asking: socket.socket, process: subprocess.Popen[bytes] | None) -> None:
         self._lock = Lock()
-        self._asking, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._asking, self._process = asking, process
+
+    @classmethod
+    def started(cls, names: Sequence[str]) -> _Template:
+        """One that starts with Python and imports these."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, *FLAGS[:-1], __file__, str(theirs.fileno()), *names]
         environment = {**os.environ, ROOM_VARIABLE: "-" * ROOM, **ONE_THREAD}
-        self._process = subprocess.Popen(
+        process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
         )
         theirs.close()
+        return cls(ours, process)
+
+    @classmethod
+    def of_this_process(cls) -> _Template:
+        """A fork of this process; it ends with it."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if not os.fork():
+            ours.close()
+            _run(_serve(theirs, _sibling_fork()))
+            raise SystemExit(0)
+        theirs.close()
+        return cls(ours, None)
 
     def fork(self, request: Mapping[str, Any], fds: Sequence[int]) -> int:
         """The process id of a fork, which is a child of this process; 0 where it cannot be."""
@@ -167,7 +192,8 @@ class _Template:
     def close(self) -> None:
         """End it."""
         self._asking.close()
-        self._process.wait()
+        if self._process:
+            self._process.wait()
 
 
 def _serve(asked: socket.socket, fork: Callable[[], int]) -> dict[str, Any]:
@@ -247,7 +273,8 @@ _CLONE_PARENT, _CLONE_CHILD_CLEARTID, _CLONE_CHILD_SETTID = 0x8000, 0x200000, 0x
 _PR_GET_TID_ADDRESS = 40
 
 
-def _import(names: Sequence[str]) -> None:
+def import_ahead(names: Sequence[str]) -> None:
+    """Import these; the first is that which is run later."""
     for name in names:
         module, _, function = name.partition(":")
         found = importlib.import_module(module)
@@ -259,12 +286,16 @@ def _import(names: Sequence[str]) -> None:
     delattr(sys.modules[package], own)
 
 
-if __name__ == "__main__":
-    _import(sys.argv[2:])
-    gc.collect()
-    gc.freeze()
-    become = _serve(socket.socket(fileno=int(sys.argv[1])), _sibling_fork())
+def _run(become: Mapping[str, Any]) -> None:
     sys.orig_argv[:] = become["arguments"]
     sys.argv = become["arguments"][len(FLAGS) + 1 :]
-    gc.unfreeze()
     runpy._run_module_as_main(sys.argv[0])  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    import_ahead(sys.argv[2:])
+    gc.collect()
+    gc.freeze()
+    request = _serve(socket.socket(fileno=int(sys.argv[1])), _sibling_fork())
+    gc.unfreeze()
+    _run(request)

@@ -1,6 +1,6 @@
 """New databases as copies of one: SQLite takes twice as long to make sixty tables as to copy them.
 
-A test of the making itself imports `create`, which makes them still.
+A test of the making itself uses the fixture `databases_made_anew`.
 """
 
 from __future__ import annotations

@@ -446,6 +446,7 @@ def test_workers_that_nobody_uses_for_a_while_are_ended(counted: Path, monkeypat
     assert len(_imports(counted)) == 2
 
 
+@pytest.mark.long
 def test_workers_end_with_the_process_that_keeps_them_without_a_word(counted: Path) -> None:
     cases = _write_tests(counted.with_name("sets"), reference="hello")
     line = f"AgentEvaluator.evaluate({counted.name!r}, {str(cases)!r}, print_detailed_results=False)\n"

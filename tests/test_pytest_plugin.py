@@ -332,6 +332,7 @@ def test_python_calls_work_under_pytest_asyncio(project: pytest.Pytester) -> Non
     result.assert_outcomes(passed=2, deselected=4)
 
 
+@pytest.mark.long
 def test_cases_run_in_workers_under_xdist(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     _write_project(pytester.path, CASES[:2])
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the others take seconds to import

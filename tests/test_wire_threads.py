@@ -65,7 +65,7 @@ def read():
     start.wait()
     assert build_metric(Criterion("tool_trajectory_avg_score", 1.0, {"match_type": "IN_ORDER"}))
 """
-N_FORKS = 5
+N_FORKS = 2
 AT_ONCE = f"""
 import os, sys, threading
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cli.conftest import Place
+    from tests.forked_commands import ForkedCommands
 
 HEAVY = ("sqlalchemy", "rich", "pandas", "litellm", "starlette", "evaldesk.desk", "evaldesk.store", "evaldesk.cli.ui")
 
@@ -104,8 +105,8 @@ def test_help_imports_little(arguments: list[str]) -> None:
     ],
     ids=["command", "command of a group", "argument", "agent", "option", "option twice", "switch twice"],
 )
-def test_an_error_is_one_line_that_says_what_to_do(arguments: list[str], said: str) -> None:
-    done = _run(*arguments)
+def test_an_error_is_one_line_that_says_what_to_do(commands: ForkedCommands, arguments: list[str], said: str) -> None:
+    done = commands.run(*arguments)
 
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"evaldesk: {said}\n")
 
@@ -148,8 +149,8 @@ def test_a_command_without_its_streams_ends_as_it_would_with_them() -> None:
     assert subprocess.run(["/bin/sh", "-c", f"{command} <&- >&- 2>&-"], check=False).returncode == 0
 
 
-def test_a_trace_is_shown_when_asked_for() -> None:
-    done = _run("eval", "samples/hello_world", "nowhere.json", "--debug")
+def test_a_trace_is_shown_when_asked_for(commands: ForkedCommands) -> None:
+    done = commands.run("eval", "samples/hello_world", "nowhere.json", "--debug")
 
     assert done.stderr.startswith("Traceback")
     assert "UsageError: nowhere.json is not a file" in done.stderr

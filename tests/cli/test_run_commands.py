@@ -292,6 +292,7 @@ def root_agent(message, state):
 '''
 
 
+@pytest.mark.long
 def test_two_drivers_and_a_reader_share_a_run_without_doubling_it(place: Place) -> None:
     queries = {f"query {number}": f"query {number}" for number in range(6)}
     place.eval(f"{place.evalset('first', queries)}:case_1")

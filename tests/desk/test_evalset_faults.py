@@ -20,12 +20,13 @@ from evaldesk.model.evalset import case_key
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 
-OLD = EvalSet("calc", description="old", cases=tuple(Case(f"c{i}", (Turn("Hi " * 200),)) for i in range(50)))
+N_CASES = 5
+OLD = EvalSet("calc", description="old", cases=tuple(Case(f"c{i}", (Turn("Hi " * 200),)) for i in range(N_CASES)))
 NEW = replace(OLD, description="new")
 CHANGED = replace(OLD.cases[0], turns=(Turn("changed"),))
 FAULTS = [
     pytest.param((None, False), id="killed"),
-    *[pytest.param((number, False), id=errno.errorcode[number]) for number in (errno.ENOSPC, errno.EIO, errno.EROFS)],
+    pytest.param((errno.EIO, False), id="EIO"),  # any number of an error is the same to the desk
     pytest.param((errno.ENOSPC, True), id="full-from-then-on"),
 ]
 
@@ -170,7 +171,9 @@ def test_deleted_cases_are_in_the_set_or_come_back(fault: tuple[int | None, bool
             with disk.inserted(), suppress(Killed, DiskError):
                 token = place.desk.cases.delete(place.id(), [case_key("c0")])
             n_cases = len(place.sets()["calc"].cases)
-            assert n_cases == 50 or (n_cases == 49 and list(place.folder.glob(".evaldesk/trash/*.cases.json")))
+            assert n_cases == N_CASES or (
+                n_cases == N_CASES - 1 and list(place.folder.glob(".evaldesk/trash/*.cases.json"))
+            )
             if not disk.was_reached:
                 break
 

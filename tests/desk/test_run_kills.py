@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from evaldesk.store import Store
 
 N_CASES, N = 40, 5
@@ -44,6 +46,7 @@ asyncio.run(main(Path(sys.argv[1])))
 """ % (N_CASES, N)  # noqa: UP031
 
 
+@pytest.mark.long
 def test_kills_at_random_moments_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     (tmp_path / "echo_agent.py").write_text(AGENT)
     (tmp_path / "desk.py").write_text(DESK)

@@ -33,6 +33,7 @@ def test_the_place_has_one_thing_of_each_kind_in_its_trash(place: TrashPlace) ->
     assert place.state() == FIRST
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_restoration_that_is_killed_at_any_step_is_finished_by_the_next(place: TrashPlace, kind: str) -> None:
     for at in count(1):

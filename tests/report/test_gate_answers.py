@@ -74,8 +74,15 @@ def concluded(gates: Gates, before: list[PlayedCase], after: list[PlayedCase]) -
     return conclude(gates, numbers_of(after), change)
 
 
-@pytest.mark.parametrize("undecided", [None, *UNDECIDED])
-@pytest.mark.parametrize("kinds", SUBJECTS.values(), ids=SUBJECTS)
+# What becomes of an undecided gate is decided after the counting, so that it is told by one kind of cases.
+CELLS = [
+    pytest.param(kinds, undecided, id=f"{name}-{undecided}")
+    for name, kinds in SUBJECTS.items()
+    for undecided in (None, *(UNDECIDED if name == "different trials" else ()))
+]
+
+
+@pytest.mark.parametrize(("kinds", "undecided"), CELLS)
 @pytest.mark.parametrize("gates", GATES.values(), ids=GATES)
 def test_a_gate_gives_each_answer_as_often_as_all_outcomes_do(
     gates: Gates, kinds: list[tuple[float, int, int]], undecided: Undecided | None

@@ -73,7 +73,7 @@ ARGUMENTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
 USUAL: tuple[tuple[str, ...], ...] = ((), ("evil",))
 
 
-REAL = frozenset({"eval", "run resume", "agents", "doctor", "metrics", "import", "convert", "trash list", "benchmark"})
+REAL = frozenset({"eval", "run resume", "doctor", "benchmark"})
 """One command of each kind, which is run as a process from its first import on; the others are forked."""
 
 

@@ -178,7 +178,7 @@ STYLES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_edits_give_the_bytes_and_the_index_of_a_set_that_is_written_whole(
     files: EvalSetFiles, root: Path, tmp_path: Path, seed: int, style: str
 ) -> None:

@@ -26,6 +26,8 @@ from evaldesk.settings import DatabaseUrl
 from evaldesk.store import Store, store, upgrade
 from evaldesk.store.tables import METADATA
 
+pytestmark = pytest.mark.usefixtures("databases_made_anew")
+
 TODAY = store.HEAD
 NEXT, LATER = (f"{int(TODAY) + by:04}" for by in (1, 2))
 MIGRATION = '''"""A step that a test takes."""

@@ -44,6 +44,7 @@ store.close()
 """
 
 
+@pytest.mark.long
 def test_two_processes_record_at_once_and_lose_nothing(store: Store, plan: Plan, place: Place) -> None:
     runs = [plan(n_cases=100, n=3) for _ in range(2)]
     with _recorder(place, runs[0], 1) as first, _recorder(place, runs[1], 7) as second:
@@ -54,6 +55,7 @@ def test_two_processes_record_at_once_and_lose_nothing(store: Store, plan: Plan,
     assert [sum(row.n for row in store.runs.metric_rows(run)) for run in runs] == [300, 300]
 
 
+@pytest.mark.long
 def test_two_processes_that_play_the_same_trials_count_each_once(store: Store, plan: Plan, place: Place) -> None:
     run = plan(n_cases=60, n=2)
     with _recorder(place, run, 5) as first, _recorder(place, run, 5) as second:
@@ -78,10 +80,9 @@ def test_threads_of_a_process_may_all_write(store: Store, plan: Plan, end: End) 
     assert store.runs.summary(run).n_passed == 80
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_killed_process_loses_no_trial_it_acknowledged(store: Store, plan: Plan, place: Place, seed: int) -> None:
+def test_a_killed_process_loses_no_trial_it_acknowledged(store: Store, plan: Plan, place: Place) -> None:
     run = plan(n_cases=400, n=2)
-    n_lines = random.Random(seed).randrange(2, 60)
+    n_lines = random.Random(0).randrange(2, 60)
     with _recorder(place, run, 3) as process:
         assert process.stdin is not None
         assert process.stdout is not None

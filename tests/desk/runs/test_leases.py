@@ -334,6 +334,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | DatabaseUrl:
     return place_of(request, tmp_path / "evaldesk.db")
 
 
+@pytest.mark.long
 def test_machines_that_are_lost_lose_and_double_no_trial(place: Path | DatabaseUrl) -> None:
     with Store.open(place) as store:
         play_with_losses(store, place, 3)
