@@ -77,7 +77,11 @@ def played(tmp_path: Path, endpoint: Endpoint) -> Callable[[str, int], Any]:
     return played
 
 
-@pytest.mark.parametrize("package", CLIENTS)
+@pytest.mark.parametrize(
+    "package",
+    # LiteLLM takes four seconds to import, and asks through the client of openai.
+    [pytest.param(package, marks=[pytest.mark.long] if package == "litellm" else []) for package in CLIENTS],
+)
 def test_a_client_that_a_turn_imports_follows_no_redirect(
     package: str, endpoint: Endpoint, played: Callable[[str, int], Any]
 ) -> None:

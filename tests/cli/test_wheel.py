@@ -38,6 +38,7 @@ def test_every_file_that_is_served_is_in_the_wheel(wheel: Path) -> None:
     assert [name for name in packed if name.startswith("evaldesk/") and name not in files] == []
 
 
+@pytest.mark.long
 def test_what_is_installed_plays_the_samples_and_reports_them(wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "installed")

@@ -19,7 +19,7 @@ from evaldesk.web.guard import guard_settings
 from evaldesk.web.server import create_app
 
 TOKEN = "a-token-of-enough-letters"
-ASKING = (("agents",), ("doctor",), ("run", "resume", "1"))
+ASKING = (("agents",), ("run", "resume", "1"))
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from types import FrameType
@@ -404,6 +405,7 @@ class _Static(StaticFiles):
         return response
 
 
+@cache
 def _static_addresses(folder: Path) -> dict[str, str]:
     """The address of each static file, with a part that changes when the file does."""
     addresses = {}
