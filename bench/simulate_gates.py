@@ -1,152 +1,207 @@
-"""`python -m bench.simulate_gates`: 5,000 simulated builds for each rule of a gate; writes the table of docs/ci.md.
+"""`python -m bench.simulate_gates`: simulated builds of each rule of a gate over mixtures of cases; writes docs/ci.md.
 
-The agent is simulated, the rest is the code of a run: a baseline, a candidate with the same pass rate or with one
-that is lower by DROP in every case, fresh trials of the suspects, the stop when decided, the comparison
-and the conclusion. The seed is fixed, so the table is the same each time.
+An agent plays a history of each case, then a build: with the same pass rates, on another day, with a rate that is lower
+by DROP in every case, or with as many passes less in a quarter of the cases. The seed is fixed, so the table is the
+same each time. `python -m bench.simulate_gates coverage` prints how often forecasts hold the truth.
 """
 
 from __future__ import annotations
 
-import random
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
 
-from evaldesk.desk.runs.deciding import Decider
-from evaldesk.desk.runs.gates.conclusion import CaseNumbers, RunNumbers, Spent, conclude
-from evaldesk.model import AgentRef, Counts, Gates, RunConfig
-from evaldesk.model.comparison import PlayedCase
-from evaldesk.model.evalset import CaseKey
-from evaldesk.statistics.case_comparison import compare_cases
+import numpy as np
 
-N_BUILDS = 5_000
-N_CASES, RATE, DROP = 20, 0.9, 0.15
+from evaldesk.model.forecast import OFTEN, Range
+from evaldesk.statistics.history.build_tests import confirmed_verdict, likely_verdict, looks_low
+from evaldesk.statistics.history.draws import Draws, assumed_rates, drawn_rates
+from evaldesk.statistics.history.gates import rate_fails, regressions_fail
+from evaldesk.statistics.history.posterior import posterior_of
+from evaldesk.statistics.history.proposals import proposed_rate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Rates = NDArray[np.float64]
+    Passes = NDArray[np.int64]
+
+N_BUILDS = 300
+N_HISTORIES = 60
+N_CASES, DROP, DAY = 20, 0.15, 0.5
 SEED = 20261123
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "ci.md"
 FIRST, LAST = "<!-- simulated gates -->\n", "<!-- end of simulated gates -->\n"
-KEYS = tuple(CaseKey("set", f"case_{number}", 0, "d") for number in range(N_CASES))
+RECOMMENDED = "--n 5 --max-regressions 0 --regression-rule confirm"
+FRESH = 5
+
+MIXTURES: dict[str, Callable[[np.random.Generator], Rates]] = {
+    "all 0.9": lambda _: np.full(N_CASES, 0.9),
+    "half 1, half 0.8": lambda _: np.repeat([1.0, 0.8], N_CASES // 2),
+    "14 at 1, 6 at 2/3": lambda _: np.repeat([1.0, 2 / 3], [14, 6]),
+    "16 at 1, 4 at 1/2": lambda _: np.repeat([1.0, 0.5], [16, 4]),
+    "beta(9, 1)": lambda random: random.beta(9, 1, N_CASES),
+}
+
+
+class Build(NamedTuple):
+    """Whether a build fails, and how many trials it plays."""
+
+    fails: bool
+    n_trials: int
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A gate and its number of trials; `options` is how it is asked for."""
+    """A gate and its number of trials; `options` is how it is asked for.
+
+    `bar` is a pass rate, `confirm` the needed and the fresh trials of a suspect, `history` the rule whose bar is the
+    history. Without any a flip alone counts.
+    """
 
     options: str
     n: int
-    gates: Gates
+    bar: float | None = None
+    confirm: tuple[int, int] | None = None
+    history: str = ""
+
+    def build(self, random: np.random.Generator, history: tuple[Passes, int], rates: Rates) -> Build:
+        """Play one build; the newest run of the history is its baseline."""
+        before, n_before = history
+        passes = random.binomial(self.n, rates)
+        n_trials = self.n * N_CASES
+        if self.bar is not None:
+            return Build(bool(passes.sum() < self.bar * n_trials - 1e-9), n_trials)
+        has_passed = before == n_before
+        suspects = np.flatnonzero(has_passed & (passes < self.n))
+        if self.confirm:
+            needed, fresh = self.confirm
+            again = random.binomial(fresh, rates[suspects])
+            return Build(bool((again < needed).any()), n_trials + fresh * len(suspects))
+        if not self.history:
+            return Build(len(suspects) > 0, n_trials)
+        known = [(n_before, int(passed)) for passed in before]
+        now = [(self.n, int(passed)) for passed in passes]
+        if self.history == "likely":
+            found = likely_verdict(known, now)
+            return Build(found.is_suite_worse or bool(found.worse_cases), n_trials)
+        played = set(range(N_CASES) if looks_low(known, now) else suspects.tolist())
+        fresh_trials = [
+            (FRESH, int(random.binomial(FRESH, rates[at]))) if at in played else (0, 0) for at in range(N_CASES)
+        ]
+        found = confirmed_verdict(known, now, suspects.tolist(), fresh_trials)
+        return Build(found.is_suite_worse or bool(found.worse_cases), n_trials + FRESH * len(played))
 
 
 RULES = (
-    Rule("--n 1 --max-regressions 0", 1, Gates(max_regressions=0)),
-    Rule("--n 5 --max-regressions 0", 5, Gates(max_regressions=0)),
-    Rule("--n 10 --max-regressions 0 --regression-rule likely", 10, Gates(max_regressions=0, regression_rule="likely")),
-    Rule("--n 1 --max-regressions 0 --regression-rule confirm", 1, Gates(max_regressions=0, regression_rule="confirm")),
-    Rule(
-        "--n 1 --max-regressions 0 --regression-rule confirm --confirm 9/12",
-        1,
-        Gates(max_regressions=0, regression_rule="confirm", confirm=(9, 12)),
-    ),
-    Rule("--n 2 --max-regressions 0 --regression-rule confirm", 2, Gates(max_regressions=0, regression_rule="confirm")),
-    Rule(
-        "--n 2 --max-regressions 0 --regression-rule confirm --confirm 7/10",
-        2,
-        Gates(max_regressions=0, regression_rule="confirm", confirm=(7, 10)),
-    ),
-    Rule("--n 5 --margin 0.05", 5, Gates(margin=0.05)),
-    Rule("--n 2 --min-pass-rate 0.82", 2, Gates(min_pass_rate=0.82)),
-    Rule("--n 5 --min-pass-rate 0.82", 5, Gates(min_pass_rate=0.82)),
-    Rule(
-        "--n 5 --min-pass-rate 0.82 --stop-when-decided exact",
-        5,
-        Gates(min_pass_rate=0.82, stop_when_decided="exact"),
-    ),
-    Rule(
-        "--n 12 --min-pass-rate 0.84 --undecided neutral",
-        12,
-        Gates(min_pass_rate=0.84, undecided="neutral"),
-    ),
-    Rule("--n 30 --min-pass-rate 0.83", 30, Gates(min_pass_rate=0.83)),
-    Rule(
-        "--n 30 --min-pass-rate 0.83 --stop-when-decided likely",
-        30,
-        Gates(min_pass_rate=0.83, stop_when_decided="likely"),
-    ),
+    Rule("--n 1 --max-regressions 0", 1),
+    Rule("--n 5 --max-regressions 0", 5),
+    Rule("--n 1 --max-regressions 0 --regression-rule confirm --confirm 9/12", 1, confirm=(9, 12)),
+    Rule("--n 5 --max-regressions 0 --regression-rule likely", 5, history="likely"),
+    Rule(RECOMMENDED, 5, history="confirm"),
+    Rule("--n 2 --min-pass-rate 0.82", 2, bar=0.82),
+    Rule("--n 5 --min-pass-rate 0.82", 5, bar=0.82),
 )
 
 
-@dataclass(frozen=True)
-class Simulated:
-    """The share of builds that fail though nothing changed, and of those with a worse agent.
-
-    `n_trials` and `n_trials_worse` are the medians of the trials of such builds.
-    """
-
-    false_alarm: float
-    finds: float
-    n_trials: float
-    n_trials_worse: float
+def history_of(random: np.random.Generator, rates: Rates, rule: Rule) -> tuple[Passes, int]:
+    """The passes of each case in a baseline with as many trials as the build; one of five for rules with a history."""
+    return random.binomial(rule.n, rates), rule.n
 
 
-def simulate(rule: Rule, n_builds: int = N_BUILDS) -> Simulated:
-    """The builds of one rule."""
-    chance = random.Random(f"{SEED} {rule.options}")
-    same = [_build(rule, RATE, chance) for _ in range(n_builds)]
-    worse = [_build(rule, RATE - DROP, chance) for _ in range(n_builds)]
-    n_failed, n_found = sum(failed for failed, _ in same), sum(failed for failed, _ in worse)
-    medians = (median(n for _, n in builds) for builds in (same, worse))
-    return Simulated(n_failed / n_builds, n_found / n_builds, *medians)
+def simulate(rule: Rule, mixture: str, kind: str, n_builds: int = N_BUILDS) -> tuple[float, float]:
+    """The share of builds that fail, and the mean trials of a case."""
+    random = np.random.default_rng([SEED, *rule.options.encode(), *mixture.encode(), *kind.encode()])
+    builds = []
+    for _ in range(n_builds):
+        rates = MIXTURES[mixture](random)
+        history = history_of(random, _on_day(random, rates) if kind == "days" else rates, rule)
+        builds.append(rule.build(random, history, _now(random, rates, kind)))
+    return float(np.mean([build.fails for build in builds])), float(
+        np.mean([build.n_trials for build in builds])
+    ) / N_CASES
 
 
-def _build(rule: Rule, rate: float, chance: random.Random) -> tuple[bool, int]:
-    """Whether a build with an agent of this pass rate fails, and how many trials it plays."""
-    after = [PlayedCase(key, _letters(rule.n, rate, chance)) for key in KEYS]
-    numbers = RunNumbers.of_cases(CaseNumbers(case.key.case_id, _counts(case.verdicts)) for case in after)
-    if rule.gates.stop_when_decided:
-        config = RunConfig(AgentRef("agent", "agent"), "set", "", "", criteria=(), n=rule.n, gates=rule.gates)
-        n_each = [rule.n] * N_CASES
-        decider = Decider(config, n_each, rule.gates.stop_when_decided, names=lambda: [key.case_id for key in KEYS])
-        if stop := decider.look(lambda _: [case.verdicts for case in after], Spent()):
-            return any(answer.answer == "failed" for answer in stop.answers), stop.n_trials
-    if not rule.gates.compares:
-        return conclude(rule.gates, numbers).outcome == "failed", rule.n * N_CASES
-    before = [PlayedCase(key, _letters(rule.n, RATE, chance)) for key in KEYS]
-    asked, confirm = rule.gates.regression_rule, rule.gates.confirm
-    change = compare_cases("baseline", before, after, rule=asked, confirm=confirm)
-    n_fresh = len(change.unconfirmed) * confirm[1]
-    if n_fresh:
-        suspects = {case.key for case in change.unconfirmed}
-        after = [_again(case, confirm[1], rate, chance) if case.key in suspects else case for case in after]
-        change = compare_cases("baseline", before, after, rule=asked, confirm=confirm)
-    return conclude(rule.gates, numbers, change).outcome == "failed", rule.n * N_CASES + n_fresh
+def _now(random: np.random.Generator, rates: Rates, kind: str) -> Rates:
+    if kind == "days":
+        return _on_day(random, rates)
+    if kind == "even":
+        return np.maximum(0.0, rates - DROP)
+    if kind == "quarter":
+        now = rates.copy()
+        chosen = random.choice(N_CASES, N_CASES // 4, replace=False)
+        now[chosen] = np.maximum(0.0, now[chosen] - 4 * DROP)
+        return now
+    return rates
 
 
-def _again(case: PlayedCase, n: int, rate: float, chance: random.Random) -> PlayedCase:
-    return replace(case, confirming=_letters(n, rate, chance))
-
-
-def _letters(n: int, rate: float, chance: random.Random) -> str:
-    return "".join("p" if chance.random() < rate else "f" for _ in range(n))
-
-
-def _counts(letters: str) -> Counts:
-    return Counts(len(letters), letters.count("p"), letters.count("f"))
+def _on_day(random: np.random.Generator, rates: Rates) -> Rates:
+    """All cases up or down together, by DAY logits; those that always or never pass stay."""
+    shift = random.normal(0, DAY)
+    with np.errstate(divide="ignore"):
+        return np.asarray(1 / (1 + np.exp(-(np.log(rates) - np.log1p(-rates) + shift))))
 
 
 def table(n_builds: int = N_BUILDS) -> Iterator[str]:
     """The lines of the table."""
-    columns = ("nothing changed: fails", f"{100 * DROP:.0f} points worse: fails", "trials", "trials, worse")
+    days = f"all 0.9, days differ by {DAY:g} logits"
+    columns = (*MIXTURES, days, "finds, even drop", "finds, a quarter drops", "trials a case")
     yield f"| gate, {N_CASES} cases | {' | '.join(columns)} |\n"
-    yield "|---|---|---|---|---|\n"
+    yield "|---|" + "---|" * (len(MIXTURES) + 4) + "\n"
     for rule in RULES:
-        found = simulate(rule, n_builds)
-        shares = f"{100 * found.false_alarm:.1f} % | {100 * found.finds:.1f} %"
-        yield f"| `{rule.options}` | {shares} | {found.n_trials:.0f} | {found.n_trials_worse:.0f} |\n"
+        same = [simulate(rule, mixture, "same", n_builds) for mixture in MIXTURES]
+        on_days, _ = simulate(rule, "all 0.9", "days", n_builds)
+        power = [
+            min(simulate(rule, mixture, kind, n_builds)[0] for mixture in MIXTURES) for kind in ("even", "quarter")
+        ]
+        shares = [f"{100 * share:.1f} %" for share in (*(share for share, _ in same), on_days, *power)]
+        yield f"| `{rule.options}` | {' | '.join(shares)} | {np.mean([n for _, n in same]):.1f} |\n"
+
+
+def coverage() -> Iterator[str]:
+    """How often the range of a forecast holds the truth, and how often a proposal really fails more than 5 %."""
+    random = np.random.default_rng(SEED)
+    mixtures = MIXTURES | {f"all {rate:g}": partial(_alike, rate) for rate in (0.8, 0.97, 1.0)}
+    for n in (1, 2, 3, 5, 10):
+        for name, mixture in mixtures.items():
+            hits, n_loud, n_proposed = np.zeros(2), 0, 0
+            for _ in range(N_HISTORIES):
+                rates = mixture(random)
+                draws = drawn_rates(posterior_of([(n, int(passed)) for passed in random.binomial(n, rates)]))
+                true = assumed_rates(rates.tolist())
+                for at, fails in enumerate((_rate_gate, _regression_gate)):
+                    found = Range.of(fails(draws))
+                    hits[at] += found.low - 0.005 <= fails(true)[0] <= found.high + 0.005
+                if setting := proposed_rate(draws):
+                    n_proposed += 1
+                    n_loud += rate_fails(true, [setting.n] * N_CASES, setting.bar / 100)[0] > OFTEN
+            share = 100 * hits / N_HISTORIES
+            loud = f"{n_loud} of {n_proposed}" if n_proposed else "none"
+            yield f"n = {n}, {name}: rate {share[0]:.0f} %, regressions {share[1]:.0f} %; proposals above 5 %: {loud}\n"
+
+
+def _alike(rate: float, _: np.random.Generator) -> Rates:
+    return np.full(N_CASES, rate)
+
+
+def _rate_gate(draws: Draws) -> Rates:
+    return rate_fails(draws, [5] * N_CASES, 0.85)
+
+
+def _regression_gate(draws: Draws) -> Rates:
+    return regressions_fail(draws, [5] * N_CASES, 1.0, 0)
 
 
 def main() -> None:
-    """Write the table into the page."""
+    """Write the table into the page, or print the coverage."""
+    if sys.argv[1:] == ["coverage"]:
+        for line in coverage():
+            print(line, end="", flush=True)
+        return
     lines = "".join(table())
     page = PAGE.read_text("utf-8")
     PAGE.write_text(re.sub(f"(?s){FIRST}.*?{LAST}", lambda _: f"{FIRST}{lines}{LAST}", page), "utf-8")

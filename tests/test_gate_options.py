@@ -15,7 +15,7 @@ from evaldesk import evaluate
 from evaldesk.cli.eval.command import evaluate as eval_command
 from evaldesk.cli.gate import explain
 from evaldesk.cli.runs.submit import submit
-from evaldesk.desk.runs.gates.chances import EXPLAINED
+from evaldesk.desk.runs.gates.forecasts import EXPLAINED
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.gate_options import GATE_OPTIONS, GATES_BY_NAME, NOT_ASKED, AskedGates, asked_of, gates_of
 from evaldesk.model import Case, Expected, Gates, Turn

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.special import betaln
+from tests.golden_values import golden
 
 from evaldesk.model.conclusion import Interval
+from evaldesk.model.forecast import Range
 from evaldesk.statistics.anytime import anytime_interval, cases_like_these
 from evaldesk.statistics.history.build_tests import (
     case_chances,
@@ -22,15 +22,15 @@ from evaldesk.statistics.history.build_tests import (
     suite_bar,
 )
 from evaldesk.statistics.history.days import day_shifts
-from evaldesk.statistics.history.draws import Range, drawn_rates
+from evaldesk.statistics.history.draws import drawn_rates
 from evaldesk.statistics.history.gates import meets_level, rate_fails, regressions_fail
 from evaldesk.statistics.history.posterior import Posterior, posterior, rate_grid
 from evaldesk.statistics.history.proposals import proposed_likely
 from evaldesk.statistics.history.sizes import cases_needed, cases_to_show, smallest_drop
 from evaldesk.statistics.history.sums import pass_chances
-from evaldesk.statistics.history.unchanged_pairs import UnchangedPairs
+from evaldesk.statistics.history.unchanged_pairs import unchanged_pairs
 
-GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "forecasts.json").read_text())
+GOLDEN = golden("forecasts")
 EXACT, DRAWN = GOLDEN["tolerance"]["exact"], GOLDEN["tolerance"]["drawn"]
 
 
@@ -129,7 +129,7 @@ def test_known_false_alarms_of_a_bar_on_the_pass_rate(row: Any) -> None:
 
 @rows("propose")
 def test_known_proposals(row: Any) -> None:
-    found, known = proposed_likely(of(row), drop=row["drop"]), row["found"]
+    found, known = proposed_likely(drawn_rates(of(row)), drop=row["drop"]), row["found"]
 
     assert (found is None) == (known is None)
     if found:
@@ -205,7 +205,8 @@ def test_known_numbers_of_more_cases(row: Any) -> None:
 
 @rows("aa")
 def test_known_intervals_of_measured_pairs(row: Any) -> None:
-    found = UnchangedPairs(row["runs"], row["failing_ordered_pairs"])
+    found = unchanged_pairs(row["runs"], row["failing_ordered_pairs"])
 
+    assert found.interval is not None
     assert found.share == pytest.approx(row["share"], abs=EXACT)
     assert (found.interval.low, found.interval.high) == pytest.approx(row["interval"], abs=EXACT)

@@ -10,24 +10,33 @@ import click
 
 from evaldesk.cli.eval.options import Command, asked_gates, gate_option
 from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
-from evaldesk.desk.runs.gates.answers import Subject, assumed_subject, played_subject
-from evaldesk.desk.runs.gates.chances import (
+from evaldesk.desk.runs.gates.forecasts import (
     ASSUMED_RATES,
     EXPLAINED,
-    SOUGHT,
-    TOLERATED,
-    GateChance,
-    Proposal,
+    Subject,
+    assumed_subject,
     check_explained,
-    gate_chances,
+    gate_forecasts,
+    history_subject,
 )
+from evaldesk.desk.runs.gates.measured import measured_pairs
+from evaldesk.desk.runs.histories import run_history
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.gate_options import GATES_BY_NAME, AskedGates, check_confirm, flag_of
 from evaldesk.model import Gates
 from evaldesk.model.conclusion import counted
-from evaldesk.pages.gate_figures import BEST, CLOSE, MAY_ERR, MORE, passes_words, played_words
+from evaldesk.model.forecast import GateForecast, Range, UnchangedPairs
+from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import BY_NAME, option_of
-from evaldesk.wording.words import chance_words, off_words, trials_each, trials_words
+from evaldesk.wording.forecasts import (
+    forecast_sentence,
+    measured_sentence,
+    notes_of,
+    proposal_sentence,
+    worse_sentence,
+)
+from evaldesk.wording.words import trials_each
 from evaldesk.wording.writer import show, show_json, style
 
 RATE = option_of(
@@ -80,27 +89,41 @@ def explain(
     evaldesk gate explain --from 12 --min-pass-rate 0.9
     """
     asked, of_run = asked_gates(given), Gates()
+    pairs = None
     if run is not None:
         if n_cases is not None or rate is not None:
             raise UsageError("--from takes cases and rates from the run; leave --cases and --rate out")
         with stored_runs(workspace) as runs:
             stored = runs.named(run)
-            subject = played_subject(runs, stored, [n] * stored.n_cases if n else None, pass_threshold)
-        of_run = stored.config.gates
-        subjects: dict[str, Subject] = {f"run {stored.id}": subject}
+            of_run = stored.config.gates
+            subject = _subject(runs, stored, n, pass_threshold)
+            gates = _explained(of_run, asked)
+            pairs = measured_pairs(runs, stored, gates)
+        subjects = {f"run {stored.id}": subject}
     elif n_cases is None:
         raise UsageError("name a run by --from, or the number of cases by --cases")
     else:
         threshold = 1.0 if pass_threshold is None else pass_threshold
         rates = ASSUMED_RATES if rate is None else (rate,)
         subjects = {f"{each:g}": assumed_subject(each, [n or 1] * n_cases, threshold) for each in rates}
-    gates = _explained(of_run, asked)
+        gates = _explained(of_run, asked)
     check_explained(gates, next(iter(subjects.values())), flag_of)
-    found = {name: gate_chances(gates, subject) for name, subject in subjects.items()}
+    found = {name: gate_forecasts(gates, subject) for name, subject in subjects.items()}
     if is_json:
-        show_json(_as_json(subjects, found), indent=2)
+        measured = {"measured": _pairs_json(pairs)} if pairs else {}
+        show_json(_as_json(subjects, found) | measured, indent=2)
     else:
-        _show(subjects, found)
+        _show(subjects, found, pairs)
+
+
+def _subject(runs: StoredRuns, run: RunSummary, n: int | None, pass_threshold: float | None) -> Subject:
+    """The cases of a run with their history, and the trials that it had or `n`."""
+    n_each = [n] * run.n_cases if n else [len(strip) for strip in runs.store.strips(run.id)]
+    threshold = run.config.pass_threshold if pass_threshold is None else pass_threshold
+    found = history_subject(run_history(runs, run), n_each, threshold)
+    if found is None:
+        raise UsageError(f"run {run.id} has no scored trials to estimate pass rates from; name another run")
+    return found
 
 
 def _explained(of_run: Gates, asked: AskedGates) -> Gates:
@@ -110,90 +133,95 @@ def _explained(of_run: Gates, asked: AskedGates) -> Gates:
     return replace(of_run, **cast("Any", asked))
 
 
-def _as_json(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateChance, ...]]) -> dict[str, Any]:
-    """One object a rate under `by_rate`; with one gate and one rate also its two numbers on top."""
+def _as_json(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateForecast, ...]]) -> dict[str, Any]:
+    """One object a rate under `by_rate`; with one gate and one rate also its numbers on top."""
     first = next(iter(subjects.values()))
-    objects = {
-        name: [
-            {
-                "name": each.name,
-                "holds": each.holds,
-                "neutral": each.neutral,
-                "false_alarm": each.false_alarm,
-                "holds_when_worse": {f"{drop:g}": answers.holds for drop, answers in each.worse},
-                "neutral_when_worse": {f"{drop:g}": answers.neutral for drop, answers in each.worse},
-                "more_trials": each.n_more,
-                "stops_after": each.n_played,
-                "error": each.error,
-                "proposal": asdict(each.proposal) if each.proposal else None,
-                "is_proposed": each.is_proposed,
-                "repairs": {repair.name: repair.false_alarm for repair in each.repairs},
-            }
-            for each in chances
-        ]
-        for name, chances in found.items()
-    }
-    only = [each for chances in found.values() for each in chances]
+    objects = {name: [_gate_json(each) for each in forecasts] for name, forecasts in found.items()}
+    only = [each for gates in objects.values() for each in gates]
     top: dict[str, Any] = {}
     if len(only) == 1:
-        top = {"false_alarm": only[0].false_alarm, "holds": only[0].holds, "neutral": only[0].neutral}
+        top = {name: only[0][name] for name in ("false_alarm", "false_alarm_range", "standing", "holds", "neutral")}
     most = {} if first.n == first.n_most else {"n_most": first.n_most, "trials": first.n_trials}
     shape = {"cases": first.n_cases, "n": first.n, **most, "pass_threshold": first.pass_threshold}
-    return {**top, **shape, "by_rate": objects}
+    basis = first.basis
+    history = (
+        {} if basis.rate is not None else {"runs": basis.n_runs, "scored": basis.n_scored, "passed": basis.n_passed}
+    )
+    return {**top, **shape, **({"history": history} if history else {}), "by_rate": objects}
 
 
-def _show(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateChance, ...]]) -> None:
+def _gate_json(found: GateForecast) -> dict[str, Any]:
+    """`false_alarm` is null for an agent below the bar, `fails` is the chance to fail whatever its level."""
+    alarm = found.false_alarm
+    return {
+        "name": found.name,
+        "standing": found.standing,
+        "sentence": forecast_sentence(found),
+        "holds": found.holds,
+        "neutral": found.neutral,
+        "false_alarm": alarm.mean if alarm else None,
+        "false_alarm_range": _ends(alarm) if alarm else None,
+        "fails": found.fails.mean,
+        "fails_range": _ends(found.fails),
+        "level_range": _ends(found.level) if found.level else None,
+        "trials_to_know": found.trials_to_know,
+        "holds_when_worse": {f"{drop:g}": holds for drop, holds, _ in found.worse},
+        "neutral_when_worse": {f"{drop:g}": neutral for drop, _, neutral in found.worse},
+        "more_trials": found.n_more,
+        "stops_after": found.n_played,
+        "proposal": asdict(found.proposal) if found.proposal else None,
+        "is_proposed": found.is_proposed,
+    }
+
+
+def _pairs_json(pairs: UnchangedPairs) -> dict[str, Any]:
+    """The share and its interval are null for too few runs to measure one."""
+    found, is_known = pairs.interval, pairs.interval is not None
+    interval = [found.low, found.high] if found else None
+    share = pairs.share if is_known else None
+    return {
+        "runs": pairs.n_runs,
+        "pairs": pairs.n_pairs,
+        "failed": pairs.n_failed,
+        "share": share,
+        "interval": interval,
+    }
+
+
+def _ends(found: Range) -> list[float]:
+    return [found.low, found.high]
+
+
+def _show(
+    subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateForecast, ...]], pairs: UnchangedPairs | None
+) -> None:
     first = next(iter(subjects.values()))
     cases = counted(first.n_cases, "case")
     trials = "1 trial" if first.n == first.n_most == 1 else f"{trials_each(first.n, first.n_most)} trials"
     share = "every trial" if first.pass_threshold == 1 else f"at least {first.pass_threshold:g} of its trials"
     show(f"{cases}, {trials} each. A case passes when it passes {share}.")
-    for name, chances in found.items():
-        show(f"\n{_origin(name)}")
-        for each in chances:
+    for name, forecasts in found.items():
+        show(f"\n{_origin(name, subjects[name])}")
+        for each in forecasts:
             _show_gate(each)
-        if not chances:
+        if not forecasts:
             show("  This run has no gate about verdicts; name one, such as --min-pass-rate 0.9.")
+    of_change = [each for forecasts in found.values() for each in forecasts if each.level is None]
+    if pairs and (measured := measured_sentence(pairs, of_change[0] if len(of_change) == 1 else None)):
+        show(f"\n{measured}")
 
 
-def _origin(name: str) -> str:
-    return f"With the pass rates of {name}" if name.startswith("run ") else f"With a pass rate of {name} in every case"
+def _origin(name: str, subject: Subject) -> str:
+    basis = subject.basis
+    if basis.rate is not None:
+        return f"With a pass rate of {name} in every case"
+    runs = f", {counted(basis.n_runs, 'run')} of the same agent" if basis.n_runs else ""
+    return f"With the history of {name}: {basis.n_passed:,} of {basis.n_scored:,} trials passed{runs}"
 
 
-def _show_gate(chance: GateChance) -> None:
-    if chance.false_alarm is None:
-        show(f"  {chance.name}: not computed; there are too many possible values")
-        return
-    words = f"  {chance.name}: if nothing changes, this gate fails {chance_words(chance.false_alarm)} of builds"
-    words += f" and is too close to tell in {chance_words(chance.neutral)}." if chance.neutral else "."
-    show(style(words, fg="red") if chance.false_alarm > TOLERATED else words)
-    worse = [f"{100 * drop:.0f} points worse {passes_words(answers)}" for drop, answers in chance.worse]
-    show(f"    A worse agent passes it: {'; '.join(worse)}.")
-    if chance.n_played:
-        show(f"    {played_words(*chance.n_played)}")
-    if chance.may_err:
-        show(f"    {MAY_ERR}")
-    if chance.hint:
-        show(f"    {chance.hint}.")
-    if chance.better:
-        show(f"    {_proposal_words(chance.better)}")
-    if chance.is_proposed:
-        show(f"    {BEST}")
-    elif not chance.better and (chance.is_vague or chance.is_blind):
-        show(f"    {CLOSE if chance.is_vague else MORE}")
-    if off := off_words(chance.error):
-        show(f"    {off}")
-    if chance.n_more:
-        show(f"    If nothing changes, it plays about {trials_words(chance.n_more)} more a build.")
-    for repair in chance.repairs:
-        more = f", and plays about {trials_words(repair.n_more)} more" if repair.n_more else ""
-        show(f"    {repair.name} fails {chance_words(repair.false_alarm)} of builds{more}.")
-
-
-def _proposal_words(found: Proposal) -> str:
-    """The options to use, and their chances."""
-    return (
-        f"Better: {found.options}. It finds an agent that is {100 * SOUGHT:.0f} points worse in "
-        f"{chance_words(found.finds)} of builds, fails {chance_words(found.false_alarm)} by chance, and plays about "
-        f"{trials_words(found.n_trials)}."
-    )
+def _show_gate(found: GateForecast) -> None:
+    words = f"  {found.name}: {forecast_sentence(found)}"
+    show(style(words, fg="red") if found.is_frequent else words)
+    beside = (worse_sentence(found), *notes_of(found), proposal_sentence(found))
+    for line in filter(None, beside):
+        show(f"    {line}")

@@ -325,7 +325,11 @@ class RunChange:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """An earlier run, by number or by file: its cases as they were. `name` says which run it is."""
+    """An earlier run, by number or by file: its cases as they were. `name` says which run it is.
+
+    `run_id` is its number; None for a file.
+    """
 
     name: str
     cases: tuple[PlayedCase, ...]
+    run_id: int | None = None

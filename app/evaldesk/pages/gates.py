@@ -9,29 +9,37 @@ from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from evaldesk.desk.runs.deciding import DECIDED_LIKELY
-from evaldesk.desk.runs.gates.answers import drawn_subject
-from evaldesk.desk.runs.gates.chances import MOST_PREVIEWED, GateChance, check_explained, gate_chances
 from evaldesk.desk.runs.gates.conclusion import ALL_PASSED, EVERY_CASE, OF_A_RATE
+from evaldesk.desk.runs.gates.forecasts import MOST_PREVIEWED, check_explained, gate_forecasts, history_subject
+from evaldesk.desk.runs.gates.measured import measured_pairs
+from evaldesk.desk.runs.histories import run_history
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.gate_options import GATE_OPTIONS, GATES_BY_NAME, asked_of, flag_of
-from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates
+from evaldesk.model import Answer, Conclusion, GateOutcome, Gates
 from evaldesk.model.conclusion import has_too_many_errors
+from evaldesk.model.forecast import GateForecast
+from evaldesk.model.history import SetHistory
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
-from evaldesk.pages.gate_figures import CLOSE, GateFigures, figures_of
+from evaldesk.pages.gate_figures import GateFigures, gate_words
 from evaldesk.pages.runs.facts import run_fingerprint
 from evaldesk.store import RunStore
-from evaldesk.wording.words import chance_words
+from evaldesk.store.runs.run_store import is_imported
+from evaldesk.wording.forecasts import CLOSE, forecast_sentence, measured_sentence
 
 N_RUNS = 50
 FEWEST = 5
 """Answers from which on one may say "never"."""
 GateState: TypeAlias = Answer | Literal["errored"]
-GateFlag: TypeAlias = Literal["flips", "never-held", "often-fails", "too-close", "never-failed", ""]
+GateFlag: TypeAlias = Literal[
+    "flips", "below-bar", "never-held", "at-bar", "often-fails", "too-close", "never-failed", ""
+]
 FLAGS: dict[GateFlag, str] = {
     "flips": "Answers differently for the same agent",
+    "below-bar": "The agent is below the bar",
     "never-held": "Never held",
+    "at-bar": "The agent is at the bar",
     "often-fails": "Often fails although nothing changed",
     "too-close": "Mostly too close to tell",
     "never-failed": "Never failed",
@@ -40,8 +48,10 @@ FLAGS: dict[GateFlag, str] = {
 ADVICE: dict[GateFlag, str] = {
     "flips": "The agent, the cases and the settings were the same, so the difference is chance: play more trials, or "
     "take a gate that fails less by chance.",
+    "below-bar": "",
     "never-held": "Lower its threshold, or mend the agent.",
-    "often-fails": "Take one of the better gates, or play more trials.",
+    "at-bar": "",
+    "often-fails": "Take a better gate, or play more trials: `evaldesk gate explain --from RUN` looks for one.",
     "too-close": "Add cases, play more trials of each, or ask for less.",
     "never-failed": "It may ask for too little: see whether a worse agent passes it.",
     "": "",
@@ -69,8 +79,8 @@ class SameAgent:
 class GateRow:
     """A gate over the runs that asked for it: one agent, one eval set, one threshold. `answers` has the oldest first.
 
-    `alarm` is the chance to fail although nothing changed, and `figures` have the rest, by the pass rates of the newest
-    agent over all its runs; empty and None where they are not known.
+    `figures` have its forecast by the history of the newest agent, None where there is none; `measured` says how often
+    it failed unchanged runs against each other.
     """
 
     options: str
@@ -79,7 +89,7 @@ class GateRow:
     answers: tuple[GateAnswer, ...]
     flag: GateFlag
     flips: tuple[SameAgent, ...] = ()
-    alarm: str = ""
+    measured: str = ""
     figures: GateFigures | None = None
 
     @property
@@ -95,15 +105,25 @@ class GateRow:
     @property
     def advice(self) -> str:
         """What to do."""
+        if self.flag in ("below-bar", "at-bar") and self.figures:
+            never = "It never held. " if self.has_never_held else ""
+            return never + forecast_sentence(self.figures.forecast)
         if not self.flag and self.figures and self.figures.is_blind:
-            better = "take one of the better gates, or play more trials" if self.figures.better else "play more trials"
-            return f"It misses many agents that are worse: {better}."
+            return "It misses many agents that are worse: play more trials, or take a better gate."
         return ADVICE[self.flag] or "Nothing to do."
 
     @property
+    def has_never_held(self) -> bool:
+        """Whether it answered and never held."""
+        return not self.counts["held"] and bool(self.counts["failed"])
+
+    @property
     def notes(self) -> Sequence[str]:
-        """What its figures say beside that."""
-        return [note for note in self.figures.notes if note != CLOSE] if self.figures else ()
+        """What its figures say beside that, and what was measured."""
+        beside = [note for note in self.figures.notes if note != CLOSE] if self.figures else []
+        if self.figures and self.flag not in ("below-bar", "at-bar"):
+            beside.insert(0, self.figures.alarm)
+        return [*beside, self.measured] if self.measured else beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +140,9 @@ class GatesPage:
 def read_gates(runs: RunStore, show: str = "") -> GatesPage:
     """The gates of the last N_RUNS runs that ended, those that need attention first; `show` is a flag, or all.
 
-    A re-score has the trials of another run, so it is no further answer.
+    A re-score has the trials of another run, so it is no further answer. Of an import no gate was asked here.
     """
-    ended = [run for run in runs.list(limit=N_RUNS) if run.status not in LIVE and run.config.source_run_id is None]
+    ended = [run for run in runs.list(limit=N_RUNS) if run.status not in LIVE and _is_judged(run)]
     stored = StoredRuns(runs)
     found: dict[tuple[str, str, str], list[tuple[RunSummary, Gates, GateState]]] = defaultdict(list)
     for run in ended:
@@ -143,6 +163,10 @@ def read_gates(runs: RunStore, show: str = "") -> GatesPage:
         n_doubtful=sum(bool(row.flag) for row in rows),
         n_gates=len(rows),
     )
+
+
+def _is_judged(run: RunSummary) -> bool:
+    return run.config.source_run_id is None and not is_imported(run.config)
 
 
 def _answers(run: RunSummary, conclusion: Conclusion) -> Iterator[tuple[str, Gates, GateState]]:
@@ -206,16 +230,28 @@ def _row(
         flips=tuple(flips),
     )
     (newest, alone, _) = found[0]
-    own = (newest.n_cases, run_fingerprint(newest.config))
-    alike = [run for run, *_ in found if (run.n_cases, run_fingerprint(run.config)) == own]
-    cases = _pooled(stored.store, newest.id, tuple((run.id, run.counts) for run in alike))
-    chance = _chance(alone, cases, newest.config.pass_threshold)
-    if chance is None or chance.false_alarm is None:
+    forecast = _forecast(alone, run_history(stored, newest), _n_each(stored, newest), newest.config.pass_threshold)
+    if forecast is None:
         return row
-    figures = figures_of(chance)
-    is_vague = figures.is_vague and row.flag in ("", "never-failed")
-    flag: GateFlag = "too-close" if is_vague else row.flag or ("often-fails" if figures.is_frequent else "")
-    return replace(row, alarm=chance_words(chance.false_alarm), figures=figures, flag=flag)
+    pairs = measured_pairs(stored, newest, alone)
+    measured = measured_sentence(pairs, forecast) if pairs else ""
+    flag = _standing(forecast, row.flag)
+    return replace(row, figures=GateFigures(gate_words(forecast.name), forecast), flag=flag, measured=measured)
+
+
+def _standing(found: GateForecast, flag: GateFlag) -> GateFlag:
+    """What the forecast says of a gate, before what its answers say."""
+    if found.standing == "below the bar":
+        return "below-bar"
+    if flag == "never-held":
+        return flag
+    if found.standing == "at the bar":
+        return "at-bar"
+    if flag == "flips":
+        return flag
+    if found.is_vague:
+        return "too-close"
+    return flag or ("often-fails" if found.is_frequent else "")
 
 
 def _flag(counts: Mapping[GateState, int], is_flipping: bool) -> GateFlag:
@@ -227,32 +263,21 @@ def _flag(counts: Mapping[GateState, int], is_flipping: bool) -> GateFlag:
     return "never-failed" if n >= FEWEST and not counts["failed"] else ""
 
 
-@lru_cache(maxsize=512)
-def _pooled(
-    runs: RunStore, newest: int, played: tuple[tuple[int, Counts], ...]
-) -> tuple[tuple[int, int, int, int], ...]:
-    """The scored and passed trials of each case over several runs, its trials in the newest, and 1.
-
-    Kept as long as their counts stay the same.
-    """
-    scored: Counter[int] = Counter()
-    passed: Counter[int] = Counter()
-    for run_id, counts in played:
-        for case, strip in enumerate(runs.strips(run_id)):
-            passed[case] += strip.count("p")
-            scored[case] += strip.count("p") + strip.count("f") + strip.count("e") * counts.errors_are_failures
-    return tuple((scored[case], passed[case], len(strip), 1) for case, strip in enumerate(runs.strips(newest)))
+def _n_each(stored: StoredRuns, run: RunSummary) -> tuple[int, ...]:
+    return tuple(len(strip) for strip in stored.store.strips(run.id))
 
 
 @lru_cache(maxsize=512)
-def _chance(gates: Gates, cases: tuple[tuple[int, int, int, int], ...], pass_threshold: float) -> GateChance | None:
-    """How the gate behaves by the pass rates of these cases; None where that is not defined."""
-    subject = drawn_subject(cases, pass_threshold)
-    if not 0 < len(subject.kinds) <= MOST_PREVIEWED or not (gates.asks_for_verdicts or gates == Gates()):
+def _forecast(gates: Gates, history: SetHistory, n_each: tuple[int, ...], pass_threshold: float) -> GateForecast | None:
+    """How the gate behaves by this history; None where that is not defined."""
+    if not 0 < len(n_each) <= MOST_PREVIEWED or not (gates.asks_for_verdicts or replace(gates, pass_threshold=1.0) == Gates()):
+        return None
+    subject = history_subject(history, n_each, pass_threshold)
+    if subject is None:
         return None
     try:
         check_explained(gates, subject, flag_of)
     except UsageError:
         return None
-    found = gate_chances(gates, subject)
+    found = gate_forecasts(gates, subject, is_searched=False)
     return found[0] if found else None

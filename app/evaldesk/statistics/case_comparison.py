@@ -21,9 +21,8 @@ from evaldesk.model.comparison import (
 )
 from evaldesk.model.conclusion import CONFIRM, RegressionRule
 from evaldesk.model.evalset import case_names
-from evaldesk.statistics.chances.gates import ALPHA, trials_to_tell
 from evaldesk.statistics.comparison import benjamini_hochberg, compare_means, holm
-from evaldesk.statistics.exact_tests import fisher, fisher_drop
+from evaldesk.statistics.exact_tests import ALPHA, fisher, fisher_drop, trials_to_tell
 
 
 def compare_cases(

@@ -24,6 +24,17 @@ def mcnemar(n_fixed: int, n_broken: int) -> float:
     return 2 * total / (1 << n)
 
 
+ALPHA = 0.05
+
+
+def trials_to_tell(n_cases: int) -> int:
+    """The fewest trials of each case in both runs with which one case can show a drop by Fisher's test and Holm."""
+    n = 2
+    while n_cases * fisher_drop(n, n, 0, n) >= ALPHA:
+        n += 1
+    return n
+
+
 @lru_cache(maxsize=4096)
 def fisher(c_before: int, n_before: int, c_after: int, n_after: int) -> float:
     """Chance of two rates at least as unlikely as these when both are the same; 1 without trials. (Fisher, exact)"""

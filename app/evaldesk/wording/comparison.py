@@ -178,6 +178,14 @@ def gap_sentence(n_cases: int, n_trials: int, gap: float | None) -> str:
     return f"Smallest detectable difference: {about} {points_words(gap)}, with {cases} × {trials}"
 
 
+def drop_sentence(n_cases: int, n_trials: int, drop: float | None) -> str:
+    """`With your pass rates and 20 cases × 5 trials you would notice a drop of 16 points, 4 times in 5`."""
+    shape = f"{counted(n_cases, 'case')} × {counted(n_trials, 'trial')}"
+    if drop is None:
+        return f"With your pass rates and {shape} no drop is noticed 4 times in 5; add cases"
+    return f"With your pass rates and {shape} you would notice a drop of {points_words(drop)}, 4 times in 5"
+
+
 def points_words(difference: float) -> str:
     """`17 points` for 0.17 or -0.17, with more digits only below one point."""
     return POINTS.amount(difference)

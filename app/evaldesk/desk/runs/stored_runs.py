@@ -245,7 +245,7 @@ class StoredRuns:
 
     def baseline_of(self, run_id: int) -> Baseline:
         """The cases of an earlier run."""
-        return Baseline(f"run {run_id}", self.played_cases([self.summary(run_id)]))
+        return Baseline(f"run {run_id}", self.played_cases([self.summary(run_id)]), run_id)
 
     def played_cases(self, runs: Sequence[RunSummary]) -> tuple[PlayedCase, ...]:
         """The cases of runs that belong together, as they are compared with those of a baseline."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from evaldesk.statistics.comparison import holm
 from evaldesk.statistics.history.days import SAME_DAY, DayShifts, shifted
-from evaldesk.statistics.history.posterior import Posterior, posterior, rate_grid
+from evaldesk.statistics.history.posterior import Posterior, posterior_of, rate_grid
 from evaldesk.statistics.history.sums import MOST_EXACT_TRIALS, Sums, pass_chances
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def suite_chance(history: Sequence[Trials], now: Sequence[Trials], days: DayShif
     kinds = Counter((*before, scored) for before, (scored, _) in zip(history, now, strict=True) if scored)
     if not kinds:
         return 1.0
-    return passes_at_most(_of_history(history), kinds, sum(passed for _, passed in now), days)
+    return passes_at_most(posterior_of(history), kinds, sum(passed for _, passed in now), days)
 
 
 def passes_at_most(
@@ -113,7 +113,7 @@ def suite_bar(cases: Posterior, builds: Counter[tuple[int, int, int]], level: fl
 
 def case_chances(history: Sequence[Trials], now: Sequence[Trials]) -> tuple[float, ...]:
     """The chance that an unchanged agent passes so few trials of each case, or fewer; 1 where none was scored."""
-    cases = _of_history(history)
+    cases = posterior_of(history)
     place_of = {kind[:2]: at for at, kind in enumerate(cases.kinds)}
     found: dict[tuple[Trials, Trials], float] = {}
     for pair in zip(history, now, strict=True):
@@ -122,10 +122,6 @@ def case_chances(history: Sequence[Trials], now: Sequence[Trials]) -> tuple[floa
             tails = pass_chances(scored, rate_grid())[:, : passed + 1].sum(axis=1)
             found[pair] = min(1.0, float(cases.of_kinds[place_of[before]] @ tails)) if passed < scored else 1.0
     return tuple(found[pair] for pair in zip(history, now, strict=True))
-
-
-def _of_history(history: Sequence[Trials]) -> Posterior:
-    return posterior((*kind, times) for kind, times in sorted(Counter(history).items()))
 
 
 def _sums(cases: Posterior, builds: Counter[tuple[int, int, int]], shift: int) -> Sums:

@@ -49,7 +49,7 @@ class DayShifts:
             return ((0, 1.0),)
         found: defaultdict[int, float] = defaultdict(float)
         for sigma, weight in zip(SIGMAS, self.weights, strict=True):
-            for z, chance in _normal_cells():
+            for z, chance in _normal_cells() if weight else ():
                 found[round(sigma * z * LOGIT_STEPS)] += weight * chance
         return tuple(sorted(found.items()))
 
@@ -69,6 +69,8 @@ class DayShifts:
 
 
 SAME_DAY = DayShifts()
+ONE_SIGMA = DayShifts(tuple(float(sigma == 0.3) for sigma in SIGMAS))
+"""Days that differ by 0.3 logits, 3 points at 90 %: what one might expect where it is not known."""
 
 
 def _normal_cells() -> tuple[tuple[float, float], ...]:

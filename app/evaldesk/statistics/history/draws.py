@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
-from evaldesk.statistics.history.days import shifted
+from evaldesk.statistics.history.days import SAME_DAY, DayShifts, shifted
 from evaldesk.statistics.history.posterior import Posterior, rate_grid
 
 if TYPE_CHECKING:
@@ -16,47 +15,22 @@ if TYPE_CHECKING:
 
 N_DRAWS = 256
 SEED = 20_260_101
-Known: TypeAlias = Literal["rarely", "often", "not known yet"]
-_MOST_ADVISED = 200
+_FEWEST_EACH, _FEWEST = 3, 50
 OFTEN = 0.05
 """Above this share of false alarms a build loses its readers' trust."""
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """A chance that is not known for certain: its mean, and the ends of 90 % of what it may be."""
-
-    mean: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, chances: Floats) -> Range:
-        """The range over draws."""
-        import numpy as np
-
-        low, high = np.quantile(chances, (0.05, 0.95))
-        return cls(float(np.mean(chances)), float(low), float(high))
-
-    @property
-    def known(self) -> Known:
-        """What it says of a share of false alarms."""
-        if self.high <= OFTEN:
-            return "rarely"
-        return "often" if self.low > OFTEN else "not known yet"
-
-    def trials_to_know(self, n: float) -> int:
-        """About how many trials a case tell whether it is above OFTEN, after `n` of them: at most 200."""
-        apart = max(0.02, abs(self.mean - OFTEN))
-        return min(_MOST_ADVISED, ceil(n * max(1.5, ((self.high - self.low) / 2 / apart) ** 2)))
-
-
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """Rates of cases: `places` on the grid `rates`, one row a draw and one column a case."""
+    """Rates of cases: `places` on the grid `rates`, one row a draw and one column a case.
+
+    `cases` is the posterior that they are drawn from; None where rates are assumed. `days` are shifts of whole runs.
+    """
 
     rates: Floats
     places: Places
+    cases: Posterior | None = None
+    days: DayShifts = SAME_DAY
 
     @property
     def n_cases(self) -> int:
@@ -64,10 +38,16 @@ class Draws:
         return int(self.places.shape[1])
 
     @property
-    def of_cases(self) -> Floats:
-        """The rate of each case in each draw."""
-        found: Floats = self.rates[self.places]
+    def case_means(self) -> Floats:
+        """The mean rate of each case."""
+        found: Floats = self.rates[self.places].mean(axis=0)
         return found
+
+    @property
+    def is_too_short(self) -> bool:
+        """Whether its history has too few trials to know or to propose anything."""
+        cases = self.cases
+        return cases is not None and (cases.fewest_trials < _FEWEST_EACH or cases.n_trials < _FEWEST)
 
     def counts(self, columns: Places | slice = slice(None)) -> Floats:
         """How many of these cases have each rate, in each draw."""
@@ -78,10 +58,16 @@ class Draws:
         flat = places + size * np.arange(n_rows)[:, None]
         return np.bincount(flat.ravel(), minlength=n_rows * size).reshape(n_rows, size).astype(float)
 
+    def thinned(self, n: int) -> Draws:
+        """About `n` of the draws, evenly taken."""
+        return replace(self, places=self.places[:: max(1, len(self.places) // n)])
+
     def worse(self, drop: float) -> Draws:
         """The same cases of an agent whose rate is lower by `drop` in each."""
         import numpy as np
 
+        if not drop:
+            return self
         return replace(self, rates=np.maximum(0.0, self.rates - drop))
 
     def on_day(self, shift: int) -> Draws:
@@ -97,9 +83,9 @@ def assumed_rates(rates: Sequence[float]) -> Draws:
     return Draws(grid, places.reshape(1, -1))
 
 
-def drawn_rates(cases: Posterior, n_draws: int = N_DRAWS) -> Draws:
+def drawn_rates(cases: Posterior, days: DayShifts = SAME_DAY, n_draws: int = N_DRAWS) -> Draws:
     """Draws of the rates, the cases in the order of their kinds: a row of (mu, rho) first, then each case in it."""
-    return Draws(rate_grid(), _places(cases, n_draws))
+    return Draws(rate_grid(), _places(cases, n_draws), cases, days)
 
 
 @lru_cache(maxsize=16)

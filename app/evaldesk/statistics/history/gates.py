@@ -11,7 +11,6 @@ from math import ceil, comb, fsum, inf, lcm, sqrt
 from typing import TYPE_CHECKING
 
 from evaldesk.model.comparison import FEWEST_ALIKE
-from evaldesk.statistics.history.days import SAME_DAY, DayShifts
 from evaldesk.statistics.history.draws import Draws, columns_of
 from evaldesk.statistics.history.sums import Sums, ValueTable, expected_squares, pass_chances, sum_of
 from evaldesk.statistics.intervals import mean_interval, t_95, wilson
@@ -49,12 +48,20 @@ def case_holds(n: int, threshold: float, rates: Floats) -> Floats:
     return found
 
 
-def over_days(fails: Callable[[Draws], Floats], draws: Draws, days: DayShifts = SAME_DAY) -> Floats:
-    """The chance to fail in each draw, averaged over the shifts of a day."""
+def over_days(chance: Callable[[Draws], Floats], draws: Draws) -> Floats:
+    """A chance in each draw, averaged over the shifts of a day."""
     import numpy as np
 
-    found: Floats = np.sum([weight * fails(draws.on_day(shift)) for shift, weight in days.coarse], axis=0)
+    found: Floats = np.sum([weight * chance(draws.on_day(shift)) for shift, weight in draws.days.coarse], axis=0)
     return found
+
+
+def both_over_days(chances: Callable[[Draws], tuple[Floats, Floats]], draws: Draws) -> tuple[Floats, Floats]:
+    """Two chances in each draw, averaged over the shifts of a day."""
+    import numpy as np
+
+    found = np.sum([weight * np.array(chances(draws.on_day(shift))) for shift, weight in draws.days.coarse], axis=0)
+    return found[0], found[1]
 
 
 def pass_sums(draws: Draws, n_each: Sequence[int]) -> Sums:
@@ -120,7 +127,6 @@ def regressions_fail(
     passed_before: Sequence[bool] | None = None,
     confirm: tuple[int, int] | None = None,
     worse: float = 0.0,
-    days: DayShifts = SAME_DAY,
 ) -> Floats:
     """The chance that more than `allowed` cases pass in the baseline and do not pass now.
 
@@ -130,25 +136,42 @@ def regressions_fail(
     """
     import numpy as np
 
-    columns = columns_of(n_each)
     found = np.zeros(len(draws.places))
-    before = days.coarse if passed_before is None else ((0, 1.0),)
+    before = draws.days.coarse if passed_before is None else ((0, 1.0),)
     for shift_before, weight_before in before:
-        earlier = draws.on_day(shift_before)
-        for shift, weight in days.coarse:
-            now = draws.on_day(shift).worse(worse) if worse else draws.on_day(shift)
-            of_case = np.empty(draws.places.shape)
-            for n, places in columns:
-                of_rate = 1 - case_holds(n, threshold, now.rates)
-                if confirm:
-                    of_rate = of_rate * (1 - case_holds(confirm[1], confirm[0] / confirm[1], now.rates))
-                if passed_before is None:
-                    of_rate = of_rate * case_holds(n, threshold, earlier.rates)
-                of_case[:, places] = of_rate[draws.places[:, places]]
-            if passed_before is not None:
-                of_case = of_case[:, np.array(passed_before, bool)]
+        for shift, weight in draws.days.coarse:
+            now = draws.on_day(shift).worse(worse)
+            of_case = regression_chances(
+                now, n_each, threshold, passed_before=passed_before, confirm=confirm, before=draws.on_day(shift_before)
+            )
             found += weight_before * weight * more_than(allowed, of_case)
     return found
+
+
+def regression_chances(
+    draws: Draws,
+    n_each: Sequence[int],
+    threshold: float,
+    *,
+    passed_before: Sequence[bool] | None = None,
+    confirm: tuple[int, int] | None = None,
+    before: Draws | None = None,
+) -> Floats:
+    """The chance of each case to regress on one day, by draw; `before` has the rates of the baseline, or those of now.
+
+    The cases that did not pass in a stored baseline are left out.
+    """
+    import numpy as np
+
+    found = np.empty(draws.places.shape)
+    for n, places in columns_of(n_each):
+        of_rate = 1 - case_holds(n, threshold, draws.rates)
+        if confirm:
+            of_rate = of_rate * (1 - case_holds(confirm[1], confirm[0] / confirm[1], draws.rates))
+        if passed_before is None:
+            of_rate = of_rate * case_holds(n, threshold, (before or draws).rates)
+        found[:, places] = of_rate[draws.places[:, places]]
+    return found if passed_before is None else found[:, np.array(passed_before, bool)]
 
 
 def more_than(allowed: int, chances: Floats) -> Floats:
@@ -177,8 +200,8 @@ def rate_answers(draws: Draws, n_each: Sequence[int], least: float) -> tuple[Flo
     ns, n_cases = sorted(set(n_each)), draws.n_cases
     if n_cases == 1 or ns == [1]:
         sums = pass_sums(draws, n_each)
-        below = _first_value(sums.most, lambda passed: wilson(passed, sums.most).high >= least)
-        above = _first_value(sums.most, lambda passed: wilson(passed, sums.most).low >= least)
+        below = first_value(sums.most, lambda passed: wilson(passed, sums.most).high >= least)
+        above = first_value(sums.most, lambda passed: wilson(passed, sums.most).low >= least)
         return 1 - sums.at_most(above - 1), sums.at_most(below - 1)
     whole = _steps(ns)
 
@@ -218,9 +241,7 @@ def curve_answers(draws: Draws, n: int, k: int, least: float, *, is_hat: bool) -
     return _mean_answers([table], ends, least)
 
 
-def drop_answers(
-    draws: Draws, n_each: Sequence[int], margin: float, *, worse: float = 0.0, days: DayShifts = SAME_DAY
-) -> tuple[Floats, Floats]:
+def drop_answers(draws: Draws, n_each: Sequence[int], margin: float, *, worse: float = 0.0) -> tuple[Floats, Floats]:
     """The chances that the interval of the difference of two runs lies above -`margin`, and below it.
 
     Both runs are still to be played; `worse` lowers the rates of the second.
@@ -237,8 +258,8 @@ def drop_answers(
         return middle - half, middle + half
 
     found = np.zeros((2, len(draws.places)))
-    for shift, weight in days.coarse:
-        now = draws.on_day(shift).worse(worse) if worse else draws.on_day(shift)
+    for shift, weight in draws.days.coarse:
+        now = draws.on_day(shift).worse(worse)
         tables = []
         for n, columns in columns_of(n_each):
             before, after = pass_chances(n, draws.rates), pass_chances(n, now.rates)
@@ -268,12 +289,12 @@ def _mean_answers(
         return found if found > 1e-7 else 0.0
 
     rows = range(len(sums.mean))
-    below = [_first_value(sums.most, lambda v, row=row: ends(v, apart(row, v))[1] >= bar) - 1 for row in rows]  # type: ignore[misc]
-    above = [_first_value(sums.most, lambda v, row=row: ends(v, apart(row, v))[0] >= bar) - 1 for row in rows]  # type: ignore[misc]
+    below = [first_value(sums.most, lambda v, row=row: ends(v, apart(row, v))[1] >= bar) - 1 for row in rows]  # type: ignore[misc]
+    above = [first_value(sums.most, lambda v, row=row: ends(v, apart(row, v))[0] >= bar) - 1 for row in rows]  # type: ignore[misc]
     return 1 - sums.at_most(np.array(above)), sums.at_most(np.array(below))
 
 
-def _first_value(most: int, is_so: Callable[[int], bool]) -> int:
+def first_value(most: int, is_so: Callable[[int], bool]) -> int:
     """The least value from which on it is so, up to `most`; one more where it never is."""
     low, high = 0, most + 1
     while low < high:

@@ -6,6 +6,7 @@ that 60 of 60, one case, or one trial each degenerate nothing. (reference/foreca
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -123,6 +124,11 @@ class Posterior:
 def posterior(kinds: Iterable[CaseCounts]) -> Posterior:
     """The posterior of cases with so many scored and passed trials; a case without a trial is like the others."""
     return _posterior(tuple(kinds))
+
+
+def posterior_of(trials: Iterable[tuple[int, int]]) -> Posterior:
+    """The posterior of cases by the scored and passed trials of each; their kinds are in order."""
+    return posterior((*case, times) for case, times in sorted(Counter(trials).items()))
 
 
 @lru_cache(maxsize=64)

@@ -5,30 +5,38 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil, sqrt
+from math import ceil, inf, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from evaldesk.model.forecast import FOUND, OFTEN, Range
+from evaldesk.model.forecast import SOUGHT as DROP
 from evaldesk.statistics.history.build_tests import LOOK_LEVEL, SUITE_LEVEL, suite_bar
-from evaldesk.statistics.history.days import SAME_DAY, DayShifts
-from evaldesk.statistics.history.draws import OFTEN, Draws, Range, drawn_rates
-from evaldesk.statistics.history.gates import needed_passes, over_days, pass_sums, regressions_fail
-from evaldesk.statistics.history.posterior import Posterior
+from evaldesk.statistics.history.draws import Draws
+from evaldesk.statistics.history.gates import (
+    drop_answers,
+    first_value,
+    needed_passes,
+    over_days,
+    pass_sums,
+    regressions_fail,
+)
 
 if TYPE_CHECKING:
     from evaldesk.statistics.history.posterior import Floats
 
-DROP = 0.15
-"""A proposed gate finds an agent whose pass rate is lower by this much, in the share FOUND of builds."""
-FOUND = 0.8
 MOST_N = 20
 FRESH = 5
 """Fresh trials of a case that is played again."""
+FEWEST_EACH = 3
+"""Trials of a case from which on its history tells something."""
 CASES_SHARE = 0.01
 """What the tests of single cases add to the false alarms of the suite."""
 _MOST_FALSE = 0.10
 """The upper end of the false alarms of a bar from the history, whose 2 % already contain the doubt."""
-_FEWEST_EACH, _FEWEST = 3, 50
+_FIXED_FRESH = 10
+_MOST_LOOKS = 65
+"""Parts into which the passes at the first look are cut, where there are more."""
 _POWER_FACTOR = 8.4
 """The square of the sum of the bars for 2 % false alarms and 80 % power."""
 _PLANNED_POWER = 0.85
@@ -39,7 +47,8 @@ _PLANNED_POWER = 0.85
 class Setting:
     """A gate: `n` trials a case, how often it fails unchanged and how often it finds the drop; `bar` in passes.
 
-    `confirm` are the needed and the fresh trials of a fixed confirmation.
+    `confirm` are the needed and the fresh trials of a fixed confirmation, `n_more` the mean number of trials that it
+    plays beyond those if nothing changes.
     """
 
     n: int
@@ -47,56 +56,73 @@ class Setting:
     fails: Range
     finds: Range
     confirm: tuple[int, int] | None = None
+    n_more: float = 0.0
 
 
-def is_too_little(cases: Posterior) -> bool:
-    """Whether there are too few trials to know or to propose anything."""
-    return cases.fewest_trials < _FEWEST_EACH or cases.n_trials < _FEWEST
+def likely_forecast(draws: Draws, n_each: Sequence[int], *, drop: float = DROP) -> Setting:
+    """How the rule `likely` behaves: the suite is worse where it passes no more than the bar of its history."""
+    bar = history_bar(draws, n_each, SUITE_LEVEL)
+    fails, finds = (Range.of(likely_fails(draws, n_each, each)) for each in (draws, draws.worse(drop)))
+    return Setting(max(n_each), bar, fails, finds)
 
 
-def likely_forecast(cases: Posterior, n: int, *, drop: float = DROP, days: DayShifts = SAME_DAY) -> Setting:
-    """How the rule `likely` behaves with `n` trials a case."""
-    draws = drawn_rates(cases)
-    n_each = [n] * draws.n_cases
-    bar = suite_bar(cases, _build(cases, n), SUITE_LEVEL, days)
-
-    def fails(now: Draws) -> Range:
-        return Range.of(over_days(lambda each: pass_sums(each, n_each).at_most(bar), now, days))
-
-    return Setting(n, bar, fails(draws), fails(draws.worse(drop)))
+def likely_fails(draws: Draws, n_each: Sequence[int], now: Draws) -> Floats:
+    """The chance of the rule `likely` to fail in each draw of `now`, by the bar from the history of `draws`."""
+    bar = history_bar(draws, n_each, SUITE_LEVEL)
+    return over_days(lambda each: pass_sums(each, n_each).at_most(bar), now)
 
 
-def confirm_forecast(cases: Posterior, n: int, *, drop: float = DROP, days: DayShifts = SAME_DAY) -> Setting:
-    """How the rule `confirm` behaves: the suite looks low after `n` trials a case, and is low after FRESH more."""
+def confirm_forecast(draws: Draws, n_each: Sequence[int], *, drop: float = DROP) -> Setting:
+    """How the rule `confirm` behaves: the suite looks low, and is low after fresh trials of every case."""
+    bar = history_bar(draws, [n + FRESH for n in n_each], SUITE_LEVEL)
+    fails, finds = (Range.of(confirm_fails(draws, n_each, each)) for each in (draws, draws.worse(drop)))
+    return Setting(max(n_each), bar, fails, finds, n_more=FRESH * draws.n_cases * share_that_looks_low(draws, n_each))
+
+
+def confirm_fails(draws: Draws, n_each: Sequence[int], now: Draws) -> Floats:
+    """The chance of the rule `confirm` to fail in each draw of `now`, by the bars from the history of `draws`."""
     import numpy as np
 
-    draws = drawn_rates(cases)
-    first = suite_bar(cases, _build(cases, n), LOOK_LEVEL, days)
-    both = suite_bar(cases, _build(cases, n + FRESH), SUITE_LEVEL, days)
+    first = history_bar(draws, n_each, LOOK_LEVEL)
+    bar = history_bar(draws, [n + FRESH for n in n_each], SUITE_LEVEL)
+    edges = np.unique(np.linspace(-1, first, min(first + 2, _MOST_LOOKS)).astype(int)).tolist()
 
-    def fails(now: Draws) -> Range:
-        def of_day(each: Draws) -> Floats:
-            seen, fresh = pass_sums(each, [n] * each.n_cases), pass_sums(each, [FRESH] * each.n_cases)
-            edges = np.unique(np.linspace(-1, first, min(first + 2, 65)).astype(int))
-            below = [seen.at_most(int(edge)) for edge in edges]
-            found = below[0] * 0.0
-            for at in range(1, len(edges)):
-                middle = (int(edges[at - 1]) + 1 + int(edges[at])) // 2
-                found = found + (below[at] - below[at - 1]) * fresh.at_most(both - middle)
-            return found
+    def of_day(each: Draws) -> Floats:
+        seen, fresh = pass_sums(each, n_each), pass_sums(each, [FRESH] * each.n_cases)
+        below = [seen.at_most(edge) for edge in edges]
+        found = 0 * below[0]
+        for at in range(1, len(edges)):
+            middle = (edges[at - 1] + 1 + edges[at]) // 2
+            found += (below[at] - below[at - 1]) * fresh.at_most(bar - middle)
+        return found
 
-        return Range.of(over_days(of_day, now, days))
-
-    return Setting(n, both, fails(draws), fails(draws.worse(drop)))
+    return over_days(of_day, now)
 
 
-def proposed_likely(cases: Posterior, *, drop: float = DROP, days: DayShifts = SAME_DAY) -> Setting | None:
+def share_that_looks_low(draws: Draws, n_each: Sequence[int]) -> float:
+    """How often the suite of an unchanged agent looks low, so that every case is played again."""
+    first = history_bar(draws, n_each, LOOK_LEVEL)
+    return float(over_days(lambda each: pass_sums(each, n_each).at_most(first), draws).mean())
+
+
+def history_bar(draws: Draws, n_each: Sequence[int], level: float) -> int:
+    """The most passes of a build whose chance, with fewer ones, is at most `level`; -1 where even none is likelier."""
+    cases = draws.cases
+    if cases is None:
+        sums = pass_sums(draws, n_each)
+        return first_value(sums.most, lambda passes: float(sums.at_most(passes)[0]) > level) - 1
+    kinds = [kind[:2] for kind in cases.kinds for _ in range(kind[2])]
+    build = Counter((scored, passed, n) for (scored, passed), n in zip(kinds, n_each, strict=True))
+    return suite_bar(cases, build, level, draws.days)
+
+
+def proposed_likely(draws: Draws, *, drop: float = DROP) -> Setting | None:
     """The fewest trials with which the rule `likely` finds the drop; None where the history is too short or wide."""
-    if is_too_little(cases):
+    if draws.is_too_short:
         return None
 
     def forecast(n: int) -> Setting:
-        return likely_forecast(cases, n, drop=drop, days=days)
+        return likely_forecast(draws, [n] * draws.n_cases, drop=drop)
 
     found = _fewest(forecast, lambda it: it.finds.mean >= FOUND)
     # More trials find more, but the upper end goes up and down with the whole passes of the bar.
@@ -105,15 +131,23 @@ def proposed_likely(cases: Posterior, *, drop: float = DROP, days: DayShifts = S
     return found
 
 
-def proposed_confirm(cases: Posterior, *, drop: float = DROP, days: DayShifts = SAME_DAY) -> Setting | None:
+def proposed_confirm(draws: Draws, *, drop: float = DROP) -> Setting | None:
     """The fewest trials with which the rule `confirm` finds the drop; None as above."""
-    if is_too_little(cases):
+    cases = draws.cases
+    if draws.is_too_short:
         return None
-    n = confirm_trials(
-        cases.n_cases, cases.n_trials / cases.n_cases, cases.trial_variance(), cases.trial_variance(drop)
-    )
-    found = confirm_forecast(cases, n, drop=drop, days=days) if n else None
-    return found if found and found.fails.high <= _MOST_FALSE else None
+    if cases is None:
+        variances = [float((rates * (1 - rates)).mean()) for rates in (draws.case_means, draws.worse(drop).case_means)]
+        n = confirm_trials(draws.n_cases, inf, variances[0], variances[1], drop)
+    else:
+        each = cases.n_trials / cases.n_cases
+        n = confirm_trials(cases.n_cases, each, cases.trial_variance(), cases.trial_variance(drop), drop)
+    # The formula is near; the forecast says whether it is enough.
+    for each in range(n or MOST_N + 1, MOST_N + 1):
+        found = confirm_forecast(draws, [each] * draws.n_cases, drop=drop)
+        if found.finds.mean >= FOUND and found.fails.high <= _MOST_FALSE:
+            return found
+    return None
 
 
 def confirm_trials(n_cases: int, h: float, before: float, after: float, drop: float = DROP) -> int | None:
@@ -131,61 +165,62 @@ def confirm_trials(n_cases: int, h: float, before: float, after: float, drop: fl
     return next((n for n in range(1, MOST_N + 1) if power(n, look) * power(n + FRESH, suite) >= _PLANNED_POWER), None)
 
 
-def proposed_rate(cases: Posterior, *, drop: float = DROP, days: DayShifts = SAME_DAY) -> Setting | None:
+def proposed_rate(draws: Draws, *, drop: float = DROP) -> Setting | None:
     """The fewest trials with which some bar on the pass rate is quiet at the upper end and finds the drop."""
-    if is_too_little(cases):
+    if draws.is_too_short:
         return None
-    draws = drawn_rates(cases)
 
     def best(n: int) -> Setting:
         n_each, whole = [n] * draws.n_cases, n * draws.n_cases
 
-        def fails(now: Draws, bar: float) -> Range:
-            needed = needed_passes(whole, bar)
-            return Range.of(over_days(lambda each: pass_sums(each, n_each).at_most(needed - 1), now, days))
+        def fails(now: Draws, bar: int) -> Range:
+            needed = needed_passes(whole, bar / 100)
+            return Range.of(over_days(lambda each: pass_sums(each, n_each).at_most(needed - 1), now))
 
-        low, high = 0, 99
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if fails(draws, middle / 100).high <= OFTEN else (low, middle - 1)
-        return Setting(n, low, fails(draws, low / 100), fails(draws.worse(drop), low / 100))
+        bar = first_value(99, lambda bar: fails(draws, bar).high > OFTEN) - 1
+        return Setting(n, bar, fails(draws, bar), fails(draws.worse(drop), bar))
 
     return _fewest(best, lambda it: it.bar > 0 and it.finds.mean >= FOUND)
 
 
 def proposed_fixed_confirm(
-    cases: Posterior,
+    draws: Draws,
     threshold: float,
     allowed: int,
     *,
     passed_before: Sequence[bool] | None = None,
     drop: float = DROP,
-    days: DayShifts = SAME_DAY,
 ) -> Setting | None:
     """The fewest trials with which a fixed number of fresh trials of suspects is quiet and finds the drop."""
-    if is_too_little(cases):
+    if draws.is_too_short:
         return None
-    draws = drawn_rates(cases)
 
     def best(n: int) -> Setting:
         def fails(needed: int, worse: float = 0.0) -> Range:
+            n_each, confirm = [n] * draws.n_cases, (needed, _FIXED_FRESH)
             return Range.of(
                 regressions_fail(
-                    draws,
-                    [n] * draws.n_cases,
-                    threshold,
-                    allowed,
-                    passed_before=passed_before,
-                    confirm=(needed, 2 * FRESH),
-                    worse=worse,
-                    days=days,
+                    draws, n_each, threshold, allowed, passed_before=passed_before, confirm=confirm, worse=worse
                 )
             )
 
-        needed = next((each for each in range(2 * FRESH, 0, -1) if fails(each).high <= OFTEN), 0)
-        return Setting(n, needed, fails(needed), fails(needed, drop), (needed, 2 * FRESH))
+        needed = next((each for each in range(_FIXED_FRESH, 0, -1) if fails(each).high <= OFTEN), 0)
+        return Setting(n, needed, fails(needed), fails(needed, drop), (needed, _FIXED_FRESH))
 
     return _fewest(best, lambda it: it.bar > 0 and it.finds.mean >= FOUND)
+
+
+def proposed_margin(draws: Draws, margin: float, *, drop: float = DROP) -> Setting | None:
+    """The fewest trials with which the interval of the difference tells the drop, and rarely an unchanged agent."""
+    if draws.is_too_short:
+        return None
+
+    def best(n: int) -> Setting:
+        n_each = [n] * draws.n_cases
+        (_, same), (_, worse) = (drop_answers(draws, n_each, margin, worse=each) for each in (0.0, drop))
+        return Setting(n, 0, Range.of(same), Range.of(worse))
+
+    return _fewest(best, lambda it: it.fails.high <= OFTEN and it.finds.mean >= FOUND)
 
 
 def _fewest(setting: Callable[[int], Setting], is_enough: Callable[[Setting], bool]) -> Setting | None:
@@ -213,7 +248,3 @@ def trials_without_history(n_cases: int, h: float, before: float, after: float, 
     """About how many trials a case find the drop after `h` trials a case of history; None where no number does."""
     left = n_cases * drop**2 / _POWER_FACTOR - before / h
     return ceil(after / left) if left > 0 else None
-
-
-def _build(cases: Posterior, n: int) -> Counter[tuple[int, int, int]]:
-    return Counter({(scored, passed, n): times for scored, passed, times in cases.kinds})

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, select
 
-from evaldesk.model.evalset import CaseKey
+from evaldesk.agents.agent import AGENTS
+from evaldesk.model.evalset import CaseKey, numbered_keys
 from evaldesk.model.history import MOST_TRIALS, CaseHistory, SetHistory
 from evaldesk.model.run import RunConfig, option_value
 from evaldesk.run_options import RUN_OPTIONS
@@ -34,7 +35,9 @@ def history_class(config: RunConfig) -> str:
     Options at their default are left out, so that one that is added later leaves old classes as they are. The eval set
     is not in it: cases are told by their own content.
     """
-    if config.agent.kind == IMPORTED or config.source_run_id is not None or config.recording.may_replay:
+    kind = AGENTS.known(config.agent.kind)
+    is_played = config.agent.kind != IMPORTED and config.source_run_id is None and not (kind and kind.is_recording)
+    if not is_played or config.recording.may_replay:
         return NO_HISTORY
     measured = [option for option in RUN_OPTIONS if option.is_measured and option.name not in _OF_COUNTS]
     values = {option.name: option_value(config, option) for option in measured}
@@ -82,6 +85,13 @@ def case_histories(
                     of_run[place] = strip, fresh.get((run.id, index), "")
             found.add(run.id, of_run, letters)
     return found.history()
+
+
+def case_keys(connection: Connection, run_id: int) -> list[CaseKey]:
+    """The keys of the cases of a run, in their order, without the name of the eval set."""
+    held = RUN_CASE.c
+    rows = select(held.case_id, held.digest).where(held.run_id == run_id).order_by(held.case_index)
+    return numbered_keys(("", case_id, digest) for case_id, digest in connection.execute(rows))
 
 
 class _Places:

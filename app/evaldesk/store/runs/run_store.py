@@ -80,6 +80,7 @@ class RunStore(Part):
     score_counts = reading(run_queries.score_counts)
     neighbours = reading(run_queries.neighbours)
     case_histories = reading(histories.case_histories)
+    case_keys = reading(histories.case_keys)
 
     def create(
         self,
@@ -313,10 +314,13 @@ class RunStore(Part):
         is_part: bool = False,
         before: int | None = None,
         limit: int = 50,
+        history_class: str | None = None,
     ) -> builtins.list[RunSummary]:
         """Runs, newest first, as `matching` finds them; `before` ends the last page."""
         found = run_queries.matching(status, agent_id, evalset_id, model, text, is_part=is_part)
         chosen = select(RUN).where(VISIBLE, *found)
+        if history_class is not None:
+            chosen = chosen.where(RUN.c.history_class == history_class)
         if before is not None:
             chosen = chosen.where(RUN.c.id < before)
         return self._summaries(chosen.order_by(RUN.c.id.desc()).limit(limit))

@@ -16,14 +16,16 @@ from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.criteria.criteria import find_criteria_file
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.cases import with_ids
-from evaldesk.desk.runs.allocating import Budget, Subject, spread
+from evaldesk.desk.runs.allocating import Budget, Subject, last_class, spread
 from evaldesk.desk.runs.estimate import estimate
-from evaldesk.desk.runs.gates.chances import preview_gates
+from evaldesk.desk.runs.gates.forecasts import MOST_PREVIEWED, preview_gates
+from evaldesk.desk.runs.histories import ComparedHistory, compared_history, keys_of, run_history
 from evaldesk.desk.runs.plan import RunOptions, RunPlan
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.model import Case, EvalSet, Gates
 from evaldesk.model.evalset import LargeCases
-from evaldesk.model.stored import RunSummary
+from evaldesk.model.history import SetHistory
+from evaldesk.model.stored import EvalSetFile, RunSummary
 from evaldesk.pages.criteria.form import Typed, is_fresh, text_typed
 from evaldesk.pages.criteria.labels import labelled, with_another
 from evaldesk.pages.criteria.metric_form import MetricForm, Offer, metric_form
@@ -259,6 +261,7 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
     typed_n = {name: fields[name].value for name in ("n", "budget", "allocate", "model")}
     n_each, spread_words = await asyncio.to_thread(_spread, desk, typed_n, agent, evalset_id, cases)
     n_trials = sum(n_each)
+    history = await asyncio.to_thread(_history, desk, agent, chosen, cases)
     plan = await asyncio.to_thread(
         estimate,
         desk.stored_runs,
@@ -268,6 +271,7 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         n=n_trials // max(1, len(cases)),
         concurrency=_or_one(fields["concurrency"].value),
         n_trials=n_trials,
+        history=history,
     )
     is_small, offer = target_of(request) == "estimate", Offer(desk.settings.allowed_judges, desk.settings.functions)
     listed = all_cases
@@ -299,7 +303,9 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         estimate=plan,
         spread=spread_words,
         is_reading=is_reading,
-        gates=await asyncio.to_thread(_gates, desk, typed, plan.last_run, n_each=n_each, evalset_id=evalset_id),
+        gates=await asyncio.to_thread(
+            _gates, desk, typed, plan.last_run, n_each=n_each, file=chosen, cases=cases, history=history
+        ),
     )
 
 
@@ -314,7 +320,8 @@ def _spread(
             return [n] * n_cases, ""
         own = agent.description.model if agent and agent.description else None
         model = typed["model"] if typed["model"] != own else ""
-        subject = Subject(cases, agent.id if agent else "", evalset_id, model or None)
+        of_class = last_class(desk.stored_runs, agent.id if agent else "", evalset_id, model or None)
+        subject = Subject(cases, of_class)
         found = spread(Budget(asked, allocate or EVEN, n), subject, desk.stored_runs)
     except UsageError as error:
         return [n] * n_cases, f"{str(error)[:1].upper()}{str(error)[1:]}."
@@ -325,20 +332,61 @@ def _spread(
     return found.n_each, words
 
 
-def _gates(desk: Desk, typed: Typed, last_run: int | None, *, n_each: Sequence[int], evalset_id: str) -> GateForm:
+def _gates(
+    desk: Desk,
+    typed: Typed,
+    last_run: int | None,
+    *,
+    n_each: Sequence[int],
+    file: EvalSetFile | None,
+    cases: Sequence[Case],
+    history: SetHistory | None,
+) -> GateForm:
     """The gates of the form, and how they behave with so many trials of each case."""
     runs = desk.stored_runs
-    newest, _ = runs.newest("finished", MOST_BASELINES, evalset_id=evalset_id) if evalset_id else ((), 0)
+    newest, _ = runs.newest("finished", MOST_BASELINES, evalset_id=file.id) if file else ((), 0)
     form = GateForm(gate_fields(typed), baselines_of(newest))
     n, threshold = _or_one(text_typed(typed, "n", FORM_DEFAULTS["n"])), text_typed(typed, "pass_threshold", "1")
-    last = runs.summary(last_run) if last_run is not None else None
     try:
         gates = read_gates(typed, n=n, compat=text_typed(typed, "compat", "") or OWN)
         share = BY_NAME["pass_threshold"].read(threshold)
-        found = preview_gates(gates, runs, last, n_each=n_each, pass_threshold=1.0 if share is None else share)
+        is_few = file is not None and len(cases) <= MOST_PREVIEWED
+        found = preview_gates(
+            gates,
+            history,
+            n_each=n_each,
+            pass_threshold=1.0 if share is None else share,
+            baseline=_compared(desk, file.name, cases, baseline_id(typed)) if file and is_few else None,
+            is_searched=bool(typed.get("search")),
+        )
     except UsageError as error:
         return replace(form, problem=str(error))
-    return replace(form, figures=gate_figures(found), from_run=found.run_id) if found else form
+    return (
+        replace(form, figures=gate_figures(found), from_run=last_run if found.is_of_history else None)
+        if found
+        else form
+    )
+
+
+def _history(
+    desk: Desk, agent: FoundAgent | None, file: EvalSetFile | None, cases: Sequence[Case]
+) -> SetHistory | None:
+    """What the cases did in the runs of the agent as it played last, which is taken for the one to be played."""
+    runs = desk.stored_runs
+    last = runs.last_played(agent.id, file.id) if agent and file else None
+    if last is None or file is None or not 0 < len(cases) <= MOST_PREVIEWED:
+        return None
+    return run_history(runs, last, keys_of(file.name, cases))
+
+
+def _compared(desk: Desk, evalset: str, cases: Sequence[Case], run_id: int | None) -> ComparedHistory | None:
+    """What the cases did in the runs of the baseline's agent; None without a baseline that is there."""
+    if run_id is None:
+        return None
+    try:
+        return compared_history(desk.stored_runs, desk.stored_runs.baseline_of(run_id), keys_of(evalset, cases))
+    except NotFoundError:
+        return None
 
 
 async def _earlier_still_there(request: Request, typed: Typed) -> RunSummary | None:

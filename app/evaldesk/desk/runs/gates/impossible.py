@@ -12,8 +12,7 @@ from evaldesk.model import Gates
 from evaldesk.model.comparison import PlayedCase
 from evaldesk.model.conclusion import counted
 from evaldesk.run_options import BY_NAME, RunOption
-from evaldesk.statistics.chances.gates import ALPHA, trials_to_tell
-from evaldesk.statistics.exact_tests import fisher_drop
+from evaldesk.statistics.exact_tests import ALPHA, fisher_drop, trials_to_tell
 
 
 def check_gates(gates: Gates, plans: Sequence[RunPlan], called: Callable[[RunOption], str] = flag_of) -> None:

@@ -1,4 +1,4 @@
-"""How a gate on the pass rate behaves in a run that stops when it is decided: exact, from pass rates of cases.
+"""How many trials a run plays that stops when its gate on the pass rate is decided: exact, from pass rates of cases.
 
 Where a block is one trial of every case, the passes after each block are a sum of independent counts. Where it is one
 case, the cases come in an order of chance: of the passes of the run, any are as likely to come first.
@@ -8,48 +8,36 @@ case, the cases come in an order of chance: of the passes of the run, any are as
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from evaldesk.statistics.anytime import is_above
-from evaldesk.statistics.chances.gates import Answers, needed_passes
-from evaldesk.statistics.chances.means import passes_of
+from evaldesk.statistics.history.gates import first_value, needed_passes
+from evaldesk.statistics.history.sums import ValueTable, sum_of
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats: TypeAlias = NDArray[np.float64]
+    from evaldesk.statistics.history.posterior import Floats
 
 Step: TypeAlias = Callable[["Floats", int], "Floats"]
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """The answers of a gate, and the mean number of trials that are played."""
-
-    answers: Answers
-    n_trials: float
-
-
 @lru_cache(maxsize=256)
 def stopped_rate(
-    kinds: tuple[tuple[float, int, int], ...], least: float, looks: tuple[int, ...], *, is_likely: bool
-) -> Stopped:
-    """The pass rate of cases that have as many trials each, looked at after so many blocks.
+    kinds: tuple[tuple[float, int], ...], n: int, least: float, looks: tuple[int, ...], *, is_likely: bool
+) -> float:
+    """The mean trials of cases with `n` each, looked at after so many blocks; `kinds` are (chance to pass, cases).
 
     `is_likely` stops it where the rate is likely on one side, too.
     """
     import numpy as np
 
-    n_cases, n = sum(times for *_, times in kinds), kinds[0][1]
+    n_cases = sum(times for _, times in kinds)
     whole, by_block = n * n_cases, n_cases if n > 1 else 1
-    first, chances = passes_of(1, tuple((p, 1, times) for p, _, times in kinds))
-    of_block = np.zeros(n_cases + 1)
-    of_block[first : first + len(chances)] = chances
+    rates, times = (np.array(each, float) for each in zip(*kinds, strict=True))
+    block = sum_of([ValueTable(times[None, :], np.stack((1 - rates, rates), axis=1), np.arange(2))], n_cases)
+    of_block = np.zeros(1) if block.chances is None else np.maximum(0.0, block.chances[0])
     steps = _blocks(of_block) if n > 1 else _cases(of_block)
-    needed, holds, fails, n_trials = needed_passes(whole, least), 0.0, 0.0, 0.0
+    needed, n_trials = needed_passes(whole, least), 0.0
     going = np.ones(1)
     for n_blocks in range(1, whole // by_block + 1):
         going, played = steps(going, n_blocks), n_blocks * by_block
@@ -59,29 +47,19 @@ def stopped_rate(
             bars = _bars(played, whole, needed, least if is_likely and 0 < least < 1 else None)
         else:
             continue
-        below, held = float(going[: bars[0]].sum()), float(going[bars[1] :].sum())
-        holds, fails, n_trials = holds + held, fails + below, n_trials + played * (held + below)
+        n_trials += played * float(going[: bars[0]].sum() + going[bars[1] :].sum())
         going[: bars[0]] = 0.0
         going[bars[1] :] = 0.0
-    return Stopped(Answers(min(1.0, holds), min(1.0, fails)), n_trials)
+    return n_trials
 
 
 def _bars(played: int, whole: int, needed: int, least: float | None) -> tuple[int, int]:
     """The run fails with fewer passes than the first after so many trials, and holds from the second on."""
     fails_below, holds_from = max(0, needed - (whole - played)), needed
     if least is not None:
-        fails_below = max(fails_below, _first(played, lambda c: not is_above(1 - least, played - c, played)))
-        holds_from = min(holds_from, _first(played, lambda c: is_above(least, c, played)))
+        fails_below = max(fails_below, first_value(played, lambda c: not is_above(1 - least, played - c, played)))
+        holds_from = min(holds_from, first_value(played, lambda c: is_above(least, c, played)))
     return fails_below, holds_from
-
-
-def _first(most: int, is_so: Callable[[int], bool]) -> int:
-    """The fewest passes from which on it is so, up to `most`; one more where it never is."""
-    low, high = 0, most + 1
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_so(middle) else (middle + 1, high)
-    return low
 
 
 def _blocks(of_block: Floats) -> Step:

@@ -1,0 +1,83 @@
+"""How often a gate failed the stored runs of an unchanged agent against each other. (reference/forecasts.md 7)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from itertools import permutations
+from typing import TypeAlias
+
+from evaldesk.desk.runs.gates.conclusion import RunNumbers, conclude
+from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.model import Gates
+from evaldesk.model.comparison import PlayedCase
+from evaldesk.model.forecast import UnchangedPairs
+from evaldesk.model.stored import RunSummary
+from evaldesk.statistics.case_comparison import compare_cases
+from evaldesk.statistics.history.build_tests import likely_verdict
+from evaldesk.statistics.history.unchanged_pairs import unchanged_pairs
+from evaldesk.store import RunStore
+from evaldesk.store.runs.histories import NO_HISTORY, history_class
+
+Fails: TypeAlias = Callable[[int, int], bool]
+
+MOST_RUNS = 20
+"""The newest runs whose pairs are compared: 380 of them."""
+MOST_LIKELY_RUNS = 10
+"""Of the rule `likely`, whose tests take longer: 90 pairs."""
+
+
+def measured_pairs(runs: StoredRuns, run: RunSummary, gates: Gates) -> UnchangedPairs | None:
+    """All ordered pairs of the newest runs of the class of `run`, with its cases and at least as many trials.
+
+    None for a gate that stored runs cannot answer: one on a level, or one that plays fresh trials.
+    """
+    alone = Gates(max_regressions=gates.max_regressions, margin=gates.margin, regression_rule=gates.regression_rule)
+    of_class = history_class(run.config)
+    if not alone.compares or alone.regression_rule == "confirm":
+        return None
+    if of_class == NO_HISTORY:
+        return UnchangedPairs(0, 0)
+    most = MOST_LIKELY_RUNS if alone.regression_rule == "likely" else MOST_RUNS
+    keys = runs.store.case_keys(run.id)
+    alike = tuple(
+        each.id
+        for each in runs.store.list(limit=most, history_class=of_class)
+        if each.n_least >= run.n_least and not each.n_todo and runs.store.case_keys(each.id) == keys
+    )
+    return _measured(runs.store, alone, alike)
+
+
+@lru_cache(maxsize=64)
+def _measured(store: RunStore, gates: Gates, run_ids: tuple[int, ...]) -> UnchangedPairs:
+    """Kept, since trials of a run that ended stay as they are."""
+    runs = StoredRuns(store)
+    summaries = [runs.summary(run_id) for run_id in run_ids]
+    played = {run.id: runs.played_cases([run]) for run in summaries}
+    fails = _by_history(gates, played)
+    if gates.regression_rule != "likely":
+        fails = _by_comparison(gates, played, {run.id: runs.numbers(run) for run in summaries})
+    return unchanged_pairs(len(run_ids), sum(fails(before, after) for before, after in permutations(run_ids, 2)))
+
+
+def _by_history(gates: Gates, played: Mapping[int, Sequence[PlayedCase]]) -> Fails:
+    trials = {
+        run_id: [(len(case.scored), case.scored.count("p")) for case in cases] for run_id, cases in played.items()
+    }
+    allowed = gates.max_regressions or 0
+
+    def fails(before: int, after: int) -> bool:
+        found = likely_verdict(trials[before], trials[after])
+        return len(found.worse_cases) > allowed or (found.is_suite_worse and not allowed)
+
+    return fails
+
+
+def _by_comparison(
+    gates: Gates, played: Mapping[int, Sequence[PlayedCase]], numbers: Mapping[int, RunNumbers]
+) -> Fails:
+    def fails(before: int, after: int) -> bool:
+        change = compare_cases(f"run {before}", played[before], played[after])
+        return any(each.is_failed for each in conclude(gates, numbers[after], change).gates)
+
+    return fails
