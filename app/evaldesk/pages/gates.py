@@ -270,7 +270,9 @@ def _n_each(stored: StoredRuns, run: RunSummary) -> tuple[int, ...]:
 @lru_cache(maxsize=512)
 def _forecast(gates: Gates, history: SetHistory, n_each: tuple[int, ...], pass_threshold: float) -> GateForecast | None:
     """How the gate behaves by this history; None where that is not defined."""
-    if not 0 < len(n_each) <= MOST_PREVIEWED or not (gates.asks_for_verdicts or replace(gates, pass_threshold=1.0) == Gates()):
+    if not 0 < len(n_each) <= MOST_PREVIEWED or not (
+        gates.asks_for_verdicts or replace(gates, pass_threshold=1.0) == Gates()
+    ):
         return None
     subject = history_subject(history, n_each, pass_threshold)
     if subject is None:
