@@ -19,6 +19,7 @@ from evaldesk.statistics.history.gates import (
     needed_passes,
     over_days,
     pass_sums,
+    regression_chances,
     regressions_fail,
 )
 
@@ -34,7 +35,8 @@ CASES_SHARE = 0.01
 """What the tests of single cases add to the false alarms of the suite."""
 _MOST_FALSE = 0.10
 """The upper end of the false alarms of a bar from the history, whose 2 % already contain the doubt."""
-_FIXED_FRESH = 10
+_FIXED_FRESH = (5, 8, 12, 16, 20)
+"""Fresh trials of a suspect that are tried for a fixed bar."""
 _MOST_LOOKS = 65
 """Parts into which the passes at the first look are cut, where there are more."""
 _POWER_FACTOR = 8.4
@@ -195,19 +197,24 @@ def proposed_fixed_confirm(
     if draws.is_too_short:
         return None
 
-    def best(n: int) -> Setting:
-        def fails(needed: int, worse: float = 0.0) -> Range:
-            n_each, confirm = [n] * draws.n_cases, (needed, _FIXED_FRESH)
-            return Range.of(
-                regressions_fail(
-                    draws, n_each, threshold, allowed, passed_before=passed_before, confirm=confirm, worse=worse
-                )
+    def fails(n: int, needed: int, fresh: int, worse: float = 0.0) -> Range:
+        n_each, confirm = [n] * draws.n_cases, (needed, fresh)
+        return Range.of(
+            regressions_fail(
+                draws, n_each, threshold, allowed, passed_before=passed_before, confirm=confirm, worse=worse
             )
+        )
 
-        needed = next((each for each in range(_FIXED_FRESH, 0, -1) if fails(each).high <= OFTEN), 0)
-        return Setting(n, needed, fails(needed), fails(needed, drop), (needed, _FIXED_FRESH))
-
-    return _fewest(best, lambda it: it.bar > 0 and it.finds.mean >= FOUND)
+    # More trials make a flip likelier, so that what few find need not be found by more: no halving here.
+    for n in range(1, MOST_N + 1):
+        for fresh in _FIXED_FRESH:
+            needed = next((each for each in range(fresh, 0, -1) if fails(n, each, fresh).high <= OFTEN), 0)
+            finds = fails(n, needed, fresh, drop) if needed else None
+            if finds and finds.mean >= FOUND:
+                flips = regression_chances(draws, [n] * draws.n_cases, threshold, passed_before=passed_before)
+                n_more = fresh * float(flips.sum(axis=1).mean())
+                return Setting(n, needed, fails(n, needed, fresh), finds, (needed, fresh), n_more)
+    return None
 
 
 def proposed_margin(draws: Draws, margin: float, *, drop: float = DROP) -> Setting | None:
