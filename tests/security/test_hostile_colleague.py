@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from html import unescape
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import pytest
@@ -210,6 +211,28 @@ def test_a_run_that_a_colleague_plays_at_this_moment_asks_nothing(office: Office
 
     assert "waits for you" not in page
     assert "consent" not in page
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"config": '{"agent": 5}'},
+        {"config": "no JSON"},
+        {"status": "running", "driver": f"x {gethostname()} 1@x"},
+        {"status": "running", "driver": f"{'9' * 30} {gethostname()} 1@x"},
+        {"status": "running", "places": "[5]", "driver": "1 gone 1@x"},
+    ],
+    ids=["config of another shape", "config", "driver without a number", "driver with a large number", "places"],
+)
+def test_one_row_that_cannot_be_read_keeps_no_desk_from_the_others(office: Office, values: dict[str, str]) -> None:
+    office.hostile_run(**values)
+    run_id = office.own_run()
+
+    office.look_around(1)
+    office.fort.client.within(_ended, office.fort.desk.runs, run_id)
+
+    assert office.fort.desk.store.runs.summary(run_id).driver != WAITING
+    office.wires.check()
 
 
 def test_a_row_that_names_nobody_is_played_nowhere(office: Office) -> None:

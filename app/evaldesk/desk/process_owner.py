@@ -15,6 +15,8 @@ from evaldesk.model.stored import host_of
 from evaldesk.settings import Settings
 from evaldesk.store.database import Starter
 
+MAX_DIGITS = 9
+"""Of the id of a process."""
 AT_BROWSER: ContextVar[list[str]] = ContextVar("at_browser")
 """The name of the person at the browser that asks, in a list of one that takes another; empty while none was typed."""
 
@@ -44,6 +46,8 @@ def is_owner_alive(owner: str) -> bool:
         return False
     if host != socket.gethostname():
         return True
+    if not (pid.isascii() and pid.isdecimal() and len(pid) <= MAX_DIGITS):  # written by another hand
+        return False
     begun = started.partition("@")[0]
     return _exists(int(pid)) and not _is_zombie(int(pid)) and _started(int(pid)) in {begun, "-"}
 

@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from functools import cache, partial
 from typing import Any, get_args
 
-from msgspec import ValidationError
+from msgspec import MsgspecError, ValidationError
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -27,7 +27,7 @@ from sqlalchemy import (
     tuple_,
 )
 
-from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.errors import NotFoundError, UsageError, WorkspaceError
 from evaldesk.model import Case, Counts, ErrorRecord, Prompts, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline, Sample
 from evaldesk.model.conclusion import Stop
@@ -96,7 +96,18 @@ def run_row(connection: Connection, run_id: int) -> Row[Any]:
 
 
 def summary(connection: Connection, row: Row[Any], clock: Clock) -> RunSummary:
-    """A row of `run` as a value; the time since it was last written counts as active while it runs."""
+    """A row of `run` as a value; the time since it was last written counts as active while it runs.
+
+    Raises WorkspaceError for a row that Evaldesk cannot have written.
+    """
+    try:
+        return _summary(connection, row, clock)
+    except (MsgspecError, UsageError, ValueError, TypeError) as error:
+        words = f"run {row.id} cannot be read: another program has changed its row ({str(error)[:200]})"
+        raise WorkspaceError(words) from error
+
+
+def _summary(connection: Connection, row: Row[Any], clock: Clock) -> RunSummary:
     config = from_json(row.config, RunConfig)
     not_applicable = config.n_partly_planned or config.n_partly_asserted * config.n
     n_planned = max(row.n_trials, (config.recorded and config.recorded.n_planned) or 0)

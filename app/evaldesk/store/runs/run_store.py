@@ -351,8 +351,15 @@ class RunStore(Part):
         return found[case_index, trial_index]
 
     def _summaries(self, runs: Select[Any]) -> builtins.list[RunSummary]:
+        """The runs, without those whose rows cannot be read: one row keeps nobody from the others."""
+        found = []
         with self._database.reading() as connection:
-            return [run_queries.summary(connection, row, self._clock) for row in connection.execute(runs).all()]
+            for row in connection.execute(runs).all():
+                try:
+                    found.append(run_queries.summary(connection, row, self._clock))
+                except WorkspaceError as error:
+                    log.debug("left out of a list: %s", error)
+        return found
 
 
 def is_unchanged_since(connection: Connection, seen: RunSummary, *, is_taken: bool = False) -> bool:
