@@ -153,8 +153,8 @@ def test_the_page_of_an_imported_run_offers_no_repetition(desk: ImportDesk, stor
     assert page.conclusion is not None
     told = "Imported from results.json (Osmosis results). Verdicts and scores from the file"
     assert page.conclusion.reasons == (
-        "1 of 6 trials errored (17 %), more than the tolerated 0",
         "every trial must pass: 3 of 6 trials passed (1 errored)",
+        "1 of 6 trials errored (17 %), more than the tolerated 0",
     )
     assert page.reason[2].startswith(told)
     assert [fact.href for fact in page.facts if fact.name in ("Agent", "Eval set")] == ["", ""]
