@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypedDict
 
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.model.conclusion import CONFIRM, REGRESSION_RULES, STOP_RULES, UNDECIDED, Gates
+from evaldesk.model.conclusion import CONFIRM, NEW_CASES, REGRESSION_RULES, STOP_RULES, UNDECIDED, Gates
 from evaldesk.run_options import BY_NAME, OWN, RunOption, option_of
 
 SECTION = "Gates"
@@ -137,6 +137,16 @@ GATE_OPTIONS: tuple[RunOption, ...] = (
         metavar="M/R",
     ),
     _gate(
+        "new_cases",
+        "choice",
+        title="A case that the baseline does not account for",
+        words="new cases",
+        help="A case that is new, edited, or without a reference or a verdict in the baseline: must-pass by itself "
+        "(default), leaves the run undecided unless it passes, or informs only.",
+        default="must-pass",
+        choices=NEW_CASES,
+    ),
+    _gate(
         "undecided",
         "choice",
         title="A rate too close to its threshold",
@@ -187,6 +197,7 @@ class AskedGates(TypedDict, total=False):
     margin: float | None
     regression_rule: str | None
     confirm: tuple[int, int] | None
+    new_cases: str | None
     undecided: str | None
     stop_when_decided: str | None
 
@@ -238,7 +249,7 @@ def _check_together(given: Mapping[str, Any], n: int, called: Callable[[RunOptio
     def named(name: str) -> str:
         return called(GATES_BY_NAME[name])
 
-    for name in ("max_regressions", "margin", "regression_rule"):
+    for name in ("max_regressions", "margin", "regression_rule", "new_cases"):
         if name in given and "baseline" not in given:
             raise UsageError(
                 f"{named(name)} needs {named('baseline')}: the run, or the JSON file of one, to compare with",

@@ -161,13 +161,29 @@ def test_cases_that_are_gone_and_new_are_named(place: Place) -> None:
     path = place.evalset("first", SAYS)
     place.eval(path)
     told = json.loads(path.read_text())
+    told["eval_cases"][1] = told["eval_cases"][1] | {"eval_id": "other"}
+    told["eval_cases"][1]["conversation"][0]["final_response"] = {"parts": [{"text": "two"}, {"text": ""}]}
+    told["eval_cases"][1]["conversation"][0]["user_content"] = {"parts": [{"text": "two "}]}
+    path.write_text(json.dumps(told))
+
+    result = place.eval(path, "--baseline", 1, "-o", "now.json")
+
+    assert "0 of 1 case regressed against run 1, 0 allowed; 1 case of it is gone" in result.output
+    assert "1 gone since run 1: case_2. 1 new since run 1: other" in result.output
+    assert sorted(states(place.folder / "now.json").values()) == ["gone", "new", "same"]
+
+
+def test_a_case_with_another_id_is_found_by_its_content(place: Place) -> None:
+    path = place.evalset("first", SAYS)
+    place.eval(path)
+    told = json.loads(path.read_text())
     told["eval_cases"][1]["eval_id"] = "renamed"
     path.write_text(json.dumps(told))
 
     result = place.eval(path, "--baseline", 1, "-o", "now.json")
 
-    assert "1 gone since run 1: case_2. 1 new since run 1: renamed" in result.output
-    assert sorted(states(place.folder / "now.json").values()) == ["gone", "new", "same"]
+    assert "0 of 2 cases regressed against run 1" in result.output
+    assert states(place.folder / "now.json") == {"first:case_1": "same", "first:renamed": "same"}
 
 
 def test_a_baseline_of_another_eval_set_holds_nothing_back_and_does_not_hold(place: Place) -> None:
@@ -199,7 +215,7 @@ def test_a_baseline_of_the_first_version_is_still_read(place: Place, monkeypatch
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"version": 3, "runs": []}', "version 3 is not known, versions 1 to 2 are"),
+        ('{"version": 4, "runs": []}', "version 4 is not known, versions 1 to 3 are"),
         ('{"version": 2, "runs": [{"cases": [{"case_id": "one"}]}]}', "this contains no runs"),
         ("[]", "this contains no runs"),
         ("{", "this is not JSON"),

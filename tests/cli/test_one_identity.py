@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
 
 from evaldesk import evaluate
 from evaldesk.desk.desk import Desk
@@ -19,6 +21,8 @@ from evaldesk.desk.trust import Trust
 from evaldesk.desk.workspace import open_settings
 from evaldesk.model import RunConfig
 from evaldesk.store.evalsets.names import evalset_file_id
+from evaldesk.store.migrations.versions import r0037_case_versions
+from evaldesk.store.sqlite import writing_engine
 from evaldesk.wire import from_json, to_json
 
 if TYPE_CHECKING:
@@ -201,7 +205,11 @@ def test_a_migration_joins_what_was_split(project: Place, monkeypatch: pytest.Mo
             connection.execute("UPDATE run SET evalset_id = ?, config = ? WHERE id = ?", (evalset_id, split, run_id))
         connection.execute("DELETE FROM last_run WHERE evalset_id LIKE 'greet-%'")
         connection.execute("UPDATE run_case SET digest = 'of all bytes'")
-        connection.execute("UPDATE alembic_version SET version_num = '0036'")
+
+    engine = writing_engine(database)
+    with engine.begin() as bound, Operations.context(MigrationContext.configure(bound)):
+        r0037_case_versions.upgrade()
+    engine.dispose()
 
     desk = opened(project, ("agents",))
     ids = {name: desk.evalsets.identity_of(project.folder / place) for name, place in SETS.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
 from math import inf
@@ -138,6 +138,15 @@ class PlayedCase:
         failed = self.confirming.count("f") + (self.confirming.count("e") if self.errors_are_failures else 0)
         return False if self.confirming and len(self.confirming) - failed < needed else None
 
+    @property
+    def passes_alone(self) -> bool | None:
+        """Whether it passes by itself, whatever its other trials bring; None where they decide, or none is scored."""
+        scored, n_open = self.scored, self.verdicts.count(TO_PLAY)
+        if not scored and not n_open:
+            return None
+        at_best, at_worst = self.is_passed(scored + "p" * n_open), self.is_passed(scored + "f" * n_open)
+        return at_best if at_best == at_worst else None
+
     def first(self, m: int) -> str | None:
         """The first `m` scored trials; None where it is not known how they ended."""
         scored = self.scored
@@ -232,6 +241,13 @@ class CaseChange:
         """Whether it is the same case with scored trials in both runs."""
         return self.points is not None
 
+    @property
+    def is_unaccounted(self) -> bool:
+        """Whether it is a case of now of which the baseline says nothing: new, edited, or without a verdict there."""
+        if self.after is None or self.is_compared or self.is_regression:
+            return False
+        return not self.is_same_case or self.before is None or not self.before.scored
+
 
 @dataclass(frozen=True)
 class RunChange:
@@ -240,6 +256,7 @@ class RunChange:
     `trials_to_tell` is how many trials each case needs in both runs so that a drop can be likely, None where the trials
     suffice. `rule` says which cases regressed; by "confirm" the passes of fresh trials that `confirm` asks for decide.
     `refusal` says why the rule has no fresh trials to judge by; empty where it has.
+    `weaker` says how the criteria are weaker than those of the earlier run, so that a case may fail more and pass.
     """
 
     name: str
@@ -249,6 +266,7 @@ class RunChange:
     rule: RegressionRule = "any"
     confirm: tuple[int, int] = CONFIRM
     refusal: str = ""
+    weaker: tuple[str, ...] = ()
 
     def named(self, *kinds: Kind) -> tuple[str, ...]:
         """The names of the cases of these kinds."""
@@ -271,6 +289,11 @@ class RunChange:
             for case in self.cases
             if case.state == "lost its reference" and case.is_regression == is_regression
         )
+
+    @property
+    def unaccounted(self) -> tuple[CaseChange, ...]:
+        """The cases of now of which the earlier run says nothing, so that they are judged by themselves."""
+        return tuple(case for case in self.cases if case.is_unaccounted)
 
     @property
     def regressed(self) -> tuple[CaseChange, ...]:
@@ -324,12 +347,23 @@ class RunChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Bar:
+    """What a metric asks of a trial: the least score, and a digest of its options."""
+
+    metric: str
+    threshold: float
+    options: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Baseline:
     """An earlier run, by number or by file: its cases as they were. `name` says which run it is.
 
     `run_id` is its number; None for a file.
+    `bars` are what passed there had to reach, by the name of the eval set; those of old files are not known.
     """
 
     name: str
     cases: tuple[PlayedCase, ...]
     run_id: int | None = None
+    bars: Mapping[str, tuple[Bar, ...]] = field(default_factory=dict)

@@ -101,6 +101,9 @@ RegressionRule: TypeAlias = Literal["any", "confirm", "likely"]
 CONFIRM = (3, 5)
 """By the rule "confirm" a case regressed that passes fewer than 3 of 5 fresh trials, unless others are asked for."""
 REGRESSION_RULES: tuple[RegressionRule, ...] = get_args(RegressionRule)
+NewCases: TypeAlias = Literal["must-pass", "undecided", "inform"]
+NEW_CASES: tuple[NewCases, ...] = get_args(NewCases)
+"""What a case asks of a run that its baseline does not account for."""
 Undecided: TypeAlias = Literal["pass", "fail", "neutral"]
 UNDECIDED: tuple[Undecided, ...] = get_args(Undecided)
 """What a gate counts as whose number is too close to its threshold to be sure."""
@@ -298,6 +301,8 @@ class Gates:
     as much as `margin`, a share, the mean pass rate of the cases may drop. By `regression_rule` a case regressed
     when its verdict flipped ("any"), when it also passes too few fresh trials ("confirm"; `confirm` is how many of how
     many must pass), or when its pass rate dropped by more than chance ("likely").
+    By `new_cases` a case that the baseline does not account for must pass by itself, leaves the run undecided where it
+    does not, or informs only.
     With `undecided` a gate on a rate is undecided while its threshold lies inside the interval; it counts as this says.
     With `stop_when_decided` no more trials begin once the others cannot change the answers of the gates ("exact"), or
     are not likely to ("likely").
@@ -316,6 +321,7 @@ class Gates:
     baseline: str = ""
     regression_rule: RegressionRule = "any"
     confirm: tuple[int, int] = CONFIRM
+    new_cases: NewCases = "must-pass"
     undecided: Undecided | None = None
     stop_when_decided: StopRule | None = None
     all_must_pass: bool = True
@@ -380,6 +386,11 @@ class GateOutcome:
         return self.counts_as == "neutral"
 
     @property
+    def word(self) -> str:
+        """`held`, `failed`, or `open` where it is undecided."""
+        return "open" if self.answer == "undecided" else self.answer
+
+    @property
     def is_of_evidence(self) -> bool:
         """Whether it asks for enough to judge, so that the run is undecided when it fails."""
         return self.name in EVIDENCE_GATES
@@ -437,6 +448,10 @@ class Conclusion:
     def reason(self) -> str:
         """The first reason; empty when it passed."""
         return self.reasons[0] if self.reasons else ""
+
+    def beside(self, gates: Sequence[GateOutcome]) -> tuple[str, ...]:
+        """The reasons that the lines of these gates do not say."""
+        return tuple(reason for reason in self.reasons if not any(reason.endswith(gate.sentence) for gate in gates))
 
 
 @dataclass(frozen=True, slots=True)

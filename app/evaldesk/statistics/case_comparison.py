@@ -85,7 +85,8 @@ def filled_changes(change: RunChange, *, errored: bool, most: int) -> list[RunCh
 
 def _changed(change: RunChange, pairs: Sequence[tuple[PlayedCase | None, PlayedCase | None]]) -> RunChange:
     before, after = [old for old, _ in pairs if old], [new for _, new in pairs if new]
-    return compare_cases(change.name, before, after, rule=change.rule, confirm=change.confirm)
+    found = compare_cases(change.name, before, after, rule=change.rule, confirm=change.confirm)
+    return replace(found, refusal=change.refusal, weaker=change.weaker)
 
 
 def is_regressed(before: PlayedCase, after: PlayedCase) -> bool:

@@ -54,6 +54,7 @@ class EvalSetCollecting:
             self.n = self._options.value("n")
             self._check_min_scored()
             self.baseline = self._baseline()
+            self.new_cases = self._gate("new_cases") if self.baseline else None
             self.compared_gates = self._compared_gates(has_least=least is not None)
         except EvaldeskError as error:
             raise pytest.UsageError(f"evaldesk: {error}") from error
@@ -115,6 +116,7 @@ class EvalSetCollecting:
             "baseline": self.given("baseline"),
             "regression_rule": self._gate("regression_rule"),
             "confirm": self._gate("confirm"),
+            "new_cases": self._gate("new_cases"),
         }
         if asked["regression_rule"] == "likely":
             raise UsageError(
@@ -208,9 +210,12 @@ class EvalCaseItem(pytest.Item):
             ("evaldesk_unscored", result.n_unscored),
         ]
         gates, change = self.collecting.gates, self._change(result)
-        if change is not None:
+        is_alone = change is None or bool(change.unaccounted)
+        if not is_alone:
             gates = self.collecting.compared_gates
         conclusion = conclude(gates, RunNumbers.of_cases([CaseNumbers(self.case.id, result.counts)]), change)
+        if self.collecting.new_cases == "inform" and is_alone and not conclusion.is_passed and not result.n_errored:
+            pytest.skip(f"a case that the baseline does not account for informs only: {conclusion.reason}")
         if conclusion.is_neutral:
             pytest.skip(conclusion.reason)
         if not conclusion.is_passed:

@@ -37,6 +37,12 @@ OPTIONS = (
         "A case regressed when its verdict flipped (any), or when fresh trials confirm it (confirm).",
     ),
     ("confirm", "", "M/R", "With confirm: M of R fresh trials must pass; default 3/5."),
+    (
+        "new-cases",
+        "",
+        "ANSWER",
+        "A case that the baseline does not account for: must-pass by itself (default), undecided, or inform (skipped).",
+    ),
     ("undecided", "", "ANSWER", "A pass rate too close to its threshold counts as pass, fail or neutral (skipped)."),
     ("config", "", "FILE", "The criteria; the test_config.json or eval_config.json beside each eval set unless given."),
 )

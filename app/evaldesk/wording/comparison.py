@@ -135,6 +135,12 @@ def flips_words(change: RunChange) -> str:
     return ", ".join(parts + ([f"{lost:,} lost {'its' if lost == 1 else 'their'} verdict"] if lost else []))
 
 
+def deleted_words(change: RunChange) -> str:
+    """`; 2 cases of it are gone`: those of the earlier run that are gone, beside the headline; empty without any."""
+    n = len(change.in_state("gone"))
+    return f"; {counted(n, 'case')} of it {'is' if n == 1 else 'are'} gone" if n else ""
+
+
 def states_words(change: RunChange, most: int = 10) -> list[str]:
     """A sentence for each eval set of another name and each state in which cases are not compared, with their names."""
     parts = [

@@ -76,13 +76,19 @@ GATE_TITLES: Mapping[str, str] = {
     "--max-cost": "cost",
     "--max-regressions": "",
     "--margin": "",
+    "--new-cases": "",
 }
 """The gates of a run by the options that set them, in the words of a page; empty where the sentence needs none."""
 
 
 def in_page_words(conclusion: Conclusion) -> Conclusion:
     """The conclusion with its gates in words, not by the options of the command line: `2 of 8 trials errored …`."""
-    return replace(conclusion, reasons=tuple(_reason_words(reason).rstrip(".") for reason in conclusion.reasons))
+    gates = tuple(replace(gate, sentence=_page_words(f"{gate.name}: {gate.sentence}")) for gate in conclusion.gates)
+    return replace(conclusion, gates=gates, reasons=tuple(map(_page_words, conclusion.reasons)))
+
+
+def _page_words(reason: str) -> str:
+    return _reason_words(reason).rstrip(".")
 
 
 def _reason_words(reason: str) -> str:

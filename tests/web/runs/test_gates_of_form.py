@@ -29,6 +29,7 @@ TYPED = {
     "margin": ("0.05", 0.05),
     "regression_rule": ("confirm", "confirm"),
     "confirm": ("2/4", (2, 4)),
+    "new_cases": ("inform", "inform"),
     "undecided": ("neutral", "neutral"),
     "stop_when_decided": ("exact", "exact"),
 }
@@ -38,6 +39,7 @@ WITH = {
     "margin": {"baseline": "1"},
     "regression_rule": {"baseline": "1"},
     "confirm": {"baseline": "1", "regression_rule": "confirm"},
+    "new_cases": {"baseline": "1"},
 }
 """What a gate needs beside it."""
 TOLERANT = {"max_unscored_rate": "1", "max_error_rate": "1"}

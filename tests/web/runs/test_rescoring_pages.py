@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,6 +56,29 @@ def test_a_trial_shows_what_its_other_scorings_said(pages: Any) -> None:
     assert "at least 0.80" in scored
     assert re.search(rf'<a href="{again}/cases/0/trials/0">Run \d+</a>, re-scored .*>passed<', played)
     assert "at least 0.00" in played
+
+
+def test_the_form_offers_the_expectations_of_now_where_the_set_differs(pages: Any) -> None:
+    source = pages.finish(case=["greets", "misses"], cases="selected", n="1")
+    file = pages.desk.evalsets.list()[0]
+    before = pages.get(f"{source}/scorings/new").text
+    evalset, version, _ = pages.desk.evalsets.read(file.id)
+    misses = next(case for case in evalset.cases if case.id == "misses")
+    turn = replace(misses.turns[0], expected=replace(misses.turns[0].expected, reference="something else"))
+    edited = replace(misses, turns=(turn,))
+    cases = tuple(edited if case is misses else case for case in evalset.cases)
+    pages.desk.evalsets.save(file.id, replace(evalset, cases=cases), version)
+
+    shown, form = pages.get(source).text, pages.get(f"{source}/scorings/new?expectations=set").text
+    again = pages.post(f"{source}/scorings", **ROUGE, expectations="set").headers["location"]
+
+    assert 'name="expectations"' not in before
+    assert "The eval set differs from what was played: 1 case asserts something else now (misses)" in shown
+    assert f'href="{source}/scorings/new?expectations=set"' in shown
+    assert re.search(r'value="set" checked> As the set is now \(1 case differs\)', form)
+    assert "event: done" in pages.get(f"{again}/events").text
+    scored = pages.desk.store.runs.cases(int(again[6:]))
+    assert [case.turns[0].expected.reference for case in scored if case.id == "misses"] == ["something else"]
 
 
 def _scores(page: str) -> str:

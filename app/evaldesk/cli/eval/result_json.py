@@ -10,7 +10,8 @@ from typing import Any
 
 from evaldesk import __version__
 from evaldesk.cli.eval.playing import Played
-from evaldesk.desk.runs.baseline import VERSION, case_object
+from evaldesk.desk.runs.baseline import VERSION, bar_object, case_object
+from evaldesk.desk.runs.gates.bars import bars_of
 from evaldesk.desk.runs.gates.conclusion import CaseNumbers, RunNumbers
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval, run_name
 from evaldesk.model import Conclusion, Counts, Outcome
@@ -158,7 +159,8 @@ def _run_object(runs: StoredRuns, run: RunSummary, played: Sequence[PlayedCase])
     others = [asdict(found) for found in runs.by_other_tools(run).verdicts]
     cases = [case_object(each) | _case_object(case) for each, case in zip(played, numbers.cases, strict=True)]
     seen = {"capture": list(runs.captures(run)), "metrics": metric_objects(runs, run)}
-    return {**run_object(run, numbers), **seen, "cases": cases, "other_verdicts": others}
+    criteria = [bar_object(bar) for bar in bars_of(run.config.criteria)]
+    return {**run_object(run, numbers), **seen, "criteria": criteria, "cases": cases, "other_verdicts": others}
 
 
 def metric_objects(runs: StoredRuns, run: RunSummary) -> list[dict[str, Any]]:

@@ -119,22 +119,37 @@ def retry(name: str, digest: str, is_trusted: bool, workspace: str | None) -> No
 @click.option(
     "--config-file-path", required=True, metavar="FILE", help="The criteria, in the format of test_config.json."
 )
+@click.option(
+    "--expectations",
+    type=click.Choice(["run", "set"]),
+    default="run",
+    show_default=True,
+    help="By the expectations as in the run, or as the eval set is now.",
+)
 @trust_option
 @workspace_option
-def rescore(name: str, config_file_path: str, is_trusted: bool, workspace: str | None) -> None:
+def rescore(name: str, config_file_path: str, expectations: str, is_trusted: bool, workspace: str | None) -> None:
     """Re-score the stored trials of the run NAME with other criteria, as a new run; no agent is called.
 
     \b
     evaldesk run rescore 12 --config-file-path test_config.json
+    evaldesk run rescore 12 --config-file-path test_config.json --expectations set
     """
     from evaldesk.desk.criteria.criteria import given_criteria
+    from evaldesk.desk.runs.set_changes import changes_on_page
 
     criteria = given_criteria(config_file_path)
 
     async def begin(desk: Desk, run: RunSummary) -> int:
-        if same := await desk.runs.same_criteria(run.id, criteria):
+        is_of_set = expectations == "set"
+        same = "" if is_of_set else await desk.runs.same_criteria(run.id, criteria)
+        if same:
             show(same, err=True)
-        return await desk.runs.rescore(run.id, criteria)
+        changes = await asyncio.to_thread(changes_on_page, desk.evalsets, desk.store.runs, run)
+        if changes is not None:
+            which = "as the set is now" if is_of_set else "as in the run; --expectations set takes those of now"
+            show(f"Expectations: {which}. {changes.sentence}", err=True)
+        return await desk.runs.rescore(run.id, criteria, desk.evalsets if is_of_set else None)
 
     sys.exit(_followed(open_home(workspace), name, begin, is_trusted=is_trusted))
 

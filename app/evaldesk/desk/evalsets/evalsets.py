@@ -107,7 +107,7 @@ class EvalSetDesk:
         self._environment = settings.environment
         self._cached: dict[str, tuple[str, EvalSet]] = {}
         self._lock = Lock()
-        self._home = settings.workspace
+        self.home = settings.workspace
         self._followed: frozenset[str] = frozenset()
         self.cases = CaseDesk(self._files, self.evalset, self._trash)
 
@@ -133,7 +133,7 @@ class EvalSetDesk:
             return
         newest = self._store.runs.newest_of_evalsets()
         if any(self._is_of_old_id(evalset_id, run.config) for evalset_id, run in newest.items()):
-            self._store.join_evalsets(self._home)
+            self._store.join_evalsets(self.home)
             newest = self._store.runs.newest_of_evalsets()
         here = [run for run in newest.values() if self._is_here(run.config)]
         lost = [run for run in here if not os.path.lexists(run.config.evalset_path)]
@@ -146,7 +146,7 @@ class EvalSetDesk:
     def _is_here(self, config: RunConfig) -> bool:
         """Whether the file of a run is, or was, in this workspace."""
         path = config.evalset_path
-        return bool(path) and Path(path).is_relative_to(self._home) and not is_imported(config)
+        return bool(path) and Path(path).is_relative_to(self.home) and not is_imported(config)
 
     def _is_of_old_id(self, evalset_id: str, config: RunConfig) -> bool:
         return self._is_here(config) and self._files.identity_of(Path(config.evalset_path)) != evalset_id

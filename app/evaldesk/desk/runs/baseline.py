@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evaldesk.errors import UsageError
-from evaldesk.model.comparison import Baseline, PlayedCase
+from evaldesk.model.comparison import Bar, Baseline, PlayedCase
 from evaldesk.model.evalset import CaseKey
 from evaldesk.reading.regular_file import read_named
 
@@ -45,13 +45,24 @@ def case_object(case: PlayedCase) -> dict[str, Any]:
     }
 
 
+def bar_object(bar: Bar) -> dict[str, Any]:
+    """What a metric asked of a trial, for a later baseline; `_bar` reads it."""
+    return {"metric": bar.metric, "threshold": bar.threshold, "options": bar.options}
+
+
+def _bar(value: Any) -> Bar:
+    return Bar(str(value["metric"]), float(value["threshold"]), str(value["options"]))
+
+
 def _of_file(path: Path) -> Baseline:
     try:
         value = json.loads(read_named(path).decode("utf-8-sig"))
         version = value.get("version", 1)
         cases = tuple(_first_version(value)) if version == 1 else ()
+        bars: dict[str, tuple[Bar, ...]] = {}
         if version in (_OF_BYTES, VERSION):
             cases = tuple(_played_case(case) for run in value["runs"] for case in run["cases"])
+            bars = {str(case["evalset"]): _bars(run) for run in value["runs"] for case in run["cases"][:1]}
         if version == _OF_BYTES:
             cases = tuple(replace(case, key=replace(case.key, digest="")) for case in cases)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -60,7 +71,11 @@ def _of_file(path: Path) -> Baseline:
         raise UsageError(f"--baseline {path}: {why}; name a file that `evaldesk eval -o FILE.json` wrote") from error
     if version not in range(1, VERSION + 1):
         raise UsageError(f"--baseline {path}: version {version!r} is not known, versions 1 to {VERSION} are")
-    return Baseline(path.name, cases)
+    return Baseline(path.name, cases, bars=bars)
+
+
+def _bars(run: Any) -> tuple[Bar, ...]:
+    return tuple(map(_bar, run.get("criteria", ())))
 
 
 def _played_case(case: Any) -> PlayedCase:

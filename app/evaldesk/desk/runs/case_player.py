@@ -8,10 +8,12 @@ import os
 import threading
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 
 from evaldesk.desk.other_tools import as_tool_judges
 from evaldesk.desk.runs.driver import trial_spec
 from evaldesk.desk.runs.fresh_trials import without_fresh_trials
+from evaldesk.desk.runs.gates.bars import bars_of, is_asserted, weaker_words
 from evaldesk.desk.runs.model_checks import check_models
 from evaldesk.desk.runs.plan import (
     RunOptions,
@@ -98,13 +100,18 @@ class CasePlayer:
             assertions(case),
         )
         found = compare_cases(baseline.name, [known], [played], rule=gates.regression_rule, confirm=gates.confirm)
+        bars = {evalset: bars_of(ready.criteria)}
+        found = replace(found, weaker=weaker_words(found, baseline, bars, partial(is_asserted, lambda: [case])))
         if not found.unconfirmed:
             return found
         if refusal := without_fresh_trials(ready):
             return replace(found, refusal=refusal)
         again = self.play(case, options.but(n=gates.confirm[1], recording="off"), first=ready.n)
         confirmed = replace(played, confirming=again.letters)
-        return compare_cases(baseline.name, [known], [confirmed], rule=gates.regression_rule, confirm=gates.confirm)
+        again_found = compare_cases(
+            baseline.name, [known], [confirmed], rule=gates.regression_rule, confirm=gates.confirm
+        )
+        return replace(again_found, weaker=found.weaker)
 
     def close(self) -> None:
         """End the workers and the thread."""

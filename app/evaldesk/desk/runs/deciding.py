@@ -30,7 +30,7 @@ from evaldesk.desk.runs.plan import order_of_play, shuffled
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Answer, Counts, GateOutcome, RunConfig
 from evaldesk.model.comparison import ROUNDING, TO_PLAY, Baseline, PlayedCase, matched
-from evaldesk.model.conclusion import Interval, Stop, StopRule, has_too_many_errors, scored_and_passed
+from evaldesk.model.conclusion import Interval, Stop, StopRule, counted, has_too_many_errors, scored_and_passed
 from evaldesk.statistics.anytime import ALPHA, DifferenceSeen, anytime_interval, difference_interval, sign_evidence
 from evaldesk.statistics.case_comparison import compare_cases, is_regressed
 from evaldesk.store import RunStore
@@ -53,7 +53,9 @@ class Decider:
 
     `n_each` are the trials of each case. `regressed` says of a case, by index, whether it regressed with these letters;
     None without a baseline. `dropped` gives those that likely dropped when all cases have these letters, or None where
-    that cannot be told. `rates_before` are the pass rates in the baseline of the cases that are compared. `order`
+    that cannot be told. `alone` are the cases that must pass by themselves, by index. Where the criteria `is_weaker`
+    than those of the baseline, no comparison holds. `rates_before` are the pass rates in the baseline of the cases that
+    are compared. `order`
     is the order of play of a run with one trial a case. `names` are the ids of the cases, read when one is named.
     """
 
@@ -67,6 +69,8 @@ class Decider:
         regressed: Callable[[int, str], bool] | None = None,
         dropped: Callable[[Sequence[str]], Sequence[int] | None] | None = None,
         rates_before: Mapping[int, float] | None = None,
+        alone: Mapping[int, PlayedCase] | None = None,
+        is_weaker: bool = False,
         order: Sequence[int] | None = None,
     ) -> None:
         self.rule = "exact" if repeats_recorded(config) else rule  # what is likely needs new evidence
@@ -80,6 +84,8 @@ class Decider:
         self._regressed = cache(regressed) if regressed else None
         self._dropped = dropped
         self._rates_before = rates_before or {}
+        self._alone = alone or {}
+        self._is_weaker = is_weaker
         self._order = range(n_cases) if order is None else order
         self._looks = looks_of(self._n, n_cases)
         self._in_blocks = cache(lambda n_blocks: sum(min(n, n_blocks) for n in n_each))
@@ -189,10 +195,10 @@ class Decider:
     def _answers(self, seen: _Seen) -> Iterator[GateOutcome]:
         for found in curtailed(self._gates, seen.planned, None):
             name, present = found.name, seen.present[found.name]
-            if name == "--max-regressions":
-                yield self._regressions(seen)
-            elif name == "--margin":
-                yield self._margin(seen)
+            if name in ("--max-regressions", "--margin"):
+                compared = self._regressions(seen) if name == "--max-regressions" else self._margin(seen)
+                is_open = self._is_weaker and compared.answer == "held"
+                yield replace(compared, answer="undecided") if is_open else compared
             elif name == "--max-cost":
                 yield present  # no more trials begin
             elif not found.is_of_evidence or name == "--min-scored":
@@ -203,6 +209,25 @@ class Decider:
                     yield self._likely(name, seen)
                 else:
                     yield GateOutcome(name, answer, self._sentence(name, answer, seen, present))
+        if self._alone:
+            yield self._new_cases(seen)
+
+    def _new_cases(self, seen: _Seen) -> GateOutcome:
+        """Failed by a case that cannot pass by itself any more, held when all of them do whatever comes."""
+        letters = seen.letters
+        answers = {
+            case: replace(alone, verdicts=letters[case][0].ljust(letters[case][1], TO_PLAY)).passes_alone
+            for case, alone in self._alone.items()
+        }
+        failed = [case for case, answer in answers.items() if answer is False]
+        if failed:
+            words = f"{counted_words(len(failed), len(answers), 'case')} that {self._gates.baseline or 'the baseline'}"
+            words += f" does not account for cannot pass any more: {self._named(failed)}; {seen.left}"
+            answer: Answer = "failed" if self._gates.new_cases == "must-pass" else "undecided"
+            return GateOutcome("--new-cases", answer, words, tuple(self._names()[case] for case in failed))
+        if None in answers.values():
+            return GateOutcome("--new-cases", "undecided", "")
+        return GateOutcome("--new-cases", "held", f"{counted(len(answers), 'new or edited case')} passed; {seen.left}")
 
     def _sentence(self, name: str, answer: Answer, seen: _Seen, present: GateOutcome) -> str:
         passed = f"{counted_words(seen.counts.passed, seen.n_played, 'trial')} passed"
@@ -464,6 +489,9 @@ def decider_of(store: RunStore, run_id: int, rule: StopRule) -> Decider:
     baseline = store.baseline(run_id) if config.gates.compares else None
     planned = StoredRuns(store).played_cases([run]) if baseline else ()
     n_each = [len(strip) for strip in store.strips(run_id)] if run.is_uneven else [run.n_least] * run.n_cases
+    change = StoredRuns(store).change_since(baseline, [run], config.gates) if baseline else None
+    places = {case.key.place: index for index, case in enumerate(planned)}
+    alone = {places[case.key.place]: case.after for case in change.unaccounted if case.after} if change else {}
     return Decider(
         config,
         n_each,
@@ -472,6 +500,8 @@ def decider_of(store: RunStore, run_id: int, rule: StopRule) -> Decider:
         regressed=_regressed(baseline, planned) if baseline else None,
         dropped=_dropped(baseline, planned) if baseline else None,
         rates_before=_rates(baseline, planned) if baseline else None,
+        alone=alone if config.gates.new_cases != "inform" else {},
+        is_weaker=bool(change and change.weaker),
         order=order_of_play(config, run.n_cases, run.n_most),
     )
 

@@ -32,13 +32,18 @@ GRADING_FAILED = "grading_failed"
 
 
 def plan_rescoring(
-    runs: RunStore, run_id: int, criteria: Sequence[Criterion], played: RunConfig | None = None
+    runs: RunStore,
+    run_id: int,
+    criteria: Sequence[Criterion],
+    played: RunConfig | None = None,
+    cases: Sequence[Case] | None = None,
 ) -> RunPlan:
     """A run that scores the trials of run `run_id` by `criteria`; everything else stays as it was played.
 
-    `played` is what may be taken over of its configuration, by default all. The limit of cost was one of playing, which
-    that run has answered: its trials keep what they cost, and are not paid. Raises ConflictError while that run goes
-    on, UsageError naming the field for criteria that cannot be.
+    `played` is what may be taken over of its configuration, by default all. `cases` are those of the run with other
+    expectations; None takes them as they were played. The limit of cost was one of playing, which that run has
+    answered: its trials keep what they cost, and are not paid. Raises ConflictError while that run goes on, UsageError
+    naming the field for criteria that cannot be.
     """
     summary = runs.summary(run_id)
     if summary.status in LIVE:
@@ -46,7 +51,7 @@ def plan_rescoring(
     if not summary.n_done:
         raise UsageError(f"run {run_id} has no finished trial to score; resume it first", field="metric")
     check_deciding(criteria)
-    cases = tuple(runs.cases(run_id))
+    cases = tuple(runs.cases(run_id)) if cases is None else tuple(cases)
     source_id = played_run_id(runs, run_id)
     config = replace(
         played or summary.config,

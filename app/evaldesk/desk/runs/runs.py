@@ -16,6 +16,7 @@ from pathlib import Path
 from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.criteria.criteria import allowed_criteria, ready_criteria
+from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.process_owner import is_elsewhere
 from evaldesk.desk.runs.allocating import with_budget
 from evaldesk.desk.runs.driver import RunDriver
@@ -27,6 +28,7 @@ from evaldesk.desk.runs.players import Playing, RunPlayers, Tick
 from evaldesk.desk.runs.provenance import ForeignRun, Provenance, run_digest
 from evaldesk.desk.runs.rescoring import plan_rescoring, same_criteria
 from evaldesk.desk.runs.sandboxing import sandbox_launcher
+from evaldesk.desk.runs.set_changes import changes_since
 from evaldesk.desk.runs.stored_runs import StoredRuns, is_held
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import Executor, LocalExecutor, WarmPool
@@ -186,14 +188,20 @@ class RunDesk:
         ready = ready_criteria(criteria, self._settings, root)
         return await asyncio.to_thread(same_criteria, self._store.runs, run_id, ready)
 
-    async def rescore(self, run_id: int, criteria: Sequence[Criterion]) -> int:
-        """Score a run's stored trials again as a new run; gives its id. Raises NotFoundError, Conflict-, UsageError."""
+    async def rescore(self, run_id: int, criteria: Sequence[Criterion], evalsets: EvalSetDesk | None = None) -> int:
+        """Score a run's stored trials again as a new run; gives its id. Raises NotFoundError, Conflict-, UsageError.
+
+        With `evalsets` by the expectations that the eval set has now, where a case still asks the same.
+        """
         seen = await self.summary(run_id)
         if self._trust:
             self._trust.check_runs()
         own = await asyncio.to_thread(self.own_part, seen)
         ready = ready_criteria(criteria, self._settings, own.agent.root)
-        plan = await asyncio.to_thread(plan_rescoring, self._store.runs, run_id, ready, own)
+        cases = None
+        if evalsets is not None:
+            cases = (await asyncio.to_thread(changes_since, evalsets, self._store.runs, seen)).cases
+        plan = await asyncio.to_thread(plan_rescoring, self._store.runs, run_id, ready, own, cases)
         new_id, _ = await self._begin(plan)
         return new_id
 

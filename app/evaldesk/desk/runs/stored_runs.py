@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, Literal, get_args
 
@@ -15,6 +15,7 @@ from evaldesk.desk.other_tools import difference, has_other_scores, may_differ, 
 from evaldesk.desk.process_owner import is_at_work, is_here
 from evaldesk.desk.runs.baseline import read_baseline_file
 from evaldesk.desk.runs.fresh_trials import repeats_recorded, without_evidence, without_fresh_trials
+from evaldesk.desk.runs.gates.bars import bars_of, is_asserted, weaker_words
 from evaldesk.desk.runs.gates.conclusion import (
     CaseNumbers,
     Ending,
@@ -232,7 +233,10 @@ class StoredRuns:
         found = compare_cases(baseline.name, baseline.cases, played, rule=rule, confirm=gates.confirm)
         needs_fresh = without_fresh_trials if rule == "confirm" else without_evidence
         refusals = (needs_fresh(run.config) for run in runs if rule != "any")
-        return replace(found, refusal=next(filter(None, refusals), ""))
+        bars = {run.config.evalset_name: bars_of(run.config.criteria) for run in runs}
+        asserted = partial(is_asserted, lambda: [case for run in runs for case in self._store.cases(run.id)])
+        weaker = weaker_words(found, baseline, bars, asserted)
+        return replace(found, refusal=next(filter(None, refusals), ""), weaker=weaker)
 
     def baseline(self, given: str) -> Baseline:
         """The cases of an earlier run, by its number or its JSON file. Raises UsageError for another content."""
@@ -245,7 +249,9 @@ class StoredRuns:
 
     def baseline_of(self, run_id: int) -> Baseline:
         """The cases of an earlier run."""
-        return Baseline(f"run {run_id}", self.played_cases([self.summary(run_id)]), run_id)
+        run = self.summary(run_id)
+        bars = {run.config.evalset_name: bars_of(run.config.criteria)}
+        return Baseline(f"run {run_id}", self.played_cases([run]), run_id, bars)
 
     def played_cases(self, runs: Sequence[RunSummary]) -> tuple[PlayedCase, ...]:
         """The cases of runs that belong together, as they are compared with those of a baseline."""
@@ -417,7 +423,7 @@ def compared_plans(plans: Sequence[RunPlan], baseline: Baseline) -> list[RunPlan
     for plan in plans:
         cases = [case for case in islice(left, len(plan.cases)) if case]
         cases = [replace(case, key=replace(case.key, ordinal=0)) for case in cases]
-        compared.append(replace(plan, baseline=Baseline(baseline.name, (*cases, *gone))))
+        compared.append(replace(plan, baseline=replace(baseline, cases=(*cases, *gone))))
     return compared
 
 

@@ -10,10 +10,10 @@ from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
-from evaldesk.model import Conclusion, Counts, RunStatus
+from evaldesk.model import Conclusion, Counts, GateOutcome, RunStatus
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
-from evaldesk.pages.runs.view import BADGES, Cost, Filter, known_cost, run_badge
+from evaldesk.pages.runs.view import BADGES, Cost, Filter, gate_lines, known_cost, run_badge
 from evaldesk.statistics.intervals import CaseCounts
 from evaldesk.store import RunStore
 from evaldesk.wording.words import doubt_cell, in_page_words, passed_cell, trials_each
@@ -26,6 +26,7 @@ STATUSES: tuple[RunStatus, ...] = ("running", "pending", "stopping", "finished",
 class RunLine:
     """One run in the list; `doubt` is empty when nothing was scored, `conclusion` is None while the run goes on.
 
+    `gates` are the answers of those that were asked for, the held ones included.
     `by` is the other person who started it.
     """
 
@@ -34,6 +35,7 @@ class RunLine:
     badge: str
     status_word: str
     conclusion: Conclusion | None
+    gates: Sequence[GateOutcome]
     note: str
     source: str
     agent: str
@@ -119,6 +121,7 @@ def run_line(runs: RunStore, summary: RunSummary, me: str) -> RunLine:
         agent=summary.config.agent.id,
         shape=f"{summary.n_cases:,} × {trials_each(summary.n_least, summary.n_most)}",
         conclusion=in_page_words(conclusion) if conclusion else None,
+        gates=gate_lines(summary, conclusion),
         counts=summary.counts,
         n_trials=summary.n_trials,
         passed=passed_cell(summary.counts),

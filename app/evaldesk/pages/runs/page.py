@@ -13,7 +13,7 @@ from typing import NamedTuple
 from evaldesk.desk.runs.provenance import ForeignRun
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns, is_held, run_title
-from evaldesk.model import Conclusion
+from evaldesk.model import Conclusion, GateOutcome
 from evaldesk.model.conclusion import counted
 from evaldesk.model.run import LIVE, Place
 from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, MetricRow, RunSummary, TrialKey
@@ -32,6 +32,7 @@ from evaldesk.pages.runs.view import (
     Scoring,
     columns_k,
     equal_counts_of,
+    gate_lines,
     known_cost,
     matrix_rows,
     metric_lines,
@@ -123,6 +124,7 @@ class RunPage:
     badge: str
     status_word: str
     conclusion: Conclusion | None
+    gates: Sequence[GateOutcome]
     is_live: bool
     can_stop: bool
     can_resume: bool
@@ -155,6 +157,7 @@ class RunPage:
     accept_href: str = ""
     away: str = ""
     foreign: ForeignRun | None = None
+    set_sentence: str = ""
 
     @property
     def places_words(self) -> str:
@@ -255,6 +258,7 @@ def read_run(
         badge=badge,
         status_word=word,
         conclusion=in_page_words(conclusion) if conclusion else None,
+        gates=gate_lines(summary, conclusion),
         is_live=is_live,
         can_stop=summary.status in ("running", "pending"),
         can_resume=can_go_on and summary.n_todo > 0,

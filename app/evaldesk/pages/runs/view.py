@@ -12,7 +12,7 @@ from evaldesk.desk.runs.fresh_trials import repeats_recorded
 from evaldesk.desk.runs.gates.conclusion import may_be_stopped, sure_interval
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval
 from evaldesk.errors import NotFoundError
-from evaldesk.model import Conclusion, Counts, Criterion, Outcome, RunStatus
+from evaldesk.model import Conclusion, Counts, Criterion, GateOutcome, Outcome, RunStatus
 from evaldesk.model.conclusion import Interval, scored_and_passed
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, MetricRow, RunSummary, TrialKey
@@ -39,6 +39,7 @@ from evaldesk.wording.words import (
     doubt_cell,
     doubt_words,
     folded_points,
+    in_page_words,
     least_words,
     live_doubt_words,
     needs_words,
@@ -185,6 +186,11 @@ def window(at: int, n: int, most: int) -> range:
 def trial_href(run_id: int, key: TrialKey) -> str:
     """The page of a trial; its indexes count from 0."""
     return f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}"
+
+
+def gate_lines(summary: RunSummary, conclusion: Conclusion | None) -> tuple[GateOutcome, ...]:
+    """The answers of the gates that a run was asked for, those that held included; none while it goes on."""
+    return () if conclusion is None or summary.config.gates.asks_nothing else in_page_words(conclusion).gates
 
 
 def run_badge(status: RunStatus, conclusion: Conclusion | None) -> tuple[str, str]:

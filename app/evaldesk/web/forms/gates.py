@@ -89,7 +89,7 @@ def typed_gates(gates: Gates) -> list[tuple[str, object]]:
     """The gates of an earlier run, as they stand in the form."""
     found = asked_of(gates)
     if not str(found.get(BASELINE, "0")).isdecimal():  # a file, which no page opens
-        for name in (BASELINE, "max_regressions", "margin", "regression_rule", "confirm"):
+        for name in (BASELINE, "max_regressions", "margin", "regression_rule", "confirm", "new_cases"):
             found.pop(name, None)
     options = {option.name: option for option in _FORM_GATES}
     return [

@@ -13,15 +13,18 @@ from starlette.routing import Route
 
 from evaldesk.desk.criteria.criteria import allowed_criteria
 from evaldesk.desk.failures import checked_id
+from evaldesk.desk.runs.set_changes import changes_on_page
 from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import UsageError
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
-from evaldesk.pages.criteria.form import Typed, read_criteria
+from evaldesk.pages.criteria.form import Typed, read_criteria, text_typed
 from evaldesk.pages.criteria.labels import check_labels, with_another
 from evaldesk.pages.criteria.metric_form import Offer, metric_form, own_functions
 from evaldesk.web.forms.run import like_run, read_typed
 from evaldesk.web.render import desk_of, go, number, page, run_id_of, target_of
+
+EXPECTATIONS = "expectations"
 
 
 async def new(request: Request) -> Response:
@@ -48,7 +51,8 @@ async def create(request: Request) -> Response:
     try:
         check_labels(typed)
         criteria = allowed_criteria(read_criteria(typed) or (), desk.settings, played.config.criteria)
-        run_id = await desk.runs.rescore(played.id, criteria)
+        of_set = desk.evalsets if text_typed(typed, EXPECTATIONS, "") == "set" else None
+        run_id = await desk.runs.rescore(played.id, criteria, of_set)
     except UsageError as error:
         return await _form(request, typed, error)
     return go(f"/runs/{run_id}")
@@ -62,6 +66,8 @@ async def _form(request: Request, typed: Typed, error: UsageError | None = None)
     with suppress(UsageError):  # it is beside its field once the form is sent
         criteria = allowed_criteria(read_criteria(typed) or (), desk.settings, run.config.criteria)
         same = await desk.runs.same_criteria(run.id, criteria)
+    changes = await asyncio.to_thread(changes_on_page, desk.evalsets, desk.store.runs, run)
+    chosen = text_typed(typed, EXPECTATIONS, request.query_params.get(EXPECTATIONS, ""))
     functions = {*desk.settings.functions, *own_functions(run.config.criteria)}
     problems = defaultdict(str, {(error.field or "") if error else "": str(error or "")})
     offer = Offer(desk.settings.allowed_judges, functions)
@@ -79,6 +85,8 @@ async def _form(request: Request, typed: Typed, error: UsageError | None = None)
         problems=problems,
         problem=str(error or ""),
         same=same,
+        changes=changes,
+        is_of_set=chosen == "set",
     )
 
 

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from evaldesk.desk.runs.set_changes import changes_on_page
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import RunStatus
 from evaldesk.model.conclusion import StopRule
@@ -210,6 +211,8 @@ async def _read(request: Request) -> RunPage:
     if run.is_live:
         return run
     config, may_accept = run.summary.config, run.summary.counts.failed > 0
+    changes = await asyncio.to_thread(changes_on_page, desk.evalsets, desk.store.runs, run.summary)
+    run = replace(run, set_sentence=changes.sentence if changes else "")
     if await asyncio.to_thread(desk.evalsets.id_of_run, config):
         return replace(run, accept_href=f"/runs/{run.summary.id}/acceptance" if may_accept else "")
     return replace(run, again_href="", away=away_sentence(config) if run.again_href else "")

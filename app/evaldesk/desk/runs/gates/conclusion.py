@@ -9,7 +9,7 @@ from math import isinf
 from typing import TypeAlias
 
 from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates, Outcome, RunStatus
-from evaldesk.model.comparison import ROUNDING, RunChange
+from evaldesk.model.comparison import ROUNDING, CaseChange, RunChange
 from evaldesk.model.conclusion import EVIDENCE_GATES, Interval, Stop, Undecided, counted, has_too_many_errors
 from evaldesk.model.evalset import CaseKey
 from evaldesk.model.run import RecordedPlan, is_more
@@ -25,7 +25,7 @@ from evaldesk.statistics.intervals import (
     rate_interval,
     sure_curve,
 )
-from evaldesk.wording.comparison import change_sentence, flips_words, states_words
+from evaldesk.wording.comparison import change_sentence, deleted_words, flips_words, states_words
 from evaldesk.wording.recorded import absent_words
 from evaldesk.wording.words import (
     CI,
@@ -365,7 +365,8 @@ def curtailed(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterat
         elif gates.undecided in ("pass", "neutral") and each.name.partition(" ")[0] in OF_A_RATE:
             yield _as_curtailed(each, (), run.counts)
         else:
-            yield _as_curtailed(each, (best[each.name], worst[each.name]), run.counts)
+            ends = [by_name[each.name] for by_name in (best, worst) if each.name in by_name]
+            yield _as_curtailed(each, ends, run.counts)
 
 
 def _margins(gates: Gates, run: RunNumbers, change: RunChange | None, *, errored: bool) -> tuple[GateOutcome, ...]:
@@ -411,10 +412,7 @@ def outcomes(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterato
         yield _curve(run, "--pass-hat", "pass^", k, least, gates.undecided)
     if gates.max_cost is not None:
         yield _cost(run, gates.max_cost)
-    if gates.max_regressions is not None:
-        yield _regressions(run, change, gates)
-    if gates.margin is not None:
-        yield _margin(run, change, gates, gates.margin)
+    yield from _compared(run, change, gates)
     if gates.min_scored is not None:
         yield _scored(run.counts, gates.min_scored)
     if run.counts.errored or gates.max_error_rate:
@@ -533,6 +531,16 @@ def _scored(counts: Counts, least: int) -> GateOutcome:
     return GateOutcome("--min-scored", answer, words)
 
 
+def _compared(run: RunNumbers, change: RunChange | None, gates: Gates) -> Iterator[GateOutcome]:
+    """The answers of the gates that ask for a baseline, and of the cases that it does not account for."""
+    if gates.max_regressions is not None:
+        yield _regressions(run, change, gates)
+    if gates.margin is not None:
+        yield _margin(run, change, gates, gates.margin)
+    if gates.compares and change is not None and change.unaccounted:
+        yield _new_cases(change, gates)
+
+
 def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> GateOutcome:
     most = gates.max_regressions or 0
     if change is None:
@@ -544,19 +552,22 @@ def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> Gat
     cannot_tell = is_likely and change.trials_to_tell is not None
     if cannot_tell or (is_likely and change.refusal):
         answer = "undecided"
-    if len(names) <= most < len(names) + n_open:
+    if change.weaker or len(names) <= most < len(names) + n_open:
         answer = "undecided"
     if len(names) > most and not (is_likely and change.refusal):
         answer = "failed"
     regressed = "regressed by more than chance" if is_likely else "regressed"
     parts = [
-        f"{counted_words(len(names), change.n_judged, 'case')} {regressed} against {change.name}, {most:,} allowed",
+        f"{counted_words(len(names), change.n_judged, 'case')} {regressed} against {change.name}, {most:,} allowed"
+        + deleted_words(change),
         flips_words(change),
         f"Pass rate: {change_sentence(change)}",
     ]
     if cannot_tell:
         few = "So few trials cannot show a drop that is more than chance"
         parts.insert(1, f"{few}; play at least {change.trials_to_tell} of each case in both runs")
+    if change.weaker:
+        parts.insert(1, _weaker_words(change))
     if change.refusal and (is_likely or change.unconfirmed):
         parts.insert(1, f"Not judged: {change.refusal}")
     elif change.played_again:
@@ -580,14 +591,53 @@ def _margin(run: RunNumbers, change: RunChange | None, gates: Gates, most: float
     if rates is None:
         return GateOutcome(name, "undecided", f"no case is compared with {change.name}")
     words = f"pass rate: {change_sentence(change)}; a drop of {100 * most:.3g} points is allowed"
+    words += deleted_words(change)
     if rates.bounds.high < -most - ROUNDING:
         return GateOutcome(name, "failed", words)
+    if change.weaker:
+        return GateOutcome(name, "undecided", f"{words}. {_weaker_words(change)}")
     is_open = isinf(rates.bounds.low)
     is_unsure = gates.undecided is not None or (is_open and rates.difference < -most - ROUNDING)
     if rates.bounds.low < -most - ROUNDING and is_unsure:
         why = "too few cases" if is_open else "too close"
         return GateOutcome(name, "undecided", f"{words}; {why} to be sure, add cases", (), gates.undecided)
     return GateOutcome(name, "held", words)
+
+
+def _weaker_words(change: RunChange) -> str:
+    again = f"score {change.name} again by the criteria of now, and compare with that run"
+    return f"What must be reached is less than in {change.name} ({'; '.join(change.weaker)}): {again}"
+
+
+def _new_cases(change: RunChange, gates: Gates) -> GateOutcome:
+    """Whether the cases pass by themselves of which the baseline says nothing, in whatever their other trials end."""
+    found = change.unaccounted
+    answers = {case.name: case.after.passes_alone if case.after else None for case in found}
+    failed = [case for case in found if answers[case.name] is False]
+    unsure = [case for case in found if answers[case.name] is None]
+    which = counted(len(found), "case")
+    not_passed = failed + unsure
+    if not not_passed:
+        named = named_words([_alone_words(case) for case in found], MOST_NAMED)
+        words = (
+            f"{which} that {change.name} does not account for passed by {'itself' if len(found) == 1 else 'themselves'}"
+        )
+        return GateOutcome("--new-cases", "held", f"{words}: {named}")
+    named = named_words([_alone_words(case) for case in not_passed], MOST_NAMED)
+    words = f"{len(not_passed):,} of {which} that {change.name} does not account for did not pass: {named}"
+    names = tuple(case.name for case in not_passed)
+    if gates.new_cases == "inform":
+        return GateOutcome("--new-cases", "held", f"{words}; they inform only", names)
+    answer: Answer = "failed" if failed and gates.new_cases == "must-pass" else "undecided"
+    return GateOutcome("--new-cases", answer, words, names)
+
+
+def _alone_words(case: CaseChange) -> str:
+    """`greeting (new, passed 0 of 1)`."""
+    state = {"edited since": "edited", "same": "no verdict before"}.get(case.state, case.state)
+    scored = case.after.scored if case.after else ""
+    passed = f"passed {scored.count('p')} of {len(scored)}" if scored else "no scored trial"
+    return f"{case.name} ({state}, {passed})"
 
 
 def _compared_words(gates: Gates) -> str:
