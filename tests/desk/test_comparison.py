@@ -153,7 +153,7 @@ def test_one_trial_a_case_proves_nothing_about_a_case(store: Store) -> None:
     a, b = played(store, {"c": "p", "d": "p"}), played(store, {"c": "f", "d": "p"})
 
     (note,) = read_comparison(desk_on(store), a, b).notes
-    assert note == "If the difference is real, about 6 more cases like these would show it."
+    assert note == "If the difference is real, about 16 more cases like these would show it, 4 times in 5."
 
 
 def test_what_makes_runs_hard_to_compare_is_said(store: Store) -> None:

@@ -33,5 +33,7 @@ def test_so_many_cases_of_the_same_spread_do_show_the_difference() -> None:
 
 
 def test_the_words_say_what_to_do() -> None:
-    assert next_words(1) == "If the difference is real, about 1 more case like these would show it."
-    assert next_words(1200) == "If the difference is real, about 1,200 more cases like these would show it."
+    assert next_words(1) == "If the difference is real, about 1 more case like these would show it, 4 times in 5."
+    assert (
+        next_words(1200) == "If the difference is real, about 1,200 more cases like these would show it, 4 times in 5."
+    )

@@ -194,7 +194,7 @@ def test_small_numbers_keep_a_digit() -> None:
             "100 % between trials of a case, 0 % between cases. Add trials or cases.",
             "Twice the trials would narrow the interval by 29 %, twice the cases by about 29 %.",
         ),
-        ([(5, 5, 3)], "No noise seen: every trial of every case scored the same.", ""),
+        ([(5, 5, 3)], "3 cases × 5 without a flip: whether cases or trials differ cannot be told yet.", ""),
         ([(1, 1, 3), (1, 0, 3)], "", ""),
     ],
 )
@@ -202,6 +202,15 @@ def test_noise_says_what_would_help_and_why(counts: list[tuple[int, int, int]], 
     split = split_pass_noise(counts)
 
     assert (noise_sentence(split), noise_why(split)) == (said, why)
+
+
+def test_noise_advises_only_what_holds_at_both_ends_of_its_range() -> None:
+    split = split_pass_noise([(5, 5, 5), (5, 0, 4), (5, 3, 2)])
+
+    assert noise_sentence(split, (0.2, 0.05, 0.15)).endswith("Add cases, not trials.")
+    assert noise_sentence(split, (0.2, 0.05, 0.9)).endswith(
+        "Too few trials to tell whether trials or cases narrow it more."
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from math import ceil, fsum, sqrt
+from math import fsum, sqrt
 from statistics import fmean
 from typing import TypeVar
 
 from evaldesk.model.comparison import ROUNDING, Comparison, Sample, Test
 from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.exact_tests import mcnemar, sign_flips
-from evaldesk.statistics.intervals import Z_95, chance_beyond, t_95
+from evaldesk.statistics.history import sizes
+from evaldesk.statistics.intervals import chance_beyond, t_95
 
 K = TypeVar("K", bound=Hashable)
 
@@ -77,15 +78,14 @@ def _variance(old: Sample, new: Sample) -> float:
 
 
 def cases_to_show(found: Comparison) -> int | None:
-    """About how many more such cases would show a difference as large as this one, by the spread seen so far.
+    """About how many more such cases would show a difference as large as this one 4 times in 5, by the spread so far.
 
-    None where it is shown already, or nothing differs.
+    None where it is shown already, or nothing differs. (reference/forecasts.md 8)
     """
     error, difference = found.error or 0.0, abs(found.difference)
     if found.is_distinguishable or error < ROUNDING or difference < ROUNDING:
         return None
-    needed = (Z_95 * error / difference) ** 2 * found.n_cases
-    return max(1, ceil(needed) - found.n_cases)
+    return sizes.cases_to_show(found.n_cases, difference, error)
 
 
 def holm(ps: Sequence[float]) -> tuple[float, ...]:

@@ -104,7 +104,7 @@ def next_words(n_more: int | None) -> str:
     if n_more is None:
         return ""
     more = counted(n_more, "more case")
-    return f"If the difference is real, about {more} like these would show it."
+    return f"If the difference is real, about {more} like these would show it, 4 times in 5."
 
 
 def difference_why(comparison: Comparison) -> str:

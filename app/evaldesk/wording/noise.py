@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, floor, log10
 
 from evaldesk.model.conclusion import Interval
@@ -14,14 +15,24 @@ _AS_GOOD = 0.8
 _HARDLY = 0.25
 
 
-def noise_sentence(split: NoiseSplit | None) -> str:
-    """The split of the noise, and whether to add trials or cases; empty where that is unknown."""
+def noise_sentence(split: NoiseSplit | None, share: tuple[float, float, float] | None = None) -> str:
+    """The split of the noise, and whether to add trials or cases; empty where that is unknown.
+
+    `share` is the share within cases, its mean and 90 % range: advice is given only where it holds at both ends.
+    """
     if split is None:
         return ""
     if split.within_share is None:
-        return "No noise seen: every trial of every case scored the same."
+        n = f"{split.n_trials:.3g}"
+        return f"{split.n_cases:,} cases × {n} without a flip: whether cases or trials differ cannot be told yet."
     within = round(100 * split.within_share)
-    return f"{within} % between trials of a case, {100 - within} % between cases. {_advice(split)}"
+    sentence = f"{within} % between trials of a case, {100 - within} % between cases."
+    if share is None:
+        return f"{sentence} {_advice(split)}"
+    whole = split.within_cases + split.between_cases
+    ends = {_advice(replace(split, within_cases=end * whole, between_cases=(1 - end) * whole)) for end in share[1:]}
+    advice = ends.pop() if len(ends) == 1 else "Too few trials to tell whether trials or cases narrow it more."
+    return f"{sentence} {advice}"
 
 
 def noise_why(split: NoiseSplit | None) -> str:

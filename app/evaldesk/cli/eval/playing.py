@@ -121,8 +121,9 @@ def warn_of_false_alarms(desk: Desk, gates: Gates, plans: Sequence[RunPlan]) -> 
     if found is None:
         return
     flips, confirmed = found
+    kind = "Warning" if flips.is_frequent else "Note"
     show(
-        f"Warning: --max-regressions {gates.max_regressions}: {forecast_sentence(flips)} "
+        f"{kind}: --max-regressions {gates.max_regressions}: {forecast_sentence(flips)} "
         f"Add --regression-rule confirm: {about_words(confirmed.fails.mean)}.",
         err=True,
     )

@@ -11,6 +11,7 @@ from evaldesk.desk.runs.stored_runs import metric_interval, metric_range, run_ti
 from evaldesk.model.stored import MetricRow, RunSummary
 from evaldesk.pages.runs.view import trial_href
 from evaldesk.statistics.histogram import Bin, histogram
+from evaldesk.statistics.history.posterior import posterior
 from evaldesk.statistics.intervals import CaseCounts, curve_rows, failure_bound, g_pass_at_k
 from evaldesk.statistics.noise import flakiness, split_pass_noise
 from evaldesk.store import RunStore
@@ -89,7 +90,7 @@ def read_spread(desk: Desk, run_id: int) -> RunSpread:
         title=run_title(summary),
         errors=errors_sentence(summary.counts),
         metrics=[_metric(row, counted.get(row.metric, ())) for row in runs.metric_rows(run_id)],
-        noise=noise_sentence(split),
+        noise=noise_sentence(split, posterior(outcomes).within_share() if split else None),
         noise_why=noise_why(split),
         no_failure=_no_failure(summary),
         flakiness=flakiness_sentence(flakiness(outcomes)),
