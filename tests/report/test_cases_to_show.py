@@ -29,7 +29,7 @@ def test_so_many_cases_of_the_same_spread_do_show_the_difference() -> None:
     assert 10 + n_more > 10
     times = -(-(10 + n_more) // 10)
     assert changed(*(seen * (times + 1))) is None  # the same cases again and again
-    assert changed(*(seen * max(1, times // 2))) is not None
+    assert changed(*(seen * max(1, times // 4))) is not None
 
 
 def test_the_words_say_what_to_do() -> None:
