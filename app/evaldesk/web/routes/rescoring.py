@@ -84,7 +84,7 @@ async def _form(request: Request, typed: Typed, error: UsageError | None = None)
         metrics=metrics,
         problems=problems,
         problem=str(error or ""),
-        same=same,
+        same="" if changes and chosen == "set" else same,
         changes=changes,
         is_of_set=chosen == "set",
     )
