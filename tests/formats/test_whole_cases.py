@@ -126,3 +126,23 @@ def test_a_blank_cell_of_a_table_is_absent() -> None:
 
     assert found
     assert [case.turns[0].expected.reference for case in found.cases] == [None, "done"]
+
+
+def test_the_second_spelling_of_a_scenario_that_adk_reads_is_read() -> None:
+    scenario = {"startingPrompt": "Hello", "conversationPlan": "Ask for a refund.", "userPersona": "polite"}
+    file = {"evalSetId": "s", "evalCases": [{"evalId": "a", "conversationScenario": scenario}]}
+
+    [case] = read(file, "s.evalset.json").cases
+
+    assert case.scenario == {
+        "starting_prompt": "Hello",
+        "conversation_plan": "Ask for a refund.",
+        "user_persona": "polite",
+    }
+
+
+def test_a_key_of_a_scenario_in_both_spellings_is_refused() -> None:
+    scenario = {"starting_prompt": "Hello", "conversation_plan": "Ask.", "conversationPlan": "Answer."}
+
+    with pytest.raises(FormatError, match="stands beside conversation_plan"):
+        read({"eval_set_id": "s", "eval_cases": [{"eval_id": "a", "conversation_scenario": scenario}]})

@@ -71,7 +71,9 @@ SHOWN: Mapping[str, str] = {
         "metrics/test_judges.py: what the agent wrote stays inside its fence; metrics/test_judges_kinds.py: no message"
     ),
     "A page with charts allows": "web/guard/test_guard.py: every answer carries the headers",
-    "Agents are not isolated unless you": "engine/test_containers.py: an agent sees its image",
+    "Agents are not isolated unless you": (
+        "engine/test_containers.py: an agent sees its image; engine/test_sandbox.py: an agent in a sandbox"
+    ),
     "The random token and a key from the environment": (
         "test_kept_private.py: neither token nor key is in the command line, a worker is not told"
     ),
@@ -86,7 +88,13 @@ PLAIN = (
     *("On an address beyond loopback", "Use a tunnel", "Every person with the token", "A `--token` or `--api-key`"),
     *("No protection from flooding", "They can use up", "A program on another port"),
     *("It can then get in", "Do not open pages", "Scrubbing knows", "Files for machines", "LiteLLM and the clients"),
-    *("pyarrow reads Parquet", "A file with false sizes", "An agent that looks for the file", "Trials that are played"),
+    *(
+        "pyarrow reads Parquet",
+        "A file with false sizes",
+        "An agent that looks for the file",
+        "Data files that",
+        "Trials that",
+    ),
     *("What only the agent knows", "A function of yours that stands", "Commands and forked players are"),
     *("All of them are the same agent", "An agent that stops the clock", "A judge is a model", "Hold a judge against"),
 )

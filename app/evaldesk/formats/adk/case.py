@@ -226,6 +226,25 @@ _TURN = Shape(
     ),
     order=_TURN_ORDER,
 )
+_CAMEL_CASE = {
+    "startingPrompt": "starting_prompt",
+    "conversationPlan": "conversation_plan",
+    "userPersona": "user_persona",
+}
+"""The second spelling that ADK reads of each key of a scenario."""
+
+
+def _read_scenario(place: Place, raw: Any) -> dict[str, Any] | None:
+    """The scenario with its keys as ADK writes them; a key in both spellings is refused."""
+    found = read_optional_mapping(place, raw)
+    if found is None:
+        return None
+    for camel, snake in _CAMEL_CASE.items():
+        if camel in found and snake in found:
+            raise place.at(camel).error(f"it stands beside {snake}; keep one of them")
+    return {_CAMEL_CASE.get(key, key): value for key, value in found.items()}
+
+
 SESSION = Shape(
     fields=(
         Field("app_name", lambda place, raw: read_optional_text(place, raw) or "", as_is),
@@ -243,7 +262,7 @@ _CASE = Shape(
             lambda turns: ABSENT if turns is None else [_write_turn(turn) for turn in turns],
             keeps_form=True,
         ),
-        Field("conversation_scenario", read_optional_mapping, unless_none),
+        Field("conversation_scenario", _read_scenario, unless_none),
         Field(
             "session_input",
             partial(read_session, SESSION),
