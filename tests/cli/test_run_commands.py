@@ -87,16 +87,16 @@ def test_a_run_is_told_in_full_by_number_by_name_and_by_the_beginning_of_its_nam
     assert "`evaldesk run retry 1` plays the one errored trial again." in said
 
 
-def test_the_exact_interval_is_named_as_one_and_only_where_a_rate_is_named(played: Place) -> None:
-    """A bound of a two-sided 95 % interval is not a one-sided 95 % bound."""
-    path = played.evalset("many", {f"say {number}": f"say {number}" for number in range(6)})
+def test_one_rate_has_one_interval_in_run_info(played: Place) -> None:
+    """The pass rate, pass@1 and the mean of a score that is 0 or 1 are one number."""
+    path = played.evalset("many", {f"say {number}": "no" if number == 3 else f"say {number}" for number in range(12)})
     played.eval(path)
 
-    few, many = (played.run("run", "info", run_id).output for run_id in (1, 2))
+    said = played.run("run", "info", 2).output
 
-    assert "Exact 95 % CI         54–100 %" in many
-    assert "Exact 95 % CI" not in few
-    assert "bound" not in few + many
+    assert "11 of 12 passed; 95 % CI 65–99 %" in said
+    assert re.search(r"^response_match_score .*0\.65–0\.99", said, re.MULTILINE), said
+    assert "Exact" not in said
 
 
 def test_a_run_as_json(played: Place) -> None:

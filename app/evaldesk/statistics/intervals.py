@@ -84,6 +84,17 @@ def case_rate_interval(counts: Iterable[CaseCounts]) -> Interval | None:
     return _clustered(mean, n_cases, n_cases, squares, 0.0, 1.0)
 
 
+def like_these(rate: float, these: Interval, clustered: Interval) -> Interval:
+    """The interval for cases like these at any stop, from that of exactly these cases and the clustered one now.
+
+    The doubt about the trials and the doubt about the cases, each as far from `rate`, add up as squares.
+    (reference/forecasts.md 7)
+    """
+    low = rate - sqrt((rate - these.low) ** 2 + (rate - clustered.low) ** 2)
+    high = rate + sqrt((these.high - rate) ** 2 + (clustered.high - rate) ** 2)
+    return Interval(max(0.0, low), min(1.0, high))
+
+
 def mean_interval(
     *,
     mean: float,
@@ -442,9 +453,13 @@ def weighed_alike(row: MetricRow, case_means: Sequence[float]) -> MetricRow:
 def score_interval(row: MetricRow, low: float, high: float) -> Interval | None:
     """The interval of a mean score within its range, by drawing the cases again; None below two values.
 
-    A single case is judged by its trials. Where Student's interval leaves the range, its ends take part, as for pass@k,
-    and where the draws do not reach far enough: of few cases, and of many with a few that outweigh them.
+    A score that is 0 or 1 is a share of trials and has the interval of a pass rate. A single case is judged by its
+    trials. Where Student's interval leaves the range, its ends take part, as for pass@k, and where the draws do not
+    reach far enough: of few cases, and of many with a few that outweigh them.
     """
+    is_rate = (low, high) == (0.0, 1.0) and abs(row.squares - row.n * row.mean * (1 - row.mean)) <= 1e-9 * row.n
+    if is_rate and row.n and row.n_cases in (1, row.n):  # a share of trials has one interval, whatever counts it
+        return wilson(row.mean * row.n, row.n)
     student = mean_interval(
         mean=row.mean,
         n=row.n,
@@ -454,7 +469,7 @@ def score_interval(row: MetricRow, low: float, high: float) -> Interval | None:
         low=low,
         high=high,
     )
-    if student is None or row.n_cases < 2 or row.cluster_squares <= 1e-24 * row.n**2:
+    if student is None or is_rate or row.n_cases < 2 or row.cluster_squares <= 1e-24 * row.n**2:
         return student
     is_known = speaks_by_sums(row.n_cases, row.cluster_squares, row.cluster_cubes)
     drawn = _drawn_mean(row.kinds) if row.kinds else _mean_by_sums(row) if row.n_cases > MAX_KINDS else student

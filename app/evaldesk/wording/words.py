@@ -132,10 +132,18 @@ def doubt_cell(n_scored: int, interval: Interval | None) -> str:
     return doubt_words(n_scored, interval).removeprefix(f"{CI} ")
 
 
-def live_doubt_words(n_scored: int, interval: Interval | None) -> str:
-    """`95 % CI 71–98 %, valid at any stop`: an interval that holds at every moment of a run."""
-    doubt = doubt_words(n_scored, interval)
-    return f"{doubt}, valid at any stop" if doubt.startswith(CI) else doubt
+def any_stop_words(n_scored: int, n_cases: int, these: Interval | None, like: Interval | None) -> str:
+    """`for these 20 cases 80–96 %; for cases like them 66–100 %, at any stop`: intervals that hold at every look."""
+    if not n_scored or these is None:
+        return ""
+    if n_scored < FEW_TRIALS:
+        return TOO_FEW
+    cases = "this case" if n_cases == 1 else f"these {n_cases:,} cases"
+    words = f"for {cases} {interval_words(these)}"
+    if like is None:
+        few = "1 case" if n_cases == 1 else f"{n_cases:,} cases"
+        return f"{CI}: {words}, at any stop; {few} cannot speak for others"
+    return f"{CI}: {words}; for cases like them {interval_words(like)}, at any stop"
 
 
 def rate_words(rate: float, interval: Interval) -> str:

@@ -411,7 +411,8 @@ async def test_a_run_stops_when_decided_says_so_and_plays_the_rest_when_asked(op
     assert conclusion.outcome == "failed"
     assert conclusion.exit_code == 1
     assert stored.result(run_id).conclusion == replace(conclusion, gates=stored.result(run_id).conclusion.gates)
-    assert stored.numbers(stopped).interval == anytime_interval(stopped.n_passed, stopped.n_scored)
+    assert stored.numbers(stopped).gate_interval == anytime_interval(stopped.n_passed, stopped.n_scored)
+    assert stored.numbers(stopped).interval is None
     assert stored.numbers(stopped).curve == stored.result(run_id).curve
     assert [point.k for point in stored.numbers(stopped).curve] == [1]
 
@@ -613,7 +614,7 @@ async def test_a_run_that_scores_a_decided_one_again_is_decided_as_that_one(
         f"Run {run_id} stopped when it was decided, so {first.n_trials - first.n_done} trials were never played."
     )
     assert stored.conclusion(again).outcome == stored.result(again.id).conclusion.outcome == outcome
-    assert stored.numbers(again).interval == anytime_interval(again.n_passed, again.n_scored)
+    assert stored.numbers(again).gate_interval == anytime_interval(again.n_passed, again.n_scored)
 
     await desk.resume(run_id)
     await over(desk, run_id)
@@ -637,11 +638,13 @@ async def test_a_live_run_that_somebody_stops_keeps_the_interval_that_holds_at_a
 
     found, stored = read_run(desk.stored, run_id, RunQuery()).reliability, StoredRuns(desk.stored)
     wide = anytime_interval(stopped.n_passed, stopped.n_scored)
+    n_cases = stopped.n_scored
     assert stopped.status == "stopped"
-    assert "valid at any stop" in live.doubt
-    assert "valid at any stop" in found.doubt
+    assert live.doubt == "95 % CI: for these 6 cases 44–100 %, at any stop; 6 cases cannot speak for others"
+    assert found.doubt.startswith(f"95 % CI: for these {n_cases} cases ")
     assert found.detail == "The interval holds although trials are left to play."
-    assert stored.numbers(stopped).interval == stored.interval(stopped) == stored.result(run_id).interval == wide
+    assert stored.numbers(stopped).gate_interval == wide
+    assert stored.numbers(stopped).interval == stored.interval(stopped) == stored.result(run_id).interval is None
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ async def test_a_run_that_may_replay_is_not_stopped_by_what_is_likely(open_desk:
     desk, gates = open_desk(), Gates(min_pass_rate=0.5, stop_when_decided="likely")
     plan = desk.plan_for(subject(1), RunOptions(n=1, gates=gates, recording="auto"))
 
-    with pytest.raises(UsageError, match="may replay trials, which are no new evidence; leave it out, or say"):
+    with pytest.raises(UsageError, match="may replay trials, which are not new evidence; leave it out, or say"):
         check_gates(gates, [plan])
 
     check_gates(gates, [replace(plan, config=replace(plan.config, recording=Recording("record")))])

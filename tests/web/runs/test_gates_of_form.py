@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from evaldesk.desk.runs.gates.forecasts import assumed_subject, gate_forecasts
+from evaldesk.errors import UsageError
 from evaldesk.gate_options import GATE_OPTIONS
 from evaldesk.model import Gates
 from evaldesk.model.conclusion import Undecided
@@ -153,7 +154,12 @@ def test_a_button_takes_over_nothing_but_gates(pages: Any) -> None:
         assert re.search(rf'name="n"[^>]* value="{"7" if "7" in use else "5"}"', page)
 
 
-def test_a_limit_of_cost_is_refused_where_the_price_is_not_known(pages: Any) -> None:
+def test_a_limit_of_cost_is_refused_where_the_price_is_not_known(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*checked: object) -> None:
+        raise UsageError(f"{checked[-1]}: the price of 'nobody/knows' is not known", field="max_cost")
+
+    monkeypatch.setattr("evaldesk.desk.runs.model_checks.check_prices", refuse)
+
     answer = pages.post("/runs", **pages.form(max_cost="2.5"))
 
     assert answer.status_code == 422

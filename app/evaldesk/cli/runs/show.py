@@ -17,14 +17,10 @@ from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import MetricRow, RunSummary, host_of
 from evaldesk.pages.runs.facts import options_line, played_in, run_fingerprint, spread_of
-from evaldesk.pages.runs.view import exact_interval
-from evaldesk.wording.noise import exact_words
 from evaldesk.wording.places import again_sentence, changes_sentence, is_telling, place_words, places_words
 from evaldesk.wording.printable import in_one_line, printable
 from evaldesk.wording.recorded import plan_sentence
 from evaldesk.wording.words import (
-    CI,
-    FEW_TRIALS,
     asserted_lines,
     conclusion_words,
     cost_words,
@@ -83,7 +79,7 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         *(("Budget", sentence) for sentence in (spread_of(run),) if sentence),
         ("Duration", duration_words(run.active_ms) if run.active_ms else "–"),
         ("Result", passed_sentence(run.counts, numbers.interval)),
-        *_exact(run),
+        *(("At any stop", words) for words in (numbers.any_stop,) if words),
         *_concluded(runs, run),
         ("Not counted", f"{run.counts.errored:,} errored, {run.counts.unscored:,} unscored"),
         *(("Asserted", line) for line in asserted_lines(config, run.n_cases)),
@@ -162,13 +158,6 @@ def _metric_words(row: MetricRow, run: RunSummary) -> str:
 def _point(k: int, value: float | None, interval: Interval | None) -> str:
     interval_text = f" ({interval_words(interval)})" if interval else ""
     return f"{k}: {value or 0.0:.1%}{interval_text}"
-
-
-def _exact(run: RunSummary) -> list[tuple[str, str]]:
-    """The exact 95 % interval; only where every trial is a case of its own, and a rate is named."""
-    if run.n_most > 1 or run.n_scored < FEW_TRIALS:
-        return []
-    return [(f"Exact {CI}", exact_words(exact_interval(run.counts)))]
 
 
 def _hints(run: RunSummary, *, is_left_alone: bool) -> list[str]:

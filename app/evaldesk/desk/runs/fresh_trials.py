@@ -29,7 +29,7 @@ def without_fresh_trials(config: RunConfig) -> str:
 def without_evidence(config: RunConfig) -> str:
     """Why the trials of the run are no new evidence of its agent; empty where each was played for it."""
     if is_recording(config):
-        return "the agent is a recording, so its trials are no new evidence; run the agent itself"
+        return "the agent is a recording, so its trials are not new evidence; run the agent itself"
     if config.recording.may_replay:
-        return f"recording = {config.recording.mode!r} may replay trials, which are no new evidence; leave it out"
+        return f"recording = {config.recording.mode!r} may replay trials, which are not new evidence; leave it out"
     return ""

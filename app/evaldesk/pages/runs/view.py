@@ -9,17 +9,16 @@ from urllib.parse import urlencode
 
 from evaldesk.desk.runs.charts import pass_figure
 from evaldesk.desk.runs.fresh_trials import repeats_recorded
-from evaldesk.desk.runs.gates.conclusion import may_be_stopped, sure_interval
+from evaldesk.desk.runs.gates.conclusion import may_be_stopped, sure_interval, these_interval
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval
 from evaldesk.errors import NotFoundError
-from evaldesk.model import Conclusion, Counts, Criterion, GateOutcome, Outcome, RunStatus
+from evaldesk.model import Conclusion, Criterion, GateOutcome, Outcome, RunStatus
 from evaldesk.model.conclusion import Interval, scored_and_passed
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, MetricRow, RunSummary, TrialKey
 from evaldesk.pages.pass_chart import PassChart, pass_chart
 from evaldesk.statistics.intervals import (
     CurvePoint,
-    clopper_pearson,
     pass_at_k,
     pass_curve,
     pass_hat_k,
@@ -31,6 +30,7 @@ from evaldesk.store import RunStore
 from evaldesk.wording.noise import stop_sentence
 from evaldesk.wording.words import (
     FEW_TRIALS,
+    any_stop_words,
     basis_sentence,
     basis_why,
     cost_words,
@@ -41,7 +41,6 @@ from evaldesk.wording.words import (
     folded_points,
     in_page_words,
     least_words,
-    live_doubt_words,
     needs_words,
     passed_cell,
     range_words,
@@ -288,13 +287,17 @@ def reliability(
     is_watched = summary.stop is not None or may_be_stopped(counts, outcomes)
     rows = outcomes if equal is None else equal
     is_cut = summary.stop is not None and summary.is_uneven
-    interval = sure_interval(counts, rows if is_cut else outcomes, summary.stop)
+    rated = rows if is_cut else outcomes
+    interval, these = (find(counts, rated, summary.stop) for find in (sure_interval, these_interval))
+    n_scored_cases = sum(times for scored, _, times in rated if scored)
     # Intervals of a run that goes on would be drawn anew at each look, and looking often makes them too narrow.
     points = pass_curve(rows) if is_live else sure_curve(rows)
     found = Reliability(
-        bar=bar(counts.passed, counts.scored, interval, summary.config.gates.min_pass_rate, counts.case_rate),
-        doubt=(live_doubt_words if is_watched else doubt_words)(summary.counts.scored, interval),
-        detail=_stop_words(interval, earlier, summary) if is_watched else _basis(outcomes, interval, summary),
+        bar=bar(counts.passed, counts.scored, these, summary.config.gates.min_pass_rate, counts.case_rate),
+        doubt=any_stop_words(counts.scored, n_scored_cases, these, interval)
+        if is_watched
+        else doubt_words(counts.scored, interval),
+        detail=_stop_words(these, earlier, summary) if is_watched else _basis(outcomes, interval, summary),
         why="" if is_watched or summary.is_uneven else basis_why(outcomes, interval),
         points=points,
         chart=pass_chart(points) if len(points) > 1 else None,
@@ -398,11 +401,6 @@ def _line(row: MetricRow) -> MetricLine:
         reached=f"{row.n_passed:,} of {row.n:,}" if row.threshold is not None else "–",
         n=row.n,
     )
-
-
-def exact_interval(counts: Counts) -> Interval:
-    """The exact interval (Clopper-Pearson) of the pass rate where every trial is a case of its own."""
-    return clopper_pearson(counts.passed, counts.scored)
 
 
 _MOST_CRITERIA = 3

@@ -21,6 +21,7 @@ from evaldesk.statistics.intervals import (
     case_rate_interval,
     curve_ks,
     curve_rows,
+    like_these,
     point_at,
     rate_interval,
     sure_curve,
@@ -29,6 +30,7 @@ from evaldesk.wording.comparison import change_sentence, deleted_words, flips_wo
 from evaldesk.wording.recorded import absent_words
 from evaldesk.wording.words import (
     CI,
+    any_stop_words,
     asides_words,
     beside_words,
     cost_words,
@@ -176,9 +178,27 @@ class RunNumbers:
 
     @property
     def interval(self) -> Interval | None:
-        """Where the pass rate probably lies, clustered by case; valid at any stop where the run was decided."""
+        """Where the pass rate of cases like these probably lies; the one interval of the rate at every door."""
+        return sure_interval(self.counts, self._rate_counts, self.stop)
+
+    @property
+    def gate_interval(self) -> Interval | None:
+        """Where the pass rate of exactly these cases probably lies, by which gates and stops are decided."""
+        return these_interval(self.counts, self._rate_counts, self.stop)
+
+    @property
+    def any_stop(self) -> str:
+        """Both intervals of a run that was stopped, in words; empty for a whole run."""
+        rows = self._rate_counts
+        if self.stop is None and not may_be_stopped(self.counts, rows):
+            return ""
+        n_cases = sum(times for scored, _, times in rows if scored)
+        return any_stop_words(self.counts.scored, n_cases, self.gate_interval, self.interval)
+
+    @property
+    def _rate_counts(self) -> tuple[CaseCounts, ...]:
         is_cut = self.stop is not None and self.counts.case_rate is not None
-        return sure_interval(self.counts, self.curve_counts if is_cut else self.case_counts, self.stop)
+        return self.curve_counts if is_cut else self.case_counts
 
     @property
     def curve_counts(self) -> tuple[CaseCounts, ...]:
@@ -224,20 +244,46 @@ def case_counts(kinds: Kinds) -> tuple[CaseCounts, ...]:
 
 
 def sure_interval(counts: Counts, case_counts: Iterable[CaseCounts], stop: Stop | None) -> Interval | None:
-    """The 95 % interval of a pass rate, clustered by case; after a stop the one that is valid at any stop.
+    """The 95 % interval of the pass rate of cases like these, clustered by case.
 
-    So it is while trials are left of a run with one trial a case, which somebody may stop when the answer pleases.
-    Where cases have different numbers of trials, `case_counts` of a stopped run are of those that all cases have.
+    After a stop it is valid at any stop: no narrower than that of the whole run, and None below 10 cases, which cannot
+    speak for others. So it is while trials are left of a run with one trial a case, which somebody may stop when the
+    answer pleases. Where cases have different numbers of trials, `case_counts` of a stopped run are of those that all
+    cases have. (reference/forecasts.md 7)
     """
     rows = list(case_counts)
+    whole = rate_interval(rows) if counts.case_rate is None else case_rate_interval(rows)
     if stop is None and not may_be_stopped(counts, rows):
-        return rate_interval(rows) if counts.case_rate is None else case_rate_interval(rows)
+        return whole
+    these = these_interval(counts, rows, stop)
+    n_cases = sum(times for scored, _, times in rows if scored)
+    if these is None or whole is None or n_cases < FEWEST_LIKE_THESE:
+        return None
+    passed, scored = _sums(counts, rows)
+    return like_these(passed / scored, these, whole)
+
+
+FEWEST_LIKE_THESE = 10
+"""Fewer cases cannot speak for others at any stop."""
+
+
+def these_interval(counts: Counts, case_counts: Iterable[CaseCounts], stop: Stop | None) -> Interval | None:
+    """The 95 % interval of the pass rate of exactly these cases, valid at any stop; that of the rate without a stop."""
+    rows = list(case_counts)
+    if stop is None and not may_be_stopped(counts, rows):
+        return sure_interval(counts, rows, stop)
     from evaldesk.statistics.anytime import anytime_interval  # most answers are of whole runs
 
-    passed, scored = counts.passed, counts.scored
-    if counts.case_rate is not None:
-        passed, scored = (sum(row[at] * row[2] for row in rows) for at in (1, 0))
+    passed, scored = _sums(counts, rows)
     return anytime_interval(passed, scored) if scored else None
+
+
+def _sums(counts: Counts, rows: Iterable[CaseCounts]) -> tuple[int, int]:
+    """The passed and the scored trials that the rate of a stopped run is over."""
+    if counts.case_rate is None:
+        return counts.passed, counts.scored
+    found = list(rows)
+    return sum(passed * times for _, passed, times in found), sum(scored * times for scored, _, times in found)
 
 
 def may_be_stopped(counts: Counts, case_counts: Sequence[CaseCounts]) -> bool:
@@ -433,7 +479,7 @@ def _all_passed(run: RunNumbers, gates: Gates) -> GateOutcome:
 
 def _pass_rate(run: RunNumbers, least: float, undecided: Undecided | None) -> GateOutcome:
     name, counts = "--min-pass-rate", run.counts
-    rate, interval = counts.rate, run.interval
+    rate, interval = counts.rate, run.gate_interval
     if rate is None:
         words = f"no trial was scored{asides_words(counts)}, so no pass rate is at least {least:g}"
         return GateOutcome(name, "undecided", words)
