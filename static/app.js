@@ -505,7 +505,9 @@ function seek() {
   const place = document.getElementById(sought);
   const rest = restFor(sought);
   if (!place && rest) return rest.click();
+  const gap = place ? null : gapOf(sought);
   sought = "";
+  if (gap) return location.replace(`${location.pathname}?turn=${gap}${location.hash}`);
   if (!place) return;
   $$(":scope > details", place).forEach((details) => (details.open = true));
   if (location.hash === `#${place.id}`) location.replace(location.hash); // makes it the :target, and goes there
@@ -515,9 +517,15 @@ function restFor(id) {
   const turn = document.getElementById(/^turn-\d+/.exec(id)?.[0]);
   return turn?.querySelector(`:scope > [data-rest], #${turn.id}-pieces [data-rest]`);
 }
+/* The number of the turn of that id, where it is one that the page of a long trial left out. */
+function gapOf(id) {
+  const number = Number(/^turn-(\d+)/.exec(id)?.[1]);
+  const isIn = ([first, last]) => first <= number && number <= last;
+  return $$("[data-gap]").some((gap) => isIn(gap.dataset.gap.split(" ").map(Number))) ? number : null;
+}
 function seekAddress() {
   const id = location.hash.slice(1);
-  if (!/^turn-\d+-event-\d+$/.test(id)) return;
+  if (!/^turn-\d+-event-\d+$/.test(id) && !gapOf(id)) return;
   sought = id;
   seek();
 }

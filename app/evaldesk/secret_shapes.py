@@ -1,4 +1,4 @@
-"""The shapes of the keys of services: our own, and the rules of gitleaks as data (decision 443).
+"""The shapes of the keys of services: our own, and the rules of gitleaks as data (decision 445).
 
 A text is first looked over for words that only machines make (runs of letters and digits) and for what must stand in
 or near them; a rule is compiled when its mark is met for the first time.

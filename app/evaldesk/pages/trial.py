@@ -30,13 +30,19 @@ from evaldesk.pages.trial_turns import (
     EVENTS_ROOM,
     MAX_SAID,
     PAGE_ROOM,
+    PART_ROOM,
+    PIECE,
+    Gap,
     Room,
     ScoreLine,
     TurnPanel,
     answer_diff,
+    drawn_turns,
+    n_turns_of,
+    pieces_of,
     score_lines,
-    turn_panels,
     turn_part,
+    turn_pieces,
 )
 from evaldesk.store import RunStore
 from evaldesk.wording.places import changes_sentence, losses_sentence
@@ -75,7 +81,8 @@ class TrialPage:
     squares: Sequence[Square]
     verdict_words: str
     divergence: Divergence | None
-    turns: Sequence[TurnPanel]
+    pieces: Sequence[TurnPanel | Gap]
+    n_turns: int
     conversation: Sequence[CallRow]
     source: Source
     scores: Sequence[ScoreLine]
@@ -87,6 +94,11 @@ class TrialPage:
     beside: str
     strip: Strip | None
     walk: Walk | None
+
+    @property
+    def turns(self) -> Sequence[TurnPanel]:
+        """The turns that are drawn."""
+        return drawn_turns(self.pieces)
 
     @property
     def href(self) -> str:
@@ -161,16 +173,17 @@ class TrialPage:
 
 
 async def trial_page(
-    runs: RunDesk, run_id: int, key: TrialKey, *, is_whole: bool = False, steps: str = ""
+    runs: RunDesk, run_id: int, key: TrialKey, *, is_whole: bool = False, steps: str = "", turn: int = 0
 ) -> TrialPage:
     """The page of a trial at this moment, `is_whole` with all of its turns; else long ones come in parts.
 
-    `steps` are those of a code agent that are asked for, by default the decisive ones.
+    `steps` are those of a code agent that are asked for, by default the decisive ones; `turn` is the number of the one
+    that the address names.
 
     Raises NotFoundError when the run never planned it.
     """
     room = Room() if is_whole else Room(PAGE_ROOM, EVENTS_ROOM)
-    return await asyncio.to_thread(read_trial, runs.stored, run_id, key, runs.in_flight(run_id), room, steps)
+    return await asyncio.to_thread(read_trial, runs.stored, run_id, key, runs.in_flight(run_id), room, steps, turn)
 
 
 def read_trial(
@@ -180,6 +193,7 @@ def read_trial(
     in_flight: Collection[TrialKey] = frozenset(),
     room: Room | None = None,
     steps: str = "",
+    turn: int = 0,
 ) -> TrialPage:
     """Everything on the page of a trial that `room` takes. Raises NotFoundError when the run never planned it."""
     case_index, trial_index = key
@@ -190,6 +204,10 @@ def read_trial(
     status = STATUS_OF[letters[trial_index]]
     is_done = row.verdicts[trial_index] != "."
     scores, source = result.scores if result else (), source_of(case, result)
+    divergence, n_turns = divergence_of(case, result, summary.config) if result else None, n_turns_of(case, result)
+    broken = [divergence.turn - 1] if divergence else []
+    is_whole = room is None or room.left is None
+    pieces = [range(n_turns)] if is_whole else pieces_of(n_turns, [turn - 1, *broken] if turn else [0, *broken])
     return TrialPage(
         summary=summary,
         case=case,
@@ -202,8 +220,9 @@ def read_trial(
         verdict_words=_verdict_words(
             row.counts.passed, row.counts.passed + row.counts.failed, trial_index, len(letters)
         ),
-        divergence=divergence_of(case, result, summary.config) if result else None,
-        turns=turn_panels(case, result, MAX_SAID, room),
+        divergence=divergence,
+        pieces=turn_pieces(case, result, pieces, MAX_SAID, room),
+        n_turns=n_turns,
         conversation=conversation_rows(case, result.transcript, scores) if result else (),
         source=source,
         scores=score_lines(scores),
@@ -227,6 +246,21 @@ def read_turn(
     """
     result, case = runs.trial(run_id, *key), runs.case(run_id, key[0])
     return result, turn_part(case, result, turn, first, has_events=has_events)
+
+
+def read_piece(runs: RunStore, run_id: int, key: TrialKey, first: int, last: int) -> Sequence[TurnPanel | Gap]:
+    """The turns of a gap from the number `first` on, and the gap after them up to the number `last`.
+
+    Raises NotFoundError where there is none.
+    """
+    result, case = runs.trial(run_id, *key), runs.case(run_id, key[0])
+    last = min(last, n_turns_of(case, result))
+    if not 1 <= first <= last:
+        raise NotFoundError(f"trial {key[1] + 1} has no turn {first}")
+    end = min(first + PIECE - 1, last)
+    rest = [Gap(end + 1, last)] if end < last else []
+    pieces: list[range | Gap] = [range(first - 1, end), *rest]
+    return turn_pieces(case, result, pieces, MAX_SAID, Room(PART_ROOM, EVENTS_ROOM))
 
 
 def event_part(runs: RunStore, run_id: int, key: TrialKey, place: tuple[int, int], start: int) -> ValuePart:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -27,6 +27,8 @@ from evaldesk.wording.words import needs_words, score_words, short_title
 
 MAX_TEXT = 4_000
 MAX_SAID = 20_000
+PIECE, MANY_TURNS = 50, 200
+"""Turns that come at once, and the most of a trial that is not cut into pieces."""
 PAGE_ROOM = 30_000
 """About so many characters of turns are on a page at first; the rest comes in parts as one scrolls."""
 LEAST_ROOM = 8_000
@@ -156,17 +158,91 @@ class TurnPanel:
         return any(row.is_as_expected is False for row in self.state)
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Turns of a long trial that a page leaves out, by their numbers; they come piece by piece on scroll."""
+
+    first: int
+    last: int
+
+
+def n_turns_of(case: Case, result: TrialResult | None) -> int:
+    """The turns of the case or the played turns; the longer list counts."""
+    return max(len(case.turns), len(result.transcript.turns) if result else 0)
+
+
+def pieces_of(n_turns: int, wanted: Sequence[int] = ()) -> list[range | Gap]:
+    """The turns of a page by their indexes, and the gaps between them.
+
+    A trial of up to MANY_TURNS is whole. A longer one has its first piece and each turn of `wanted` that exists, the
+    first of these with the turns after it.
+    """
+    if n_turns <= MANY_TURNS:
+        return [range(n_turns)]
+    drawn = {*range(PIECE), *(index for index in wanted if 0 <= index < n_turns)}
+    drawn |= {*range(wanted[0], min(wanted[0] + PIECE, n_turns))} if wanted and 0 <= wanted[0] < n_turns else set()
+    found: list[range | Gap] = []
+    end = 0
+    for index in sorted(drawn):
+        if index > end:
+            found.append(Gap(end + 1, index))
+        last = found[-1] if found else None
+        if isinstance(last, range) and last.stop == index:
+            found[-1] = range(last.start, index + 1)
+        else:
+            found.append(range(index, index + 1))
+        end = index + 1
+    return [*found, Gap(end + 1, n_turns)] if end < n_turns else found
+
+
 def turn_panels(
     case: Case, result: TrialResult | None, most_said: int | None = None, room: Room | None = None
 ) -> tuple[TurnPanel, ...]:
-    """The turns of the case and the played turns; the longer list counts.
+    """All turns of the case and the played turns. See `turn_pieces`."""
+    return drawn_turns(turn_pieces(case, result, [range(n_turns_of(case, result))], most_said, room))
+
+
+def turn_pieces(
+    case: Case,
+    result: TrialResult | None,
+    pieces: Sequence[range | Gap],
+    most_said: int | None = None,
+    room: Room | None = None,
+) -> tuple[TurnPanel | Gap, ...]:
+    """The turns of the pieces, with the gaps between them.
 
     A message is cut at `most_said` characters, where a page has another place for the whole of it. What `room` does not
     take is left out.
     """
-    diffs = _diffs(case, result)
-    drawing = _Drawing(case, result, most_said, room.beside(len(diffs)) if room else Room())
-    return tuple(drawing.panel(index, diff) for index, diff in enumerate(diffs))
+    n_drawn = sum(len(each) for each in pieces if isinstance(each, range))
+    drawing = _Drawing(case, result, most_said, room.beside(n_drawn) if room else Room())
+    found: list[TurnPanel | Gap] = []
+    for each in pieces:
+        if isinstance(each, Gap):
+            found.append(each)
+        else:
+            diffs = _diffs_of(case, result, each)
+            found += [drawing.panel(index, diff) for index, diff in zip(each, diffs, strict=True)]
+    return tuple(found)
+
+
+def drawn_turns(panels: Sequence[TurnPanel | Gap]) -> tuple[TurnPanel, ...]:
+    """The panels without the gaps between them."""
+    return tuple(each for each in panels if isinstance(each, TurnPanel))
+
+
+def _diffs_of(case: Case, result: TrialResult | None, turns: range) -> tuple[TurnDiff, ...]:
+    """The diffs of some turns that follow each other, which do not depend on other turns."""
+    if len(turns) == n_turns_of(case, result):
+        return _diffs(case, result)
+    part = replace(case, turns=case.turns[turns.start : turns.stop])
+    played = Transcript(result.transcript.turns[turns.start : turns.stop]) if result else Transcript()
+    scores = [
+        replace(each, turn=each.turn - turns.start)
+        for each in (result.scores if result else ())
+        if each.turn is not None and each.turn in turns
+    ]
+    return turn_diffs(part, played, scores)
 
 
 def turn_part(case: Case, result: TrialResult, index: int, first: int = 0, *, has_events: bool = False) -> TurnPanel:

@@ -21,7 +21,15 @@ from evaldesk.pages.runs.view import STATUS_OF, RunQuery, trial_href
 from evaldesk.pages.source import Source, source_of
 from evaldesk.pages.steps import Walk, walk_of
 from evaldesk.pages.trial import divergence_of
-from evaldesk.pages.trial_turns import ScoreLine, TurnPanel, score_lines, turn_panels
+from evaldesk.pages.trial_turns import (
+    Gap,
+    ScoreLine,
+    TurnPanel,
+    n_turns_of,
+    pieces_of,
+    score_lines,
+    turn_pieces,
+)
 from evaldesk.secrets import known_values, scrubber_of
 from evaldesk.store import RunStore
 
@@ -43,7 +51,7 @@ class ReportTrial:
     status: str
     error: ErrorRecord | None
     divergence: Divergence | None
-    turns: Sequence[TurnPanel]
+    turns: Sequence[TurnPanel | Gap]
     scores: Sequence[ScoreLine]
     source: Source
     walk: Walk | None
@@ -125,6 +133,8 @@ def _trials(
         for name in masking.found - before:
             masking.places.setdefault(name, []).append(row.case_id)
         number, source = key[1] + 1, source_of(case, result)
+        divergence = divergence_of(case, result, config)
+        broken = [divergence.turn - 1] if divergence else []
         yield ReportTrial(
             href=trial_href(run_id, key),
             anchor=f"run-{run_id}-case-{key[0] + 1}-trial-{number}",
@@ -133,8 +143,8 @@ def _trials(
             number=number,
             status=STATUS_OF[row.verdicts[key[1]]],
             error=result.error,
-            divergence=divergence_of(case, result, config),
-            turns=turn_panels(case, result),
+            divergence=divergence,
+            turns=turn_pieces(case, result, pieces_of(n_turns_of(case, result), [0, *broken])),
             scores=score_lines(result.scores),
             source=source,
             walk=walk_of(case, result, source.hunks),

@@ -52,7 +52,9 @@ async def trial_page(
     run_id, key = trial_key(request)
     is_whole = bool(request.query_params.get("all"))
     steps = request.query_params.get("steps", "")
-    trial = await pages.trial_page(desk_of(request).runs, run_id, key, is_whole=is_whole, steps=steps)
+    turn = number_of(request.query_params.get("turn")) or 0
+    runs = desk_of(request).runs
+    trial = await pages.trial_page(runs, run_id, key, is_whole=is_whole, steps=steps, turn=turn)
     labels = await asyncio.to_thread(desk_of(request).labels.panel, run_id, key, typed, error)
     findings = await asyncio.to_thread(read_findings, desk_of(request), run_id, key, finding, finding_error)
     other_scorings = await asyncio.to_thread(read_other_scorings, desk_of(request), run_id, key)
@@ -95,6 +97,20 @@ async def show_turn(request: Request, kind: str = "turn") -> Response:
     if not request.headers.get("HX-Request"):
         return go(f"{address}?all=1#turn-{turn + 1}")
     return page(request, "trials/turn.html", kind=kind, turn=panel, error=result.error, address=address)
+
+
+async def show_piece(request: Request) -> Response:
+    """GET .../turns?from=51&to=100: turns that the page of a long trial left out, and the gap after them.
+
+    Without htmx the address leads to the page that begins with these turns.
+    """
+    (run_id, key), query = trial_key(request), request.query_params
+    first, last = number_of(query.get("from")) or 0, number_of(query.get("to")) or 0
+    stored, address = desk_of(request).runs.stored, trial_href(run_id, key)
+    pieces = await asyncio.to_thread(pages.read_piece, stored, run_id, key, first, last)
+    if not request.headers.get("HX-Request"):
+        return go(f"{address}?turn={first}#turn-{first}")
+    return page(request, "trials/turn.html", kind="piece", pieces=pieces, error=None, address=address)
 
 
 async def show_event(request: Request) -> Response:
@@ -192,7 +208,7 @@ async def put_label(request: Request) -> Response:
     typed = TypedLabel(*(text_of(form, name) for name in ("labeller", "verdict", "note", "turn", "op", "seen")))
     trial = await pages.trial_page(desk_of(request).runs, run_id, key)
     try:
-        await asyncio.to_thread(desk_of(request).labels.put, run_id, key, typed, len(trial.turns))
+        await asyncio.to_thread(desk_of(request).labels.put, run_id, key, typed, trial.n_turns)
     except UsageError as error:
         return await trial_page(request, typed, error)
     except ConflictError as error:
@@ -206,6 +222,7 @@ TRIAL = f"/runs/{number('run_id')}/cases/{number('case_index')}/trials/{number('
 TURN = f"{TRIAL}/turns/{number('turn')}"
 routes = [
     Route(TRIAL, show, methods=["GET"]),
+    Route(f"{TRIAL}/turns", show_piece, methods=["GET"]),
     Route(TURN, show_turn, methods=["GET"]),
     *(Route(f"{TURN}/{kind}", partial(show_turn, kind=kind), methods=["GET"]) for kind in ("pieces", "events")),
     Route(f"{TURN}/events/{number('event')}", show_event, methods=["GET"]),
