@@ -223,7 +223,7 @@ def test_python_and_pytest_give_the_answer_of_the_table(
     ("criteria", "words"),
     [
         ({"response_match_score": 0.0}, "response_match_score passes with 0, 0.8 before"),
-        ({"tool_trajectory_avg_score": 1.0}, "response_match_score is no criterion any more"),
+        ({"tool_trajectory_avg_score": 1.0}, "response_match_score is not a criterion now"),
     ],
     ids=["a threshold that sank", "a criterion that is gone"],
 )

@@ -293,7 +293,7 @@ def handed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What was handed over, instead of to a process."""
     found: list[Any] = []
 
-    def hand_over(settings: Any, run_id: int, *, environment: Any = None) -> str:
+    def hand_over(settings: Any, run_id: int, digest: str, *, environment: Any = None) -> str:
         found.append((run_id, environment))
         return "driver"
 

@@ -59,7 +59,7 @@ def _weaker(before: Sequence[Bar], now: Sequence[Bar], applies: Callable[[str], 
         found = asked.get(bar.metric)
         if found is None:
             if applies(bar.metric):
-                yield f"{bar.metric} is no criterion any more"
+                yield f"{bar.metric} is not a criterion now"
         elif found.threshold < bar.threshold - ROUNDING:
             yield f"{bar.metric} passes with {found.threshold:g}, {bar.threshold:g} before"
         elif found.options != bar.options:
