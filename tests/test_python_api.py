@@ -132,11 +132,16 @@ async def priced(message: str, state: Mapping[str, Any]) -> str:
 priced.tells_cost = True  # type: ignore[attr-defined]
 
 
-def test_a_limit_of_cost_is_refused_before_the_start_where_the_cost_of_an_object_is_not_known() -> None:
+def test_an_object_that_tells_no_cost_stops_a_run_with_a_limit_of_cost() -> None:
+    result = evaldesk.evaluate(echo, EVALSET, criteria=ANSWER, cases=["same"], n=3, concurrency=1, max_cost=1.0)
+
+    assert result.status == "stopped"
+    assert "does not tell its cost" in result.reason
+
+
+def test_a_limit_of_cost_is_refused_before_the_start_where_the_price_of_a_judge_is_not_known() -> None:
     asked = partial(evaldesk.evaluate, evalset=EVALSET, cases=["same"], max_cost=1.0)
 
-    with pytest.raises(UsageError, match=r"max_cost=: the cost of 'echo' .Python. is not known before the run"):
-        asked(echo)
     with pytest.raises(UsageError, match="max_cost=: the price of 'nobody/one' is not known"):
         asked(priced, criteria={"final_response_match_v2": {"threshold": 1, "judge_model": "nobody/one"}})
 

@@ -409,12 +409,14 @@ def test_gates_are_stored_with_the_run_and_judge_it(place: Place, handed: list[A
 
 @pytest.fixture
 def unstable(place: Place, handed: list[Any]) -> Path:
-    """The run file of run 1, in which every case passed one of its two trials."""
+    """The run file of run 1, in which every second case passed one of its two trials, and the others both."""
     path = _write_project(place.folder)
     _submit(place, path, "--yes", "--n", "2", "--pass-at", "2=0.5")
     with place.store() as store:
         pending = store.runs.pending(1)
-        verdicts: list[Verdict] = ["failed" if each.trial_index else "passed" for each in pending]
+        verdicts: list[Verdict] = [
+            "failed" if each.trial_index and each.case_index % 2 else "passed" for each in pending
+        ]
         ended = zip(pending, verdicts, strict=True)
         store.runs.record(
             [TrialResult(1, each.case_index, each.trial_index, "finished", verdict) for each, verdict in ended]

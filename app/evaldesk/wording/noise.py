@@ -82,11 +82,6 @@ def no_failure_sentence(n: int, bound: float) -> str:
     return f"0 of {n:,} failed; 95 % upper bound {most:.{digits}f} %"
 
 
-def exact_words(interval: Interval) -> str:
-    """`55–100 %`: an exact interval, its ends rounded outwards so that the promise holds."""
-    return f"{floor(100 * interval.low + 1e-9)}–{ceil(100 * interval.high - 1e-9)} %"
-
-
 def stop_sentence(interval: Interval, threshold: float) -> str:
     """Whether a run that is watched may stop, by its anytime interval and the rate that it must reach."""
     share = f"{100 * threshold:.3g} %"

@@ -372,21 +372,6 @@ def trials_words(n: float) -> str:
     return "1 trial" if shown == "1" else f"{shown} trials"
 
 
-def off_words(error: float) -> str:
-    """How far a chance can be off, as a sentence; empty where that does not show."""
-    return f"These figures can be off by {max(0.1, 100 * error):.1f} points." if error >= 5e-4 else ""
-
-
-def chance_words(chance: float) -> str:
-    """`85 %`, `0.3 %`, `less than 0.1 %`; never 0 or 100 for a chance that is neither."""
-    percent = 100 * chance
-    if 0 < percent < 0.1:
-        return "less than 0.1 %"
-    if 99.9 < percent < 100:
-        return "more than 99.9 %"
-    return f"{percent:.0f} %" if 10 <= percent <= 90 or percent in (0, 100) else f"{percent:.1f} %"
-
-
 MOST_RUNS = 3
 
 

@@ -90,7 +90,8 @@ def case_histories(
 def case_keys(connection: Connection, run_id: int) -> list[CaseKey]:
     """The keys of the cases of a run, in their order, without the name of the eval set."""
     held = RUN_CASE.c
-    rows = select(held.case_id, held.digest).where(held.run_id == run_id).order_by(held.case_index)
+    rows = select(held.case_id, held.digest).join(RUN, RUN.c.id == held.run_id).where(held.run_id == run_id, VISIBLE)
+    rows = rows.order_by(held.case_index)
     return numbered_keys(("", case_id, digest) for case_id, digest in connection.execute(rows))
 
 
