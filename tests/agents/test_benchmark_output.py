@@ -15,6 +15,8 @@ from evaldesk.errors import AgentError
 from evaldesk.model import Event, Transcript, TurnRecord
 from evaldesk.model.transcript import artefact_text
 
+SAMPLE = Path(__file__).parents[1] / "formats/exchange_samples/openhands.jsonl"
+
 
 @dataclass
 class EvalOutput:
@@ -101,17 +103,17 @@ def test_a_model_that_writes_itself_is_kept_byte_for_byte() -> None:
     assert sent_output(Model()) == Model().model_dump_json()
 
 
-def test_the_rows_of_openhands_become_events(shared: Path) -> None:
-    lines = (shared / "data/openhands/v0_evaloutput.jsonl").read_text("utf-8").splitlines()
+def test_the_rows_of_openhands_become_events() -> None:
+    lines = SAMPLE.read_text("utf-8").splitlines()
 
     trials = [_events(json.loads(line)) for line in lines]
 
-    for events in trials:
+    for events, tokens_in in zip(trials, (250, 50, 0), strict=True):
         calls = [event.call for event in events if event.kind == "tool_call"]
         answered = [event.call for event in events if event.kind == "tool_result"]
-        assert calls
+        assert bool(calls) == (tokens_in > 0)
         assert set(map(id, answered)) <= set(map(id, calls))
-        assert sum(event.usage.tokens_in for event in events if event.usage) > 0
+        assert sum(event.usage.tokens_in for event in events if event.usage) == tokens_in
     errors = [event.error.kind for events in trials for event in events if event.error]
     assert errors == ["max_iterations"]
 

@@ -206,10 +206,11 @@ def test_what_cannot_be_is_refused(bench: Place, arguments: tuple[str, ...], sai
     assert said in str(result.exception)
 
 
+SAMPLE = Path(__file__).parents[1] / "formats/exchange_samples/openhands.jsonl"
 REPLAY = '''
 from pathlib import Path
 
-LINES = Path(__file__).with_name("real.jsonl").read_text("utf-8").splitlines()
+LINES = Path(__file__).with_name("rows.jsonl").read_text("utf-8").splitlines()
 
 
 class Row:
@@ -227,20 +228,22 @@ def process_instance(instance, metadata):
 '''
 
 
-def test_real_rows_are_written_to_the_byte_and_imported_as_the_original(bench: Place, shared: Path) -> None:
-    real = (shared / "data/openhands/v0_evaloutput.jsonl").read_bytes()
-    (bench.folder / f"real_{bench.agent.name}.py").write_text(REPLAY)
-    (bench.folder / "real.jsonl").write_bytes(real)
-    rows = [json.loads(line) for line in real.splitlines()]
+def test_rows_are_written_to_the_byte_and_imported_as_the_original(bench: Place) -> None:
+    rows = [json.loads(line) for line in SAMPLE.read_bytes().splitlines()]
+    rows = [{**row, "instance_id": f"repo-{n}"} for n, row in enumerate(rows)]
+    del rows[1]["evaldesk"]
+    original = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    (bench.folder / f"replay_{bench.agent.name}.py").write_text(REPLAY)
+    (bench.folder / "rows.jsonl").write_bytes(original)
     instances = [{"instance_id": row["instance_id"], "question": "?", "place": n} for n, row in enumerate(rows)]
     (bench.folder / "instances.jsonl").write_text("".join(json.dumps(each) + "\n" for each in instances))
 
-    done = _eval(bench, "--benchmark", f"real_{bench.agent.name}:process_instance", "--score-key", "git_patch")
+    done = _eval(bench, "--benchmark", f"replay_{bench.agent.name}:process_instance", "--score-key", "git_patch")
 
     written = (_folder(bench) / "output.jsonl").read_bytes()
     assert len(rows) == 3, done.output
-    assert written.splitlines() == real.splitlines()
-    ours, theirs = (read_file(data, "output.jsonl").runs[0] for data in (written, real))
+    assert written.splitlines() == original.splitlines()
+    ours, theirs = (read_file(data, "output.jsonl").runs[0] for data in (written, original))
     assert ours == theirs
     with bench.store() as store:
         (run,) = store.runs.list()

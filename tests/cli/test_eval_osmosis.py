@@ -262,12 +262,3 @@ def test_a_key_that_was_typed_reaches_the_workers_and_nothing_else(
     assert config.model_options.api_key_env == "EVALDESK_API_KEY"
     assert b"sk-very-secret" not in (place.folder / ".evaldesk/evaldesk.db").read_bytes()
     assert isinstance(config.agent, AgentRef)
-
-
-def test_the_public_example_data_is_read(place: Place, rows: Path, shared: Path) -> None:
-    data = shared / "data/osmosis/git-sync-example/test_data.jsonl"
-
-    result = _eval(place, data, "-o", "results.json", "--batch-size", 5)
-
-    found = json.loads((place.folder / "results.json").read_text())
-    assert (found["summary"]["total_rows"], result.exit_code) == (5, 0)

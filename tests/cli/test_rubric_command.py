@@ -251,18 +251,6 @@ def test_a_wrong_config_is_named(tmp_path: Path, text: str, message: str) -> Non
         read_rubric_config(path, "a")
 
 
-def test_the_files_of_osmosis_are_read(shared: Path) -> None:
-    folder = shared / "data/osmosis/sdk-v0.2.17"
-
-    config = read_rubric_config(folder / "rubric_configs.yaml", "policy_grounding")
-    records = read_records((folder / "rubric_sample_data.jsonl").read_bytes(), "rubric_sample_data.jsonl")
-
-    assert (config.low, config.high, config.options.timeout_s) == (0.0, 10.0, 60.0)
-    assert config.options.models == ("anthropic/claude-sonnet-4-5-20250929",)
-    assert [record.rubric_id for record in records] == ["support_followup", "policy_grounding"]
-    assert set(records[0].sections) == {"QUESTION", "REFERENCE", "METADATA"}
-
-
 @pytest.mark.parametrize("text", ["[" * 100_000, "{", '{"overall_statistics": {}}'], ids=["deep", "cut off", "another"])
 def test_an_earlier_output_that_is_none_is_refused_by_name(
     folder: Path, told: Callable[..., list[ModelCall]], text: str

@@ -95,13 +95,6 @@ def test_a_file_without_secrets_is_complete(tmp_path: Path) -> None:
     assert read_run_file(_write(tmp_path, text=text)).secrets == ()
 
 
-@pytest.mark.parametrize("version", ["sdk-v0.2.25", "sdk-v0.3.0"])
-def test_the_scaffolds_of_osmosis_are_read(shared: Path, tmp_path: Path, version: str) -> None:
-    text = (shared / f"data/osmosis/{version}/eval_scaffold.toml").read_text().replace("<your-rollout>", "calc")
-
-    assert read_run_file(_write(tmp_path, text=text)).secrets == ("OPENAI_API_KEY",)
-
-
 @pytest.mark.parametrize(
     ("values", "said"),
     [

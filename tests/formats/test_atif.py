@@ -13,9 +13,10 @@ from evaldesk.errors import FormatError
 from evaldesk.formats.atif import Atif
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.swe_agent import SweAgent
-from evaldesk.formats.tau.tau_bench import TauBench
 from evaldesk.model import ErrorRecord, EvalSet, ToolCall
 from evaldesk.transcripts.recorded import RecordedRun
+
+from .tau_runs import run_of_two_tasks
 
 SAMPLES = Path(__file__).parent / "exchange_samples"
 WHOLE: dict[str, Any] = json.loads((SAMPLES / "atif.json").read_bytes())
@@ -122,12 +123,11 @@ def test_a_trajectory_that_is_wrong_is_refused_with_its_place(change: dict[str, 
     assert said in str(caught.value)
 
 
-def test_every_trial_of_a_run_is_a_line_with_all_that_was_said(shared: Path) -> None:
-    data = (shared / "data" / "tau" / "gpt-4o-airline.json").read_bytes()
-    (whole,) = TauBench.read(data, source="tau.json").runs
-    results = tuple(result for result in whole.results if result.case_index < 2)
-    broken = replace(results[0], error=ErrorRecord("model", "quota"), verdict="errored", status="errored", scores=())
-    run = replace(whole, cases=whole.cases[:2], results=(broken, *results[1:]))
+def test_every_trial_of_a_run_is_a_line_with_all_that_was_said() -> None:
+    whole = run_of_two_tasks()
+    first, *others = whole.results
+    broken = replace(first, error=ErrorRecord("model", "quota"), verdict="errored", status="errored", scores=())
+    run = replace(whole, results=(broken, *others))
 
     (again,) = Atif.read(Atif.write(run), source="tau.json").runs
 
@@ -143,24 +143,6 @@ def test_every_trial_of_a_run_is_a_line_with_all_that_was_said(shared: Path) -> 
 def test_an_eval_set_is_no_trajectory() -> None:
     with pytest.raises(FormatError, match="export a run"):
         Atif.write(EvalSet("s"))
-
-
-def test_a_real_trajectory_of_swe_agent(shared: Path) -> None:
-    name = "marshmallow-1867.function_calling.traj"
-    data = (shared / "data" / "swe_agent" / name).read_bytes()
-
-    assert SweAgent.recognises(data, name)
-    found = SweAgent.read(data, source=name)
-
-    (run,) = found.runs
-    (result,) = run.results
-    (turn,) = result.transcript.turns
-    assert len(turn.tool_calls) == 11
-    assert turn.tool_calls[0] == ToolCall("create", {"filename": "reproduce.py"}, "call_cyI71DYnRdoLHWwtZgIaW2wr")
-    assert sum(event.kind == "tool_result" for event in turn.events) == 11
-    assert (result.stop_reason, turn.state_after["exit_status"], result.usages) == ("submitted", "submitted", ())
-    assert turn.query.startswith("We're currently solving the following issue")
-    assert run.cases[0].turns[0].expected.tool_calls is None
 
 
 def test_demonstrations_are_left_out_and_observations_are_no_turns() -> None:

@@ -14,43 +14,24 @@ from hypothesis import strategies as st
 from evaldesk.errors import FormatError
 from evaldesk.formats.bfcl import Bfcl, parse_call
 from evaldesk.formats.exchange import Imported
-from evaldesk.formats.files import read_file
 from evaldesk.model import ToolCall
 
 SAMPLE = (Path(__file__).parent / "exchange_samples" / "bfcl.jsonl").read_bytes()
 
 
 def _read(*rows: dict[str, Any], source: str = "q.json") -> Imported:
-    return Bfcl.read(b"\n".join(json.dumps(row).encode() for row in rows), source=source)
+    data = b"\n".join(json.dumps(row).encode() for row in rows)
+    assert Bfcl.recognises(data, source)
+    return Bfcl.read(data, source=source)
 
 
 QUESTION = {"id": "q", "question": [[{"role": "user", "content": "Go."}]]}
 
 
-def test_all_cases_and_calls_of_the_published_set_are_read(shared: Path) -> None:
-    folder = shared / "data" / "bfcl"
-    names = ["BFCL_v4_multi_turn_base.json", "possible_answer_BFCL_v4_multi_turn_base.json"]
-    docs = sorted(path.name for path in folder.glob("func_doc_*.json"))
-    data = b"\n".join((folder / name).read_bytes() for name in (*names, *docs))
-
-    found = Bfcl.read(data, source="both.jsonl")
-
-    assert found.evalset
-    turns = [turn for case in found.evalset.cases for turn in case.turns]
-    calls = [call for turn in turns for call in turn.expected.tool_calls or ()]
-    assert (len(found.evalset.cases), len(turns), len(calls)) == (200, 734, 1142)
-    assert sum(turn.expected.tool_calls == () for turn in turns) == 3
-    assert found.refused == ()
-    first = found.evalset.cases[0]
-    assert first.turns[2].expected.tool_calls == (ToolCall("sort", {"file_name": "final_report.pdf"}),)
-    assert list(first.initial_state) == ["GorillaFileSystem", "TwitterAPI"]
-    assert not any("0" in call.args for call in calls)
-
-
-def test_the_questions_alone_say_what_is_missing(shared: Path) -> None:
+def test_the_questions_alone_say_what_is_missing() -> None:
     source = "BFCL_v4_multi_turn_base.json"
 
-    found = Bfcl.read((shared / "data" / "bfcl" / source).read_bytes(), source=source)
+    found = _read(QUESTION, source=source)
 
     assert found.evalset
     assert found.evalset.cases[0].turns[0].expected.tool_calls is None
@@ -61,22 +42,22 @@ def test_the_questions_alone_say_what_is_missing(shared: Path) -> None:
     )
 
 
-def test_the_answers_alone_are_refused_with_what_to_do(shared: Path) -> None:
-    source = "possible_answer_BFCL_v4_multi_turn_base.json"
+def test_the_answers_alone_are_refused_with_what_to_do() -> None:
+    answers = {"id": "q", "ground_truth": [["go()"]]}
 
     with pytest.raises(FormatError) as caught:
-        read_file((shared / "data" / "bfcl" / source).read_bytes(), source)
+        _read(answers, source="possible_answer_BFCL_v4_multi_turn_base.json")
 
     assert "`cat BFCL_v4_multi_turn_base.json possible_answer_BFCL_v4_multi_turn_base.json > both.jsonl`" in str(
         caught.value
     )
 
 
-def test_the_functions_alone_are_refused(shared: Path) -> None:
-    source = "func_doc_math_api.json"
+def test_the_functions_alone_are_refused() -> None:
+    function = {"name": "add", "description": "Adds.", "parameters": {"type": "dict", "properties": {}}}
 
     with pytest.raises(FormatError, match="these are only functions; put them into one file with the questions"):
-        read_file((shared / "data" / "bfcl" / source).read_bytes(), source)
+        _read(function, source="func_doc_math_api.json")
 
 
 def test_turns_state_and_calls_of_a_case() -> None:

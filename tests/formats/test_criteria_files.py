@@ -229,17 +229,6 @@ def test_the_thinking_that_adk_asks_for_is_the_nearest_effort(
     assert judge.sampling == {"temperature": 0.5, "reasoning_effort": effort}
 
 
-def test_every_file_of_criteria_in_the_documents_of_adk_is_read(shared: Path) -> None:
-    files = [
-        path for path in (shared / "data/adk/adk-docs").glob("*.json") if "criteria" in json.loads(path.read_text())
-    ]
-
-    assert len(files) > 10
-    for path in files:
-        read_user(path)
-        assert read_criteria(path) is not None, path
-
-
 @pytest.mark.parametrize(
     ("config", "message"),
     [
@@ -322,26 +311,6 @@ def test_spellings_of_match_type_are_those_of_adk() -> None:
                 criteria_of(mapping)
         else:
             assert len(criteria_of(mapping)) == 1
-
-
-def real_files(shared: Path) -> list[Path]:
-    found = sorted((shared / "data/adk").rglob("*.json"))
-    return [
-        path
-        for path in found
-        if isinstance(value := json.loads(path.read_text("utf-8-sig")), dict) and "criteria" in value
-    ]
-
-
-def test_every_real_file_is_read_and_written_back(shared: Path) -> None:
-    paths = real_files(shared)
-    assert len(paths) > 15
-
-    for path in paths:
-        criteria = read_criteria(path)
-        file = read_criteria_file(path.read_bytes(), source=path.name)
-        assert len(criteria) == len(json.loads(path.read_text("utf-8-sig"))["criteria"])
-        assert json.loads(write_criteria_file(file)) == json.loads(path.read_text("utf-8-sig"))
 
 
 JSON = st.recursive(

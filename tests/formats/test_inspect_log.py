@@ -57,41 +57,6 @@ def _read(data: bytes) -> Imported:
     return InspectLog.read(data, source="x.eval")
 
 
-@pytest.mark.parametrize(
-    ("name", "verdicts"),
-    [
-        ("popularity_2epochs.eval", {("1", 0): "failed", ("1", 1): "passed", ("2", 0): "passed", ("2", 1): "passed"}),
-        ("browser.json", {("1", 0): "passed"}),
-        ("security-guide.json", {("1", 0): "passed", ("2", 0): "passed", ("3", 0): "passed"}),
-        ("popularity_10samples.eval", {(str(n), 0): "unscored" for n in range(1, 11)}),
-    ],
-)
-def test_the_verdicts_of_real_logs_are_those_of_inspect(
-    shared: Path, name: str, verdicts: dict[tuple[str, int], str]
-) -> None:
-    (run,) = _read((shared / "data" / "inspect" / name).read_bytes()).runs
-
-    found = {(run.cases[one.case_index].id, one.trial_index): one.verdict for one in run.results}
-    assert list(found.items()) == list(verdicts.items())
-
-
-def test_the_trial_of_a_browser_has_its_calls_its_tokens_and_its_store(shared: Path) -> None:
-    (run,) = _read((shared / "data" / "inspect" / "browser.json").read_bytes()).runs
-
-    (result,) = run.results
-    (turn,) = result.transcript.turns
-    assert [call.name for call in turn.tool_calls] == [
-        "web_browser_go",
-        "web_browser_click",
-        "web_browser_click",
-        "web_browser_click",
-    ]
-    assert turn.answer.startswith("The AI Security Institute (AISI)")
-    assert (run.model, result.tokens, result.duration_ms) == ("openai/gpt-4o-mini", 15516, 18517.0)
-    assert result.usages[0].tokens_cached == 9088
-    assert "WebBrowserStore:4g6KtU22C8DUjmbCoiJCfR:instance" in turn.state_after
-
-
 @pytest.mark.parametrize(("total", "tokens_in"), [(120, 100), (190, 170)], ids=["part of the input", "beside it"])
 def test_tokens_of_the_cache_are_counted_once(total: int, tokens_in: int) -> None:
     used = {"input_tokens": 100, "input_tokens_cache_read": 64, "input_tokens_cache_write": 6, "output_tokens": 20}
@@ -101,13 +66,6 @@ def test_tokens_of_the_cache_are_counted_once(total: int, tokens_in: int) -> Non
     (usage,) = _read(json.dumps(log).encode()).runs[0].results[0].usages
 
     assert (usage.tokens_in, usage.tokens_cached, usage.tokens_out) == (tokens_in, 64, 20)
-
-
-def test_a_cancelled_log_says_so_and_keeps_its_samples(shared: Path) -> None:
-    found = _read((shared / "data" / "inspect" / "popularity_cancelled.json").read_bytes())
-
-    assert len(found.runs[0].results) == 3
-    assert found.runs[0].plan.status == "stopped"
 
 
 @pytest.mark.parametrize("pack", [_zip, _zstd_zip], ids=["deflate", "zstd"])

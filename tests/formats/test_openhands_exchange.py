@@ -295,35 +295,6 @@ def test_metadata_alone_is_called_by_its_name() -> None:
         read_file(b'{"agent_class": "A", "llm_config": {}, "max_iterations": 5}', "metadata.json")
 
 
-def test_real_rows_are_read_whole(shared: Path) -> None:
-    path = shared / "data" / "openhands" / "v0_evaloutput.jsonl"
-
-    run = read_file(path.read_bytes(), path.name).runs[0]
-
-    assert [trial.verdict for trial in run.results] == ["unscored", "unscored", "unscored"]
-    assert [trial.stop_reason for trial in run.results] == ["answered", "answered", "max_iterations"]
-    assert [len(trial.transcript.turns[0].tool_calls) for trial in run.results] == [23, 33, 49]
-    assert [usage.tokens_in for usage in run.results[0].usages][:1] == [5920]
-    assert run.results[0].tokens == 567_716
-    assert all(usage.duration_ms > 0 for trial in run.results for usage in trial.usages)
-    events = [event for event in run.results[0].transcript.turns[0].events if event.kind in ("usage", "tool_call")]
-    assert [event.kind for event in events] == ["usage", "tool_call"] * 23
-    assert all(trial.cost is None for trial in run.results)
-    errors = [said(event) for event in run.results[1].transcript.turns[0].events if event.kind == "log"]
-    assert sum(text.startswith("error: ") for text in errors) == 1
-
-
-def test_real_rows_of_the_resolver_are_read(shared: Path) -> None:
-    path = shared / "data" / "openhands" / "v0_resolver_output.jsonl"
-
-    run = read_file(path.read_bytes(), path.name).runs[0]
-
-    assert [case.id for case in run.cases] == ["neubig/pr-viewer#5", "neubig/pr-viewer#1"]
-    assert [trial.verdict for trial in run.results] == ["passed", "passed"]
-    assert [trial.cost for trial in run.results] == [pytest.approx(0.070713), pytest.approx(1.152933)]
-    assert run.results[0].transcript.turns[0].answer.startswith("The MIT License has been")
-
-
 def test_rows_of_errors_are_not_in_memory_together() -> None:
     row = {"history": [], "test_result": {}, "error": "503", "instruction": "x" * 20_000}
     rows = [{"evaldesk": "output_errors.jsonl"}, *({"instance_id": f"i{number}"} | row for number in range(500))]

@@ -29,36 +29,6 @@ def test_a_log_of_the_sdk_is_a_case_and_its_trial() -> None:
     assert turn.duration_ms == pytest.approx(3_000)
 
 
-def test_a_real_log_of_the_sdk_is_read(shared: Path) -> None:
-    path = shared / "data" / "openhands" / "v1_sdk_events.jsonl"
-
-    imported = read_file(path.read_bytes(), path.name)
-
-    [trial] = imported.runs[0].results
-    calls = [call.name for turn in trial.transcript.turns for call in turn.tool_calls]
-    assert (imported.format, set(calls)) == ("openhands-log", {"terminal"})
-    assert (trial.tokens, trial.usages[0].tokens_cached) == (108_805, 68_193)
-    assert trial.cost is None
-
-
-def test_a_real_trajectory_of_the_page_is_read(shared: Path) -> None:
-    path = shared / "data" / "openhands" / "v0_trajectory_basic_gui_mode.json"
-
-    imported = read_file(path.read_bytes(), path.name)
-
-    [turn] = imported.runs[0].results[0].transcript.turns
-    assert imported.format == "openhands-log"
-    assert turn.query.startswith("I want to create a VueJS app")
-    assert [call.name for call in turn.tool_calls] == [
-        "execute_bash",
-        "str_replace_editor",
-        "str_replace_editor",
-        "execute_bash",
-    ]
-    assert [event.is_error for event in turn.events if event.kind == "tool_result"] == [False, False, False, True]
-    assert turn.answer.startswith("I've created a complete Vue.js todo application")
-
-
 BROKEN = {"kind": "ConversationErrorEvent", "source": "environment", "timestamp": "2026-01-01T00:00:09"}
 ASKED_AGAIN = {
     "kind": "MessageEvent",

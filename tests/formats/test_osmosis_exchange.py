@@ -217,17 +217,6 @@ def test_without_pyarrow_the_error_says_what_to_install(monkeypatch: pytest.Monk
         read_file(b"PAR1", "x.parquet")
 
 
-def test_real_data_sets_are_read_whole(shared: Path) -> None:
-    files = {"git-sync-example/test_data.jsonl": 5, "sdk-v0.2.20/multiply.jsonl": 1000}
-
-    for name, n in files.items():
-        path = shared / "data" / "osmosis" / name
-        found = cases_of(read_file(path.read_bytes(), path.name))
-        assert len(found) == n
-        again = read_file(write_file(EvalSet(path.stem, cases=found), "osmosis-jsonl"), path.name)
-        assert cases_of(again) == found
-
-
 def test_a_data_set_is_loaded_where_an_eval_set_is_wanted(tmp_path: Path) -> None:
     path = tmp_path / "add.jsonl"
     path.write_bytes(lines(GOOD))

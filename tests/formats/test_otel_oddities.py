@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +10,10 @@ import pytest
 from evaldesk.errors import FormatError
 from evaldesk.formats.files import read_file, write_file
 from evaldesk.formats.otel import OpenInference, OpenTelemetry
-from evaldesk.formats.tau.tau_bench import TauBench
 from evaldesk.model import Criterion, EvalSet, TurnRecord
 from evaldesk.transcripts.recorded import RecordedRun
 
+from .tau_runs import run_of_two_tasks
 from .traces_read import OTLP, read, spans_of, turns_of_trace
 
 
@@ -143,23 +141,20 @@ def test_traces_of_anything_else_are_refused() -> None:
         read([span, {"x": 1}])
 
 
-def test_a_run_of_ours_comes_back_with_its_trials_and_scores(shared: Path) -> None:
-    data = (shared / "data" / "tau" / "gpt-4o-airline.json").read_bytes()
-    (whole,) = TauBench.read(data, source="tau.json").runs
-    results = tuple(result for result in whole.results if result.case_index < 2)
-    run = replace(whole, cases=whole.cases[:2], results=results)
+def test_a_run_of_ours_comes_back_with_its_trials_and_scores() -> None:
+    run = run_of_two_tasks()
 
     written = write_file(run, "otel")
     (again,) = read_file(written, "tau.json").runs
 
     found = {(one.case_index, one.trial_index): one for one in again.results}
     assert [case.id for case in again.cases] == ["0", "1"]
-    assert len(found) == len(run.results) == 8
+    assert len(found) == len(run.results) == 4
     for other in run.results:
         one = found[other.case_index, other.trial_index]
         assert (one.verdict, one.scores[0].reason) == (other.verdict, other.scores[0].reason)
         assert said_in(one.transcript.turns) == said_in(other.transcript.turns)
-    assert written.count(b'"gen_ai.evaluation.result"') == 8
+    assert written.count(b'"gen_ai.evaluation.result"') == 4
 
 
 def test_evaluations_in_a_trace_are_scores_that_inform() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +11,6 @@ from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.tau.tau_bench import REWARD, TauBench
 from evaldesk.model import ToolCall
-from evaldesk.statistics.intervals import curve_point
-
-# Published by tau-bench for gpt-4o, airline, tool calling (its README).
-PUBLISHED = {1: 0.420, 2: 0.273, 3: 0.220, 4: 0.200}
 
 
 def _row(task_id: int = 0, trial: int = 0, reward: float = 1.0, **more: Any) -> dict[str, Any]:
@@ -42,43 +37,6 @@ def _read(rows: object) -> Imported:
     data = json.dumps(rows).encode()
     assert TauBench.recognises(data, "x.json")
     return TauBench.read(data, source="folder/gpt-4o-airline.json")
-
-
-def test_the_published_gpt_4o_airline_row_comes_out_of_the_imported_file(shared: Path) -> None:
-    data = (shared / "data" / "tau" / "gpt-4o-airline.json").read_bytes()
-
-    (run,) = TauBench.read(data, source="gpt-4o-airline.json").runs
-
-    passed = [0] * len(run.cases)
-    for result in run.results:
-        passed[result.case_index] += result.verdict == "passed"
-    points = {k: curve_point([(4, c, 1) for c in passed], k) for k in PUBLISHED}
-    assert {k: round(point.pass_hat_k or 0, 3) for k, point in points.items()} == PUBLISHED
-    assert [round(point.pass_at_k or 0, 4) for point in points.values()] == [0.42, 0.5667, 0.66, 0.72]
-    assert (len(run.cases), len(run.results)) == (50, 200)
-    assert sorted(passed) == [0] * 14 + [1] * 12 + [2] * 10 + [3] * 4 + [4] * 10
-
-
-def test_the_published_file_is_understood_to_the_last_message(shared: Path) -> None:
-    data = (shared / "data" / "tau" / "gpt-4o-airline.json").read_bytes()
-
-    found = TauBench.read(data, source="gpt-4o-airline.json")
-
-    raw, (run,) = json.loads(data), found.runs
-    ends = [result.stop_reason for result in run.results]
-    assert [ends.count(end) for end in ("user_stop", "agent_stop", "max_steps")] == [147, 48, 5]
-    results = {(run.cases[result.case_index].id, result.trial_index): result for result in run.results}
-    for row in raw:
-        turns = results[str(row["task_id"]), row["trial"]].transcript.turns
-        said = [message for message in row["traj"] if message["role"] == "assistant"]
-        calls = [call["function"] for message in said for call in message.get("tool_calls") or ()]
-        assert [(call.name, call.args) for turn in turns for call in turn.tool_calls] == [
-            (call["name"], json.loads(call["arguments"])) for call in calls
-        ]
-        kinds = [event.kind for turn in turns for event in turn.events]
-        assert kinds.count("tool_result") == sum(message["role"] == "tool" for message in row["traj"])
-        assert kinds.count("user_message") == sum(message["role"] == "user" for message in row["traj"])
-    assert found.refused == ()
 
 
 def test_a_trial_has_its_turns_its_calls_and_its_reward() -> None:

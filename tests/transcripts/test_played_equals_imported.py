@@ -40,7 +40,7 @@ from evaldesk.transcripts.messages.chat import read_chat
 from evaldesk.transcripts.messages.turns import turns_of
 from evaldesk.transcripts.recorded import RecordedRun
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("own_imports")]
 
 BENCH = """
 import json
@@ -49,7 +49,7 @@ from pathlib import Path
 def process_instance(instance, metadata):
     return json.loads(Path(instance.row).read_text("utf-8"))
 """
-FILES = ("v0_evaloutput.jsonl", "v0_resolver_output.jsonl")
+SAMPLE = Path(__file__).parents[1] / "formats/exchange_samples/openhands.jsonl"
 
 
 async def played_row(folder: Path, line: str, query: str) -> TrialResult:
@@ -79,10 +79,9 @@ def assert_same(played: TrialResult, imported: TrialResult) -> None:
     assert reported_values(played.transcript) == reported_values(imported.transcript)
 
 
-@pytest.mark.parametrize("name", FILES)
-async def test_a_played_row_of_openhands_equals_the_imported_one(name: str, shared: Path, tmp_path: Path) -> None:
-    data = (shared / "data" / "openhands" / name).read_bytes()
-    run = read_file(data, name).runs[0]
+async def test_a_played_row_of_openhands_equals_the_imported_one(tmp_path: Path) -> None:
+    data = SAMPLE.read_bytes()
+    run = read_file(data, "output.jsonl").runs[0]
 
     for line, imported in zip(data.decode().splitlines(), run.results, strict=True):
         query = run.cases[imported.case_index].turns[0].query
@@ -94,13 +93,10 @@ async def test_a_played_row_of_openhands_equals_the_imported_one(name: str, shar
         assert json.loads(text) == json.loads(line)
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_imported_rows_of_openhands_are_given_back_unchanged(name: str, shared: Path) -> None:
-    data = (shared / "data" / "openhands" / name).read_bytes()
+def test_imported_rows_of_openhands_are_given_back_unchanged() -> None:
+    data = SAMPLE.read_bytes()
 
-    written = write_file(read_file(data, name).runs[0], "openhands")
-
-    assert written == data if data.endswith(b"\n") else written == data + b"\n"
+    assert write_file(read_file(data, "output.jsonl").runs[0], "openhands") == data
 
 
 ROWS: dict[str, dict[str, Any]] = {
