@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.parsed_sources import parsed
 
 ROOT = Path(__file__).resolve().parents[1]
 APP = ROOT / "app" / "evaldesk"
@@ -33,7 +34,7 @@ def test_a_page_uses_the_terms_of_the_field(path: Path) -> None:
 
 
 def test_texts_of_the_code_negate_as_people_do() -> None:
-    texts = [(path.name, text) for path in sorted(APP.rglob("*.py")) for text in _texts(ast.parse(path.read_bytes()))]
+    texts = [(path.name, text) for path in sorted(APP.rglob("*.py")) for text in _texts(parsed(path))]
 
     assert len(texts) > 5000
     assert [found for found in texts if re.search(REFUSED_TEXTS, found[1])] == []

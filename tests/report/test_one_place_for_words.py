@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.parsed_sources import parsed
+
 import evaldesk
 from evaldesk import paths
 
@@ -27,20 +29,17 @@ def sources() -> Iterator[Path]:
 def sentences() -> Iterator[tuple[str, str]]:
     """Each public function of the modules of words, with its module."""
     for path in sorted((CODE / "wording").glob("*.py")):
-        for node in ast.parse(path.read_text("utf-8")).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                 yield path.stem, node.name
 
 
 def test_every_sentence_is_shown_somewhere() -> None:
-    shown = "\n".join(path.read_text("utf-8") for path in sources())
+    shown = {name for path in sources() for name in re.findall(r"\b\w+\b(?!,)", path.read_text("utf-8"))}
     words = "\n".join(path.read_text("utf-8") for path in (CODE / "wording").glob("*.py"))
+    called = set(re.findall(r"(?<!def )\b\w+(?=\()|(?<=, )\w+(?=, )", words))
 
-    unshown = [
-        (module, name)
-        for module, name in sentences()
-        if not re.search(rf"\b{name}\b(?!,)", shown) and not re.search(rf"(?<!def )\b{name}\(|, {name}, ", words)
-    ]
+    unshown = [(module, name) for module, name in sentences() if name not in shown | called]
 
     assert unshown == []
     assert ("words", "passed_sentence") in sentences()
@@ -66,11 +65,11 @@ def test_no_template_makes_a_sentence_of_numbers() -> None:
 
 def _said(path: Path) -> str:
     """The texts of a module that are no docstrings; what is filled in reads `{}`."""
-    tree = ast.parse(path.read_text("utf-8"))
-    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    nodes = [*ast.walk(parsed(path))]
+    docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    inside = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
     texts = []
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             texts.append("".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs | inside:

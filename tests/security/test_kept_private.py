@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.parsed_sources import parsed
 
 from evaldesk import paths
 from evaldesk.desk.trust import Answers
@@ -203,7 +204,7 @@ def source_trees(words: str) -> Iterator[tuple[Path, ast.AST]]:
     for path in sorted(SOURCE.rglob("*.py")):
         text = path.read_text("utf-8")
         if re.search(rf"\b(?:{words})\b", text):
-            yield path, ast.parse(text)
+            yield path, parsed(path)
 
 
 OF_DATA = (
@@ -252,7 +253,8 @@ def of_data(tree: ast.AST) -> Iterator[str]:
     of_yaml = {f"yaml.{name}" for name in loaders}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            name, whole = called(node), ast.unparse(node.func)
+            name = called(node)
+            whole = ast.unparse(node.func) if name in calls | loaders else ""
             if whole in of_yaml or (name in calls and whole != "re.compile"):
                 yield whole
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -12,19 +13,23 @@ from typing import Any, cast
 import pytest
 from tests.desk_client import DeskClient
 
+from evaldesk.desk import search
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.search import SearchDesk
 from evaldesk.engine import AgentHost
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentDescription, AgentRef, Event, StopReason, ToolDescription, TurnRecord, TurnSpec
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.store.database import Database
+from evaldesk.web import server
 from evaldesk.web.guard import guard_settings
 from evaldesk.web.server import create_app
 
 PORT = 8420
 TOKEN = "a-token-of-enough-letters"
 STREAM = {"Accept": "text/html, text/event-stream", "HX-Request": "true"}
+OPEN_METRICS = functools.cache(server._open_metrics)
 PAGES = ("agents", "sessions", "turns", "finding")
 
 DICE = AgentDescription(
@@ -119,6 +124,21 @@ def _writes_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
         return writing(self)
 
     monkeypatch.setattr(Database, "writing", beside)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _start_up_work_shared() -> Iterator[None]:
+    """Let a desk open its metrics once in a process, and look for new texts when its interval has passed."""
+    follow = SearchDesk.follow
+
+    async def follow_later(self: SearchDesk, is_open: Callable[[], bool]) -> None:
+        await asyncio.sleep(search.LOOK_EVERY_S)
+        await follow(self, is_open)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server, "_open_metrics", OPEN_METRICS)
+        patch.setattr(SearchDesk, "follow", follow_later)
+        yield
 
 
 @pytest.fixture

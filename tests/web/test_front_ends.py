@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+from tests.parsed_sources import parsed
+
 import evaldesk
 
 APP = Path(evaldesk.__file__).parent
@@ -17,7 +19,7 @@ def test_no_front_end_reaches_for_the_store() -> None:
     found = [
         f"{path.relative_to(APP)}:{node.lineno}"
         for path in FILES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Attribute) and node.attr == "store"
     ]
 

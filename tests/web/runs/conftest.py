@@ -146,10 +146,16 @@ class RunPages:
         raise AssertionError(f"{address} never said {text!r}: {page.text}")
 
     def finish(self, **changes: Any) -> str:
-        """Start a run and wait for its end: its stream ends with it."""
+        """Start a run and wait for its end."""
         address = self.start(**changes)
-        assert "event: done" in self.get(f"{address}/events").text
+        self.client.within(_has_ended, self.desk, int(address.rpartition("/")[2]))
         return address
+
+
+async def _has_ended(desk: Desk, run_id: int) -> None:
+    """Wait for the end of a run, as the stream of its page does, which renders the page several times meanwhile."""
+    async for _tick in desk.runs.watch(run_id):
+        pass
 
 
 async def _has_gone_on(desk: Desk) -> None:
