@@ -8,18 +8,26 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agents.endpoint import served
+from tests.documents.conftest import Snippets
+from tests.documents.statements import NAMES, commands_of, faults_of, rows_of, sample_text, snippets_of
 from tests.formats.test_openhands_exchange import said
 from tests.formats.test_osmosis_exchange import cases_of
 from tests.formats.test_osmosis_results_exchange import recorded, strips
 from tests.formats.test_otel import shown
 
+from evaldesk.agents.openhands.kit.events import CmdRunAction, EventSource, MessageAction
+from evaldesk.agents.openhands.kit.shared import codeact_user_response
+from evaldesk.agents.openhands.kit.state import State
 from evaldesk.desk.criteria.criteria import read_criteria, read_user
 from evaldesk.desk.criteria.rubrics import read_records, read_rubric_config
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
@@ -679,3 +687,200 @@ def test_rubrics_of_osmosis_are_read() -> None:
     assert config.options.models == ("anthropic/claude-sonnet-4-5-20250929",)
     assert [record.rubric_id for record in records] == ["support_followup", "policy_grounding"]
     assert set(records[0].sections) == {"QUESTION", "REFERENCE", "METADATA"}
+
+
+@pytest.fixture(scope="module")
+def document() -> Callable[[str], str]:
+    return lambda name: (SHARED / "documents" / f"{name}.txt").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def snippets(document: Callable[[str], str]) -> Snippets:
+    return lambda name: snippets_of(document(name), rows_of(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_statement_has_a_row(document: Callable[[str], str], name: str) -> None:
+    assert faults_of(document(name), rows_of(name)) == []
+
+
+def test_a_statement_without_a_row_is_a_fault(document: Callable[[str], str]) -> None:
+    for name in NAMES:
+        text, rows = document(name), rows_of(name)
+
+        assert faults_of(f"{text}\nA new statement.\n", rows)[-1].endswith("has no row: 'A new statement.'")
+        assert faults_of(f"A new statement.\n{text}", rows)
+        assert faults_of(text.partition("\n")[2], rows)
+
+
+def test_the_chinese_text_of_osmosis_says_the_same(document: Callable[[str], str]) -> None:
+    """Its commands, functions and files are those of the English text, statement by statement."""
+    chinese, english = document("osmosis_eval_mode"), document("osmosis_eval_mode_2")
+
+    assert [each for each in commands_of(chinese, "osmosis") if each.isascii()] == [*commands_of(english, "osmosis")]
+    pairs = list(zip(chinese.splitlines(), english.splitlines(), strict=False))
+    assert len(chinese.splitlines()) in (len(english.splitlines()), len(english.splitlines()) - 1)
+    assert [bool(one.strip()) for one, _ in pairs] == [bool(other.strip()) for _, other in pairs]
+    differing = [one for one, other in pairs if one != other and one.isascii() and one.strip()]
+    assert differing == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_samples_have_the_commands_of_the_document(document: Callable[[str], str], name: str) -> None:
+    of_both = [
+        [_without_task(command) for program in ("osmosis", "adk", "poetry") for command in commands_of(text, program)]
+        for text in (sample_text(name), document(name))
+    ]
+
+    assert of_both[0] == [command for command in of_both[1] if " " in command.removeprefix("adk ")]
+
+
+def _without_task(command: str) -> str:
+    return re.sub(r'-t "[^"<]*"', "-t", command)
+
+
+def _function(lines: list[str], depths: dict[str, int] | None = None) -> str:
+    """A printed function with its indents, which the document has lost; `depths` are those of deeper lines."""
+    found, is_inside = [], False
+    for line in (line.strip() for line in lines):
+        depth = next((depth for begins, depth in (depths or {}).items() if line.startswith(begins)), int(is_inside))
+        found.append("    " * depth + line)
+        is_inside = is_inside or line.startswith("def ")
+    return "\n".join(found) + "\n"
+
+
+ADK_AGENT = '''
+ANSWERS = {"home": "The light is on.", "trip": "You start in San Francisco."}
+
+
+def root_agent(message, state):
+    """Answers by its message; the origin comes from the session."""
+    return f"You start in {state['origin']}." if message == "trip" else ANSWERS[message]
+'''
+
+
+def test_the_tests_of_the_document_are_run_by_pytest(tmp_path: Path, snippets: Snippets) -> None:
+    """As printed, with the import of Evaldesk; their indents were lost in the document."""
+    fixture = tmp_path / "tests/integration/fixture"
+    found = snippets("adk_evaluation")
+    for name, query, answer in (
+        ("home_automation_agent", "home", "The light is on."),
+        ("trip_planner_agent", "trip", "You start in San Francisco."),
+    ):
+        agent = fixture / name
+        agent.mkdir(parents=True)
+        (agent / "__init__.py").write_text("from . import agent\n")
+        (agent / "agent.py").write_text(ADK_AGENT)
+        turn = {"query": query, "expected_tool_use": [], "reference": answer}
+        (agent / "simple_test.test.json").write_text(json.dumps([turn]))
+    (fixture / "trip_planner_agent/initial.session.json").write_text("\n".join(found["session"]))
+    for number in (1, 2):
+        head, *body = found[f"pytest_{number}"]
+        source = "\n".join(["from evaldesk import AgentEvaluator", "", head, *(f"    {line}" for line in body)])
+        (tmp_path / f"test_{number}.py").write_text(f"{source}\n")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_1.py", "test_2.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+
+
+OWN = """
+import os
+
+import pandas as pd
+from evaluation.utils.shared import compatibility_for_eval_history_pairs
+
+
+def get_instruction(instance, metadata):
+    return f"Write twice the number {instance.number} to answer.txt."
+
+
+def your_user_response_function(state: State) -> str:
+    return "/exit"
+
+
+def evaluate_agent_actions(runtime, instance):
+    seen = runtime.run_action(CmdRunAction(command="cat answer.txt"))
+    assert isinstance(seen, CmdOutputObservation)
+    return {"resolved": seen.content.strip() == str(2 * instance["number"])}
+
+
+"""
+
+
+MAIN = """
+
+if __name__ == "__main__":
+    llm_config, dataset_name, agent_class = get_llm_config_arg("eval_small"), "Numbers", "CodeActAgent"
+    max_iterations, eval_note, eval_output_dir, eval_n_limit, num_workers = 5, None, "outputs", None, 1
+    your_dataset = pd.DataFrame([{"instance_id": "n3", "number": 3}])
+"""
+
+
+CONFIG = """
+[llm.eval_small]
+model = "openai/small"
+base_url = "{address}"
+api_key = "key"
+num_retries = 0
+"""
+
+
+def test_the_guides_own_code_runs(tmp_path: Path, snippets: Snippets) -> None:
+    """As printed, with two `await` of the guide taken out, which stand where Python and OpenHands allow none."""
+    steps = snippets("openhands_harness")
+    imports = "\n".join(line.strip() for line in steps["step_1"])
+    functions = "\n\n".join(_function(steps[f"step_{number}"]).replace("await ", "") for number in (2, 3, 4))
+    start = "\n".join(f"    {line.strip()}" for line in steps["step_5"]).replace("await ", "")
+    (tmp_path / "run_infer.py").write_text(f"{imports}\n{OWN}{functions}{MAIN}{start}\n")
+
+    with served() as endpoint:
+        (tmp_path / "config.toml").write_text(CONFIG.format(address=endpoint.address))
+        endpoint.says("", ("c1", "execute_bash", json.dumps({"command": "echo 6 > answer.txt"})))
+        endpoint.says("It is done.")
+        ended = subprocess.run(
+            [sys.executable, "-m", "evaldesk", "benchmark", "--score-key", "resolved", "run_infer.py"],
+            cwd=tmp_path,
+            env={**os.environ, "OPENAI_API_KEY": ""},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "1 of 1 passed" in ended.stdout
+    (row,) = (tmp_path / "outputs/Numbers/CodeActAgent/small_maxiter_5/output.jsonl").read_text().splitlines()
+    written = json.loads(row)
+    assert (written["instance_id"], written["test_result"], written["error"]) == ("n3", {"resolved": True}, None)
+    assert written["instruction"] == "Write twice the number 3 to answer.txt."
+    assert [pair[0].get("action") for pair in written["history"]] == ["message", "run", "message", "message", "finish"]
+
+
+def test_our_user_offers_to_give_up_when_that_of_the_guide_does(snippets: Snippets) -> None:
+    depths = {"# check": 2, "user_msgs": 2, "event": 3, "for event": 3, "if isinstance": 3, "]": 2, "if len": 2}
+    depths |= {"# let": 3, "return (": 3, "return msg": 1, "msg\x00": 4, "+ ": 4}
+    names = {"State": State, "MessageAction": MessageAction}
+    exec(_function(snippets("openhands_harness")["codeact"], depths), names)  # noqa: S102 - the function that the guide prints
+    printed: Callable[[State | None], str] = names["codeact_user_response"]
+
+    for n_messages in range(4):
+        state = State(history=[CmdRunAction("ls"), *(_from_user(number) for number in range(n_messages))])
+        said = [
+            ("give up" in words, "human help" in words.lower())
+            for words in (codeact_user_response(state), printed(state))
+        ]
+        assert said == [(n_messages >= 2, True)] * 2, n_messages
+    assert ("give up" in codeact_user_response(State()), "give up" in printed(None)) == (False, False)
+
+
+def _from_user(number: int) -> MessageAction:
+    message = MessageAction(f"message {number}")
+    message._source = EventSource.USER
+    return message

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-TABLES = Path(__file__).parent / "tables"
+TABLES, SAMPLES = (Path(__file__).parent / name for name in ("tables", "samples"))
 NAMES = ("osmosis_eval_mode_2", "osmosis_platform_runs", "openhands_harness", "adk_evaluation")
 HERE = ("same", "better", "differs", "missing")
 NO_CLAIM, OUTSIDE = "-", "*"
@@ -64,6 +64,17 @@ def snippets_of(text: str, rows: list[Row]) -> dict[str, list[str]]:
             found[row.name] = [line for _, line in lines[at : at + row.n_lines]]
         at += row.n_lines
     return found
+
+
+def samples_of(name: str) -> dict[str, list[str]]:
+    """Snippets in the form of those that a document prints, written for the tests: lines below headings `## NAME`."""
+    _, *parts = re.split(r"^## ", (SAMPLES / f"{name}.txt").read_text("utf-8"), flags=re.MULTILINE)
+    return {heading: lines for heading, *lines in map(str.splitlines, parts)}
+
+
+def sample_text(name: str) -> str:
+    """The snippets of a sample as one text, a blank line between two."""
+    return "\n\n".join("\n".join(lines) for lines in samples_of(name).values())
 
 
 def commands_of(text: str, program: str) -> list[str]:

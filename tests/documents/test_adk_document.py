@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,14 +22,6 @@ from evaldesk.metrics import METRICS
 from evaldesk.model import DEFAULT_CRITERIA, EvalSet
 
 DOCUMENT = "adk_evaluation"
-AGENT = '''
-ANSWERS = {"home": "The light is on.", "trip": "You start in San Francisco."}
-
-
-def root_agent(message, state):
-    """Answers by its message; the origin comes from the session."""
-    return f"You start in {state['origin']}." if message == "trip" else ANSWERS[message]
-'''
 
 
 def _evalset(text: str, name: str) -> EvalSet:
@@ -87,7 +77,7 @@ def test_the_test_file_of_the_document_is_read_without_its_fault(snippets: Snipp
 
     (case,) = _evalset("\n".join(lines), "evaluation.test.json").cases
 
-    assert [turn.query for turn in case.turns] == ["hi", "roll a die for me", "what's the time now?"]
+    assert [turn.query for turn in case.turns] == ["hello", "a die, please", "is it late?"]
     assert [[call.name for call in turn.expected.tool_calls or ()] for turn in case.turns] == [[], ["roll_die"], []]
     assert [turn.expected.reference is None for turn in case.turns] == [False, True, False]
 
@@ -183,35 +173,3 @@ def test_the_session_file_of_the_document_is_valid(place: Place, snippets: Snipp
 
     assert done.exit_code == 0
     assert "A session to start from, without a turn: app 'trip_planner_agent'" in done.output
-
-
-def test_the_tests_of_the_document_are_run_by_pytest(tmp_path: Path, snippets: Snippets) -> None:
-    """As printed, with the import of Evaldesk; their indents were lost in the document."""
-    fixture = tmp_path / "tests/integration/fixture"
-    found = snippets(DOCUMENT)
-    for name, query, answer in (
-        ("home_automation_agent", "home", "The light is on."),
-        ("trip_planner_agent", "trip", "You start in San Francisco."),
-    ):
-        agent = fixture / name
-        agent.mkdir(parents=True)
-        (agent / "__init__.py").write_text("from . import agent\n")
-        (agent / "agent.py").write_text(AGENT)
-        turn = {"query": query, "expected_tool_use": [], "reference": answer}
-        (agent / "simple_test.test.json").write_text(json.dumps([turn]))
-    (fixture / "trip_planner_agent/initial.session.json").write_text("\n".join(found["session"]))
-    for number in (1, 2):
-        head, *body = found[f"pytest_{number}"]
-        source = "\n".join(["from evaldesk import AgentEvaluator", "", head, *(f"    {line}" for line in body)])
-        (tmp_path / f"test_{number}.py").write_text(f"{source}\n")
-
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_1.py", "test_2.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 passed" in done.stdout

@@ -266,7 +266,7 @@ def test_the_run_file_of_the_guide_is_submitted(workspace: Place, document: Call
         (run,) = store.runs.list()
     assert (run.config.model, run.config.evalset_name, run.config.agent.id) == (
         "openai/gpt-5-mini",
-        "my-dataset",
+        "my-dataset.jsonl",
         "my-rollout",
     )
 

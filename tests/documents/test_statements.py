@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.documents.statements import HERE, NAMES, NO_CLAIM, OUTSIDE, commands_of, faults_of, rows_of
+from tests.documents.statements import HERE, NAMES, NO_CLAIM, OUTSIDE, rows_of
 
 from evaldesk.wording.other_tools import DIFFERENCES
 
@@ -23,32 +22,6 @@ ONE_PAGE = {"osmosis_platform_runs": "osmosis_eval_mode_2"}
 TITLES = {"same": "The same", "better": "Better", "differs": "Different"}
 
 every_document = pytest.mark.parametrize("name", NAMES)
-
-
-@every_document
-def test_every_statement_has_a_row(document: Callable[[str], str], name: str) -> None:
-    assert faults_of(document(name), rows_of(name)) == []
-
-
-def test_a_statement_without_a_row_is_a_fault(document: Callable[[str], str]) -> None:
-    for name in NAMES:
-        text, rows = document(name), rows_of(name)
-
-        assert faults_of(f"{text}\nA new statement.\n", rows)[-1].endswith("has no row: 'A new statement.'")
-        assert faults_of(f"A new statement.\n{text}", rows)
-        assert faults_of(text.partition("\n")[2], rows)
-
-
-def test_the_chinese_text_of_osmosis_says_the_same(document: Callable[[str], str]) -> None:
-    """Its commands, functions and files are those of the English text, statement by statement."""
-    chinese, english = document("osmosis_eval_mode"), document("osmosis_eval_mode_2")
-
-    assert [each for each in commands_of(chinese, "osmosis") if each.isascii()] == [*commands_of(english, "osmosis")]
-    pairs = list(zip(chinese.splitlines(), english.splitlines(), strict=False))
-    assert len(chinese.splitlines()) in (len(english.splitlines()), len(english.splitlines()) - 1)
-    assert [bool(one.strip()) for one, _ in pairs] == [bool(other.strip()) for _, other in pairs]
-    differing = [one for one, other in pairs if one != other and one.isascii() and one.strip()]
-    assert differing == []
 
 
 @every_document
