@@ -100,7 +100,6 @@ LONGEST = (
 )
 # The first is the same browser without its window, which takes a third of the time to open a page.
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-SHARED = Path(os.environ.get("EVALDESK_SHARED") or Path(__file__).resolve().parents[2] / "shared")
 
 
 GARBAGE_THRESHOLDS = (50_000, 20, 20)
@@ -218,14 +217,6 @@ def started_anew(forked_python: ForkedPython) -> Iterator[None]:
 def anyio_backend() -> str:
     """Async tests (`pytest.mark.anyio`) run on asyncio only, as the product does."""
     return "asyncio"
-
-
-@pytest.fixture(scope="session")
-def shared() -> Path:
-    """The folder of real files and known answers beside the checkout; skips where it is not."""
-    if not SHARED.is_dir():
-        pytest.skip("no ../shared beside this checkout")
-    return SHARED
 
 
 @pytest.fixture(scope="session")

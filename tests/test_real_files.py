@@ -884,3 +884,10 @@ def _from_user(number: int) -> MessageAction:
     message = MessageAction(f"message {number}")
     message._source = EventSource.USER
     return message
+
+
+def test_the_eval_sets_of_adk_are_judged_as_adk_judges_them() -> None:
+    pytest.importorskip("google.adk.evaluation.trajectory_evaluator")
+    from tests.desk.test_other_tools import judge_beside_adk
+
+    assert sum(judge_beside_adk(path) for path in sorted(ADK.rglob("*.json"))) >= 50

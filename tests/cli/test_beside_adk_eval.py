@@ -30,13 +30,12 @@ pytestmark = pytest.mark.long
 
 skip_without("google.adk")
 
-ADK_DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "adk"
+SAMPLES = Path(__file__).parents[1] / "formats" / "exchange_samples"
 VERTEX = ("agentplatform", "vertexai")
 """Imported by `adk eval` for metrics of Vertex AI, which no test here asks for; 900 MB of the extra `eval`."""
 METRICS = ("tool_trajectory_avg_score", "response_match_score")
 VERDICTS = {1: "passed", 2: "failed", 3: "unscored"}
-N_BY_CHANCE, MOST_FILES = 60, 50
-N_IN_SHORT = 12
+N_OF_SAMPLES, N_BY_CHANCE, N_IN_SHORT = 3, 110, 21
 AGENT = '''
 """Answers from script.json, by the messages of the user so far."""
 
@@ -104,11 +103,11 @@ class Beside:
     exit_codes: tuple[int, int]
 
 
-def play_both(folder: Path, n_of_adk: int | None, n_by_chance: int) -> Beside:
+def play_both(folder: Path, n_by_chance: int) -> Beside:
     """Write the eval sets and the agent, and run `adk eval`, `evaldesk eval --compat adk` and `evaldesk eval`."""
     sets = folder / "sets"
     sets.mkdir()
-    new, old = (cases[:n_of_adk] for cases in _cases_of_adk())
+    new, old = _cases_of_samples()
     chance = random.Random("cases")
     new += [_case_by_chance(chance, f"chance {number}") for number in range(n_by_chance)]
     (sets / "new.evalset.json").write_text(json.dumps({"eval_set_id": "new", "eval_cases": new}), "utf-8")
@@ -120,14 +119,14 @@ def play_both(folder: Path, n_of_adk: int | None, n_by_chance: int) -> Beside:
     return _played(folder, files, cases)
 
 
-def _cases_of_adk() -> tuple[list[Any], list[Any]]:
-    """The cases of the eval sets in ADK's repositories, in the new schema and in the old; each named after its file.
+def _cases_of_samples() -> tuple[list[Any], list[Any]]:
+    """The cases of our samples of eval sets, in the new schema of ADK and in the old; each named after its file.
 
     One process reads them all: `adk eval` and an agent of ADK take seconds to start.
     """
     new: list[Any] = []
     old: list[Any] = []
-    for path in sorted(ADK_DATA.rglob("*.json")):
+    for path in sorted(SAMPLES.glob("adk*.json")):
         value = json.loads(path.read_text("utf-8"))
         if isinstance(value, list) and value and "query" in value[0]:
             old.append({"name": path.name, "data": value})
@@ -289,16 +288,11 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("n_of_adk", "n_by_chance"),
-    [
-        pytest.param(None, N_BY_CHANCE, marks=pytest.mark.torture, id="all"),
-        pytest.param(N_IN_SHORT, N_IN_SHORT, id="short"),
-    ],
+    "n_by_chance",
+    [pytest.param(N_BY_CHANCE, marks=pytest.mark.torture, id="all"), pytest.param(N_IN_SHORT, id="short")],
 )
-def test_adk_eval_and_evaldesk_eval_give_the_same_verdicts_and_numbers(
-    tmp_path: Path, n_of_adk: int | None, n_by_chance: int
-) -> None:
-    beside = play_both(tmp_path, n_of_adk, n_by_chance)
+def test_adk_eval_and_evaldesk_eval_give_the_same_verdicts_and_numbers(tmp_path: Path, n_by_chance: int) -> None:
+    beside = play_both(tmp_path, n_by_chance)
     names = set(beside.cases)
     is_open = {name for name, case in beside.cases.items() if any(leaves_open(turn.expected) for turn in case.turns)}
     others = {name for name in names if beside.ours[name].verdict != beside.adk[name].verdict}
@@ -317,5 +311,4 @@ def test_adk_eval_and_evaldesk_eval_give_the_same_verdicts_and_numbers(
     assert sum(map(int, re.findall(r"(\d+) cases? ha\w+ the same verdict and other scores by", beside.printed))) == len(
         {name for name in numbers - others if _means(beside.ours[name]) != _means(beside.adk[name])}
     )
-    least = MOST_FILES if n_of_adk is None else n_of_adk
-    assert len(names) >= n_by_chance + (least if ADK_DATA.is_dir() else 0)
+    assert len(names) == N_OF_SAMPLES + n_by_chance
