@@ -13,6 +13,8 @@ from evaldesk.agents import load_agent
 from evaldesk.cli import cli
 from evaldesk.model import AgentDescription, AgentRef
 
+pytestmark = pytest.mark.usefixtures("own_imports")
+
 AGENT = '''
 from evaldesk import LlmAgent
 

@@ -17,6 +17,8 @@ from evaldesk.llm.client import open_litellm
 from evaldesk.model import AgentDescription, AgentRef
 from evaldesk.store import Store
 
+pytestmark = pytest.mark.usefixtures("own_imports")
+
 AGENT = 'from evaldesk import LlmAgent\nroot_agent = LlmAgent(name="a", model="{model}")\n'
 
 

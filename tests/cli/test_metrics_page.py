@@ -19,6 +19,8 @@ from evaldesk.metrics import check_criteria, score_trial
 from evaldesk.model import Case, Criterion, Event, Expected, Transcript, Turn, TurnRecord, Usage
 from evaldesk.settings import CONFIG_NAME, read_settings
 
+pytestmark = pytest.mark.usefixtures("own_imports")
+
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text("utf-8")
 FUNCTIONS = ("exact", "polite", "booked")
 

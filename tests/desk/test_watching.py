@@ -32,7 +32,7 @@ from evaldesk.model.options import UserConfig
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("own_imports")]
 
 SCENARIO: JsonObject = {"starting_prompt": "Hello", "conversation_plan": "Roll a d6. Roll a d20."}
 CASE = Case("rolls", scenario=SCENARIO, initial_session=SessionInit(state={"k": 1}))

@@ -55,7 +55,10 @@ conversations = st.builds(
     tags=st.lists(texts, max_size=2).map(tuple),
     extra=extras,
 )
-scenarios = st.builds(Case, id=texts, scenario=objects, initial_session=st.none() | sessions, extra=extras)
+planned = st.builds(
+    lambda values, plan: {**values, "conversation_plan": plan}, objects, st.text(min_size=1).filter(str.strip)
+)
+scenarios = st.builds(Case, id=texts, scenario=planned, initial_session=st.none() | sessions, extra=extras)
 evalsets = st.builds(
     EvalSet,
     texts,

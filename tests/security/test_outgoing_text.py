@@ -139,6 +139,7 @@ FILES = {
     "desk/imports/uploads.py": _OWN,
     "desk/repair.py": _OWN,
     "desk/runs/benchmark_output.py": "JSON, in the layout of OpenHands",
+    "desk/runs/provenance.py": _OWN,
     "desk/trust.py": _OWN,
     "desk/workspace.py": "samples of Evaldesk",
     "durable_files.py": "the bytes of a file, which its caller made",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -60,15 +59,6 @@ def test_a_case_comes_back_whole_and_is_stored_small(store: Store) -> None:
     assert _n_rows(store, MEDIA) == 1
     assert store.media.content(CAT.digest) == CAT.content()
     assert len(_value(store, CASE_SNAPSHOT.c.data)) < 1_000 < len(CAT.data)
-
-
-def test_a_case_without_media_has_the_digest_it_always_had(store: Store) -> None:
-    case = Case("roll", (Turn("Roll."),))
-    before = to_json(case).replace(b',"media":[]', b"")
-
-    store.runs.create(CONFIG, [case])
-
-    assert _value(store, RUN_CASE.c.digest) == hashlib.sha256(before).hexdigest()
 
 
 def test_another_image_is_another_case(store: Store) -> None:

@@ -118,7 +118,7 @@ def explain(
 
 def _subject(runs: StoredRuns, run: RunSummary, n: int | None, pass_threshold: float | None) -> Subject:
     """The cases of a run with their history, and the trials that it had or `n`."""
-    n_each = [n] * run.n_cases if n else [len(strip) for strip in runs.store.strips(run.id)]
+    n_each = [n] * run.n_cases if n else runs.n_played(run.id)
     threshold = run.config.pass_threshold if pass_threshold is None else pass_threshold
     found = history_subject(run_history(runs, run), n_each, threshold)
     if found is None:

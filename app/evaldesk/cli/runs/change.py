@@ -145,7 +145,7 @@ def rescore(name: str, config_file_path: str, expectations: str, is_trusted: boo
         same = "" if is_of_set else await desk.runs.same_criteria(run.id, criteria)
         if same:
             show(same, err=True)
-        changes = await asyncio.to_thread(changes_on_page, desk.evalsets, desk.store.runs, run)
+        changes = await asyncio.to_thread(changes_on_page, desk.evalsets, desk.stored_runs, run)
         if changes is not None:
             which = "as the set is now" if is_of_set else "as in the run; --expectations set takes those of now"
             show(f"Expectations: {which}. {changes.sentence}", err=True)

@@ -102,7 +102,7 @@ async def accept_run(desk: Desk, run: RunSummary, digest: str) -> None:
     if not digest and not found.is_refused and sys.stdin.isatty() and sys.stderr.isatty():
         for line in foreign_lines(found):
             show(line, err=True)
-        if click.confirm(f"Play run {run.id} as shown?", err=True):
+        if confirm(f"Play run {run.id} as shown?", err=True):
             digest = found.digest
     if digest:
         await desk.runs.accept(run.id, digest)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import EvaldeskError, NotFoundError, UsageError
 from evaldesk.formats import load_evalset
 from evaldesk.matching.case_version import case_version
@@ -90,7 +91,7 @@ def set_changes(played: Sequence[Case], now: Sequence[Case]) -> SetChanges:
     return SetChanges(tuple(asserting), tuple(asking), gone, len(new) - len(pairs), tuple(found))
 
 
-def changes_on_page(evalsets: EvalSetDesk, runs: RunStore, run: RunSummary) -> SetChanges | None:
+def changes_on_page(evalsets: EvalSetDesk, runs: StoredRuns, run: RunSummary) -> SetChanges | None:
     """The changes since a run, for a page; None where the file is as it was, not served, broken, or large."""
     try:
         file = evalsets.file(evalsets.id_of_run(run.config))
@@ -98,7 +99,7 @@ def changes_on_page(evalsets: EvalSetDesk, runs: RunStore, run: RunSummary) -> S
             return None
         if file.version == run.config.evalset_version or max(run.n_cases, file.n_cases) > MOST_COMPARED:
             return None
-        found = _changes(runs, run.id, file.path, file.version)
+        found = _changes(runs.store, run.id, file.path, file.version)
     except (EvaldeskError, OSError):
         return None
     return found if found.n_differing or found.n_new else None

@@ -180,6 +180,10 @@ class StoredRuns:
         are_failures = run.config.errors_are_failures
         return tuple((Counts.of_verdicts(each, errors_are_failures=are_failures), times) for each, times in verdicts)
 
+    def n_played(self, run_id: int) -> list[int]:
+        """The number of trials of each case of a run that were played, in the order of its cases."""
+        return [len(strip) for strip in self._store.strips(run_id)]
+
     def interval(self, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> Interval | None:
         """The interval of the pass rate of a run; `outcomes` where they are known."""
         return self._totals(run, outcomes).interval

@@ -66,7 +66,7 @@ async def _form(request: Request, typed: Typed, error: UsageError | None = None)
     with suppress(UsageError):  # it is beside its field once the form is sent
         criteria = allowed_criteria(read_criteria(typed) or (), desk.settings, run.config.criteria)
         same = await desk.runs.same_criteria(run.id, criteria)
-    changes = await asyncio.to_thread(changes_on_page, desk.evalsets, desk.store.runs, run)
+    changes = await asyncio.to_thread(changes_on_page, desk.evalsets, desk.stored_runs, run)
     chosen = text_typed(typed, EXPECTATIONS, request.query_params.get(EXPECTATIONS, ""))
     functions = {*desk.settings.functions, *own_functions(run.config.criteria)}
     problems = defaultdict(str, {(error.field or "") if error else "": str(error or "")})

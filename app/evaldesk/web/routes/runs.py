@@ -211,7 +211,7 @@ async def _read(request: Request) -> RunPage:
     if run.is_live:
         return run
     config, may_accept = run.summary.config, run.summary.counts.failed > 0
-    changes = await asyncio.to_thread(changes_on_page, desk.evalsets, desk.store.runs, run.summary)
+    changes = await asyncio.to_thread(changes_on_page, desk.evalsets, desk.stored_runs, run.summary)
     run = replace(run, set_sentence=changes.sentence if changes else "")
     if await asyncio.to_thread(desk.evalsets.id_of_run, config):
         return replace(run, accept_href=f"/runs/{run.summary.id}/acceptance" if may_accept else "")

@@ -99,13 +99,18 @@ async def show_turn(request: Request, kind: str = "turn") -> Response:
     return page(request, "trials/turn.html", kind=kind, turn=panel, error=result.error, address=address)
 
 
+MOST_TURNS = 2**31
+"""Beyond the last turn of any trial."""
+
+
 async def show_piece(request: Request) -> Response:
     """GET .../turns?from=51&to=100: turns that the page of a long trial left out, and the gap after them.
 
+    Without numbers they begin with the first turn.
     Without htmx the address leads to the page that begins with these turns.
     """
     (run_id, key), query = trial_key(request), request.query_params
-    first, last = number_of(query.get("from")) or 0, number_of(query.get("to")) or 0
+    first, last = number_of(query.get("from", "1")) or 0, number_of(query.get("to", str(MOST_TURNS))) or 0
     stored, address = desk_of(request).runs.stored, trial_href(run_id, key)
     pieces = await asyncio.to_thread(pages.read_piece, stored, run_id, key, first, last)
     if not request.headers.get("HX-Request"):
