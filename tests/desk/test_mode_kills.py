@@ -37,7 +37,13 @@ def _codebook(home: Path) -> tuple[object, ...]:
         return tuple(modes), tuple(finding.mode_id for finding in store.failures.list())
 
 
-@pytest.mark.parametrize("words", [("merge", "wrong day", "wrong date"), ("undo",)], ids=["merge", "undo"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(("merge", "wrong day", "wrong date"), id="merge", marks=pytest.mark.long),
+        pytest.param(("undo",), id="undo"),
+    ],
+)
 def test_a_codebook_is_old_or_new_after_a_kill_at_any_step(
     words: tuple[str, ...], original: Path, commands: ForkedCommands
 ) -> None:
