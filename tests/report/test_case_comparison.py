@@ -54,7 +54,7 @@ def test_the_sentence_the_badges_the_gate_and_the_table_agree(
 
     found = changed(before, after)
     sentence, flips = change_sentence(found), flips_words(found)
-    (gate,) = conclude(Gates(max_regressions=0), RunNumbers.of_cases(()), found).gates
+    gate, *alone = conclude(Gates(max_regressions=0), RunNumbers.of_cases(()), found).gates
 
     said_nothing = sentence.startswith(("No difference", "No case has a score")) or "could be chance" in sentence
     assert said_nothing == (found.way == "")
@@ -70,6 +70,10 @@ def test_the_sentence_the_badges_the_gate_and_the_table_agree(
     assert list(gate.names) == badges
     assert sentence in gate.sentence
     assert gate.is_held == (not badges and found.n_judged > 0)
+    assert [each.name for each in alone] == ["--new-cases"] * bool(found.unaccounted)
+    for each in alone:
+        by_itself = [case.after.passes_alone if case.after else None for case in found.unaccounted]
+        assert each.answer == ("failed" if False in by_itself else "undecided" if None in by_itself else "held")
     assert len(found.named("broken")) + len(found.named("lost its verdict")) == len(badges)
     for each in found.cases:
         assert each.kind != "broken" or (each.points or 0) <= 0
