@@ -454,7 +454,10 @@ def item_failure(result: CaseResult, gates: Gates, change: RunChange | None = No
         _check=lambda: None,
         _change=lambda _: change,
         collecting=SimpleNamespace(
-            gates=gates, compared_gates=gates, case_player=SimpleNamespace(play=lambda *_: result)
+            gates=gates,
+            compared_gates=gates,
+            new_cases=gates.new_cases,
+            case_player=SimpleNamespace(play=lambda *_: result),
         ),
     )
     try:

@@ -70,10 +70,10 @@ def test_the_sentence_the_badges_the_gate_and_the_table_agree(
     assert list(gate.names) == badges
     assert sentence in gate.sentence
     assert gate.is_held == (not badges and found.n_judged > 0)
-    assert [each.name for each in alone] == ["--new-cases"] * bool(found.unaccounted)
-    for each in alone:
+    assert [answer.name for answer in alone] == ["--new-cases"] * bool(found.unaccounted)
+    for answer in alone:
         by_itself = [case.after.passes_alone if case.after else None for case in found.unaccounted]
-        assert each.answer == ("failed" if False in by_itself else "undecided" if None in by_itself else "held")
+        assert answer.answer == ("failed" if False in by_itself else "undecided" if None in by_itself else "held")
     assert len(found.named("broken")) + len(found.named("lost its verdict")) == len(badges)
     for each in found.cases:
         assert each.kind != "broken" or (each.points or 0) <= 0

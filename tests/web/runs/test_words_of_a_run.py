@@ -58,9 +58,23 @@ def test_the_page_the_list_and_home_show_the_conclusion(pages: Any) -> None:
     shown = [html.unescape(re.sub(r"<[^>]+>", "", pages.get(address).text)) for address in (run, "/runs", "/")]
 
     page, runs, home = (re.sub(r"\s+", " ", text) for text in shown)
-    assert "Undecided. 1 of 4 trials errored (25 %), more than the tolerated 0." in page
+    # No outcome of the errored trial could save the run, so it is not left open.
+    assert "Failed. Every trial must pass: 1 of 4 trials passed (1 errored, 1 unscored)." in page
+    assert "1 of 4 trials errored (25 %), more than the tolerated 0." in page
     for listed in (runs, home):
-        assert "undecided 1 of 4 trials errored" in listed  # the badge says the word, once
+        # The badge says the word, once.
+        assert "failed every trial must pass: 1 of 4 trials passed (1 errored, 1 unscored)" in listed
+
+
+def test_a_run_whose_errors_alone_leave_it_open_is_undecided(pages: Any) -> None:
+    run = pages.finish(n="1", cases="selected", case=["greets", "breaks"])
+
+    shown = [html.unescape(re.sub(r"<[^>]+>", "", pages.get(address).text)) for address in (run, "/runs", "/")]
+
+    page, *lists = (re.sub(r"\s+", " ", text) for text in shown)
+    assert "Undecided. 1 of 2 trials errored (50 %), more than the tolerated 0." in page
+    for listed in lists:
+        assert "undecided 1 of 2 trials errored" in listed
 
 
 def test_no_page_names_a_gate_by_an_option_of_the_command_line(pages: Any) -> None:
@@ -69,7 +83,8 @@ def test_no_page_names_a_gate_by_an_option_of_the_command_line(pages: Any) -> No
     for address in ("/", "/runs", run, "/agents"):
         text = pages.get(address).text
         assert "--m" not in text.partition("<main")[2], address
-    assert "2 of 8 trials errored (25 %)" in pages.get("/runs").text
+    assert "every trial must pass: 2 of 8 trials passed (2 errored, 2 unscored)" in pages.get("/runs").text
+    assert "2 of 8 trials errored (25 %)" in pages.get(run).text
 
 
 def test_the_agents_page_says_how_many_of_its_last_trials_errored(pages: Any) -> None:
