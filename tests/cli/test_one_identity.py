@@ -124,8 +124,6 @@ def test_what_a_desk_played_is_known_to_the_shell(
     project: Place, folders: tuple[str, ...], path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = opened(project, folders)
-    if not desk.evalsets.id_of(project.folder / path):
-        pytest.skip("this desk does not serve the file")
     play_in_browser(desk, project.folder / path)
     desk.store.close()
 
