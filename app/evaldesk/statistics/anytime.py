@@ -133,17 +133,21 @@ def _won(share: float, stake: float, mean: float) -> float:
 
 def _ruled_out_below(shares: Sequence[float], stakes: Sequence[float], alpha: float) -> float:
     """The mean below which every mean is ruled out, by bisection: a bet on more than it wins less, the higher it is."""
-    low, high = 0.0, 1.0
+    low, high, needed = 0.0, 1.0, log(2 / alpha)
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        low, high = (middle, high) if _most_won(shares, stakes, middle) >= log(2 / alpha) else (low, middle)
+        low, high = (middle, high) if _wins(shares, stakes, middle, needed) else (low, middle)
     return low
 
 
-def _most_won(shares: Sequence[float], stakes: Sequence[float], mean: float) -> float:
-    """The logarithm of the greatest capital on the way of a bet that the mean is higher than `mean`, above 0."""
-    most, capital = -inf, 0.0
+def _wins(shares: Sequence[float], stakes: Sequence[float], mean: float, needed: float) -> bool:
+    """Whether a bet that the mean is higher than `mean`, above 0, has on its way a capital with the logarithm `needed`.
+
+    It bets as `_won` does, whose call for each share would take most of the time.
+    """
+    highest_stake, capital = 0.5 / mean, 0.0
     for share, stake in zip(shares, stakes, strict=True):
-        capital += _won(share, stake, mean)
-        most = max(most, capital)
-    return most
+        capital += log1p(min(stake, highest_stake) * (share - mean))
+        if capital >= needed:
+            return True
+    return False

@@ -535,7 +535,7 @@ def test_a_look_reads_only_the_cases_that_were_not_seen_yet() -> None:
 def test_cases_are_looked_at_in_the_order_of_play_whatever_order_they_end_in(order: list[int] | None) -> None:
     chance = Random(9)
     gates = Gates(min_pass_rate=0.8, stop_when_decided="exact")
-    for _ in range(300):
+    for _ in range(100):
         whole = [chance.choice("ppf") for _ in range(10)]
         at_once = decider(gates, 1, 10, order=order).look(reader(whole), Spent())
         strips, found, stop = ["."] * 10, decider(gates, 1, 10, order=order), None
