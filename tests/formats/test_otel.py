@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from evaldesk.formats.otel import OpenInference, OpenTelemetry
 from evaldesk.model import Case, ToolCall
 
@@ -90,3 +92,45 @@ def test_messages_as_events_of_the_span() -> None:
     (turn,) = turns_of_trace([span])
 
     assert (turn.query, turn.tool_calls) == ("Hi", (ToolCall("f", {}, "1"),))
+
+
+ASKED = json.dumps(
+    [
+        {"role": "user", "parts": [{"type": "text", "content": "Roll a die."}]},
+        {"role": "assistant", "parts": [{"type": "tool_call", "id": "1", "name": "roll", "arguments": {"sides": 6}}]},
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "1", "response": "four"}]},
+    ]
+)
+REPLY = json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": "A four."}]}])
+TEXT_ALONE = json.dumps({"text": "A four.", "finish_reason": "stop"})
+OF_OTEL = {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 9, "gen_ai.usage.output_tokens": 2}
+OF_OPENINFERENCE = {"openinference.span.kind": "LLM", "llm.token_count.prompt": 9, "llm.token_count.completion": 2}
+CONVENTIONS = {
+    "messages": OF_OTEL | {"gen_ai.input.messages": ASKED, "gen_ai.output.messages": REPLY},
+    "prompt and completion": OF_OTEL | {"gen_ai.prompt": ASKED, "gen_ai.completion": TEXT_ALONE},
+    "input and output": OF_OPENINFERENCE | {"input.value": ASKED, "output.value": TEXT_ALONE},
+}
+
+
+@pytest.mark.parametrize("attributes", CONVENTIONS.values(), ids=CONVENTIONS)
+def test_every_convention_tells_the_same_of_the_same_call(attributes: dict[str, Any]) -> None:
+    (run,) = read(attributes).runs
+
+    (turn,) = run.results[0].transcript.turns
+    assert (turn.query, turn.tool_calls) == ("Roll a die.", (ToolCall("roll", {"sides": 6}, "1"),))
+    assert turn.answer == "A four."
+    assert [event.result for event in turn.events if event.kind == "tool_result"] == ["four"]
+    assert run.results[0].tokens == 11
+
+
+def test_the_span_of_a_tool_alone_is_a_call_with_its_result() -> None:
+    names = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "roll", "gen_ai.tool.call.id": "1"}
+
+    (turn,) = turns_of_trace(names | {"input": '{"sides": 6}', "output": "four"})
+
+    assert turn.tool_calls == (ToolCall("roll", {"sides": 6}, "1"),)
+    assert [event.result for event in turn.events if event.kind == "tool_result"] == ["four"]
+
+
+def test_an_export_of_tempo_tells_the_same_as_its_spans() -> None:
+    assert read({"batches": OTLP["resourceSpans"]}).runs == read(OTLP).runs
