@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -156,12 +157,35 @@ def root_agent(message):
 """
 
 
-def test_an_agent_that_reports_its_cost_is_played_within_the_limit(dear: Place) -> None:
+COMMAND = """
+import json, sys
+
+for line in sys.stdin:
+    message = json.loads(line)["message"]
+    if message != "silent":
+        print(json.dumps({"kind": "usage", "model": "dear", "tokens_in": 10, "tokens_out": 1, "cost": 0.1}))
+    print(json.dumps({"kind": "message", "text": message}))
+    print(json.dumps({"kind": "done"}), flush=True)
+"""
+"""Its model calls are not seen, so that only it can tell their cost."""
+
+
+@pytest.fixture
+def command(dear: Place) -> str:
+    """The spec of the command."""
+    (dear.folder / "command.py").write_text(COMMAND)
+    return f"command:{sys.executable} -S command.py"
+
+
+@pytest.mark.parametrize("kind", ["python", "command"])
+def test_an_agent_that_reports_its_cost_is_played_within_the_limit(kind: str, dear: Place, command: str) -> None:
     (dear.agent / "agent.py").write_text(REPORTING)
     path = dear.evalset("words", {"one": "one", "two": "two"})
+    agent = dear.agent if kind == "python" else command
+    given = ("eval", agent, path, "--config-file-path", dear.folder / "test_config.json", "--concurrency", 1)
 
-    within = dear.eval(path, "--max-cost", 0.3)
-    beyond = dear.eval(path, "--max-cost", 0.05, "--concurrency", 1)
+    within = dear.run(*given, "--max-cost", 0.3)
+    beyond = dear.run(*given, "--max-cost", 0.05)
 
     assert within.exit_code == 0, within.output
     assert "✓ held   --max-cost: the run cost $0.20, within $0.3" in within.stdout
@@ -169,23 +193,33 @@ def test_an_agent_that_reports_its_cost_is_played_within_the_limit(dear: Place) 
     assert "1 trial was not started" in beyond.output
 
 
-def test_a_run_stops_as_soon_as_a_finished_trial_does_not_tell_its_cost(dear: Place) -> None:
-    (dear.agent / "agent.py").write_text(REPORTING)
+def test_a_run_stops_as_soon_as_a_finished_trial_does_not_tell_its_cost(dear: Place, command: str) -> None:
     path = dear.evalset("words", {"one": "one", "silent": "silent", "two": "two", "three": "three"})
+    given = ("--config-file-path", dear.folder / "test_config.json", "--concurrency", 1)
 
-    stopped = dear.eval(path, "--max-cost", 1, "--concurrency", 1)
+    stopped = dear.run("eval", command, path, *given, "--max-cost", 1)
     with dear.store() as store:
         (run,) = store.runs.list()
     resumed = dear.run("run", "resume", "1")
 
-    assert (stopped.exit_code, run.status) == (3, "stopped")
+    assert (stopped.exit_code, run.status) == (3, "stopped"), stopped.output
     assert (
         "does not tell its cost, so that the limit of $1 cannot be kept, and 2 trials were not started." in run.reason
     )
-    assert "the cost of 1 trial is not known" in stopped.stdout
+    assert "--max-cost: the cost of at least 1 trial is not known, so the run cannot be held to $1" in stopped.stdout
     assert resumed.exit_code == 3, resumed.output
     with dear.store() as store:
         assert store.runs.summary(1).status == "finished"
+
+
+def test_a_trial_of_a_function_without_a_call_is_within_the_limit(dear: Place) -> None:
+    """The calls of a function are seen in its process, so that none was made where none is seen or told."""
+    (dear.agent / "agent.py").write_text(REPORTING)
+
+    result = dear.eval(dear.evalset("words", {"one": "one", "silent": "silent", "two": "two"}), "--max-cost", 1)
+
+    assert result.exit_code == 0, result.output
+    assert "✓ held   --max-cost: the run cost $0.20, within $1" in result.stdout
 
 
 def test_a_cost_that_is_not_known_does_not_hold(dear: Place) -> None:
@@ -195,21 +229,15 @@ def test_a_cost_that_is_not_known_does_not_hold(dear: Place) -> None:
     assert "the cost of 1 trial is not known" in result.stdout
 
 
-SILENT = """
-def root_agent(message):
-    return message
-"""
-
-
-def test_prices_do_not_make_the_cost_of_calls_that_are_not_seen_known(dear: Place) -> None:
-    (dear.agent / "agent.py").write_text(SILENT)
+def test_prices_do_not_make_the_cost_of_calls_that_are_not_seen_known(dear: Place, command: str) -> None:
     (dear.folder / "evaldesk.toml").write_text("[model]\nprice_in = 1\nprice_out = 2\n")
-    path = dear.evalset("words", {"one": "one"})
+    path = dear.evalset("words", {"silent": "silent"})
+    given = ("eval", command, path, "--config-file-path", dear.folder / "test_config.json")
 
-    limited = dear.eval(path, "--max-cost", 1)
-    played = dear.eval(path, "--json")
+    limited = dear.run(*given, "--max-cost", 1)
+    played = dear.run(*given, "--json")
     listed = dear.run("run", "info", "1")
 
-    assert limited.exit_code == 3
+    assert limited.exit_code == 3, limited.output
     assert json.loads(played.stdout)["runs"][0]["cost"] is None
     assert "not known" in next(line for line in listed.stdout.splitlines() if line.startswith("Cost"))
