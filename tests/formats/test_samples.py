@@ -30,6 +30,7 @@ def test_a_sample_is_described_tagged_and_written_as_adk_writes(name: str) -> No
     assert len(losses(evalset, "adk-old")) == 2
 
 
+@pytest.mark.usefixtures("own_imports")
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", FLAWLESS)
 async def test_a_demo_model_without_mistakes_passes_every_sample_case(name: str) -> None:
