@@ -21,6 +21,10 @@ LEFT_OUT = {
     "awaiting_approval": "the agent waited for a decision of a person and had not answered",
     "max_turns": "the agent was stopped: it called tools until the limit and never answered",
     "max_iterations": "the agent was stopped: it called tools until the limit and never answered",
+    "stuck": "the agent was stopped in a loop and never answered",
+    "context_window": "the agent filled the context window of its model and never answered",
+    "budget": "the agent used up its budget and never answered",
+    "content_filter": "a content filter refused the agent's request, so that it never answered",
 }
 MAX_NAMED = 10
 
