@@ -20,6 +20,8 @@ from evaldesk.formats import dump_evalset
 from evaldesk.model import Case, Criterion, EvalSet, Expected, ToolCall, Turn
 from evaldesk.store import Store
 
+pytestmark = pytest.mark.usefixtures("own_imports")
+
 ANSWER = {"response_match_score": 0.8}
 
 
