@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -214,7 +215,8 @@ def test_a_full_standard_output_is_a_sentence() -> None:
     command = [sys.executable, "-P", "-m", "evaldesk", "metrics"]
 
     with open("/dev/full", "w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment)
 
     words = "the output could not be written: No space left on device; free space there, or write it to another place"
     assert done.stderr == f"evaldesk: {words}\n"

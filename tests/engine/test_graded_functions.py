@@ -17,6 +17,7 @@ from evaldesk.engine.frames import played as played_by
 from evaldesk.engine.worker.attempt import Attempt, grading_timeout_s
 from evaldesk.engine.worker.player import adopt, disown
 from evaldesk.engine.worker.work import GradeWork, run_trial
+from evaldesk.metrics.functions import loading
 from evaldesk.model import AgentRef, Case, Criterion, Expected, Limits, Prompt, Prompts, TrialResult, TrialSpec, Turn
 from evaldesk.model.transcript import Role
 
@@ -131,8 +132,11 @@ def test_no_player_speaks_for_a_judge_and_no_grader_for_the_agent() -> None:
     assert [call.role for call in by_grader.prompts.calls] == ["agent", "user", "agent", "judge", "judge", "judge"]
 
 
-async def test_a_trial_beside_the_one_with_the_copy_is_scored_by_the_copy(tmp_path: Path) -> None:
+async def test_a_trial_beside_the_one_with_the_copy_is_scored_by_the_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Both come to a new grader together, and any of them may import first."""
+    monkeypatch.setattr(loading, "_copy", loading._copy)  # that of this process is put back
     now, before = (f"def reward(solution_str, ground_truth, extra_info):\n    return {value}\n" for value in (1.0, 0.0))
     (tmp_path / "told_rewards.py").write_text(now)
     function = {"function": "told_rewards:reward", "root": str(tmp_path)}

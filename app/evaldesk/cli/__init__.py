@@ -164,6 +164,8 @@ def main() -> None:
             _show(_trace(error))
             end_process(EXIT_TRACE)
         message, code = _in_words(error)
+        if isinstance(error, OSError) and error.filename is None:
+            drop_output()  # its rest would fail again at the end
         _show(f"evaldesk: {_shown(message)}")
         end_process(code)
 
