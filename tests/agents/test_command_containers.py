@@ -88,6 +88,8 @@ def text(observed: object) -> str:
 
 
 def test_commands_see_the_image_and_nothing_of_this_machine(opened: Open, docker: Path) -> None:
+    log = docker / "log"
+    n_before = len(log.read_text().splitlines()) if log.exists() else 0
     runtime = opened(Container("shop:7", variables=("SHOP_KEY", "SHOP_ABSENT")))
 
     assert run(runtime, "python3 -c 'import pricing; print(pricing.VERSION)'").content == "1.4.0\n"
@@ -96,7 +98,8 @@ def test_commands_see_the_image_and_nothing_of_this_machine(opened: Open, docker
     assert "SHOP_SECRET" not in run(runtime, "env").content
     assert run(runtime, "ls /tmp").content == ""
     assert run(runtime, "(exec 3<>/dev/udp/192.0.2.1/9) 2>&1").exit_code == 1
-    [started] = [words for line in (docker / "log").read_text().splitlines() if (words := json.loads(line))[0] == "run"]
+    own = map(json.loads, log.read_text().splitlines()[n_before:])
+    [started] = [words for words in own if words[0] == "run"]
     assert started[started.index("--network") + 1] == "none"
     assert started[started.index("--pids-limit") + 1] == "512"
     assert "ALL" in started

@@ -210,7 +210,10 @@ def _part(kind: Any, value: Any) -> str:
         n = least + 10 if most > 100_000 else CHANCE.choice((least, least, min(most, least + 20)))
         return "".join(_sample(inner) for _ in range(n))
     if kind is kinds.SUBPATTERN:
-        return _sample(value[-1])
+        _, added_flags, _, inner = value
+        sample = _sample(inner)
+        is_any_case = added_flags & re.IGNORECASE
+        return "".join(CHANCE.choice((each, each.upper())) for each in sample) if is_any_case else sample
     if kind is kinds.BRANCH:
         return _sample(CHANCE.choice(value[1]))
     if kind is kinds.ANY:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from pathlib import Path
 
@@ -37,13 +38,16 @@ def test_lines_before_a_wrong_one_are_read() -> None:
 
 def test_the_memory_of_reading_does_not_grow_with_the_lines() -> None:
     data = b'{"user_prompt": "say it"}\n' * 20_000
+    thresholds = gc.get_threshold()
 
+    gc.set_threshold(700)  # tests have larger ones
     tracemalloc.start()
     try:
         n_lines = sum(1 for _ in read_lines(data, "x.jsonl"))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+        gc.set_threshold(*thresholds)
 
     assert n_lines == 20_000
     assert peak < 100_000, "the lines alone have more than a megabyte"
