@@ -521,12 +521,15 @@ def test_the_memory_of_storing_does_not_grow_with_the_cases(place: Place, monkey
     gc.collect()
     gc.freeze()  # the more objects a process has, the later garbage is collected
     gc.collect()
+    thresholds = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)  # tests have larger ones
 
     for n in (2_000, 6_000):
         tracemalloc.start()
         place.take_in(generated(n))
         peaks[n] = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
+    gc.set_threshold(*thresholds)
 
     assert peaks[6_000] < 1.5 * peaks[2_000]
     assert {run.n_passed for run in place.store.runs.list()} == {150, 2_000, 6_000}
