@@ -8,6 +8,7 @@ from itertools import permutations
 from typing import TypeAlias
 
 from evaldesk.desk.runs.gates.conclusion import RunNumbers, conclude
+from evaldesk.desk.runs.gates.forecasts import BARS_FROM_HISTORY
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Gates
 from evaldesk.model.comparison import PlayedCase
@@ -55,7 +56,7 @@ def _measured(store: RunStore, gates: Gates, run_ids: tuple[int, ...]) -> Unchan
     summaries = [runs.summary(run_id) for run_id in run_ids]
     played = {run.id: runs.played_cases([run]) for run in summaries}
     fails = _by_history(gates, played)
-    if gates.regression_rule != "likely":
+    if gates.regression_rule != "likely" or not BARS_FROM_HISTORY:  # by the rule that judges runs
         fails = _by_comparison(gates, played, {run.id: runs.numbers(run) for run in summaries})
     return unchanged_pairs(len(run_ids), sum(fails(before, after) for before, after in permutations(run_ids, 2)))
 
@@ -77,7 +78,7 @@ def _by_comparison(
     gates: Gates, played: Mapping[int, Sequence[PlayedCase]], numbers: Mapping[int, RunNumbers]
 ) -> Fails:
     def fails(before: int, after: int) -> bool:
-        change = compare_cases(f"run {before}", played[before], played[after])
+        change = compare_cases(f"run {before}", played[before], played[after], rule=gates.regression_rule)
         return any(each.is_failed for each in conclude(gates, numbers[after], change).gates)
 
     return fails
