@@ -1,6 +1,8 @@
-"""What no linter looks for: nothing of one machine, and nothing executable where data belongs, in a tracked file.
+"""Faults that no linter looks for: paths of one machine and executable content where data belongs, in a tracked file.
 
-And no circle of imports between modules, but inside the rooms of `CIRCLES`, which had one when the check was made.
+And no circle of imports between modules, but inside the rooms of `CIRCLES`, which had one when the check was made; the
+picture of the floors (`draw_floors`); links and paths of the documentation (`check_book`). The counts of words
+(`check_words`) are printed and fail nothing yet.
 """
 
 from __future__ import annotations
@@ -11,6 +13,9 @@ import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import check_book
+import check_words
+import draw_floors
 import grimp
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,14 +38,15 @@ def main() -> int:
     command = ["git", "ls-files", "-z"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     findings = [finding for name in listed.split("\0") if name for finding in _findings(name)]
-    findings += _circles()
+    graph = grimp.build_graph("evaldesk")
+    findings += [*_circles(graph), *draw_floors.drift(graph), *check_book.dead_links(), *check_book.lost_paths()]
+    check_words.main(())
     sys.stdout.writelines(f"{finding}\n" for finding in findings)
     return 1 if findings else 0
 
 
-def _circles() -> list[str]:
+def _circles(graph: grimp.ImportGraph) -> list[str]:
     """The first circle of imports outside of the rooms that have one."""
-    graph = grimp.build_graph("evaldesk")
     imports = {
         module: {each for each in graph.find_modules_directly_imported_by(module) if not _are_in_a_room(module, each)}
         for module in graph.modules

@@ -120,6 +120,7 @@ SHOWN: Mapping[str, str] = {
     ),
     "[security](docs": "security/test_security_page.py: every sentence outside of the table",
     "[performance](docs": "documents/test_performance_page.py: the page has each budget once and in their order",
+    "[architecture](docs": "test_tree_checks.py: the picture of the floors is what the imports say",
     "[CONTRIBUTING]": "cli/test_readme_commands.py: every link leads somewhere",
 }
 """The sentences that promise something by their beginnings, and their tests; a file alone stands for all its tests."""
@@ -131,6 +132,7 @@ PLAIN = (
         "![The page of a run",
         "agent | ",
         "eval set, case",
+        "Ask questions in the issue tracker",
     ),
     *("metric, criterion", "You can trust the verdict", "Nothing is lost", "Nothing waits", "Nobody else gets in"),
 )
