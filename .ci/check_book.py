@@ -28,6 +28,8 @@ FOLDER = Path("docs/decisions")
 INDEX = FOLDER / "README.md"
 ARCHITECTURE = Path("docs/architecture.md")
 GLOSSARY = Path("CONTRIBUTING.md")
+EXAMPLES = ("check_book.py", "test_tree_checks.py")
+"""Files whose numbers are examples."""
 GROUPS = {
     "house": "The code base",
     "tests": "Tests and figures",
@@ -127,7 +129,8 @@ def read_pages() -> tuple[list[Page], list[str]]:
         found = HEAD.match(path.read_text("utf-8"))
         if not found or not path.name.startswith(f"{found[1]}-") or found[3] not in GROUPS:
             findings.append(
-                f"{FOLDER / path.name}: its head is not as .ci/check_book.py says; groups: {', '.join(GROUPS)}"
+                f"{FOLDER / path.name}: it must begin with '# {path.name[:3]} · TITLE', an empty line, and "
+                f"'Group: GROUP · Status: holds'; groups: {', '.join(GROUPS)}"
             )
             continue
         earlier = tuple(each.strip() for each in (found[5] or "").split(",") if each.strip())
@@ -184,7 +187,7 @@ def read_citations() -> list[tuple[str, str]]:
 
 
 def _cited_in(path: Path) -> Iterator[str]:
-    if not path.is_file() or path == Path(__file__).resolve():
+    if not path.is_file() or path.name in EXAMPLES:
         return
     for found in CITATION.finditer(path.read_text("utf-8")):
         yield from re.findall(r"\d{3}", found[1])

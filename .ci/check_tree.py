@@ -1,7 +1,7 @@
 """Faults that no linter looks for: paths of one machine and executable content where data belongs, in a tracked file.
 
 And no circle of imports between modules, but inside the rooms of `CIRCLES`, which had one when the check was made; the
-picture of the floors (`draw_floors`); links and paths of the documentation (`check_book`). The counts of words
+picture of the floors (`draw_floors`); the decisions, their index, links and paths (`check_book`). The counts of words
 (`check_words`) are printed and fail nothing yet.
 """
 
@@ -39,7 +39,7 @@ def main() -> int:
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     findings = [finding for name in listed.split("\0") if name for finding in _findings(name)]
     graph = grimp.build_graph("evaldesk")
-    findings += [*_circles(graph), *draw_floors.drift(graph), *check_book.dead_links(), *check_book.lost_paths()]
+    findings += [*_circles(graph), *draw_floors.drift(graph), *check_book.check_book()]
     check_words.main(())
     sys.stdout.writelines(f"{finding}\n" for finding in findings)
     return 1 if findings else 0

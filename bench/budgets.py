@@ -36,6 +36,7 @@ class Budget:
 
 
 SCRIPTED = measure_trials.SCRIPTED_TRIALS
+# The one table of budgets: decision 179.
 BUDGETS = (
     Budget(measure_start.VERSION, "1.7 s"),
     Budget(measure_start.READY, "1.2 s"),

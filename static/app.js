@@ -1004,7 +1004,7 @@ document.addEventListener("DOMContentLoaded", () => {
   setTimeout(takeAhead); // htmx begins with this event as well, after this script
 });
 
-/* What was stored and what was not is said in one place: the corner #toasts. */
+/* Notes of stored and refused forms stand in one place, the corner #toasts (decision 141). */
 
 const TOASTS = 3;
 const TOAST_MS = 8000;

@@ -166,6 +166,7 @@ class _Fork:
                 for number in turns:
                     self._play_file(number, 0)
             finally:
+                # Private names of pytest: decision 370.
                 self._session._setupstate.teardown_exact(None)
             self._says.send(None)  # a process that a test left may hold the pipe open
             code = 0

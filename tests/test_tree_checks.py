@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import subprocess
 from pathlib import Path
 from types import ModuleType
 
@@ -21,6 +22,11 @@ def _script(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.fixture
 def floors(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return _script("draw_floors", monkeypatch)
+
+
+@pytest.fixture
+def book(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return _script("check_book", monkeypatch)
 
 
 @pytest.fixture
@@ -94,3 +100,110 @@ def test_variables_arguments_loops_and_functions_are_names(words: ModuleType) ->
 )
 def test_free_relatives_are_counted_outside_of_code(words: ModuleType, text: str, n: int) -> None:
     assert len(words.free_relatives(text)) == n
+
+
+def test_the_decisions_and_their_index_are_whole(book: ModuleType) -> None:
+    assert book.check_book() == []
+
+
+@pytest.mark.parametrize(
+    ("title", "is_one"),
+    [
+        ("Leases of runs", True),
+        ("Retries of model calls", True),
+        ("Case histories and forecasts of gates", True),
+        ("Said in the corner", False),
+        ("A thing is said once", False),
+        ("Nothing is replaced unseen", False),
+    ],
+)
+def test_a_title_names_its_subject_by_a_term(book: ModuleType, title: str, is_one: bool) -> None:
+    assert book.names_term(title, book.read_terms()) is is_one
+
+
+@pytest.fixture
+def small_book(book: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A book of two pages without a fault."""
+    files = {
+        "CONTRIBUTING.md": "## Glossary\n\n| term | meaning |\n|---|---|\n| run | ... |\n| trial | ... |\n",
+        "docs/architecture.md": "`app/evaldesk/` and [the decisions](decisions/README.md)\n",
+        "docs/decisions/001-runs.md": "# 001 · Runs\n\nGroup: runs · Status: holds · Was: 002, 003\n\nText.\n",
+        "docs/decisions/004-trials.md": "# 004 · Trials\n\nGroup: runs · Status: replaced by 001\n\nText.\n",
+        "app/evaldesk/runs.py": "# Odd, as decision 003 says.\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    monkeypatch.setattr(book, "ROOT", tmp_path)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)  # noqa: S607
+    book.main(["--write"])
+    return tmp_path
+
+
+def test_a_book_without_a_fault_has_no_finding(book: ModuleType, small_book: Path) -> None:
+    assert book.check_book() == []
+
+
+def test_the_index_leads_from_each_number_to_its_page(small_book: Path) -> None:
+    index = (small_book / "docs/decisions/README.md").read_text("utf-8")
+
+    assert [line for line in index.splitlines() if line.startswith("| 00")] == [
+        "| 001 | [Runs](001-runs.md) | holds | 002, 003 |",
+        "| 004 | [Trials](004-trials.md) | replaced by 001 |  |",
+        "| 001 | [Runs](001-runs.md) |",
+        "| 002 | [Runs](001-runs.md) |",
+        "| 003 | [Runs](001-runs.md) |",
+        "| 004 | [Trials](004-trials.md) |",
+    ]
+
+
+FAULTS = {
+    "head": (
+        "docs/decisions/005-a.md",
+        "# 005 · Runs\n",
+        "docs/decisions/005-a.md: it must begin with '# 005 · TITLE'",
+    ),
+    "group": (
+        "docs/decisions/005-a.md",
+        "# 005 · Runs\n\nGroup: none · Status: holds\n",
+        "docs/decisions/005-a.md: it must begin with '# 005 · TITLE'",
+    ),
+    "index": (
+        "docs/decisions/005-a.md",
+        "# 005 · Runs\n\nGroup: runs · Status: holds\n",
+        "docs/decisions/README.md: it is not what the pages say",
+    ),
+    "number": (
+        "docs/decisions/004-trials.md",
+        "# 004 · Trials\n\nGroup: runs · Status: holds · Was: 003\n",
+        "docs/decisions: two pages hold the number 003",
+    ),
+    "replaced": (
+        "docs/decisions/004-trials.md",
+        "# 004 · Trials\n\nGroup: runs · Status: replaced by 009\n",
+        "docs/decisions/004-trials.md: replaced by 009, which is no page",
+    ),
+    "title": (
+        "docs/decisions/004-trials.md",
+        "# 004 · What stays\n\nGroup: runs · Status: replaced by 001\n",
+        "docs/decisions/004-trials.md: the title 'What stays' has no term of the glossary",
+    ),
+    "uncited": (
+        "app/evaldesk/runs.py",
+        "# Plain.\n",
+        "docs/decisions/001-runs.md: no code, test or other document cites decision 001",
+    ),
+    "unknown": ("app/evaldesk/more.py", "# see decision 010\n", "app/evaldesk/more.py: there is no decision 010"),
+    "link": ("docs/other.md", "[a page](nowhere.md)\n", "docs/other.md: nowhere.md leads nowhere"),
+    "path": ("docs/architecture.md", "`desk/gone.py`\n", "docs/architecture.md: desk/gone.py does not exist"),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "finding"), FAULTS.values(), ids=FAULTS)
+def test_each_fault_of_the_book_is_a_finding(
+    book: ModuleType, small_book: Path, name: str, text: str, finding: str
+) -> None:
+    (small_book / name).write_text(text, "utf-8")
+
+    assert any(each.startswith(finding) for each in book.check_book()), book.check_book()

@@ -312,6 +312,7 @@ def _lock(handle: int, *, waits: bool = False, is_sure: bool = False) -> bool:
     if sys.platform == "win32":
         return not is_sure
     try:
+        # The kernel ends this lock with its holder; a process id could be used again: decision 034.
         fcntl.flock(handle, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False

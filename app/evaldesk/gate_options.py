@@ -22,6 +22,7 @@ NOT_CASE = "a pytest item is one case, and this gate is about a whole run"
 
 _gate = partial(option_of, "gates")
 
+# Every front end derives its gates from this table: decision 085.
 GATE_OPTIONS: tuple[RunOption, ...] = (
     _gate(
         "min_pass_rate",

@@ -20,6 +20,7 @@ OURS = "evaldesk"
 """The name of the interpreter that Evaldesk itself runs on."""
 
 
+# A wheel has these folders in the package, a checkout has them at its root: decision 001.
 def shipped(name: str) -> Path:
     """The folder `templates`, `static` or `evalsets`. Raises FileNotFoundError naming both places."""
     places = (PACKAGE / name, PACKAGE.parents[1] / name)

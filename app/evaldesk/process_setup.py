@@ -96,6 +96,7 @@ WORKER_VARIABLE = "EVALDESK_WORKER"
 """Marks a worker and the processes that it starts, so that those can be found when it is gone."""
 MAX_ROUNDS = 20
 _GROUPS, _GROUP = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"), "/evaldesk-"
+# A mark that a daemon keeps when it clears its environment: decision 099.
 _RLIMIT_LOCKS = 10  # Linux counts no locks against it since 2.4, and hands it on as every limit
 
 
@@ -229,6 +230,7 @@ def children(pid: int) -> list[int]:
 
 def bound_memory(mib: int) -> None:
     """Let this process and those that it starts from now on have that much memory each, and not more again (Linux)."""
+    # RLIMIT_AS would count reserved address space, 64 MiB a thread: decision 074.
     resource.setrlimit(resource.RLIMIT_DATA, (mib * 2**20, mib * 2**20))
 
 

@@ -2,7 +2,7 @@
 
 From it come the options of `evaldesk eval` and `run submit`, the form of a run, `evaluate()`, the pytest plugin, "Run
 again", the frozen configuration on pages and in JSON, the comparison of two runs and the fingerprint of a run. It needs
-only the standard library, so that a help and a start of pytest stay quick. (docs/decisions/025-one-table-of-options.md)
+only the standard library, so that a help and a start of pytest stay quick. (decision 025)
 """
 
 from __future__ import annotations

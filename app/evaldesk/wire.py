@@ -39,6 +39,7 @@ MAX_BITS = 4_096
 MAX_TEXT = 1_000_000
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+# One thread at a time, since msgspec keeps its analysis on the type: decision 002.
 _building = threading.Lock()
 """msgspec caches its analysis of a type on the type; two threads that analyse it at once crash the process."""
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from evaldesk.process_setup import WORKER_VARIABLE, hide_memory, working_folder
 
 SECRETS = ("EVALDESK_TOKEN",)
+# Started before the imports of the command: decision 234.
 COMMAND = (sys.executable, "-P", "-X", "faulthandler", "-m", "evaldesk.engine.worker.main")
 
 

@@ -3,6 +3,7 @@
 A row holds the beginning of a statement, how many lines it has, and what is true here: `same`, `better`, `differs`,
 `missing`, or `-` for a heading and for text that claims nothing of the tool. Rows stand in the order of the document.
 The statement `*` is in no document: a difference that its users should know.
+The documents are a contract: decision 056.
 """
 
 from __future__ import annotations

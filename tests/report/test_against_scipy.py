@@ -1,4 +1,4 @@
-"""What is counted here in whole numbers is what scipy computes, on many random tables. (docs/decisions/008)"""
+"""What is counted here in whole numbers is what scipy computes, on many random tables. (decision 008)"""
 
 from __future__ import annotations
 

@@ -381,6 +381,7 @@ class AgentKinds:
         return max(fitting, key=lambda found: found[0])[1] if fitting else None
 
 
+# Traits are values here, since reading them must import no framework: decision 027.
 AGENTS = AgentKinds(_KINDS)
 
 

@@ -2,7 +2,7 @@
 
 The commands of a benchmark's script run as those of OpenHands do: the script is a process of this machine, and the
 container is its sandbox. It has a root of its own that can be written, and nothing of this machine. The end of its
-standard input ends it, so it ends with the process that started it. (docs/decisions/216)
+standard input ends it, so it ends with the process that started it. (decision 216)
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ def is_podman(client: str) -> bool:
 def bounded(client: str, container: Container, name: str) -> tuple[str, ...]:
     """`docker run` with the bounds of the container, up to what is particular to its use."""
     return (
+        # The end of stdin ends the container, which has no parent to watch: decision 124.
         *(client, "run", "--interactive", "--rm", "--init", "--name", name),
         *(() if container.network == "open" else ("--network", "none")),
         *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),

@@ -20,6 +20,7 @@ from evaldesk.model import AgentRef, JsonObject, Session
 from evaldesk.registry import import_target
 from evaldesk.wire import plain
 
+# No state holds connections and clocks, so the user makes the object: decision 133.
 MAKE, READ = "make_deps", "read_state"
 MEMORY = "dependencies"
 

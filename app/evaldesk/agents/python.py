@@ -159,6 +159,7 @@ def _as_in_a_script() -> Iterator[None]:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     if task:
         asyncio.tasks._leave_task(loop, task)
+    # Private, as other event loops use it: `asyncio.run` must work in a function (decision 164).
     asyncio._set_running_loop(None)
     try:
         yield

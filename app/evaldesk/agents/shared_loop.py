@@ -50,6 +50,7 @@ class SentEvents(AsyncIterator[Event]):
         """
         shared, own = _shared.loop, asyncio.get_running_loop()
         over: asyncio.Future[bool] = own.create_future()
+        # The trial's thread must not read a turn while the shared loop adds to it: decision 013.
         lock, is_left = Lock(), False
         running: asyncio.Task[None] | None = None
 

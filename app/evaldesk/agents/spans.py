@@ -152,6 +152,7 @@ def see_providers() -> None:
     """Let each provider of spans that is made from now on give them to the turns; done after the import of the SDK."""
     found = sys.modules.get(SDK)
     if found is not None:
+        # Every provider of the agent is seen where it is made: decision 143.
         wrap_once(found.TracerProvider, "__init__", _giving, _MARK)
 
 

@@ -2,7 +2,7 @@
 
 One function, `as_tool_judges`, gives their scores and verdict from a trial with scores, so that a run without
 `--compat` names the same verdict of another tool as a run with it. No model is asked again.
-(docs/decisions/033-other-tools.md)
+(decision 033)
 """
 
 from __future__ import annotations

@@ -207,6 +207,7 @@ class _Candidates:
         ]
 
 
+# A queue and the failure room draw in one order: decision 154.
 def drawing_order(run_id: int, keys: Iterable[TrialKey]) -> list[TrialKey]:
     """Trials in a random order that depends on the run alone, so that the first ones are a random sample of all."""
     return sorted(keys, key=lambda key: _chance(b"%d:%d:%d" % (run_id, *key)))

@@ -333,6 +333,7 @@ class Answers:
         folder = folder.resolve()
         try:
             seen = folder.stat()
+            # The inode tells a clone at the path of a deleted folder: decision 044.
             answer = {"folder": str(folder), "inode": seen.st_ino, "owner": seen.st_uid, "how": how}
             path = self._path(folder)
             if path is None:

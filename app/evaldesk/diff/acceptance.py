@@ -51,6 +51,7 @@ class Acceptable:
     call: int | None = None
     lacks_calls: bool = False
 
+    # One click must not turn a regression into a passing test: decision 091.
     @property
     def is_less(self) -> bool:
         """Whether the case would expect less than before: nobody wants that unasked."""

@@ -48,6 +48,7 @@ class Signature:
     turn: int = 0
 
 
+# No values, so equal signatures do not depend on the data: decision 110.
 def failure_signature(case: Case, transcript: Transcript, scores: Sequence[Score]) -> Signature | None:
     """The signature of a trial that did not pass, by the scores that decide; None where nothing tells it apart."""
     failed = next((score.metric for score in scores if score.passed is False), "")

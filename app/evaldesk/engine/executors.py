@@ -2,7 +2,7 @@
 
 `[executors.NAME]` of evaldesk.toml names one.
 A kind of a package is the entry point `evaldesk.executors` of its name, which leads to an ExecutorKind.
-(docs/decisions/166-executors-by-name.md)
+(decision 166)
 """
 
 from __future__ import annotations

@@ -256,6 +256,7 @@ def grade_spec(spec: TrialSpec, played: TrialResult) -> GradeSpec:
     )
 
 
+# A player is not believed: its scores are dropped, its numbers checked (decision 065).
 def played(spec: TrialSpec, result: TrialResult, *, is_cancelled: bool = False) -> TrialResult:
     """The result of a player for `spec`, without anything that it has no say in; errored where it cannot be."""
     problem = _problem(spec, result) or _bad_number(result)

@@ -27,6 +27,7 @@ from evaldesk.settings import Environment, Settings
 from evaldesk.workers_ahead import COMMAND, SECRETS, own_environment
 
 BOOT = str(Path(__file__).resolve().with_name("boot.py"))
+# Another interpreter would take our packages for its own: decision 088.
 OF_OUR_PYTHON = ("PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
 """Variables that lead an interpreter to the packages of another one."""
 INSIDE = "/opt/evaldesk"

@@ -2,7 +2,7 @@
 
 The driver answers on a socket in a folder that is mounted into the container, and forwards calls of models to the
 address that its own environment has for their provider. Keys stay outside: a container gets a word in their place.
-Inside, `carry` lets clients find that socket at an address of the loopback. (docs/decisions/145)
+Inside, `carry` lets clients find that socket at an address of the loopback. (decision 145)
 """
 
 from __future__ import annotations

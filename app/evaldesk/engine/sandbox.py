@@ -3,7 +3,7 @@
 The process moves into a user and a mount namespace of its own, covers what is hidden with empty files and folders, and
 gives up every capability, so that it cannot uncover them; a namespace that it makes later inherits the covers locked
 (mount_namespaces(7)). Nothing is installed and nobody is asked for rights. It imports only the standard library, since
-a player on the agent's own interpreter runs it first. (docs/decisions/471-sandbox.md)
+a player on the agent's own interpreter runs it first. (decision 471)
 """
 
 import ctypes

@@ -93,6 +93,7 @@ def _litellm() -> Any:
     return sys.modules.get("litellm")
 
 
+# Names are copied, because reading them from LiteLLM imports it: decision 017.
 _NAMES = """
 a2a a2a_agent ai21 ai21_chat aiml aiohttp_openai aleph_alpha amazon_nova anthropic anthropic_text anyscale
 apertis assemblyai auto_router aws_polly aws_textract azure azure_ai azure_anthropic azure_speech azure_text

@@ -1,7 +1,7 @@
 """Faults of model endpoints that a run asks for, to see how its agent copes: drawn for each call, and said.
 
 They are injected where a call of the agent is seen: in our own client, in HTTP libraries that agents bring, and at the
-model gateway. An equal trial has equal faults, as its seed decides. (docs/decisions/194-faults-of-model-calls.md)
+model gateway. An equal trial has equal faults, as its seed decides. (decision 194)
 """
 
 from __future__ import annotations

@@ -231,6 +231,7 @@ def _is_sent_to_model(request: Any) -> bool:
     return _is_to_model(request.url.netloc.decode(), request.url.path)
 
 
+# Private functions of clients are wrapped, as no hook sees every call: decision 105.
 def _seen_by_httpx(send: Callable[..., Any]) -> Callable[..., Any]:
     """Send a request without fields that its model refuses, or with the fault that the run asks for."""
     return (_seen_soon if inspect.iscoroutinefunction(send) else _seen_now)(send)

@@ -2,7 +2,7 @@
 
 Each call books the next free moment and waits for it. What was booked is in a file for each model at each address, in a
 folder of the user among the temporary files: so all runs, desks and players share one limit. Where no such file can be
-had, as in a container, a process keeps to the limit by itself. (docs/decisions/163-rates-of-models.md)
+had, as in a container, a process keeps to the limit by itself. (decision 163)
 """
 
 from __future__ import annotations

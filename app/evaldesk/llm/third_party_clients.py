@@ -46,6 +46,7 @@ AIOHTTP = "aiohttp"
 _MODULES = (*CLIENTS_OF_OPENAI, CLIENT_OF_GOOGLE, *_LITELLM, *HTTPX, AIOHTTP)
 
 _WRAPPED = "_is_wrapped"
+# A redirect would take the key along: decision 053.
 _REFUSES = "_refuses_redirects"
 _is_asking: ContextVar[bool] = ContextVar("is_asking_a_model", default=False)
 _lock = threading.Lock()

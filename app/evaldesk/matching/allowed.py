@@ -25,6 +25,7 @@ from evaldesk.matching.rule import CallRule
 from evaldesk.matching.tolerance import Tolerance
 from evaldesk.model import Case, Expected, JsonObject, JsonValue, ToolCall, Transcript, TurnRecord
 
+# A key of the case, since ADK refuses unknown keys in turns: decision 155.
 ALSO_ACCEPTED = "also_accepted"
 _KINDS = ("any_of", "within", "ignore")
 

@@ -19,7 +19,7 @@ def case_version(case: Case) -> str:
 
     Its id, time stamps, tags, quarantine, number of trials, app and layout in the file are not in it, nor the order of
     keys. Fields are named one by one, so that a field that `Case` gets later leaves old versions as they are.
-    (docs/decisions/455)
+    (decision 455)
     """
     session = case.initial_session
     content = [

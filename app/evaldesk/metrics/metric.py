@@ -222,6 +222,7 @@ def metric_options(name: str) -> tuple[OptionInfo, ...]:
 
 def metric_kind(name: str) -> str:
     """`tool_used` of `tool_used/search`; a name without a label as it stands."""
+    # A label may follow a metric; a metric of a package may hold a slash: decision 016.
     return name if name in METRICS else name.partition("/")[0]
 
 

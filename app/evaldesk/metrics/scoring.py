@@ -409,6 +409,7 @@ def _reasons(question: _Question) -> Mapping[str, str]:
 _kept_reasons = lru_cache(maxsize=64)(_reasons)  # about three forms; a kept question keeps its cases
 
 
+# Planning and grading ask this same function: decision 024.
 def missing_of(metric: Metric, case: Case) -> str | None:
     """The missing assertion of the case, or None when the metric applies to it."""
     needs = _NEEDS_OF_TURNS.get(metric.info.needs)

@@ -160,7 +160,7 @@ def matched(before: Iterable[PlayedCase], keys: Iterable[CaseKey]) -> dict[Place
     Those with the same id and content come first, those of the same id in order then, and last a case that got another
     id, told by its content where one only has it. Two files of one name may hold the same case id, and come in another
     order or alone. An eval set that the later cases do not name is the new one with which it has most cases in common,
-    if there is one. Whether a case found so is the same or an edited one, `is_edited` says. (docs/decisions/455)
+    if there is one. Whether a case found so is the same or an edited one, `is_edited` says. (decision 455)
     """
     before, keys = list(before), list(keys)
     names = _renamed([case.key for case in before], keys)

@@ -368,6 +368,7 @@ class GateOutcome:
     answer: Answer
     sentence: str
     names: tuple[str, ...] = ()
+    # Too close to the threshold is an answer of its own: decision 084.
     counts_as: Undecided | None = None
 
     @property

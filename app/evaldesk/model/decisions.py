@@ -24,6 +24,7 @@ UNUSED = "a decision of the case was not used: "
 """How the note on a decision begins that nobody asked for."""
 
 
+# One shape for the requests of all frameworks: decision 162.
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """Something that waits for a person: a call of a tool, or a question of the agent itself.

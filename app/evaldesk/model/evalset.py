@@ -91,6 +91,7 @@ class Case:
         return tuple(item for turn in self.turns for item in turn.media)
 
 
+# A tag is in every form of the file and in the index: decision 446.
 NEEDS_REVIEW = "needs-review"
 """The tag of a case that an import could not read whole: no run plays it until a person takes the tag away."""
 REVIEW_REASON = "needs_review"
@@ -146,6 +147,7 @@ class EditedCases(Sequence[Case], ABC):
         """The same cases, but `new` ones in the place of those from `start` to `stop`."""
 
 
+# A set of 200,000 cases is not held in memory: decision 151.
 class LargeCases(EditedCases):
     """The cases of a set that is not in memory: each is read when it is asked for, and an index answers the rest.
 

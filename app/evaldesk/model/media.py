@@ -20,6 +20,7 @@ HELD = "sha256:"
 """The start of `data` where the bytes are in the store; no base64 has a colon."""
 HELD_URL = "sha256-url:"
 """The same for base64 with the letters of addresses."""
+# No character, so that no tool can claim a stored image: decision 182.
 MARK = "\ufdd0"
 """Stands before HELD in results of tools: the store alone writes it, so no text of an agent is taken for an image."""
 MAX_MEDIA = 20 * 1024 * 1024

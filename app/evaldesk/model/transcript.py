@@ -57,6 +57,7 @@ FATAL_KINDS: frozenset[str] = frozenset(
 )
 """Kinds of errors that every other trial of a run would meet; only Evaldesk itself says that one is so."""
 BOUNDS: frozenset[str] = frozenset(
+    # An agent at its limit failed; only a fault around it is an error: decision 014.
     {"max_turns", "max_iterations", "stuck", "context_window", "budget", "content_filter"}
 )
 """Stop reasons of a turn in which the agent went on until a bound of its own and never answered."""
@@ -195,6 +196,7 @@ class TurnRecord:
             event.call for event in self.events if event.kind == "tool_call" and event.call and not event.within
         )
 
+    # A call that waits or was cut off did not happen: decision 251.
     @property
     def judged_calls(self) -> tuple[ToolCall, ...]:
         """`tool_calls` as they are compared with the expected calls.
@@ -437,6 +439,7 @@ def artefact_text(transcript: Transcript, form: str) -> str | None:
     return None
 
 
+# Larger whole numbers are no longer exact as floats of JSON readers: decision 028.
 MAX_NUMBER = 2**53
 """The largest number of tokens, dollars or milliseconds: what a float still counts by ones."""
 
@@ -458,6 +461,7 @@ def checked_count(name: str, value: object) -> int:
     return int(number)
 
 
+# Never 0: a sum with it is "at least" (decision 300).
 UNKNOWN = Usage("unknown", is_least=True)
 """The usage of a call of which nothing is known."""
 

@@ -20,6 +20,7 @@ from evaldesk.pages.runs.view import trial_href
 
 MAX_EACH = 5
 """Places of one kind that are shown while one types."""
+# The answer says how many sets are left out: decision 120.
 MAX_CASES = 10_000
 """Cases of eval set files that one search reads, so that it answers while one types."""
 AROUND = 20

@@ -13,6 +13,7 @@ from evaldesk.wire import to_json
 from evaldesk.wording.json_layout import laid_out
 from evaldesk.wording.words import size_words
 
+# A larger value stays at the server, named by its digest: decision 054.
 MAX_TYPED = 64 * 1024
 """A state of so many bytes is typed and posted; a larger one stays at the server."""
 MAX_TYPED_IN_ALL = 1024 * 1024

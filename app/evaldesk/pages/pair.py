@@ -15,6 +15,7 @@ from evaldesk.model.stored import TrialKey
 from evaldesk.pages.runs.view import STATUS_OF, Square, trial_href, window
 from evaldesk.store import RunStore
 
+# Neither side is the reference, so nothing is struck or red: decision 092.
 MAX_ROWS = 400
 MAX_TEXT = 20_000
 MAX_SQUARES = 50

@@ -43,6 +43,7 @@ class PassChart:
     levels: Sequence[tuple[float, str]]
 
 
+# Plotly would be a task of 800 ms at each visit: decision 064.
 def pass_chart(points: Sequence[CurvePoint]) -> PassChart:
     """The drawing of at least two points. The k axis is logarithmic beyond 20, as in the interactive chart."""
     ks = [point.k for point in points]

@@ -69,6 +69,7 @@ def _rendered(text: str) -> str:
 
     html = nh3.clean(
         _parser().render(text),
+        # Nothing of a hostile text may become another element or attribute: decision 021.
         tags=set(BLOCKS | CELLS | WORDS),
         attributes={"a": {"href"}, "ol": {"start"}},
         url_schemes=set(SCHEMES),

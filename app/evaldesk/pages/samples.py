@@ -18,6 +18,7 @@ from evaldesk.statistics.failure_modes import Stratum
 from evaldesk.store import Store
 
 
+# A start without gaps of a random order is a random sample: decision 109.
 @dataclass(frozen=True, slots=True)
 class Sample:
     """The trials of a verdict that are its sample, of all in `order`.

@@ -28,6 +28,7 @@ SCENARIO = {
     "user_persona": "Persona",
     "conversation_plan": "Plan",
 }
+# Names of keys, not formats, so that played and imported trials look the same: decision 090.
 CHECKS = {
     "env_assertions": "Environment",
     "communicate_checks": "Said",

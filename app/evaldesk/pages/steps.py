@@ -19,6 +19,7 @@ from evaldesk.pages.json_tree import cut
 from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.wording.words import ending_sentence
 
+# Rules, so that two readers see the same trial: decision 320.
 LEAST = 10
 """A trial of fewer steps is read as it is."""
 MAX_SHOWN = 60

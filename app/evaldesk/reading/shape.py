@@ -23,6 +23,7 @@ from evaldesk.model import JsonObject
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.reading.values import ABSENT, snake_case
 
+# The layout of a file that the model cannot hold, to write it back: decision 032.
 FORM: Final = "$form"
 _NOWHERE = Place(Document(None))
 

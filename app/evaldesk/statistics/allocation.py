@@ -16,6 +16,7 @@ def variance_of(passed: int, scored: int) -> float:
     return passes * failures / ((passes + failures) * (passes + failures + 1))
 
 
+# Never from the run itself, so that the estimate has no bias: decision 174.
 def allocated(
     weights: Sequence[float], costs: Sequence[float], budget: float, *, least: int = 1, most: int = 1000
 ) -> tuple[int, ...]:

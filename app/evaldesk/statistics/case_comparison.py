@@ -97,6 +97,7 @@ def is_regressed(before: PlayedCase, after: PlayedCase) -> bool:
 def _likely_drops(changes: Sequence[CaseChange]) -> tuple[list[CaseChange], int | None]:
     """The changes with the likely drops marked, by Holm over all tested cases, and the trials that a drop needs."""
     tested = {change.key.place: _drop(change) for change in changes if change.p is not None}
+    # One drop of many cases is mostly chance: decision 057.
     adjusted = holm([fisher_drop(*counts) for counts in tested.values()])
     likely = {place for place, p in zip(tested, adjusted, strict=True) if p < ALPHA}
     marked = [replace(each, is_likely_drop=True) if each.key.place in likely else each for each in changes]

@@ -34,6 +34,7 @@ _LOPSIDED = 0.3
 _DENSE_UP_TO = 20
 
 
+# Wilson and Student share the ends of a rate near 0 and 1: decision 077.
 def wilson(c: float, n: float) -> Interval:
     """Wilson's interval for c of n independent trials; 0 to 1 when n is 0."""
     return _wilson(c / n, n, Z_95) if n > 0 else Interval(0.0, 1.0)
@@ -259,7 +260,7 @@ def curve_rows(counts: Iterable[CaseCounts]) -> tuple[list[CaseCounts], int]:
     """The cases that the curve is over, those with the same outcome put together, and its last k; 0 without a case.
 
     The last k is the fewest scored trials of a case, so that a lost trial makes the curve shorter and drops no case.
-    Only cases with less than half as many trials as most others have are left out. (docs/decisions/023)
+    Only cases with less than half as many trials as most others have are left out. (decision 023)
     """
     rows = _alike(counts)
     last = min((n for n, _, _ in rows if 2 * n >= _of_most(rows)), default=0)

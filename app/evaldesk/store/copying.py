@@ -164,6 +164,7 @@ class _Copy:
                 else:
                     writer.change(kept[1], rows)
                     kept = next(there, None)
+                # The target is compared, never a note of progress: decision 170.
                 self._tell("copying", table, len(rows))
             while kept:
                 writer.drop(kept[1])

@@ -199,6 +199,7 @@ class FailureStore(Part):
             ids = step.connection.scalars(select(FINDING.c.id).where(FINDING.c.mode_id == mode_id)).all()
             for finding_id in ids:
                 step.change(FINDING, {"id": finding_id}, {"mode_id": into_id})
+            # A mode is never deleted, so that undo can bring it back: decision 108.
             step.change(MODE, {"id": mode_id}, {"merged_into": into_id})
             runs = step.connection.scalars(
                 select(FINDING.c.run_id).where(FINDING.c.mode_id == into_id, FINDING.c.status == "counted").distinct()

@@ -50,6 +50,7 @@ class LabelStore(Part):
             if not has_trial(connection, place):
                 raise NotFoundError(f"run {run_id} has no trial {key[1]} of case {key[0]}")
             if seen is not None:
+                # Two people under one name do not overwrite each other unseen: decision 172.
                 _check_seen(connection, place, seen, {"verdict": verdict, "note": note})
             values = {"verdict": verdict, "note": note, "labelled_at": self._clock()}
             statement = upsert(connection.dialect.name, LABEL).values(place | values)

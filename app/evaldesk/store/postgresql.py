@@ -70,6 +70,7 @@ class PostgresqlServer:
 
         @event.listens_for(engine, "begin")
         def wait_for_turn(connection: Connection) -> None:
+            # One writer at a time, as in SQLite, so that every read before a write holds: decision 127.
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (WRITERS,))
 
         return engine

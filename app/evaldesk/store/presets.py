@@ -18,6 +18,7 @@ MAX_PRESETS = 50
 """Of one agent: a list to choose from has an end."""
 
 
+# A preset is the text of a form, so that every check is made again: decision 192.
 class PresetStore(Part):
     """The presets of a workspace. An agent that is gone leaves its presets: it may come back."""
 

@@ -146,6 +146,7 @@ _UNREADABLE = (EvaldeskError, ValueError, TypeError, RecursionError, msgspec.Msg
 _ROWS_AT_ONCE = 500
 
 
+# A marker keeps every process out from the first step to the last: decision 079.
 def recover(path: Path) -> str:
     """Put a new database with all rows that can be read in place of a damaged one; says what was kept and lost.
 

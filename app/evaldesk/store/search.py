@@ -25,6 +25,7 @@ from evaldesk.store.runs import run_queries
 from evaldesk.store.tables.failures import FINDING
 from evaldesk.store.tables.runs import LABEL, RUN, RUN_CASE, TRIAL, VISIBLE
 
+# An index of another version is made again; no migration knows it: decision 140.
 VERSION = 1
 """Of how texts are cut into words; the index of another version is made again."""
 MAX_LETTERS = 100_000

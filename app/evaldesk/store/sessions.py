@@ -175,6 +175,7 @@ class SessionStore(Part):
             own = OPEN_TURN.c.session_id == session_id
             connection.execute(update(OPEN_TURN).where(own).values(is_stopping=True))
 
+    # A turn is stored before it is played, so a kill loses no message: decision 040.
     def open_turns(self) -> builtins.list[tuple[str, OpenTurn]]:
         """The sessions that have an open turn, each with that turn, without its events."""
         with self._database.reading() as connection:

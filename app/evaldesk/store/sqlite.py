@@ -169,6 +169,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
         seen = path.stat()
     except FileNotFoundError:
         return None
+    # Linux writes on into a deleted file, so the path is compared: decision 052.
     return seen.st_dev, seen.st_ino
 
 

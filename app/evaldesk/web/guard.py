@@ -54,6 +54,7 @@ class GuardSettings:
 
 @lru_cache(maxsize=16)  # asked for with every request
 def _digest(token: str, name: str) -> str:
+    # Another port reads the cookie: it holds no token, and a wrong value is no guess (decision 042).
     return hmac.new(token.encode(), name.encode(), "sha256").hexdigest()
 
 
@@ -250,6 +251,7 @@ def _cookies(scope: Scope, name: str) -> list[str]:
 _FIXED: tuple[tuple[bytes, bytes], ...] = (
     (b"x-frame-options", b"DENY"),
     (b"x-content-type-options", b"nosniff"),
+    # Under no-referrer, Chromium posts our plain forms with "Origin: null": decision 007.
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),

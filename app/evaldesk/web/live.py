@@ -37,6 +37,7 @@ class Frame:
     @cached_property
     def deflated(self) -> bytes:
         """The same as a piece of a gzip member."""
+        # Raw deflate with no history, so that streams share a frame: decision 178.
         packer = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
         return packer.compress(self.data) + packer.flush(zlib.Z_SYNC_FLUSH)
 

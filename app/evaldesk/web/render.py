@@ -57,6 +57,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        # Who can write here can change our modules as well: decision 189.
         bytecode_cache=CompiledTemplates(folder / "__pycache__"),
     )
     env.filters.update(FILTERS)

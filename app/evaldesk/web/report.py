@@ -25,6 +25,7 @@ from evaldesk.pages.reports.html import (
 )
 from evaldesk.web.render import environment as templates
 
+# A report travels by mail: decision 078.
 MAX_TRIALS_BYTES = 2 * 1024 * 1024
 """Transcripts in one report; the other trials are squares of the table only."""
 MAX_COMPARED_BYTES = 1024 * 1024

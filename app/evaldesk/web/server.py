@@ -63,6 +63,7 @@ EXIT_INTERRUPTED = 130
 ADDRESS_NAME = "desk.url"
 ANY_PORT = 0
 BACKLOG = 2048  # that of uvicorn
+# Two readers at one desk have two names: decision 265.
 NAME_COOKIE, YEAR_S = "evaldesk-name", 365 * 24 * 3600
 _OF_PORTS = (errno.EADDRINUSE, errno.EACCES)
 

@@ -170,6 +170,7 @@ class A2aAgent:
             except AgentError as error:
                 found, outcome = [], f"the task was not cancelled: {error}"
         talk.task_id = ""
+        # Artifacts are the answer and come last, also before closing words: decision 146.
         for event in (*found, *heard.artifacts()):
             yield event
         yield Event("log", author=self.ref.id, text=outcome)

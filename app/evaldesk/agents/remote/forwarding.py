@@ -203,6 +203,7 @@ class _Handler(LocalHandler):
         self.send_response_only(status)
         self.send_header("content-type", kind)
         if status >= LEAST_ERROR and not may_retry:
+            # The SDK must not multiply our retries: decision 125.
             self.send_header("x-should-retry", "false")  # it was tried as often as the run asks for
         if length is not None:
             self.send_header("content-length", str(length))

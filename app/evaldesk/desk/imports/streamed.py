@@ -27,6 +27,7 @@ from evaldesk.store.evalsets.large import MAX_SET, is_whole
 from evaldesk.store.evalsets.set_writer import SetWriter
 from evaldesk.transcripts.recorded import file_stem
 
+# Larger files of cases are refused; files of runs have no bound but the disk (decision 187).
 MAX_FILE = 512 * 1024 * 1024
 """Bytes of a file that is read whole."""
 HEAD = 64 * 1024

@@ -48,6 +48,7 @@ Kind: TypeAlias = tuple[str, int]
 """The letters of the trials of a case in whole blocks, and how many trials it has in all."""
 
 
+# A look at whole blocks only, so that a resumed run stops at the same trial: decision 086.
 class Decider:
     """Asks after each whole block of a run whether its gates are decided, from the letters of its trials.
 

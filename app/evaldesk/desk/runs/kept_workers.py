@@ -1,7 +1,7 @@
 """Workers that several evaluations share, and that outlive them: an agent is imported once, not for each of them.
 
 Those that are kept stand on one event loop of this process, in a thread of its own.
-(docs/decisions/098-workers-that-are-kept.md)
+(decision 098)
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from evaldesk.process_setup import parsing
 MAX_FILES = 2_000
 
 _SUFFIXES = (".py", ".yaml", ".yml", ".toml", ".txt", ".md")
+# Nothing but its name tells a log from a prompt: decision 392.
 _LOG = re.compile(r"(?:.*[._-])?(?:logs?|out|stdout|stderr)(?:[._-][\d._-]+)?\.txt", re.IGNORECASE)
 """The usual names of texts that an agent or a shell writes, such as `log.txt` and `calls-log.2.txt`: not its code."""
 _NAMES = (".env",)

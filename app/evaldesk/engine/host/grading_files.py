@@ -2,7 +2,7 @@
 
 Graders import the functions of the user from this copy and never from the disk, which an agent of the same user can
 write. Evaldesk's own files and those that an interpreter runs at its start cannot be given to a grader in this way: a
-grader that would start after one of them changed is not started. (docs/decisions/470-frozen-grading.md)
+grader that would start after one of them changed is not started. (decision 470)
 """
 
 from __future__ import annotations

@@ -421,6 +421,7 @@ def _named(result: TrialResult, changed: Sequence[str]) -> TrialResult:
     return replace(result, changes="; ".join(filter(None, (result.changes, *changed)))[:MAX_CHANGES])
 
 
+# A player's own clock is not believed beyond this: decision 228.
 def _most_s(spec: TrialSpec) -> float:
     """How long its player may take; without end where calls wait for our own limits, which a player alone knows."""
     is_paced = any(options.rpm or options.tpm for options in (spec.model_options, spec.user.options))

@@ -1,7 +1,7 @@
 """One host of a cluster: it only supervises the same worker processes as one machine has.
 
 User code runs in the workers below it, so deadlines, replays, capture and scrubbing are those of one machine, and user
-code cannot take a host down. (docs/decisions/167-hosts-of-ray.md)
+code cannot take a host down. (decision 167)
 """
 
 from __future__ import annotations

@@ -119,6 +119,7 @@ def note_forks() -> None:
         if log := CURRENT_LOG.get():
             FORKED_IN.add(log.number)
 
+    # A forked child holds the pipes of the trials beside it: decision 097.
     os.register_at_fork(after_in_parent=note)
 
 

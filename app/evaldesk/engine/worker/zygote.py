@@ -2,7 +2,7 @@
 
 It is safe only while the kernel says that one thread runs and that nothing is open that two processes must not share,
 and where the import left nothing behind that each process should have of its own. Else it stays a player, and the
-others import the agent themselves (docs/decisions/222-a-zygote-for-players.md).
+others import the agent themselves (decision 222).
 """
 
 from __future__ import annotations

@@ -138,6 +138,7 @@ def _connected(path: Path) -> sqlite3.Connection:
         raise FormatError("this is not a SQLite file", source=path.name)
     log = path.with_name(f"{path.name}-wal")
     is_at_rest = header[_JOURNAL] == b"\x02\x02" and not (log.exists() and log.stat().st_size)
+    # A log that nobody writes is left alone, since reading it makes files: decision 081.
     address = f"{path.as_uri()}?mode=ro{'&immutable=1' if is_at_rest else ''}"
     return sqlite3.connect(address, uri=True, timeout=_WAIT_S)
 

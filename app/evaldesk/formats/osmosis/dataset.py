@@ -310,6 +310,7 @@ def read_parquet(data: bytes, source: str) -> list[Any]:
     Raises FormatError, also for a file that states, or turns out, to need much more memory than it has bytes.
     """
     pyarrow, parquet = _pyarrow(source)
+    # 811 bytes of Parquet took 400 MB: decision 407.
     limit = min(MAX_UNPACKED, max(FREE_UNPACKED, MAX_RATIO * len(data)))
     try:
         file = parquet.ParquetFile(pyarrow.BufferReader(data))

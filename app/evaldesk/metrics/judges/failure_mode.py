@@ -35,6 +35,7 @@ WORDS = {True: "present", False: "absent"}
 MAX_QUOTE = 200
 
 
+# A yes without a verbatim quote is no vote: decision 202.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureMode(JudgeMetric):
     """1 where most judges find that the trial does not show the kind of failure, 0 where it does."""

@@ -121,6 +121,7 @@ class Panel:
 
 def question(task: Task[Any], sections: Mapping[str, str]) -> list[JsonObject]:
     """The messages that ask a judge: the task, and the sections inside fences whose mark is new each time."""
+    # Texts of a hostile agent cannot close a fence whose mark is random: decision 010.
     mark = unused_mark(sections)
     return [
         {"role": "system", "content": task.system.replace("{mark}", mark)},

@@ -44,7 +44,7 @@ def preload() -> None:
     """Import the parts of rouge-score, once, for a process in which no other code runs yet.
 
     rouge-score imports the whole of nltk for its stemmer, and nltk imports scipy: 1.1 CPU seconds and 110 MB instead
-    of 0.2 and 35. So nltk's own `__init__` is left out here. (docs/decisions/035-one-stemmer-of-nltk.md)
+    of 0.2 and 35. So nltk's own `__init__` is left out here. (decision 035)
     """
     if _scorer_class.cache_info().currsize:
         return

@@ -1,4 +1,7 @@
-"""Metrics on a form: grouped by their need, with their options as fields; and the reading of the posted form."""
+"""Metrics on a form: grouped by their need, with their options as fields; and the reading of the posted form.
+
+The options of a metric come when it is ticked: 42 metrics at once are 109 kB (decision 039).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joins the runs and cases of one eval set that were stored under several ids. (docs/decisions/455)"""
+"""Joins the runs and cases of one eval set that were stored under several ids. (decision 455)"""
 
 from __future__ import annotations
 

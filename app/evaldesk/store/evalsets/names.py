@@ -53,7 +53,7 @@ def identity_of(path: Path, home: Path) -> str:
     """The id of the eval set in a file, whoever looks and from where: of its real path within the workspace `home`.
 
     A file outside is known by its absolute path. The samples and a person's copies of them are one set, as though they
-    lay in the workspace. (docs/decisions/455)
+    lay in the workspace. (decision 455)
     """
     return identity_of_real(Path(os.path.realpath(path)), Path(os.path.realpath(home)))
 

@@ -1,4 +1,7 @@
-"""The words of migrations: columns, keys and indexes, with the names that the declared tables give them."""
+"""The words of migrations: columns, keys and indexes, with the names that the declared tables give them.
+
+Migrations import nothing else of the app, which changes after them: decision 398.
+"""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ _MOST_ROWS = 400_000
 """Cases of all runs that are looked at, about a second's reading."""
 
 
+# Runs of one class differ by chance alone: decision 480.
 def history_class(config: RunConfig) -> str:
     """The class of a run: a digest of the agent, the criteria and the options that change what a trial does.
 

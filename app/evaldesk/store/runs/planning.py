@@ -185,6 +185,7 @@ def set_status(
     if ms is not None or status not in ACTIVE:
         values |= {"active_ms": run.active_ms + (ms or 0.0), "ticked_at": now if status in ACTIVE else None}
     if driver is not None:
+        # The fence: who lost the lease stores nothing more (decision 114).
         values |= {"driver": driver, "lease": run.lease + 1, "leased_until": NEW_LEASE}
     if driver is not None and run.stop:  # it was decided: who resumes it wants the other trials
         values |= {"stop": None, "stop_rule": ""}

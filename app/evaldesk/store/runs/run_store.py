@@ -33,6 +33,7 @@ TRIALS_DELETED_AT_ONCE = 100
 CASES_NAMED_AT_ONCE = 1_000
 """Cases of a deleted run that one transaction gives the run before it."""
 
+# Deleted rows stay until then: decision 066.
 DELETED_RUNS_KEPT = timedelta(days=30)
 """How long a deleted run stays in the trash; the start of a desk removes it after that."""
 
@@ -373,6 +374,7 @@ def is_unchanged_since(connection: Connection, seen: RunSummary, *, is_taken: bo
     return connection.execute(update(RUN).where(*same).values(driver=RUN.c.driver)).rowcount == 1
 
 
+# The kind marks an imported run, which nothing can play: decision 009.
 def imported_agent(name: str) -> AgentRef:
     """The agent of an imported run: a name, and nothing that could be loaded."""
     return AgentRef(id=name, target="", kind=IMPORTED)

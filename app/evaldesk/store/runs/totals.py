@@ -163,6 +163,7 @@ class MetricTotals:
     n_cases: int = 0
     low: float = math.inf
     high: float = -math.inf
+    # Whole numbers, so that the sums are exact in any order: decision 094.
     scale: int = 0
     moments: tuple[int, ...] = (0,) * len(_MOMENTS)
     square_scale: int = 0

@@ -309,5 +309,6 @@ N_OF_CASE = func.length(RUN_CASE.c.strip)
 OF_CASE = (RUN_CASE.c.run_id == TRIAL.c.run_id) & (RUN_CASE.c.case_index == TRIAL.c.case_index)
 """The one condition that joins a trial with its case."""
 
+# An import is stored hidden and shown at once: decision 051.
 VISIBLE = RUN.c.deleted_at.is_(None)
 """The one condition on runs that are shown: neither deleted nor part of an unfinished import."""

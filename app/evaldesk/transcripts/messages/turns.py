@@ -11,6 +11,7 @@ from evaldesk.model import ErrorRecord, Event, JsonValue, ToolCall, TurnRecord, 
 from evaldesk.model.media import Media
 from evaldesk.transcripts.recorded import cut_short, usage_event
 
+# A farewell of a simulated user opens no turn: decision 026.
 _FAREWELLS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
 
 Speaker: TypeAlias = Literal["system", "user", "agent", "tool"]

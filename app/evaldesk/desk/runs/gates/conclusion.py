@@ -291,6 +291,7 @@ def may_be_stopped(counts: Counts, case_counts: Sequence[CaseCounts]) -> bool:
     return counts.unplayed > 0 and counts.planned == sum(times for _, _, times in case_counts)
 
 
+# The one place that decides whether a run passed: decision 022.
 def conclude(gates: Gates, run: RunNumbers, change: RunChange | None = None) -> Conclusion:
     """The conclusion of a run, from all its planned trials. The only place where this is decided.
 
@@ -655,6 +656,7 @@ def _weaker_words(change: RunChange) -> str:
     return f"What must be reached is less than in {change.name} ({'; '.join(change.weaker)}): {again}"
 
 
+# A case that no baseline accounts for is judged by itself: decision 456.
 def _new_cases(change: RunChange, gates: Gates) -> GateOutcome:
     """Whether the cases pass by themselves of which the baseline says nothing, in whatever their other trials end."""
     found = change.unaccounted
