@@ -19,6 +19,7 @@ import pytest
 from _pytest.pytester import SysModulesSnapshot
 from hypothesis import HealthCheck, settings
 from tests.leftovers import nothing_left, own_imports
+from tests.processor_time import ProcessorTime
 from tests.selection import Outcomes, leave_out_played, shuffle
 
 from evaldesk.process_setup import prepare_litellm
@@ -112,6 +113,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--forks", type=int, nargs="?", const=min(n_workers, 4), help="play in so many forks")
     parser.addoption("--random-order", type=int, nargs="?", const=0, help="play in a random order, of this seed")
     parser.addoption("--outcomes", metavar="FILE", help="write the outcome of each test, as JSON lines")
+    parser.addoption(
+        "--cpu-by-file", metavar="FILE", help="write the CPU seconds of each test, and show the dearest files"
+    )
     parser.addoption("--but-passed", metavar="FILE", help="play what did not pass in a run that wrote this file")
 
 
@@ -127,6 +131,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.random_order = random.randrange(1, 10_000)
     if config.option.outcomes:
         config.pluginmanager.register(Outcomes(config.option.outcomes))
+    if config.option.cpu_by_file:
+        config.pluginmanager.register(ProcessorTime(config.option.cpu_by_file))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -61,7 +61,7 @@ def test_the_second_part_plays_what_the_first_did_not_and_the_rest_is_told(
     project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("-p", "no:xdist", "-p", "no:evaldesk", "--forks", "2")
-    first = project.runpytest_subprocess(*options, "--outcomes", "first")
+    first = project.runpytest_subprocess(*options, "--outcomes", "first", "--cpu-by-file", "seconds")
     alone = _skips().main(["first"])
     told_alone = capsys.readouterr().out
     monkeypatch.setenv("INSTALLED", "1")
@@ -69,6 +69,7 @@ def test_the_second_part_plays_what_the_first_did_not_and_the_rest_is_told(
     second = project.runpytest_subprocess(*options, "--but-passed", "first", "--random-order", "--outcomes", "second")
 
     first.assert_outcomes(passed=16, skipped=5)
+    first.stdout.re_match_lines([r" +\d+\.\d +10 tests  test_a.py", r" +\d+\.\d +20 tests  in all files"])
     second.assert_outcomes(passed=3, skipped=2, deselected=16)
     second.stdout.fnmatch_lines(["*again with --random-order=*"])
     assert alone == 1
