@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,6 +89,43 @@ def test_no_grader_starts_after_a_file_that_it_would_run_has_changed(
 
     with pytest.raises(UsageError, match=f"{changed.name} was changed after the run began"):
         before.check_own()
+
+
+def test_a_file_is_read_again_when_its_time_of_change_is_another_though_all_else_is_as_it_was(
+    own: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = own[0] / "metrics/rouge.py"
+    as_it_was = module.stat()
+    monkeypatch.setattr(grading_files, "SETTLED_NS", -(10**18))  # all files of the test are young
+    files = freeze([])
+
+    while module.stat().st_ctime_ns == as_it_was.st_ctime_ns:
+        module.write_text("threshold = 0")
+    os.utime(module, ns=(as_it_was.st_atime_ns, as_it_was.st_mtime_ns))
+
+    assert (module.stat().st_size, module.stat().st_mtime_ns) == (as_it_was.st_size, as_it_was.st_mtime_ns)
+    with pytest.raises(UsageError, match=re.escape(f"{module} was changed")):
+        files.check_own()
+
+
+@pytest.mark.parametrize(("settled_ns", "n_reads"), [(-(10**18), 1), (10**18, 2)], ids=["old", "young"])
+def test_only_a_file_that_changed_lately_is_read_at_every_start(
+    own: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, settled_ns: int, n_reads: int
+) -> None:
+    module = str(own[0] / "metrics/rouge.py")
+    reads: list[bytes] = []
+
+    def sha256(content: bytes) -> Any:
+        reads.append(content)
+        return hashlib.new("sha256", content)
+
+    monkeypatch.setattr(grading_files, "SETTLED_NS", settled_ns)
+    monkeypatch.setattr(hashlib, "sha256", sha256)
+
+    same = [freeze([]).own[module] for _ in range(2)]
+
+    assert same[0] == same[1]
+    assert reads.count(b"threshold = 1") == n_reads
 
 
 def test_files_that_a_grader_does_not_run_may_change(own: tuple[Path, Path]) -> None:
