@@ -110,7 +110,7 @@ async def _turn_of(name: str, agent: Any) -> Callable[[], Awaitable[object]]:
 async def _adapted(name: str, folder: str) -> Callable[[], Awaitable[object]]:
     """One turn as the adapter plays it for a player."""
     from evaldesk.agents.loading import load_agent
-    from evaldesk.agents.shared_loop import SentEvents
+    from evaldesk.agents.shared_loop import EventStream
     from evaldesk.llm.http_calls import see_requests
     from evaldesk.llm.third_party_clients import wrap_clients
     from evaldesk.model import AgentRef, Session
@@ -121,7 +121,7 @@ async def _adapted(name: str, folder: str) -> Callable[[], Awaitable[object]]:
         see_requests()
         wrap_clients()
         events = agent.reply(Session("s"), "hi")
-        if isinstance(events, SentEvents):
+        if isinstance(events, EventStream):
             await events.hear(lambda _: False)
             return
         async for _ in events:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from evaldesk.agents import Agent, load_agent
-from evaldesk.agents.finding import checked_ref
-from evaldesk.agents.remote.protocol import told_events
+from evaldesk.agents.finding import remote_ref_of_kind
+from evaldesk.agents.remote.protocol import read_events
 from evaldesk.model import Change, Event, Session, TurnRecord
 from evaldesk.wire import to_json
 
@@ -62,11 +62,11 @@ def remote_agent(kind: str, folder: Path) -> Iterator[Agent]:
     """The agent of that kind, with the server it needs."""
     if kind == "command":
         (folder / "dice.py").write_text(COMMAND)
-        yield load_agent(checked_ref(kind, f"{sys.executable} -S {folder / 'dice.py'}"))
+        yield load_agent(remote_ref_of_kind(kind, f"{sys.executable} -S {folder / 'dice.py'}"))
         return
     if kind == "replay":
         (folder / "dice.json").write_bytes(to_json({"trials": [_trial(query) for query in QUERIES]}))
-        yield load_agent(checked_ref(kind, str(folder / "dice.json")))
+        yield load_agent(remote_ref_of_kind(kind, str(folder / "dice.json")))
         return
     released = threading.Event()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(_ROUTES[kind], released))
@@ -74,7 +74,7 @@ def remote_agent(kind: str, folder: Path) -> Iterator[Agent]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     path = {"adk_server": "/dice", "http_chat": "/v1"}.get(kind, "")
-    yield load_agent(checked_ref(kind, f"http://127.0.0.1:{server.server_address[1]}{path}"))
+    yield load_agent(remote_ref_of_kind(kind, f"http://127.0.0.1:{server.server_address[1]}{path}"))
     released.set()
     server.shutdown()
     server.server_close()
@@ -84,7 +84,7 @@ def remote_agent(kind: str, folder: Path) -> Iterator[Agent]:
 def _trial(query: str) -> dict[str, Any]:
     state: dict[str, Any] = {}
     session = Session("s")
-    events = [told for event in turn(query, state) for told in told_events(event, session, "dice")]
+    events = [told for event in turn(query, state) for told in read_events(event, session, "dice")]
     if session.state:
         events.insert(2, Event("state_delta", changes=(Change("rolls", after=session.state["rolls"]),)))
     return {"case_id": None, "trial_index": 0, "transcript": {"turns": [TurnRecord(query, tuple(events))]}}

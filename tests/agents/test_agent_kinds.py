@@ -238,16 +238,16 @@ def test_a_remote_kind_of_a_package_has_its_name_as_prefix(
 
 
 def test_an_object_is_looked_at_by_the_kinds_of_packages_before_plain_python(brought: AgentKinds) -> None:
-    order = [kind.name for kind in brought.looking(object())]
+    order = [kind.name for kind in brought.kinds_for(object())]
 
     assert order[-3:] == ["crew", "bare", "python"]  # not the package that cannot be imported, nor a remote kind
 
 
 def test_a_kind_that_an_agent_claims_is_never_imported_by_its_words(brought: AgentKinds) -> None:
-    assert brought.known("crew_kind:adapt") is None
+    assert brought.find("crew_kind:adapt") is None
     assert brought.title("crew_kind:adapt") == "crew_kind:adapt"
     assert "crew_kind" not in sys.modules
-    assert brought.known("gone") is None  # its package cannot be imported
+    assert brought.find("gone") is None  # its package cannot be imported
 
 
 def test_no_other_list_of_kinds_is_kept() -> None:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from tests.agents.answering import Answers, answering
 
 from evaldesk.agents import agent_ref, load_agent
-from evaldesk.agents.finding import checked_ref
-from evaldesk.agents.remote.protocol import told_events
+from evaldesk.agents.finding import remote_ref_of_kind
+from evaldesk.agents.remote.protocol import read_events
 from evaldesk.errors import AgentError, BadNumberError, FormatError
 from evaldesk.model import Event, Session
 from evaldesk.unpacking import MAX_ANSWER, Unpacker
@@ -63,7 +63,7 @@ async def test_json_with_no_one_meaning_errs_by_name(
         ref = agent_ref(f"adk:{address}/weather")
     else:
         (tmp_path / "line").write_text(f"{line}\n")
-        ref = checked_ref("command", f"{sys.executable} -c {_quoted(COMMAND.format(str(tmp_path / 'line')))}")
+        ref = remote_ref_of_kind("command", f"{sys.executable} -c {_quoted(COMMAND.format(str(tmp_path / 'line')))}")
     session = Session("s")
 
     try:
@@ -214,7 +214,7 @@ KEYS = (
 )
 def test_any_event_is_an_event_or_an_error_by_name(kind: str, fields: dict[str, Any]) -> None:
     with suppress(AgentError, BadNumberError):
-        assert all(isinstance(event, Event) for event in told_events({"kind": kind, **fields}, Session("s"), "a"))
+        assert all(isinstance(event, Event) for event in read_events({"kind": kind, **fields}, Session("s"), "a"))
 
 
 def _quoted(text: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from tests.agents.test_model_profiles import CONFIG
 
 from evaldesk import paths
-from evaldesk.agents.openhands.benchmark import declared_options
+from evaldesk.agents.openhands.benchmark import encode_options
 from evaldesk.agents.own.declared import declared_refs
 from evaldesk.engine import play_trial
 from evaldesk.engine.worker.player import load_ready
@@ -128,7 +128,7 @@ async def test_the_agents_table_names_profile_and_bounds(
         "def process_instance(instance, metadata):\n"
         "    return {'test_result': {'model': metadata.llm_config.model, 'n': metadata.max_iterations}}\n"
     )
-    declared = declared_options(llm="eval_gpt4", config_file=str(tmp_path / "config.toml"), max_iterations=7)
+    declared = encode_options(llm="eval_gpt4", config_file=str(tmp_path / "config.toml"), max_iterations=7)
 
     result = await play_trial(loaded(source, "process_instance", kind="benchmark", declared=declared), spec(row()))
 
@@ -136,7 +136,7 @@ async def test_the_agents_table_names_profile_and_bounds(
 
 
 def test_a_profile_alone_imports_no_litellm(loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    declared = declared_options(llm="eval_gpt4", config_file=str(tmp_path / "config.toml"))
+    declared = encode_options(llm="eval_gpt4", config_file=str(tmp_path / "config.toml"))
     agent = loaded(BENCH, "process_instance", kind="benchmark", declared=declared)
     monkeypatch.setattr("evaldesk.llm.client.open_litellm", lambda: pytest.fail("LiteLLM is imported"))
 
@@ -147,7 +147,7 @@ def test_an_unknown_option_of_the_table_is_named(loaded: Any) -> None:
     with pytest.raises(AgentError, match="iterations"):
         loaded("def process_instance(instance, metadata): ...", "process_instance", declared='{"iterations": 3}')
     with pytest.raises(UsageError, match="iterations"):
-        declared_options(iterations=3)
+        encode_options(iterations=3)
 
 
 async def test_the_documented_benchmark_runs_as_it_is_declared(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evaldesk.agents.openhands.output import output_events, sent_output
+from evaldesk.agents.openhands.output import output_events, output_text
 from evaldesk.errors import AgentError
 from evaldesk.model import Event, Transcript, TurnRecord
 from evaldesk.model.transcript import artefact_text
@@ -32,11 +32,11 @@ class EvalOutput:
 )
 def test_what_is_no_eval_output_is_said(returned: object, said: str) -> None:
     with pytest.raises(AgentError, match=said):
-        sent_output(returned)
+        output_text(returned)
 
 
 def _events(output: object) -> list[Event]:
-    return list(output_events(sent_output(output), {}, "Solve it."))
+    return list(output_events(output_text(output), {}, "Solve it."))
 
 
 def test_an_output_is_told_with_its_history_its_usage_and_its_text() -> None:
@@ -100,7 +100,7 @@ class Model:
 
 
 def test_a_model_that_writes_itself_is_kept_byte_for_byte() -> None:
-    assert sent_output(Model()) == Model().model_dump_json()
+    assert output_text(Model()) == Model().model_dump_json()
 
 
 def test_the_rows_of_openhands_become_events() -> None:

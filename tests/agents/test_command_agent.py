@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from evaldesk.agents import Agent, load_agent
-from evaldesk.agents.agent import close_kept
+from evaldesk.agents.agent import close_session_resources
 from evaldesk.agents.remote.command import CommandProcess
 from evaldesk.engine import play_trial
 from evaldesk.errors import AgentError
@@ -64,7 +64,7 @@ async def test_one_process_plays_all_turns_of_a_session(agent: Agent, play: Any)
 
     first = await play(agent, session, "hi")
     second = await play(agent, session, "again")
-    close_kept(session.memory)
+    close_session_resources(session.memory)
 
     assert [event.text for event in first if event.kind == "agent_message"] == ["1: hi"]
     assert [event.text for event in second if event.kind == "agent_message"] == ["2: again"]
@@ -100,14 +100,14 @@ async def test_a_command_that_ends_or_garbles_is_said(agent: Agent, play: Any, m
 
     with pytest.raises(AgentError, match=re.escape(said)):
         await play(agent, session, message)
-    close_kept(session.memory)
+    close_session_resources(session.memory)
 
 
 async def test_lines_of_stdout_that_are_no_objects_are_a_log(agent: Agent, play: Any) -> None:
     session = Session("s")
 
     events = await play(agent, session, "chatter")
-    close_kept(session.memory)
+    close_session_resources(session.memory)
 
     [log] = [event.text.splitlines() for event in events if event.author == "stdout"]
     assert log == [*(f"loading {number}" for number in range(101, 300)), "[1] null 7"]
@@ -150,7 +150,7 @@ async def test_the_documented_command_answers(tmp_path: Path, play: Any) -> None
     session = Session("s")
 
     [event] = await play(agent, session, "hi")
-    close_kept(session.memory)
+    close_session_resources(session.memory)
 
     assert event.text == "you said hi"
     assert "documented.py" in agent.describe().description
@@ -220,7 +220,7 @@ async def test_the_documented_module_is_all_that_a_command_needs(language: str, 
 
     events = await play(agent, session, "hi")
     failed = await play(agent, session, "fail")
-    close_kept(session.memory)
+    close_session_resources(session.memory)
 
     kinds = [event.kind for event in events if event.kind != "log"]
     assert kinds == ["tool_call", "tool_result", "usage", "agent_message"]

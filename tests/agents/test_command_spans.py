@@ -193,7 +193,7 @@ TOLD = {"kind": "usage", "model": "small", "tokens_in": 11, "tokens_out": 5}
 async def test_a_trial_whose_spans_came_late_or_never_has_no_whole_numbers(
     play: Any, monkeypatch: pytest.MonkeyPatch, plans: list[Any], words: list[str], tokens: int
 ) -> None:
-    monkeypatch.setattr(span_endpoint, "LAST_S", 0.2)
+    monkeypatch.setattr(span_endpoint, "SETTLE_S", 0.2)
 
     result = await play(*plans)
 
@@ -257,7 +257,7 @@ def test_spans_that_name_the_trace_of_another_turn_belong_to_the_address_they_we
 
 
 def test_a_span_whose_outer_one_does_not_come_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(span_endpoint, "LAST_S", 0.0)
+    monkeypatch.setattr(span_endpoint, "SETTLE_S", 0.0)
     endpoint, turns = SpanEndpoint(), [TurnSpans(lambda: 0.0), TurnSpans(lambda: 0.0)]
 
     for turn, spans in zip(turns, (INNER, [*INNER, *AROUND]), strict=True):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evaldesk.agents import declared_refs, find_agents, load_agent, named_ref, with_declared
+from evaldesk.agents import declared_refs, find_agents, load_agent, merge_refs, named_ref
 from evaldesk.agents.own.declared import LlmTable
 from evaldesk.agents.own.litellm import LlmAgent
 from evaldesk.codec import msgspec
@@ -141,13 +141,13 @@ def test_a_tool_that_is_not_there_is_named(workspace: Path) -> None:
 def test_what_is_declared_and_found_is_one_agent(workspace: Path) -> None:
     declared = _refs(workspace, "[agents.mine]\ntarget = 'shop_of_dice'\n")
 
-    assert [ref.id for ref in with_declared(find_agents([workspace]), declared)] == ["mine"]
+    assert [ref.id for ref in merge_refs(find_agents([workspace]), declared)] == ["mine"]
 
 
 def test_a_found_agent_makes_way_for_a_declared_one_of_its_name(workspace: Path) -> None:
     declared = _refs(workspace, "[agents.shop_of_dice]\nmodel = 'demo/dice'\n")
 
-    assert [ref.id for ref in with_declared(find_agents([workspace]), declared)] == ["shop_of_dice", "shop_of_dice-2"]
+    assert [ref.id for ref in merge_refs(find_agents([workspace]), declared)] == ["shop_of_dice", "shop_of_dice-2"]
 
 
 def test_folders_that_the_file_names_are_searched(tmp_path: Path, workspace: Path) -> None:

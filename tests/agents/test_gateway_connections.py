@@ -19,7 +19,7 @@ from tests.agents.endpoint import chunks, completion
 
 from evaldesk.agents.remote import providers
 from evaldesk.agents.remote.forwarding import open_gateway
-from evaldesk.agents.remote.providers import opened_answer
+from evaldesk.agents.remote.providers import open_answer
 from evaldesk.model import Event, Session
 
 CALL = {"model": "small", "messages": [{"role": "user", "content": "hi"}]}
@@ -164,7 +164,7 @@ def test_a_connection_that_ends_as_the_request_is_on_its_way_is_replaced(
     data = json.dumps(CALL).encode()
 
     for _ in range(3):
-        with opened_answer("POST", provider.address, data, {}) as answer:
+        with open_answer("POST", provider.address, data, {}) as answer:
             assert b"hello" in answer.read()
         time.sleep(0.05)  # its end arrives
 
@@ -173,7 +173,7 @@ def test_a_connection_that_ends_as_the_request_is_on_its_way_is_replaced(
 
 def test_an_answer_that_was_not_read_to_its_end_takes_its_connection_along(provider: Provider) -> None:
     for size in (10, None):
-        with opened_answer("POST", provider.address, json.dumps(CALL).encode(), {}) as answer:
+        with open_answer("POST", provider.address, json.dumps(CALL).encode(), {}) as answer:
             assert answer.read(size).startswith(b'{"id"')
 
     assert provider.n_connections == 2
@@ -239,7 +239,7 @@ def test_a_large_body_is_asked_for_before_it_is_sent(gateway: Gateway, provider:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 def test_a_fork_does_not_use_the_connections_of_its_parent(provider: Provider) -> None:
     def call() -> None:
-        with opened_answer("POST", provider.address, json.dumps(CALL).encode(), {}) as answer:
+        with open_answer("POST", provider.address, json.dumps(CALL).encode(), {}) as answer:
             assert b"hello" in answer.read()
 
     call()

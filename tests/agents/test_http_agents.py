@@ -11,7 +11,7 @@ import pytest
 from tests.agents.answering import Answers, answering, serving
 
 from evaldesk.agents import agent_ref, load_agent
-from evaldesk.agents.finding import checked_ref, remote_ref
+from evaldesk.agents.finding import remote_ref, remote_ref_of_kind
 from evaldesk.engine import play_trial
 from evaldesk.errors import AgentError, BadNumberError, UsageError
 from evaldesk.model import AgentRef, Case, Session, TrialSpec, Turn, TurnRecord
@@ -164,7 +164,7 @@ async def test_a_wait_without_a_choice_that_is_known_is_refused(answers: Any, pl
 async def test_headers_come_from_variables(answers: Any, play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     address, server = answers
     declared = '{"headers_env": {"authorization": "AGENT_KEY"}}'
-    agent = load_agent(checked_ref("http", address, "mine", declared))
+    agent = load_agent(remote_ref_of_kind("http", address, "mine", declared))
     with pytest.raises(AgentError, match="the environment has no AGENT_KEY"):
         await play(agent, Session("s"), "hi")
     monkeypatch.setenv("AGENT_KEY", "Bearer k")
@@ -218,7 +218,7 @@ def test_an_adk_address_without_an_app_is_refused() -> None:
 
 
 def test_an_unknown_option_of_the_table_is_named() -> None:
-    ref: Callable[[str], Any] = lambda kind: checked_ref(kind, "http://127.0.0.1:1/x", "mine", '{"modle": "x"}')  # noqa: E731
+    ref: Callable[[str], Any] = lambda kind: remote_ref_of_kind(kind, "http://127.0.0.1:1/x", "mine", '{"modle": "x"}')  # noqa: E731
 
     for kind in ("http", "http_chat", "adk_server"):
         with pytest.raises(AgentError, match="modle"):

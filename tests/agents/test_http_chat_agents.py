@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evaldesk.agents import agent_ref, load_agent
-from evaldesk.agents.finding import checked_ref
+from evaldesk.agents.finding import remote_ref_of_kind
 from evaldesk.errors import ModelError
 from evaldesk.model import ModelOptions, Session
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("client")]
 
 async def test_a_chat_endpoint_is_sent_the_conversation(endpoint: Any, play: Any) -> None:
     agent = load_agent(
-        checked_ref("http_chat", endpoint.address, "mine", '{"model": "bot", "instruction": "Be kind."}')
+        remote_ref_of_kind("http_chat", endpoint.address, "mine", '{"model": "bot", "instruction": "Be kind."}')
     )
     session = Session("s")
     endpoint.says("hello").says("bye")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evaldesk.agents.own.instruction import MissingKey, filled
+from evaldesk.agents.own.instruction import MissingKey, fill_placeholders
 
 STATE: dict[str, Any] = {"origin": "Bonn", "likes": ["food", "art"], "user:name": "Ada", "n": 3, "nothing": None}
 
@@ -26,15 +26,15 @@ STATE: dict[str, Any] = {"origin": "Bonn", "likes": ["food", "art"], "user:name"
     ],
 )
 def test_placeholders_are_filled_and_other_braces_stay(instruction: str, wanted: str) -> None:
-    assert filled(instruction, STATE) == wanted
+    assert fill_placeholders(instruction, STATE) == wanted
 
 
 def test_a_missing_key_is_named() -> None:
     with pytest.raises(MissingKey) as caught:
-        filled("{month}", STATE)
+        fill_placeholders("{month}", STATE)
 
     assert caught.value.args == ("month",)
 
 
 def test_a_value_with_braces_is_not_filled_again() -> None:
-    assert filled("{a}", {"a": "{b}", "b": "never"}) == "{b}"
+    assert fill_placeholders("{a}", {"a": "{b}", "b": "never"}) == "{b}"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from evaldesk.agents import declared_refs, find_agents
-from evaldesk.agents.finding import played_on, project_python
+from evaldesk.agents.finding import project_python, with_place
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef
 from evaldesk.paths import OURS, interpreter_path, samples
@@ -43,28 +43,28 @@ def agent_in(folder: Path, source: str = AGENT) -> AgentRef:
 def test_the_environment_of_its_project_is_found(tmp_path: Path) -> None:
     python = environment(tmp_path / ".venv")
 
-    assert played_on(agent_in(tmp_path / "agents" / "shop")).python == python
+    assert with_place(agent_in(tmp_path / "agents" / "shop")).python == python
 
 
 def test_the_nearest_environment_wins(tmp_path: Path) -> None:
     environment(tmp_path / ".venv")
     python = environment(tmp_path / "agents" / "shop" / ".venv")
 
-    assert played_on(agent_in(tmp_path / "agents" / "shop")).python == python
+    assert with_place(agent_in(tmp_path / "agents" / "shop")).python == python
 
 
 def test_another_repository_around_the_agents_is_not_asked(tmp_path: Path) -> None:
     environment(tmp_path / ".venv")
     (tmp_path / "cloned" / ".git").mkdir(parents=True)
 
-    assert played_on(agent_in(tmp_path / "cloned" / "shop")).python == ""
+    assert with_place(agent_in(tmp_path / "cloned" / "shop")).python == ""
 
 
 def test_the_home_folder_is_no_project(tmp_path: Path) -> None:
     environment(tmp_path / ".venv")
     ref = agent_in(tmp_path / "shop")
 
-    assert played_on(ref, environment={"HOME": str(tmp_path)}).python == ""
+    assert with_place(ref, environment={"HOME": str(tmp_path)}).python == ""
 
 
 def test_a_project_of_uv_may_name_its_environment(tmp_path: Path) -> None:
@@ -116,15 +116,15 @@ def test_an_environment_whose_interpreter_was_removed_is_not_replaced_by_ours_wi
     python.parent.mkdir(parents=True)
     python.symlink_to(tmp_path / "removed" / "python3")
 
-    assert played_on(agent_in(tmp_path / "shop" / "support")).python == str(python)
+    assert with_place(agent_in(tmp_path / "shop" / "support")).python == str(python)
 
 
 def test_our_own_environment_is_ours(tmp_path: Path) -> None:
     ref = agent_in(tmp_path / "shop")
     (tmp_path / ".venv").symlink_to(sys.prefix)
 
-    assert played_on(ref).python == ""
-    assert played_on(ref, sys.executable).python == ""
+    assert with_place(ref).python == ""
+    assert with_place(ref, sys.executable).python == ""
 
 
 def test_agents_that_are_not_imported_have_none(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_agents_that_are_not_imported_have_none(tmp_path: Path) -> None:
 
     refs = [*declared_refs(tables, tmp_path), *find_agents([samples()])[:1]]
 
-    assert [played_on(ref, python).python for ref in refs] == ["", "", ""]
+    assert [with_place(ref, python).python for ref in refs] == ["", "", ""]
 
 
 OWN_CLASS = 'from evaldesk import LlmAgent\n\nroot_agent = LlmAgent("a", model="demo/dice")\n'
@@ -143,10 +143,10 @@ def test_an_agent_of_our_own_class_stays_where_litellm_is(tmp_path: Path) -> Non
     python = environment(tmp_path / ".venv")
     ref = agent_in(tmp_path / "shop", OWN_CLASS)
 
-    assert played_on(ref).python == ""
-    assert played_on(ref, python).python == python  # a person says so
+    assert with_place(ref).python == ""
+    assert with_place(ref, python).python == python  # a person says so
     (tmp_path / ".venv/lib/python3.12/site-packages/litellm").mkdir(parents=True)
-    assert played_on(ref).python == python
+    assert with_place(ref).python == python
 
 
 def test_the_settings_name_one_for_all_and_an_agent_one_for_itself(tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ def test_the_settings_name_one_for_all_and_an_agent_one_for_itself(tmp_path: Pat
 
     refs = declared_refs(settings.agents, tmp_path)
 
-    assert [played_on(ref, settings.python).python for ref in refs] == [own, named, ""]
-    assert played_on(replace(refs[1])).python == found
+    assert [with_place(ref, settings.python).python for ref in refs] == [own, named, ""]
+    assert with_place(replace(refs[1])).python == found
 
 
 def test_what_a_person_names_is_looked_up_from_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.agents.answering import answering
 
 from evaldesk.agents import Agent, agent_ref, load_agent
-from evaldesk.agents.remote.protocol import _MAKERS, told_events
+from evaldesk.agents.remote.protocol import _MAKERS, read_events
 from evaldesk.model import AgentRef, Session
 
 pytestmark = pytest.mark.anyio
@@ -66,7 +66,7 @@ def test_an_event_with_every_key_of_its_kind_is_told_without_a_word(kind: str) -
     texts = {"text", "message", "code", "model"}
     event = {key: fit.get(key, "x" if key in texts else 0 if key.startswith("tokens") else None) for key in keys}
 
-    found = [*told_events({"kind": kind, "author": "a", **event}, Session("s"), "a")]
+    found = [*read_events({"kind": kind, "author": "a", **event}, Session("s"), "a")]
 
     assert "log" not in [each.kind for each in found if each.author == "evaldesk"]
 
@@ -74,7 +74,7 @@ def test_an_event_with_every_key_of_its_kind_is_told_without_a_word(kind: str) -
 def test_many_and_long_keys_are_cut() -> None:
     event = {"kind": "log", "text": "x"} | {f"{at}{'k' * 500}": 1 for at in range(1000)}
 
-    told, _ = told_events(event, Session("s"), "a")
+    told, _ = read_events(event, Session("s"), "a")
 
     assert "and 995 more" in told.text
     assert len(told.text) < 600

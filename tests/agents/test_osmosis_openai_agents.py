@@ -9,7 +9,7 @@ import pytest
 from tests.agents.installed import skip_without
 from tests.agents.osmosis_example import forget_package, row, spec_at
 
-from evaldesk.agents.model_bridge import streamed
+from evaldesk.agents.model_bridge import stream_body
 from evaldesk.agents.standins import is_osmosis_standin
 from evaldesk.engine import play_trial
 from evaldesk.errors import AgentError
@@ -108,7 +108,7 @@ def test_its_model_outside_of_a_rollout_says_where_it_belongs(loaded: Any) -> No
 def test_a_completion_without_calls_is_streamed_as_text() -> None:
     choice = {"index": 0, "message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}
 
-    lines = streamed({"id": "x", "object": "chat.completion", "choices": [choice]}).split(b"\n\n")
+    lines = stream_body({"id": "x", "object": "chat.completion", "choices": [choice]}).split(b"\n\n")
 
     assert b'"delta": {"role": "assistant", "content": "hello"}' in lines[0]
     assert b'"finish_reason": "stop"' in lines[1]

@@ -11,7 +11,7 @@ import pytest
 from tests.virtual_environments import install, make_environment
 
 from evaldesk.agents import agent_ref, find_agents
-from evaldesk.agents.finding import played_on, source_folders
+from evaldesk.agents.finding import source_folders, with_place
 from evaldesk.desk.named_agents import module_agent
 from evaldesk.engine import AgentHost
 from evaldesk.model import AgentRef, Event, TurnRecord, TurnSpec
@@ -213,7 +213,7 @@ async def test_a_workspace_is_played_by_its_own_interpreter_and_what_is_installe
     python = make_environment(home / ".venv")
     install(home / ".venv", "shop_core", "2", "def answer(message):\n    return 'installed says ' + message\n")
 
-    ref = played_on(agent_ref(str(home / "packages/support/src/support")))
+    ref = with_place(agent_ref(str(home / "packages/support/src/support")))
 
     assert ref.python == str(python) != sys.executable
     assert await answer(host, ref) == "installed says hello"

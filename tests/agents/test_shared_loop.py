@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from evaldesk.agents.shared_loop import SendEvent, SentEvents, on_shared_loop
+from evaldesk.agents.shared_loop import EventStream, SendEvent, on_shared_loop
 from evaldesk.errors import AgentError
 from evaldesk.model import Event
 
@@ -30,8 +30,8 @@ async def test_the_work_goes_on_only_after_its_event_was_taken() -> None:
         order.append(event.text)
         return False
 
-    assert await SentEvents(work).hear(take) is False
-    assert [event.text async for event in SentEvents(work)] == ["a", "b"]
+    assert await EventStream(work).hear(take) is False
+    assert [event.text async for event in EventStream(work)] == ["a", "b"]
     assert order == ["a", "after a", "b", "after b", "after a", "after b"]
 
 
@@ -52,7 +52,7 @@ async def test_an_error_of_the_listener_is_its_own_and_ends_the_work() -> None:
         raise AgentError("too many events")
 
     with pytest.raises(AgentError, match="too many"):
-        await SentEvents(work).hear(take)
+        await EventStream(work).hear(take)
 
     await asyncio.to_thread(ended.wait)
     assert [type(error) for error in seen] == [asyncio.CancelledError]
@@ -73,7 +73,7 @@ async def test_a_listener_that_has_enough_ends_the_work() -> None:
         taken.append(event.text)
         return event.text == "b"
 
-    assert await SentEvents(work).hear(take) is True
+    assert await EventStream(work).hear(take) is True
     await asyncio.to_thread(ended.wait)
     assert taken == ["a", "b"]
 
@@ -95,14 +95,14 @@ async def test_nothing_is_taken_of_work_that_goes_on_after_its_listener_left() -
         taken.append(event.text)
         return False
 
-    listening = asyncio.ensure_future(SentEvents(work).hear(take))
+    listening = asyncio.ensure_future(EventStream(work).hear(take))
     await asyncio.to_thread(began.wait)
     listening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await listening
     goes_on.set()
     await asyncio.to_thread(tried.wait)
-    assert await SentEvents(_nothing).hear(take) is False  # the loop has gone round since then
+    assert await EventStream(_nothing).hear(take) is False  # the loop has gone round since then
     assert taken == []
 
 
@@ -119,14 +119,14 @@ async def test_work_whose_listener_left_before_it_began_does_nothing() -> None:
 
     held = asyncio.ensure_future(on_shared_loop(hold()))
     await asyncio.to_thread(holding.wait)
-    listening = asyncio.ensure_future(SentEvents(work).hear(lambda _: False))
+    listening = asyncio.ensure_future(EventStream(work).hear(lambda _: False))
     await asyncio.sleep(0)
     listening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await listening
     goes_on.set()
     await held
-    assert await SentEvents(_nothing).hear(lambda _: False) is False  # the loop has gone round since then
+    assert await EventStream(_nothing).hear(lambda _: False) is False  # the loop has gone round since then
     assert done == []
 
 
@@ -140,10 +140,10 @@ async def test_the_error_of_the_work_is_raised_to_its_listener(error: BaseExcept
         await send(_said("a"))
         raise error
 
-    for listen in (SentEvents(work).hear(lambda _: False), _all_of(SentEvents(work))):
+    for listen in (EventStream(work).hear(lambda _: False), _all_of(EventStream(work))):
         with pytest.raises(type(error)):
             await listen
 
 
-async def _all_of(events: SentEvents) -> list[Event]:
+async def _all_of(events: EventStream) -> list[Event]:
     return [event async for event in events]

@@ -117,7 +117,7 @@ async def test_a_played_turn_is_the_one_that_the_same_spans_import(loaded: Any, 
 
     turn = await played(agent, Session("s"), "Roll.")
 
-    spans = agent.found.__globals__["spans"]()
+    spans = agent.code.__globals__["spans"]()
     imported = read_traces("otel", json.dumps(spans).encode(), "t.json").runs[0].results[0].transcript.turns
     assert len(imported) == 1
     assert story(turn) == story(imported[0])

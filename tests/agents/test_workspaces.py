@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.agents.workspaces import open_workspace, shortened
+from evaldesk.agents.workspaces import open_workspace, shorten
 from evaldesk.errors import UsageError
 
 
@@ -60,7 +60,7 @@ def test_a_file_may_not_lie_outside_of_the_workspace(tmp_path: Path) -> None:
 
 
 def test_long_output_loses_its_middle() -> None:
-    text = shortened("a" * 10 + "b" * 100 + "c" * 10, 20)
+    text = shorten("a" * 10 + "b" * 100 + "c" * 10, 20)
 
     assert text.startswith("a" * 10)
     assert text.endswith("c" * 10)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.scripted import REF, Scripted
 
-from evaldesk.agents.remote.protocol import told_events
+from evaldesk.agents.remote.protocol import read_events
 from evaldesk.engine import InlineExecutor
 from evaldesk.engine.worker.player import play_trial
 from evaldesk.errors import BadNumberError
@@ -73,7 +73,7 @@ def test_a_count_is_whole_and_an_unknown_cost_stays_unknown() -> None:
 @pytest.mark.parametrize("value", BAD)
 def test_the_protocol_of_commands_and_addresses_names_a_bad_number(field: str, value: float) -> None:
     with pytest.raises(BadNumberError, match=rf"usage\.{field}"):
-        [*told_events({"kind": "usage", "model": "m", field: value}, Session("s"), "a")]
+        [*read_events({"kind": "usage", "model": "m", field: value}, Session("s"), "a")]
 
 
 @pytest.mark.parametrize("value", BAD)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from evaldesk.agents.agent import Kept
+from evaldesk.agents.agent import SessionResource
 from evaldesk.engine.frames import Talk
 from evaldesk.engine.worker.work import TurnWork
 from evaldesk.model import AgentRef, TurnSpec
 
 
-class Process(Kept):
+class Process(SessionResource):
     is_closed = False
 
     def close(self) -> None:

@@ -119,7 +119,7 @@ def test_the_guard_of_commands_outlives_the_worker_that_started_it(monkeypatch: 
             env={"PATH": os.environ["PATH"]},
             start_new_session=True,
         )
-        guard = group_guard._running()
+        guard = group_guard._running_guard()
     finally:
         mark_process(os.getpid(), "")
 

@@ -27,8 +27,8 @@ from evaldesk.agents.adk.server import AdkServerAgent
 from evaldesk.agents.openhands.benchmark import read_line
 from evaldesk.agents.remote import model_gateway
 from evaldesk.agents.remote.forwarding import open_gateway
-from evaldesk.agents.remote.http_protocol import HttpAgent, parsed
-from evaldesk.agents.remote.protocol import description_of, told_events
+from evaldesk.agents.remote.http_protocol import HttpAgent, parse_answer
+from evaldesk.agents.remote.protocol import description_of, read_events
 from evaldesk.agents.replay import read_recording
 from evaldesk.desk.chat.sessions import parse_state
 from evaldesk.desk.evalsets.cases import CaseDesk
@@ -199,15 +199,15 @@ def read_frame(data: bytes, _: Path) -> None:
 
 
 def read_event(data: bytes, _: Path) -> None:
-    to_json([*told_events(parsed(data, "an agent"), Session("s"), "a")])
+    to_json([*read_events(parse_answer(data, "an agent"), Session("s"), "a")])
 
 
 def read_whole_turn(data: bytes, _: Path) -> None:
-    to_json(HttpAgent(AgentRef("a", "http://127.0.0.1:1"))._whole(data, Session("s")))
+    to_json(HttpAgent(AgentRef("a", "http://127.0.0.1:1"))._events_of_answer(data, Session("s")))
 
 
 def read_description(data: bytes, _: Path) -> None:
-    to_json(description_of(parsed(data, "an agent"), "a", "http"))
+    to_json(description_of(parse_answer(data, "an agent"), "a", "http"))
 
 
 def read_adk_event(data: bytes, _: Path) -> None:
@@ -306,7 +306,7 @@ def read_gateway_call(data: bytes, folder: Path) -> None:
         assert isinstance(call.model, str)
         assert call.hides_usage in (True, False)
         gateway.recording_of(turn, call)
-        gateway.tell(turn, call, model_gateway.Answer(200, "application/json", answer, b""))
+        gateway.report(turn, call, model_gateway.Answer(200, "application/json", answer, b""))
     for event in told:
         to_json(checked_event(event, 1.0))
 

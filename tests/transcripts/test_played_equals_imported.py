@@ -14,7 +14,7 @@ from tests.transcripts.compared_turns import turns_of_case, turns_of_trial
 from evaldesk.agents import agent_ref, load_agent
 from evaldesk.agents.adk.plugin import Witness
 from evaldesk.agents.adk.server import AdkServerAgent
-from evaldesk.agents.adk.translation import translated
+from evaldesk.agents.adk.translation import events_of_adk
 from evaldesk.agents.langgraph.adapter import EventSender
 from evaldesk.agents.message_events import MessageEvents
 from evaldesk.engine import play_trial
@@ -323,7 +323,7 @@ def adk_of_server() -> TurnRecord:
 def adk_of_objects() -> TurnRecord:
     found = pytest.importorskip("google.adk.events.event").Event
     witness = Witness("s", ModelOptions(), model="m")
-    return adk_turn(event for raw in ADK[1:] for event in translated(found.model_validate(raw), witness))
+    return adk_turn(event for raw in ADK[1:] for event in events_of_adk(found.model_validate(raw), witness))
 
 
 def adk_of_results() -> TurnRecord:
@@ -372,7 +372,7 @@ async def test_messages_of_langchain_equal_the_imported_ones() -> None:
     async def send(event: Event) -> None:
         events.append(event)
 
-    await EventSender(send, {}, model="m").updates({"node": {"messages": said}})
+    await EventSender(send, {}, model="m").send_updates({"node": {"messages": said}})
 
     raw = messages.utils.convert_to_openai_messages([messages.HumanMessage("Roll."), *said])
     [imported] = turns_of(read_chat(Place(Document(None)), json.loads(json.dumps(raw)), Notes()))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from evaldesk.agents.agent import AGENTS, Agent, AgentKind
 from evaldesk.agents.finding import agent_ref, find_agents
-from evaldesk.agents.own.declared import declared_refs, named_ref, with_declared
+from evaldesk.agents.own.declared import declared_refs, merge_refs, named_ref
 
 if TYPE_CHECKING:
     from evaldesk.agents.loading import adapt_object, load_agent
@@ -20,8 +20,8 @@ __all__ = [
     "declared_refs",
     "find_agents",
     "load_agent",
+    "merge_refs",
     "named_ref",
-    "with_declared",
 ]
 
 

@@ -61,24 +61,24 @@ class ModelCaller(ABC):
         """Import the packages for the model calls of `session`, so that no turn pays for it."""
 
 
-class Kept(ABC):
+class SessionResource(ABC):
     """Something that an adapter keeps in the memory of a session, and that is to be closed when the session ends.
 
-    `has_missed` says, once it is closed, that it learned of model calls after their turns.
+    `has_late_calls` says, once it is closed, that it learned of model calls after their turns.
     """
 
-    has_missed = False
+    has_late_calls = False
 
     @abstractmethod
     def close(self) -> None:
         """End it; may be called again."""
 
 
-def close_kept(memory: Mapping[str, object]) -> None:
+def close_session_resources(memory: Mapping[str, object]) -> None:
     """Close what adapters keep in the memory of a session."""
-    for kept in [*memory.values()]:  # the thread of a turn that was left behind may add to it
-        if isinstance(kept, Kept):
-            kept.close()
+    for resource in [*memory.values()]:  # the thread of a turn that was left behind may add to it
+        if isinstance(resource, SessionResource):
+            resource.close()
 
 
 T = TypeVar("T")
@@ -152,12 +152,12 @@ class AgentKind:
         """Whether no model call of the agent goes uncounted that it does not tell by itself."""
         return self.counts_tokens or self.can_replay(ref)
 
-    def may_take(self, found: object) -> bool:
+    def may_take(self, candidate: object) -> bool:
         """Whether the object may be of the kind, told without its adapter."""
         if self.is_remote:
             return False
         if self.first_parameter:
-            return self.first_parameter == next(iter(parameter_names(found) or ()), "")
+            return self.first_parameter == next(iter(parameter_names(candidate) or ()), "")
         return not self.home or any(module in sys.modules for module in self.home)
 
     def adapt(self) -> Adapt:
@@ -322,12 +322,12 @@ class AgentKinds:
         """The kind of that name; a name with a colon is that of an adapter. Raises NotFoundError."""
         if name not in self._kinds:
             target = name if ":" in name else self._registry.target(name)
-            found = self._registry.load(name)
-            brought = found if isinstance(found, AgentKind) else AgentKind(name, name, target)
-            self._kinds[name] = replace(brought, name=name)
+            plugin = self._registry.load(name)
+            kind = plugin if isinstance(plugin, AgentKind) else AgentKind(name, name, target)
+            self._kinds[name] = replace(kind, name=name)
         return self._kinds[name]
 
-    def known(self, name: str) -> AgentKind | None:
+    def find(self, name: str) -> AgentKind | None:
         """The kind that an agent says it is; None where there is none. Only what is installed is imported."""
         if name in self._kinds:
             return self._kinds[name]
@@ -338,14 +338,14 @@ class AgentKinds:
 
     def title(self, name: str) -> str:
         """The kind as a person says it; a name that is no kind's as it is."""
-        kind = self.known(name)
+        kind = self.find(name)
         return kind.title if kind else name
 
     def takes(self, agent: AgentDescription) -> tuple[MediaKind, ...]:
         """The kinds of media that an agent takes beside text, by its kind or by its own word."""
-        kind = self.known(agent.kind)
-        taken = {*agent.takes, *(kind.takes if kind else ())}
-        return tuple(each for each in MEDIA_KINDS if each in taken)
+        kind = self.find(agent.kind)
+        media_kinds = {*agent.takes, *(kind.takes if kind else ())}
+        return tuple(each for each in MEDIA_KINDS if each in media_kinds)
 
     def is_remote(self, name: str) -> bool:
         """Whether agents of the kind are never imported; the empty name is that of any object."""
@@ -353,66 +353,66 @@ class AgentKinds:
 
     def at_prefix(self, prefix: str) -> AgentKind | None:
         """The remote kind with that prefix; a kind that a package brings has its name as one."""
-        found = next((kind for kind in self.builtin if kind.prefix == prefix), None) or self.known(prefix)
-        return found if found and found.is_remote else None
+        match = next((kind for kind in self.builtin if kind.prefix == prefix), None) or self.find(prefix)
+        return match if match and match.is_remote else None
 
     def at_address(self, address: str) -> AgentKind:
         """The kind of an agent behind an address without a prefix."""
         ends = [(kind.address_end, kind) for kind in self.builtin if kind.address_end is not None]
         fitting = [(len(end), kind) for end, kind in ends if address.rstrip("/").endswith(end)]
-        return max(fitting, key=lambda found: found[0])[1]
+        return max(fitting, key=lambda fit: fit[0])[1]
 
     def prefixes(self) -> list[str]:
         """The prefixes of the kinds that come with Evaldesk."""
         return [kind.prefix for kind in self.builtin if kind.prefix]
 
-    def looking(self, found: object) -> list[AgentKind]:
+    def kinds_for(self, candidate: object) -> list[AgentKind]:
         """The kinds that may take an object, in the order in which their adapters look at it.
 
         There is none of a package that is broken here.
         """
-        kinds = (self.known(name) for name in self)
-        return sorted((kind for kind in kinds if kind and kind.may_take(found)), key=lambda kind: kind.is_last)
+        kinds = (self.find(name) for name in self)
+        return sorted((kind for kind in kinds if kind and kind.may_take(candidate)), key=lambda kind: kind.is_last)
 
     def of_module(self, module: str) -> AgentKind | None:
         """The kind of the framework that a module belongs to."""
         tops = [(top, kind) for kind in self.builtin for top in kind.modules]
         fitting = [(len(top), kind) for top, kind in tops if module == top or module.startswith(f"{top}.")]
-        return max(fitting, key=lambda found: found[0])[1] if fitting else None
+        return max(fitting, key=lambda fit: fit[0])[1] if fitting else None
 
 
 # Traits are values here, since reading them must import no framework: decision 027.
 AGENTS = AgentKinds(_KINDS)
 
 
-def parameter_names(found: object) -> list[str] | None:
+def parameter_names(function: object) -> list[str] | None:
     """The names of the parameters of a function; None where it has no signature."""
     try:
-        return list(inspect.signature(cast("Callable[..., object]", found)).parameters)
+        return list(inspect.signature(cast("Callable[..., object]", function)).parameters)
     except (TypeError, ValueError):
         return None
 
 
-def walked(first: T, following: Callable[[T], Iterable[T]]) -> list[T]:
+def breadth_first(first: T, successors: Callable[[T], Iterable[T]]) -> list[T]:
     """The first and all that follow from it, each once, the nearest first."""
-    found: list[T] = []
+    nodes: list[T] = []
     todo = deque([first])
     while todo:
-        each = todo.popleft()
-        if not any(each is other for other in found):
-            found.append(each)
-            todo.extend(following(each))
-    return found
+        node = todo.popleft()
+        if not any(node is other for other in nodes):
+            nodes.append(node)
+            todo.extend(successors(node))
+    return nodes
 
 
-def summary_of(found: object) -> str:
+def summary_of(value: object) -> str:
     """The first paragraph of a docstring, on one line."""
-    return (inspect.getdoc(found) or "").partition("\n\n")[0].replace("\n", " ")
+    return (inspect.getdoc(value) or "").partition("\n\n")[0].replace("\n", " ")
 
 
-def is_from(found: object, package: str) -> bool:
+def is_from(value: object, package: str) -> bool:
     """Whether the type of `found`, or one it is derived from, is defined in `package`."""
-    kinds = type(found).__mro__
+    kinds = type(value).__mro__
     return any(kind.__module__ == package or kind.__module__.startswith(f"{package}.") for kind in kinds)
 
 

@@ -41,8 +41,8 @@ _UP = "command -v bash || echo /bin/sh; exec cat >/dev/null 2>&1"
 
 def container_client(container: Container, environment: Mapping[str, str]) -> str:
     """The path of docker, or of podman. Raises UsageError where there is neither."""
-    found = (shutil.which(client, path=environment.get("PATH")) for client in CLIENTS)
-    client = next(filter(None, found), None)
+    paths = (shutil.which(client, path=environment.get("PATH")) for client in CLIENTS)
+    client = next(filter(None, paths), None)
     if client is None:
         raise UsageError(
             f"image = {container.image!r}: neither docker nor podman is on PATH; install one, or leave image out",
@@ -56,7 +56,7 @@ def is_podman(client: str) -> bool:
     return Path(client).name == "podman"
 
 
-def bounded(client: str, container: Container, name: str) -> tuple[str, ...]:
+def docker_run_command(client: str, container: Container, name: str) -> tuple[str, ...]:
     """`docker run` with the bounds of the container, up to what is particular to its use."""
     return (
         # The end of stdin ends the container, which has no parent to watch: decision 124.
@@ -76,21 +76,21 @@ class CommandContainer:
         self._workspace = workspace
         self._client = container_client(container, os.environ)
         self._name = f"evaldesk-{os.getpid()}-{secrets.token_hex(4)}"
-        self._of_client = {name: value for name, value in os.environ.items() if not name.startswith("EVALDESK_")}
-        self._process, self._shell = self._started()
+        self._client_env = {name: value for name, value in os.environ.items() if not name.startswith("EVALDESK_")}
+        self._process, self._shell = self._start()
         workspace.at_end.append(self._end)
         if any(workspace.path.iterdir()):
             self._unpack(workspace.path, ".", HOME)
 
-    def _started(self) -> tuple[subprocess.Popen[bytes], str]:
+    def _start(self) -> tuple[subprocess.Popen[bytes], str]:
         command = (
-            *bounded(self._client, self.container, self._name),
+            *docker_run_command(self._client, self.container, self._name),
             *(part for name in self.container.variables if name in os.environ for part in ("--env", name)),
             *("--workdir", HOME, "--entrypoint", "/bin/sh", self.container.image, "-c", _UP),
         )
         process = subprocess.Popen(
             command,
-            env=self._of_client,
+            env=self._client_env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -103,9 +103,9 @@ class CommandContainer:
         shell = process.stdout.readline(1_000).decode("utf-8", "replace").strip()
         timer.cancel()
         if not shell:
-            _, said = process.communicate()
+            _, stderr = process.communicate()
             end_group(process.pid)
-            last = said.decode("utf-8", "replace").strip()[-500:]
+            last = stderr.decode("utf-8", "replace").strip()[-500:]
             raise AgentError(f"{self.container.words} for the commands did not start" + (f": {last}" if last else ""))
         return process, shell
 
@@ -122,11 +122,11 @@ class CommandContainer:
         """Run a script of the shell here. At its time limit it is killed, with what it started."""
         names = (part for name in variables for part in ("--env", name))
         command = (self._client, "exec", *names, self._name, self._shell, "-c", f"echo $$ >{_PROCESS}\n{script}")
-        ended = self._workspace.run(command, timeout_s=timeout_s, env={**self._of_client, **variables})
-        if ended.is_timeout:
+        result = self._workspace.run(command, timeout_s=timeout_s, env={**self._client_env, **variables})
+        if result.is_timeout:
             with suppress(OSError):  # it has ended meanwhile
                 self._exec(f"kill -s KILL -- -$(cat {_PROCESS})")
-        return ended
+        return result
 
     def inside(self, name: str) -> str:
         """The path that a name means: a relative one is seen from the workspace."""
@@ -138,10 +138,10 @@ class CommandContainer:
 
     def write(self, name: str, text: str) -> None:
         """Write a file. Raises OSError."""
-        with tempfile.TemporaryFile() as given:
-            given.write(text.encode())
-            given.seek(0)
-            self._exec(_WRITE, self.inside(name), given=given)
+        with tempfile.TemporaryFile() as content:
+            content.write(text.encode())
+            content.seek(0)
+            self._exec(_WRITE, self.inside(name), stdin=content)
 
     def is_folder(self, name: str) -> bool:
         """Whether a folder is there."""
@@ -157,60 +157,60 @@ class CommandContainer:
 
     def copy_file(self, source: Path, name: str) -> None:
         """Copy a file to that name. Raises OSError."""
-        with source.open("rb") as given:
-            self._exec(_WRITE, self.inside(name), given=given)
+        with source.open("rb") as content:
+            self._exec(_WRITE, self.inside(name), stdin=content)
 
     def copy_out(self, name: str, folder: Path) -> Path:
         """The file, or a zip archive of the files of the folder, in `folder`. Raises OSError."""
         place = self.inside(name)
         last = posixpath.basename(place) or "root"
         if not self.is_folder(name):
-            found = folder / last
-            found.write_bytes(self._exec('cat -- "$1"', place))
-            return found
-        found = folder / f"{last}.zip"
-        packed = io.BytesIO(self._exec('tar -cf - -C "$1" .', place))
-        with tarfile.open(fileobj=packed) as archive, zipfile.ZipFile(found, "w", zipfile.ZIP_DEFLATED) as into:
+            target = folder / last
+            target.write_bytes(self._exec('cat -- "$1"', place))
+            return target
+        target = folder / f"{last}.zip"
+        tar_stream = io.BytesIO(self._exec('tar -cf - -C "$1" .', place))
+        with tarfile.open(fileobj=tar_stream) as archive, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as into:
             for member in archive:
                 content = archive.extractfile(member) if member.isreg() else None
                 if content is not None:
                     into.writestr(posixpath.normpath(member.name), content.read())
-        return found
+        return target
 
     def _unpack(self, source: Path, name: str, folder: str) -> None:
-        with tempfile.TemporaryFile() as packed:
-            with tarfile.open(fileobj=packed, mode="w") as archive:
+        with tempfile.TemporaryFile() as tar_stream:
+            with tarfile.open(fileobj=tar_stream, mode="w") as archive:
                 archive.add(source, name, filter=_of_root)
-            packed.seek(0)
-            self._exec('mkdir -p -- "$1" && tar -xof - -C "$1"', folder, given=packed)
+            tar_stream.seek(0)
+            self._exec('mkdir -p -- "$1" && tar -xof - -C "$1"', folder, stdin=tar_stream)
 
-    def _exec(self, script: str, *words: str, given: IO[bytes] | None = None) -> bytes:
+    def _exec(self, script: str, *words: str, stdin: IO[bytes] | None = None) -> bytes:
         """The output of a short script, whose words are its parameters. Raises OSError for one that fails."""
-        command = (self._client, "exec", *(("--interactive",) if given else ()), self._name, "/bin/sh", "-c", script)
+        command = (self._client, "exec", *(("--interactive",) if stdin else ()), self._name, "/bin/sh", "-c", script)
         with tempfile.TemporaryFile() as errors:
-            done = subprocess.Popen(
+            process = subprocess.Popen(
                 (*command, "sh", *words),
-                env=self._of_client,
-                stdin=given or subprocess.DEVNULL,
+                env=self._client_env,
+                stdin=stdin or subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 start_new_session=True,
             )
-            timer = threading.Timer(FILE_TIMEOUT_S, done.kill)
+            timer = threading.Timer(FILE_TIMEOUT_S, process.kill)
             timer.start()
-            assert done.stdout  # noqa: S101 - it was asked for
-            with done.stdout as stream:
+            assert process.stdout  # noqa: S101 - it was asked for
+            with process.stdout as stream:
                 output = read_at_most(stream, MAX_COPY + 1)
             if len(output) > MAX_COPY:
-                done.kill()
-            code = done.wait()
+                process.kill()
+            code = process.wait()
             timer.cancel()
             errors.seek(0)
-            said = errors.read(500).decode("utf-8", "replace").strip()
+            stderr = errors.read(500).decode("utf-8", "replace").strip()
         if len(output) > MAX_COPY:
             raise OSError(f"more than {MAX_COPY // 2**20} MiB")
         if code:
-            raise OSError(said or f"the container gave exit code {code}")
+            raise OSError(stderr or f"the container gave exit code {code}")
         return output
 
     def close(self) -> None:
@@ -223,7 +223,7 @@ class CommandContainer:
         with suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run(
                 (self._client, "kill", self._name),
-                env=self._of_client,
+                env=self._client_env,
                 capture_output=True,
                 check=False,
                 timeout=FILE_TIMEOUT_S,

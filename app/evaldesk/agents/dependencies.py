@@ -14,7 +14,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, cast
 
-from evaldesk.agents.agent import walked
+from evaldesk.agents.agent import breadth_first
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import AgentRef, JsonObject, Session
 from evaldesk.registry import import_target
@@ -41,11 +41,11 @@ class Dependencies:
         if self.make is None:
             _CURRENT.set(None)
             return session.state
-        known: Any = session.memory.get(MEMORY)
-        if known and known[1:] == (len(session.turns) + resumes, plain(session.state)):
-            deps = known[0]
+        memory_entry: Any = session.memory.get(MEMORY)
+        if memory_entry and memory_entry[1:] == (len(session.turns) + resumes, plain(session.state)):
+            deps = memory_entry[0]
         else:
-            deps = await _awaited(self.make(deepcopy(dict(session.state))))
+            deps = await _await_value(self.make(deepcopy(dict(session.state))))
         _CURRENT.set((deps, session, self))
         return deps
 
@@ -59,7 +59,7 @@ class Dependencies:
         """Read the state back. Raises AgentError for one that is no object."""
         if self.read is None:
             return
-        state = await _awaited(self.read(deps))
+        state = await _await_value(self.read(deps))
         if not isinstance(state, Mapping):
             raise AgentError(f"{READ} must give the session state as an object, not {type(state).__name__}")
         session.state = dict(state)
@@ -72,15 +72,15 @@ def state_of(deps: Any) -> dict[str, Any]:
     """The session state that a tool's double sees, from what the tool gets; empty where that is not known."""
     if isinstance(deps, dict):
         return deps
-    bound = _CURRENT.get()
-    return dict(bound[1].state) if bound and bound[0] is deps else {}
+    binding = _CURRENT.get()
+    return dict(binding[1].state) if binding and binding[0] is deps else {}
 
 
 async def note_state(deps: Any) -> None:
     """Read the state back after a call."""
-    bound = _CURRENT.get()
-    if bound and bound[0] is deps:
-        await bound[2].update(bound[1], deps)
+    binding = _CURRENT.get()
+    if binding and binding[0] is deps:
+        await binding[2].update(binding[1], deps)
 
 
 def dependencies_of(ref: AgentRef) -> Dependencies:
@@ -89,7 +89,7 @@ def dependencies_of(ref: AgentRef) -> Dependencies:
     The agent is imported already.
     """
     module = sys.modules.get(ref.target.partition(":")[0])
-    found = {}
+    functions = {}
     for name, target in ((MAKE, ref.make_deps), (READ, ref.read_state)):
         try:
             function = import_target(target) if target else getattr(module, name, None)
@@ -97,10 +97,10 @@ def dependencies_of(ref: AgentRef) -> Dependencies:
             raise AgentError(f"{name}: {error}") from error
         if function is not None and not callable(function):
             raise AgentError(f"{name} must be a function, not {type(function).__name__}")
-        found[name] = function
-    if found[READ] and not found[MAKE]:
+        functions[name] = function
+    if functions[READ] and not functions[MAKE]:
         raise AgentError(f"{READ} needs {MAKE}(state), which makes what it reads")
-    return Dependencies(found[MAKE], found[READ])
+    return Dependencies(functions[MAKE], functions[READ])
 
 
 def hint_of(error: Exception, deps: Any) -> AgentError | None:
@@ -110,11 +110,11 @@ def hint_of(error: Exception, deps: Any) -> AgentError | None:
     """
     if isinstance(error, AgentError):
         return None  # it says what to write itself
-    causes = walked(cast("BaseException", error), lambda each: filter(None, [each.__cause__]))
-    if ours := next((each for each in causes if isinstance(each, AgentError)), None):
-        return ours
-    wanted = (each for each in causes if isinstance(each, AttributeError) and "'dict' object" in str(each))
-    fault = next(wanted, None)
+    causes = breadth_first(cast("BaseException", error), lambda each: filter(None, [each.__cause__]))
+    if agent_error := next((each for each in causes if isinstance(each, AgentError)), None):
+        return agent_error
+    attribute_errors = (each for each in causes if isinstance(each, AttributeError) and "'dict' object" in str(each))
+    fault = next(attribute_errors, None)
     if fault is None or not isinstance(deps, dict):
         return None
     return AgentError(
@@ -123,5 +123,5 @@ def hint_of(error: Exception, deps: Any) -> AgentError | None:
     )
 
 
-async def _awaited(found: Any) -> Any:
-    return await found if inspect.isawaitable(found) else found
+async def _await_value(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value

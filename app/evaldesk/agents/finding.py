@@ -60,11 +60,11 @@ def find_agents(roots: Sequence[Path]) -> list[AgentRef]:
     """
     places = [root.resolve() for root in roots]
     folders = dict.fromkeys(folder for place in places for folder in _agent_folders(place))
-    found = [ref for folder in folders if (ref := _folder_ref(folder))]
-    if not found:
+    refs = [ref for folder in folders if (ref := _folder_ref(folder))]
+    if not refs:
         folders = dict.fromkeys(folder for place in places for folder in _in_packages(place, COLLECTION_DEPTH))
-        found = [ref for folder in folders if (ref := _folder_ref(folder))]
-    return _with_unique_ids(found)
+        refs = [ref for folder in folders if (ref := _folder_ref(folder))]
+    return _with_unique_ids(refs)
 
 
 def agent_ref(spec: str) -> AgentRef:
@@ -222,38 +222,38 @@ def remote_ref(spec: str) -> AgentRef | None:
     UsageError for an address or a command that cannot be.
     """
     if spec.startswith(("http://", "https://")):
-        return checked_ref(AGENTS.at_address(spec).name, spec)
-    prefix, separator, rest = spec.partition(":")
+        return remote_ref_of_kind(AGENTS.at_address(spec).name, spec)
+    prefix, separator, target = spec.partition(":")
     kind = AGENTS.at_prefix(prefix) if separator else None
-    if kind is None or (kind.target == "address" and not rest.startswith("http")):
+    if kind is None or (kind.target == "address" and not target.startswith("http")):
         return None
-    return checked_ref(kind.name, rest.strip())
+    return remote_ref_of_kind(kind.name, target.strip())
 
 
-def checked_ref(kind: str, target: str, agent_id: str = "", declared: str = "") -> AgentRef:
+def remote_ref_of_kind(kind: str, target: str, agent_id: str = "", options: str = "") -> AgentRef:
     """The agent of that remote kind at `target`. Raises UsageError."""
     form = AGENTS[kind].target
     if form == "command":
         if not target:
             raise UsageError("command: needs a command, such as command:python my_agent.py", field="agent")
         name = agent_id or _id(target.rsplit(maxsplit=1)[-1])[:MAX_ID]
-        return AgentRef(name, target, root=str(Path.cwd()), kind=kind, declared=declared)
+        return AgentRef(name, target, root=str(Path.cwd()), kind=kind, declared=options)
     if form == "file":
         path = Path(target).expanduser().resolve()
         if not path.is_file():
             raise UsageError(f"{target}: no file to replay", field="agent")
         return AgentRef(
-            agent_id or _id(path.stem)[:MAX_ID], str(path), root=str(path.parent), kind=kind, declared=declared
+            agent_id or _id(path.stem)[:MAX_ID], str(path), root=str(path.parent), kind=kind, declared=options
         )
-    return AgentRef(agent_id or _id(_checked_url(target))[:MAX_ID], target.rstrip("/"), kind=kind, declared=declared)
+    return AgentRef(agent_id or _id(_id_of_url(target))[:MAX_ID], target.rstrip("/"), kind=kind, declared=options)
 
 
-def _checked_url(url: str) -> str:
+def _id_of_url(url: str) -> str:
     parts = check_address(url, "agent", "http://127.0.0.1:8000")
     return f"{parts.hostname}{f'-{parts.port}' if parts.port else ''}{parts.path}"
 
 
-def played_on(
+def with_place(
     ref: AgentRef,
     python: str = "",
     container: Container | None = None,
@@ -271,13 +271,17 @@ def played_on(
     image = ref.container.image if ref.container else container.image if container and is_given else ""
     if image and is_imported(ref):
         return replace(ref, python="", container=replace(container or Container(), image=image))
-    named = ref.python or python
-    if not is_imported(ref) or named == OURS:
+    named_interpreter = ref.python or python
+    if not is_imported(ref) or named_interpreter == OURS:
         return replace(ref, python="")
-    found = named or project_python(Path(ref.folder or ref.root), environment)
-    if not found or _is_our_own(found) or (not named and _needs_litellm(ref) and not _has(found, "litellm")):
+    interpreter = named_interpreter or project_python(Path(ref.folder or ref.root), environment)
+    if (
+        not interpreter
+        or _is_own_interpreter(interpreter)
+        or (not named_interpreter and _needs_litellm(ref) and not _has(interpreter, "litellm"))
+    ):
         return replace(ref, python="")
-    return replace(ref, python=found)
+    return replace(ref, python=interpreter)
 
 
 def commands_in(image: str, bounds: Container) -> Container:
@@ -291,9 +295,9 @@ def project_python(folder: Path, environment: Mapping[str, str] = os.environ) ->
     The search ends with the repository, and below the home folder and folders of other users. Nothing is started.
     """
     for place in _places(folder.absolute(), environment):
-        for found in _environments(place, environment):
-            if os.access(found / PYTHON, os.X_OK) or (found / PYTHON).is_symlink():  # one that leads nowhere is told
-                return str(found / PYTHON)
+        for venv in _environments(place, environment):
+            if os.access(venv / PYTHON, os.X_OK) or (venv / PYTHON).is_symlink():  # one that leads nowhere is told
+                return str(venv / PYTHON)
     return ""
 
 
@@ -313,8 +317,10 @@ def _sources(place: Path) -> Iterator[Path]:
         return
     table = _project(place).get("tool")
     packages = _table(table, "poetry").get("packages")
-    named = [each.get("from") for each in packages if isinstance(each, dict)] if isinstance(packages, list) else []
-    for name in ("src", *(each for each in named if isinstance(each, str))):
+    source_names = (
+        [each.get("from") for each in packages if isinstance(each, dict)] if isinstance(packages, list) else []
+    )
+    for name in ("src", *(each for each in source_names if isinstance(each, str))):
         if (place / name).is_dir():
             yield place / name
     for member in _members(place, table):
@@ -325,17 +331,17 @@ def _members(place: Path, table: object) -> list[Path]:
     """The members of a workspace of uv: `[tool.uv.workspace] members = ["packages/*"]`, without those it excludes."""
     workspace = _table(_table(table, "uv"), "workspace")
     excluded = {path for pattern in _patterns(workspace, "exclude") for path in place.glob(pattern)}
-    found = (path for pattern in _patterns(workspace, "members") for path in sorted(place.glob(pattern)))
+    paths = (path for pattern in _patterns(workspace, "members") for path in sorted(place.glob(pattern)))
     return list(
-        islice((path for path in found if path not in excluded and (path / "pyproject.toml").is_file()), MAX_MEMBERS)
+        islice((path for path in paths if path not in excluded and (path / "pyproject.toml").is_file()), MAX_MEMBERS)
     )
 
 
 def _patterns(workspace: Mapping[str, Any], key: str) -> list[str]:
     """The patterns that stay inside of the workspace."""
-    given = workspace.get(key)
-    found = [each for each in given if isinstance(each, str)] if isinstance(given, list) else []
-    return [each for each in found if each and not Path(each).is_absolute() and ".." not in Path(each).parts]
+    value = workspace.get(key)
+    patterns = [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+    return [each for each in patterns if each and not Path(each).is_absolute() and ".." not in Path(each).parts]
 
 
 def _project(place: Path) -> Mapping[str, Any]:
@@ -349,8 +355,8 @@ def _project(place: Path) -> Mapping[str, Any]:
 
 
 def _table(table: object, key: str) -> Mapping[str, Any]:
-    found = table.get(key) if isinstance(table, dict) else None
-    return found if isinstance(found, dict) else {}
+    value = table.get(key) if isinstance(table, dict) else None
+    return value if isinstance(value, dict) else {}
 
 
 def is_imported(ref: AgentRef) -> bool:
@@ -360,7 +366,7 @@ def is_imported(ref: AgentRef) -> bool:
     return bool(ref.target and folder) and not is_ours and not AGENTS.is_remote(ref.kind)
 
 
-def _is_our_own(python: str) -> bool:
+def _is_own_interpreter(python: str) -> bool:
     """Whether it is the interpreter of this process, or outside of virtual environments the same file."""
     home = Path(python).parents[1]
     if (home / "pyvenv.cfg").is_file():
@@ -429,8 +435,8 @@ def _of_poetry(place: Path, environment: Mapping[str, str]) -> Iterator[Path]:
     folder = os.path.normcase(os.path.realpath(place))
     digest = base64.urlsafe_b64encode(hashlib.sha256(folder.encode()).digest()).decode()[:8]
     stem = f"{_NOT_IN_A_NAME.sub('_', name.lower())[:42]}-{digest}-py"
-    found = [each for each in _children(shelf) if each.name.startswith(stem)]
-    yield from sorted(found, key=lambda each: _numbers(each.name[len(stem) :]), reverse=True)
+    venvs = [each for each in _children(shelf) if each.name.startswith(stem)]
+    yield from sorted(venvs, key=lambda each: _numbers(each.name[len(stem) :]), reverse=True)
 
 
 def _numbers(version: str) -> list[int]:

@@ -53,14 +53,14 @@ def kill_group(group: int) -> None:
 
 def _write(line: str) -> None:
     with _lock:
-        guard = _running()
+        guard = _running_guard()
         with suppress(OSError, ValueError):  # a guard that was killed guards nothing; the groups still end in order
             if guard.stdin:
                 guard.stdin.write(f"{line}\n".encode())
                 guard.stdin.flush()
 
 
-def _running() -> subprocess.Popen[bytes]:
+def _running_guard() -> subprocess.Popen[bytes]:
     global _guard  # noqa: PLW0603 - one for the process
     if _guard is None:
         _guard = subprocess.Popen(

@@ -20,21 +20,21 @@ async def in_thread(call: Callable[[], T], on_cancel: Callable[[], None] | None 
     When the turn is cancelled, `on_cancel` is to make the thread come back; a thread that does not come back blocks the
     turn's own thread for a while, so that the player of the turn sees that it is stuck. Without it the thread is left.
     """
-    given: Future[T] = Future()
+    future: Future[T] = Future()
     context = contextvars.copy_context()
 
     def run() -> None:
-        if not given.set_running_or_notify_cancel():
+        if not future.set_running_or_notify_cancel():
             return
         try:
-            given.set_result(context.run(call))
+            future.set_result(context.run(call))
         except BaseException as error:
-            given.set_exception(error)
+            future.set_exception(error)
 
     thread = threading.Thread(target=run, name="evaldesk-user-code", daemon=True)
     thread.start()
     try:
-        return await asyncio.wrap_future(given)
+        return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
         if on_cancel:
             on_cancel()

@@ -22,7 +22,7 @@ from evaldesk.agents.agent import AGENTS, Agent, AgentKind, Resumable, is_from, 
 from evaldesk.agents.finding import FACTORY, YAML_NAME, is_imported, source_folders
 from evaldesk.agents.missing_packages import missing_package
 from evaldesk.agents.shared_loop import OnSharedLoop, on_shared_loop
-from evaldesk.agents.spans import SDK, see_providers
+from evaldesk.agents.spans import SDK, watch_providers
 from evaldesk.agents.standins import EVALUATION, OPENHANDS, OSMOSIS, install
 from evaldesk.agents.traces import error_words, user_place, user_trace
 from evaldesk.errors import AgentError, NotFoundError, UsageError
@@ -41,38 +41,47 @@ def load_agent(ref: AgentRef) -> Agent:
     """
     _check_kind(ref)
     prepare_litellm()
-    when_imported((SDK,), see_providers)
+    when_imported((SDK,), watch_providers)
     load_environment(ref.folder)
     is_imported = ref.target not in {"", YAML_NAME} and not AGENTS.is_remote(ref.kind)
     return adapt_object(_part(_import(ref), ref) if is_imported else None, ref)
 
 
-def adapt_object(found: object, ref: AgentRef) -> Agent:
+def adapt_object(candidate: object, ref: AgentRef) -> Agent:
     """The agent that an object is, or that a function makes. Raises AgentError when no adapter knows it."""
-    if not (ref.kind or ref.target.endswith(f":{FACTORY}")) and _is_factory(found):
-        return _FactoryAgent(cast("Callable[..., object]", found), ref)
-    for kind in _kinds(found, ref):
-        agent = kind.adapt()(found, ref)
+    if not (ref.kind or ref.target.endswith(f":{FACTORY}")) and _is_factory(candidate):
+        return _FactoryAgent(cast("Callable[..., object]", candidate), ref)
+    for kind in _kinds(candidate, ref):
+        agent = kind.adapt()(candidate, ref)
         if agent is not None:
             return agent
-    name = f"{type(found).__module__}.{type(found).__qualname__}"
+    name = f"{type(candidate).__module__}.{type(candidate).__qualname__}"
     raise AgentError(
         f"{ref.target} is a {name}, which no adapter knows ({', '.join(AGENTS)}); "
         "wanted an evaldesk.LlmAgent, a function (message) or (message, state), or an object with reply"
     )
 
 
-_OFFERED = frozenset({"state", "session"})
+_FACTORY_PARAMETERS = frozenset({"state", "session"})
 _MEMORY = "made"
 
 
-def _is_factory(found: object) -> bool:
+def _is_factory(candidate: object) -> bool:
     """Whether it is a function without a place for a message, which so cannot be the agent itself."""
-    if not inspect.isfunction(found) or inspect.isgeneratorfunction(found) or inspect.isasyncgenfunction(found):
+    if (
+        not inspect.isfunction(candidate)
+        or inspect.isgeneratorfunction(candidate)
+        or inspect.isasyncgenfunction(candidate)
+    ):
         return False
-    parameters = inspect.signature(found).parameters.values()
-    needed = [each for each in parameters if each.default is each.empty or each.name in _OFFERED]
-    return all((each.name in _OFFERED or _is_config(each)) and each.kind is not each.VAR_POSITIONAL for each in needed)
+    parameters = inspect.signature(candidate).parameters.values()
+    required_parameters = [
+        each for each in parameters if each.default is each.empty or each.name in _FACTORY_PARAMETERS
+    ]
+    return all(
+        (each.name in _FACTORY_PARAMETERS or _is_config(each)) and each.kind is not each.VAR_POSITIONAL
+        for each in required_parameters
+    )
 
 
 def _is_config(parameter: inspect.Parameter) -> bool:
@@ -94,64 +103,66 @@ class _FactoryAgent:
         if self._description is None:
             try:
                 with ThreadPoolExecutor(1) as thread:
-                    made = thread.submit(asyncio.run, self._adapted(Session("describe"))).result()
-                self._description = made.describe()
+                    agent = thread.submit(asyncio.run, self._adapt(Session("describe"))).result()
+                self._description = agent.describe()
             except Exception:  # of the user's code, which the first turn will tell with its trace
                 return AgentDescription(name=self.ref.id, kind="python", description=summary_of(self.make))
         return self._description
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """The events of the session's own agent. Passes on the exceptions of making it."""
-        agent = await self._of(session)
+        agent = await self._agent_of(session)
         async with aclosing(cast("Any", agent.reply(session, message))) as events:
             async for event in events:
                 yield event
 
     async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
         """As `reply`, with what a person decided. Raises AgentError where that agent cannot go on."""
-        agent = await self._of(session)
+        agent = await self._agent_of(session)
         if not isinstance(agent, Resumable):
             raise AgentError(f"{self.ref.target} made an agent that cannot go on after a decision")
         async with aclosing(cast("Any", agent.resume(session, message, decided))) as events:
             async for event in events:
                 yield event
 
-    async def _of(self, session: Session) -> Agent:
-        known = session.memory.get(_MEMORY)
-        if known is None:
-            known = session.memory[_MEMORY] = await self._made(session)
-        return cast("Agent", known)
+    async def _agent_of(self, session: Session) -> Agent:
+        agent = session.memory.get(_MEMORY)
+        if agent is None:
+            agent = session.memory[_MEMORY] = await self._make_agent(session)
+        return cast("Agent", agent)
 
-    async def _made(self, session: Session) -> Agent:
+    async def _make_agent(self, session: Session) -> Agent:
         """The agent, made where it is played: what a coroutine function connects stays with the loop that it ran on."""
         if self._is_on_shared_loop:
-            return await on_shared_loop(self._adapted(session))
-        made = await self._adapted(session)
-        return await on_shared_loop(self._adapted(session)) if self._is_on_shared_loop else made
+            return await on_shared_loop(self._adapt(session))
+        agent = await self._adapt(session)
+        return await on_shared_loop(self._adapt(session)) if self._is_on_shared_loop else agent
 
-    async def _adapted(self, session: Session) -> Agent:
+    async def _adapt(self, session: Session) -> Agent:
         offered = {"state": session.state, "session": session}
         parameters = inspect.signature(self.make).parameters
-        given: dict[str, Any] = {name: offered[name] for name in parameters if name in offered}
-        given |= {name: {"configurable": {}} for name, each in parameters.items() if _is_config(each)}
-        found = self.make(**given)
-        is_awaited = inspect.isawaitable(found)
-        found = await found if is_awaited else found
-        if found is None or isinstance(found, str | int | float | dict | list):
+        arguments: dict[str, Any] = {name: offered[name] for name in parameters if name in offered}
+        arguments |= {name: {"configurable": {}} for name, each in parameters.items() if _is_config(each)}
+        value = self.make(**arguments)
+        is_awaited = inspect.isawaitable(value)
+        value = await value if is_awaited else value
+        if value is None or isinstance(value, str | int | float | dict | list):
             raise AgentError(
-                f"{self.ref.target} gave {type(found).__name__}: an agent must take a message, and a function without "
+                f"{self.ref.target} gave {type(value).__name__}: an agent must take a message, and a function without "
                 "one must make an agent"
             )
-        agent = adapt_object(found, self.ref)
+        agent = adapt_object(value, self.ref)
         self._is_on_shared_loop = is_awaited and isinstance(agent, OnSharedLoop)
         return agent
 
 
-def _kinds(found: object, ref: AgentRef) -> Sequence[AgentKind]:
+def _kinds(candidate: object, ref: AgentRef) -> Sequence[AgentKind]:
     """The kind that `ref` names, that of a factory of google-adk, or all kinds that may take the object."""
     if ref.kind:
         return [AGENTS[ref.kind]]
-    return [AGENTS["adk"]] if ref.target.endswith(f":{FACTORY}") and callable(found) else AGENTS.looking(found)
+    return (
+        [AGENTS["adk"]] if ref.target.endswith(f":{FACTORY}") and callable(candidate) else AGENTS.kinds_for(candidate)
+    )
 
 
 def _check_kind(ref: AgentRef) -> None:
@@ -205,10 +216,10 @@ def _missing_module(error: BaseException, ref: AgentRef) -> str:
     return f"no module {name!r} in {ref.root}{f'; did you mean {nearest[0]!r}?' if nearest else ''}"
 
 
-def _part(found: object, ref: AgentRef) -> object:
+def _part(candidate: object, ref: AgentRef) -> object:
     """The object that the module calls `ref.part`; an agent of google-adk is looked up in its tree, by its adapter."""
-    if not ref.part or is_from(found, "google.adk") or ref.target.endswith(f":{FACTORY}"):
-        return found
+    if not ref.part or is_from(candidate, "google.adk") or ref.target.endswith(f":{FACTORY}"):
+        return candidate
     module = ref.target.partition(":")[0]
     try:
         return import_target(f"{module}:{ref.part}")
@@ -226,11 +237,13 @@ def _forget_namesakes(module_name: str, root: str) -> None:
     top = module_name.partition(".")[0]
     if not root or top in sys.stdlib_module_names:
         return
-    loaded = {name: module for name, module in sys.modules.copy().items() if name == top or name.startswith(f"{top}.")}
-    places = [place for module in loaded.values() for place in _places(module)]
+    namesakes = {
+        name: module for name, module in sys.modules.copy().items() if name == top or name.startswith(f"{top}.")
+    }
+    places = [place for module in namesakes.values() for place in _places(module)]
     is_other = any(not Path(place).is_relative_to(root) for place in places)
     if is_other and any(Path(root, top).with_suffix(suffix).exists() for suffix in ("", ".py")):
-        for name in loaded:
+        for name in namesakes:
             del sys.modules[name]
 
 

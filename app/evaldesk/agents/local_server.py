@@ -43,7 +43,7 @@ class LocalHandler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
 
-def past_proxy(environment: Mapping[str, str]) -> dict[str, str]:
+def no_proxy_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables by which clients reach the loopback address past a proxy, beside all that they had past it."""
     names = ("no_proxy", "NO_PROXY")
     return {name: ",".join(filter(None, (environment.get(name), "127.0.0.1"))) for name in names}

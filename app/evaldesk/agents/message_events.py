@@ -36,20 +36,20 @@ class MessageEvents:
 
     def answer(self, message: Mapping[str, Any]) -> None:
         """Tell a message of the model, as it comes; the list of messages may repeat it later."""
-        for found in self._read({"role": "assistant", **message}):
-            if found.text:
-                self._texts.append(found.text)
-            self._send_parts(found)
+        for parsed_message in self._read({"role": "assistant", **message}):
+            if parsed_message.text:
+                self._texts.append(parsed_message.text)
+            self._send_parts(parsed_message)
 
     def catch_up(self, messages: Sequence[object]) -> None:
         """Report the messages that were not reported yet."""
-        fresh, self._n_reported = messages[self._n_reported :], max(self._n_reported, len(messages))
-        for message in fresh:
-            for found in self._read(message):
-                if found.speaker in ("agent", "tool"):
-                    self._send_parts(self._untold(found))
+        new_messages, self._n_reported = messages[self._n_reported :], max(self._n_reported, len(messages))
+        for message in new_messages:
+            for parsed_message in self._read(message):
+                if parsed_message.speaker in ("agent", "tool"):
+                    self._send_parts(self._without_reported(parsed_message))
 
-    def _untold(self, message: Message) -> Message:
+    def _without_reported(self, message: Message) -> Message:
         """The message without what was told as it came."""
         calls = tuple(call for call in message.calls if call.id not in self._ids)
         if message.text and message.text in self._texts:
@@ -58,11 +58,11 @@ class MessageEvents:
         return replace(message, calls=calls)
 
     def _read(self, message: object) -> Iterator[Message]:
-        for found in readable(plain(message)):
-            if isinstance(found, Message):
-                yield found
+        for item in parse_message(plain(message)):
+            if isinstance(item, Message):
+                yield item
             else:
-                self.send(found)
+                self.send(item)
 
     def _send_parts(self, message: Message) -> None:
         self._ids.update(call.id for call in message.calls if call.id is not None)
@@ -70,15 +70,15 @@ class MessageEvents:
             self.send(event)
 
 
-def readable(raw: JsonValue) -> tuple[Message | Event, ...]:
+def parse_message(raw: JsonValue) -> tuple[Message | Event, ...]:
     """The messages that `raw` is; for one that cannot be read a remark: the work was done all the same."""
     try:
         return read_messages(Place(Document(raw)), raw, Notes())
     except FormatError as error:
-        return (left_out(error),)
+        return (unreadable_note(error),)
 
 
-def left_out(error: FormatError) -> Event:
+def unreadable_note(error: FormatError) -> Event:
     """The remark on a message that cannot be read."""
     return Event("log", author="evaldesk", text=f"Left out: a message that cannot be read: {error}")
 

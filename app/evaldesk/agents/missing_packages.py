@@ -18,7 +18,7 @@ _IMPORTED_NAME = re.compile(r"cannot import name '(\w+)'")
 
 def missing_package(error: BaseException) -> str:
     """The package to install for an import that failed; empty when no framework of ours is missing."""
-    module, name = _wanted(error)
+    module, name = _failed_import(error)
     if module.startswith("osmosis_ai."):
         return f"Evaldesk's stand-in for osmosis_ai has no {module}; pip install osmosis-ai where Evaldesk is started"
     kind = AGENTS.of_module(module)
@@ -36,18 +36,18 @@ def missing_package(error: BaseException) -> str:
     return f"it needs {kind.package}: pip install 'evaldesk[{kind.extra}]'{shadow}"
 
 
-def _wanted(error: BaseException) -> tuple[str, str]:
+def _failed_import(error: BaseException) -> tuple[str, str]:
     """The module of an import that failed, and the name that it lacks where it is there; empty for another error."""
     if isinstance(error, ModuleNotFoundError):
         return error.name or "", ""
     if isinstance(error, ImportError):
-        found = _IMPORTED_NAME.search(str(error))
-        return (error.name or "", found[1]) if found else ("", "")
+        match = _IMPORTED_NAME.search(str(error))
+        return (error.name or "", match[1]) if match else ("", "")
     module = getattr(error, "obj", None)  # of an AttributeError of Python 3.10 and later
     return (module.__name__, str(getattr(error, "name", ""))) if isinstance(module, ModuleType) else ("", "")
 
 
 def _place_of(module: str) -> str:
     """The folder or file of the user's that was imported under the name; empty where nothing was."""
-    loaded = sys.modules.get(module)
-    return next(iter(getattr(loaded, "__path__", ())), "") or getattr(loaded, "__file__", None) or ""
+    loaded_module = sys.modules.get(module)
+    return next(iter(getattr(loaded_module, "__path__", ())), "") or getattr(loaded_module, "__file__", None) or ""

@@ -17,7 +17,7 @@ from typing import Any
 
 from evaldesk.agents.local_server import LocalHandler, LocalServer
 from evaldesk.agents.message_events import MessageEvents
-from evaldesk.agents.own.model_calls import answered, reply_usage
+from evaldesk.agents.own.model_calls import ask_and_report, reply_usage
 from evaldesk.errors import EvaldeskError
 from evaldesk.llm.apis import OWN_ADDRESSES
 from evaldesk.model import Session
@@ -39,7 +39,7 @@ class Bridge:
         """One chat completion. Raises EvaldeskError."""
         messages = body.get("messages") or []
         options = {name: value for name, value in body.items() if name not in {"messages", "tools", "model"}}
-        reply, message = await answered(self.session, self.events, messages, body.get("tools") or (), options)
+        reply, message = await ask_and_report(self.session, self.events, messages, body.get("tools") or (), options)
         return {
             "id": "chatcmpl-evaldesk",
             "object": "chat.completion",
@@ -51,7 +51,7 @@ class Bridge:
 
 
 @asynccontextmanager
-async def opened_bridge(session: Session, events: MessageEvents) -> AsyncIterator[Bridge]:
+async def open_bridge(session: Session, events: MessageEvents) -> AsyncIterator[Bridge]:
     """An endpoint for as long as the turn lasts."""
     address = _SERVER.address
     OWN_ADDRESSES.add(address.removeprefix("http://"))
@@ -74,11 +74,11 @@ class _Handler(LocalHandler):
             body = json.loads(self.rfile.read(length))
             is_streaming = bool(body.pop("stream", False))
             body.pop("stream_options", None)
-            done = asyncio.run_coroutine_threadsafe(bridge.answer(body), bridge.loop)
+            completion = asyncio.run_coroutine_threadsafe(bridge.answer(body), bridge.loop)
             if is_streaming:
-                self.answer(200, streamed(done.result()), "text/event-stream")
+                self.answer(200, stream_body(completion.result()), "text/event-stream")
             else:
-                self.answer(200, json.dumps(done.result()).encode())
+                self.answer(200, json.dumps(completion.result()).encode())
         except (ValueError, AttributeError):
             self._refuse(400, "the body is not a JSON object", "bad_request")
         except EvaldeskError as error:
@@ -92,7 +92,7 @@ _SERVER = LocalServer("evaldesk-bridge", _Handler)
 _bridges: dict[str, Bridge] = {}
 
 
-def streamed(completion: dict[str, Any]) -> bytes:
+def stream_body(completion: dict[str, Any]) -> bytes:
     """The completion in one piece, then its finish reason, its usage, and the end of the stream."""
     chunks = (json.dumps(chunk).encode() for chunk in _chunks(completion))
     return b"".join(b"data: " + chunk + b"\n\n" for chunk in (*chunks, b"[DONE]"))

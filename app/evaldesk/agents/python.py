@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evaldesk.agents.agent import parameter_names, summary_of
-from evaldesk.agents.remote.protocol import decisions_of, told_events
-from evaldesk.agents.spans import INSTRUMENTS, take_spans
+from evaldesk.agents.remote.protocol import decisions_of, read_events
+from evaldesk.agents.spans import INSTRUMENTS, collect_spans
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.errors import AgentError
 from evaldesk.llm.retry_events import captured
@@ -21,7 +21,7 @@ from evaldesk.model.decisions import Decided
 from evaldesk.model.media import MEDIA_KINDS
 from evaldesk.wire import plain
 
-_NEEDED: Mapping[EventKind, str] = {
+_REQUIRED_FIELDS: Mapping[EventKind, str] = {
     "tool_call": "call",
     "tool_result": "call",
     "usage": "usage",
@@ -30,13 +30,15 @@ _NEEDED: Mapping[EventKind, str] = {
 }
 
 
-def adapt(found: object, ref: AgentRef) -> PythonAgent | None:
+def adapt(candidate: object, ref: AgentRef) -> PythonAgent | None:
     """The agent around a function or an object with `reply`; None for anything else."""
-    if not (callable(found) or callable(getattr(found, "reply", None))):
+    if not (callable(candidate) or callable(getattr(candidate, "reply", None))):
         return None
-    if inspect.isclass(found) and not (callable(getattr(found, "reply", None)) or "__call__" in vars(found)):
+    if inspect.isclass(candidate) and not (
+        callable(getattr(candidate, "reply", None)) or "__call__" in vars(candidate)
+    ):
         return None
-    return PythonAgent(found, ref)
+    return PythonAgent(candidate, ref)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,31 +51,31 @@ class PythonAgent:
     `evaldesk.Event`, or an object of the protocol. A class is instantiated once for each session.
     """
 
-    found: Any
+    code: Any
     ref: AgentRef
 
     def describe(self) -> AgentDescription:
         """Name and docstring of the code."""
-        name = getattr(self.found, "name", None) or getattr(self.found, "__name__", None)
+        name = getattr(self.code, "name", None) or getattr(self.code, "__name__", None)
         return AgentDescription(
             name=name if isinstance(name, str) else self.ref.id,
             kind="python",
-            description=summary_of(self.found),
-            tells_cost=getattr(self.found, "tells_cost", False) is True,
+            description=summary_of(self.code),
+            tells_cost=getattr(self.code, "tells_cost", False) is True,
             takes=self._takes(),
         )
 
     def _takes(self) -> tuple[str, ...]:
         """The kinds of media that the code names in `takes`; all where its function has the parameter `media`."""
-        named = getattr(self.found, "takes", None)
-        if isinstance(named, list | tuple):
-            return tuple(kind for kind in MEDIA_KINDS if kind in named)
-        reply = getattr(self.found, "reply", None)
-        return MEDIA_KINDS if "media" in (parameter_names(reply if callable(reply) else self.found) or ()) else ()
+        media_kinds = getattr(self.code, "takes", None)
+        if isinstance(media_kinds, list | tuple):
+            return tuple(kind for kind in MEDIA_KINDS if kind in media_kinds)
+        reply = getattr(self.code, "reply", None)
+        return MEDIA_KINDS if "media" in (parameter_names(reply if callable(reply) else self.code) or ()) else ()
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Call the code and yield its events. Raises AgentError for a value that is no event."""
-        async for event in self._called(self._function(session), session, message, ()):
+        async for event in self._call(self._function(session), session, message, ()):
             yield event
 
     async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
@@ -87,20 +89,20 @@ class PythonAgent:
                 "the agent waits for a person and cannot go on: give it a method `resume(message, decisions)`, or let "
                 "its function take `decisions`, which are those about the message"
             )
-        async for event in self._called(function, session, message, decided):
+        async for event in self._call(function, session, message, decided):
             yield event
 
-    async def _called(
+    async def _call(
         self, function: Callable[..., Any], session: Session, message: str, decided: Sequence[Decided]
     ) -> AsyncIterator[Event]:
         TOOL_LIMIT.set(session.limits.tool_timeout_s)
         captured("told")
         if INSTRUMENTS or "opentelemetry" in sys.modules:
-            take_spans()
+            collect_spans()
         decisions = decisions_of(decided) if decided else []
-        given = _arguments(function, session, message, decisions)
-        with _as_in_a_script():
-            answer = function(**given)
+        arguments = _arguments(function, session, message, decisions)
+        with _without_running_loop():
+            answer = function(**arguments)
         if inspect.isawaitable(answer):
             answer = await answer
         pieces: list[str] = []
@@ -111,18 +113,18 @@ class PythonAgent:
                     if session.is_streaming:
                         yield Event("agent_message", text=item, is_partial=True)
                 elif item is not None:
-                    for each in (*_joined(pieces), *_events(item, session)):
+                    for each in (*_take_message(pieces), *_events(item, session)):
                         yield each
-        for event in _joined(pieces):
+        for event in _take_message(pieces):
             yield event
 
     def _function(self, session: Session) -> Callable[..., Any]:
-        found = self.found
-        if inspect.isclass(found):
+        code = self.code
+        if inspect.isclass(code):
             if "agent" not in session.memory:
-                session.memory["agent"] = found()
-            found = session.memory["agent"]
-        function: Callable[..., Any] = found.reply if callable(getattr(found, "reply", None)) else found
+                session.memory["agent"] = code()
+            code = session.memory["agent"]
+        function: Callable[..., Any] = code.reply if callable(getattr(code, "reply", None)) else code
         return function
 
 
@@ -151,7 +153,7 @@ _END = object()
 
 
 @contextmanager
-def _as_in_a_script() -> Iterator[None]:
+def _without_running_loop() -> Iterator[None]:
     """Let code that is not asynchronous run as it does in a script: without a loop, so that it may start its own.
 
     `asyncio.run(agent.run(message))` is what many functions are, and some frameworks give a coroutine in a loop.
@@ -176,7 +178,7 @@ async def _items(answer: Any) -> AsyncGenerator[object, None]:
             yield item
     elif isinstance(answer, Iterator):
         while True:
-            with _as_in_a_script():
+            with _without_running_loop():
                 item = next(answer, _END)
             if item is _END:
                 return
@@ -185,7 +187,7 @@ async def _items(answer: Any) -> AsyncGenerator[object, None]:
         yield answer
 
 
-def _joined(pieces: list[str]) -> list[Event]:
+def _take_message(pieces: list[str]) -> list[Event]:
     """The message that the pieces make up; they are taken out."""
     text = "".join(pieces)
     pieces.clear()
@@ -195,17 +197,17 @@ def _joined(pieces: list[str]) -> list[Event]:
 def _events(item: object, session: Session) -> Sequence[Event]:
     """The event that the agent gave, as our own class or as the object of the protocol; none for a new state."""
     if isinstance(item, Mapping) and "kind" in item:
-        return [*told_events(item, session, "")]
+        return [*read_events(item, session, "")]
     if not isinstance(item, Event):
-        wanted = "a str, an Event, or an object of docs/protocol.md with its kind"
-        raise AgentError(f"the agent returned {type(item).__name__}, wanted {wanted}")
-    needed = _NEEDED.get(item.kind)
-    if needed and getattr(item, needed) is None:
-        raise AgentError(f"the agent gave a {item.kind} event without its {needed}")
+        expected_forms = "a str, an Event, or an object of docs/protocol.md with its kind"
+        raise AgentError(f"the agent returned {type(item).__name__}, wanted {expected_forms}")
+    required_field = _REQUIRED_FIELDS.get(item.kind)
+    if required_field and getattr(item, required_field) is None:
+        raise AgentError(f"the agent gave a {item.kind} event without its {required_field}")
     call = item.call and replace(item.call, args=_plain_args(item.call.args))
     return [replace(item, call=call, result=plain(item.result))]
 
 
 def _plain_args(value: object) -> dict[str, Any]:
-    found = plain(value)
-    return found if isinstance(found, dict) else {"value": found}
+    plain_value = plain(value)
+    return plain_value if isinstance(plain_value, dict) else {"value": plain_value}

@@ -40,7 +40,7 @@ class Trial(msgspec.Struct, frozen=True):
     trial_index: int = 0
 
 
-def adapt(found: object, ref: AgentRef) -> Agent:
+def adapt(candidate: object, ref: AgentRef) -> Agent:
     """The agent that a file is. Raises AgentError."""
     return ReplayAgent(ref, tuple(read_recording(Path(ref.target))))
 
@@ -81,10 +81,10 @@ class ReplayAgent:
         Where there is none, the turn at that place in the first trial that could be meant.
         """
         number = len(queries) - 1
-        meant = [trial.transcript.turns for trial in self.trials if _is_meant(trial)]
-        long_enough = [turns for turns in meant if number < len(turns)]
-        asked = [query.strip() for query in queries]
-        same = (turns for turns in long_enough if [turn.query.strip() for turn in turns[: number + 1]] == asked)
+        candidates = [trial.transcript.turns for trial in self.trials if _is_meant(trial)]
+        long_enough = [turns for turns in candidates if number < len(turns)]
+        texts = [query.strip() for query in queries]
+        same = (turns for turns in long_enough if [turn.query.strip() for turn in turns[: number + 1]] == texts)
         turns = next(same, long_enough[0] if long_enough else None)
         return turns[number] if turns else None
 
@@ -115,39 +115,39 @@ def read_recording(path: Path) -> list[Trial]:
         if path.stat().st_size > MAX_BYTES:
             raise AgentError(f"{path}: bigger than {MAX_BYTES // 2**20} MiB")
         data = path.read_bytes()
-        found = json.loads(data, parse_constant=_refused)
+        content = json.loads(data, parse_constant=_refuse_constant)
         if b"\\ud" in data.lower():
-            to_json(found)  # half of a character raises ValueError here, and nowhere else any more
+            to_json(content)  # half of a character raises ValueError here, and nowhere else any more
     except OSError as error:
         raise AgentError(f"{path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise AgentError(f"{path}: no JSON: {error}") from error
     try:
-        return list(_trials(found))
+        return list(_trials(content))
     except (msgspec.ValidationError, ValueError, FormatError) as error:
         raise AgentError(f"{path}: no recording: {error}; wanted turns, trials or messages") from error
 
 
-def _refused(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
 
 
-def _trials(found: Any) -> Iterator[Trial]:
-    if isinstance(found, list) or (isinstance(found, dict) and "messages" in found):
-        yield Trial(_transcript_of(found))
-    elif isinstance(found, dict) and "turns" in found:
-        yield Trial(converted(found, Transcript))
-    elif isinstance(found, dict) and isinstance(found.get("trials"), list):
-        yield from converted(found["trials"], list[Trial])
+def _trials(content: Any) -> Iterator[Trial]:
+    if isinstance(content, list) or (isinstance(content, dict) and "messages" in content):
+        yield Trial(_transcript_of(content))
+    elif isinstance(content, dict) and "turns" in content:
+        yield Trial(converted(content, Transcript))
+    elif isinstance(content, dict) and isinstance(content.get("trials"), list):
+        yield from converted(content["trials"], list[Trial])
     else:
-        raise ValueError(f"it is {type(found).__name__} without turns or trials")
+        raise ValueError(f"it is {type(content).__name__} without turns or trials")
 
 
-def _transcript_of(found: list[Any] | dict[str, Any]) -> Transcript:
+def _transcript_of(content: list[Any] | dict[str, Any]) -> Transcript:
     """The turns of the messages, which are the same where they are imported. Raises FormatError."""
-    place = Place(Document(found))
-    at, messages = (place, found) if isinstance(found, list) else (place.at("messages"), found["messages"])
-    read = read_pydantic if is_pydantic(messages) else read_anthropic if has_blocks(found) else read_chat
+    place = Place(Document(content))
+    at, messages = (place, content) if isinstance(content, list) else (place.at("messages"), content["messages"])
+    read = read_pydantic if is_pydantic(messages) else read_anthropic if has_blocks(content) else read_chat
     return Transcript(turns_of(read(at, messages, Notes())))
 
 

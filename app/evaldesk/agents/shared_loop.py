@@ -18,7 +18,7 @@ from evaldesk.model import Event
 SendEvent: TypeAlias = Callable[[Event], Awaitable[None]]
 T = TypeVar("T")
 
-_shared = BackgroundLoop("evaldesk-frameworks")
+_shared_loop = BackgroundLoop("evaldesk-frameworks")
 
 
 class OnSharedLoop:
@@ -29,10 +29,10 @@ class OnSharedLoop:
 
 async def on_shared_loop(work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`, which runs on the shared loop."""
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, _shared.loop))
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, _shared_loop.loop))
 
 
-class SentEvents(AsyncIterator[Event]):
+class EventStream(AsyncIterator[Event]):
     """The events of `work`, which runs on the shared loop while somebody listens, and is cancelled when they leave.
 
     It goes on after each event only when that was taken, so that both may change the state of the session.
@@ -40,7 +40,7 @@ class SentEvents(AsyncIterator[Event]):
 
     def __init__(self, work: Callable[[SendEvent], Coroutine[Any, Any, None]]) -> None:
         self._work = work
-        self._handed: AsyncGenerator[Event, None] | None = None
+        self._generator: AsyncGenerator[Event, None] | None = None
 
     async def hear(self, take: Callable[[Event], bool]) -> bool:
         """Let `take` have each event, on the shared loop, until it says that this is enough; whether it did.
@@ -48,15 +48,15 @@ class SentEvents(AsyncIterator[Event]):
         Raises what `take` or the work raises. Nothing is taken after that. A listener in its own loop needs two changes
         of threads for each event.
         """
-        shared, own = _shared.loop, asyncio.get_running_loop()
-        over: asyncio.Future[bool] = own.create_future()
+        shared_loop, own_loop = _shared_loop.loop, asyncio.get_running_loop()
+        over: asyncio.Future[bool] = own_loop.create_future()
         # The trial's thread must not read a turn while the shared loop adds to it: decision 013.
         lock, is_left = Lock(), False
         running: asyncio.Task[None] | None = None
 
         def end(is_enough: bool, error: BaseException | None = None) -> None:
             with suppress(RuntimeError):  # the trial thread's loop is closed: there is no listener
-                own.call_soon_threadsafe(_settle, over, is_enough, error)
+                own_loop.call_soon_threadsafe(_settle, over, is_enough, error)
 
         async def send(event: Event) -> None:
             try:
@@ -68,58 +68,58 @@ class SentEvents(AsyncIterator[Event]):
                 if not is_enough:
                     return
                 end(True)
-            await shared.create_future()  # until the listener has left
+            await shared_loop.create_future()  # until the listener has left
 
         work = self._work(send)
 
         def begin() -> None:
             nonlocal running
-            running = shared.create_task(work)
+            running = shared_loop.create_task(work)
             running.add_done_callback(lambda done: end(False, _error_of(done)))
 
         def leave() -> None:
             if running:
                 running.cancel()
 
-        shared.call_soon_threadsafe(begin)
+        shared_loop.call_soon_threadsafe(begin)
         try:
             return await over
         finally:
             with lock:
                 is_left = True
             if not (running and running.done()):
-                shared.call_soon_threadsafe(leave)
+                shared_loop.call_soon_threadsafe(leave)
 
     async def __anext__(self) -> Event:
         """The next event, in the loop of the listener."""
-        self._handed = self._handed or self._handed_over()
-        return await anext(self._handed)
+        self._generator = self._generator or self._generate()
+        return await anext(self._generator)
 
     async def aclose(self) -> None:
         """Leave."""
-        if self._handed:
-            await self._handed.aclose()
+        if self._generator:
+            await self._generator.aclose()
 
-    async def _handed_over(self) -> AsyncGenerator[Event, None]:
-        shared, own = _shared.loop, asyncio.get_running_loop()
+    async def _generate(self) -> AsyncGenerator[Event, None]:
+        shared_loop, own_loop = _shared_loop.loop, asyncio.get_running_loop()
         queue: asyncio.Queue[tuple[Event, asyncio.Future[None]] | None] = asyncio.Queue()
 
         async def send(event: Event) -> None:
-            is_taken = shared.create_future()
-            own.call_soon_threadsafe(queue.put_nowait, (event, is_taken))
+            is_taken = shared_loop.create_future()
+            own_loop.call_soon_threadsafe(queue.put_nowait, (event, is_taken))
             await is_taken
 
         def end(_: object) -> None:
             with suppress(RuntimeError):  # the trial thread's loop is closed: there is no listener
-                own.call_soon_threadsafe(queue.put_nowait, None)
+                own_loop.call_soon_threadsafe(queue.put_nowait, None)
 
-        running = asyncio.run_coroutine_threadsafe(self._work(send), shared)
+        running = asyncio.run_coroutine_threadsafe(self._work(send), shared_loop)
         running.add_done_callback(end)
         try:
             while (item := await queue.get()) is not None:
                 event, is_taken = item
                 yield event
-                shared.call_soon_threadsafe(_release, is_taken)
+                shared_loop.call_soon_threadsafe(_release, is_taken)
             await asyncio.wrap_future(running)
         finally:
             running.cancel()
@@ -136,8 +136,8 @@ def _settle(over: asyncio.Future[bool], is_enough: bool, error: BaseException | 
         over.set_result(is_enough)
 
 
-def _error_of(done: asyncio.Future[None]) -> BaseException | None:
-    return asyncio.CancelledError() if done.cancelled() else done.exception()
+def _error_of(task: asyncio.Future[None]) -> BaseException | None:
+    return asyncio.CancelledError() if task.cancelled() else task.exception()
 
 
 def _release(is_taken: asyncio.Future[None]) -> None:

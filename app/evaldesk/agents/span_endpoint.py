@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from evaldesk.agents.local_server import LocalHandler, LocalServer, past_proxy
+from evaldesk.agents.local_server import LocalHandler, LocalServer, no_proxy_variables
 from evaldesk.agents.spans import TurnSpans
 from evaldesk.errors import FormatError
 from evaldesk.reading.strict_json import Document, Place, parse_json
@@ -23,8 +23,8 @@ TIMEOUT_S = 60.0
 BATCH_MS = 50
 """How long an SDK may keep spans until it sends them; 5 s by default."""
 QUIET_S = 3 * BATCH_MS / 1000
-LAST_S = 1.0
-MOST_S = 20.0
+SETTLE_S = 1.0
+MAX_SETTLE_S = 20.0
 """The same on a machine that is so busy that a wait takes twice its time."""
 
 
@@ -34,9 +34,9 @@ class SpanEndpoint:
 
     key: str = field(default_factory=lambda: secrets.token_urlsafe(16))
     _turn: TurnSpans | None = None
-    _late: TurnSpans = field(default_factory=lambda: TurnSpans(lambda: 0.0))
+    _late_spans: TurnSpans = field(default_factory=lambda: TurnSpans(lambda: 0.0))
     _began_ms: float = 0.0
-    _last: float = 0.0
+    _last_span_s: float = 0.0
     _lock: threading.Condition = field(default_factory=threading.Condition)
 
     def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
@@ -51,7 +51,7 @@ class SpanEndpoint:
             "OTEL_TRACES_EXPORTER": "otlp",
             "OTEL_BSP_SCHEDULE_DELAY": str(BATCH_MS),
             content: environment.get(content, "true"),
-            **past_proxy(environment),
+            **no_proxy_variables(environment),
         }
 
     def open(self) -> None:
@@ -66,39 +66,39 @@ class SpanEndpoint:
     def listening(self, turn: TurnSpans) -> Iterator[None]:
         """Spans belong to this turn until the context ends; the last of them may come a little later."""
         with self._lock:
-            self._turn, self._last, self._began_ms = turn, time.monotonic(), time.time() * 1000
+            self._turn, self._last_span_s, self._began_ms = turn, time.monotonic(), time.time() * 1000
         try:
             yield
             self._settle(turn)
         except BaseException:
-            turn.cut()
+            turn.note_missing()
             raise
         finally:
             with self._lock:
                 self._turn = None
-                turn.after(self._late)
-                self._late = TurnSpans(lambda: 0.0)
+                turn.note_late(self._late_spans)
+                self._late_spans = TurnSpans(lambda: 0.0)
 
     @property
     def has_late_calls(self) -> bool:
         """Whether spans of a turn that was over told calls, since the last turn."""
-        return self._late.has_calls
+        return self._late_spans.has_calls
 
     def _settle(self, turn: TurnSpans) -> None:
         """Wait until no spans came for a while; longer, where a span is missing that others are inside of."""
-        began = ended = self._last = time.monotonic()
+        began = turn_end = self._last_span_s = time.monotonic()
         with self._lock:
-            while (now := time.monotonic()) < min(ended + LAST_S, began + MOST_S):
-                left = self._last + QUIET_S - now
-                if left <= 0 and turn.is_whole:
+            while (now := time.monotonic()) < min(turn_end + SETTLE_S, began + MAX_SETTLE_S):
+                quiet_left_s = self._last_span_s + QUIET_S - now
+                if quiet_left_s <= 0 and turn.is_complete:
                     return
-                wait_s = max(left, 0.02)
+                wait_s = max(quiet_left_s, 0.02)
                 self._lock.wait(wait_s)
                 took_s = time.monotonic() - now
                 if took_s > 2 * wait_s:  # the machine is busy: the command may not have run in this time, either
-                    ended, self._last = ended + took_s, self._last + took_s
-        if not turn.is_whole:
-            turn.cut()
+                    turn_end, self._last_span_s = turn_end + took_s, self._last_span_s + took_s
+        if not turn.is_complete:
+            turn.note_missing()
 
     def take(self, data: bytes, kind: str) -> None:
         """Keep the spans of a request. Raises FormatError."""
@@ -108,9 +108,9 @@ class SpanEndpoint:
             document = Document(read_otlp(data), source="spans")
         spans = spans_in(Place(document), document.value)
         with self._lock:
-            self._last = time.monotonic()
+            self._last_span_s = time.monotonic()
             for span in spans:
-                (self._turn if self._turn and span.end_ms >= self._began_ms else self._late).add(span)
+                (self._turn if self._turn and span.end_ms >= self._began_ms else self._late_spans).add(span)
             self._lock.notify_all()
 
 

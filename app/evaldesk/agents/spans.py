@@ -29,7 +29,7 @@ from evaldesk.transcripts.otel.trace_turns import events_of_turn, sent_calls
 
 MAX_SPANS = 20_000
 MAX_BYTES = 32 * 1024 * 1024
-MAX_OVER = 10_000
+MAX_ENDED_TRACES = 10_000
 
 SDK = "opentelemetry.sdk.trace"
 _MARK = "_gives_spans"
@@ -45,36 +45,36 @@ class TurnSpans:
     trace_id: int = field(default_factory=lambda: int.from_bytes(secrets.token_bytes(16), "big") or 1)
     _spans: list[Span] = field(default_factory=list)
     _n_bytes: int = 0
-    _n_lost: int = 0
-    _lacks: str = ""
+    _n_dropped: int = 0
+    _gap_reason: str = ""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, span: Span) -> None:
         """Keep a span that ended; its times are those of the clock on the wall."""
         shift = self.now_ms() - time.time() * 1000
-        moved = replace(span, start_ms=span.start_ms + shift, end_ms=span.end_ms + shift)
+        shifted_span = replace(span, start_ms=span.start_ms + shift, end_ms=span.end_ms + shift)
         n_bytes = _size(span)
         with self._lock:
             if len(self._spans) >= MAX_SPANS or self._n_bytes + n_bytes > MAX_BYTES:
-                self._n_lost += 1
+                self._n_dropped += 1
                 return
             self._n_bytes += n_bytes
-            self._spans.append(moved)
+            self._spans.append(shifted_span)
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether spans came, and each one that another is inside of; an SDK sends the outermost last."""
         with self._lock:
             ids = {span.span_id for span in self._spans}
             return bool(ids) and all(not span.parent_id or span.parent_id in ids for span in self._spans)
 
-    def cut(self) -> None:
+    def note_missing(self) -> None:
         """Note that some spans did not come in time."""
-        self._lacks = _CUT if self._spans else NO_SPANS
+        self._gap_reason = _MISSING_PARENT if self._spans else NO_SPANS
 
-    def after(self, late: TurnSpans) -> None:
+    def note_late(self, late: TurnSpans) -> None:
         """Note the spans of earlier turns that came when those were over."""
-        self._lacks = _LATE if late.has_calls else self._lacks
+        self._gap_reason = _LATE if late.has_calls else self._gap_reason
 
     @property
     def has_calls(self) -> bool:
@@ -84,31 +84,33 @@ class TurnSpans:
     @property
     def lacks(self) -> str:
         """Why calls may be missing; empty where none are."""
-        lost = f"Left out: {self._n_lost} spans; a turn keeps {MAX_SPANS} and {MAX_BYTES // 2**20} MiB of them."
-        return lost if self._n_lost else self._lacks
+        overflow_words = (
+            f"Left out: {self._n_dropped} spans; a turn keeps {MAX_SPANS} and {MAX_BYTES // 2**20} MiB of them."
+        )
+        return overflow_words if self._n_dropped else self._gap_reason
 
     def end(self) -> None:
         """Take no more: the turn is over."""
-        for trace_id in [trace_id for trace_id, turn in [*_taking.items()] if turn is self]:
-            _note_over(trace_id, self)
-            _taking.pop(trace_id, None)
+        for trace_id in [trace_id for trace_id, turn in [*_turn_by_trace.items()] if turn is self]:
+            _note_ended_trace(trace_id, self)
+            _turn_by_trace.pop(trace_id, None)
 
     def events(self) -> tuple[Event, ...]:
         """What the spans tell, in the order of time."""
-        spans = self._kept()
+        spans = self._snapshot()
         return events_of_turn(spans) if spans else ()
 
     def sent_calls(self) -> list[tuple[float, Usage, Sent, Any]]:
         """The model calls of the spans as they were sent, with their answers."""
-        return [*sent_calls(self._kept())]
+        return [*sent_calls(self._snapshot())]
 
-    def _kept(self) -> tuple[Span, ...]:
+    def _snapshot(self) -> tuple[Span, ...]:
         with self._lock:
             return tuple(self._spans)
 
 
 NO_SPANS = "No span of this turn came in time, so its calls and tokens are not known."
-_CUT = "A span came without the one that it is inside of, so calls of this turn may be missing."
+_MISSING_PARENT = "A span came without the one that it is inside of, so calls of this turn may be missing."
 _LATE = "Spans of an earlier turn came when it was over, so its calls and tokens are not all counted."
 
 
@@ -123,40 +125,40 @@ INSTRUMENTS = tuple(metadata.entry_points(group=_GROUP)) if find_spec("openinfer
 """The instruments of OpenInference that are installed."""
 
 _current: ContextVar[TurnSpans | None] = ContextVar("current_spans", default=None)
-_taking: WeakValueDictionary[int, TurnSpans] = WeakValueDictionary()
-_over: dict[int, str] = {}
+_turn_by_trace: WeakValueDictionary[int, TurnSpans] = WeakValueDictionary()
+_session_by_ended_trace: dict[int, str] = {}
 """The sessions of traces whose turns have ended; what an agent left running may still write into them."""
 
 
-def _note_over(trace_id: int, turn: TurnSpans) -> None:
-    if len(_over) >= MAX_OVER:
-        _over.clear()
-    _over[trace_id] = turn.session_id
+def _note_ended_trace(trace_id: int, turn: TurnSpans) -> None:
+    if len(_session_by_ended_trace) >= MAX_ENDED_TRACES:
+        _session_by_ended_trace.clear()
+    _session_by_ended_trace[trace_id] = turn.session_id
 
 
-def take_spans() -> None:
+def collect_spans() -> None:
     """Let the turn that is played here take the spans of this process."""
-    opened = OPEN_SPANS.get()
-    if opened is None or not _is_open():
+    open_turn = OPEN_SPANS.get()
+    if open_turn is None or not _is_open():
         return
     from opentelemetry import context, trace
 
-    turn = opened()
+    turn = open_turn()
     _current.set(turn)
-    _taking[turn.trace_id] = turn
-    begun = trace.SpanContext(turn.trace_id, 1, is_remote=False, trace_flags=trace.TraceFlags(1))
-    context.attach(trace.set_span_in_context(trace.NonRecordingSpan(begun)))
+    _turn_by_trace[turn.trace_id] = turn
+    parent = trace.SpanContext(turn.trace_id, 1, is_remote=False, trace_flags=trace.TraceFlags(1))
+    context.attach(trace.set_span_in_context(trace.NonRecordingSpan(parent)))
 
 
-def see_providers() -> None:
+def watch_providers() -> None:
     """Let each provider of spans that is made from now on give them to the turns; done after the import of the SDK."""
-    found = sys.modules.get(SDK)
-    if found is not None:
+    sdk = sys.modules.get(SDK)
+    if sdk is not None:
         # Every provider of the agent is seen where it is made: decision 143.
-        wrap_once(found.TracerProvider, "__init__", _giving, _MARK)
+        wrap_once(sdk.TracerProvider, "__init__", _wrap_init, _MARK)
 
 
-def _giving(begin: Callable[..., None]) -> Callable[..., None]:
+def _wrap_init(begin: Callable[..., None]) -> Callable[..., None]:
     @wraps(begin)
     def __init__(provider: Any, *args: Any, **options: Any) -> None:  # noqa: N807 - it takes the place of one
         begin(provider, *args, **options)
@@ -179,10 +181,10 @@ class _Processor:
         """Note which turn a span that begins its own trace is of."""
         turn = _current.get()
         trace_id = span.context.trace_id
-        if turn is not None and turn.trace_id in _taking:
-            _taking.setdefault(trace_id, turn)
+        if turn is not None and turn.trace_id in _turn_by_trace:
+            _turn_by_trace.setdefault(trace_id, turn)
         elif turn is not None:
-            _note_over(trace_id, turn)
+            _note_ended_trace(trace_id, turn)
 
     def _on_ending(self, span: Any) -> None:
         """Nothing."""
@@ -190,7 +192,7 @@ class _Processor:
     def on_end(self, span: Any) -> None:
         """Give the span to its turn."""
         trace_id = span.context.trace_id
-        turn = _taking.get(trace_id) or _only_turn(_over.get(trace_id))
+        turn = _turn_by_trace.get(trace_id) or _only_turn(_session_by_ended_trace.get(trace_id))
         if turn is not None:
             with suppress(Exception):  # of whatever shape; the agent goes on
                 turn.add(_read(span))
@@ -208,14 +210,14 @@ def _only_turn(session_id: str | None) -> TurnSpans | None:
 
     One that comes late, from an earlier turn of that session, belongs to no other session.
     """
-    turns = {*_taking.values()}
+    turns = {*_turn_by_trace.values()}
     turn = turns.pop() if len(turns) == 1 else None
     return turn if turn is None or session_id in (None, turn.session_id) else None
 
 
 def _read(span: Any) -> Span:
     """A span of the SDK as one of a file."""
-    ended, status = span.end_time or span.start_time, span.status
+    end_time, status = span.end_time or span.start_time, span.status
     return Span(
         Place(Document(None, source="a span"), ()),
         name=str(span.name),
@@ -223,7 +225,7 @@ def _read(span: Any) -> Span:
         span_id=f"{span.context.span_id:016x}",
         parent_id=f"{span.parent.span_id:016x}" if span.parent else "",
         start_ms=span.start_time / 1e6,
-        end_ms=max(span.start_time, ended) / 1e6,
+        end_ms=max(span.start_time, end_time) / 1e6,
         attributes=_plain(span.attributes),
         events=tuple(SpanEvent(event.name, _plain(event.attributes)) for event in span.events),
         error=(status.description or "error") if status.status_code.name == "ERROR" else None,
@@ -239,13 +241,13 @@ _lock = threading.Lock()
 
 def _is_open() -> bool:
     """Whether this process has a provider of spans; one is made where the agent's framework brings the SDK alone."""
-    instruments = [found for found in INSTRUMENTS if found.name in sys.modules and found.name not in _started]
+    instruments = [each for each in INSTRUMENTS if each.name in sys.modules and each.name not in _active_instruments]
     if not (instruments or "opentelemetry" in sys.modules) or not _has_sdk():
         return False
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
 
-    see_providers()
+    watch_providers()
     with _lock:
         provider = trace.get_tracer_provider()
         if isinstance(provider, trace.ProxyTracerProvider):
@@ -253,15 +255,15 @@ def _is_open() -> bool:
             trace.set_tracer_provider(provider)
         _watch(provider)
         for instrument in instruments:
-            _started.add(instrument.name)
+            _active_instruments.add(instrument.name)
             with suppress(Exception):  # a broken package of the agent's; its framework goes unseen
-                found = instrument.load()()
-                if not found.is_instrumented_by_opentelemetry:
-                    found.instrument()
+                instrumentor = instrument.load()()
+                if not instrumentor.is_instrumented_by_opentelemetry:
+                    instrumentor.instrument()
     return True
 
 
-_started: set[str] = set()
+_active_instruments: set[str] = set()
 
 
 @cache

@@ -47,8 +47,8 @@ def give_way(name: str, file: str) -> None:
 
 def is_osmosis_standin() -> bool:
     """Whether the `osmosis_ai` of this process is ours; a module that is not imported yet is only looked up."""
-    loaded = sys.modules.get(OSMOSIS_NAME)
-    return isinstance(loaded, StandinModule) if loaded else PathFinder.find_spec(OSMOSIS_NAME) is None
+    module = sys.modules.get(OSMOSIS_NAME)
+    return isinstance(module, StandinModule) if module else PathFinder.find_spec(OSMOSIS_NAME) is None
 
 
 class StandinModule(ModuleType):
@@ -69,10 +69,10 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        top, _, rest = fullname.partition(".")
-        if top != self.package.name or rest not in self.package.modules:
+        top, _, submodule = fullname.partition(".")
+        if top != self.package.name or submodule not in self.package.modules:
             return None
-        spec = ModuleSpec(fullname, _Maker(self.package, rest), origin="evaldesk")
+        spec = ModuleSpec(fullname, _Maker(self.package, submodule), origin="evaldesk")
         spec.submodule_search_locations = []
         return spec
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evaldesk import paths
 
-_OURS = str(paths.PACKAGE)
+_PACKAGE = str(paths.PACKAGE)
 _SAMPLES = str(paths.samples())
 _PYTHON = (f"{os.path.dirname(os.__file__)}{os.sep}", "<frozen ")
 
@@ -23,7 +23,7 @@ def error_words(error: BaseException) -> str:
 def user_trace(error: BaseException) -> str:
     """The traceback of `error` and of its causes, without the frames of Evaldesk and of the import system."""
     summary = traceback.TracebackException.from_exception(error, compact=True)
-    _cut(summary, depth=0)
+    _trim(summary, depth=0)
     return "".join(summary.format())
 
 
@@ -31,29 +31,29 @@ def user_place(error: BaseException, root: str = "") -> str:
     """`agent.py, line 12`: where the user's code was when it raised, relative to `root`; empty when unknown."""
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return f"{_relative(error.filename, root)}, line {error.lineno}"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_own_frame(frame.filename)]
     within = [frame for frame in frames if root and Path(frame.filename).is_relative_to(root)] or frames
     return f"{_relative(within[-1].filename, root)}, line {within[-1].lineno}" if within else ""
 
 
 def user_frames(stack: Iterable[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
     """The frames from the user's first on, without those of Evaldesk and of the import system."""
-    frames = (frame for frame in stack if not _is_ours(frame.filename))
+    frames = (frame for frame in stack if not _is_own_frame(frame.filename))
     return list(dropwhile(lambda frame: frame.filename.startswith(_PYTHON), frames))
 
 
-def _cut(summary: traceback.TracebackException, depth: int) -> None:
-    frames = [frame for frame in summary.stack if not _is_ours(frame.filename)]
+def _trim(summary: traceback.TracebackException, depth: int) -> None:
+    frames = [frame for frame in summary.stack if not _is_own_frame(frame.filename)]
     summary.stack = traceback.StackSummary.from_list(frames)
     for other in (summary.__cause__, summary.__context__):
         if other and depth < 10:
-            _cut(other, depth + 1)
+            _trim(other, depth + 1)
 
 
-def _is_ours(filename: str) -> bool:
+def _is_own_frame(filename: str) -> bool:
     if filename.startswith(("<frozen importlib", "<frozen runpy")) or "/importlib/" in filename:
         return True
-    return filename.startswith(_OURS) and not filename.startswith(_SAMPLES)
+    return filename.startswith(_PACKAGE) and not filename.startswith(_SAMPLES)
 
 
 def _relative(filename: str, root: str) -> str:

@@ -20,14 +20,14 @@ from evaldesk.agents.group_guard import end_group, kill_group, watch
 from evaldesk.errors import UsageError
 from evaldesk.model.run import IMAGE_VARIABLE, Container
 
-REST_S = 1.0
+DRAIN_S = 1.0
 """So long the output of a killed command is read, where a session that it began keeps it open."""
 MAX_OUTPUT = 30_000
 MAX_DIFF = 200_000
 MAX_FILES = 2_000
 MAX_FILE = 200_000
 
-_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "SYSTEMROOT", "VIRTUAL_ENV")
+_INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "SYSTEMROOT", "VIRTUAL_ENV")
 
 
 def isolation(commands: Container | None = None) -> str:
@@ -56,7 +56,7 @@ class Workspace:
     at_end: list[Callable[[], None]] = field(default_factory=list, repr=False)
     _groups: set[int] = field(default_factory=set, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _before: dict[str, str | None] = field(default_factory=dict, repr=False)
+    _baseline: dict[str, str | None] = field(default_factory=dict, repr=False)
     _is_closed: bool = field(default=False, repr=False)
 
     def run(
@@ -89,8 +89,8 @@ class Workspace:
             output, _ = process.communicate(input, timeout=timeout_s)
         except subprocess.TimeoutExpired:
             kill_group(process.pid)
-            return CommandResult(-1, shortened(_last_words(process)), is_timeout=True)
-        return CommandResult(process.returncode, shortened(output))
+            return CommandResult(-1, shorten(_drain_output(process)), is_timeout=True)
+        return CommandResult(process.returncode, shorten(output))
 
     def write(self, name: str, text: str) -> Path:
         """Write a file. Raises UsageError for a name that leads out of the folder."""
@@ -103,14 +103,14 @@ class Workspace:
 
     def remember(self) -> None:
         """Take the present contents as the state that changes are counted from."""
-        self._before = _contents(self.path)
+        self._baseline = _contents(self.path)
 
     def changes(self) -> tuple[list[str], str]:
         """Names of the files that changed since `remember`, and a diff of them within bounds."""
-        before, after = self._before, _contents(self.path)
+        before, after = self._baseline, _contents(self.path)
         absent = object()
         names = [name for name in sorted({*before, *after}) if before.get(name, absent) != after.get(name, absent)]
-        return names, shortened(_diff(before, after, names), MAX_DIFF)
+        return names, shorten(_diff(before, after, names), MAX_DIFF)
 
     def kill(self) -> None:
         """End every command and its children."""
@@ -130,13 +130,13 @@ class Workspace:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def _last_words(killed: subprocess.Popen[str]) -> str:
+def _drain_output(process: subprocess.Popen[str]) -> str:
     try:
-        return killed.communicate(timeout=REST_S)[0]
+        return process.communicate(timeout=DRAIN_S)[0]
     except subprocess.TimeoutExpired as error:
-        assert killed.stdout  # noqa: S101 - it was asked for
-        killed.stdout.close()
-        killed.wait()
+        assert process.stdout  # noqa: S101 - it was asked for
+        process.stdout.close()
+        process.wait()
         return (error.output or b"").decode("utf-8", "replace")
 
 
@@ -147,11 +147,11 @@ def open_workspace(environment: Mapping[str, str], seed: Path | None = None) -> 
     path = Path(tempfile.mkdtemp(prefix="evaldesk-"))
     if seed is not None:
         shutil.copytree(seed, path, symlinks=True, dirs_exist_ok=True)
-    passed_on = {name: environment[name] for name in _PASSED_ON if name in environment}
-    return Workspace(path, {**passed_on, "TMPDIR": str(path), "PWD": str(path)})
+    environment_subset = {name: environment[name] for name in _INHERITED_VARIABLES if name in environment}
+    return Workspace(path, {**environment_subset, "TMPDIR": str(path), "PWD": str(path)})
 
 
-def shortened(text: str, limit: int = MAX_OUTPUT) -> str:
+def shorten(text: str, limit: int = MAX_OUTPUT) -> str:
     """`text` with its middle left out when it is longer than `limit`."""
     if len(text) <= limit:
         return text
@@ -160,14 +160,14 @@ def shortened(text: str, limit: int = MAX_OUTPUT) -> str:
 
 def _contents(folder: Path) -> dict[str, str | None]:
     """The texts of the files by name; None for one that is too big or no text."""
-    found: dict[str, str | None] = {}
+    text_by_name: dict[str, str | None] = {}
     for path in sorted(folder.rglob("*")):
-        if len(found) >= MAX_FILES:
+        if len(text_by_name) >= MAX_FILES:
             break
         if path.is_symlink() or not path.is_file() or ".git" in path.relative_to(folder).parts:
             continue
-        found[str(path.relative_to(folder))] = _text(path)
-    return found
+        text_by_name[str(path.relative_to(folder))] = _text(path)
+    return text_by_name
 
 
 def _text(path: Path) -> str | None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 from evaldesk import paths
-from evaldesk.agents import AGENTS, declared_refs, find_agents, with_declared
-from evaldesk.agents.finding import played_on
+from evaldesk.agents import AGENTS, declared_refs, find_agents, merge_refs
+from evaldesk.agents.finding import with_place
 from evaldesk.desk.trust import Trust
 from evaldesk.engine.host.code_files import agent_files, package_folders
 from evaldesk.engine.host.zygote import UNFORKED
@@ -257,8 +257,8 @@ def error_record(error: BaseException) -> ErrorRecord:
 def found_refs(settings: Settings) -> Sequence[AgentRef]:
     """The agents that the workspace finds or declares, or the samples where there is none; nothing is imported."""
     found = [] if settings.is_demo else find_agents(settings.roots)
-    refs = with_declared(found, declared_refs(settings.agents, settings.workspace))
-    return [played_on(ref, settings.python, settings.container) for ref in refs] or find_agents([paths.samples()])
+    refs = merge_refs(found, declared_refs(settings.agents, settings.workspace))
+    return [with_place(ref, settings.python, settings.container) for ref in refs] or find_agents([paths.samples()])
 
 
 def _look(settings: Settings) -> tuple[Sequence[AgentRef], dict[str, Fingerprint]]:

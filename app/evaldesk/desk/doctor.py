@@ -298,7 +298,7 @@ async def _played(host: AgentHost, agent: FoundAgent, settings: Settings) -> Fin
 
 def _is_untried(ref: AgentRef) -> bool:
     """Whether an agent describes itself without anything being asked where it is."""
-    kind = AGENTS.known(ref.kind)
+    kind = AGENTS.find(ref.kind)
     return kind is not None and kind.is_remote and not kind.is_asked
 
 
@@ -419,7 +419,7 @@ def _packages() -> list[str]:
 
 
 def _sees_tools(kind: str) -> bool:
-    found = AGENTS.known(kind)
+    found = AGENTS.find(kind)
     return found is not None and found.sees_tools
 
 

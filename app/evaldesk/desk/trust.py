@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaldesk import paths
-from evaldesk.agents import declared_refs, find_agents, with_declared
-from evaldesk.agents.finding import played_on
+from evaldesk.agents import declared_refs, find_agents, merge_refs
+from evaldesk.agents.finding import with_place
 from evaldesk.desk.process_owner import starter
 from evaldesk.durable_files import create_file, make_folder, replace_file
 from evaldesk.errors import ConflictError, TrustError, UsageError
@@ -95,8 +95,8 @@ class Trust:
 
         settings = self._settings
         found = [] if settings.is_demo else find_agents(settings.roots)
-        refs = with_declared(found, declared_refs(settings.agents, settings.workspace))
-        agents = [played_on(ref, settings.python, settings.container) for ref in refs]
+        refs = merge_refs(found, declared_refs(settings.agents, settings.workspace))
+        agents = [with_place(ref, settings.python, settings.container) for ref in refs]
         files = [env_file_of(Path(place)) for ref in agents if (place := ref.folder)]
         return Question(
             folders=self._folders(),

@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-from evaldesk.agents.containers import PULL_TIMEOUT_S, bounded, container_client, is_podman
-from evaldesk.agents.finding import is_imported, played_on
+from evaldesk.agents.containers import PULL_TIMEOUT_S, container_client, docker_run_command, is_podman
+from evaldesk.agents.finding import is_imported, with_place
 from evaldesk.engine.sandbox import FLAG as SANDBOX_FLAG
 from evaldesk.engine.sandbox import bubblewrap_command, has_bubblewrap, plan_text, problem
 from evaldesk.errors import NotFoundError, UsageError
@@ -220,7 +220,7 @@ class ContainerLauncher:
             places[door_for(given).folder] = f"{INSIDE}/door"
             own |= variables(given, self.container.variables)
         command = (
-            *(*bounded(client, self.container, name), "--read-only"),
+            *(*docker_run_command(client, self.container, name), "--read-only"),
             *("--user", f"{os.getuid()}:{os.getgid()}", *(("--userns", "keep-id") if is_podman(client) else ())),
             *(part for place, inside in places.items() if place for part in ("--mount", _mount(place, inside))),
             *(part for each in (SCRATCH, self.root) if each for part in ("--tmpfs", f"{each}:rw,exec,mode=1777")),
@@ -275,12 +275,12 @@ def placed(
             raise UsageError(f"{ref.id} is not imported, so it has no container; leave image out", field="image")
         ref = replace(ref, python="", container=checked_container(Container(image)), commands=None)
     if not python:
-        found = played_on(ref, settings.python, settings.container)
+        found = with_place(ref, settings.python, settings.container)
         for container in filter(None, (found.container, found.commands)):
             container_client(container, os.environ)
         return found
     named = interpreter_path(os.fspath(python), Path.cwd())
-    found = played_on(replace(ref, python=named, container=None), container=replace(settings.container, image=""))
+    found = with_place(replace(ref, python=named, container=None), container=replace(settings.container, image=""))
     if not found.python and named != OURS and not is_imported(ref):
         raise UsageError(f"{ref.id} is not imported, so it has no interpreter; leave python out", field="python")
     return found
@@ -304,4 +304,4 @@ def in_environment(ref: AgentRef, settings: Settings, name: str) -> AgentRef:
         python = interpreter_path(found.python, settings.workspace)
     except UsageError as error:
         raise UsageError(f"environment {name}: {error}", field="environment") from error
-    return played_on(replace(ref, python=python, container=None), container=replace(settings.container, image=""))
+    return with_place(replace(ref, python=python, container=None), container=replace(settings.container, image=""))

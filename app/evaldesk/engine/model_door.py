@@ -20,7 +20,7 @@ from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
-from evaldesk.agents.remote.providers import HOP_BY_HOP, MAX_BODY, PIECE, PROVIDERS, TIMEOUT_S, opened_answer
+from evaldesk.agents.remote.providers import HOP_BY_HOP, MAX_BODY, PIECE, PROVIDERS, TIMEOUT_S, open_answer
 from evaldesk.llm.apis import api_of
 from evaldesk.secrets import KEYS
 
@@ -114,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
             if name.lower() not in HOP_BY_HOP
         }
         try:
-            with opened_answer(self.command, address, data, headers) as answer:
+            with open_answer(self.command, address, data, headers) as answer:
                 self.send_response(answer.status)
                 for name, value in answer.headers.items():
                     if name.lower() not in HOP_BY_HOP:

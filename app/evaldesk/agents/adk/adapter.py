@@ -15,11 +15,11 @@ from typing import Any
 from evaldesk.agents.adk.loading import app_of, part_of, reset_data_of, spare_failed_import, yaml_agent
 from evaldesk.agents.adk.models import EFFORT, agents_below, is_litellm, model_name, use_shared_loop, with_model
 from evaldesk.agents.adk.plugin import Witness, plugin_class
-from evaldesk.agents.adk.translation import translated
+from evaldesk.agents.adk.translation import events_of_adk
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.finding import FACTORY
 from evaldesk.agents.own.instruction import placeholders
-from evaldesk.agents.tools.frameworks import awaiting, gone, never_answered, pause, paused
+from evaldesk.agents.tools.frameworks import call_limit_event, lost_turn_error, pause, take_paused_turn, waiting_events
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.errors import AgentError
@@ -42,20 +42,20 @@ from evaldesk.transcripts.adk import answered, function_response, kept_state
 from evaldesk.wire import plain_object, to_json
 
 
-def adapt_any(found: object, ref: AgentRef) -> AdkAgent | MadeAgent | None:
+def adapt_any(candidate: object, ref: AgentRef) -> AdkAgent | FactoryAgent | None:
     """As `adapt`, and the agent that a `get_agent_async` makes."""
-    if callable(found) and ref.target.endswith(f":{FACTORY}"):
-        return MadeAgent(found, ref)
-    return adapt(found, ref)
+    if callable(candidate) and ref.target.endswith(f":{FACTORY}"):
+        return FactoryAgent(candidate, ref)
+    return adapt(candidate, ref)
 
 
-def adapt(found: object, ref: AgentRef) -> AdkAgent | None:
+def adapt(candidate: object, ref: AgentRef) -> AdkAgent | None:
     """The agent around a BaseAgent, a workflow or an App of google-adk; None for anything else."""
-    if found is None and ref.kind == "adk":
-        found = yaml_agent(ref)
-    if not is_from(found, "google.adk"):
+    if candidate is None and ref.kind == "adk":
+        candidate = yaml_agent(ref)
+    if not is_from(candidate, "google.adk"):
         return None
-    app = app_of(found, ref)
+    app = app_of(candidate, ref)
     if app is not None and ref.part:
         app = app.model_copy(update={"root_agent": part_of(app.root_agent, ref.part)})
     return AdkAgent(app, ref) if app is not None else None
@@ -76,7 +76,7 @@ class AdkAgent:
 
     def describe(self) -> AgentDescription:
         """The root agent with its sub-agents as a tree."""
-        return _described(self.app.root_agent, "adk", depth=0)
+        return _describe_tree(self.app.root_agent, "adk", depth=0)
 
     async def reply(self, session: Session, message: str) -> AsyncGenerator[Event]:
         """Play one invocation.
@@ -85,11 +85,11 @@ class AdkAgent:
         """
         from google.genai import types
 
-        conversation, is_new = await opened(session, session.app_name or self.ref.id, self.app)
+        conversation, is_new = await open_conversation(session, session.app_name or self.ref.id, self.app)
         if is_new and not session.turns:
             await reset_data_of(self.ref)
         content = types.Content(role="user", parts=_parts(message, session.media, types))
-        async with aclosing(self._invoked(session, conversation, content)) as events:
+        async with aclosing(self._invoke(session, conversation, content)) as events:
             async for event in events:
                 yield event
 
@@ -97,16 +97,16 @@ class AdkAgent:
         """Answer the calls that wait by function responses, as ADK's own clients do."""
         from google.genai import types
 
-        conversation, calls = await _waited(session, session.app_name or self.ref.id)
+        conversation, calls = await _paused_conversation(session, session.app_name or self.ref.id)
         for event in answered(calls, decided):
             yield event
         parts = [types.Part(function_response=types.FunctionResponse(**function_response(*each))) for each in decided]
         content = types.Content(role="user", parts=parts)
-        async with aclosing(self._invoked(session, conversation, content, calls)) as events:
+        async with aclosing(self._invoke(session, conversation, content, calls)) as events:
             async for event in events:
                 yield event
 
-    async def _invoked(
+    async def _invoke(
         self, session: Session, conversation: Conversation, content: Any, calls: Mapping[str, ToolCall] | None = None
     ) -> AsyncGenerator[Event]:
         """The events of an invocation; `calls` are those that were made before it in the turn."""
@@ -120,32 +120,32 @@ class AdkAgent:
         if session.is_streaming:
             config["streaming_mode"] = StreamingMode.SSE
         runner = conversation.runner(self._app(session.model, options), plugin_class()(witness))
-        happening = runner.run_async(
+        invocation = runner.run_async(
             user_id=session.user_id,
             session_id=session.id,
             new_message=content,
             run_config=RunConfig(**config),
         )
         try:
-            async with aclosing(_events_of(happening, witness, session)) as events:
+            async with aclosing(_events_of(invocation, witness, session)) as events:
                 async for event in events:
                     yield event
         except Exception as error:
-            for event in witness.inner():
+            for event in witness.take_inner_events():
                 yield event
             is_bound = type(error).__name__ == "LlmCallsLimitExceededError"
-            refused = witness.answers.failure or model_error(error, witness.model)
-            if refused:
-                raise refused from error
+            failure = witness.answers.failure or model_error(error, witness.model)
+            if failure:
+                raise failure from error
             if not is_bound:
                 raise
-            yield never_answered(session, error)
+            yield call_limit_event(session, error)
         finally:
             await conversation.keep(session)
         if witness.waiting:
-            found = await conversation.found(session)
-            pause(session, witness.calls, lambda: _frozen(found.events, witness.calls))
-            for event in awaiting(witness.waiting.values()):
+            adk_session = await conversation.find_adk_session(session)
+            pause(session, witness.calls, lambda: _snapshot(adk_session.events, witness.calls))
+            for event in waiting_events(witness.waiting.values()):
                 yield event
 
     def _app(self, model: str | None, options: ModelOptions) -> Any:
@@ -161,27 +161,30 @@ class AdkAgent:
             return self._variants[key]
 
 
-async def _events_of(happening: Any, witness: Witness, session: Session) -> AsyncGenerator[Event]:
+async def _events_of(invocation: Any, witness: Witness, session: Session) -> AsyncGenerator[Event]:
     """The events of an invocation. An error is held back, because a later exception says more."""
-    failed: Event | None = None
-    async with aclosing(happening) as events:
-        async for found in events:
-            if failed:
-                yield failed
-            session.state.update(kept_state((found.actions and found.actions.state_delta) or {}))
-            for event in (*witness.inner(), *translated(found, witness, is_streaming=session.is_streaming)):
+    pending_error: Event | None = None
+    async with aclosing(invocation) as events:
+        async for adk_event in events:
+            if pending_error:
+                yield pending_error
+            session.state.update(kept_state((adk_event.actions and adk_event.actions.state_delta) or {}))
+            for event in (
+                *witness.take_inner_events(),
+                *events_of_adk(adk_event, witness, is_streaming=session.is_streaming),
+            ):
                 if event.error:
-                    failed = event
+                    pending_error = event
                 else:
                     yield event
     if witness.answers.failure:
         raise witness.answers.failure
-    if failed:
-        yield failed
+    if pending_error:
+        yield pending_error
 
 
 @dataclass(frozen=True, slots=True)
-class MadeAgent:
+class FactoryAgent:
     """An agent that `make` makes for each turn."""
 
     make: Callable[[], Awaitable[Any]]
@@ -190,36 +193,38 @@ class MadeAgent:
     def describe(self) -> AgentDescription:
         """The agent as it is made now. Passes on the exceptions of making it."""
         with ThreadPoolExecutor(1) as thread:
-            return thread.submit(asyncio.run, self._described()).result()
+            return thread.submit(asyncio.run, self._describe()).result()
 
     async def reply(self, session: Session, message: str) -> AsyncGenerator[Event]:
         """Make the agent and play one invocation, as AdkAgent does."""
-        async with self._made() as agent, aclosing(agent.reply(session, message)) as events:
+        async with self._open_agent() as agent, aclosing(agent.reply(session, message)) as events:
             async for event in events:
                 yield event
 
     async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncGenerator[Event]:
         """Make the agent again and go on, as AdkAgent does."""
-        async with self._made() as agent, aclosing(agent.resume(session, message, decided)) as events:
+        async with self._open_agent() as agent, aclosing(agent.resume(session, message, decided)) as events:
             async for event in events:
                 yield event
 
-    async def _described(self) -> AgentDescription:
-        async with self._made() as agent:
+    async def _describe(self) -> AgentDescription:
+        async with self._open_agent() as agent:
             return agent.describe()
 
     @asynccontextmanager
-    async def _made(self) -> AsyncIterator[AdkAgent]:
-        made = await self.make()
-        found, opened = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    async def _open_agent(self) -> AsyncIterator[AdkAgent]:
+        factory_result = await self.make()
+        candidate, exit_stack = (
+            factory_result if isinstance(factory_result, tuple) and len(factory_result) == 2 else (factory_result, None)
+        )
         try:
-            agent = adapt(found, self.ref)
+            agent = adapt(candidate, self.ref)
             if agent is None:
-                raise AgentError(f"{self.ref.target} gave a {type(found).__name__}, not an agent of google-adk")
+                raise AgentError(f"{self.ref.target} gave a {type(candidate).__name__}, not an agent of google-adk")
             yield agent
         finally:
-            if opened is not None:
-                await opened.aclose()
+            if exit_stack is not None:
+                await exit_stack.aclose()
 
 
 MEMORY = "adk"
@@ -247,7 +252,7 @@ class Conversation:
             memory_service=self.memory,
         )
 
-    async def found(self, session: Session, **options: Any) -> Any:
+    async def find_adk_session(self, session: Session, **options: Any) -> Any:
         """Its session of google-adk; None where it is gone."""
         place = {"app_name": self.app_name, "user_id": session.user_id, "session_id": session.id}
         return await self.sessions.get_session(**place, **options)
@@ -256,45 +261,49 @@ class Conversation:
         """Remember where the session stands, for the next turn. Its events stay where they are: a copy takes long."""
         from google.adk.sessions.base_session_service import GetSessionConfig
 
-        found = await self.found(session, config=GetSessionConfig(num_recent_events=0))
-        if found is not None:
+        adk_session = await self.find_adk_session(session, config=GetSessionConfig(num_recent_events=0))
+        if adk_session is not None:
             session.state.clear()
-            session.state.update(kept_state(found.state))
+            session.state.update(kept_state(adk_session.state))
         self.state = dict(session.state)
         self.n_turns = len(session.turns) + 1
 
 
-async def opened(session: Session, app_name: str, app: Any) -> tuple[Conversation, bool]:
+async def open_conversation(session: Session, app_name: str, app: Any) -> tuple[Conversation, bool]:
     """The conversation, and whether it was made just now.
 
     One is kept from turn to turn; it is made anew from the session's turns in a fresh worker, and where a person
     changed the state in between.
     """
-    known = session.memory.get(MEMORY)
-    if isinstance(known, Conversation) and known.n_turns == len(session.turns) and known.state == session.state:
-        return known, False
-    made, found = await _begun(session, app_name)
+    memory_entry = session.memory.get(MEMORY)
+    if (
+        isinstance(memory_entry, Conversation)
+        and memory_entry.n_turns == len(session.turns)
+        and memory_entry.state == session.state
+    ):
+        return memory_entry, False
+    conversation, adk_session = await _begin_conversation(session, app_name)
     for number, turn in enumerate(session.turns, start=1):
-        for event in _past(turn, f"turn-{number}", app.root_agent.name):
-            await made.sessions.append_event(found, event)
-    session.memory[MEMORY] = made
-    return made, True
+        for event in _past_events(turn, f"turn-{number}", app.root_agent.name):
+            await conversation.sessions.append_event(adk_session, event)
+    session.memory[MEMORY] = conversation
+    return conversation, True
 
 
-async def _begun(session: Session, app_name: str) -> tuple[Conversation, Any]:
+async def _begin_conversation(session: Session, app_name: str) -> tuple[Conversation, Any]:
     """A conversation in which nothing was said, and its session of google-adk."""
     from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
     from google.adk.memory.in_memory_memory_service import InMemoryMemoryService
     from google.adk.sessions.in_memory_session_service import InMemorySessionService
 
-    made = Conversation(app_name, InMemorySessionService(), InMemoryArtifactService(), InMemoryMemoryService())
-    found = await made.sessions.create_session(
+    conversation = Conversation(app_name, InMemorySessionService(), InMemoryArtifactService(), InMemoryMemoryService())
+    adk_session = await conversation.sessions.create_session(
         app_name=app_name, user_id=session.user_id, session_id=session.id, state=dict(session.state)
     )
-    return made, found
+    return conversation, adk_session
 
 
-async def _waited(session: Session, app_name: str) -> tuple[Conversation, dict[str, ToolCall]]:
+async def _paused_conversation(session: Session, app_name: str) -> tuple[Conversation, dict[str, ToolCall]]:
     """The conversation of the turn that waits, and the calls of that turn, in this process or another one.
 
     Raises AgentError where neither this process nor the store has it.
@@ -302,27 +311,29 @@ async def _waited(session: Session, app_name: str) -> tuple[Conversation, dict[s
     from google.adk.events.event import Event as AdkEvent
     from google.adk.events.event_actions import EventActions
 
-    known, calls = session.memory.get(MEMORY), paused(session)
-    if isinstance(known, Conversation) and calls is not None:
-        edits = {key: value for key, value in session.state.items() if known.state.get(key) != value}
+    memory_entry, calls = session.memory.get(MEMORY), take_paused_turn(session)
+    if isinstance(memory_entry, Conversation) and calls is not None:
+        edits = {key: value for key, value in session.state.items() if memory_entry.state.get(key) != value}
         if edits:
-            found = await known.found(session)
-            await known.sessions.append_event(found, AdkEvent(author="user", actions=EventActions(state_delta=edits)))
-        return known, calls
-    stored: Any = session.paused
-    if not isinstance(stored, dict) or not isinstance(stored.get("events"), list):
-        raise gone()
-    made, found = await _begun(session, app_name)
-    for raw in stored["events"]:
+            adk_session = await memory_entry.find_adk_session(session)
+            await memory_entry.sessions.append_event(
+                adk_session, AdkEvent(author="user", actions=EventActions(state_delta=edits))
+            )
+        return memory_entry, calls
+    snapshot: Any = session.paused
+    if not isinstance(snapshot, dict) or not isinstance(snapshot.get("events"), list):
+        raise lost_turn_error()
+    conversation, adk_session = await _begin_conversation(session, app_name)
+    for raw in snapshot["events"]:
         event = AdkEvent.model_validate(raw)
         delta = event.actions.state_delta
         event.actions.state_delta = {key: each for key, each in delta.items() if key not in kept_state(delta)}
-        await made.sessions.append_event(found, event)
-    session.memory[MEMORY] = made
-    return made, {key: ToolCall(*each) for key, each in stored["calls"].items()}
+        await conversation.sessions.append_event(adk_session, event)
+    session.memory[MEMORY] = conversation
+    return conversation, {key: ToolCall(*each) for key, each in snapshot["calls"].items()}
 
 
-def _frozen(events: Iterable[Any], calls: Mapping[str, ToolCall]) -> JsonValue:
+def _snapshot(events: Iterable[Any], calls: Mapping[str, ToolCall]) -> JsonValue:
     """The events of a session of google-adk, and the calls of its last turn, for a process that does not have them."""
     return {
         "events": [event.model_dump(mode="json", exclude_none=True) for event in events],
@@ -330,7 +341,7 @@ def _frozen(events: Iterable[Any], calls: Mapping[str, ToolCall]) -> JsonValue:
     }
 
 
-def _past(turn: TurnRecord, invocation_id: str, root_name: str) -> Iterator[Any]:
+def _past_events(turn: TurnRecord, invocation_id: str, root_name: str) -> Iterator[Any]:
     """A turn that was played before, as events of google-adk; calls without a result are left out."""
     from google.adk.events.event import Event as AdkEvent
     from google.genai import types
@@ -340,8 +351,10 @@ def _past(turn: TurnRecord, invocation_id: str, root_name: str) -> Iterator[Any]
 
     yield made("user", "user", *_parts(turn.query, turn.media, types))
     events = [event for event in turn.events if not event.within]
-    answered = {event.call.id for event in events if event.kind == "tool_result" and event.call}
-    for (kind, author), group in groupby(_kept_events(events, answered), key=lambda event: (event.kind, event.author)):
+    answered_ids = {event.call.id for event in events if event.kind == "tool_result" and event.call}
+    for (kind, author), group in groupby(
+        _replayable_events(events, answered_ids), key=lambda event: (event.kind, event.author)
+    ):
         role = "user" if kind == "tool_result" else "model"
         yield made(author or root_name, role, *(_part(event, types) for event in group))
 
@@ -360,9 +373,9 @@ def _media_part(part: str | Media, types: Any) -> Any:
     return types.Part(inline_data=types.Blob(data=part.content(), mime_type=part.mime_type, display_name=name))
 
 
-def _kept_events(events: Iterable[Event], answered: set[str | None]) -> Iterator[Event]:
+def _replayable_events(events: Iterable[Event], answered_ids: set[str | None]) -> Iterator[Event]:
     for event in events:
-        is_answered_call = event.kind == "tool_call" and event.call and event.call.id in answered
+        is_answered_call = event.kind == "tool_call" and event.call and event.call.id in answered_ids
         is_reply = event.kind in {"agent_message", "tool_result"} and not event.is_partial
         if is_answered_call or is_reply:
             yield event
@@ -381,11 +394,11 @@ def _part(event: Event, types: Any) -> Any:
 MAX_DEPTH = 8
 
 
-def _described(agent: Any, kind: str, depth: int) -> AgentDescription:
+def _describe_tree(agent: Any, kind: str, depth: int) -> AgentDescription:
     """The agent and those below it; the initial state has every key that an instruction needs, empty."""
     instruction = _instruction(agent)
     model = model_name(agent)
-    below = [_described(other, how, depth + 1) for other, how in agents_below(agent)] if depth < MAX_DEPTH else []
+    below = [_describe_tree(other, how, depth + 1) for other, how in agents_below(agent)] if depth < MAX_DEPTH else []
     state: JsonObject = dict.fromkeys(placeholders(instruction), "")
     for other in below:
         state = {**other.initial_state, **state}
@@ -413,10 +426,10 @@ def _missing(agent: Any) -> tuple[str, ...]:
 
 
 def _instruction(agent: Any) -> str:
-    found = getattr(agent, "instruction", "")
-    if callable(found):
-        return f"made by {getattr(found, '__name__', 'a function')} when a turn begins"
-    return str(found or "")
+    instruction = getattr(agent, "instruction", "")
+    if callable(instruction):
+        return f"made by {getattr(instruction, '__name__', 'a function')} when a turn begins"
+    return str(instruction or "")
 
 
 def _tool(tool: Any) -> ToolDescription:
@@ -426,30 +439,30 @@ def _tool(tool: Any) -> ToolDescription:
 
     if isinstance(tool, BaseToolset):
         return ToolDescription(type(tool).__name__, "A toolset; its tools are known once it is connected.")
-    wrapped = tool if isinstance(tool, BaseTool) else FunctionTool(tool)
+    adk_tool = tool if isinstance(tool, BaseTool) else FunctionTool(tool)
     try:
-        declaration = wrapped._get_declaration()  # the methods by which each kind of tool declares its parameters
+        declaration = adk_tool._get_declaration()  # the methods by which each kind of tool declares its parameters
     except Exception as error:  # a signature that ADK cannot put into a schema
-        return ToolDescription(wrapped.name, f"{wrapped.description}\n(its schema cannot be made: {error})")
+        return ToolDescription(adk_tool.name, f"{adk_tool.description}\n(its schema cannot be made: {error})")
     if declaration is None:
-        return ToolDescription(wrapped.name, wrapped.description)
-    return ToolDescription(wrapped.name, declaration.description or wrapped.description, _schema(declaration))
+        return ToolDescription(adk_tool.name, adk_tool.description)
+    return ToolDescription(adk_tool.name, declaration.description or adk_tool.description, _schema(declaration))
 
 
 def _schema(declaration: Any) -> JsonObject:
-    found = getattr(declaration, "parameters_json_schema", None)
-    if found is None and declaration.parameters is not None:
-        found = _lowered(declaration.parameters.model_dump(mode="json", exclude_none=True))
-    return plain_object(found)
+    schema = getattr(declaration, "parameters_json_schema", None)
+    if schema is None and declaration.parameters is not None:
+        schema = _lower_types(declaration.parameters.model_dump(mode="json", exclude_none=True))
+    return plain_object(schema)
 
 
-def _lowered(schema: Any) -> Any:
+def _lower_types(schema: Any) -> Any:
     """Google writes types in capitals: OBJECT, STRING."""
     if isinstance(schema, list):
-        return [_lowered(item) for item in schema]
+        return [_lower_types(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     return {
-        key: value.lower() if key == "type" and isinstance(value, str) else _lowered(value)
+        key: value.lower() if key == "type" and isinstance(value, str) else _lower_types(value)
         for key, value in schema.items()
     }

@@ -13,12 +13,12 @@ from evaldesk.llm.retry_events import PLAYED_TURN
 from evaldesk.model import Event
 from evaldesk.wire import plain
 
-REPLAYED = "evaldesk_replayed"  # in the metadata of a response that came from the recording
+REPLAYED_KEY = "evaldesk_replayed"  # in the metadata of a response that came from the recording
 
 # These control the runner, or run agents whose own calls are recorded.
-_NEVER_RECORDED = frozenset({"TransferToAgentTool", "AgentTool", "LongRunningFunctionTool"})
-_NEVER_NAMES = frozenset({"transfer_to_agent", "exit_loop"})
-_NOT_ASKED = {"http_options", "labels"}
+_UNRECORDED_TOOLS = frozenset({"TransferToAgentTool", "AgentTool", "LongRunningFunctionTool"})
+_UNRECORDED_NAMES = frozenset({"transfer_to_agent", "exit_loop"})
+_UNRECORDED_FIELDS = {"http_options", "labels"}
 
 
 @dataclass(slots=True)
@@ -39,8 +39,8 @@ class Answers:
         if recorder is None:
             return None
         key = recorder.key("adk_model", _content(request))
-        found = self._found(recorder, key, f"the call of {request.model or 'the model'} by {agent_name}")
-        if found is None:
+        entry = self._find(recorder, key, f"the call of {request.model or 'the model'} by {agent_name}")
+        if entry is None:
             self._model_keys[agent_name] = key
             return None
         turn = PLAYED_TURN.get()
@@ -48,8 +48,8 @@ class Answers:
             turn.was_whole()
         from google.adk.models.llm_response import LlmResponse
 
-        response = LlmResponse.model_validate_json(json.dumps(found["response"]))
-        response.custom_metadata = {**(response.custom_metadata or {}), REPLAYED: True}
+        response = LlmResponse.model_validate_json(json.dumps(entry["response"]))
+        response.custom_metadata = {**(response.custom_metadata or {}), REPLAYED_KEY: True}
         return response
 
     def keep_response(self, agent_name: str, response: Any) -> None:
@@ -71,39 +71,39 @@ class Answers:
             self.failure = error
             raise
         if outcome is None:
-            return self._recorded(tool, args, context)
+            return self._recorded_result(tool, args, context)
         for name, value in state.items():
             if name not in before or before[name] != value:
                 context.state[name] = value
         self.notes.append(Event("log", author=outcome.source, text=outcome.note))
-        given = outcome.result
+        result = outcome.result
         if outcome.is_error:
-            return {"error": given}
-        return given if isinstance(given, dict) else {"result": given}
+            return {"error": result}
+        return result if isinstance(result, dict) else {"result": result}
 
     def keep_result(self, call_id: str, context: Any, result: Any) -> None:
         """Record the tool's result and its changes of the state."""
         recorder, key = CURRENT_RECORDER.get(), self._tool_keys.pop(call_id, None)
         if recorder and key:
-            given = plain(result if isinstance(result, dict) else {"result": result})
-            recorder.keep(key, {"result": given, "state": plain(dict(context.actions.state_delta))})
+            plain_result = plain(result if isinstance(result, dict) else {"result": result})
+            recorder.keep(key, {"result": plain_result, "state": plain(dict(context.actions.state_delta))})
 
-    def _recorded(self, tool: Any, args: dict[str, Any], context: Any) -> dict[str, Any] | None:
+    def _recorded_result(self, tool: Any, args: dict[str, Any], context: Any) -> dict[str, Any] | None:
         recorder = CURRENT_RECORDER.get()
         if recorder is None or not recorder.recording.tools or _is_never_recorded(tool):
             return None
         content = {"name": tool.name, "args": plain(args), "state": plain(context.state.to_dict())}
         key = recorder.key("adk_tool", content)
-        found = self._found(recorder, key, f"the call of the tool {tool.name}")
-        if found is None:
+        entry = self._find(recorder, key, f"the call of the tool {tool.name}")
+        if entry is None:
             self._tool_keys[context.function_call_id or tool.name] = key
             return None
-        for name, value in found["state"].items():
+        for name, value in entry["state"].items():
             context.state[name] = value
         self.notes.append(Event("log", author=RECORDING, text=f"{tool.name} was answered from the recording"))
-        return dict(found["result"])
+        return dict(entry["result"])
 
-    def _found(self, recorder: Recorder, key: str, what: str) -> dict[str, Any] | None:
+    def _find(self, recorder: Recorder, key: str, what: str) -> dict[str, Any] | None:
         try:
             return recorder.found(key, what)
         except ModelError as error:
@@ -113,7 +113,7 @@ class Answers:
 
 def _is_never_recorded(tool: Any) -> bool:
     is_long = getattr(tool, "is_long_running", False)
-    return bool(is_long) or tool.name in _NEVER_NAMES or type(tool).__name__ in _NEVER_RECORDED
+    return bool(is_long) or tool.name in _UNRECORDED_NAMES or type(tool).__name__ in _UNRECORDED_TOOLS
 
 
 def _content(request: Any) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _content(request: Any) -> dict[str, Any]:
                 if isinstance(part.get(name), dict):
                     part[name].pop("id", None)
     try:
-        config = json.loads(request.config.model_dump_json(exclude_none=True, exclude=_NOT_ASKED))
+        config = json.loads(request.config.model_dump_json(exclude_none=True, exclude=_UNRECORDED_FIELDS))
     except Exception:  # a user may put values there that are no JSON
         config = repr(request.config.system_instruction)
     return {"model": request.model, "contents": contents, "config": config}

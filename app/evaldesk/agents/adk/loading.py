@@ -19,28 +19,28 @@ from evaldesk.errors import AgentError, NotFoundError
 from evaldesk.model import AgentRef
 
 
-def app_of(found: object, ref: AgentRef) -> Any:
+def app_of(candidate: object, ref: AgentRef) -> Any:
     """The App that `found` is, or that stands beside it, or one around it; None when it is no agent."""
     from google.adk.agents.base_agent import BaseAgent
     from google.adk.apps.app import App
 
-    if isinstance(found, App):
-        return found
-    if not (isinstance(found, BaseAgent) or _is_node(found)):
+    if isinstance(candidate, App):
+        return candidate
+    if not (isinstance(candidate, BaseAgent) or _is_node(candidate)):
         return None
     apps = (vars(module).get("app") for module in _modules(ref))
-    own = next((app for app in apps if isinstance(app, App) and app.root_agent is found), None)
-    return own or App(name="evaldesk", root_agent=found)
+    own = next((app for app in apps if isinstance(app, App) and app.root_agent is candidate), None)
+    return own or App(name="evaldesk", root_agent=candidate)
 
 
 def part_of(root: Any, name: str) -> Any:
     """The agent called `name` in the tree under `root`. Raises AgentError with the names there are."""
     from evaldesk.agents.adk.models import agents_of
 
-    found = {str(agent.name): agent for agent in agents_of(root)}
-    if name not in found:
-        raise AgentError(str(NotFoundError.among(f"agent in {root.name}", name, found)))
-    return found[name]
+    agents_by_name = {str(agent.name): agent for agent in agents_of(root)}
+    if name not in agents_by_name:
+        raise AgentError(str(NotFoundError.among(f"agent in {root.name}", name, agents_by_name)))
+    return agents_by_name[name]
 
 
 def yaml_agent(ref: AgentRef) -> object:
@@ -77,7 +77,7 @@ class _FailsEarly(MetaPathFinder):
 async def reset_data_of(ref: AgentRef) -> None:
     """Call `reset_data()` of the agent's module, where it has one, so that its tools start with fresh data."""
     functions = (vars(module).get("reset_data") for module in _modules(ref))
-    function = next((found for found in functions if callable(found)), None)
+    function = next((each for each in functions if callable(each)), None)
     answer = function() if function else None
     if inspect.isawaitable(answer):
         await answer
@@ -86,15 +86,15 @@ async def reset_data_of(ref: AgentRef) -> None:
 def _modules(ref: AgentRef) -> Iterator[ModuleType]:
     """The modules that may hold `app` and `reset_data`: the package, the one that was named, its `agent`."""
     name = ref.target.partition(":")[0]
-    for known in (name.rpartition(".")[0], name, f"{name}.agent"):
-        module = sys.modules.get(known)
+    for module_name in (name.rpartition(".")[0], name, f"{name}.agent"):
+        module = sys.modules.get(module_name)
         if module is not None:
             yield module
 
 
-def _is_node(found: object) -> bool:
+def _is_node(candidate: object) -> bool:
     try:
         from google.adk.workflow._base_node import BaseNode
     except ImportError:  # before google-adk 2
         return False
-    return isinstance(found, BaseNode)
+    return isinstance(candidate, BaseNode)

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
-from evaldesk.agents.agent import walked
+from evaldesk.agents.agent import breadth_first
 from evaldesk.errors import AgentError
 from evaldesk.llm import litellm_endpoint, litellm_response
 from evaldesk.model import ModelOptions
@@ -22,14 +22,14 @@ def use_shared_loop(root: Any) -> None:
     for agent in agents_of(root):
         model = getattr(agent, "model", None)
         if isinstance(model, str) and is_litellm(model):
-            agent.model = _litellm()(model=model, llm_client=_client())
+            agent.model = _litellm_class()(model=model, llm_client=_client())
         elif model is not None and type(getattr(model, "llm_client", None)).__name__ == "LiteLLMClient":
             model.llm_client = _client()
 
 
 def agents_of(root: Any) -> list[Any]:
     """The agent, its sub-agents and the agents it uses as tools, each once."""
-    return walked(root, lambda agent: (other for other, _ in agents_below(agent)))
+    return breadth_first(root, lambda agent: (other for other, _ in agents_below(agent)))
 
 
 def agents_below(agent: Any) -> Iterator[tuple[Any, str]]:
@@ -48,13 +48,13 @@ def with_model(root: Any, model: str | None, options: ModelOptions) -> Any:
     """
     if not hasattr(root, "clone"):
         raise AgentError(f"{getattr(root, 'name', 'the workflow')} is a workflow; the models in it cannot be replaced")
-    return _copied(root, model, options, {}, is_root=True)
+    return _copy_agent(root, model, options, {}, is_root=True)
 
 
 def model_name(agent: Any) -> str:
     """The name of the agent's own model; empty when it takes its parent's."""
-    found = getattr(agent, "model", None)
-    return str(found if isinstance(found, str) else getattr(found, "model", "") or "")
+    model = getattr(agent, "model", None)
+    return str(model if isinstance(model, str) else getattr(model, "model", "") or "")
 
 
 def is_litellm(name: str) -> bool:
@@ -67,44 +67,44 @@ def is_litellm(name: str) -> bool:
         return False
 
 
-def _copied(
-    agent: Any, model: str | None, options: ModelOptions, made: dict[int, Any], *, is_root: bool = False
+def _copy_agent(
+    agent: Any, model: str | None, options: ModelOptions, copies: dict[int, Any], *, is_root: bool = False
 ) -> Any:
     from google.adk.agents.base_agent import BaseAgent
 
-    if id(agent) in made:
-        return made[id(agent)]
+    if id(agent) in copies:
+        return copies[id(agent)]
     update: dict[str, Any] = {
-        "sub_agents": [_copied(sub_agent, model, options, made) for sub_agent in agent.sub_agents]
+        "sub_agents": [_copy_agent(sub_agent, model, options, copies) for sub_agent in agent.sub_agents]
     }
     own = model_name(agent)
     if hasattr(agent, "model") and (own or is_root):
-        update["model"] = _other(model or own, options)
+        update["model"] = _replacement_model(model or own, options)
     if getattr(agent, "tools", None):
-        update["tools"] = [_tool(tool, model, options, made) for tool in agent.tools]
+        update["tools"] = [_copy_tool(tool, model, options, copies) for tool in agent.tools]
     for name in type(agent).model_fields:
         value = getattr(agent, name)
         if name != "parent_agent" and isinstance(value, BaseAgent):
-            update[name] = _copied(value, model, options, made)
-    made[id(agent)] = agent.clone(update=update)
-    return made[id(agent)]
+            update[name] = _copy_agent(value, model, options, copies)
+    copies[id(agent)] = agent.clone(update=update)
+    return copies[id(agent)]
 
 
-def _tool(tool: Any, model: str | None, options: ModelOptions, made: dict[int, Any]) -> Any:
+def _copy_tool(tool: Any, model: str | None, options: ModelOptions, copies: dict[int, Any]) -> Any:
     if not hasattr(tool, "agent"):
         return tool
-    copied = copy.copy(tool)
-    copied.agent = _copied(tool.agent, model, options, made, is_root=True)
-    return copied
+    tool_copy = copy.copy(tool)
+    tool_copy.agent = _copy_agent(tool.agent, model, options, copies, is_root=True)
+    return tool_copy
 
 
-def _other(name: str, options: ModelOptions) -> Any:
+def _replacement_model(name: str, options: ModelOptions) -> Any:
     if name.startswith("gemini-") and not options.base_url:
         return name
-    return _litellm()(**litellm_endpoint(name, options), llm_client=_client())
+    return _litellm_class()(**litellm_endpoint(name, options), llm_client=_client())
 
 
-def _litellm() -> Any:
+def _litellm_class() -> Any:
     from evaldesk.llm.client import open_litellm
 
     open_litellm()
@@ -120,7 +120,7 @@ def _client() -> Any:
     class SharedLoopClient(LiteLLMClient):  # type: ignore[misc] # the package may be missing
         async def acompletion(self, model: Any, messages: Any, tools: Any, **options: Any) -> Any:
             effort = EFFORT.get()
-            asked = {**options, **({"reasoning_effort": effort} if effort else {})}
-            return await litellm_response({**asked, "model": model, "messages": messages, "tools": tools})
+            call_options = {**options, **({"reasoning_effort": effort} if effort else {})}
+            return await litellm_response({**call_options, "model": model, "messages": messages, "tools": tools})
 
     return SharedLoopClient()

@@ -9,7 +9,7 @@ from functools import cache, partial
 from typing import Any
 
 from evaldesk.agents.adk.answers import Answers
-from evaldesk.agents.adk.translation import translated
+from evaldesk.agents.adk.translation import events_of_adk
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolLateError, in_time, unblocking
 from evaldesk.model import Event, ModelOptions, ToolCall, Waiting
 
@@ -26,7 +26,7 @@ class Witness:
     models: dict[str, str] = field(default_factory=dict)
     calls: dict[str, ToolCall] = field(default_factory=dict)
     waiting: dict[str, Waiting] = field(default_factory=dict)
-    started: dict[str, float] = field(default_factory=dict)
+    start_s: dict[str, float] = field(default_factory=dict)
     took_ms: dict[str, float] = field(default_factory=dict)
     _tools: dict[str, str] = field(default_factory=dict)
     _inner: list[Event] = field(default_factory=list)
@@ -34,25 +34,25 @@ class Witness:
 
     def begin(self, key: str) -> None:
         """A model call of the agent `key`, or the tool call with the id `key`, begins."""
-        self.started[key] = time.perf_counter()
+        self.start_s[key] = time.perf_counter()
 
     def end(self, key: str) -> None:
         """It ended."""
-        self.took_ms[key] = (time.perf_counter() - self.started.get(key, time.perf_counter())) * 1000
+        self.took_ms[key] = (time.perf_counter() - self.start_s.get(key, time.perf_counter())) * 1000
 
-    def saw(self, session_id: str, agent_name: str, found: Any) -> None:
+    def note_event(self, session_id: str, agent_name: str, adk_event: Any) -> None:
         """Take an event of a runner inside the runner; those of our own session come by themselves."""
         if session_id == self.session_id:
             return
         tool = self._tools.setdefault(session_id, agent_name)
-        self._inner.extend(translated(found, self, within=tool))
+        self._inner.extend(events_of_adk(adk_event, self, within=tool))
 
-    def inner(self) -> tuple[Event, ...]:
+    def take_inner_events(self) -> tuple[Event, ...]:
         """The calls inside tools since the last request."""
-        found = (*self._inner, *self.answers.notes)
+        events = (*self._inner, *self.answers.notes)
         self._inner.clear()
         self.answers.notes.clear()
-        return found
+        return events
 
 
 @cache
@@ -66,17 +66,17 @@ def plugin_class() -> Any:
             self._witness = witness
 
         async def on_event_callback(self, *, invocation_context: Any, event: Any) -> None:
-            self._witness.saw(invocation_context.session.id, invocation_context.agent.name, event)
+            self._witness.note_event(invocation_context.session.id, invocation_context.agent.name, event)
 
         async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> Any:
-            witness, asked = self._witness, self._witness.options
+            witness, options = self._witness, self._witness.options
             limit_tools(llm_request.tools_dict)
             witness.model = witness.models[callback_context.agent_name] = str(llm_request.model or "")
             config = llm_request.config
             for name, value in (
-                ("temperature", asked.temperature),
-                ("top_p", asked.top_p),
-                ("max_output_tokens", asked.max_tokens),
+                ("temperature", options.temperature),
+                ("top_p", options.top_p),
+                ("max_output_tokens", options.max_tokens),
             ):
                 if value is not None:
                     setattr(config, name, value)
@@ -100,7 +100,7 @@ def plugin_class() -> Any:
 
 
 # An agent used as a tool has tools of its own; the limit applies to those.
-_UNBOUNDED = frozenset({"AgentTool", "TransferToAgentTool", "LongRunningFunctionTool"})
+_TOOLS_WITHOUT_LIMIT = frozenset({"AgentTool", "TransferToAgentTool", "LongRunningFunctionTool"})
 
 
 def limit_tools(tools: dict[str, Any]) -> None:
@@ -108,15 +108,15 @@ def limit_tools(tools: dict[str, Any]) -> None:
     if TOOL_LIMIT.get() is None:
         return
     for name, tool in tools.items():
-        if type(tool).__name__ not in _UNBOUNDED and not getattr(tool, "is_long_running", False):
-            tools[name] = _limited(tool)
+        if type(tool).__name__ not in _TOOLS_WITHOUT_LIMIT and not getattr(tool, "is_long_running", False):
+            tools[name] = _limit_tool(tool)
 
 
-def _limited(tool: Any) -> Any:
-    limited = copy(tool)
-    if callable(getattr(limited, "func", None)):
-        limited.func = unblocking(limited.func)
-    run = limited.run_async
+def _limit_tool(tool: Any) -> Any:
+    tool_copy = copy(tool)
+    if callable(getattr(tool_copy, "func", None)):
+        tool_copy.func = unblocking(tool_copy.func)
+    run = tool_copy.run_async
 
     async def run_async(*, args: dict[str, Any], tool_context: Any) -> Any:
         try:
@@ -124,5 +124,5 @@ def _limited(tool: Any) -> Any:
         except ToolLateError as error:
             return {"error": str(error)}
 
-    limited.run_async = run_async
-    return limited
+    tool_copy.run_async = run_async
+    return tool_copy

@@ -14,12 +14,12 @@ from evaldesk.agents.remote.http_protocol import (
     bounded_lines,
     headers_from,
     http_client,
-    parsed,
+    parse_answer,
     read_options,
     refusal_of,
     whole_body,
 )
-from evaldesk.agents.tools.frameworks import awaiting, gone, pause, paused
+from evaldesk.agents.tools.frameworks import lost_turn_error, pause, take_paused_turn, waiting_events
 from evaldesk.errors import AgentError, FormatError
 from evaldesk.llm import priced
 from evaldesk.llm.client import open_litellm
@@ -33,12 +33,12 @@ from evaldesk.wire import plain
 
 KIND = "adk_server"
 
-FORGOTTEN = "the server was not there before: it does not remember the earlier turns"
+NO_MEMORY_NOTE = "the server was not there before: it does not remember the earlier turns"
 
 _MEMORY = "adk_server_session"
 
 
-def adapt(found: object, ref: AgentRef) -> Agent:
+def adapt(candidate: object, ref: AgentRef) -> Agent:
     """The agent at an address, whose last part is the name of the app. Raises AgentError."""
     address, _, app = ref.target.rstrip("/").rpartition("/")
     if not app or address.endswith(("/", ":")):
@@ -67,29 +67,29 @@ class AdkServerAgent(ModelCaller):
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Send the message and yield the events of the server's answer. Raises AgentError."""
-        async for event in self._sent(session, written_parts(message, session.media), AdkEvents()):
+        async for event in self._send(session, written_parts(message, session.media), AdkEvents()):
             yield event
 
     async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
         """Send the function responses of what was decided: the server keeps the turn that waits."""
-        known: Any = paused(session) or session.paused
-        if not isinstance(known, dict):
-            raise gone()
-        session.memory.setdefault(_MEMORY, known["session"])
-        reader = AdkEvents({key: ToolCall(*call) for key, call in known["calls"].items()})
+        snapshot: Any = take_paused_turn(session) or session.paused
+        if not isinstance(snapshot, dict):
+            raise lost_turn_error()
+        session.memory.setdefault(_MEMORY, snapshot["session"])
+        reader = AdkEvents({key: ToolCall(*call) for key, call in snapshot["calls"].items()})
         for event in answered(reader.calls, decided):
             yield event
         parts: list[JsonObject] = [{"functionResponse": dict(function_response(*each))} for each in decided]
-        async for event in self._sent(session, parts, reader):
+        async for event in self._send(session, parts, reader):
             yield event
 
-    async def _sent(self, session: Session, parts: Sequence[JsonObject], reader: AdkEvents) -> AsyncIterator[Event]:
+    async def _send(self, session: Session, parts: Sequence[JsonObject], reader: AdkEvents) -> AsyncIterator[Event]:
         captured("told")
         async with http_client(self.address, headers_from(self.headers_env, self.ref.id)) as client:
             if _MEMORY not in session.memory:
                 session.memory[_MEMORY] = await self._create(client, session)
                 if session.turns:
-                    yield Event("log", author=self.ref.id, text=FORGOTTEN)
+                    yield Event("log", author=self.ref.id, text=NO_MEMORY_NOTE)
             body = {
                 "appName": self.app,
                 "userId": session.user_id,
@@ -97,61 +97,63 @@ class AdkServerAgent(ModelCaller):
                 "newMessage": {"role": "user", "parts": list(parts)},
                 "streaming": session.is_streaming,
             }
-            async with client.stream("POST", f"{self.address}/run_sse", json=body) as got:
-                if got.status_code != 200:
-                    raise AgentError(await refusal_of(got, f"{self.address}/run_sse"))
-                async for line in bounded_lines(got):
+            async with client.stream("POST", f"{self.address}/run_sse", json=body) as response:
+                if response.status_code != 200:
+                    raise AgentError(await refusal_of(response, f"{self.address}/run_sse"))
+                async for line in bounded_lines(response):
                     if line.startswith(b"data:"):
                         for event in self.events_of(line.removeprefix(b"data:"), session, reader):
                             yield event
         if reader.waiting:
             calls = {key: [call.name, dict(call.args), call.id] for key, call in reader.calls.items()}
-            waited = {"session": session.memory[_MEMORY], "calls": calls}
-            pause(session, waited, partial(plain, waited))
-            for event in awaiting(reader.waiting.values()):
+            snapshot = {"session": session.memory[_MEMORY], "calls": calls}
+            pause(session, snapshot, partial(plain, snapshot))
+            for event in waiting_events(reader.waiting.values()):
                 yield event
 
     async def _create(self, client: Any, session: Session) -> str:
         path = f"/apps/{quote(self.app, safe='')}/users/{quote(session.user_id, safe='')}/sessions"
-        async with client.stream("POST", f"{self.address}{path}", json={"state": plain(session.state)}) as got:
-            if got.status_code != 200:
-                raise AgentError(await refusal_of(got, f"{self.address}{path}"))
-            body = await whole_body(got)
-        found = parsed(body, f"{self.address}{path}")
-        if not isinstance(found, dict) or not isinstance(found.get("id"), str):
+        async with client.stream("POST", f"{self.address}{path}", json={"state": plain(session.state)}) as response:
+            if response.status_code != 200:
+                raise AgentError(await refusal_of(response, f"{self.address}{path}"))
+            body = await whole_body(response)
+        answer = parse_answer(body, f"{self.address}{path}")
+        if not isinstance(answer, dict) or not isinstance(answer.get("id"), str):
             raise AgentError(f"{self.address}{path} gave no session: {body[:300].decode('utf-8', 'replace')!r}")
-        return str(found["id"])
+        return str(answer["id"])
 
     def events_of(self, data: bytes, session: Session, reader: AdkEvents) -> Iterator[Event]:
         """The events in one event of the stream; `session` takes its changes of the state. Raises AgentError."""
-        found = parsed(data, f"{self.address}/run_sse")
-        if not isinstance(found, Mapping):
+        adk_event = parse_answer(data, f"{self.address}/run_sse")
+        if not isinstance(adk_event, Mapping):
             return
-        if "error" in found and "content" not in found:
-            yield Event("error", error=ErrorRecord("adk_server", str(found["error"])))
+        if "error" in adk_event and "content" not in adk_event:
+            yield Event("error", error=ErrorRecord("adk_server", str(adk_event["error"])))
             return
-        yield from told_by_adk(reader, self.app, found, f"{self.address}/run_sse")
-        if found.get("partial") is not True:
-            delta = plain(_mapping(_mapping(found.get("actions")).get("stateDelta")))
+        yield from read_adk_event(reader, self.app, adk_event, f"{self.address}/run_sse")
+        if adk_event.get("partial") is not True:
+            delta = plain(_mapping(_mapping(adk_event.get("actions")).get("stateDelta")))
             if isinstance(delta, dict):
                 session.state.update(kept_state(delta))
 
 
-def told_by_adk(reader: AdkEvents, author: str, found: Mapping[str, Any], address: str) -> list[Event]:
+def read_adk_event(reader: AdkEvents, author: str, adk_event: Mapping[str, Any], address: str) -> list[Event]:
     """The events in an event of ADK that `address` sent, with prices. Raises AgentError."""
-    raw = plain({"author": author, **{key: value for key, value in found.items() if value is not None}})
+    raw = plain({"author": author, **{key: value for key, value in adk_event.items() if value is not None}})
     if isinstance(raw, dict):  # `plain` makes text of a NaN
-        raw |= {key: found[key] for key in ("usageMetadata", "usage_metadata") if found.get(key) is not None}
+        raw |= {key: adk_event[key] for key in ("usageMetadata", "usage_metadata") if adk_event.get(key) is not None}
     try:
         events = list(reader.read(Place(Document(raw)), raw))
     except FormatError as error:
         raise AgentError(f"{address} sent an event that cannot be read: {error}") from error
-    wrong = next((event.error for event in events if event.error and event.error.kind == BAD_NUMBER), None)
-    if wrong:
-        raise AgentError(f"{address} sent an event that cannot be read: {wrong.message}")
-    named = ((event, event.usage and replace(event.usage, model=event.usage.model or "unknown")) for event in events)
-    return [replace(event, usage=usage and priced(usage)) for event, usage in named]
+    number_error = next((event.error for event in events if event.error and event.error.kind == BAD_NUMBER), None)
+    if number_error:
+        raise AgentError(f"{address} sent an event that cannot be read: {number_error.message}")
+    events_with_usage = (
+        (event, event.usage and replace(event.usage, model=event.usage.model or "unknown")) for event in events
+    )
+    return [replace(event, usage=usage and priced(usage)) for event, usage in events_with_usage]
 
 
-def _mapping(found: object) -> Mapping[str, Any]:
-    return found if isinstance(found, Mapping) else {}
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from evaldesk.agents.adk.answers import REPLAYED
+from evaldesk.agents.adk.answers import REPLAYED_KEY
 from evaldesk.model import Event, Usage
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.adk import AdkEvents
@@ -27,17 +27,17 @@ _COUNTS = (
 )
 
 
-def translated(found: Any, witness: Witness, *, within: str = "", is_streaming: bool = False) -> Iterator[Event]:
+def events_of_adk(adk_event: Any, witness: Witness, *, within: str = "", is_streaming: bool = False) -> Iterator[Event]:
     """The events in one event of google-adk: usage, text, calls, results, and the error that ends a turn.
 
     `within` names the tool inside of which it happened.
     """
-    for event in AdkEvents(witness.calls, witness.waiting).read(_NOWHERE, _plain_event(found)):
+    for event in AdkEvents(witness.calls, witness.waiting).read(_NOWHERE, _plain_event(adk_event)):
         if event.is_partial:
             if is_streaming:
                 yield event
         elif event.usage:
-            yield replace(event, within=within, usage=_priced(event.usage, found, witness))
+            yield replace(event, within=within, usage=_usage_with_cost(event.usage, adk_event, witness))
         elif event.kind == "tool_result" and event.call:
             took_ms = witness.took_ms.get(event.call.id or "")
             yield replace(event, within=within, duration_ms=took_ms)
@@ -47,24 +47,26 @@ def translated(found: Any, witness: Witness, *, within: str = "", is_streaming: 
             yield replace(event, within=within)
 
 
-def _plain_event(found: Any) -> dict[str, Any]:
+def _plain_event(adk_event: Any) -> dict[str, Any]:
     """The event as its server would write it, as far as it is read; a dump of the whole takes ten times as long."""
-    spent = found.usage_metadata
+    usage = adk_event.usage_metadata
     return {
-        "author": found.author,
-        "partial": found.partial,
-        "content": {"parts": [_plain_part(part) for part in (found.content.parts if found.content else None) or ()]},
-        "usage_metadata": spent and {key: getattr(spent, key, None) for key in _COUNTS},
-        "model_version": getattr(found, "model_version", None),  # older versions do not say
-        "long_running_tool_ids": list(found.long_running_tool_ids or ()),
-        "actions": {"requested_tool_confirmations": dict.fromkeys(_confirmations(found))},
-        "error_code": found.error_code,
-        "error_message": found.error_message,
+        "author": adk_event.author,
+        "partial": adk_event.partial,
+        "content": {
+            "parts": [_plain_part(part) for part in (adk_event.content.parts if adk_event.content else None) or ()]
+        },
+        "usage_metadata": usage and {key: getattr(usage, key, None) for key in _COUNTS},
+        "model_version": getattr(adk_event, "model_version", None),  # older versions do not say
+        "long_running_tool_ids": list(adk_event.long_running_tool_ids or ()),
+        "actions": {"requested_tool_confirmations": dict.fromkeys(_confirmations(adk_event))},
+        "error_code": adk_event.error_code,
+        "error_message": adk_event.error_message,
     }
 
 
-def _confirmations(found: Any) -> Iterable[str]:
-    return getattr(found.actions, "requested_tool_confirmations", None) or ()  # older versions have none
+def _confirmations(adk_event: Any) -> Iterable[str]:
+    return getattr(adk_event.actions, "requested_tool_confirmations", None) or ()  # older versions have none
 
 
 def _plain_part(part: Any) -> dict[str, Any]:
@@ -86,15 +88,15 @@ def _plain_part(part: Any) -> dict[str, Any]:
     return {"text": part.text, "thought": part.thought}
 
 
-def _priced(usage: Usage, found: Any, witness: Witness) -> Usage:
+def _usage_with_cost(usage: Usage, adk_event: Any, witness: Witness) -> Usage:
     from evaldesk.llm import priced
 
-    model = witness.models.get(found.author) or usage.model or witness.model
-    is_replayed = bool((found.custom_metadata or {}).get(REPLAYED))
-    named = replace(usage, model=model, cost=0.0)
+    model = witness.models.get(adk_event.author) or usage.model or witness.model
+    is_replayed = bool((adk_event.custom_metadata or {}).get(REPLAYED_KEY))
+    zero_cost_usage = replace(usage, model=model, cost=0.0)
     return replace(
-        named if is_replayed else priced(named),
+        zero_cost_usage if is_replayed else priced(zero_cost_usage),
         is_replayed=is_replayed,
-        is_cut=str(getattr(found, "finish_reason", "")).endswith("MAX_TOKENS"),
-        duration_ms=witness.took_ms.get(found.author, 0.0),
+        is_cut=str(getattr(adk_event, "finish_reason", "")).endswith("MAX_TOKENS"),
+        duration_ms=witness.took_ms.get(adk_event.author, 0.0),
     )

@@ -10,23 +10,23 @@ from typing import Any
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.langgraph.interrupts import (
     INTERRUPT,
-    Waited,
-    frozen_thread,
-    restored,
+    PausedTurn,
+    restore_thread,
     resumption,
+    thread_snapshot,
     waiting_of,
 )
-from evaldesk.agents.message_events import events_of_message, readable
-from evaldesk.agents.shared_loop import OnSharedLoop, SendEvent, SentEvents
+from evaldesk.agents.message_events import events_of_message, parse_message
+from evaldesk.agents.shared_loop import EventStream, OnSharedLoop, SendEvent
 from evaldesk.agents.tools.frameworks import (
     CURRENT_CALLS,
-    awaiting,
-    in_our_words,
-    never_answered,
+    begin_tool_calls,
+    call_limit_event,
     pause,
-    paused,
+    take_paused_turn,
     tool_result,
-    watched,
+    translate_errors,
+    waiting_events,
 )
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import AgentError
@@ -57,9 +57,9 @@ class EventSender:
         self._send = send
         self._state = state
         self._model = model
-        self._seen: set[str] = set()
+        self._message_ids: set[str] = set()
         self.interrupts: list[Any] | None = None
-        self.found: dict[str, Any] = {}
+        self.graph_state: dict[str, Any] = {}
         self._turn = TurnEvents()
 
     @property
@@ -68,99 +68,102 @@ class EventSender:
         return list(self._turn.open_calls.values())
 
     @property
-    def seen(self) -> list[str]:
+    def message_ids(self) -> list[str]:
         """The ids of the messages that were told."""
-        return sorted(self._seen)
+        return sorted(self._message_ids)
 
-    def go_on(self, seen: Iterable[str], calls: Iterable[ToolCall]) -> None:
+    def resume(self, message_ids: Iterable[str], calls: Iterable[ToolCall]) -> None:
         """Begin where a turn waited: these messages were told, and these calls have no result yet."""
-        self._seen.update(seen)
+        self._message_ids.update(message_ids)
         self._turn.open_calls.update((call.id or call.name, call) for call in calls)
 
-    def know(self, messages: Iterable[Any]) -> None:
+    def skip_past(self, messages: Iterable[Any]) -> None:
         """These messages were said before this turn."""
-        self._seen.update(message.id for message in messages if getattr(message, "id", None))
+        self._message_ids.update(message.id for message in messages if getattr(message, "id", None))
 
-    async def updates(self, found: Any) -> None:
+    async def send_updates(self, step: Any) -> None:
         """Report the messages of each node of a step, and note an interrupt."""
-        if INTERRUPT in found:
-            self.interrupts = [*(self.interrupts or ()), *found[INTERRUPT]]
-        for node, changed in found.items():
-            for update in changed if isinstance(changed, list) else [changed]:
+        if INTERRUPT in step:
+            self.interrupts = [*(self.interrupts or ()), *step[INTERRUPT]]
+        for node, updates in step.items():
+            for update in updates if isinstance(updates, list) else [updates]:
                 await self._messages(_fields(update).get(MESSAGES), node)
 
-    def values(self, found: Any) -> None:
+    def take_state(self, graph_state: Any) -> None:
         """Take over the state of the graph after a step, as its reducers made it."""
-        self.found = _fields(found)
-        own = {key: plain(value) for key, value in self.found.items() if key != MESSAGES}
+        self.graph_state = _fields(graph_state)
+        own = {key: plain(value) for key, value in self.graph_state.items() if key != MESSAGES}
         self._state.update({key: value for key, value in own.items() if not key.startswith("__")})
 
-    async def piece(self, chunk: Any, about: Any) -> None:
+    async def send_piece(self, chunk: Any, about: Any) -> None:
         """Tell a piece of a streamed answer."""
         if type(chunk).__name__ == "AIMessageChunk" and (text := _text(chunk)):
             await self._send(Event("agent_message", author=about.get("langgraph_node", ""), text=text, is_partial=True))
 
-    async def _messages(self, found: Any, node: str) -> None:
-        for message in _messages_of(found):
+    async def _messages(self, value: Any, node: str) -> None:
+        for message in _messages_of(value):
             message_id = getattr(message, "id", None)
-            if message_id in self._seen:
+            if message_id in self._message_ids:
                 continue
             if message_id:
-                self._seen.add(message_id)
+                self._message_ids.add(message_id)
             if getattr(message, "type", "") in ("ai", "tool"):
                 await self._report(message, message.name or node if message.type == "ai" else node)
 
     async def _report(self, message: Any, author: str) -> None:
-        (found,) = readable(_plain_message(message))
-        if isinstance(found, Event):
-            await self._send(found)
+        (event_or_message,) = parse_message(_plain_message(message))
+        if isinstance(event_or_message, Event):
+            await self._send(event_or_message)
             return
         if getattr(message, "usage_metadata", None):
-            found = replace(found, usage=self._usage(message))
-        for event in events_of_message(self._turn, found, author):
+            event_or_message = replace(event_or_message, usage=self._usage(message))
+        for event in events_of_message(self._turn, event_or_message, author):
             await self._send(event)
 
     def _usage(self, message: Any) -> Usage:
-        spent = message.usage_metadata
+        metadata = message.usage_metadata
         model = str(message.response_metadata.get("model_name") or self._model or "unknown")
-        read, made = spent.get("input_token_details") or {}, spent.get("output_token_details") or {}
+        input_details, output_details = (
+            metadata.get("input_token_details") or {},
+            metadata.get("output_token_details") or {},
+        )
         ends = (message.response_metadata.get(name) for name in ("finish_reason", "stop_reason", "done_reason"))
         is_cut = any(str(end).lower() in {"length", "max_tokens"} for end in ends)
         usage = Usage(
             model,
-            tokens_in=spent["input_tokens"],
-            tokens_out=spent["output_tokens"],
-            tokens_cached=read.get("cache_read") or 0,
-            tokens_reasoning=made.get("reasoning") or 0,
+            tokens_in=metadata["input_tokens"],
+            tokens_out=metadata["output_tokens"],
+            tokens_cached=input_details.get("cache_read") or 0,
+            tokens_reasoning=output_details.get("reasoning") or 0,
             is_cut=is_cut,
         )
         return priced(usage)
 
 
-def _fields(found: Any) -> dict[str, Any]:
+def _fields(value: Any) -> dict[str, Any]:
     """The keys of an update or a state: a dict, a dataclass, or a model of pydantic."""
-    if isinstance(found, dict):
-        return found
-    names = getattr(found, "__dataclass_fields__", None) or getattr(type(found), "model_fields", None) or ()
-    return {name: getattr(found, name) for name in names}
+    if isinstance(value, dict):
+        return value
+    names = getattr(value, "__dataclass_fields__", None) or getattr(type(value), "model_fields", None) or ()
+    return {name: getattr(value, name) for name in names}
 
 
-def _messages_of(found: Any) -> list[Any]:
+def _messages_of(value: Any) -> list[Any]:
     """The messages that a node gives: LangChain's own, dicts, pairs of role and text, or texts of the user."""
     from langchain_core.messages.utils import convert_to_messages
 
-    given = found if isinstance(found, list) else [found]
-    return list(convert_to_messages([each for each in given if each is not None]))
+    items = value if isinstance(value, list) else [value]
+    return list(convert_to_messages([each for each in items if each is not None]))
 
 
-def past_messages(messages: Iterable[JsonObject]) -> list[Any]:
+def langchain_messages(messages: Iterable[JsonObject]) -> list[Any]:
     """Messages in OpenAI's shape as LangChain's, with ids of their own."""
     from langchain_core.messages.utils import convert_to_messages
 
-    found = convert_to_messages(list(messages))
-    for number, message in enumerate(found):
+    past = convert_to_messages(list(messages))
+    for number, message in enumerate(past):
         message.id = f"before-{number}"
-    return list(found)
+    return list(past)
 
 
 def _plain_message(message: Any) -> dict[str, JsonValue]:
@@ -191,16 +194,16 @@ MESSAGES = "messages"
 SETTINGS = ("model", "temperature", "top_p", "max_tokens", "reasoning_effort", "base_url")
 
 
-def adapt(found: object, ref: AgentRef) -> GraphAgent | None:
+def adapt(candidate: object, ref: AgentRef) -> GraphAgent | None:
     """The agent around a compiled graph; None for anything else. Raises AgentError for one that is not compiled."""
-    if not is_from(found, "langgraph"):
+    if not is_from(candidate, "langgraph"):
         return None
-    if hasattr(found, "compile") and not hasattr(found, "astream"):
+    if hasattr(candidate, "compile") and not hasattr(candidate, "astream"):
         raise AgentError(f"{ref.target} is a graph that is not compiled; give graph.compile()")
-    if not hasattr(found, "astream"):
+    if not hasattr(candidate, "astream"):
         return None
-    watch_tool_nodes(found)
-    return GraphAgent(found, ref)
+    watch_tool_nodes(candidate)
+    return GraphAgent(candidate, ref)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,99 +228,109 @@ class GraphAgent(OnSharedLoop):
         """Run the graph to its end. Raises AgentError when its state has no messages, or no model can be chosen."""
         if MESSAGES not in self._input_names():
             raise AgentError(f"the state of {self.ref.target} has no `messages`; wrap the graph in a function")
-        return SentEvents(lambda send: self._begin(session, message, send))
+        return EventStream(lambda send: self._begin(session, message, send))
 
     def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
         """Resume the interrupts of the graph with what a person decided. Raises AgentError without a checkpointer."""
-        return SentEvents(lambda send: self._go_on(session, decided, send))
+        return EventStream(lambda send: self._resume(session, decided, send))
 
     async def _begin(self, session: Session, message: str, send: SendEvent) -> None:
         sender = EventSender(send, session.state, model=session.model or "")
-        before = self._before(session)
-        sender.know(before)
-        given = {**self._own_state(session), MESSAGES: [*before, user_message(message, session.media)]}
-        await self._run(session, given, sender, send)
+        before = self._past_messages(session)
+        sender.skip_past(before)
+        graph_input = {**self._input_state(session), MESSAGES: [*before, user_message(message, session.media)]}
+        await self._run(session, graph_input, sender, send)
 
-    async def _go_on(self, session: Session, decided: Sequence[Decided], send: SendEvent) -> None:
+    async def _resume(self, session: Session, decided: Sequence[Decided], send: SendEvent) -> None:
         if not self.graph.checkpointer:
             raise AgentError(
                 f"{self.ref.target} has no checkpointer, so LangGraph cannot go on after an interrupt; "
                 "compile it with one, such as InMemorySaver()"
             )
-        waited = paused(session) or await restored(self.graph.checkpointer, session.paused)
-        session.memory["thread"] = waited.thread
+        paused_turn = take_paused_turn(session) or await restore_thread(self.graph.checkpointer, session.paused)
+        session.memory["thread"] = paused_turn.thread
         sender = EventSender(send, session.state, model=session.model or "")
-        sender.go_on(waited.seen, waited.calls)
-        await self._run(session, resumption(decided, self._edits(session, waited)), sender, send)
+        sender.resume(paused_turn.message_ids, paused_turn.calls)
+        await self._run(session, resumption(decided, self._edits(session, paused_turn)), sender, send)
 
-    def _edits(self, session: Session, waited: Waited) -> dict[str, Any]:
+    def _edits(self, session: Session, paused_turn: PausedTurn) -> dict[str, Any]:
         """The keys of the state that a person changed while the turn waited."""
-        known = self._input_names()
+        names = self._input_names()
         return {
             key: value
             for key, value in session.state.items()
-            if key in known and key != MESSAGES and waited.state.get(key) != value
+            if key in names and key != MESSAGES and paused_turn.state.get(key) != value
         }
 
-    async def _run(self, session: Session, given: Any, sender: EventSender, send: SendEvent) -> None:
+    async def _run(self, session: Session, graph_input: Any, sender: EventSender, send: SendEvent) -> None:
         from langgraph.errors import GraphRecursionError
 
-        calls = watched(session, send)
+        calls = begin_tool_calls(session, send)
         modes = ["updates", "values", *(["messages"] if session.is_streaming else [])]
         config = self._config(session)
         try:
-            with in_our_words(calls, session.model or self.ref.id, but=GraphRecursionError):
-                async for mode, found in self.graph.astream(given, config, stream_mode=modes):
+            with translate_errors(calls, session.model or self.ref.id, but=GraphRecursionError):
+                async for mode, chunk in self.graph.astream(graph_input, config, stream_mode=modes):
                     if mode == "updates":
-                        await sender.updates(found)
+                        await sender.send_updates(chunk)
                     elif mode == "values":
-                        sender.values(found)
+                        sender.take_state(chunk)
                     else:
-                        await sender.piece(*found)
+                        await sender.send_piece(*chunk)
         except GraphRecursionError as error:
-            await send(never_answered(session, str(error).partition("\n")[0]))
+            await send(call_limit_event(session, str(error).partition("\n")[0]))
         calls.check()
-        left = {**session.state, **sender.found}
+        end_state = {**session.state, **sender.graph_state}
         if sender.open_calls:  # no model takes messages with a call that has no result
-            left.pop(MESSAGES, None)
-        session.memory[MEMORY] = (len(session.turns) + 1, left)
+            end_state.pop(MESSAGES, None)
+        session.memory[MEMORY] = (len(session.turns) + 1, end_state)
         if sender.interrupts is not None:
-            waited = Waited(str(session.memory["thread"]), sender.seen, sender.open_calls, dict(session.state))
-            frozen = await frozen_thread(self.graph.checkpointer, waited)
-            pause(session, waited, lambda: frozen)
-            for event in awaiting(waiting_of(sender.interrupts, sender.open_calls, calls.asked)):
+            paused_turn = PausedTurn(
+                str(session.memory["thread"]), sender.message_ids, sender.open_calls, dict(session.state)
+            )
+            snapshot = await thread_snapshot(self.graph.checkpointer, paused_turn)
+            pause(session, paused_turn, lambda: snapshot)
+            for event in waiting_events(waiting_of(sender.interrupts, sender.open_calls, calls.calls_by_question)):
                 await send(event)
 
-    def _left(self, session: Session) -> dict[str, Any] | None:
+    def _end_state(self, session: Session) -> dict[str, Any] | None:
         """The state as the graph left it in the last turn, with its own objects; None in another process."""
-        known: Any = session.memory.get(MEMORY)
-        return known[1] if known and known[0] == len(session.turns) else None
+        memory_entry: Any = session.memory.get(MEMORY)
+        return memory_entry[1] if memory_entry and memory_entry[0] == len(session.turns) else None
 
-    def _before(self, session: Session) -> list[Any]:
+    def _past_messages(self, session: Session) -> list[Any]:
         """The messages until now; none where the graph's own checkpointer has them."""
-        left = self._left(session)
-        if left is not None and self.graph.checkpointer:
+        end_state = self._end_state(session)
+        if end_state is not None and self.graph.checkpointer:
             return []
-        return (left or {}).get(MESSAGES) or past_messages(chat_messages(session.turns))
+        return (end_state or {}).get(MESSAGES) or langchain_messages(chat_messages(session.turns))
 
-    def _own_state(self, session: Session) -> dict[str, Any]:
+    def _input_state(self, session: Session) -> dict[str, Any]:
         """The keys of the state to begin with; those that the checkpointer has would go through its reducers again."""
-        known, left = self._input_names(), self._left(session) or {}
-        given = {key: value for key, value in session.state.items() if key in known and key != MESSAGES}
-        same = {key: left[key] for key, value in given.items() if key in left and plain(left[key]) == value}
-        return {key: given[key] for key in given if key not in same} if self.graph.checkpointer else given | same
+        names, end_state = self._input_names(), self._end_state(session) or {}
+        input_state = {key: value for key, value in session.state.items() if key in names and key != MESSAGES}
+        unchanged_objects = {
+            key: end_state[key]
+            for key, value in input_state.items()
+            if key in end_state and plain(end_state[key]) == value
+        }
+        return (
+            {key: input_state[key] for key in input_state if key not in unchanged_objects}
+            if self.graph.checkpointer
+            else input_state | unchanged_objects
+        )
 
     def _config(self, session: Session) -> dict[str, Any]:
-        asked = session.model_options
+        options = session.model_options
         thread = session.memory.setdefault("thread", f"{session.id}/{len(session.turns)}")
-        wanted = {"model": session.model, "max_retries": asked.n_retries}
-        wanted |= {name: getattr(asked, name) for name in SETTINGS[1:]}
-        given = {name: value for name, value in wanted.items() if value is not None}
-        config: dict[str, Any] = {"configurable": {"thread_id": thread, **given}}
-        if asked.max_turns:
-            config["recursion_limit"] = 2 * asked.max_turns  # the model's node and that of its tools
-        if session.model or asked.base_url:
-            self._refuse_what_is_built_in(session.model, asked.base_url)
+        all_settings = {"model": session.model, "max_retries": options.n_retries}
+        all_settings |= {name: getattr(options, name) for name in SETTINGS[1:]}
+        settings = {name: value for name, value in all_settings.items() if value is not None}
+        config: dict[str, Any] = {"configurable": {"thread_id": thread, **settings}}
+        if options.max_turns:
+            config["recursion_limit"] = 2 * options.max_turns  # the model's node and that of its tools
+        if session.model or options.base_url:
+            self._check_configurable(session.model, options.base_url)
         return config
 
     def _input_names(self) -> set[str]:
@@ -326,11 +339,11 @@ class GraphAgent(OnSharedLoop):
             self._names.update(_input_names(self.graph))
         return self._names
 
-    def _refuse_what_is_built_in(self, model: str | None, base_url: str | None) -> None:
-        known = _properties(_properties(_schema(self.graph.get_config_jsonschema)).get("configurable", {}))
-        known |= _properties(_schema(self.graph.get_context_jsonschema))
+    def _check_configurable(self, model: str | None, base_url: str | None) -> None:
+        configurable = _properties(_properties(_schema(self.graph.get_config_jsonschema)).get("configurable", {}))
+        configurable |= _properties(_schema(self.graph.get_context_jsonschema))
         for name, value in (("model", model), ("base_url", base_url)):
-            if value and name not in known:
+            if value and name not in configurable:
                 raise AgentError(
                     f"the graph has its model built in: it names no configurable {name!r}, so it cannot be asked for "
                     f"{value}; read it from config['configurable'] and name it in the config or context schema"
@@ -349,16 +362,16 @@ def _schema(read: Callable[[], Any]) -> Any:
 
 def _input_names(graph: Any) -> frozenset[str]:
     """The keys of the state that the graph takes; without a schema all of its own channels."""
-    named = _properties(_schema(graph.get_input_jsonschema))
-    if named:
-        return frozenset(named)
+    properties = _properties(_schema(graph.get_input_jsonschema))
+    if properties:
+        return frozenset(properties)
     return frozenset(name for name in graph.channels if not name.startswith(("__", "branch:")))
 
 
 def _properties(schema: Any) -> dict[str, Any]:
-    found = schema.get("properties") if isinstance(schema, dict) else None
+    raw_properties = schema.get("properties") if isinstance(schema, dict) else None
     definitions = schema.get("$defs", {}) if isinstance(schema, dict) else {}
-    properties = dict(found) if isinstance(found, dict) else {}
+    properties = dict(raw_properties) if isinstance(raw_properties, dict) else {}
     for name, value in properties.items():
         reference = value.get("$ref", "") if isinstance(value, dict) else ""
         properties[name] = definitions.get(reference.rpartition("/")[2], value)
@@ -382,11 +395,11 @@ def watch_tool_nodes(graph: Any) -> None:
     seen, nor those of a node with a synchronous wrapper.
     """
     for node in graph.nodes.values():
-        bound = getattr(node, "bound", None)
-        if hasattr(bound, "tools_by_name") and hasattr(bound, "_awrap_tool_call"):
-            _watch(bound)
-        elif hasattr(bound, "nodes") and bound is not graph:
-            watch_tool_nodes(bound)
+        node_runnable = getattr(node, "bound", None)
+        if hasattr(node_runnable, "tools_by_name") and hasattr(node_runnable, "_awrap_tool_call"):
+            _watch(node_runnable)
+        elif hasattr(node_runnable, "nodes") and node_runnable is not graph:
+            watch_tool_nodes(node_runnable)
 
 
 def _watch(node: Any) -> None:
@@ -401,30 +414,30 @@ def _watch(node: Any) -> None:
         call = partial(own, request, execute) if own else partial(execute, request)
         state = dict(request.state) if isinstance(request.state, dict) else {}
         try:
-            found = await tool_result(name, dict(request.tool_call["args"]), state, call)
+            result = await tool_result(name, dict(request.tool_call["args"]), state, call)
         except ToolFailedError as error:
             return _message(str(error), name, call_id, status="error")
         except GraphInterrupt as error:
             calls, asking = CURRENT_CALLS.get(), ToolCall(name, plain_object(request.tool_call["args"]), call_id)
-            for asked in error.args[0]:
+            for interrupt in error.args[0]:
                 if calls:  # the calls of one node ask by one id: the first one ends it
-                    calls.asked.setdefault(getattr(asked, "id", ""), asking)
+                    calls.calls_by_question.setdefault(getattr(interrupt, "id", ""), asking)
             raise
-        return _message(found, name, call_id) if _is_plain(found) else found
+        return _message(result, name, call_id) if _is_plain(result) else result
 
     setattr(seen, _MARK, True)
     node._awrap_tool_call = seen
 
 
-def _message(found: Any, name: str, call_id: str, *, status: str = "success") -> Any:
+def _message(result: Any, name: str, call_id: str, *, status: str = "success") -> Any:
     from langchain_core.messages import ToolMessage
 
-    content = found if isinstance(found, str) else to_json(found).decode()
+    content = result if isinstance(result, str) else to_json(result).decode()
     return ToolMessage(content=content, name=name, tool_call_id=call_id, status=status)
 
 
-def _is_plain(found: Any) -> bool:
+def _is_plain(value: Any) -> bool:
     """Whether it is the result of a double; a tool node itself gives messages and commands."""
-    if isinstance(found, list):
-        return all(map(_is_plain, found))
-    return found is None or isinstance(found, str | int | float | dict)
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, str | int | float | dict)

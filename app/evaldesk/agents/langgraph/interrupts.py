@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evaldesk.agents.tools.frameworks import gone
+from evaldesk.agents.tools.frameworks import lost_turn_error
 from evaldesk.model import JsonValue, ToolCall, Waiting
 from evaldesk.model.decisions import ANY, APPROVAL, Decided, Decision
 from evaldesk.wire import plain
@@ -24,17 +24,17 @@ _ACTION = "#"
 
 
 @dataclass(frozen=True, slots=True)
-class Waited:
+class PausedTurn:
     """A turn that waits: its thread, the messages that were told, the calls without a result, and the state."""
 
     thread: str
-    seen: list[str]
+    message_ids: list[str]
     calls: list[ToolCall]
     state: dict[str, JsonValue]
 
 
 def waiting_of(
-    interrupts: Sequence[Any], open_calls: Sequence[ToolCall], asked: Mapping[str, ToolCall]
+    interrupts: Sequence[Any], open_calls: Sequence[ToolCall], calls_by_interrupt: Mapping[str, ToolCall]
 ) -> Iterator[Waiting]:
     """What waits. A plain interrupt belongs to the call of a tool node in which it was `asked`.
 
@@ -43,10 +43,10 @@ def waiting_of(
     if not interrupts:  # of `interrupt_before` and `interrupt_after`
         yield Waiting("", BREAKPOINT, choices=("approve",))
     calls = open_calls if len(open_calls) == len(interrupts) else [None] * len(interrupts)
-    for number, (found, nearest) in enumerate(zip(interrupts, calls, strict=True)):
-        name = getattr(found, "id", None) or str(number)
-        call = asked.get(name, nearest)
-        value = plain(found.value)
+    for number, (interrupt, open_call) in enumerate(zip(interrupts, calls, strict=True)):
+        name = getattr(interrupt, "id", None) or str(number)
+        call = calls_by_interrupt.get(name, open_call)
+        value = plain(interrupt.value)
         actions = _actions(value)
         for place, (action, form) in enumerate(actions):
             args = action.get("args") or action.get("arguments") or {}
@@ -70,8 +70,8 @@ def resumption(decided: Sequence[Decided], edits: dict[str, Any]) -> Any:
         return Command(update=edits) if edits else None
     values: dict[str, Any] = {}
     for waiting, decision in decided:
-        name, _, rest = waiting.id.partition(_ACTION)
-        form = rest.partition(_ACTION)[2]
+        name, _, suffix = waiting.id.partition(_ACTION)
+        form = suffix.partition(_ACTION)[2]
         if form == "inbox":
             values[name] = [_inbox(decision)]
         elif form:
@@ -105,60 +105,63 @@ def _inbox(decision: Decision) -> dict[str, Any]:
     return {"type": "response", "args": decision.answer}
 
 
-async def frozen_thread(checkpointer: Any, waited: Waited) -> JsonValue:
+async def thread_snapshot(checkpointer: Any, paused_turn: PausedTurn) -> JsonValue:
     """The thread as JSON: its newest checkpoint in each namespace; None where it cannot be read or written so."""
     if not checkpointer:
         return None
     try:
         newest: dict[str, Any] = {}
-        async for found in checkpointer.alist({"configurable": {"thread_id": waited.thread}}):
-            newest.setdefault(found.config["configurable"].get("checkpoint_ns", ""), found)
+        async for checkpoint_tuple in checkpointer.alist({"configurable": {"thread_id": paused_turn.thread}}):
+            newest.setdefault(checkpoint_tuple.config["configurable"].get("checkpoint_ns", ""), checkpoint_tuple)
         checkpoints = [
             {
                 "ns": ns,
-                "id": found.config["configurable"]["checkpoint_id"],
-                "checkpoint": _packed(checkpointer, found.checkpoint),
-                "metadata": _packed(checkpointer, found.metadata),
-                "writes": _packed(checkpointer, found.pending_writes or []),
+                "id": newest_tuple.config["configurable"]["checkpoint_id"],
+                "checkpoint": _encode(checkpointer, newest_tuple.checkpoint),
+                "metadata": _encode(checkpointer, newest_tuple.metadata),
+                "writes": _encode(checkpointer, newest_tuple.pending_writes or []),
             }
-            for ns, found in newest.items()
+            for ns, newest_tuple in newest.items()
         ]
     except Exception:  # of a checkpointer of any make; the turn then goes on in this process alone
         return None
-    calls: list[JsonValue] = [[call.name, dict(call.args), call.id] for call in waited.calls]
-    frozen: Any = {"thread": waited.thread, "seen": waited.seen, "calls": calls, "state": plain(waited.state)}
-    return {**frozen, "checkpoints": checkpoints}
+    calls: list[JsonValue] = [[call.name, dict(call.args), call.id] for call in paused_turn.calls]
+    snapshot: Any = {
+        "thread": paused_turn.thread,
+        "seen": paused_turn.message_ids,
+        "calls": calls,
+        "state": plain(paused_turn.state),
+    }
+    return {**snapshot, "checkpoints": checkpoints}
 
 
-async def restored(checkpointer: Any, stored: Any) -> Waited:
+async def restore_thread(checkpointer: Any, snapshot: Any) -> PausedTurn:
     """The turn that waits, put back into the checkpointer where it is not there. Raises AgentError."""
-    if not isinstance(stored, dict):
-        raise gone()
-    thread = stored["thread"]
+    if not isinstance(snapshot, dict):
+        raise lost_turn_error()
+    thread = snapshot["thread"]
     config = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
     if await checkpointer.aget_tuple(config) is None:
-        for each in stored["checkpoints"]:
+        for each in snapshot["checkpoints"]:
             await _put(checkpointer, thread, each)
-    return Waited(thread, stored["seen"], [ToolCall(*call) for call in stored["calls"]], stored["state"])
+    return PausedTurn(thread, snapshot["seen"], [ToolCall(*call) for call in snapshot["calls"]], snapshot["state"])
 
 
-async def _put(checkpointer: Any, thread: str, stored: Any) -> None:
-    checkpoint, metadata, writes = (
-        _unpacked(checkpointer, stored[key]) for key in ("checkpoint", "metadata", "writes")
-    )
-    config = {"configurable": {"thread_id": thread, "checkpoint_ns": stored["ns"]}}
-    put = await checkpointer.aput(config, checkpoint, metadata, dict(checkpoint["channel_versions"]))
+async def _put(checkpointer: Any, thread: str, entry: Any) -> None:
+    checkpoint, metadata, writes = (_decode(checkpointer, entry[key]) for key in ("checkpoint", "metadata", "writes"))
+    config = {"configurable": {"thread_id": thread, "checkpoint_ns": entry["ns"]}}
+    checkpoint_config = await checkpointer.aput(config, checkpoint, metadata, dict(checkpoint["channel_versions"]))
     by_task: dict[str, list[tuple[str, Any]]] = {}
     for task, channel, value in writes:
         by_task.setdefault(task, []).append((channel, value))
-    for task, found in by_task.items():
-        await checkpointer.aput_writes(put, found, task)
+    for task, channel_writes in by_task.items():
+        await checkpointer.aput_writes(checkpoint_config, channel_writes, task)
 
 
-def _packed(checkpointer: Any, value: Any) -> JsonValue:
+def _encode(checkpointer: Any, value: Any) -> JsonValue:
     kind, data = checkpointer.serde.dumps_typed(value)
     return [kind, base64.b64encode(data).decode()]
 
 
-def _unpacked(checkpointer: Any, stored: Any) -> Any:
-    return checkpointer.serde.loads_typed((stored[0], base64.b64decode(stored[1])))
+def _decode(checkpointer: Any, entry: Any) -> Any:
+    return checkpointer.serde.loads_typed((entry[0], base64.b64decode(entry[1])))

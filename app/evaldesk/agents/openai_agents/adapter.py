@@ -12,20 +12,20 @@ from itertools import chain
 from types import new_class
 from typing import Any, cast
 
-from evaldesk.agents.agent import is_from, walked
+from evaldesk.agents.agent import breadth_first, is_from
 from evaldesk.agents.dependencies import Dependencies, dependencies_of, note_state, state_of
-from evaldesk.agents.message_events import events_of_message, readable
+from evaldesk.agents.message_events import events_of_message, parse_message
 from evaldesk.agents.own.model_calls import endpoint_client
-from evaldesk.agents.shared_loop import OnSharedLoop, SendEvent, SentEvents
+from evaldesk.agents.shared_loop import EventStream, OnSharedLoop, SendEvent
 from evaldesk.agents.tools.frameworks import (
-    awaiting,
-    gone,
-    in_our_words,
-    never_answered,
+    begin_tool_calls,
+    call_limit_event,
+    lost_turn_error,
     pause,
-    paused,
+    take_paused_turn,
     tool_result,
-    watched,
+    translate_errors,
+    waiting_events,
 )
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import AgentError, ModelError
@@ -53,41 +53,41 @@ MAX_DEPTH = 8
 REJECTED = "Tool execution was not approved."
 
 
-def adapt(found: object, ref: AgentRef) -> OpenAIAgent | None:
+def adapt(candidate: object, ref: AgentRef) -> OpenAIAgent | None:
     """The agent around an `agents.Agent`; None for anything else."""
-    if not is_from(found, "agents"):
+    if not is_from(candidate, "agents"):
         return None
     try:
         from agents import Agent, Runner  # noqa: F401 - a package of the user's may have the same name
     except ImportError:
         return None
-    if not isinstance(found, Agent):
+    if not isinstance(candidate, Agent):
         return None
-    for agent in walked(found, _with_those_in_tools):
-        agent.tools = [seen(tool) for tool in agent.tools]
-        _see_servers(agent)
-    return OpenAIAgent(found, ref, dependencies_of(ref))
+    for agent in breadth_first(candidate, _related_agents):
+        agent.tools = [watch_tool(tool) for tool in agent.tools]
+        _watch_servers(agent)
+    return OpenAIAgent(candidate, ref, dependencies_of(ref))
 
 
 @dataclass(frozen=True, slots=True)
 class OpenAIAgent(OnSharedLoop):
     """An agent of the SDK with its handoffs. The session state, or what `dependencies` make of it, is its context."""
 
-    found: Any
+    sdk_agent: Any
     ref: AgentRef
     dependencies: Dependencies
 
     def describe(self) -> AgentDescription:
         """The agent, and those it hands over to as a tree."""
-        return _described(self.found, "openai_agents", depth=0, seen=set())
+        return _describe_tree(self.sdk_agent, "openai_agents", depth=0, ancestor_ids=set())
 
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Run the agent that spoke last. Raises ModelError for a refusal of the provider."""
-        return SentEvents(lambda send: self._run(session, message, send))
+        return EventStream(lambda send: self._run(session, message, send))
 
     def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
         """Run the state in which the SDK left the turn, with its calls approved or rejected."""
-        return SentEvents(lambda send: self._run(session, message, send, decided))
+        return EventStream(lambda send: self._run(session, message, send, decided))
 
     async def _run(
         self, session: Session, message: str, send: SendEvent, decided: Sequence[Decided] | None = None
@@ -95,26 +95,26 @@ class OpenAIAgent(OnSharedLoop):
         from agents import MaxTurnsExceeded, RunConfig, Runner
         from agents.run import DEFAULT_MAX_TURNS
 
-        known = paused(session) if decided is not None else None
-        calls = watched(session, send)
+        saved_state = take_paused_turn(session) if decided is not None else None
+        calls = begin_tool_calls(session, send)
         deps = await self.dependencies.bind(session, resumes=decided is not None)
-        starting, items = self._before(session)
-        given: Any = [*items, *_items(dict(user_message(message, session.media)))]
+        starting, items = self._starting_point(session)
+        run_input: Any = [*items, *_items(dict(user_message(message, session.media)))]
         if decided is not None:
-            starting, given = self.found, known or await self._restored(session, deps)
-            await _decide(given, decided, send)
+            starting, run_input = self.sdk_agent, saved_state or await self._restore_state(session, deps)
+            await _decide(run_input, decided, send)
         model = model_of(session, starting)
         options = {
             "starting_agent": starting,
-            "input": given,
+            "input": run_input,
             "context": deps,
             "max_turns": session.model_options.max_turns or DEFAULT_MAX_TURNS,
             "hooks": _hooks_class()(send, session.model),
             "run_config": RunConfig(tracing_disabled=True, **model),
         }
-        named = session.model or model_name(starting) or "openai"
+        model_label = session.model or model_name(starting) or "openai"
         try:
-            with in_our_words(calls, named, but=MaxTurnsExceeded, deps=deps):
+            with translate_errors(calls, model_label, but=MaxTurnsExceeded, deps=deps):
                 if session.is_streaming:
                     result = Runner.run_streamed(**options)
                     async for event in result.stream_events():
@@ -123,15 +123,15 @@ class OpenAIAgent(OnSharedLoop):
                 else:
                     result = await Runner.run(**options)
         except MaxTurnsExceeded as error:
-            await send(never_answered(session, error))
+            await send(call_limit_event(session, error))
             return
         await self.dependencies.keep(session, deps)
         calls.check()
         interruptions = getattr(result, "interruptions", ())  # older versions have no approvals
         if interruptions:
             state = result.to_state()
-            pause(session, state, lambda: _frozen(state))
-            for event in awaiting(_waiting(item) for item in interruptions):
+            pause(session, state, lambda: _state_snapshot(state))
+            for event in waiting_events(_waiting(item) for item in interruptions):
                 await send(event)
             return
         output, author = result.final_output, result.last_agent.name
@@ -142,23 +142,23 @@ class OpenAIAgent(OnSharedLoop):
             await send(Event("log", author=author, text=f"final output: {text}"))
         session.memory[MEMORY] = (len(session.turns) + 1, result.last_agent, result.to_input_list())
 
-    async def _restored(self, session: Session, deps: Any) -> Any:
+    async def _restore_state(self, session: Session, deps: Any) -> Any:
         """The state of the turn from what was stored of it. Raises AgentError where nothing was."""
         from agents import RunContextWrapper, RunState
 
         if not isinstance(session.paused, dict):
-            raise gone()
-        return await RunState.from_json(self.found, session.paused, context_override=RunContextWrapper(deps))
+            raise lost_turn_error()
+        return await RunState.from_json(self.sdk_agent, session.paused, context_override=RunContextWrapper(deps))
 
-    def _before(self, session: Session) -> tuple[Any, list[Any]]:
+    def _starting_point(self, session: Session) -> tuple[Any, list[Any]]:
         """The agent that spoke last, and the conversation until now."""
-        known: Any = session.memory.get(MEMORY)
-        if known and known[0] == len(session.turns):
-            return known[1], known[2]
+        memory_entry: Any = session.memory.get(MEMORY)
+        if memory_entry and memory_entry[0] == len(session.turns):
+            return memory_entry[1], memory_entry[2]
         authors = [event.author for turn in session.turns for event in turn.events if event.kind == "agent_message"]
-        named = {agent.name: agent for agent in walked(self.found, _successors)}
+        agents_by_name = {agent.name: agent for agent in breadth_first(self.sdk_agent, _successors)}
         items = [item for message in chat_messages(session.turns) for item in _items(dict(message))]
-        return named.get(authors[-1], self.found) if authors else self.found, items
+        return agents_by_name.get(authors[-1], self.sdk_agent) if authors else self.sdk_agent, items
 
 
 def _waiting(item: Any) -> Waiting:
@@ -174,9 +174,11 @@ def _call_id(item: Any) -> str:
     return str(raw.get("call_id") or raw.get("id") or item.tool_name)
 
 
-def _frozen(state: Any) -> JsonValue:
-    found: JsonValue = state.to_json(context_serializer=lambda _: {})  # the context is made anew of the session state
-    return found
+def _state_snapshot(state: Any) -> JsonValue:
+    snapshot: JsonValue = state.to_json(
+        context_serializer=lambda _: {}
+    )  # the context is made anew of the session state
+    return snapshot
 
 
 async def _decide(state: Any, decided: Sequence[Decided], send: SendEvent) -> None:
@@ -198,14 +200,14 @@ async def _decide(state: Any, decided: Sequence[Decided], send: SendEvent) -> No
         await send(Event("tool_result", call=call, result=words, is_error=True))
 
 
-def _described(agent: Any, kind: str, depth: int, seen: set[int]) -> AgentDescription:
-    seen = {*seen, id(agent)}
+def _describe_tree(agent: Any, kind: str, depth: int, ancestor_ids: set[int]) -> AgentDescription:
+    ancestor_ids = {*ancestor_ids, id(agent)}
     below = [
-        _described(other, "handoff", depth + 1, seen)
+        _describe_tree(other, "handoff", depth + 1, ancestor_ids)
         for other in agent.handoffs
-        if hasattr(other, "instructions") and depth < MAX_DEPTH and id(other) not in seen
+        if hasattr(other, "instructions") and depth < MAX_DEPTH and id(other) not in ancestor_ids
     ]
-    named = [
+    handoffs = [
         AgentDescription(name=str(other.agent_name), kind="handoff")
         for other in agent.handoffs
         if hasattr(other, "agent_name")
@@ -219,7 +221,7 @@ def _described(agent: Any, kind: str, depth: int, seen: set[int]) -> AgentDescri
         instruction="made by a function when a turn begins" if is_made else str(agent.instructions or ""),
         model=model,
         tools=tuple(_tool(tool) for tool in agent.tools),
-        sub_agents=(*below, *named),
+        sub_agents=(*below, *handoffs),
         missing=_missing(agent, model),
     )
 
@@ -240,12 +242,12 @@ def _tool(tool: Any) -> ToolDescription:
 
 def model_name(agent: Any) -> str:
     """The name of the agent's model; the SDK's default where it names none."""
-    found = agent.model
-    if found is None:
+    model = agent.model
+    if model is None:
         from agents.models.default_models import get_default_model
 
         return str(get_default_model())
-    return str(found if isinstance(found, str) else getattr(found, "model", type(found).__name__))
+    return str(model if isinstance(model, str) else getattr(model, "model", type(model).__name__))
 
 
 def as_json(value: Any) -> Any:
@@ -267,55 +269,59 @@ class _EventHooks:
         self._send = send
         self._model = model
         self._turn = TurnEvents()
-        self._started: dict[str, float] = {}
-        self._asked = 0.0
+        self._tool_start_s: dict[str, float] = {}
+        self._request_start_s = 0.0
 
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
-        self._asked = time.perf_counter()
+        self._request_start_s = time.perf_counter()
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
-        took_ms = (time.perf_counter() - self._asked) * 1000
+        took_ms = (time.perf_counter() - self._request_start_s) * 1000
         usage = _usage(self._model or model_name(agent), response.usage, took_ms)
         await self._send(Event("usage", author=agent.name, usage=usage))
         for item in response.output:
             if item.type in ("message", *ITEMS):
-                for found in readable(plain(as_json(item))):
-                    await self._report(agent, found)
+                for event_or_message in parse_message(plain(as_json(item))):
+                    await self._report(agent, event_or_message)
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
-        self._started[getattr(context, "tool_call_id", "")] = time.perf_counter()
+        self._tool_start_s[getattr(context, "tool_call_id", "")] = time.perf_counter()
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
         call_id = getattr(context, "tool_call_id", "")
-        await self._gave(agent, call_id, tool.name, plain(as_json(result)))
+        await self._report_result(agent, call_id, tool.name, plain(as_json(result)))
 
     async def on_handoff(self, context: Any, from_agent: Any, to_agent: Any) -> None:
-        tools, opened = {tool.name for tool in from_agent.tools}, reversed(self._turn.open_calls.values())
-        call = next((found for found in opened if found.name not in tools), None)
+        tools, open_calls = {tool.name for tool in from_agent.tools}, reversed(self._turn.open_calls.values())
+        call = next((open_call for open_call in open_calls if open_call.name not in tools), None)
         if call is not None:
-            await self._gave(from_agent, call.id or "", call.name, f"handed over to {to_agent.name}")
+            await self._report_result(from_agent, call.id or "", call.name, f"handed over to {to_agent.name}")
 
-    async def _gave(self, agent: Any, call_id: str, name: str, result: Any) -> None:
-        begun = self._started.get(call_id)  # of a handoff the SDK tells no beginning
-        took_ms = None if begun is None else (time.perf_counter() - begun) * 1000
-        is_error = isinstance(result, str) and result.startswith(FAILED)
-        found = Message("tool", "", name, call_id=call_id, result=result, is_error=is_error, duration_ms=took_ms)
-        await self._report(agent, found)
+    async def _report_result(self, agent: Any, call_id: str, name: str, result: Any) -> None:
+        start = self._tool_start_s.get(call_id)  # of a handoff the SDK tells no beginning
+        took_ms = None if start is None else (time.perf_counter() - start) * 1000
+        is_error = isinstance(result, str) and result.startswith(TOOL_FAILURE_PREFIX)
+        message = Message("tool", "", name, call_id=call_id, result=result, is_error=is_error, duration_ms=took_ms)
+        await self._report(agent, message)
 
-    async def _report(self, agent: Any, found: Message | Event) -> None:
-        events = [found] if isinstance(found, Event) else events_of_message(self._turn, found, agent.name)
+    async def _report(self, agent: Any, event_or_message: Message | Event) -> None:
+        events = (
+            [event_or_message]
+            if isinstance(event_or_message, Event)
+            else events_of_message(self._turn, event_or_message, agent.name)
+        )
         for event in events:
             await self._send(event)
 
 
-def _usage(model: str, spent: Any, took_ms: float) -> Usage:
+def _usage(model: str, sdk_usage: Any, took_ms: float) -> Usage:
     usage = Usage(
         model,
-        tokens_in=spent.input_tokens or 0,
-        tokens_out=spent.output_tokens or 0,
+        tokens_in=sdk_usage.input_tokens or 0,
+        tokens_out=sdk_usage.output_tokens or 0,
         duration_ms=took_ms,
-        tokens_cached=getattr(spent.input_tokens_details, "cached_tokens", 0) or 0,
-        tokens_reasoning=getattr(spent.output_tokens_details, "reasoning_tokens", 0) or 0,
+        tokens_cached=getattr(sdk_usage.input_tokens_details, "cached_tokens", 0) or 0,
+        tokens_reasoning=getattr(sdk_usage.output_tokens_details, "reasoning_tokens", 0) or 0,
     )
     return priced(usage)
 
@@ -324,32 +330,32 @@ def model_of(session: Session, agent: Any) -> dict[str, Any]:
     """The fields of a RunConfig that say which model is asked, where and how. Raises ModelError."""
     from agents import ModelSettings
 
-    asked = session.model_options
-    settings = {"temperature": asked.temperature, "top_p": asked.top_p, "max_tokens": asked.max_tokens}
-    given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
-    if asked.reasoning_effort:
+    options = session.model_options
+    settings = {"temperature": options.temperature, "top_p": options.top_p, "max_tokens": options.max_tokens}
+    model_settings: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    if options.reasoning_effort:
         from openai.types.shared import Reasoning
 
-        given["reasoning"] = Reasoning(effort=cast("Any", asked.reasoning_effort))
-    if asked.extra:
-        given["extra_body"] = dict(asked.extra)
-    fields: dict[str, Any] = {"model_settings": ModelSettings(**given)} if given else {}
-    if session.model or asked.base_url:
-        fields |= _model(session.model or "", asked, agent)
+        model_settings["reasoning"] = Reasoning(effort=cast("Any", options.reasoning_effort))
+    if options.extra:
+        model_settings["extra_body"] = dict(options.extra)
+    fields: dict[str, Any] = {"model_settings": ModelSettings(**model_settings)} if model_settings else {}
+    if session.model or options.base_url:
+        fields |= _model(session.model or "", options, agent)
     return fields
 
 
-def _model(name: str, asked: ModelOptions, agent: Any) -> dict[str, Any]:
+def _model(name: str, options: ModelOptions, agent: Any) -> dict[str, Any]:
     from agents import OpenAIProvider
 
     provider, slash, bare = name.partition("/")
-    if asked.base_url:
+    if options.base_url:
         if not (name or agent.model is None or isinstance(agent.model, str)):
             raise ModelError("name the model of the endpoint, too: --model NAME", kind="unknown_model", is_fatal=True)
-        client, model = endpoint_client(name, asked)
+        client, model = endpoint_client(name, options)
         # without a name, each agent asks for its own there
-        named = {"model": model} if model else {}
-        return {"model_provider": OpenAIProvider(openai_client=client, use_responses=False), **named}
+        model_field = {"model": model} if model else {}
+        return {"model_provider": OpenAIProvider(openai_client=client, use_responses=False), **model_field}
     if not slash or provider == "openai":
         return {"model": bare or name}
     from agents.extensions.models.litellm_model import LitellmModel
@@ -389,7 +395,7 @@ def _items(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
         }
 
 
-FAILED = "An error occurred while running the tool"
+TOOL_FAILURE_PREFIX = "An error occurred while running the tool"
 """The start of the text by which the SDK tells a model of a failed tool."""
 
 _MARK = "_is_watched"
@@ -408,26 +414,26 @@ def _target(handoff: Any) -> Any:
     return reference() if callable(reference) else None
 
 
-def _with_those_in_tools(agent: Any) -> Iterator[Any]:
+def _related_agents(agent: Any) -> Iterator[Any]:
     """The agents that it can hand over to, and those that it uses as tools."""
     inside = (getattr(tool, "_agent_instance", None) for tool in agent.tools)
     return chain(_successors(agent), (each for each in inside if each is not None))
 
 
-def _see_servers(agent: Any) -> None:
+def _watch_servers(agent: Any) -> None:
     """Let the tools of its servers of MCP be seen, which the SDK lists anew for each call of a model."""
-    listed = getattr(agent, "get_mcp_tools", None)
-    if not getattr(agent, "mcp_servers", ()) or listed is None or hasattr(listed, _MARK):
+    list_tools = getattr(agent, "get_mcp_tools", None)
+    if not getattr(agent, "mcp_servers", ()) or list_tools is None or hasattr(list_tools, _MARK):
         return
 
-    async def get_mcp_tools(*given: Any) -> list[Any]:
-        return [seen(tool) for tool in await listed(*given)]
+    async def get_mcp_tools(*arguments: Any) -> list[Any]:
+        return [watch_tool(tool) for tool in await list_tools(*arguments)]
 
     setattr(get_mcp_tools, _MARK, True)
     agent.get_mcp_tools = get_mcp_tools
 
 
-def seen(tool: Any) -> Any:
+def watch_tool(tool: Any) -> Any:
     """The tool, answered by its double and ended in time; hosted tools, and agents used as tools, as they are."""
     invoke = getattr(tool, "on_invoke_tool", None)
     if invoke is None or getattr(tool, "_is_agent_tool", False) or hasattr(invoke, _MARK):
@@ -439,7 +445,7 @@ def seen(tool: Any) -> Any:
         try:
             return await tool_result(tool.name, args, state_of(context.context), call)
         except ToolFailedError as error:
-            return f"{FAILED}: {error}"
+            return f"{TOOL_FAILURE_PREFIX}: {error}"
         finally:
             await note_state(context.context)
 

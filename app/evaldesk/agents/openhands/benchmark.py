@@ -41,17 +41,17 @@ from evaldesk.wire import converted, from_json, plain, plain_text, to_json
 KIND = "benchmark"
 
 
-def adapt(found: object, ref: AgentRef) -> Agent | None:
+def adapt(candidate: object, ref: AgentRef) -> Agent | None:
     """The agent around a function that takes an instance; None for anything else. Raises AgentError."""
-    if not callable(found) or inspect.isclass(found):
+    if not callable(candidate) or inspect.isclass(candidate):
         return None
-    if ref.kind != KIND and (parameter_names(found) or [])[:1] != ["instance"]:
+    if ref.kind != KIND and (parameter_names(candidate) or [])[:1] != ["instance"]:
         return None
     try:
         options = from_json(ref.declared or "{}", Options)
     except msgspec.ValidationError as error:
         raise AgentError(f"{ref.id}: {error}") from error
-    return BenchmarkAgent(found, ref, options, _target(found, ref))
+    return BenchmarkAgent(candidate, ref, options, _target(candidate, ref))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class BenchmarkAgent(ModelCaller):
         try:
             _write_files(workspace, instance)
             workspace.remember()
-            outcome = await self._done(self._task(session, workspace, instance), workspace, send)
+            outcome = await self._run_instance(self._task(session, workspace, instance), workspace, send)
             if "failed" in outcome:
                 fail(outcome["failed"], send)
                 return
@@ -100,7 +100,7 @@ class BenchmarkAgent(ModelCaller):
         finally:
             workspace.close()
 
-    async def _done(self, task: Task, workspace: Workspace, send: SendEvent) -> dict[str, Any]:
+    async def _run_instance(self, task: Task, workspace: Workspace, send: SendEvent) -> dict[str, Any]:
         """The last message of its process, after its changes to the workspace were reported."""
         process = InstanceProcess(task, os.environ)
 
@@ -111,9 +111,9 @@ class BenchmarkAgent(ModelCaller):
             return await in_thread(lambda: process.talk(workspace.remember, log), on_cancel=process.interrupt)
         finally:
             process.close()
-            changed, diff = workspace.changes()
-            text = f"{len(changed)} files changed in the workspace ({isolation(self.ref.commands)})"
-            send(Event("log", author="workspace", text=text, result=plain({"changed": changed, "diff": diff})))
+            file_names, diff = workspace.changes()
+            text = f"{len(file_names)} files changed in the workspace ({isolation(self.ref.commands)})"
+            send(Event("log", author="workspace", text=text, result=plain({"changed": file_names, "diff": diff})))
 
     def _task(self, session: Session, workspace: Workspace, instance: JsonObject) -> Task:
         trial = CURRENT_TRIAL.get()
@@ -187,7 +187,7 @@ def _write_files(workspace: Workspace, instance: JsonObject) -> None:
         workspace.write(str(name), text)
 
 
-def declared_options(**values: Any) -> str:
+def encode_options(**values: Any) -> str:
     """The options of a benchmark as the text that `AgentRef.declared` holds; raises UsageError for unknown ones."""
     try:
         converted(values, Options)
@@ -199,7 +199,7 @@ def declared_options(**values: Any) -> str:
 def table_options(table: Mapping[str, Any], workspace: Path) -> str:
     """As `declared_options`, of a table; the folders and files that it names are looked up from the workspace."""
     places = {name: str(workspace / str(table[name])) for name in ("config_file", "workspace") if name in table}
-    return declared_options(**{**table, **places})
+    return encode_options(**{**table, **places})
 
 
 MODULE = "evaldesk.agents.openhands.child"
@@ -236,8 +236,8 @@ class InstanceProcess:
         self._last = ""
         self._killer = threading.Timer(ENDING_S, kill_group, (self._process.pid,))
         self._killer.daemon = True
-        copied = contextvars.copy_context()
-        self._printing = threading.Thread(target=copied.run, args=(self._print,), daemon=True)
+        context = contextvars.copy_context()
+        self._printing = threading.Thread(target=context.run, args=(self._print,), daemon=True)
         self._printing.start()
 
     def talk(self, on_ready: Callable[[], None], on_log: Callable[[str], None]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 from evaldesk.agents.loading import import_from
 from evaldesk.agents.openhands.metadata import Instance, Task, arguments_of, metadata_of, profile_of
-from evaldesk.agents.openhands.output import sent_output
+from evaldesk.agents.openhands.output import output_text
 from evaldesk.agents.standins import EVALUATION, OPENHANDS, OSMOSIS, install
 from evaldesk.agents.traces import error_words, user_trace
 from evaldesk.agents.workspaces import Workspace
@@ -54,10 +54,10 @@ def main() -> None:
     try:
         report(started=True)
         task = from_json(tasks.readline(), Task)
-        CURRENT_LISTENER.set(lambda wait: report(waits=_waits(wait)))
+        CURRENT_LISTENER.set(lambda wait: report(waits=_pause_fields(wait)))
         wrap_clients()
         with played(_InstanceTurn(task.model_options, report)):
-            report(**_done(task, report, tasks))
+            report(**_run_task(task, report, tasks))
     except KeyboardInterrupt:
         report(failed={"kind": "cancelled", "message": "stopped"})
     except BaseException as error:
@@ -88,12 +88,12 @@ class _InstanceTurn(TurnListener):
         self.report(whole=True)
 
 
-def _waits(wait: RetryWait) -> dict[str, object]:
+def _pause_fields(wait: RetryWait) -> dict[str, object]:
     """All of the pause but its end, which the parent knows by its own clock."""
     return {name: getattr(wait, name) for name in ("failure", "n_tried", "n_attempts", "seconds")}
 
 
-def _done(task: Task, report: Callable[..., None], tasks: BinaryIO) -> dict[str, object]:
+def _run_task(task: Task, report: Callable[..., None], tasks: BinaryIO) -> dict[str, object]:
     sys.path[:] = task.path
     install(OSMOSIS, OPENHANDS, EVALUATION)
     function: Any = import_from(task.target, task.root)
@@ -113,7 +113,7 @@ def _done(task: Task, report: Callable[..., None], tasks: BinaryIO) -> dict[str,
         _hook(module, SETUPS[:n_hooks], workspace, instance)
         report(ready=True)
         tasks.readline()  # the parent has seen the existing files
-        output = sent_output(_called(function, arguments_of(function, instance, metadata)))
+        output = output_text(_call(function, arguments_of(function, instance, metadata)))
     finally:
         try:
             more = _hook(module, TEARDOWNS[:n_hooks], workspace, instance)
@@ -130,32 +130,32 @@ def _row(instance: Mapping[str, Any]) -> Any:
 
 def _hook(module: object, names: tuple[str, ...], workspace: Workspace, instance: Any) -> dict[str, Any]:
     """Call the hook of that name in the module of the function; the dict it returns."""
-    hook = next((found for name in names if callable(found := getattr(module, name, None))), None)
+    hook = next((result for name in names if callable(result := getattr(module, name, None))), None)
     if hook is None:
         return {}
-    offered = {"workspace": workspace, "instance": instance}
+    arguments = {"workspace": workspace, "instance": instance}
     names = tuple(inspect.signature(hook).parameters)
-    is_named = all(name in names for name in offered)
-    found = _called(hook, offered if is_named else dict(zip(names, offered.values(), strict=False)))
-    return plain_object(found)
+    is_named = all(name in names for name in arguments)
+    result = _call(hook, arguments if is_named else dict(zip(names, arguments.values(), strict=False)))
+    return plain_object(result)
 
 
-def _called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    found = function(**arguments)
+def _call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    result = function(**arguments)
 
     async def awaited() -> Any:
-        return await found
+        return await result
 
-    return asyncio.run(awaited()) if inspect.isawaitable(found) else found
+    return asyncio.run(awaited()) if inspect.isawaitable(result) else result
 
 
 def failure_fields(error: BaseException) -> dict[str, object]:
     """The exception, so that the parent can report it as if it had happened there."""
     from evaldesk.llm import model_error
 
-    refused = model_error(error, "the model")
-    if refused:
-        return {"kind": refused.kind, "message": str(refused), "is_fatal": refused.is_fatal}
+    refusal = model_error(error, "the model")
+    if refusal:
+        return {"kind": refusal.kind, "message": str(refusal), "is_fatal": refusal.is_fatal}
     if isinstance(error, AgentError):
         return {"kind": "bad_output", "message": str(error), "trace": user_trace(error)}
     return {"kind": "agent_raised", "message": error_words(error), "trace": user_trace(error)}

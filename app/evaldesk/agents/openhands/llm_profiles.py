@@ -70,26 +70,28 @@ class LlmProfile:
 
 OPTIONS = tuple(each.name for each in fields(LlmProfile) if each.name not in ("name", "model", "api_key", "extra"))
 """The keys of a group beside its model and the key of that."""
-_KNOWN = {"model", "api_key", "api_key_env", *OPTIONS}
+_PROFILE_KEYS = {"model", "api_key", "api_key_env", *OPTIONS}
 
 
 def read_profile(path: Path, name: str, environment: Mapping[str, str]) -> LlmProfile:
     """The profile of that name. Raises UsageError naming the existing groups, or the fault of this one."""
     groups = _groups(path)
-    wanted = group_name(name)
-    if wanted not in groups:
-        listed = ", ".join(f"[{found}]" for found in groups) or "none"
+    group = group_name(name)
+    if group not in groups:
+        group_list = ", ".join(f"[{each}]" for each in groups) or "none"
         raise UsageError(
-            f"{path}: no group [{wanted}] for the model profile {name!r}; there are: {listed}. "
+            f"{path}: no group [{group}] for the model profile {name!r}; there are: {group_list}. "
             "NAME, llm.NAME and [llm.NAME] mean [llm.NAME], which overrides [llm]; llm means [llm] alone"
         )
-    values = {key: _filled(value, environment, f"{path}: [{wanted}] {key}") for key, value in groups[wanted].items()}
+    values = {
+        key: _expand_variables(value, environment, f"{path}: [{group}] {key}") for key, value in groups[group].items()
+    }
     if not isinstance(values.get("model"), str):
-        raise UsageError(f'{path}: [{wanted}] names no model; add model = "provider/name" to it or to [{BASE}]')
+        raise UsageError(f'{path}: [{group}] names no model; add model = "provider/name" to it or to [{BASE}]')
     key = values.pop("api_key", None) or environment.get(str(values.pop("api_key_env", "")))
-    extra = {name: values.pop(name) for name in list(values) if name not in _KNOWN}
+    extra = {name: values.pop(name) for name in list(values) if name not in _PROFILE_KEYS}
     values.pop("api_key_env", None)
-    return LlmProfile(name=wanted, api_key=Secret(str(key)) if key else None, extra=extra, **values)
+    return LlmProfile(name=group, api_key=Secret(str(key)) if key else None, extra=extra, **values)
 
 
 def group_name(name: str) -> str:
@@ -109,11 +111,11 @@ def _groups(path: Path) -> dict[str, dict[str, Any]]:
     if not isinstance(table, dict):
         raise UsageError(f"{path}: {BASE} must be a table")
     base = {key: value for key, value in table.items() if not isinstance(value, dict)}
-    found = {BASE: base} if base else {}
-    return found | {f"{BASE}.{key}": {**base, **value} for key, value in table.items() if isinstance(value, dict)}
+    groups = {BASE: base} if base else {}
+    return groups | {f"{BASE}.{key}": {**base, **value} for key, value in table.items() if isinstance(value, dict)}
 
 
-def _filled(value: Any, environment: Mapping[str, str], place: str) -> Any:
+def _expand_variables(value: Any, environment: Mapping[str, str], place: str) -> Any:
     if not isinstance(value, str):
         return value
 

@@ -87,9 +87,9 @@ class Metadata:
 
     def model_dump(self) -> dict[str, Any]:
         """The facts that OpenHands has, as a dict; without a key."""
-        ours = {"workspace", "log", "trial_index", "seed", "llm_config"}
-        found = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ours}
-        return {**found, "llm_config": {"model": self.llm_config.model} if self.llm_config else None}
+        own_names = {"workspace", "log", "trial_index", "seed", "llm_config"}
+        facts = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in own_names}
+        return {**facts, "llm_config": {"model": self.llm_config.model} if self.llm_config else None}
 
 
 _FACTS = frozenset(each.name for each in fields(Metadata))
@@ -136,23 +136,28 @@ def metadata_of(task: Task, workspace: Workspace, log: Callable[[str], None]) ->
         **options.metadata,
         "max_iterations": task.model_options.max_turns or options.max_iterations,
     }
-    asked = facts.pop("llm_config", None) or {}
-    ours: dict[str, Any] = {"workspace": workspace, "log": log, "trial_index": task.trial_index, "seed": task.seed}
-    shared = sys.modules.get("evaluation.utils.shared")
-    if shared is None:
-        known = {name: facts[name] for name in facts if name in _FACTS}
-        return Metadata(llm_config=profile, **ours, **known)
+    llm_overrides = facts.pop("llm_config", None) or {}
+    own_fields: dict[str, Any] = {
+        "workspace": workspace,
+        "log": log,
+        "trial_index": task.trial_index,
+        "seed": task.seed,
+    }
+    shared_module = sys.modules.get("evaluation.utils.shared")
+    if shared_module is None:
+        facts_of_type = {name: facts[name] for name in facts if name in _FACTS}
+        return Metadata(llm_config=profile, **own_fields, **facts_of_type)
     from evaldesk.agents.openhands.kit.config import LLMConfig, llm_config_of
     from evaldesk.agents.openhands.kit.shared import EvalMetadata
 
-    if shared.EvalMetadata is not EvalMetadata:  # OpenHands itself is here
+    if shared_module.EvalMetadata is not EvalMetadata:  # OpenHands itself is here
         config = sys.modules["openhands.core.config"].get_llm_config_arg(options.llm, options.config_file)
-        return shared.EvalMetadata(llm_config=config, **facts)
-    asked.pop("api_key", None)
-    llm = llm_config_of(profile, options.config_file).model_copy(update=asked) if profile else None
-    if llm is None and asked:
-        llm = LLMConfig.model_validate({**asked, "api_key": os.environ.get(KEY_VARIABLE)})
-    return EvalMetadata(llm_config=llm, **ours, **facts)
+        return shared_module.EvalMetadata(llm_config=config, **facts)
+    llm_overrides.pop("api_key", None)
+    llm = llm_config_of(profile, options.config_file).model_copy(update=llm_overrides) if profile else None
+    if llm is None and llm_overrides:
+        llm = LLMConfig.model_validate({**llm_overrides, "api_key": os.environ.get(KEY_VARIABLE)})
+    return EvalMetadata(llm_config=llm, **own_fields, **facts)
 
 
 def start_time() -> str:
@@ -164,18 +169,18 @@ def git_commit(folder: Path) -> str:
     """The commit of the checkout around `folder`; empty without one."""
     command = ["git", "rev-parse", "HEAD"]
     try:
-        found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=10)
+        process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return found.stdout.strip() if found.returncode == 0 else ""
+    return process.stdout.strip() if process.returncode == 0 else ""
 
 
 def arguments_of(function: Callable[..., Any], instance: Instance, metadata: Metadata) -> dict[str, Any]:
     """The arguments of the function by its own names: the first two by position, and those that we know by name."""
     names = parameter_names(function) or []
-    offered: dict[str, Any] = {"reset_logger": False, "runtime_failure_count": 0, "workspace": metadata.workspace}
-    given = dict(zip(names[:2], (instance, metadata), strict=False))
-    return {**given, **{name: offered[name] for name in names[2:] if name in offered}}
+    optional: dict[str, Any] = {"reset_logger": False, "runtime_failure_count": 0, "workspace": metadata.workspace}
+    positional = dict(zip(names[:2], (instance, metadata), strict=False))
+    return {**positional, **{name: optional[name] for name in names[2:] if name in optional}}
 
 
 def profile_of(task: Task) -> LlmProfile | None:
@@ -184,16 +189,16 @@ def profile_of(task: Task) -> LlmProfile | None:
         return read_profile(Path(task.root, task.options.config_file), task.options.llm, os.environ)
     if not task.model:
         return None
-    asked = task.model_options
-    effort = {EFFORT: asked.reasoning_effort} if asked.reasoning_effort else {}
+    options = task.model_options
+    effort = {EFFORT: options.reasoning_effort} if options.reasoning_effort else {}
     return LlmProfile(
         RUN,
         task.model,
-        base_url=asked.base_url,
-        temperature=asked.temperature,
-        top_p=asked.top_p,
-        max_output_tokens=asked.max_tokens,
-        num_retries=asked.n_retries,
+        base_url=options.base_url,
+        temperature=options.temperature,
+        top_p=options.top_p,
+        max_output_tokens=options.max_tokens,
+        num_retries=options.n_retries,
         seed=task.seed,
-        extra={**asked.extra, **effort},
+        extra={**options.extra, **effort},
     )

@@ -23,7 +23,7 @@ def output_events(text: str, more: JsonObject, query: str) -> Iterator[Event]:
     `more` is the result of `teardown`; it is added to the test result.
     """
     try:
-        document = _parsed(text)
+        document = _parse(text)
     except FormatError as error:
         yield Event("error", error=ErrorRecord("bad_output", f"the result of process_instance cannot be read: {error}"))
         return
@@ -31,34 +31,34 @@ def output_events(text: str, more: JsonObject, query: str) -> Iterator[Event]:
     yield from row_events(Place(document), row if isinstance(row, dict) else {}, text, query, more)
 
 
-def sent_output(found: object) -> str:
+def output_text(output: object) -> str:
     """The result of a benchmark as JSON text; it keeps its own form where JSON has one. Raises AgentError."""
-    text = _text(found)
-    row = _parsed(text).value
+    text = _text(output)
+    row = _parse(text).value
     if not is_row(row):
         has = ", ".join(row) if isinstance(row, dict) else ""
         raise AgentError(f"process_instance returned no test_result; it has: {has or 'nothing'}")
     return text
 
 
-def _text(found: object) -> str:
+def _text(output: object) -> str:
     """A model of pydantic, an OpenHands EvalOutput say, writes itself, as it does into `output.jsonl`."""
-    if callable(dump := getattr(found, "model_dump_json", None)) and _is_sound(text := _tried(dump)):
+    if callable(dump := getattr(output, "model_dump_json", None)) and _is_strict_json(text := _dump_text(dump)):
         return text
     value: object
-    if isinstance(found, Mapping):
-        value = dict(found)
-    elif hasattr(found, "model_dump"):
-        value = found.model_dump()
-    elif is_dataclass(found) and not isinstance(found, type):
-        value = asdict(found)
+    if isinstance(output, Mapping):
+        value = dict(output)
+    elif hasattr(output, "model_dump"):
+        value = output.model_dump()
+    elif is_dataclass(output) and not isinstance(output, type):
+        value = asdict(output)
     else:
-        raise AgentError(f"process_instance must return an EvalOutput or a dict like one, got {type(found).__name__}")
-    text = _tried(lambda: json.dumps(value, ensure_ascii=False, allow_nan=False))
-    return text if _is_sound(text) else to_json(_plain_parts(value)).decode()
+        raise AgentError(f"process_instance must return an EvalOutput or a dict like one, got {type(output).__name__}")
+    text = _dump_text(lambda: json.dumps(value, ensure_ascii=False, allow_nan=False))
+    return text if _is_strict_json(text) else to_json(_plain_parts(value)).decode()
 
 
-def _tried(dump: Any) -> str:
+def _dump_text(dump: Any) -> str:
     """The text; empty where the value is more than JSON can say."""
     try:
         return str(dump())
@@ -66,15 +66,15 @@ def _tried(dump: Any) -> str:
         return ""
 
 
-def _is_sound(text: str) -> bool:
+def _is_strict_json(text: str) -> bool:
     try:
-        _parsed(text)
+        _parse(text)
     except (FormatError, UnicodeEncodeError):
         return False
     return True
 
 
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     return parse_json(text.encode(), source="", max_bytes=MAX_RECORDED_BYTES)
 
 

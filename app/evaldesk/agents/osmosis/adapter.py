@@ -18,8 +18,8 @@ from typing import Any, cast
 from evaldesk.agents.agent import Agent, summary_of
 from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.message_events import MessageEvents
-from evaldesk.agents.model_bridge import opened_bridge
-from evaldesk.agents.own.model_calls import answered, reply_usage
+from evaldesk.agents.model_bridge import open_bridge
+from evaldesk.agents.own.model_calls import ask_and_report, reply_usage
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.agents.trial_context import CURRENT_TRIAL, trial_columns
 from evaldesk.errors import AgentError
@@ -35,24 +35,24 @@ _PACKAGES = frozenset({"osmosis_ai", "evaldesk"})
 _TOOL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
-def adapt(found: object, ref: AgentRef) -> Agent | None:
+def adapt(candidate: object, ref: AgentRef) -> Agent | None:
     """The agent around a loop, a workflow, a backend that names one, or a server of these; None for anything else.
 
     Raises AgentError where a class cannot be instantiated, or it is not clear which grader belongs to a workflow.
     """
-    if is_kind(found, "App"):
-        [found] = cast("Any", found).parts
-    if is_kind(found, "RolloutAgentLoop"):
-        return LoopAgent(_instance(found), ref)
-    if is_kind(found, "LocalBackend"):
-        part = {name: _part(found, name) for name in ("workflow", "workflow_config", "grader", "grader_config")}
-        return _checked(WorkflowAgent(ref, **part)) if part["workflow"] is not None else None
-    return _workflow_agent(found, ref) if is_kind(found, "AgentWorkflow") else None
+    if is_kind(candidate, "App"):
+        [candidate] = cast("Any", candidate).parts
+    if is_kind(candidate, "RolloutAgentLoop"):
+        return LoopAgent(_instance(candidate), ref)
+    if is_kind(candidate, "LocalBackend"):
+        part = {name: _part(candidate, name) for name in ("workflow", "workflow_config", "grader", "grader_config")}
+        return _check_methods(WorkflowAgent(ref, **part)) if part["workflow"] is not None else None
+    return _workflow_agent(candidate, ref) if is_kind(candidate, "AgentWorkflow") else None
 
 
-def is_kind(found: object, name: str) -> bool:
+def is_kind(candidate: object, name: str) -> bool:
     """Whether `found` is an instance or a subclass of the class of that name in `osmosis_ai` or its stand-in."""
-    kind = found if inspect.isclass(found) else type(found)
+    kind = candidate if inspect.isclass(candidate) else type(candidate)
     return any(base.__name__ == name and base.__module__.partition(".")[0] in _PACKAGES for base in kind.__mro__)
 
 
@@ -71,7 +71,7 @@ class LoopAgent:
             kind="osmosis",
             description=summary_of(type(self.loop)),
             model="",
-            tools=tuple(_description(tool) for tool in self._offered_blindly()),
+            tools=tuple(_description(tool) for tool in self._default_tools()),
         )
 
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
@@ -85,7 +85,7 @@ class LoopAgent:
         tools = list(self.loop.get_tools(request))
         events = MessageEvents(send, self.loop.name)
         events.skip(request.messages)
-        client = ModelClient(session, [checked_tool(tool) for tool in tools], events, package)
+        client = ModelClient(session, [tool_schema(tool) for tool in tools], events, package)
         result = await self.loop.run(package.RolloutContext(request=request, tools=tools, llm=client))
         events.catch_up(result.final_messages)
         if result.reward is not None:
@@ -97,7 +97,7 @@ class LoopAgent:
             reason = f"{self.loop.name} reached max_turns ({request.max_turns}) without an answer"
             send(Event("error", error=ErrorRecord("max_turns", reason)))
 
-    def _offered_blindly(self) -> Sequence[Any]:
+    def _default_tools(self) -> Sequence[Any]:
         """The tools for a request without messages; none where the loop wants to see more."""
         try:
             package = importlib.import_module("osmosis_ai.rollout")
@@ -122,7 +122,7 @@ class ModelClient:
     async def chat_completions(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Any:
         """One call; `options` are those of a chat completion. Raises ModelError."""
         tools = options.pop("tools", self.tools)
-        reply, message = await answered(self.session, self.events, messages, tools, options)
+        reply, message = await ask_and_report(self.session, self.events, messages, tools, options)
         usage = reply.usage
         self.n_calls += 1
         self.tokens_in += usage.tokens_in
@@ -174,30 +174,30 @@ def prompt_messages(session: Session, message: str) -> list[dict[str, Any]]:
     return [*first, *before, dict(user_message(message, session.media))]
 
 
-def checked_tool(tool: Any) -> JsonObject:
+def tool_schema(tool: Any) -> JsonObject:
     """A tool as the model is shown it. Raises AgentError for one that no model would take."""
-    shown = tool.model_dump(exclude_none=True) if hasattr(tool, "model_dump") else tool
-    function = shown.get("function", {}) if isinstance(shown, Mapping) else {}
+    schema = tool.model_dump(exclude_none=True) if hasattr(tool, "model_dump") else tool
+    function = schema.get("function", {}) if isinstance(schema, Mapping) else {}
     name, parameters = str(function.get("name", "")), function.get("parameters", {})
     if not _TOOL_NAME.fullmatch(name):
         raise AgentError(f"Tool validation error: the tool name {name!r} must match {_TOOL_NAME.pattern}")
     if parameters.get("type", "object") != "object":
         raise AgentError(f"Tool validation error: the parameters of {name} must be of type object")
-    return dict(shown)
+    return dict(schema)
 
 
 def _description(tool: Any) -> ToolDescription:
-    function: Any = checked_tool(tool)["function"]
+    function: Any = tool_schema(tool)["function"]
     return ToolDescription(function["name"], function.get("description", ""), function.get("parameters", {}))
 
 
-def _instance(found: Any) -> Any:
-    if not inspect.isclass(found):
-        return found
+def _instance(candidate: Any) -> Any:
+    if not inspect.isclass(candidate):
+        return candidate
     try:
-        return found()
+        return candidate()
     except Exception as error:
-        raise AgentError(f"Cannot instantiate '{found.__name__}': {type(error).__name__}: {error}") from error
+        raise AgentError(f"Cannot instantiate '{candidate.__name__}': {type(error).__name__}: {error}") from error
 
 
 _PROMPTS = frozenset({"system_prompt", "user_prompt", "ground_truth", "label"})
@@ -229,36 +229,38 @@ class WorkflowAgent:
         prompt = prompt_messages(session, message)
         events = MessageEvents(send, self.describe().name)
         events.skip(prompt)
-        async with opened_bridge(session, events) as bridge:
-            around = module.RolloutContext(
+        async with open_bridge(session, events) as bridge:
+            rollout = module.RolloutContext(
                 chat_completions_url=bridge.address, api_key=bridge.key, rollout_id=session.id[:256]
             )
-            with around:
-                context = _built(
+            with rollout:
+                context = _build(
                     module.AgentWorkflowContext, prompt=prompt, config=self.workflow_config, metadata=_metadata()
                 )
-                output = await _made(self.workflow, self.workflow_config).run(context)
-                samples = await _samples(around, output, module)
-        events.catch_up([*prompt, *(reply for sample in samples.values() for reply in _after(sample.messages, prompt))])
-        values = _reported(output)
+                output = await _instance_with_config(self.workflow, self.workflow_config).run(context)
+                samples = await _samples(rollout, output, module)
+        events.catch_up(
+            [*prompt, *(reply for sample in samples.values() for reply in _new_messages(sample.messages, prompt))]
+        )
+        values = _output_metrics(output)
         if self.grader is not None and CURRENT_TRIAL.get() is not None:
-            values |= await self._graded(module, samples, send)
+            values |= await self._grade(module, samples, send)
         if values:
             send(report(values))
 
-    async def _graded(self, module: Any, samples: Mapping[str, Any], send: SendEvent) -> dict[str, Any]:
+    async def _grade(self, module: Any, samples: Mapping[str, Any], send: SendEvent) -> dict[str, Any]:
         trial = CURRENT_TRIAL.get()
         label = trial.ground_truth if trial else None
         if label is None and not _metadata():
             return {}
         fields = {"label": label, "metadata": _metadata()}
-        context = _built(module.GraderContext, **fields, samples=samples, sample=next(iter(samples.values()), None))
-        await _made(self.grader, self.grader_config).grade(context)
-        kept = [sample for sample in samples.values() if not getattr(sample, "remove_sample", False)]
-        if not kept:
+        context = _build(module.GraderContext, **fields, samples=samples, sample=next(iter(samples.values()), None))
+        await _instance_with_config(self.grader, self.grader_config).grade(context)
+        scored_samples = [sample for sample in samples.values() if not getattr(sample, "remove_sample", False)]
+        if not scored_samples:
             send(Event("log", author="grader", text="the grader removed the sample: it is not to be scored"))
             return {}
-        rewards = [sample.reward for sample in kept if sample.reward is not None]
+        rewards = [sample.reward for sample in scored_samples if sample.reward is not None]
         if not rewards:
             send(Event("error", error=ErrorRecord("no_reward", "the sample has no reward after grading")))
             return {}
@@ -266,48 +268,52 @@ class WorkflowAgent:
         return {"reward": mean if math.isfinite(mean) else repr(mean)}
 
 
-def _workflow_agent(found: object, ref: AgentRef) -> WorkflowAgent:
+def _workflow_agent(workflow: object, ref: AgentRef) -> WorkflowAgent:
     """The agent of a workflow, with what stands beside it. Raises AgentError."""
     module = sys.modules[ref.target.partition(":")[0]]
     agent = WorkflowAgent(
         ref,
-        found,
+        workflow,
         _only(module, "AgentWorkflowConfig", is_class=False, but="GraderConfig"),
         _only(module, "Grader", is_class=True),
         _only(module, "GraderConfig", is_class=False),
     )
-    return _checked(agent)
+    return _check_methods(agent)
 
 
-def _checked(agent: WorkflowAgent) -> WorkflowAgent:
+def _check_methods(agent: WorkflowAgent) -> WorkflowAgent:
     """The agent. Raises AgentError for a method that every trial would call in vain."""
-    for found, method in ((agent.workflow, "run"), (agent.grader, "grade")):
-        call = getattr(found, method, None)
-        if not callable(call) or isinstance(inspect.getattr_static(found, method), staticmethod | classmethod):
+    for part, method in ((agent.workflow, "run"), (agent.grader, "grade")):
+        call = getattr(part, method, None)
+        if not callable(call) or isinstance(inspect.getattr_static(part, method), staticmethod | classmethod):
             continue
         try:
-            inspect.signature(call).bind(*(None, None) if inspect.isclass(found) else (None,))
+            inspect.signature(call).bind(*(None, None) if inspect.isclass(part) else (None,))
         except TypeError as error:
-            name = getattr(found, "__name__", type(found).__name__)
+            name = getattr(part, "__name__", type(part).__name__)
             raise AgentError(f"{name}.{method} must take the context, as in {method}(self, ctx): {error}") from error
     return agent
 
 
 def _only(module: ModuleType, kind: str, *, is_class: bool, but: str = "") -> Any:
     """The one concrete thing of that kind in the module, None when there is none. Raises AgentError for several."""
-    found = {
+    values_by_id = {
         id(value): value
         for value in vars(module).values()
         if inspect.isclass(value) == is_class and is_kind(value, kind) and not (but and is_kind(value, but))
     }
-    own = [value for value in found.values() if not (is_class and (_is_theirs(value) or inspect.isabstract(value)))]
+    own = [
+        value
+        for value in values_by_id.values()
+        if not (is_class and (_is_kit_class(value) or inspect.isabstract(value)))
+    ]
     if len(own) > 1:
         names = ", ".join(sorted(getattr(value, "__name__", type(value).__name__) for value in own))
         raise AgentError(f"Multiple {kind}s found in {module.__name__!r}: {names}. Keep only one in that module")
     return own[0] if own else None
 
 
-def _is_theirs(kind: type) -> bool:
+def _is_kit_class(kind: type) -> bool:
     return kind.__module__.startswith(("osmosis_ai.", "evaldesk.agents."))
 
 
@@ -315,58 +321,62 @@ def _part(backend: object, name: str) -> Any:
     return getattr(backend, name, None) or getattr(backend, f"_{name}", None)
 
 
-def _made(found: Any, config: Any) -> Any:
+def _instance_with_config(part: Any, config: Any) -> Any:
     """An instance; a class is given its configuration where it takes one."""
-    if not inspect.isclass(found):
-        return found
-    make: Callable[..., Any] = found
+    if not inspect.isclass(part):
+        return part
+    make: Callable[..., Any] = part
     return make(config) if config is not None else make()
 
 
-def _built(kind: Any, **values: Any) -> Any:
+def _build(kind: Any, **values: Any) -> Any:
     """An instance of a class whose fields differ from release to release: it gets those that it has."""
-    known = inspect.signature(kind).parameters
-    return kind(**{name: value for name, value in values.items() if name in known})
+    parameters = inspect.signature(kind).parameters
+    return kind(**{name: value for name, value in values.items() if name in parameters})
 
 
 def _metadata() -> dict[str, Any]:
     columns = trial_columns()
-    given = columns.get("metadata")
-    return given if isinstance(given, dict) else {key: value for key, value in columns.items() if key not in _PROMPTS}
+    metadata = columns.get("metadata")
+    return (
+        metadata
+        if isinstance(metadata, dict)
+        else {key: value for key, value in columns.items() if key not in _PROMPTS}
+    )
 
 
-async def _samples(around: Any, output: Any, module: Any) -> dict[str, Any]:
+async def _samples(rollout: Any, output: Any, module: Any) -> dict[str, Any]:
     """The conversations that the workflow leaves, by id: returned, or registered in the older or the newer way."""
     sample_kind = (
         getattr(module, "RolloutSample", None) or importlib.import_module("osmosis_ai.rollout.types").RolloutSample
     )
     messages = output if isinstance(output, list) else getattr(output, "messages", None)
     if messages is not None:
-        return {"sample": _built(sample_kind, messages=messages)}
-    source = getattr(around, "sample_source", None)
+        return {"sample": _build(sample_kind, messages=messages)}
+    source = getattr(rollout, "sample_source", None)
     if source is not None:
-        return {"sample": await _awaited(source.get_sample())}
-    found: dict[str, Any] = {}
-    for name, source in getattr(around, "sample_sources", {}).items():
-        found[name] = await _awaited(source.get_sample(name))
-    recorded = {name: agent.messages for name, agent in getattr(around, "registered_agents", {}).items()}
-    for name, said in (recorded | getattr(around, "recorded_samples", {})).items():
-        found[name] = _built(sample_kind, id=name, messages=[dict(message) for message in said])
-    if not found:
+        return {"sample": await _await_value(source.get_sample())}
+    samples: dict[str, Any] = {}
+    for name, source in getattr(rollout, "sample_sources", {}).items():
+        samples[name] = await _await_value(source.get_sample(name))
+    messages_by_name = {name: agent.messages for name, agent in getattr(rollout, "registered_agents", {}).items()}
+    for name, messages_of_sample in (messages_by_name | getattr(rollout, "recorded_samples", {})).items():
+        samples[name] = _build(sample_kind, id=name, messages=[dict(message) for message in messages_of_sample])
+    if not samples:
         raise AgentError("the workflow returned no messages and registered no sample: there is nothing to grade")
-    return found
+    return samples
 
 
-async def _awaited(value: Any) -> Any:
+async def _await_value(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-def _after(messages: Iterable[Any], prompt: list[dict[str, Any]]) -> list[Any]:
+def _new_messages(messages: Iterable[Any], prompt: list[dict[str, Any]]) -> list[Any]:
     """The messages without the prompt, which some workflows leave out and others repeat."""
-    listed = list(messages)
-    return listed[len(prompt) :] if listed[: len(prompt)] == prompt else listed
+    items = list(messages)
+    return items[len(prompt) :] if items[: len(prompt)] == prompt else items
 
 
-def _reported(output: Any) -> dict[str, Any]:
+def _output_metrics(output: Any) -> dict[str, Any]:
     """The metrics that a workflow returns beside its messages."""
     return plain_object(getattr(output, "metrics", None))

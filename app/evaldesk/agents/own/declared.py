@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evaldesk.agents.agent import AGENTS, AgentKind
-from evaldesk.agents.finding import agent_ref, checked_ref
+from evaldesk.agents.finding import agent_ref, remote_ref_of_kind
 from evaldesk.agents.traces import user_trace
 from evaldesk.backports import chdir
 from evaldesk.codec import msgspec
@@ -60,7 +60,7 @@ class LlmTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def declared_refs(tables: Mapping[str, Mapping[str, object]], workspace: Path) -> list[AgentRef]:
     """The agents of the tables, in order; paths and modules are looked up from `workspace`. Raises UsageError."""
-    return [_declared(name, dict(table), workspace) for name, table in tables.items()]
+    return [_table_ref(name, dict(table), workspace) for name, table in tables.items()]
 
 
 def named_ref(spec: str, tables: Mapping[str, Mapping[str, object]], workspace: Path) -> AgentRef:
@@ -68,13 +68,13 @@ def named_ref(spec: str, tables: Mapping[str, Mapping[str, object]], workspace: 
 
     Raises UsageError.
     """
-    declared = {ref.id: ref for ref in declared_refs(tables, workspace)}
-    if spec in declared:
-        return declared[spec]
+    refs_by_id = {ref.id: ref for ref in declared_refs(tables, workspace)}
+    if spec in refs_by_id:
+        return refs_by_id[spec]
     try:
         return agent_ref(spec)
     except UsageError as error:
-        nearest = get_close_matches(spec, declared, n=1)
+        nearest = get_close_matches(spec, refs_by_id, n=1)
         if nearest and "did you mean" not in str(error):
             raise UsageError(f"{error}; did you mean {nearest[0]}?", field="agent") from None
         raise
@@ -86,14 +86,14 @@ def llm_fields(ref: AgentRef) -> dict[str, Any]:
     return {"name": ref.id, **msgspec.structs.asdict(table), "tools": [_tool(name, ref) for name in table.tools]}
 
 
-def _declared(name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
+def _table_ref(name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
     try:
-        return _read(name, table, workspace)
+        return _read_table(name, table, workspace)
     except (UsageError, msgspec.ValidationError) as error:
         raise UsageError(f"{workspace / CONFIG_NAME}: [agents.{name}]: {error}") from error
 
 
-def _read(name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
+def _read_table(name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
     if not _NAME.fullmatch(name):
         raise UsageError("a name has letters, digits, _ . and -, at most 64 of them")
     if "target" in table:
@@ -124,12 +124,12 @@ def _python(value: object, workspace: Path) -> str:
 
 def _commands(table: dict[str, Any], container: Container | None) -> Container | None:
     """The container of the commands of a benchmark, as `command_image` names it."""
-    found = _container(table.pop("command_image", None), "", "command_image")
-    if found and table.get("kind") != "benchmark":
+    container_of_commands = _container(table.pop("command_image", None), "", "command_image")
+    if container_of_commands and table.get("kind") != "benchmark":
         raise UsageError('command_image is for kind = "benchmark"; image plays the whole agent')
-    if found and container:
+    if container_of_commands and container:
         raise UsageError("image plays the whole agent, its commands, too; leave command_image out")
-    return found
+    return container_of_commands
 
 
 def _container(image: object, python: str, key: str = "image") -> Container | None:
@@ -156,12 +156,12 @@ def _function(name: str, value: object) -> str:
 
 
 def _target(table: dict[str, Any], workspace: Path) -> AgentRef:
-    kind = AGENTS.known(str(table.get("kind", "")))
+    kind = AGENTS.find(str(table.get("kind", "")))
     if kind and kind.options:
         options = {name: value for name, value in table.items() if name not in {"kind", "target"}}
         read = cast("Callable[[Mapping[str, Any], Path], str]", import_target(kind.options))
-        declared = read(options, workspace)
-        return replace(_target({"target": table["target"]}, workspace), kind=kind.name, declared=declared)
+        options_text = read(options, workspace)
+        return replace(_target({"target": table["target"]}, workspace), kind=kind.name, declared=options_text)
     if set(table) != {"target"} or not isinstance(table["target"], str):
         raise UsageError(
             "beside a target, which is a string, and python, image, isolation, make_deps or read_state nothing else "
@@ -184,22 +184,22 @@ def _remote(name: str, table: dict[str, Any]) -> AgentRef:
     kind = _remote_kind(kind_name, target)
     if kind is None:
         raise UsageError(f"kind is one of {', '.join(AGENTS.prefixes())}, not {kind_name!r}")
-    return checked_ref(kind.name, target, name, to_json(table).decode() if table else "")
+    return remote_ref_of_kind(kind.name, target, name, to_json(table).decode() if table else "")
 
 
 def _remote_kind(kind_name: object, target: str) -> AgentKind | None:
     """The remote kind that a table names by its prefix or name, else that of its target."""
     if not kind_name:
         return AGENTS.at_address(target) if target.startswith("http") else AGENTS.at_prefix("command")
-    found = AGENTS.at_prefix(str(kind_name)) or AGENTS.known(str(kind_name))
-    return found if found and found.is_remote else None
+    kind = AGENTS.at_prefix(str(kind_name)) or AGENTS.find(str(kind_name))
+    return kind if kind and kind.is_remote else None
 
 
 def _llm(name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
-    found = converted(table, LlmTable)
-    folders = [workspace.joinpath(*tool.partition(":")[0].split(".")[:-1]) for tool in found.tools]
+    llm_table = converted(table, LlmTable)
+    folders = [workspace.joinpath(*tool.partition(":")[0].split(".")[:-1]) for tool in llm_table.tools]
     folder = next((str(path) for path in folders if path != workspace and path.is_dir()), "")
-    return AgentRef(name, "", root=str(workspace), folder=folder, kind="litellm", declared=to_json(found).decode())
+    return AgentRef(name, "", root=str(workspace), folder=folder, kind="litellm", declared=to_json(llm_table).decode())
 
 
 def _tool(name: str, ref: AgentRef) -> object:
@@ -213,9 +213,9 @@ def _tool(name: str, ref: AgentRef) -> object:
         raise AgentError(f"{ref.id}: tool {name}: {type(error).__name__}: {error}", trace=user_trace(error)) from error
 
 
-def with_declared(found: Sequence[AgentRef], declared: Sequence[AgentRef]) -> list[AgentRef]:
+def merge_refs(refs_of_folders: Sequence[AgentRef], refs_of_tables: Sequence[AgentRef]) -> list[AgentRef]:
     """Both, the declared first; a found one gives way where a declared one names it or has its id."""
-    taken = {ref.id for ref in declared}
-    same = {(ref.target, os.path.realpath(ref.root)) for ref in declared if ref.target}
-    others = [ref for ref in found if (ref.target, os.path.realpath(ref.root)) not in same]
-    return [*declared, *(replace(ref, id=f"{ref.id}-2") if ref.id in taken else ref for ref in others)]
+    ids = {ref.id for ref in refs_of_tables}
+    same = {(ref.target, os.path.realpath(ref.root)) for ref in refs_of_tables if ref.target}
+    others = [ref for ref in refs_of_folders if (ref.target, os.path.realpath(ref.root)) not in same]
+    return [*refs_of_tables, *(replace(ref, id=f"{ref.id}-2") if ref.id in ids else ref for ref in others)]

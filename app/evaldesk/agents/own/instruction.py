@@ -15,14 +15,14 @@ class MissingKey(KeyError):  # noqa: N818 - it is a question to the caller, whic
     """The state has no such key; the only argument is its name."""
 
 
-def filled(instruction: str, state: Mapping[str, JsonValue]) -> str:
+def fill_placeholders(instruction: str, state: Mapping[str, JsonValue]) -> str:
     """`instruction` with its placeholders replaced; other braces, doubled ones included, stay as they are.
 
     A list of words is written with commas, any other value but text as JSON. Raises MissingKey.
     """
 
-    def value(found: re.Match[str]) -> str:
-        key, is_optional = found[1], found[2]
+    def value(match: re.Match[str]) -> str:
+        key, is_optional = match[1], match[2]
         if key in state:
             return _text(state[key])
         if is_optional:
@@ -34,8 +34,8 @@ def filled(instruction: str, state: Mapping[str, JsonValue]) -> str:
 
 def placeholders(instruction: str) -> list[str]:
     """The keys that the state must have, in order, without those of an app, a user or one turn."""
-    found = (match for match in _PLACEHOLDER.finditer(instruction) if not match[2] and ":" not in match[1])
-    return list(dict.fromkeys(match[1] for match in found))
+    matches = (match for match in _PLACEHOLDER.finditer(instruction) if not match[2] and ":" not in match[1])
+    return list(dict.fromkeys(match[1] for match in matches))
 
 
 def _text(value: JsonValue) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 
 from evaldesk.agents.agent import ModelCaller
 from evaldesk.agents.event_pump import SendEvent, events_of
-from evaldesk.agents.own.instruction import MissingKey, filled
+from evaldesk.agents.own.instruction import MissingKey, fill_placeholders
 from evaldesk.agents.own.model_calls import ask, reply_message
-from evaldesk.agents.tools.doubles import doubled
+from evaldesk.agents.tools.doubles import call_with_double
 from evaldesk.agents.tools.functions import Outcome, Tool, tool_of
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.errors import UsageError
@@ -34,13 +34,13 @@ from evaldesk.model.json_text import json_or_text
 from evaldesk.transcripts.messages.chat import RAW_ARGS, tool_call
 
 
-def adapt(found: object, ref: AgentRef) -> LlmAgent | None:
+def adapt(candidate: object, ref: AgentRef) -> LlmAgent | None:
     """The object itself when it is an LlmAgent, or the one that `ref` declares; else None."""
-    if found is None and ref.kind == "litellm" and ref.declared:
+    if candidate is None and ref.kind == "litellm" and ref.declared:
         from evaldesk.agents.own.declared import llm_fields
 
         return LlmAgent(**llm_fields(ref))
-    return found if isinstance(found, LlmAgent) else None
+    return candidate if isinstance(candidate, LlmAgent) else None
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class LlmAgent(ModelCaller):
 
     def _address(self, session: Session) -> ModelCall:
         """A call that asks nothing."""
-        asked = self._own_options(session) | session.model_options
-        return ModelCall(session.model or self.model, (), api_base=asked.base_url)
+        options = self._own_options(session) | session.model_options
+        return ModelCall(session.model or self.model, (), api_base=options.base_url)
 
     def _missing(self) -> tuple[str, ...]:
         """The variable that should hold the key, where there is none; an endpoint may need no key."""
@@ -120,11 +120,11 @@ class LlmAgent(ModelCaller):
                 sentence = _missing_sentence(self.name, error.args[0])
                 yield Event("error", error=ErrorRecord("missing_state", sentence))
                 return
-            async for item in _asked(call, self.name, session):
-                if isinstance(item, Event):
-                    yield item
+            async for event_or_reply in _complete(call, self.name, session):
+                if isinstance(event_or_reply, Event):
+                    yield event_or_reply
                 else:
-                    reply = item
+                    reply = event_or_reply
             yield Event("usage", usage=reply.usage)
             if reply.text:
                 yield Event("agent_message", author=self.name, text=reply.text)
@@ -137,15 +137,15 @@ class LlmAgent(ModelCaller):
                 yield event
                 if event.kind == "tool_result" and event.call:
                     messages.append(tool_message(event.call.id or "", json_or_text(event.result)))
-        yield _bound_reached(self.name, n_calls, session)
+        yield _call_limit_event(self.name, n_calls, session)
 
     def _call(self, session: Session, messages: Sequence[JsonObject]) -> ModelCall:
-        instruction = filled(self.instruction, session.state)
+        instruction = fill_placeholders(self.instruction, session.state)
         system: list[JsonObject] = [{"role": "system", "content": instruction}] if instruction else []
         model = session.model or self.model
-        asked = self._own_options(session) | session.model_options
+        options = self._own_options(session) | session.model_options
         tools = [tool.schema() for tool in self._tools.values()]
-        return ModelCall.asked(asked, model, [*system, *messages], tools=tools, seed=session.seed)
+        return ModelCall.asked(options, model, [*system, *messages], tools=tools, seed=session.seed)
 
     def _own_options(self, session: Session) -> ModelOptions:
         """The agent's own model options; its key goes to its own endpoint and model only."""
@@ -160,9 +160,12 @@ class LlmAgent(ModelCaller):
             extra=self.extra,
         )
 
-    async def _run(self, requested: Sequence[RequestedCall], session: Session) -> AsyncIterator[Event]:
+    async def _run(self, requested_calls: Sequence[RequestedCall], session: Session) -> AsyncIterator[Event]:
         """Run the tools that one reply asks for, at the same time where they wait; results come in its order."""
-        calls = [tool_call(found.name, found.arguments, found.id) for found in requested]
+        calls = [
+            tool_call(requested_call.name, requested_call.arguments, requested_call.id)
+            for requested_call in requested_calls
+        ]
         for call in calls:
             yield Event("tool_call", author=self.name, call=call)
         outcomes = await _together([self._outcome(call, session) for call in calls])
@@ -189,7 +192,9 @@ class LlmAgent(ModelCaller):
             refusal = f"{call.name}: the arguments are not a JSON object: {str(call.extra[RAW_ARGS])[:200]}"
             return Outcome(refusal, is_error=True)
         args, state = call.args, session.state
-        return await doubled(tool.name, args, state, partial(tool.run, args, state, session.limits.tool_timeout_s))
+        return await call_with_double(
+            tool.name, args, state, partial(tool.run, args, state, session.limits.tool_timeout_s)
+        )
 
 
 async def _together(work: Sequence[Coroutine[Any, Any, Outcome]]) -> Sequence[Outcome]:
@@ -203,7 +208,7 @@ async def _together(work: Sequence[Coroutine[Any, Any, Outcome]]) -> Sequence[Ou
             task.cancel()
 
 
-async def _asked(call: ModelCall, author: str, session: Session) -> AsyncIterator[Event | ModelReply]:
+async def _complete(call: ModelCall, author: str, session: Session) -> AsyncIterator[Event | ModelReply]:
     """The reply, after partial messages where it is streamed."""
     if not session.is_streaming:
         yield await ask(session, call)
@@ -229,7 +234,7 @@ def _missing_sentence(name: str, key: str) -> str:
     )
 
 
-def _bound_reached(name: str, n: int, session: Session) -> Event:
+def _call_limit_event(name: str, n: int, session: Session) -> Event:
     kind = "max_turns" if session.model_options.max_turns else "max_iterations"
     sentence = f"{name} called tools in each of {n} model calls and never answered; raise {kind} if it needs more"
     return Event("error", error=ErrorRecord(kind, sentence))

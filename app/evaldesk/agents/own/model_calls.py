@@ -14,7 +14,7 @@ from evaldesk.llm.endpoints import KEY_OF, key_of
 from evaldesk.model import Event, JsonObject, ModelOptions, Session
 from evaldesk.model.chat import assistant_message
 
-_NOT_SENT = frozenset(
+_RESERVED_FIELDS = frozenset(
     {"model", "messages", "stream", "stream_options", "tools", "api_key", "api_base", "base_url", "n"}
 )
 
@@ -30,26 +30,30 @@ def model_call(
     Raises ModelError when the session names no model.
     """
     options = options or {}
-    asked = session.model_options
+    session_options = session.model_options
     model = options.get("model") or session.model
     if not model:
         sentence = "this agent has no model of its own; name one with --model, or choose one in the form"
         raise ModelError(sentence, kind="no_model", is_fatal=True)
-    given = {name: value for name, value in options.items() if name not in _NOT_SENT and value is not None}
-    known = {"seed": session.seed} | {name: given.pop(name) for name in (*SAMPLING, "seed") if name in given}
-    extra = {**asked.extra, **given}
-    return ModelCall.asked(asked, model, list(messages), tools=list(tools), extra=extra, **known)
+    call_options = {
+        name: value for name, value in options.items() if name not in _RESERVED_FIELDS and value is not None
+    }
+    sampling = {"seed": session.seed} | {
+        name: call_options.pop(name) for name in (*SAMPLING, "seed") if name in call_options
+    }
+    extra = {**session_options.extra, **call_options}
+    return ModelCall.asked(session_options, model, list(messages), tools=list(tools), extra=extra, **sampling)
 
 
-def endpoint_client(model: str, asked: ModelOptions) -> tuple[Any, str]:
+def endpoint_client(model: str, options: ModelOptions) -> tuple[Any, str]:
     """A client of the package `openai` for the endpoint of a run, and the model's name there. Raises ModelError."""
     from openai import AsyncOpenAI
 
-    key = key_of(ModelCall(model or "the model", (), api_key_env=asked.api_key_env)) or os.environ.get(
+    key = key_of(ModelCall(model or "the model", (), api_key_env=options.api_key_env)) or os.environ.get(
         "OPENAI_API_KEY", "none"
     )
     provider, _, bare = model.partition("/")
-    client = AsyncOpenAI(base_url=asked.base_url, api_key=key, max_retries=PATIENT.n_attempts - 1)
+    client = AsyncOpenAI(base_url=options.base_url, api_key=key, max_retries=PATIENT.n_attempts - 1)
     return client, bare if bare and provider in KEY_OF else model
 
 
@@ -58,7 +62,7 @@ async def ask(session: Session, call: ModelCall, on_text: Callable[[str], None] 
     return await complete(call, on_text, patience=PATIENT.with_retries(session.model_options.n_retries))
 
 
-async def answered(
+async def ask_and_report(
     session: Session,
     events: MessageEvents,
     messages: Sequence[JsonObject],

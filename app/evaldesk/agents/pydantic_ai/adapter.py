@@ -14,19 +14,19 @@ from typing import Any
 
 from evaldesk.agents.agent import ModelCaller, is_from
 from evaldesk.agents.dependencies import Dependencies, dependencies_of, note_state, state_of
-from evaldesk.agents.message_events import events_of_message, left_out
+from evaldesk.agents.message_events import events_of_message, unreadable_note
 from evaldesk.agents.own.model_calls import endpoint_client
-from evaldesk.agents.shared_loop import OnSharedLoop, SendEvent, SentEvents
+from evaldesk.agents.shared_loop import EventStream, OnSharedLoop, SendEvent
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES
 from evaldesk.agents.tools.frameworks import (
-    awaiting,
-    gone,
-    in_our_words,
-    never_answered,
+    begin_tool_calls,
+    call_limit_event,
+    lost_turn_error,
     pause,
-    paused,
+    take_paused_turn,
     tool_result,
-    watched,
+    translate_errors,
+    waiting_events,
 )
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError
 from evaldesk.errors import FormatError
@@ -55,99 +55,105 @@ from evaldesk.wire import plain, plain_object
 MEMORY = "pydantic_ai"
 
 
-def adapt(found: object, ref: AgentRef) -> PydanticAgent | None:
+def adapt(candidate: object, ref: AgentRef) -> PydanticAgent | None:
     """The agent around a `pydantic_ai.Agent`; None for anything else."""
-    if not is_from(found, "pydantic_ai"):
+    if not is_from(candidate, "pydantic_ai"):
         return None
     try:
         from pydantic_ai.agent import AbstractAgent
     except ImportError:  # a package of the user's may have the same name
         return None
-    return PydanticAgent(found, ref, dependencies_of(ref)) if isinstance(found, AbstractAgent) else None
+    return PydanticAgent(candidate, ref, dependencies_of(ref)) if isinstance(candidate, AbstractAgent) else None
 
 
 @dataclass(frozen=True, slots=True)
 class PydanticAgent(ModelCaller, OnSharedLoop):
     """An agent of pydantic-ai. The session state is its `deps`, or what `dependencies` make of it."""
 
-    found: Any
+    agent: Any
     ref: AgentRef
     dependencies: Dependencies
 
     def describe(self) -> AgentDescription:
         """Name, instructions, model, and the tools that were given to it as functions."""
-        model = _model_name(self.found)
+        model = _model_name(self.agent)
         return AgentDescription(
-            name=self.found.name or self.ref.id,
+            name=self.agent.name or self.ref.id,
             kind="pydantic_ai",
-            instruction=_instruction(self.found),
+            instruction=_instruction(self.agent),
             model=model or None,
-            tools=tuple(_tools(self.found)),
-            missing=missing_keys(model, os.environ) if isinstance(self.found.model, str) else (),
+            tools=tuple(_tools(self.agent)),
+            missing=missing_keys(model, os.environ) if isinstance(self.agent.model, str) else (),
         )
 
     def warm(self, session: Session) -> None:
         """Import LiteLLM where only that knows the price; pydantic-ai asks its models itself, whatever their names."""
-        if only_litellm_prices(session.model or _model_name(self.found)) and find_spec("litellm"):
+        if only_litellm_prices(session.model or _model_name(self.agent)) and find_spec("litellm"):
             open_litellm()
 
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Run the agent. An output that is no text is its answer as JSON. Raises ModelError."""
-        return SentEvents(lambda send: self._run(session, message, send))
+        return EventStream(lambda send: self._run(session, message, send))
 
     def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
         """Go on from the messages of the turn, with the results of its deferred calls."""
-        return SentEvents(lambda send: self._run(session, message, send, decided))
+        return EventStream(lambda send: self._run(session, message, send, decided))
 
     async def _run(
         self, session: Session, message: str, send: SendEvent, decided: Sequence[Decided] | None = None
     ) -> None:
         from pydantic_ai import DeferredToolRequests, UsageLimitExceeded, UsageLimits
 
-        calls = watched(session, send)
-        model = session.model or _model_name(self.found)
-        sender = EventSender(send, author=self.found.name or self.ref.id, model=model, resumes=decided is not None)
-        asked = session.model_options
-        history = self._before(session) if decided is None else _waited(session)
+        calls = begin_tool_calls(session, send)
+        model = session.model or _model_name(self.agent)
+        sender = EventSender(send, author=self.agent.name or self.ref.id, model=model, resumes=decided is not None)
+        model_options = session.model_options
+        history = self._history(session) if decided is None else _paused_messages(session)
         deps = await self.dependencies.bind(session, resumes=decided is not None)
         options: dict[str, Any] = {
             "user_prompt": _prompt(message, session.media) if decided is None else None,
             "deferred_tool_results": None if decided is None else _results(decided),
             "message_history": history,
             "deps": deps,
-            "model_settings": settings_of(asked),
+            "model_settings": settings_of(model_options),
         }
-        if asked.max_turns:
-            options["usage_limits"] = UsageLimits(request_limit=asked.max_turns)
+        if model_options.max_turns:
+            options["usage_limits"] = UsageLimits(request_limit=model_options.max_turns)
         try:
-            with in_our_words(calls, model or "the model", but=UsageLimitExceeded, deps=deps):
-                options |= model_of(session.model, asked, self.found.model, own=_model_name(self.found))
-                with with_watched_tools(self.found):
-                    async with self.found.iter(**options) as run:
+            with translate_errors(calls, model or "the model", but=UsageLimitExceeded, deps=deps):
+                options |= model_of(session.model, model_options, self.agent.model, own=_model_name(self.agent))
+                with with_watched_tools(self.agent):
+                    async with self.agent.iter(**options) as run:
                         async for node in run:
                             sender.tools = run.ctx.deps.tool_manager.tools or {}
                             await sender.node(node, run.ctx if session.is_streaming else None)
         except UsageLimitExceeded as error:
-            await send(never_answered(session, error))
+            await send(call_limit_event(session, error))
             return
         await self.dependencies.keep(session, deps)
         calls.check()
         if isinstance(run.result.output, DeferredToolRequests):
             messages = run.result.all_messages()
-            pause(session, messages, lambda: _frozen(messages))
-            for event in awaiting(_waiting(run.result.output)):
+            pause(session, messages, lambda: _messages_snapshot(messages))
+            for event in waiting_events(_waiting(run.result.output)):
                 await send(event)
             return
         output = plain(_as_json(run.result.output))
         answer = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
-        if not _is_said(output, sender.said):  # of an output tool, or made of the text by a validator or a function
+        if not _is_last_text(
+            output, sender.last_text
+        ):  # of an output tool, or made of the text by a validator or a function
             await send(Event("agent_message", author=sender.author, text=answer))
         session.memory[MEMORY] = (len(session.turns) + 1, run.result.all_messages())
 
-    def _before(self, session: Session) -> list[Any]:
-        known: Any = session.memory.get(MEMORY)
-        is_known = known and known[0] == len(session.turns)
-        return list(known[1]) if is_known else [message for turn in session.turns for message in _past(turn)]
+    def _history(self, session: Session) -> list[Any]:
+        memory_entry: Any = session.memory.get(MEMORY)
+        is_known = memory_entry and memory_entry[0] == len(session.turns)
+        return (
+            list(memory_entry[1])
+            if is_known
+            else [message for turn in session.turns for message in _messages_of_turn(turn)]
+        )
 
 
 def _waiting(requests: Any) -> Iterator[Waiting]:
@@ -172,37 +178,37 @@ def _results(decided: Sequence[Decided]) -> Any:
     return DeferredToolResults(approvals=approvals, calls=calls)
 
 
-def _frozen(messages: list[Any]) -> JsonValue:
+def _messages_snapshot(messages: list[Any]) -> JsonValue:
     from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-    found: JsonValue = ModelMessagesTypeAdapter.dump_python(messages, mode="json")
-    return found
+    snapshot: JsonValue = ModelMessagesTypeAdapter.dump_python(messages, mode="json")
+    return snapshot
 
 
-def _waited(session: Session) -> list[Any]:
+def _paused_messages(session: Session) -> list[Any]:
     """The messages of the turn that waits, in this process or another one. Raises AgentError."""
     from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-    known = paused(session)
-    if known is not None:
-        return list(known)
+    memory_entry = take_paused_turn(session)
+    if memory_entry is not None:
+        return list(memory_entry)
     if not isinstance(session.paused, list):
-        raise gone()
+        raise lost_turn_error()
     return list(ModelMessagesTypeAdapter.validate_python(session.paused))
 
 
 def _model_name(agent: Any) -> str:
     """The name of the agent's model as `provider/name`; empty when it has none yet."""
-    found = agent.model
-    if found is None:
+    model = agent.model
+    if model is None:
         return ""
-    return str(found).replace(":", "/", 1) if isinstance(found, str) else str(found.model_name)
+    return str(model).replace(":", "/", 1) if isinstance(model, str) else str(model.model_name)
 
 
 def _instruction(agent: Any) -> str:
     """The instructions that are text; those that a function makes are said to be."""
-    found = [*getattr(agent, "_instructions", ()), *getattr(agent, "_system_prompts", ())]
-    texts = [item if isinstance(item, str) else "(made by a function when a turn begins)" for item in found]
+    instructions = [*getattr(agent, "_instructions", ()), *getattr(agent, "_system_prompts", ())]
+    texts = [item if isinstance(item, str) else "(made by a function when a turn begins)" for item in instructions]
     return "\n\n".join(texts)
 
 
@@ -211,15 +217,15 @@ def _tools(agent: Any) -> list[ToolDescription]:
 
 
 def _tool(tool: Any) -> ToolDescription:
-    found = getattr(tool, "tool_def", tool)
-    schema = plain_object(getattr(found, "parameters_json_schema", None))
-    return ToolDescription(found.name, found.description or "", schema)
+    definition = getattr(tool, "tool_def", tool)
+    schema = plain_object(getattr(definition, "parameters_json_schema", None))
+    return ToolDescription(definition.name, definition.description or "", schema)
 
 
-def _is_said(output: JsonValue, said: str) -> bool:
+def _is_last_text(output: JsonValue, text: str) -> bool:
     """Whether the model said the output itself: as text, or as JSON, which `NativeOutput` asks for."""
     with suppress(ValueError):
-        return output == said or (not isinstance(output, str) and bool(json.loads(said) == output))
+        return output == text or (not isinstance(output, str) and bool(json.loads(text) == output))
     return False
 
 
@@ -229,39 +235,39 @@ def _as_json(value: Any) -> Any:
     return to_jsonable_python(value, fallback=str)
 
 
-def settings_of(asked: ModelOptions) -> dict[str, Any]:
+def settings_of(options: ModelOptions) -> dict[str, Any]:
     """`model_settings` of a run."""
-    wanted: dict[str, Any] = {
-        "temperature": asked.temperature,
-        "top_p": asked.top_p,
-        "max_tokens": asked.max_tokens,
-        "openai_reasoning_effort": asked.reasoning_effort,
-        "extra_body": dict(asked.extra) or None,
+    settings: dict[str, Any] = {
+        "temperature": options.temperature,
+        "top_p": options.top_p,
+        "max_tokens": options.max_tokens,
+        "openai_reasoning_effort": options.reasoning_effort,
+        "extra_body": dict(options.extra) or None,
     }
-    return {name: value for name, value in wanted.items() if value is not None}
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 RESPONSES = "openai-responses"
 
 
-def model_of(name: str | None, asked: ModelOptions, found: Any, *, own: str) -> dict[str, Any]:
+def model_of(name: str | None, options: ModelOptions, own_model: Any, *, own: str) -> dict[str, Any]:
     """`model` of a run; nothing where the agent's own, `found`, is more than a name. Raises ModelError.
 
     An endpoint of the run is asked by the Responses API where the name says so, or the agent's own model is of it.
     """
     provider, slash, bare = (name or own).partition("/")
-    if not asked.base_url:
+    if not options.base_url:
         from pydantic_ai.models import infer_model
 
-        named = (f"{provider}:{bare}" if slash else provider) if name else found
-        return {"model": infer_model(named)} if isinstance(named, str) else {}
+        model_or_name = (f"{provider}:{bare}" if slash else provider) if name else own_model
+        return {"model": infer_model(model_or_name)} if isinstance(model_or_name, str) else {}
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    given = name or own
-    api = next((each for each in (RESPONSES, "openai-chat") if given.startswith((f"{each}/", f"{each}:"))), "")
-    client, model = endpoint_client(given[len(api) + 1 :] if api else given, asked)
-    is_responses = api == RESPONSES if api else isinstance(found, OpenAIResponsesModel)
+    model_spec = name or own
+    api = next((each for each in (RESPONSES, "openai-chat") if model_spec.startswith((f"{each}/", f"{each}:"))), "")
+    client, model = endpoint_client(model_spec[len(api) + 1 :] if api else model_spec, options)
+    is_responses = api == RESPONSES if api else isinstance(own_model, OpenAIResponsesModel)
     kind = OpenAIResponsesModel if is_responses else OpenAIChatModel
     return {"model": kind(model, provider=OpenAIProvider(openai_client=client))}
 
@@ -270,14 +276,14 @@ def with_watched_tools(agent: Any) -> AbstractContextManager[Any]:
     """Let the agent's tools use doubles and end in time inside of it, in a turn that has either."""
     if TOOL_LIMIT.get() is None and CURRENT_DOUBLES.get() is None:
         return nullcontext()
-    seen: AbstractContextManager[Any] = agent.override(
-        toolsets=[_watched_class()(toolset) for toolset in agent.toolsets], tools=[]
+    override: AbstractContextManager[Any] = agent.override(
+        toolsets=[_watched_toolset_class()(toolset) for toolset in agent.toolsets], tools=[]
     )
-    return seen
+    return override
 
 
 @cache
-def _watched_class() -> Any:
+def _watched_toolset_class() -> Any:
     from pydantic_ai import ModelRetry
     from pydantic_ai.toolsets import WrapperToolset
 
@@ -299,25 +305,25 @@ class EventSender:
 
     def __init__(self, send: SendEvent, *, author: str, model: str, resumes: bool = False) -> None:
         self.author = author
-        self._is_told = resumes
+        self._skips_response = resumes
         self._send = send
         self._model = model
         self._turn = TurnEvents()
-        self._asked = time.perf_counter()
-        self.said = ""
+        self._request_start_s = time.perf_counter()
+        self.last_text = ""
         self.tools: Mapping[str, Any] = {}
 
     async def node(self, node: Any, context: Any) -> None:
         """Tell results before a request, and the response after it; with a `context` its pieces as well."""
         kind = type(node).__name__
         if kind == "ModelRequestNode":
-            given = [part for part in node.request.parts if part.part_kind in ("tool-return", "retry-prompt")]
-            await self._report("request", given)
-            self._asked = time.perf_counter()
+            result_parts = [part for part in node.request.parts if part.part_kind in ("tool-return", "retry-prompt")]
+            await self._report("request", result_parts)
+            self._request_start_s = time.perf_counter()
             if context is not None:
                 await self._pieces(node, context)
-        elif kind == "CallToolsNode" and self._is_told:
-            self._is_told = False
+        elif kind == "CallToolsNode" and self._skips_response:
+            self._skips_response = False
         elif kind == "CallToolsNode":
             await self._send(Event("usage", author=self.author, usage=self._usage(node.model_response)))
             await self._report("response", node.model_response.parts)
@@ -332,30 +338,30 @@ class EventSender:
     async def _report(self, kind: str, parts: Iterable[Any]) -> None:
         """Tell the parts of a message; those of an output tool are told as the answer when the run ends."""
         outputs = {name for name, tool in self.tools.items() if tool.tool_def.kind == "output"}
-        shown = [_plain_part(part) for part in parts if getattr(part, "tool_name", None) not in outputs]
-        raw: Any = {"kind": kind, "parts": shown}
+        plain_parts = [_plain_part(part) for part in parts if getattr(part, "tool_name", None) not in outputs]
+        raw: Any = {"kind": kind, "parts": plain_parts}
         try:
-            found = list(read_pydantic_message(Place(Document(raw)), raw, Notes()))
+            messages = list(read_pydantic_message(Place(Document(raw)), raw, Notes()))
         except FormatError as error:
-            await self._send(left_out(error))
+            await self._send(unreadable_note(error))
             return
-        took_ms = (time.perf_counter() - self._asked) * 1000
-        for message in found:
-            self.said = message.text
+        took_ms = (time.perf_counter() - self._request_start_s) * 1000
+        for message in messages:
+            self.last_text = message.text
             timed = replace(message, duration_ms=took_ms) if kind == "request" else message
             for event in events_of_message(self._turn, timed, self.author):
                 await self._send(event)
 
     def _usage(self, response: Any) -> Usage:
         model = self._model or str(response.model_name or "unknown")
-        spent = response.usage
+        sdk_usage = response.usage
         usage = Usage(
             model,
-            tokens_in=spent.input_tokens,
-            tokens_out=spent.output_tokens,
-            tokens_cached=getattr(spent, "cache_read_tokens", 0),  # older versions do not say
-            tokens_reasoning=(spent.details or {}).get("reasoning_tokens", 0),
-            duration_ms=(time.perf_counter() - self._asked) * 1000,
+            tokens_in=sdk_usage.input_tokens,
+            tokens_out=sdk_usage.output_tokens,
+            tokens_cached=getattr(sdk_usage, "cache_read_tokens", 0),  # older versions do not say
+            tokens_reasoning=(sdk_usage.details or {}).get("reasoning_tokens", 0),
+            duration_ms=(time.perf_counter() - self._request_start_s) * 1000,
             is_cut=getattr(response, "finish_reason", None) == "length",
         )
         return priced(usage)
@@ -367,18 +373,18 @@ def _plain_part(part: Any) -> dict[str, Any]:
     return {**plain_object(_as_json(part)), **words}
 
 
-def _past(turn: TurnRecord) -> Iterator[Any]:
+def _messages_of_turn(turn: TurnRecord) -> Iterator[Any]:
     """The turn as pydantic-ai's messages."""
     from pydantic_ai import messages
 
     yield messages.ModelRequest(parts=[messages.UserPromptPart(_prompt(turn.query, turn.media))])
     events = [event for event in turn.events if not event.within and not event.is_partial]
-    answered = {event.call.id for event in events if event.kind == "tool_result" and event.call}
+    answered_ids = {event.call.id for event in events if event.kind == "tool_result" and event.call}
     for event in events:
         call = event.call
         if event.kind == "agent_message":
             yield messages.ModelResponse(parts=[messages.TextPart(event.text)])
-        elif event.kind == "tool_call" and call and call.id in answered:
+        elif event.kind == "tool_call" and call and call.id in answered_ids:
             yield messages.ModelResponse(parts=[messages.ToolCallPart(call.name, dict(call.args), call.id or "")])
         elif event.kind == "tool_result" and call:
             yield messages.ModelRequest(parts=[messages.ToolReturnPart(call.name, event.result, call.id or "")])

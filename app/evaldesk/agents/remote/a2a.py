@@ -14,20 +14,20 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 from uuid import uuid4
 
-from evaldesk.agents.adk.server import FORGOTTEN, told_by_adk
+from evaldesk.agents.adk.server import NO_MEMORY_NOTE, read_adk_event
 from evaldesk.agents.agent import Agent
 from evaldesk.agents.remote.http_protocol import (
     Options,
-    asked_now,
     bounded_lines,
+    fetch,
     headers_from,
     http_client,
-    parsed,
+    parse_answer,
     read_options,
     refusal_of,
     whole_body,
 )
-from evaldesk.agents.tools.frameworks import awaiting, gone, pause, paused
+from evaldesk.agents.tools.frameworks import lost_turn_error, pause, take_paused_turn, waiting_events
 from evaldesk.errors import AgentError
 from evaldesk.llm.retry_events import captured
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Waiting
@@ -43,10 +43,10 @@ _MEMORY = "a2a_conversation"
 _CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1"})  # noqa: S104 - names of this machine in a card
 _POLL_S, _MOST_POLL_S, _CANCEL_S = 0.2, 2.0, 0.5
-_MOST_SAID = 2_000
+_MAX_TEXT = 2_000
 
-_OPEN = frozenset({"submitted", "working", "unspecified", "unknown"})
-_FAILED = frozenset({"failed", "rejected", "canceled"})
+_OPEN_STATES = frozenset({"submitted", "working", "unspecified", "unknown"})
+_FAILED_STATES = frozenset({"failed", "rejected", "canceled"})
 _INPUT, _AUTH = "input-required", "auth-required"
 _CONTINUE = "continue"
 _TO_AUTHORIZE = (
@@ -62,7 +62,7 @@ _METHODS = {
 }
 
 
-def adapt(found: object, ref: AgentRef) -> Agent:
+def adapt(candidate: object, ref: AgentRef) -> Agent:
     """The agent at an address."""
     return A2aAgent(ref, read_options(ref, Options).headers_env)
 
@@ -84,14 +84,14 @@ class _Conversation:
 
     context_id: str = ""
     task_id: str = ""
-    seen: set[str] = field(default_factory=set)
+    reported_ids: set[str] = field(default_factory=set)
 
-    def restore(self, known: Any) -> bool:
+    def restore(self, snapshot: Any) -> bool:
         """Take the ids that a turn kept which waits, as JSON, and say whether it has any."""
-        if not isinstance(known, dict):
+        if not isinstance(snapshot, dict):
             return False
-        self.context_id, self.task_id = str(known["context"]), str(known["task"])
-        self.seen.update(known["seen"])
+        self.context_id, self.task_id = str(snapshot["context"]), str(snapshot["task"])
+        self.reported_ids.update(snapshot["seen"])
         return True
 
 
@@ -105,90 +105,96 @@ class A2aAgent:
 
     def describe(self) -> AgentDescription:
         """What its card says. Raises AgentError when there is none."""
-        card = self._known()
+        card = self._load_card()
         return AgentDescription(name=card.name, kind=KIND, description=card.description)
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Send the message and yield the events of its answer or of its task. Raises AgentError."""
-        kept = session.memory.get(_MEMORY)
-        talk = kept if isinstance(kept, _Conversation) else _Conversation()
-        if kept is None and session.turns and not talk.restore(session.turns[-1].paused):
-            yield Event("log", author=self.ref.id, text=FORGOTTEN)
-        session.memory[_MEMORY] = talk
-        async for event in self._sent(session, talk, message, session.media):
+        memory_entry = session.memory.get(_MEMORY)
+        conversation = memory_entry if isinstance(memory_entry, _Conversation) else _Conversation()
+        if memory_entry is None and session.turns and not conversation.restore(session.turns[-1].paused):
+            yield Event("log", author=self.ref.id, text=NO_MEMORY_NOTE)
+        session.memory[_MEMORY] = conversation
+        async for event in self._send(session, conversation, message, session.media):
             yield event
 
     async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
         """Go on with the task that waits: send it the answer, or that it may continue. Raises AgentError."""
-        known: Any = paused(session) or session.paused
-        kept = session.memory.get(_MEMORY)
-        talk = kept if isinstance(kept, _Conversation) else _Conversation()
-        talk.restore(known)
-        if not talk.task_id:
-            raise gone()
-        session.memory[_MEMORY] = talk
+        snapshot: Any = take_paused_turn(session) or session.paused
+        memory_entry = session.memory.get(_MEMORY)
+        conversation = memory_entry if isinstance(memory_entry, _Conversation) else _Conversation()
+        conversation.restore(snapshot)
+        if not conversation.task_id:
+            raise lost_turn_error()
+        session.memory[_MEMORY] = conversation
         for _, decision in decided:
             if decision.decision == "deny":
-                async for event in self._cancelled(session, talk, decision.reason):
+                async for event in self._cancel(session, conversation, decision.reason):
                     yield event
                 continue
             answer = _CONTINUE if decision.decision == "approve" else decision.answer
             text = answer if isinstance(answer, str) else json_line(answer)
-            async for event in self._sent(session, talk, text, ()):
+            async for event in self._send(session, conversation, text, ()):
                 yield event
 
-    async def _sent(
-        self, session: Session, talk: _Conversation, text: str, media: Sequence[Media]
+    async def _send(
+        self, session: Session, conversation: _Conversation, text: str, media: Sequence[Media]
     ) -> AsyncIterator[Event]:
         captured("told")
-        async with self._opened(session, talk) as (line, heard):
+        async with self._connect(session, conversation) as (connection, reader):
             try:
-                async for result in line.sent(_message(line.card, talk, text, media)):
-                    for event in heard.events(result):
+                async for result in connection.send(_message(connection.card, conversation, text, media)):
+                    for event in reader.events(result):
                         yield event
-                async for task in line.awaited(heard):
-                    for event in heard.events(task):
+                async for task in connection.poll(reader):
+                    for event in reader.events(task):
                         yield event
             except asyncio.CancelledError:
-                await line.give_up(heard)
+                await connection.cancel_task(reader)
                 raise
-        if heard.state in (_AUTH, _INPUT):
-            waited = {"context": talk.context_id, "task": talk.task_id, "seen": sorted(talk.seen)}
-            pause(session, waited, lambda: plain(waited))
-        for event in heard.rest():
+        if reader.state in (_AUTH, _INPUT):
+            snapshot = {
+                "context": conversation.context_id,
+                "task": conversation.task_id,
+                "seen": sorted(conversation.reported_ids),
+            }
+            pause(session, snapshot, lambda: plain(snapshot))
+        for event in reader.end_events():
             yield event
 
-    async def _cancelled(self, session: Session, talk: _Conversation, reason: str) -> AsyncIterator[Event]:
+    async def _cancel(self, session: Session, conversation: _Conversation, reason: str) -> AsyncIterator[Event]:
         """Cancel the task that waits, and tell what the server made of it."""
-        task_id, talk.task_id = talk.task_id, ""
-        told = {"metadata": {"reason": reason}} if reason else {}
-        async with self._opened(session, talk) as (line, heard):
+        task_id, conversation.task_id = conversation.task_id, ""
+        reason_fields = {"metadata": {"reason": reason}} if reason else {}
+        async with self._connect(session, conversation) as (connection, reader):
             try:
-                results = line.results("cancel", {"id": task_id, **told})
-                found = [event async for task in results for event in heard.events(_as_task(task))]
-                outcome = f"the task was cancelled: the server has it as {heard.state or 'unknown'}"
+                results = connection.results("cancel", {"id": task_id, **reason_fields})
+                events = [event async for task in results for event in reader.events(_as_task(task))]
+                outcome = f"the task was cancelled: the server has it as {reader.state or 'unknown'}"
             except AgentError as error:
-                found, outcome = [], f"the task was not cancelled: {error}"
-        talk.task_id = ""
+                events, outcome = [], f"the task was not cancelled: {error}"
+        conversation.task_id = ""
         # Artifacts are the answer and come last, also before closing words: decision 146.
-        for event in (*found, *heard.artifacts()):
+        for event in (*events, *reader.artifacts()):
             yield event
         yield Event("log", author=self.ref.id, text=outcome)
 
     @asynccontextmanager
-    async def _opened(self, session: Session, talk: _Conversation) -> AsyncIterator[tuple[_Line, _Heard]]:
+    async def _connect(
+        self, session: Session, conversation: _Conversation
+    ) -> AsyncIterator[tuple[_Connection, _AnswerReader]]:
         """The way to the agent, and what is heard on it. Raises AgentError where the agent is not there."""
-        card = await asyncio.to_thread(self._known)
+        card = await asyncio.to_thread(self._load_card)
         version = {"a2a-version": "1.0"} if card.is_new else {}
         async with http_client(card.url, headers_from(self.headers_env, self.ref.id) | version) as client:
-            yield _Line(client, card), _Heard(card, talk, session.is_streaming)
+            yield _Connection(client, card), _AnswerReader(card, conversation, session.is_streaming)
 
-    def _known(self) -> _Card:
+    def _load_card(self) -> _Card:
         if self._card is None:
-            self._card = self._asked()
+            self._card = self._fetch_card()
         return self._card
 
-    def _asked(self) -> _Card:
+    def _fetch_card(self) -> _Card:
         """The card: at its own address, below the agent's, or at the root of the host as the specification has it."""
         headers = headers_from(self.headers_env, self.ref.id)
         target = self.ref.target.rstrip("/")
@@ -197,9 +203,9 @@ class A2aAgent:
             places += [urljoin(target, path) for path in _CARDS]
         refusals: list[str] = []
         for place in places:
-            status, body, refusal = asked_now(place, headers)
+            status, body, refusal = fetch(place, headers)
             if status == 200:
-                return _card(parsed(body, place), place)
+                return _card(parse_answer(body, place), place)
             refusals.append(refusal)
         raise AgentError(f"there is no agent card: {'; '.join(refusals)}")
 
@@ -208,97 +214,102 @@ def _card(raw: Any, place: str) -> _Card:
     """The card that was read at `place`. Raises AgentError."""
     if not isinstance(raw, Mapping):
         raise AgentError(f"{place} must be an agent card, an object, got {type(raw).__name__}")
-    listed = raw.get("supportedInterfaces") or raw.get("additionalInterfaces")
-    ways = [each for each in listed if isinstance(each, Mapping)] if isinstance(listed, list) else []
+    raw_interfaces = raw.get("supportedInterfaces") or raw.get("additionalInterfaces")
+    interfaces = (
+        [each for each in raw_interfaces if isinstance(each, Mapping)] if isinstance(raw_interfaces, list) else []
+    )
     if isinstance(raw.get("url"), str):
         first = {"url": raw["url"], "transport": raw.get("preferredTransport") or "JSONRPC"}
-        ways = [first, *ways]
-    spoken = [way for way in ways if "JSONRPC" in (way.get("protocolBinding"), way.get("transport"))]
-    if not spoken:
+        interfaces = [first, *interfaces]
+    jsonrpc_interfaces = [way for way in interfaces if "JSONRPC" in (way.get("protocolBinding"), way.get("transport"))]
+    if not jsonrpc_interfaces:
         names = (
-            ", ".join(str(way.get("protocolBinding") or way.get("transport"))[:40] for way in ways) or "no interface"
+            ", ".join(str(way.get("protocolBinding") or way.get("transport"))[:40] for way in interfaces)
+            or "no interface"
         )
         raise AgentError(f"{place} offers {names}; Evaldesk speaks JSONRPC")
-    way = max(spoken, key=lambda way: str(way.get("protocolVersion") or "").startswith("1."))
-    version = str(way.get("protocolVersion") or raw.get("protocolVersion") or "0.3")
-    able = raw.get("capabilities")
+    interface = max(jsonrpc_interfaces, key=lambda way: str(way.get("protocolVersion") or "").startswith("1."))
+    version = str(interface.get("protocolVersion") or raw.get("protocolVersion") or "0.3")
+    capabilities = raw.get("capabilities")
     skills = raw.get("skills")
-    can = [str(each.get("name")) for each in skills if isinstance(each, Mapping)] if isinstance(skills, list) else []
+    skill_names = (
+        [str(each.get("name")) for each in skills if isinstance(each, Mapping)] if isinstance(skills, list) else []
+    )
     about = str(raw.get("description") or "")
     return _Card(
         name=plain_text(str(raw.get("name") or "agent"))[:200],
-        description=plain_text(f"{about} Skills: {', '.join(can)}." if can else about)[:_MOST_SAID],
-        url=_own_address(str(way.get("url") or ""), place),
+        description=plain_text(f"{about} Skills: {', '.join(skill_names)}." if skill_names else about)[:_MAX_TEXT],
+        url=_own_address(str(interface.get("url") or ""), place),
         is_new=version.startswith("1."),
-        is_streaming=isinstance(able, Mapping) and able.get("streaming") is True,
+        is_streaming=isinstance(capabilities, Mapping) and capabilities.get("streaming") is True,
     )
 
 
 def _own_address(url: str, place: str) -> str:
     """The address in a card. Raises AgentError for one on another host: what is sent there may hold keys."""
-    own, named = urlsplit(place), urlsplit(urljoin(place, url))
-    same = {own.hostname, named.hostname} <= _LOOPBACK or own.hostname == named.hostname
-    if not same or own.port != named.port or named.scheme != own.scheme:
+    own_url, card_url = urlsplit(place), urlsplit(urljoin(place, url))
+    is_same_host = {own_url.hostname, card_url.hostname} <= _LOOPBACK or own_url.hostname == card_url.hostname
+    if not is_same_host or own_url.port != card_url.port or card_url.scheme != own_url.scheme:
         raise AgentError(
             f"the card at {place} names the address {url[:200]!r}, which is on another host; name the agent by that "
-            f"host, as a2a:{named.scheme}://{named.netloc}"
+            f"host, as a2a:{card_url.scheme}://{card_url.netloc}"
         )
-    return named._replace(netloc=own.netloc).geturl()
+    return card_url._replace(netloc=own_url.netloc).geturl()
 
 
-def _message(card: _Card, talk: _Conversation, text: str, media: Sequence[Media]) -> dict[str, Any]:
-    parts = [_sent_part(part, is_new=card.is_new) for part in split(text, media) or [text]]
+def _message(card: _Card, conversation: _Conversation, text: str, media: Sequence[Media]) -> dict[str, Any]:
+    parts = [_message_part(part, is_new=card.is_new) for part in split(text, media) or [text]]
     message: dict[str, Any] = {
         "role": "ROLE_USER" if card.is_new else "user",
         "parts": parts,
         "messageId": str(uuid4()),
-        **({"contextId": talk.context_id} if talk.context_id else {}),
-        **({"taskId": talk.task_id} if talk.task_id else {}),
+        **({"contextId": conversation.context_id} if conversation.context_id else {}),
+        **({"taskId": conversation.task_id} if conversation.task_id else {}),
     }
     if card.is_new:
         return {"message": message, "configuration": {"acceptedOutputModes": ["text/plain", "application/json"]}}
-    accepted = {"acceptedOutputModes": ["text/plain", "application/json"], "blocking": True}
-    return {"message": {"kind": "message", **message}, "configuration": accepted}
+    configuration = {"acceptedOutputModes": ["text/plain", "application/json"], "blocking": True}
+    return {"message": {"kind": "message", **message}, "configuration": configuration}
 
 
-def _sent_part(part: str | Media, *, is_new: bool) -> dict[str, Any]:
+def _message_part(part: str | Media, *, is_new: bool) -> dict[str, Any]:
     """A part of a message. (A2A 1.0: raw or url beside mediaType; 0.3: a file with bytes or uri)"""
     if isinstance(part, str):
         return {"text": part} if is_new else {"kind": "text", "text": part}
     if is_new:
-        named = {"filename": part.name} if part.name else {}
-        return {**({"url": part.uri} if part.uri else {"raw": part.data}), **named, "mediaType": part.mime_type}
-    named = {"name": part.name} if part.name else {}
+        name_field = {"filename": part.name} if part.name else {}
+        return {**({"url": part.uri} if part.uri else {"raw": part.data}), **name_field, "mediaType": part.mime_type}
+    name_field = {"name": part.name} if part.name else {}
     where = {"uri": part.uri} if part.uri else {"bytes": part.data}
-    return {"kind": "file", "file": {**where, **named, "mimeType": part.mime_type}}
+    return {"kind": "file", "file": {**where, **name_field, "mimeType": part.mime_type}}
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _Connection:
     """The way to the agent: JSON-RPC, with streams as server-sent events."""
 
     client: Any
     card: _Card
 
-    async def sent(self, params: dict[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
+    async def send(self, params: dict[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
         """The results of a message: one, or those of its stream."""
         async for result in self.results("stream" if self.card.is_streaming else "send", params):
             yield result
 
-    async def awaited(self, heard: _Heard) -> AsyncIterator[Mapping[str, Any]]:
+    async def poll(self, reader: _AnswerReader) -> AsyncIterator[Mapping[str, Any]]:
         """The task until it is over or waits: a server may answer before that, and a stream may break off."""
         wait_s = _POLL_S
-        while heard.is_open:
+        while reader.is_open:
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 1.5, _MOST_POLL_S)
-            async for result in self.results("get", {"id": heard.talk.task_id}):
+            async for result in self.results("get", {"id": reader.conversation.task_id}):
                 yield _as_task(result)
 
-    async def give_up(self, heard: _Heard) -> None:
+    async def cancel_task(self, reader: _AnswerReader) -> None:
         """Cancel the task of a turn that was stopped."""
-        if heard.is_open:
+        if reader.is_open:
             with suppress(Exception):
-                request = self._request("cancel", {"id": heard.talk.task_id})
+                request = self._request("cancel", {"id": reader.conversation.task_id})
                 await asyncio.wait_for(self.client.post(self.card.url, json=request), _CANCEL_S)
 
     def _request(self, name: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -308,34 +319,36 @@ class _Line:
     async def results(self, name: str, params: dict[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
         """The results of a method. Raises AgentError."""
         headers = {"accept": "text/event-stream" if name == "stream" else "application/json"}
-        async with self.client.stream("POST", self.card.url, json=self._request(name, params), headers=headers) as got:
-            if got.status_code != 200:
-                raise AgentError(await refusal_of(got, self.card.url))
-            if "event-stream" not in got.headers.get("content-type", ""):
-                yield self._result(await whole_body(got))
+        async with self.client.stream(
+            "POST", self.card.url, json=self._request(name, params), headers=headers
+        ) as response:
+            if response.status_code != 200:
+                raise AgentError(await refusal_of(response, self.card.url))
+            if "event-stream" not in response.headers.get("content-type", ""):
+                yield self._result(await whole_body(response))
                 return
-            async for line in bounded_lines(got):
+            async for line in bounded_lines(response):
                 if line.startswith(b"data:"):
                     yield self._result(line.removeprefix(b"data:"))
 
     def _result(self, data: bytes) -> Mapping[str, Any]:
-        found = parsed(data, self.card.url)
-        error = found.get("error") if isinstance(found, Mapping) else None
+        reply = parse_answer(data, self.card.url)
+        error = reply.get("error") if isinstance(reply, Mapping) else None
         if isinstance(error, Mapping):
-            said = plain_text(str(error.get("message") or ""))[:_MOST_SAID]
-            raise AgentError(f"{self.card.url} refused: {error.get('code')}: {said}")
-        result = found.get("result") if isinstance(found, Mapping) else None
+            error_text = plain_text(str(error.get("message") or ""))[:_MAX_TEXT]
+            raise AgentError(f"{self.card.url} refused: {error.get('code')}: {error_text}")
+        result = reply.get("result") if isinstance(reply, Mapping) else None
         if not isinstance(result, Mapping):
             raise AgentError(f"{self.card.url} gave no result: {data[:200].decode('utf-8', 'replace')!r}")
         return result
 
 
 @dataclass(slots=True)
-class _Heard:
+class _AnswerReader:
     """What was heard in a turn: each message once, and artifacts, of which the last is the answer."""
 
     card: _Card
-    talk: _Conversation
+    conversation: _Conversation
     is_streaming: bool
     state: str = ""
     _artifacts: dict[str, list[str]] = field(default_factory=dict)
@@ -344,38 +357,38 @@ class _Heard:
     @property
     def is_open(self) -> bool:
         """Whether a task was begun and goes on."""
-        return bool(self.talk.task_id) and self.state in _OPEN
+        return bool(self.conversation.task_id) and self.state in _OPEN_STATES
 
     def events(self, result: Mapping[str, Any]) -> Iterator[Event]:
         """The events of one result, in either version: named by its only key, or by `kind`."""
-        kind, raw = _named(result)
+        kind, raw = _kind_of(result)
         context = raw.get("contextId")
         if isinstance(context, str) and context:
-            self.talk.context_id = context
+            self.conversation.context_id = context
         if kind == "message":
             self.state = "completed"
-            yield from self._said(raw)
+            yield from self._message_events(raw)
             return
         task_id = raw.get("id" if kind == "task" else "taskId")
         if isinstance(task_id, str) and task_id:
-            self.talk.task_id = task_id
+            self.conversation.task_id = task_id
         if kind == "task":
             for message in _list(raw.get("history")):
-                yield from self._said(message)
+                yield from self._message_events(message)
             for artifact in _list(raw.get("artifacts")):
                 self._artifacts.pop(str(artifact.get("artifactId")), None)  # a task has each whole
-                yield from self._made(artifact, is_more=False)
+                yield from self._artifact_events(artifact, is_more=False)
                 if _metadata(artifact).get("adk_event_id"):
-                    yield from self._spent(artifact)
+                    yield from self._usage_events(artifact)
         if kind in ("task", "statusUpdate"):
             status = raw.get("status")
-            yield from self._stands(status if isinstance(status, Mapping) else {})
+            yield from self._take_status(status if isinstance(status, Mapping) else {})
         elif kind == "artifactUpdate" and isinstance(raw.get("artifact"), Mapping):
-            yield from self._made(raw["artifact"], is_more=raw.get("append") is True)
+            yield from self._artifact_events(raw["artifact"], is_more=raw.get("append") is True)
             if raw.get("lastChunk") is True:  # a piece of a model's answer may tell the tokens so far
-                yield from self._spent(raw["artifact"])
+                yield from self._usage_events(raw["artifact"])
         if kind != "task":
-            yield from self._spent(raw)
+            yield from self._usage_events(raw)
 
     def artifacts(self) -> Iterator[Event]:
         """The texts of the artifacts."""
@@ -383,79 +396,82 @@ class _Heard:
             if text := "".join(pieces).strip():
                 yield Event("agent_message", author=self.card.name, text=text)
 
-    def rest(self) -> Iterator[Event]:
+    def end_events(self) -> Iterator[Event]:
         """The artifacts, and why the task did not end well. Raises AgentError where there was nothing at all."""
         yield from self.artifacts()
         if not self.state:
             raise AgentError(f"{self.card.url} ended its answer without a message or a task")
-        task_id = self.talk.task_id
+        task_id = self.conversation.task_id
         if self.state != _INPUT:
-            self.talk.task_id = ""
+            self.conversation.task_id = ""
         if self.state == _AUTH:
-            yield from awaiting([Waiting(task_id, _AUTH, choices=APPROVAL, question=_TO_AUTHORIZE)])
+            yield from waiting_events([Waiting(task_id, _AUTH, choices=APPROVAL, question=_TO_AUTHORIZE)])
         elif self.state == _INPUT and task_id:
             yield Event("waiting", waiting=Waiting(task_id, _INPUT, choices=(*ANSWER, "deny"), takes_message=True))
-        elif self.state in _FAILED:
+        elif self.state in _FAILED_STATES:
             yield Event("error", error=ErrorRecord("a2a_task", f"the task of the agent ended {self.state}"))
 
-    def _stands(self, status: Mapping[str, Any]) -> Iterator[Event]:
+    def _take_status(self, status: Mapping[str, Any]) -> Iterator[Event]:
         self.state = str(status.get("state") or "").removeprefix("TASK_STATE_").replace("_", "-").lower()
         self.state = "canceled" if self.state == "cancelled" else self.state or "unknown"
         if isinstance(status.get("message"), Mapping):
-            yield from self._said(status["message"])
+            yield from self._message_events(status["message"])
 
-    def _said(self, message: Mapping[str, Any]) -> Iterator[Event]:
+    def _message_events(self, message: Mapping[str, Any]) -> Iterator[Event]:
         """The words and calls of a message of the agent; the user's own is not repeated."""
         message_id = message.get("messageId")
-        if str(message.get("role")).removeprefix("ROLE_").lower() == "user" or message_id in self.talk.seen:
+        if (
+            str(message.get("role")).removeprefix("ROLE_").lower() == "user"
+            or message_id in self.conversation.reported_ids
+        ):
             return
         if isinstance(message_id, str):
-            self.talk.seen.add(message_id)
+            self.conversation.reported_ids.add(message_id)
         texts: list[str] = []
         for part in _list(message.get("parts")):
-            if found := _adk_part(part):
-                yield from self._told(found)
+            if adk_part := _adk_part(part):
+                yield from self._adk_part_events(adk_part)
             else:
                 texts.append(_text(part))
         if text := "\n".join(filter(None, texts)):
             yield Event("agent_message", author=self.card.name, text=text)
-        yield from self._spent(message)
+        yield from self._usage_events(message)
 
-    def _made(self, artifact: Mapping[str, Any], *, is_more: bool) -> Iterator[Event]:
+    def _artifact_events(self, artifact: Mapping[str, Any], *, is_more: bool) -> Iterator[Event]:
         pieces = self._artifacts.setdefault(str(artifact.get("artifactId")), [])
         if not is_more:
             pieces.clear()
         for part in _list(artifact.get("parts")):
-            if found := _adk_part(part):
-                yield from self._told(found)
+            if adk_part := _adk_part(part):
+                yield from self._adk_part_events(adk_part)
                 continue
             text = _text(part)
             pieces.append(text)  # a server keeps what was appended as parts of their own
             if self.is_streaming and text:
                 yield Event("agent_message", author=self.card.name, text=text, is_partial=True)
 
-    def _told(self, part: Mapping[str, Any]) -> Iterator[Event]:
+    def _adk_part_events(self, part: Mapping[str, Any]) -> Iterator[Event]:
         """The call, result, thought or code of a part of ADK's; a task repeats what its updates told."""
         [(kind, data), *_] = part.items()
-        named = (data.get("id") or data.get("name")) if isinstance(data, Mapping) else None
-        yield from self._once(f"{kind} {named or json_line(part)[:200]}", content={"parts": [part]})
+        part_id = (data.get("id") or data.get("name")) if isinstance(data, Mapping) else None
+        yield from self._new_events(f"{kind} {part_id or json_line(part)[:200]}", content={"parts": [part]})
 
-    def _spent(self, raw: Mapping[str, Any]) -> Iterator[Event]:
+    def _usage_events(self, raw: Mapping[str, Any]) -> Iterator[Event]:
         """The tokens that an agent of ADK tells beside an event, or beside each message or artifact of it."""
         metadata = _metadata(raw)
-        spent = metadata.get("adk_usage_metadata")
-        if isinstance(spent, Mapping):  # ADK writes text of what it cannot dump
-            yield from self._once(f"usage {metadata.get('adk_event_id') or uuid4()}", usage_metadata=spent)
+        usage = metadata.get("adk_usage_metadata")
+        if isinstance(usage, Mapping):  # ADK writes text of what it cannot dump
+            yield from self._new_events(f"usage {metadata.get('adk_event_id') or uuid4()}", usage_metadata=usage)
 
-    def _once(self, key: str, **fields: Any) -> Iterator[Event]:
-        if key not in self.talk.seen:
-            self.talk.seen.add(key)
-            yield from told_by_adk(self._adk, self.card.name, fields, self.card.url)
+    def _new_events(self, key: str, **fields: Any) -> Iterator[Event]:
+        if key not in self.conversation.reported_ids:
+            self.conversation.reported_ids.add(key)
+            yield from read_adk_event(self._adk, self.card.name, fields, self.card.url)
 
 
 def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = raw.get("metadata")
-    return found if isinstance(found, Mapping) else {}
+    metadata = raw.get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}
 
 
 def _adk_part(part: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -467,7 +483,7 @@ def _adk_part(part: Mapping[str, Any]) -> dict[str, Any] | None:
     return {kind: part.get("data")} if isinstance(kind, str) and kind in _ADK_PARTS else None
 
 
-def _named(result: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+def _kind_of(result: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """The kind of a result and itself."""
     for kind in ("task", "message", "statusUpdate", "artifactUpdate"):
         if isinstance(result.get(kind), Mapping) and "kind" not in result:

@@ -17,12 +17,12 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from evaldesk.agents.agent import Agent, Kept
+from evaldesk.agents.agent import Agent, SessionResource
 from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.group_guard import end_group, watch
 from evaldesk.agents.in_thread import in_thread
 from evaldesk.agents.remote.http_protocol import read_options
-from evaldesk.agents.remote.protocol import Calls, told_events, turn_body
+from evaldesk.agents.remote.protocol import Calls, read_events, turn_body
 from evaldesk.agents.spans import OPEN_SPANS
 from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, FormatError
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 KIND = "command"
 
 _MEMORY = "command"
-_LAST_WORDS_S = 2.0
+_DRAIN_TIMEOUT_S = 2.0
 """So long what a command that ended wrote last may take to be read, and one whose input ended may send spans."""
 _N_LINES = 200
 MAX_LINE = 10_000
@@ -58,7 +58,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     spans: bool = False
 
 
-def adapt(found: object, ref: AgentRef) -> Agent:
+def adapt(candidate: object, ref: AgentRef) -> Agent:
     """The agent that a command line is. Raises AgentError."""
     try:
         words = shlex.split(ref.target)
@@ -92,8 +92,10 @@ class CommandAgent:
         captured("told")
         if self.options.model_gateway:
             captured("gateway")
-        kept = session.memory.get(_MEMORY)
-        process = kept if isinstance(kept, CommandProcess) and kept.is_alive else self._start(session)
+        memory_entry = session.memory.get(_MEMORY)
+        process = (
+            memory_entry if isinstance(memory_entry, CommandProcess) and memory_entry.is_alive else self._start(session)
+        )
 
         async def work(send: SendEvent) -> None:
             body = turn_body(session, message, decided)
@@ -110,12 +112,12 @@ class CommandAgent:
         return process
 
 
-class CommandProcess(Kept):
+class CommandProcess(SessionResource):
     """A running command; its stderr goes to the turn's log."""
 
     def __init__(self, words: tuple[str, ...], folder: str, options: Options) -> None:
-        self._gateway = _opened_gateway() if options.model_gateway else None
-        self._spans = _opened_spans() if options.spans else None
+        self._gateway = _open_gateway() if options.model_gateway else None
+        self._spans = _open_span_endpoint() if options.spans else None
         self._process = subprocess.Popen(
             words,
             cwd=folder or None,
@@ -131,9 +133,9 @@ class CommandProcess(Kept):
         )
         watch(self._process.pid)
         self._stderr: deque[str] = deque(maxlen=_N_LINES)
-        self._draining = threading.Thread(target=_drain, args=(self._process, self._stderr), daemon=True)
-        self._draining.start()
-        self._ended = weakref.finalize(self, _end, self._process)
+        self._stderr_reader = threading.Thread(target=_drain, args=(self._process, self._stderr), daemon=True)
+        self._stderr_reader.start()
+        self._finalizer = weakref.finalize(self, _end, self._process)
 
     @property
     def is_alive(self) -> bool:
@@ -145,13 +147,13 @@ class CommandProcess(Kept):
         if self._spans and self._process.stdin:
             with suppress(OSError, subprocess.TimeoutExpired):
                 self._process.stdin.close()
-                self._process.wait(_LAST_WORDS_S)
-            self.has_missed = self._spans.has_late_calls
+                self._process.wait(_DRAIN_TIMEOUT_S)
+            self.has_late_calls = self._spans.has_late_calls
         self.kill()
 
     def kill(self) -> None:
         """Kill it with its process group."""
-        self._ended()
+        self._finalizer()
         if self._gateway:
             self._gateway.close()
         if self._spans:
@@ -159,14 +161,14 @@ class CommandProcess(Kept):
 
     def talk(self, session: Session, body: JsonObject, send: SendEvent, author: str) -> None:
         """One turn, or its rest. Raises AgentError when the command ends early or writes an object that is no event."""
-        opened = OPEN_SPANS.get() if self._spans else None
-        with self._spans.listening(opened()) if self._spans and opened else nullcontext():
+        open_turn = OPEN_SPANS.get() if self._spans else None
+        with self._spans.listening(open_turn()) if self._spans and open_turn else nullcontext():
             if self._gateway is None:
                 self._talk(session, body, send, author)
                 return
-            tells = self._gateway.tells
+            replaces = self._gateway.replaces
             with self._gateway.listening(session, send, goes_on=bool(body["decisions"])):
-                self._talk(session, body, lambda event: None if tells(event) else send(event), author)
+                self._talk(session, body, lambda event: None if replaces(event) else send(event), author)
 
     def _talk(self, session: Session, body: JsonObject, send: SendEvent, author: str) -> None:
         calls, log = Calls(), _Lines(send)
@@ -178,16 +180,16 @@ class CommandProcess(Kept):
                     log.add(line)
                     continue
                 log.end()
-                found = _parsed(line)
-                if isinstance(found, dict) and found.get("kind") == "done":
+                value = _parse_line(line)
+                if isinstance(value, dict) and value.get("kind") == "done":
                     return
-                for event in told_events(found, session, author):
-                    send(calls.known(event))
+                for event in read_events(value, session, author):
+                    send(calls.with_call(event))
         finally:
             log.end()
-            printed = plain_text("".join(self._stderr.popleft() for _ in range(len(self._stderr))))
-            if printed:
-                send(Event("log", author="stderr", text=printed))
+            stderr_text = plain_text("".join(self._stderr.popleft() for _ in range(len(self._stderr))))
+            if stderr_text:
+                send(Event("log", author="stderr", text=stderr_text))
 
     def _write(self, body: object) -> None:
         assert self._process.stdin  # noqa: S101 - it was asked for
@@ -208,7 +210,7 @@ class CommandProcess(Kept):
 
     def _ending(self) -> str:
         code = self._process.wait()
-        self._draining.join(_LAST_WORDS_S)  # a process that it left behind may keep stderr open
+        self._stderr_reader.join(_DRAIN_TIMEOUT_S)  # a process that it left behind may keep stderr open
         last = "".join(list(self._stderr)[-5:]).strip()
         return f"the command ended with exit code {code} before its turn was done" + (f": {last}" if last else "")
 
@@ -231,7 +233,7 @@ class _Lines:
         self._lines.clear()
 
 
-def _parsed(line: bytes) -> object:
+def _parse_line(line: bytes) -> object:
     try:
         return parse_json(line, source="", max_bytes=MAX_ANSWER).value
     except FormatError as error:
@@ -241,13 +243,13 @@ def _parsed(line: bytes) -> object:
         ) from None
 
 
-def _opened_gateway() -> ModelGateway:
+def _open_gateway() -> ModelGateway:
     from evaldesk.agents.remote.forwarding import open_gateway  # the client of HTTP is for those who ask for it
 
     return open_gateway(dict(os.environ))
 
 
-def _opened_spans() -> SpanEndpoint:
+def _open_span_endpoint() -> SpanEndpoint:
     from evaldesk.agents.span_endpoint import SpanEndpoint  # as above
 
     endpoint = SpanEndpoint()

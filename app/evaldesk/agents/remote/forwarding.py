@@ -15,7 +15,7 @@ from typing import Any
 
 from evaldesk.agents.local_server import LocalHandler, LocalServer
 from evaldesk.agents.remote.model_gateway import GATEWAYS, LEAST_ERROR, Answer, Call, ModelGateway, PlayedTurn
-from evaldesk.agents.remote.providers import HOP_BY_HOP, MAX_BODY, PIECE, PROVIDERS, TIMEOUT_S, opened_answer
+from evaldesk.agents.remote.providers import HOP_BY_HOP, MAX_BODY, PIECE, PROVIDERS, TIMEOUT_S, open_answer
 from evaldesk.errors import ModelError
 from evaldesk.llm.apis import api_of
 from evaldesk.llm.failures import failure_of
@@ -55,8 +55,8 @@ class _Handler(LocalHandler):
         return True
 
     def _forward(self) -> None:
-        key, _, rest = self.path.removeprefix("/").partition("/")
-        provider, slash, path = rest.partition("/")
+        key, _, route = self.path.removeprefix("/").partition("/")
+        provider, slash, path = route.partition("/")
         gateway = GATEWAYS.get(key)
         if gateway is None or provider not in PROVIDERS or ".." in path.partition("?")[0].split("/"):
             self._refuse(404, "not_found", "nothing is at this address")
@@ -101,14 +101,14 @@ class _Handler(LocalHandler):
         """
         fault = turn.fault(call)
         if fault in GIVEN:
-            turn.unanswered(call, f"{WORDS[fault]} (injected)", 0.0)
+            turn.note_failure(call, f"{WORDS[fault]} (injected)", 0.0)
             self._fail(call, fault)
             return
         if fault == SLOW:
             time.sleep(SLOW_S)
         try:
             recording = gateway.recording_of(turn, call)
-            answer = (recording and _recorded(call, *recording)) or self._asked(gateway, turn, call)
+            answer = (recording and _recorded_answer(call, *recording)) or self._ask_provider(gateway, turn, call)
             is_whole = fault != TRUNCATED and not answer.is_cut
             is_kept = answer.status < LEAST_ERROR and not answer.is_replayed and is_whole
             if recording and is_kept:
@@ -116,11 +116,11 @@ class _Handler(LocalHandler):
                 text = answer.body.decode("utf-8", "replace")
                 recorder.keep(key, {"status": answer.status, "kind": answer.kind, "body": text})
         except ModelError as error:
-            turn.unanswered(call, str(error), 0.0)
+            turn.note_failure(call, str(error), 0.0)
             turn.send(Event("log", author="evaldesk", text=f"A call of {call.model} failed: {error}"))
             self._refuse(502, error.kind, str(error))
             return
-        gateway.tell(turn, call, answer)
+        gateway.report(turn, call, answer)
         if fault == TRUNCATED:
             self.close_connection = True
             if not answer.is_begun:
@@ -146,42 +146,42 @@ class _Handler(LocalHandler):
         self._begin(status, kind, len(data), may_retry=True)
         self._write(data)
 
-    def _asked(self, gateway: ModelGateway, turn: PlayedTurn, call: Call) -> Answer:
+    def _ask_provider(self, gateway: ModelGateway, turn: PlayedTurn, call: Call) -> Answer:
         """The answer of the provider; a stream is sent on as it comes, but for its end. Raises ModelError."""
-        base, n_tried, started = PROVIDERS[call.provider].base(gateway.environment), 0, time.perf_counter()
+        base, n_tried, start = PROVIDERS[call.provider].base(gateway.environment), 0, time.perf_counter()
         patience = PATIENT.with_retries(turn.session.model_options.n_retries)
-        call = turn.without(call, base) or call
+        call = turn.without_refused_fields(call, base) or call
         while True:
             n_tried += 1
-            refused: Answer | None = None
+            refusal: Answer | None = None
             error: Exception
             if call.api:
                 turn.pause(call.model)
             try:
-                with _opened(call, base) as response:
+                with _open_answer(call, base) as response:
                     if response.status < LEAST_ERROR:
-                        answer = self._taken(call, response)
-                        duration_ms = (time.perf_counter() - started) * 1000
+                        answer = self._read_answer(call, response)
+                        duration_ms = (time.perf_counter() - start) * 1000
                         return replace(answer, n_attempts=n_tried, duration_ms=duration_ms)
                     body = response.read(MAX_ANSWER)
-                    refused = Answer(response.status, _kind(response), body, body, n_attempts=n_tried)
-                    if again := turn.without(call, base, refused):
-                        call = again
+                    refusal = Answer(response.status, _kind(response), body, body, n_attempts=n_tried)
+                    if retry_call := turn.without_refused_fields(call, base, refusal):
+                        call = retry_call
                         continue
                     error = EndpointError(response.status, body, dict(response.headers))
-            except (OSError, HTTPException) as broken:  # no connection, or no answer in time
-                error = broken
+            except (OSError, HTTPException) as connection_error:  # no connection, or no answer in time
+                error = connection_error
             failure = failure_of(error, call.model)
             wait = wait_after(failure, n_tried, patience)
             if wait is not None:
-                turn.waits(wait)
+                turn.note_pause(wait)
                 time.sleep(wait.seconds)
-            elif refused:
-                return refused
+            elif refusal:
+                return refusal
             else:
                 raise ModelError(failure.sentence, kind=failure.kind)
 
-    def _taken(self, call: Call, response: Any) -> Answer:
+    def _read_answer(self, call: Call, response: Any) -> Answer:
         """The answer; a stream that breaks off is what came of it."""
         kind = _kind(response)
         if not kind.startswith("text/event-stream"):
@@ -192,7 +192,7 @@ class _Handler(LocalHandler):
         try:
             while piece := response.read1(PIECE):
                 pieces.append(piece)
-                self._write_piece(stream.ready(piece))
+                self._write_piece(stream.feed(piece))
         except (OSError, HTTPException):
             is_cut = True
         is_cut |= bool(response.length)  # fewer bytes than it said
@@ -238,34 +238,34 @@ class _Handler(LocalHandler):
             self.wfile.write(data)
 
 
-def _opened(call: Call, base: str) -> Any:
+def _open_answer(call: Call, base: str) -> Any:
     """The answer of the provider, also one that refuses. Raises OSError.
 
     An endpoint that does not know `stream_options` is asked again without.
     """
     data = call.data
     if call.hides_usage:
-        given = call.body.get("stream_options")
-        options = {**(given if isinstance(given, dict) else {}), "include_usage": True}
+        stream_options = call.body.get("stream_options")
+        options = {**(stream_options if isinstance(stream_options, dict) else {}), "include_usage": True}
         data = json.dumps({**call.body, "stream_options": options}).encode()
-    answer = opened_answer(call.method, base + call.path, data, call.headers)
+    answer = open_answer(call.method, base + call.path, data, call.headers)
     if answer.status != BAD_REQUEST or data is call.data:
         return answer
     answer.close()
-    return opened_answer(call.method, base + call.path, call.data, call.headers)
+    return open_answer(call.method, base + call.path, call.data, call.headers)
 
 
 def _kind(response: Any) -> str:
     return str(response.headers.get("content-type", "application/json"))
 
 
-def _recorded(call: Call, recorder: Recorder, key: str) -> Answer | None:
+def _recorded_answer(call: Call, recorder: Recorder, key: str) -> Answer | None:
     """The recorded answer. Raises ModelError in a replay that lacks it."""
-    found = recorder.found(key, f"the call of {call.model}")
-    if found is None:
+    entry = recorder.found(key, f"the call of {call.model}")
+    if entry is None:
         return None
-    body = str(found["body"]).encode()
-    return Answer(int(found["status"]), str(found["kind"]), body, body, is_replayed=True)
+    body = str(entry["body"]).encode()
+    return Answer(int(entry["status"]), str(entry["kind"]), body, body, is_replayed=True)
 
 
 @dataclass(slots=True)
@@ -276,30 +276,30 @@ class _Stream:
     """
 
     hides_usage: bool
-    _rest: bytes = b""
-    _part: bytes = b""
+    _held_piece: bytes = b""
+    _partial_event: bytes = b""
 
-    def ready(self, piece: bytes) -> bytes:
+    def feed(self, piece: bytes) -> bytes:
         """What may be sent now."""
         if self.hides_usage:
-            *events, self._part = (self._part + piece).split(b"\n\n")
+            *events, self._partial_event = (self._partial_event + piece).split(b"\n\n")
             piece = b"".join(event + b"\n\n" for event in events if not _has_tokens_alone(event))
         if not piece:
             return b""
-        ready, self._rest = self._rest, piece
+        ready, self._held_piece = self._held_piece, piece
         return ready
 
     def end(self) -> bytes:
         """What is left."""
-        return self._rest + self._part
+        return self._held_piece + self._partial_event
 
 
 def _has_tokens_alone(event: bytes) -> bool:
     try:
-        found = json.loads(event.partition(b":")[2])
+        chunk = json.loads(event.partition(b":")[2])
     except ValueError:
         return False
-    return isinstance(found, dict) and found.get("choices") == [] and bool(found.get("usage"))
+    return isinstance(chunk, dict) and chunk.get("choices") == [] and bool(chunk.get("usage"))
 
 
 _SERVER = LocalServer("evaldesk-gateway", _Handler)

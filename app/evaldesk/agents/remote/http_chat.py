@@ -27,7 +27,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     extra: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
 
 
-def adapt(found: object, ref: AgentRef) -> Agent:
+def adapt(candidate: object, ref: AgentRef) -> Agent:
     """The agent at an address."""
     return HttpChatAgent(ref, read_options(ref, Options))
 
@@ -72,14 +72,16 @@ class HttpChatAgent(ModelCaller):
             send(Event("error", error=ErrorRecord("wants_tools", sentence)))
 
     def _call(self, session: Session, message: str) -> ModelCall:
-        asked, own = session.model_options, self.options
-        system: list[JsonObject] = [{"role": "system", "content": own.instruction}] if own.instruction else []
+        run_options, own_options = session.model_options, self.options
+        system: list[JsonObject] = (
+            [{"role": "system", "content": own_options.instruction}] if own_options.instruction else []
+        )
         return ModelCall.asked(
-            asked,
-            session.model or own.model,
+            run_options,
+            session.model or own_options.model,
             [*system, *chat_messages(session.turns), user_message(message, session.media)],
             seed=session.seed,
             api_base=self.ref.target.removesuffix("/chat/completions"),
-            api_key_env=asked.api_key_env or own.api_key_env,
-            extra={**own.extra, **asked.extra},
+            api_key_env=run_options.api_key_env or own_options.api_key_env,
+            extra={**own_options.extra, **run_options.extra},
         )

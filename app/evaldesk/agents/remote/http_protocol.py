@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaldesk.agents.agent import Agent
-from evaldesk.agents.remote.protocol import Calls, description_of, told_events, turn_body
+from evaldesk.agents.remote.protocol import Calls, description_of, read_events, turn_body
 from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, FormatError
 from evaldesk.llm.retry_events import captured
@@ -30,7 +30,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     headers_env: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-def adapt(found: object, ref: AgentRef) -> Agent:
+def adapt(candidate: object, ref: AgentRef) -> Agent:
     """The agent at an address."""
     return HttpAgent(ref, read_options(ref, Options).headers_env)
 
@@ -62,7 +62,7 @@ class HttpAgent:
     def describe(self) -> AgentDescription:
         """The answer of `GET /agent`. Raises AgentError when there is none."""
         if self._description is None:
-            self._description = description_of(self._asked(), self.ref.id, KIND)
+            self._description = description_of(self._fetch_description(), self.ref.id, KIND)
         return self._description
 
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
@@ -76,50 +76,50 @@ class HttpAgent:
         headers = {"accept": "application/x-ndjson, application/json", **headers_from(self.headers_env, self.ref.id)}
         async with (
             http_client(self.ref.target, headers) as client,
-            client.stream("POST", f"{self.ref.target}/turn", json=turn_body(session, message, decided)) as got,
+            client.stream("POST", f"{self.ref.target}/turn", json=turn_body(session, message, decided)) as response,
         ):
-            if got.status_code != 200:
-                raise AgentError(await refusal_of(got, f"{self.ref.target}/turn"))
-            if "ndjson" in got.headers.get("content-type", ""):
-                async for line in bounded_lines(got):
-                    for event in told_events(parsed(line, self.ref.target), session, self.ref.id):
-                        yield calls.known(event)
+            if response.status_code != 200:
+                raise AgentError(await refusal_of(response, f"{self.ref.target}/turn"))
+            if "ndjson" in response.headers.get("content-type", ""):
+                async for line in bounded_lines(response):
+                    for event in read_events(parse_answer(line, self.ref.target), session, self.ref.id):
+                        yield calls.with_call(event)
             else:
-                for event in self._whole(await whole_body(got), session):
-                    yield calls.known(event)
+                for event in self._events_of_answer(await whole_body(response), session):
+                    yield calls.with_call(event)
 
-    def _whole(self, body: bytes, session: Session) -> list[Event]:
-        found = parsed(body, self.ref.target)
-        listed = found.get("events") if isinstance(found, dict) else None
-        if not isinstance(listed, list):
+    def _events_of_answer(self, body: bytes, session: Session) -> list[Event]:
+        answer = parse_answer(body, self.ref.target)
+        raw_events = answer.get("events") if isinstance(answer, dict) else None
+        if not isinstance(raw_events, list):
             raise AgentError(f"{self.ref.target}/turn answered without a list of events: {body[:80]!r}")
-        events = [event for item in listed for event in told_events(item, session, self.ref.id)]
-        if isinstance(found, dict) and found.get("state") is not None:
-            events.extend(told_events({"kind": "state", "state": found["state"]}, session, self.ref.id))
+        events = [event for item in raw_events for event in read_events(item, session, self.ref.id)]
+        if isinstance(answer, dict) and answer.get("state") is not None:
+            events.extend(read_events({"kind": "state", "state": answer["state"]}, session, self.ref.id))
         return events
 
-    def _asked(self) -> object:
+    def _fetch_description(self) -> object:
         address = f"{self.ref.target}/agent"
-        status, body, refusal = asked_now(address, headers_from(self.headers_env, self.ref.id))
+        status, body, refusal = fetch(address, headers_from(self.headers_env, self.ref.id))
         if status != 200:
             raise AgentError(refusal)
-        return parsed(body, self.ref.target)
+        return parse_answer(body, self.ref.target)
 
 
-def asked_now(address: str, headers: dict[str, str]) -> tuple[int, bytes, str]:
+def fetch(address: str, headers: dict[str, str]) -> tuple[int, bytes, str]:
     """The status and the body of a short request, and the sentence for one that is no success. Raises AgentError."""
     import httpx
 
     try:
         with (
             httpx.Client(timeout=DESCRIBE_TIMEOUT_S, trust_env=False) as client,
-            client.stream("GET", address, headers={"accept-encoding": ASKED_FOR, **headers}) as got,
+            client.stream("GET", address, headers={"accept-encoding": ASKED_FOR, **headers}) as response,
         ):
-            unpacked = _unpacker(got)
-            body = b"".join(unpacked(data) for data in got.iter_raw())
+            unpack = _unpacker(response)
+            body = b"".join(unpack(data) for data in response.iter_raw())
     except httpx.HTTPError as error:
         raise AgentError(f"{address.removesuffix('/agent')}: {type(error).__name__}: {error}") from None
-    return got.status_code, body, _refusal(got, address, body)
+    return response.status_code, body, _refusal(response, address, body)
 
 
 @asynccontextmanager
@@ -142,9 +142,9 @@ async def http_client(address: str, headers: dict[str, str]) -> AsyncIterator[An
 
 async def bounded_lines(response: Any) -> AsyncIterator[bytes]:
     """The lines of an answer that are not blank. Raises AgentError beyond MAX_ANSWER bytes, packed or not."""
-    unpacked, lines = _unpacker(response), LineCutter()
+    unpack, lines = _unpacker(response), LineCutter()
     async for data in response.aiter_raw():
-        for line in lines.feed(unpacked(data)):
+        for line in lines.feed(unpack(data)):
             yield line
     for line in lines.rest():
         yield line
@@ -160,7 +160,7 @@ async def refusal_of(response: Any, address: str) -> str:
     return _refusal(response, address, await whole_body(response))
 
 
-def parsed(data: bytes, address: str) -> Any:
+def parse_answer(data: bytes, address: str) -> Any:
     """The JSON that `address` answered, read strictly. Raises AgentError that says where it is wrong."""
     try:
         return parse_json(data, source=address, max_bytes=MAX_ANSWER).value

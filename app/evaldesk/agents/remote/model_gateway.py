@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evaldesk.agents.event_pump import SendEvent
-from evaldesk.agents.local_server import past_proxy
+from evaldesk.agents.local_server import no_proxy_variables
 from evaldesk.agents.remote.providers import PROVIDERS
 from evaldesk.errors import BadNumberError, FormatError
 from evaldesk.llm.apis import Api, model_in
@@ -44,9 +44,9 @@ class PlayedTurn:
     send: SendEvent
     recorder: Recorder | None
     context: contextvars.Context
-    played: TurnListener | None
+    listener: TurnListener | None
 
-    def waits(self, wait: RetryWait) -> None:
+    def note_pause(self, wait: RetryWait) -> None:
         """Tell the trial and the turn of a pause."""
         self.context.copy().run(lambda: notifier(is_counted=True)(wait))
 
@@ -55,40 +55,43 @@ class PlayedTurn:
         pace = pace_of(self.session.model_options)
         time.sleep(self.context.copy().run(waiting_s, pace, model))
 
-    def without(self, call: Call, base: str, refused: Answer | None = None) -> Call | None:
+    def without_refused_fields(self, call: Call, base: str, refusal: Answer | None = None) -> Call | None:
         """The call without the fields that its model refuses, now or before; None where there are none to leave out.
 
         Those are fields that the run asks for: one of the agent's own fails here as it does where it is deployed.
         """
-        may = self.played.asked_fields if self.played and call.api else frozenset()
-        if refused is not None:
-            text = refused.body.decode("utf-8", "replace")
-            new = STRICTNESS.learn(call.model, base, may & call.body.keys(), refused.status, text) & may
-            told = dropped_words(call.model, new) if new else ""
-            if self.played and told:
-                self.played.notes(told)
-        names = STRICTNESS.unknown_to(call.model, base) & may & call.body.keys()
+        optional_fields = self.listener.asked_fields if self.listener and call.api else frozenset()
+        if refusal is not None:
+            text = refusal.body.decode("utf-8", "replace")
+            new_fields = (
+                STRICTNESS.learn(call.model, base, optional_fields & call.body.keys(), refusal.status, text)
+                & optional_fields
+            )
+            sentence = dropped_words(call.model, new_fields) if new_fields else ""
+            if self.listener and sentence:
+                self.listener.notes(sentence)
+        names = STRICTNESS.unknown_to(call.model, base) & optional_fields & call.body.keys()
         body = without_refused(call.body, names)
         return replace(call, body=dict(body), data=json.dumps(body).encode()) if names else None
 
     def fault(self, call: Call) -> str:
         """The fault to inject into the call; empty for none."""
-        return self.played.fault(call.model) if self.played and call.api else ""
+        return self.listener.fault(call.model) if self.listener and call.api else ""
 
-    def unanswered(self, call: Call, why: str, duration_ms: float) -> None:
+    def note_failure(self, call: Call, why: str, duration_ms: float) -> None:
         """Tell the turn how a call was sent that failed."""
-        if self.played and call.api:
-            self.played.unanswered(SeenCall(call.path, call.body, b"", duration_ms), why, duration_ms)
+        if self.listener and call.api:
+            self.listener.unanswered(SeenCall(call.path, call.body, b"", duration_ms), why, duration_ms)
 
-    def missed(self) -> None:
+    def note_missed_call(self) -> None:
         """Tell the turn of a call whose answer it does not wait for."""
-        if self.played:
-            self.played.missed_call()
+        if self.listener:
+            self.listener.missed_call()
 
-    def passed(self, call: Call, answer: Answer) -> None:
+    def note_answer(self, call: Call, answer: Answer) -> None:
         """Tell the turn how a call was sent that was answered."""
-        if self.played:
-            self.played.passed(SeenCall(call.path, call.body, answer.body, answer.duration_ms))
+        if self.listener:
+            self.listener.passed(SeenCall(call.path, call.body, answer.body, answer.duration_ms))
 
 
 @dataclass(slots=True)
@@ -101,19 +104,19 @@ class ModelGateway:
     environment: Mapping[str, str]
     server: str = ""
     key: str = field(default_factory=lambda: secrets.token_urlsafe(16))
-    is_asked: bool = True
+    has_asked_model: bool = True
     _turn: PlayedTurn | None = None
     _events: TurnEvents = field(default_factory=TurnEvents)
-    _told: set[str] = field(default_factory=set)
+    _reported_result_ids: set[str] = field(default_factory=set)
     _n_under_way: int = 0
-    _n_asked: int = 0
+    _n_calls: int = 0
     _lock: threading.Condition = field(default_factory=threading.Condition)
 
     def variables(self) -> dict[str, str]:
         """The environment variables that lead SDKs here, past any proxy."""
         here = f"{self.server}/{self.key}"
-        found = {each: f"{here}/{name}" for name, provider in PROVIDERS.items() for each in provider.variables}
-        return {**found, **past_proxy(self.environment)}
+        addresses = {each: f"{here}/{name}" for name, provider in PROVIDERS.items() for each in provider.variables}
+        return {**addresses, **no_proxy_variables(self.environment)}
 
     def close(self) -> None:
         """Answer no more."""
@@ -122,17 +125,17 @@ class ModelGateway:
     @contextmanager
     def listening(self, session: Session, send: SendEvent, *, goes_on: bool = False) -> Iterator[None]:
         """Calls belong to this turn until the context ends; one that `goes_on` waited for a person before."""
-        self.is_asked = self.is_asked and goes_on
+        self.has_asked_model = self.has_asked_model and goes_on
         turn = PlayedTurn(session, send, CURRENT_RECORDER.get(), contextvars.copy_context(), PLAYED_TURN.get())
         with self._lock:
-            self._turn, self._events, self._n_asked = turn, TurnEvents(), 0
+            self._turn, self._events, self._n_calls = turn, TurnEvents(), 0
         try:
             yield
         finally:
             with self._lock:  # a call of which the agent did not read the end
                 self._lock.wait_for(lambda: not self._n_under_way, LAST_CALL_S)
                 for _ in range(self._n_under_way):
-                    turn.missed()
+                    turn.note_missed_call()
                 self._turn = None
 
     @contextmanager
@@ -152,12 +155,12 @@ class ModelGateway:
         most = turn.session.model_options.max_turns
         if call.api is None:
             return True
-        self.is_asked = True
+        self.has_asked_model = True
         if most is None:
             return True
         with self._lock:
-            self._n_asked += 1
-            n_asked = self._n_asked
+            self._n_calls += 1
+            n_asked = self._n_calls
             if n_asked == most + 1:
                 with suppress(*_OTHER_SHAPE):  # the call is refused, but its tools have run
                     self._send_results(turn, results_in(call.api, call.body))
@@ -177,13 +180,13 @@ class ModelGateway:
                 text = json.dumps(call.body, ensure_ascii=False).encode("utf-8", "replace")
                 return turn.recorder, turn.recorder.key("gateway", {"path": call.path, "body": json.loads(text)})
 
-    def tell(self, turn: PlayedTurn, call: Call, answer: Answer) -> None:
+    def report(self, turn: PlayedTurn, call: Call, answer: Answer) -> None:
         """Send the events of a call that was answered."""
         if call.api is None:
             return
         if answer.status >= LEAST_ERROR:
             why = f"HTTP {answer.status}: {answer.body[:MAX_REASON].decode('utf-8', 'replace')}"
-            turn.unanswered(call, why, answer.duration_ms)
+            turn.note_failure(call, why, answer.duration_ms)
             return
         try:
             exchange = read_exchange(call.api, call.path, call.body, answer.body)
@@ -191,7 +194,7 @@ class ModelGateway:
             turn.send(Event("log", author="evaldesk", text=f"Left out: an answer that cannot be read: {error!r:.300}"))
             turn.send(Event("usage", usage=_unknown(call, answer)))
             return
-        turn.passed(call, answer)
+        turn.note_answer(call, answer)
         if answer.is_cut:
             text = f"The answer of {call.model} broke off; its tokens are at least those that it told."
             turn.send(Event("log", author="evaldesk", text=text))
@@ -204,19 +207,19 @@ class ModelGateway:
                 turn.send(Event("usage", usage=_unknown(call, answer)))
             self._send(turn, Message("agent", calls=exchange.answer.calls))
 
-    def tells(self, event: Event) -> bool:
+    def replaces(self, event: Event) -> bool:
         """Whether a call, a result or tokens that the command tells itself are told from here, once a model was asked.
 
         A result that it told before is not told again from the request that has it.
         """
-        if not self.is_asked and event.kind == "tool_result" and event.call and event.call.id:
-            self._told.add(event.call.id)
-        return self.is_asked and event.kind in ("tool_call", "tool_result", "usage")
+        if not self.has_asked_model and event.kind == "tool_result" and event.call and event.call.id:
+            self._reported_result_ids.add(event.call.id)
+        return self.has_asked_model and event.kind in ("tool_call", "tool_result", "usage")
 
     def _send_results(self, turn: PlayedTurn, results: Iterable[Message]) -> None:
         for result in results:
-            if result.call_id is None or result.call_id not in self._told:
-                self._told.add(result.call_id or "")
+            if result.call_id is None or result.call_id not in self._reported_result_ids:
+                self._reported_result_ids.add(result.call_id or "")
                 self._send(turn, result)
 
     def _send(self, turn: PlayedTurn, message: Message) -> None:
@@ -252,8 +255,8 @@ class Call:
     @property
     def model(self) -> str:
         """The model in a sentence about a failure."""
-        named = self.body.get("model")
-        return named if isinstance(named, str) else model_in(self.path) or "the model"
+        model_name = self.body.get("model")
+        return model_name if isinstance(model_name, str) else model_in(self.path) or "the model"
 
 
 @dataclass(frozen=True, slots=True)

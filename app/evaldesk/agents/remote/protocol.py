@@ -25,9 +25,9 @@ from evaldesk.wire import plain
 
 VERSION = 1
 MAX_CODE = 80
-MAX_LEFT_OUT = 5
+MAX_UNKNOWN_KEYS = 5
 MAX_NAME = 200
-MAX_SAID = 100_000
+MAX_TEXT = 100_000
 MAX_TOOLS = 1_000
 
 
@@ -78,37 +78,37 @@ def decisions_of(decided: Sequence[Decided]) -> list[JsonObject]:
 
 
 def _media(item: Media) -> dict[str, Any]:
-    found = {"mime_type": item.mime_type, "name": item.name, "data": item.data, "uri": item.uri}
-    return {"at": item.at, **{key: value for key, value in found.items() if value}}
+    fields = {"mime_type": item.mime_type, "name": item.name, "data": item.data, "uri": item.uri}
+    return {"at": item.at, **{key: value for key, value in fields.items() if value}}
 
 
-def told_events(found: object, session: Session, author: str) -> Iterator[Event]:
+def read_events(raw: object, session: Session, author: str) -> Iterator[Event]:
     """The event that one object says, after a log of keys that it should not have; the session has a new state.
 
     Raises AgentError.
     """
-    if not isinstance(found, Mapping):
-        raise AgentError(f"an event must be an object, got {type(found).__name__}: {str(found)[:80]!r}")
-    kind = found.get("kind")
+    if not isinstance(raw, Mapping):
+        raise AgentError(f"an event must be an object, got {type(raw).__name__}: {str(raw)[:80]!r}")
+    kind = raw.get("kind")
     maker, keys = _MAKERS.get(str(kind), (None, ""))
     if not keys:
         raise AgentError(f"no event of kind {kind!r}; there are: {', '.join(_MAKERS)}")
-    yield from _left_out(found, f"kind author {keys}".split(), session)
+    yield from _unknown_keys_log(raw, f"kind author {keys}".split(), session)
     if maker is None:
-        session.state = dict(_object(found, "state"))
+        session.state = dict(_object(raw, "state"))
         return
-    named = found.get("author", author)
-    yield maker(found, named if isinstance(named, str) else author)
+    author_field = raw.get("author", author)
+    yield maker(raw, author_field if isinstance(author_field, str) else author)
 
 
-def _left_out(found: Mapping[str, Any], known: Sequence[str], session: Session) -> Iterator[Event]:
+def _unknown_keys_log(raw: Mapping[str, Any], known_keys: Sequence[str], session: Session) -> Iterator[Event]:
     """A log that names the keys of an event that mean nothing to Evaldesk; once in a session for each kind."""
-    kind, names = str(found["kind"]), [str(key)[:MAX_CODE] for key in found if key not in known]
+    kind, names = str(raw["kind"]), [str(key)[:MAX_CODE] for key in raw if key not in known_keys]
     if names and f"left out of {kind}" not in session.memory:
         session.memory[f"left out of {kind}"] = True
-        more = f" and {len(names) - MAX_LEFT_OUT:,} more" if len(names) > MAX_LEFT_OUT else ""
-        words = f"{', '.join(map(repr, names[:MAX_LEFT_OUT]))}{more}"
-        text = f"A `{kind}` event has {words}, which Evaldesk does not read; it reads {', '.join(known)}."
+        more = f" and {len(names) - MAX_UNKNOWN_KEYS:,} more" if len(names) > MAX_UNKNOWN_KEYS else ""
+        words = f"{', '.join(map(repr, names[:MAX_UNKNOWN_KEYS]))}{more}"
+        text = f"A `{kind}` event has {words}, which Evaldesk does not read; it reads {', '.join(known_keys)}."
         yield Event("log", author="evaldesk", text=text)
 
 
@@ -118,7 +118,7 @@ class Calls:
 
     _by_id: dict[str, ToolCall] = field(default_factory=dict)
 
-    def known(self, event: Event) -> Event:
+    def with_call(self, event: Event) -> Event:
         """The event, a result with the call that it answers."""
         if event.call is None or event.call.id is None:
             return event
@@ -127,52 +127,52 @@ class Calls:
         return replace(event, call=self._by_id.get(event.call.id, event.call))
 
 
-def description_of(found: object, name: str, kind: str) -> AgentDescription:
+def description_of(raw: object, name: str, kind: str) -> AgentDescription:
     """The description that an agent gives of itself. Raises AgentError."""
-    if not isinstance(found, Mapping):
-        raise AgentError(f"an agent describes itself with an object, got {type(found).__name__}")
-    tools = found.get("tools") or []
+    if not isinstance(raw, Mapping):
+        raise AgentError(f"an agent describes itself with an object, got {type(raw).__name__}")
+    tools = raw.get("tools") or []
     if not isinstance(tools, list) or not all(isinstance(tool, Mapping) and "name" in tool for tool in tools):
         raise AgentError("the tools of an agent must be a list of objects with a name")
     if len(tools) > MAX_TOOLS:
         raise AgentError(f"tools: {len(tools):,} are more than the {MAX_TOOLS:,} that an agent may have")
-    model = found.get("model")
+    model = raw.get("model")
     return AgentDescription(
-        name=_cut(_text(found, "name"), MAX_NAME) or name,
+        name=_truncate(_text(raw, "name"), MAX_NAME) or name,
         kind=kind,
-        description=_cut(_text(found, "description"), MAX_SAID),
-        instruction=_cut(_text(found, "instruction"), MAX_SAID),
-        model=_cut(model, MAX_NAME) if isinstance(model, str) else None,
+        description=_truncate(_text(raw, "description"), MAX_TEXT),
+        instruction=_truncate(_text(raw, "instruction"), MAX_TEXT),
+        model=_truncate(model, MAX_NAME) if isinstance(model, str) else None,
         tools=tuple(
             ToolDescription(
-                _cut(str(tool["name"]), MAX_NAME),
-                _cut(str(tool.get("description", "")), MAX_SAID),
-                _given(tool, "parameters"),
+                _truncate(str(tool["name"]), MAX_NAME),
+                _truncate(str(tool.get("description", "")), MAX_TEXT),
+                _optional_object(tool, "parameters"),
             )
             for tool in tools
         ),
-        initial_state=_given(found, "initial_state"),
-        tells_cost=found.get("tells_cost") is True,
-        takes=_kinds(found.get("takes")),
+        initial_state=_optional_object(raw, "initial_state"),
+        tells_cost=raw.get("tells_cost") is True,
+        takes=_kinds(raw.get("takes")),
     )
 
 
-def _kinds(found: object) -> tuple[str, ...]:
-    return tuple(kind for kind in MEDIA_KINDS if kind in found) if isinstance(found, list) else ()
+def _kinds(value: object) -> tuple[str, ...]:
+    return tuple(kind for kind in MEDIA_KINDS if kind in value) if isinstance(value, list) else ()
 
 
-def _cut(text: str, limit: int) -> str:
+def _truncate(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
-def _message(found: Mapping[str, Any], author: str) -> Event:
-    text, is_partial = _text(found, "text"), found.get("is_partial") is True
-    return Event("agent_message", author=author, text=text, is_partial=is_partial, media=_said_media(found))
+def _message(raw: Mapping[str, Any], author: str) -> Event:
+    text, is_partial = _text(raw, "text"), raw.get("is_partial") is True
+    return Event("agent_message", author=author, text=text, is_partial=is_partial, media=_message_media(raw))
 
 
-def _said_media(found: Mapping[str, Any]) -> tuple[Media, ...]:
+def _message_media(raw: Mapping[str, Any]) -> tuple[Media, ...]:
     """The media of a message. Raises AgentError where they are no list of objects."""
-    media = found.get("media") or []
+    media = raw.get("media") or []
     if not isinstance(media, list) or not all(isinstance(item, Mapping) for item in media):
         raise AgentError("media must be a list of objects with mime_type, and data or uri")
     return tuple(
@@ -180,55 +180,55 @@ def _said_media(found: Mapping[str, Any]) -> tuple[Media, ...]:
     )
 
 
-def _log(found: Mapping[str, Any], author: str) -> Event:
-    return Event("log", author=author, text=_text(found, "text"))
+def _log(raw: Mapping[str, Any], author: str) -> Event:
+    return Event("log", author=author, text=_text(raw, "text"))
 
 
-def _tool_call(found: Mapping[str, Any], author: str) -> Event:
-    return Event("tool_call", author=author, call=_call(found))
+def _tool_call(raw: Mapping[str, Any], author: str) -> Event:
+    return Event("tool_call", author=author, call=_call(raw))
 
 
-def _tool_result(found: Mapping[str, Any], author: str) -> Event:
+def _tool_result(raw: Mapping[str, Any], author: str) -> Event:
     return Event(
         "tool_result",
         author=author,
-        call=_call(found),
-        result=plain(found.get("result")),
-        is_error=found.get("is_error") is True,
-        duration_ms=found.get("duration_ms"),
+        call=_call(raw),
+        result=plain(raw.get("result")),
+        is_error=raw.get("is_error") is True,
+        duration_ms=raw.get("duration_ms"),
     )
 
 
-def _usage(found: Mapping[str, Any], _: str) -> Event:
+def _usage(raw: Mapping[str, Any], _: str) -> Event:
     """The usage; of a call whose tokens and cost are both left out nothing is known."""
     return Event(
         "usage",
         usage=Usage(
-            _text(found, "model") or "unknown",
-            is_least=not found.keys() & {"tokens_in", "tokens_out", "cost"},
-            tokens_in=found.get("tokens_in", 0),
-            tokens_out=found.get("tokens_out", 0),
-            tokens_cached=found.get("tokens_cached", 0),
-            tokens_reasoning=found.get("tokens_reasoning", 0),
-            cost=found.get("cost"),
+            _text(raw, "model") or "unknown",
+            is_least=not raw.keys() & {"tokens_in", "tokens_out", "cost"},
+            tokens_in=raw.get("tokens_in", 0),
+            tokens_out=raw.get("tokens_out", 0),
+            tokens_cached=raw.get("tokens_cached", 0),
+            tokens_reasoning=raw.get("tokens_reasoning", 0),
+            cost=raw.get("cost"),
         ),
     )
 
 
-def _waiting(found: Mapping[str, Any], author: str) -> Event:
+def _waiting(raw: Mapping[str, Any], author: str) -> Event:
     """What waits for a person; without `choices` it may be approved, denied or answered."""
-    call = _call(found)
-    named = found.get("choices")
-    choices = tuple(choice for choice in ANY if choice in named) if isinstance(named, list) else ANY
+    call = _call(raw)
+    raw_choices = raw.get("choices")
+    choices = tuple(choice for choice in ANY if choice in raw_choices) if isinstance(raw_choices, list) else ANY
     if not choices:
-        raise AgentError(f"choices must be a list of some of {', '.join(ANY)}, got {str(named)[:80]}")
-    waiting = Waiting(call.id or call.name, call.name, call.args, choices, plain(found.get("question")))
+        raise AgentError(f"choices must be a list of some of {', '.join(ANY)}, got {str(raw_choices)[:80]}")
+    waiting = Waiting(call.id or call.name, call.name, call.args, choices, plain(raw.get("question")))
     return Event("waiting", author=author, waiting=waiting)
 
 
-def _error(found: Mapping[str, Any], _: str) -> Event:
+def _error(raw: Mapping[str, Any], _: str) -> Event:
     """The code is the agent's own word; one that would end the whole run is none that an agent may say."""
-    code, message = _text(found, "code")[:MAX_CODE] or "agent_error", _text(found, "message")
+    code, message = _text(raw, "code")[:MAX_CODE] or "agent_error", _text(raw, "message")
     if code in FATAL_KINDS:
         code, message = "agent_error", f"{code}: {message}"
     return Event("error", error=ErrorRecord(code, message))
@@ -247,27 +247,27 @@ _MAKERS: Mapping[str, tuple[Callable[[Mapping[str, Any], str], Event] | None, st
 """What makes an event of each kind, and its keys."""
 
 
-def _call(found: Mapping[str, Any]) -> ToolCall:
-    name = _text(found, "name")
+def _call(raw: Mapping[str, Any]) -> ToolCall:
+    name = _text(raw, "name")
     if not name:
-        raise AgentError(f"a {found.get('kind')} event needs the name of its tool")
-    call_id = found.get("id")
-    return ToolCall(name, _given(found, "args"), None if call_id is None else str(call_id))
+        raise AgentError(f"a {raw.get('kind')} event needs the name of its tool")
+    call_id = raw.get("id")
+    return ToolCall(name, _optional_object(raw, "args"), None if call_id is None else str(call_id))
 
 
-def _given(found: Mapping[str, Any], key: str) -> JsonObject:
-    return _object(found, key) if found.get(key) is not None else {}
+def _optional_object(raw: Mapping[str, Any], key: str) -> JsonObject:
+    return _object(raw, key) if raw.get(key) is not None else {}
 
 
-def _object(found: Mapping[str, Any], key: str) -> JsonObject:
-    value = plain(found.get(key))
+def _object(raw: Mapping[str, Any], key: str) -> JsonObject:
+    value = plain(raw.get(key))
     if not isinstance(value, dict):
-        raise AgentError(f"{key} must be an object, got {type(found.get(key)).__name__}")
+        raise AgentError(f"{key} must be an object, got {type(raw.get(key)).__name__}")
     return value
 
 
-def _text(found: Mapping[str, Any], key: str) -> str:
-    value = found.get(key, "")
+def _text(raw: Mapping[str, Any], key: str) -> str:
+    value = raw.get(key, "")
     if value is not None and not isinstance(value, str):
         raise AgentError(f"{key} must be text, got {type(value).__name__}")
     return value or ""

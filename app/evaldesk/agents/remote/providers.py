@@ -42,8 +42,8 @@ class Provider:
 
     def base(self, environment: Mapping[str, str]) -> str:
         """The address of its models, as the environment has it."""
-        named = next((environment[name] for name in self.variables if environment.get(name)), self.address)
-        return named.rstrip("/")
+        address = next((environment[name] for name in self.variables if environment.get(name)), self.address)
+        return address.rstrip("/")
 
 
 PROVIDERS: Mapping[str, Provider] = {
@@ -94,7 +94,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 _opener = urllib.request.build_opener(_NoRedirect)
 
 
-def opened_answer(method: str, address: str, data: bytes, headers: Mapping[str, str]) -> Any:
+def open_answer(method: str, address: str, data: bytes, headers: Mapping[str, str]) -> Any:
     """The answer at an address of the person's own environment, also a refusal. Raises OSError, HTTPException."""
     body = data if method == "POST" else None
     parts = urlsplit(address)
@@ -103,15 +103,15 @@ def opened_answer(method: str, address: str, data: bytes, headers: Mapping[str, 
         if not _is_direct(*key):
             return _by_urllib(method, address, body, headers)
         path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-        if kept := _kept(key):
+        if idle_connection := _idle_connection(key):
             # closed at the other end while this request was on its way: it was not read there
             with suppress(RemoteDisconnected, ConnectionResetError, BrokenPipeError):
-                return _asked(key, kept, method, path, body, headers)
+                return _send_request(key, idle_connection, method, path, body, headers)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        return _asked(key, kind(parts.netloc, timeout=TIMEOUT_S), method, path, body, headers)
+        return _send_request(key, kind(parts.netloc, timeout=TIMEOUT_S), method, path, body, headers)
 
 
-def _asked(
+def _send_request(
     key: tuple[str, str],
     connection: HTTPConnection,
     method: str,
@@ -127,7 +127,7 @@ def _asked(
         raise
 
 
-def _kept(key: tuple[str, str]) -> HTTPConnection | None:
+def _idle_connection(key: tuple[str, str]) -> HTTPConnection | None:
     """The connection that was used last, if its server has not ended it."""
     while idle := _idle[key]:
         try:
@@ -159,5 +159,5 @@ def _by_urllib(method: str, address: str, body: bytes | None, headers: Mapping[s
     request = urllib.request.Request(address, body, dict(headers), method=method)  # noqa: S310 - as said
     try:
         return _opener.open(request, timeout=TIMEOUT_S)
-    except urllib.error.HTTPError as refused:
-        return refused
+    except urllib.error.HTTPError as refusal:
+        return refusal

@@ -84,11 +84,11 @@ class ToolDoubles:
             if is_left and answer.takes(args):
                 self._n_used[name, index] += 1
                 note = f"{name} was answered by a double of the case (answer {index + 1})"
-                return replace(await self._given(answer, args, state), note=note, source=DOUBLE)
+                return replace(await self._produce(answer, args, state), note=note, source=DOUBLE)
         return self._unmatched(name, args)
 
-    async def _given(self, answer: Answer, args: JsonObject, state: dict[str, JsonValue]) -> Outcome:
-        started = time.perf_counter()
+    async def _produce(self, answer: Answer, args: JsonObject, state: dict[str, JsonValue]) -> Outcome:
+        start = time.perf_counter()
         await asyncio.sleep(answer.delay_ms / 1000)
         if answer.function is not None:
             outcome = await tool_of(self.functions[answer.function]).run(args, state)
@@ -96,7 +96,7 @@ class ToolDoubles:
             outcome = Outcome(answer.error, is_error=True)
         else:
             outcome = Outcome(answer.result)
-        return replace(outcome, duration_ms=(time.perf_counter() - started) * 1000)
+        return replace(outcome, duration_ms=(time.perf_counter() - start) * 1000)
 
     def _unmatched(self, name: str, args: JsonObject) -> Outcome | None:
         unmatched = self.plan.unmatched or ("fail" if name in self.plan.tools else "pass_through")
@@ -124,7 +124,7 @@ def read_doubles(case: Case, target: str) -> ToolDoubles | None:
         plan = converted(raw, Plan)
     except msgspec.ValidationError as error:
         raise FormatError(str(error).replace("`$", f"`{KEY}"), source=f"case {case.id!r}") from error
-    functions = _offered(target)
+    functions = _functions_of_module(target)
     for name, answers in plan.tools.items():
         for index, answer in enumerate(answers):
             problem = _problem(answer, functions)
@@ -142,14 +142,14 @@ async def double_of(name: str, args: JsonObject, state: dict[str, JsonValue]) ->
     return await doubles.answer(name, args, state) if doubles else None
 
 
-async def doubled(
+async def call_with_double(
     name: str, args: JsonObject, state: dict[str, JsonValue], call: Callable[[], Awaitable[Outcome]]
 ) -> Outcome:
     """The tool's answer of the case or of the run's recording, otherwise the result of `call`.
 
     Raises NoDoubleError, and ModelError for a call that a replay lacks.
     """
-    return await double_of(name, args, state) or await recorded(name, args, state, call)
+    return await double_of(name, args, state) or await call_with_recording(name, args, state, call)
 
 
 async def call_tool(
@@ -161,18 +161,18 @@ async def call_tool(
     """
     state = {} if state is None else state
     tool = tool_of(function)
-    return await doubled(tool.name, args, state, lambda: tool.run(args, state, TOOL_LIMIT.get()))
+    return await call_with_double(tool.name, args, state, lambda: tool.run(args, state, TOOL_LIMIT.get()))
 
 
 def _problem(answer: Answer, functions: Mapping[str, object]) -> str | None:
-    given = [answer.result is not msgspec.UNSET, answer.error is not None, answer.function is not None]
-    if sum(given) != 1:
+    answer_forms = [answer.result is not msgspec.UNSET, answer.error is not None, answer.function is not None]
+    if sum(answer_forms) != 1:
         return "an answer has exactly one of result, error and function"
     if answer.function is not None and answer.function not in functions:
-        listed = ", ".join(sorted(functions)) or "none"
+        function_names = ", ".join(sorted(functions)) or "none"
         return (
             f"no function named {answer.function!r}; the agent's module offers them in its mapping "
-            f"`tool_doubles`; there are: {listed}"
+            f"`tool_doubles`; there are: {function_names}"
         )
     if not 0 <= answer.delay_ms <= MAX_DELAY_MS:
         return f"delay_ms must be 0 to {MAX_DELAY_MS}, got {answer.delay_ms:g}"
@@ -181,24 +181,24 @@ def _problem(answer: Answer, functions: Mapping[str, object]) -> str | None:
     return None
 
 
-def _offered(target: str) -> Mapping[str, Callable[..., Any]]:
-    found = getattr(sys.modules.get(target.partition(":")[0]), "tool_doubles", {})
-    if not isinstance(found, Mapping):
+def _functions_of_module(target: str) -> Mapping[str, Callable[..., Any]]:
+    mapping = getattr(sys.modules.get(target.partition(":")[0]), "tool_doubles", {})
+    if not isinstance(mapping, Mapping):
         return {}
-    offered = {}
-    for name, function in found.items():
+    functions = {}
+    for name, function in mapping.items():
         try:
             tool_of(function)
         except UsageError:
             continue
-        offered[str(name)] = function
-    return offered
+        functions[str(name)] = function
+    return functions
 
 
 RECORDING = "recording"  # the mark in a transcript of an answer that comes from it
 
 
-async def recorded(
+async def call_with_recording(
     name: str, args: JsonObject, state: dict[str, JsonValue], call: Callable[[], Awaitable[Outcome]]
 ) -> Outcome:
     """The tool's recorded answer, with the state it left behind; otherwise the result of `call`.
@@ -209,13 +209,18 @@ async def recorded(
     if recorder is None or not recorder.recording.tools:
         return await call()
     key = recorder.key("tool", {"name": name, "args": dict(args), "state": plain(state)})
-    found = recorder.found(key, f"the call of the tool {name}")
-    if found is None:
+    entry = recorder.found(key, f"the call of the tool {name}")
+    if entry is None:
         outcome = await call()
-        kept = {"result": outcome.result, "is_error": outcome.is_error, "trace": outcome.trace, "state": plain(state)}
-        recorder.keep(key, kept)
+        recording = {
+            "result": outcome.result,
+            "is_error": outcome.is_error,
+            "trace": outcome.trace,
+            "state": plain(state),
+        }
+        recorder.keep(key, recording)
         return outcome
     state.clear()
-    state.update(found["state"])
+    state.update(entry["state"])
     note = f"{name} was answered from the recording"
-    return Outcome(found["result"], found["is_error"], found["trace"], note=note, source=RECORDING)
+    return Outcome(entry["result"], entry["is_error"], entry["trace"], note=note, source=RECORDING)

@@ -33,7 +33,7 @@ class ToolCalls:
 
     send: SendEvent
     failure: NoDoubleError | None = None
-    asked: dict[str, ToolCall] = field(default_factory=dict)
+    calls_by_question: dict[str, ToolCall] = field(default_factory=dict)
 
     def check(self) -> None:
         """Raise the failure that ends the trial, where there is one."""
@@ -44,7 +44,7 @@ class ToolCalls:
 CURRENT_CALLS: ContextVar[ToolCalls | None] = ContextVar("current_tool_calls", default=None)
 
 
-def watched(session: Session, send: SendEvent) -> ToolCalls:
+def begin_tool_calls(session: Session, send: SendEvent) -> ToolCalls:
     """The calls of the turn that begins now, with its limit for each."""
     TOOL_LIMIT.set(session.limits.tool_timeout_s)
     calls = ToolCalls(send)
@@ -52,22 +52,22 @@ def watched(session: Session, send: SendEvent) -> ToolCalls:
     return calls
 
 
-def awaiting(waiting: Iterable[Waiting]) -> list[Event]:
+def waiting_events(waiting: Iterable[Waiting]) -> list[Event]:
     """The events that end a turn in which these wait for a person."""
-    asked = list(waiting)
-    named = ", ".join(dict.fromkeys(each.tool for each in asked)) or "the agent"
-    ending = ErrorRecord(AWAITING, f"waiting for a decision of a person: {named}")
-    return [*(Event("waiting", waiting=each) for each in asked), Event("error", error=ending)]
+    items = list(waiting)
+    tool_names = ", ".join(dict.fromkeys(each.tool for each in items)) or "the agent"
+    ending = ErrorRecord(AWAITING, f"waiting for a decision of a person: {tool_names}")
+    return [*(Event("waiting", waiting=each) for each in items), Event("error", error=ending)]
 
 
-def never_answered(session: Session, why: object) -> Event:
+def call_limit_event(session: Session, why: object) -> Event:
     """The event that ends a turn at a bound of its model calls: that of the run, else that of the framework."""
     kind = "max_turns" if session.model_options.max_turns else "max_iterations"
     return Event("error", error=ErrorRecord(kind, f"the agent never answered: {why}"))
 
 
 @contextmanager
-def in_our_words(calls: ToolCalls, model: str, *, but: type[Exception], deps: Any = None) -> Iterator[None]:
+def translate_errors(calls: ToolCalls, model: str, *, but: type[Exception], deps: Any = None) -> Iterator[None]:
     """A refusal of the provider as ModelError, a missing object of the agent as AgentError; other errors as they are.
 
     Ends the trial with the failure of a tool, where there was one. An error of the kind `but` passes untouched.
@@ -78,45 +78,45 @@ def in_our_words(calls: ToolCalls, model: str, *, but: type[Exception], deps: An
         raise
     except Exception as error:
         calls.check()
-        told = model_error(error, model) or hint_of(error, deps)
-        if told:
-            raise told from error
+        translated_error = model_error(error, model) or hint_of(error, deps)
+        if translated_error:
+            raise translated_error from error
         raise
 
 
 MEMORY = "waits"
 
 
-def pause(session: Session, value: object, frozen: Callable[[], JsonValue]) -> None:
+def pause(session: Session, value: object, snapshot: Callable[[], JsonValue]) -> None:
     """Keep the `value` that the turn goes on with; `frozen` makes it of JSON, for a process without this memory.
 
     What a framework cannot put into JSON is kept in memory alone.
     """
     session.memory[MEMORY] = (len(session.turns), session.state, value)
     try:
-        session.paused = frozen()
+        session.paused = snapshot()
     except Exception as error:
         session.paused = None
         _log.info("a turn that waits cannot be stored: %s", error)
 
 
-def paused(session: Session) -> Any:
+def take_paused_turn(session: Session) -> Any:
     """What `pause` kept of the turn after `session.turns`; None where this process does not have it.
 
     The session gets the state object back that the tools of that turn hold.
     """
-    known: Any = session.memory.pop(MEMORY, None)
-    if known is None or known[0] != len(session.turns):
+    memory_entry: Any = session.memory.pop(MEMORY, None)
+    if memory_entry is None or memory_entry[0] != len(session.turns):
         return None
-    if known[1] is not session.state:
+    if memory_entry[1] is not session.state:
         now = dict(session.state)
-        known[1].clear()
-        known[1].update(now)
-        session.state = known[1]
-    return known[2]
+        memory_entry[1].clear()
+        memory_entry[1].update(now)
+        session.state = memory_entry[1]
+    return memory_entry[2]
 
 
-def gone() -> AgentError:
+def lost_turn_error() -> AgentError:
     """The error of a turn that cannot go on: it waited in a process that has ended."""
     return AgentError(
         "the process in which this turn waited has ended, and the agent's framework cannot store such a turn; "

@@ -56,10 +56,14 @@ class Tool:
 
     def schema(self) -> JsonObject:
         """The tool in OpenAI's shape."""
-        found = self.description
+        description = self.description
         return {
             "type": "function",
-            "function": {"name": found.name, "description": found.description, "parameters": dict(found.parameters)},
+            "function": {
+                "name": description.name,
+                "description": description.description,
+                "parameters": dict(description.parameters),
+            },
         }
 
     async def run(self, args: JsonObject, state: dict[str, JsonValue], timeout_s: float | None = None) -> Outcome:
@@ -67,39 +71,39 @@ class Tool:
 
         A function that is not finished within `timeout_s` is one, too; a synchronous one goes on in its thread.
         """
-        started = time.perf_counter()
+        start = time.perf_counter()
         try:
-            async with timeout(timeout_s) as bound:
+            async with timeout(timeout_s) as time_limit:
                 outcome = Outcome(plain(await self._call(args, state, is_bounded=timeout_s is not None)))
         except ArgumentError as error:
             outcome = Outcome(f"{self.name}: {error}", is_error=True)
         except TimeoutError as error:
-            is_ours = bound.expired()
+            is_ours = time_limit.expired()
             words = f"{self.name}: not finished within {timeout_s:g} s" if is_ours else error_words(error)
             outcome = Outcome(words, is_error=True)
         except (Exception, SystemExit) as error:
             outcome = Outcome(error_words(error), is_error=True, trace=user_trace(error))
-        return replace(outcome, duration_ms=(time.perf_counter() - started) * 1000)
+        return replace(outcome, duration_ms=(time.perf_counter() - start) * 1000)
 
     async def _call(self, args: JsonObject, state: dict[str, JsonValue], *, is_bounded: bool) -> object:
-        arguments = self._fitted(args)
+        arguments = self._fit_arguments(args)
         if self.takes_state:
             arguments[STATE] = state
         call = partial(self.function, **arguments)
         result = await in_thread(call) if is_bounded and not inspect.iscoroutinefunction(self.function) else call()
         return await result if inspect.isawaitable(result) else result
 
-    def _fitted(self, args: JsonObject) -> dict[str, object]:
-        known = self.description.parameters.get("properties", {})
-        unknown = [name for name in args if not self.takes_any and name not in typing.cast("JsonObject", known)]
+    def _fit_arguments(self, args: JsonObject) -> dict[str, object]:
+        properties = self.description.parameters.get("properties", {})
+        unknown = [name for name in args if not self.takes_any and name not in typing.cast("JsonObject", properties)]
         missing = [name for name in self.required if name not in args]
         if unknown:
-            raise ArgumentError(f"there is no parameter {', '.join(unknown)}; wanted {self._wanted()}")
+            raise ArgumentError(f"there is no parameter {', '.join(unknown)}; wanted {self._signature_text()}")
         if missing:
-            raise ArgumentError(f"{', '.join(missing)} is missing; wanted {self._wanted()}")
-        return {name: self._converted(name, value) for name, value in args.items()}
+            raise ArgumentError(f"{', '.join(missing)} is missing; wanted {self._signature_text()}")
+        return {name: self._convert(name, value) for name, value in args.items()}
 
-    def _converted(self, name: str, value: JsonValue) -> object:
+    def _convert(self, name: str, value: JsonValue) -> object:
         if name not in self.hints:
             return value
         try:
@@ -107,7 +111,7 @@ class Tool:
         except msgspec.ValidationError as error:
             raise ArgumentError(f"{name}: {error}") from error
 
-    def _wanted(self) -> str:
+    def _signature_text(self) -> str:
         properties = typing.cast("JsonObject", self.description.parameters.get("properties", {}))
         return f"({', '.join(properties)})"
 
@@ -121,11 +125,11 @@ def tool_of(function: Callable[..., Any]) -> Tool:
     name = getattr(function, "__name__", None)
     if not (callable(function) and isinstance(name, str)) or inspect.isclass(function):
         raise UsageError(f"a tool must be a function, got {function!r}")
-    summary, described = read_docstring(function.__doc__)
+    summary, parameter_texts = read_docstring(function.__doc__)
     hints = _type_hints(function)
     properties: dict[str, JsonValue] = {}
     definitions: dict[str, JsonValue] = {}
-    required = []
+    required_names = []
     takes_any = False
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
@@ -136,20 +140,20 @@ def tool_of(function: Callable[..., Any]) -> Tool:
             raise UsageError(f"tool {name}: {parameter.name} must not be positional-only")
         shape = _shape(hints, parameter.name, definitions)
         if parameter.default is parameter.empty:
-            required.append(parameter.name)
+            required_names.append(parameter.name)
         elif _is_json(parameter.default):
             shape["default"] = parameter.default
-        if described.get(parameter.name):
-            shape["description"] = described[parameter.name]
+        if parameter_texts.get(parameter.name):
+            shape["description"] = parameter_texts[parameter.name]
         properties[parameter.name] = shape
     parameters: dict[str, JsonValue] = {"type": "object", "properties": properties}
-    if required:
-        parameters["required"] = list(required)
+    if required_names:
+        parameters["required"] = list(required_names)
     if definitions:
         parameters["$defs"] = definitions
     takes_state = STATE in inspect.signature(function).parameters
     description = ToolDescription(name, summary, parameters)
-    return Tool(function, description, hints, tuple(required), takes_state, takes_any)
+    return Tool(function, description, hints, tuple(required_names), takes_state, takes_any)
 
 
 def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
@@ -168,11 +172,11 @@ def _shape(hints: dict[str, Any], name: str, definitions: dict[str, JsonValue]) 
         return {}
     try:
         learn(hints[name])
-        (schema,), found = msgspec.json.schema_components([hints[name]], ref_template="#/$defs/{name}")
+        (schema,), components = msgspec.json.schema_components([hints[name]], ref_template="#/$defs/{name}")
     except TypeError:
         del hints[name]
         return {}
-    definitions.update(found)
+    definitions.update(components)
     extras = typing.get_args(hints[name])[1:] if typing.get_origin(hints[name]) is Annotated else ()
     text = next((item for item in extras if isinstance(item, str)), None)
     return {**schema, "description": text} if text else dict(schema)
@@ -193,21 +197,21 @@ def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
     if not text:
         return "", {}
     before, *sections = _SECTION.split(cleandoc(text))
-    named = dict(zip(sections[::2], sections[1::2], strict=True))
-    body = next((named[name] for name in ("Args", "Arguments", "Parameters") if name in named), "")
+    text_by_section = dict(zip(sections[::2], sections[1::2], strict=True))
+    body = next((text_by_section[name] for name in ("Args", "Arguments", "Parameters") if name in text_by_section), "")
     return before.strip(), _parameters(body)
 
 
 def _parameters(body: str) -> dict[str, str]:
     lines = [line for line in body.splitlines() if line.strip()]
     margin = min((len(line) - len(line.lstrip()) for line in lines), default=0)
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     name = ""
     for line in lines:
-        begun = _PARAMETER.match(line) if len(line) - len(line.lstrip()) == margin else None
-        if begun:
-            name = begun[1]
-            found[name] = begun[2].strip()
+        match = _PARAMETER.match(line) if len(line) - len(line.lstrip()) == margin else None
+        if match:
+            name = match[1]
+            descriptions[name] = match[2].strip()
         elif name:
-            found[name] = f"{found[name]} {line.strip()}".strip()
-    return found
+            descriptions[name] = f"{descriptions[name]} {line.strip()}".strip()
+    return descriptions

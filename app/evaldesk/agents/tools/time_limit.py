@@ -28,12 +28,12 @@ class ToolLateError(ToolFailedError):
 async def in_time(name: str, call: Callable[[], Awaitable[T]]) -> T:
     """The result of `call` of the tool. Raises ToolLateError when it takes longer than the limit of the turn."""
     limit = TOOL_LIMIT.get()
-    bound = timeout(limit)
+    time_limit = timeout(limit)
     try:
-        async with bound:
+        async with time_limit:
             return await call()
     except TimeoutError as error:
-        if not bound.expired():
+        if not time_limit.expired():
             raise
         raise ToolLateError(f"{name}: not finished within {limit:g} s") from error
 
@@ -47,7 +47,7 @@ def unblocking(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     async def threaded(*args: Any, **kwargs: Any) -> Any:
-        found = await in_thread(partial(function, *args, **kwargs))
-        return await found if inspect.isawaitable(found) else found
+        result = await in_thread(partial(function, *args, **kwargs))
+        return await result if inspect.isawaitable(result) else result
 
     return threaded

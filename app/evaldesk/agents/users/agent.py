@@ -33,11 +33,11 @@ class Table(msgspec.Struct, frozen=True):
 
 def user_ref(agent: AgentRef, scenario: Mapping[str, JsonValue], config: UserConfig, default_model: str) -> AgentRef:
     """The simulated user of `scenario` as an agent."""
-    declared = to_json(Table(dict(scenario), config, agent, default_model)).decode()
-    return AgentRef(f"{agent.id}~user", "", root=agent.root, folder=agent.folder, kind=KIND, declared=declared)
+    table = to_json(Table(dict(scenario), config, agent, default_model)).decode()
+    return AgentRef(f"{agent.id}~user", "", root=agent.root, folder=agent.folder, kind=KIND, declared=table)
 
 
-def adapt(found: object, ref: AgentRef) -> Agent | None:
+def adapt(candidate: object, ref: AgentRef) -> Agent | None:
     """The user that `ref` declares."""
     return UserAgent(from_json(ref.declared, Table))
 

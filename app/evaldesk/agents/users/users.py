@@ -122,23 +122,23 @@ class FunctionUser:
             n_turns=len(session.turns),
             scenario=deepcopy(dict(self.scenario)),
         )
-        found = await self._returned(state)
-        if isinstance(found, str) and not found.strip():
-            found = await self._returned(state)
-        if isinstance(found, str) and not found.strip():
+        answer = await self._call_function(state)
+        if isinstance(answer, str) and not answer.strip():
+            answer = await self._call_function(state)
+        if isinstance(answer, str) and not answer.strip():
             error = ErrorRecord("user_error", f"the user_response_fn said nothing, {N_TRIES} times in a row")
             return UserReply(stop="user_error", error=error)
-        if found is None:
+        if answer is None:
             return UserReply(stop="user_gave_up", events=(remark("the simulated user had nothing more to say"),))
-        if not isinstance(found, str):
-            raise UsageError(f"a user_response_fn returns text, None or {EXIT!r}, not {type(found).__name__}")
-        if found.strip() == EXIT:
+        if not isinstance(answer, str):
+            raise UsageError(f"a user_response_fn returns text, None or {EXIT!r}, not {type(answer).__name__}")
+        if answer.strip() == EXIT:
             return UserReply(stop="user_satisfied", events=(remark(f"the simulated user said {EXIT}"),))
-        return UserReply(found)
+        return UserReply(answer)
 
-    async def _returned(self, state: UserState) -> Any:
-        found = self.function(state)
-        return await found if inspect.isawaitable(found) else found
+    async def _call_function(self, state: UserState) -> Any:
+        answer = self.function(state)
+        return await answer if inspect.isawaitable(answer) else answer
 
 
 def user_of(case: Case, target: str, config: UserConfig, default_model: str = "") -> User:
@@ -166,13 +166,13 @@ def _function_user(scenario: Mapping[str, JsonValue], target: str) -> User | Non
     if name is None:
         function = getattr(module, "user_response_fn", None)
         return FunctionUser(function, scenario) if callable(function) else None
-    offered = getattr(module, "simulated_users", {})
-    function = offered.get(name) if isinstance(offered, Mapping) else None
+    users = getattr(module, "simulated_users", {})
+    function = users.get(name) if isinstance(users, Mapping) else None
     if not callable(function):
-        listed = ", ".join(map(str, offered)) if isinstance(offered, Mapping) and offered else "none"
+        user_names = ", ".join(map(str, users)) if isinstance(users, Mapping) and users else "none"
         raise UsageError(
             f"the scenario names the user {name!r}, which the agent's module does not offer in its mapping "
-            f"`simulated_users`; there are: {listed}"
+            f"`simulated_users`; there are: {user_names}"
         )
     return FunctionUser(function, scenario)
 
@@ -195,7 +195,7 @@ def _cap(scenario: Mapping[str, JsonValue], config: UserConfig) -> int | None:
 
 
 GREETING = "Hello! How can I help you today?"
-OPENED = "Your first message is said already."
+OPENING_NOTE = "Your first message is said already."
 
 STOPS: Mapping[str, UserStop] = {
     "###STOP###": "user_satisfied",
@@ -281,11 +281,11 @@ class ModelUser:
         """The text without stop signals, and the meaning of the first of them."""
         stops: dict[str, UserStop] = {self.config.stop_signal: "user_satisfied", **STOPS}
         pattern = re.compile("|".join(re.escape(signal) for signal in stops), re.IGNORECASE)
-        found = pattern.search(text)
-        if not found:
+        match = pattern.search(text)
+        if not match:
             return text.strip(), None
-        known = {signal.upper(): stop for signal, stop in stops.items()}
-        return pattern.sub("", text).strip(), known[found[0].upper()]
+        stop_by_signal = {signal.upper(): stop for signal, stop in stops.items()}
+        return pattern.sub("", text).strip(), stop_by_signal[match[0].upper()]
 
 
 def instructions_of(scenario: Mapping[str, JsonValue], config: UserConfig) -> str:
@@ -298,9 +298,9 @@ def instructions_of(scenario: Mapping[str, JsonValue], config: UserConfig) -> st
         "conversation_history": "(The conversation follows as messages.)",
     }
     text = re.sub(
-        r"\{\{\s*(\w+)\s*\}\}", lambda found: values.get(found[1], found[0]), config.instructions or _INSTRUCTIONS
+        r"\{\{\s*(\w+)\s*\}\}", lambda match: values.get(match[1], match[0]), config.instructions or _INSTRUCTIONS
     )
-    return f"{text}\n{OPENED}" if has_begun else text
+    return f"{text}\n{OPENING_NOTE}" if has_begun else text
 
 
 def _persona(raw: JsonValue) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from evaldesk.agents import agent_ref
 from evaldesk.agents.containers import container_client
 from evaldesk.agents.finding import commands_in
-from evaldesk.agents.openhands.benchmark import KIND, declared_options
+from evaldesk.agents.openhands.benchmark import KIND, encode_options
 from evaldesk.desk.runs.file_places import git_head
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.durable_files import append_file, make_folder, replace_file
@@ -204,7 +204,7 @@ def benchmark_agent(
         "output_folder": str(folder),
         **({"metadata": dict(given)} if given else {}),
     }
-    return replace(ref, declared=declared_options(**named))
+    return replace(ref, declared=encode_options(**named))
 
 
 def read_instances(path: Path) -> EvalSet:

@@ -8,7 +8,7 @@ from evaldesk.model import RunConfig
 
 def is_recording(config: RunConfig) -> bool:
     """Whether the agent answers from a recorded transcript."""
-    kind = AGENTS.known(config.agent.kind)
+    kind = AGENTS.find(config.agent.kind)
     return kind is not None and kind.is_recording
 
 

@@ -60,7 +60,7 @@ def _check_media(plan: RunPlan, agent: AgentDescription) -> None:
 
 
 def _check_agent(plan: RunPlan, agent: AgentDescription) -> None:
-    config, kind = plan.config, AGENTS.known(agent.kind)
+    config, kind = plan.config, AGENTS.find(agent.kind)
     if kind and kind.is_recording:
         return
     about = f"the agent {config.agent.id!r}"
@@ -151,7 +151,7 @@ async def check_prices(
 
 def _unknowable(plan: RunPlan, agent: AgentDescription) -> str:
     """Why the agent's cost can never be known; empty where it can be, or where its own code may report it."""
-    config, kind = plan.config, AGENTS.known(agent.kind)
+    config, kind = plan.config, AGENTS.find(agent.kind)
     is_priced = config.model_options.prices is not None
     if agent.tells_cost or (kind and (kind.is_recording or kind.reports_cost or (is_priced and kind.counts_tokens))):
         return ""
@@ -176,7 +176,7 @@ def _asked(plan: RunPlan, agent: AgentDescription) -> dict[str, str]:
     asked = dict.fromkeys(judges, "name another judge, or leave the limit out")
     if config.user.options.prices is None and any(case.scenario for case in some_of(plan.cases)):
         asked[config.user.model] = _say_it("user.options")
-    kind = AGENTS.known(agent.kind)
+    kind = AGENTS.find(agent.kind)
     if config.model_options.prices is None and kind and kind.prices_calls and not kind.is_recording:
         asked |= dict.fromkeys([config.model] if config.model else _models(agent), _say_it("model"))
     return {model: words for model, words in reversed(asked.items()) if model}

@@ -271,7 +271,7 @@ def with_executor(config: RunConfig, executors: Mapping[str, ExecutorConfig]) ->
 
 def _shows_case(description: AgentDescription | None) -> bool:
     """Whether agents of the kind are given the whole case, as their own tool does it."""
-    kind = AGENTS.known(description.kind) if description else None
+    kind = AGENTS.find(description.kind) if description else None
     return kind is not None and kind.reads_case
 
 
@@ -286,7 +286,7 @@ def foreseen_plan(config: RunConfig, cases: Sequence[Case]) -> RunPlan:
 
 def check_calls(config: RunConfig, kind_name: str) -> None:
     """Raise UsageError for faults and replays of an agent whose model calls are not seen, and for both at once."""
-    has_faults, mode, kind = bool(config.model_options.faults), config.recording.mode, AGENTS.known(kind_name)
+    has_faults, mode, kind = bool(config.model_options.faults), config.recording.mode, AGENTS.find(kind_name)
     if has_faults and config.recording.may_replay:
         raise UsageError(
             f"faults are injected into calls, and recording = {mode!r} answers without; leave one out", field="faults"

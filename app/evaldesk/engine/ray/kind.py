@@ -61,7 +61,7 @@ def _options(executor: ExecutorConfig) -> RayOptions:
 
 def _check(config: RunConfig) -> None:
     options, name = _options(config.executor), config.executor.name
-    ref, kind = config.agent, AGENTS.known(config.agent.kind)
+    ref, kind = config.agent, AGENTS.find(config.agent.kind)
     about = f"on = {name!r}"
     if not is_installed("ray"):
         raise UsageError(f"{about}: ray is not installed; pip install 'evaldesk[ray]'", field="on")

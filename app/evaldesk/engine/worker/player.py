@@ -20,8 +20,8 @@ from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from evaldesk.agents.agent import AGENTS, Kept, ModelCaller, Resumable, close_kept, own_python
-from evaldesk.agents.shared_loop import SentEvents
+from evaldesk.agents.agent import AGENTS, ModelCaller, Resumable, SessionResource, close_session_resources, own_python
+from evaldesk.agents.shared_loop import EventStream
 from evaldesk.agents.spans import OPEN_SPANS
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES, read_doubles
 from evaldesk.agents.tools.doubles import KEY as DOUBLES
@@ -99,10 +99,10 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
         with only_recorded(recorder) if recorder else nullcontext():
             end = await converse(user, session, attempt, play_message)
     finally:
-        close_kept(session.memory)
+        close_session_resources(session.memory)
     result = trial_result(spec, attempt, end.error)
     result = replace(result, stop_reason=end.stop) if end.stop else result  # of a user who ended the conversation
-    has_missed = any(isinstance(kept, Kept) and kept.has_missed for kept in session.memory.values())
+    has_missed = any(isinstance(kept, SessionResource) and kept.has_late_calls for kept in session.memory.values())
     return replace(result, usages=(*result.usages, UNKNOWN)) if has_missed else result
 
 
@@ -117,7 +117,7 @@ def _too_long(spec: TrialSpec) -> ErrorRecord | None:
 
 def _is_told(agent: Agent, ref: AgentRef) -> bool:
     """Whether an agent that tells no usage called no model: its calls are seen, or it promised to tell each of them."""
-    kind = AGENTS.known(ref.kind)
+    kind = AGENTS.find(ref.kind)
     if kind is None or kind.sees_calls(ref):
         return True
     found = _description(agent)
@@ -266,7 +266,7 @@ async def _heard(reply: AsyncIterator[Event], turn: OpenTurn) -> StopReason:
             reasons.append("error")
         return bool(reasons)
 
-    if isinstance(reply, SentEvents):
+    if isinstance(reply, EventStream):
         await reply.hear(take)
     else:
         await _taken(reply, take)

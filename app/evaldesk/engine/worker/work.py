@@ -15,7 +15,7 @@ from functools import cached_property
 from threading import Lock
 from typing import Protocol, TypeAlias
 
-from evaldesk.agents.agent import close_kept
+from evaldesk.agents.agent import close_session_resources
 from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import (
     Describe,
@@ -365,7 +365,7 @@ class TurnWork:
         memory = _memories.pop(spec.session_id, {})
         _memories[spec.session_id] = memory
         while len(_memories) > MAX_SESSIONS:
-            close_kept(_memories.pop(next(iter(_memories)), {}))
+            close_session_resources(_memories.pop(next(iter(_memories)), {}))
         return Session(
             id=spec.session_id,
             state=dict(spec.state),

@@ -257,7 +257,7 @@ def user_sentence(config: RunConfig) -> str:
 
 def _kind_of(config: RunConfig) -> AgentKind | None:
     """The kind that the agent declares, where it is installed."""
-    return AGENTS.known(config.agent.kind) if config.agent.kind else None
+    return AGENTS.find(config.agent.kind) if config.agent.kind else None
 
 
 def config_json(config: RunConfig) -> bytes:

@@ -36,7 +36,7 @@ def history_class(config: RunConfig) -> str:
     Options at their default are left out, so that one that is added later leaves old classes as they are. The eval set
     is not in it: cases are told by their own content.
     """
-    kind = AGENTS.known(config.agent.kind)
+    kind = AGENTS.find(config.agent.kind)
     is_played = config.agent.kind != IMPORTED and config.source_run_id is None and not (kind and kind.is_recording)
     if not is_played or config.recording.may_replay:
         return NO_HISTORY

@@ -71,8 +71,8 @@ class LLMConfig(_Config):
 
     def as_profile(self) -> LlmProfile:
         """The same as a profile of a model, whose key can be asked for."""
-        known = {name: getattr(self, name) for name in OPTIONS}
-        profile = LlmProfile(self._group or "run", self.model, **known, extra=self.model_extra or {})
+        options = {name: getattr(self, name) for name in OPTIONS}
+        profile = LlmProfile(self._group or "run", self.model, **options, extra=self.model_extra or {})
         return profile.model_copy({"api_key": self.api_key})
 
 
@@ -80,9 +80,9 @@ def llm_config_of(profile: LlmProfile, file: str = "") -> LLMConfig:
     """The configuration of a profile; options that the profile leaves open stay open."""
     values: dict[str, Any] = {name: getattr(profile, name) for name in OPTIONS}
     key = SecretStr(profile.api_key.get_secret_value()) if profile.api_key else None
-    found = LLMConfig(model=profile.model, api_key=key, **{**profile.extra, **values})
-    found._group, found._file = profile.name, file
-    return found
+    config = LLMConfig(model=profile.model, api_key=key, **{**profile.extra, **values})
+    config._group, config._file = profile.name, file
+    return config
 
 
 class AgentConfig(_Config):
@@ -187,9 +187,9 @@ def load_from_toml(cfg: OpenHandsConfig, toml_file: str = "config.toml") -> None
 
 def load_openhands_config(set_logging_levels: bool = True, config_file: str = "config.toml") -> OpenHandsConfig:
     """A configuration with the model of `[llm]`, where the file has one."""
-    found = OpenHandsConfig()
-    load_from_toml(found, config_file)
-    return found
+    config = OpenHandsConfig()
+    load_from_toml(config, config_file)
+    return config
 
 
 def get_parser() -> argparse.ArgumentParser:

@@ -147,8 +147,8 @@ class ControllerRun(Coroutine[Any, Any, State]):
 class _Loop:
     def __init__(self, config: OpenHandsConfig, runtime: Runtime, user: UserResponse | None) -> None:
         trial = current()
-        asked = config.get_llm_config()
-        self.profile = asked.as_profile() if asked else trial.profile
+        llm_config = config.get_llm_config()
+        self.profile = llm_config.as_profile() if llm_config else trial.profile
         self.runtime = runtime
         self.user = user
         self.seed = trial.seed
@@ -224,11 +224,13 @@ class _Loop:
                 self.state.outputs = action.outputs
                 return
             if isinstance(action, MessageAction):  # a call that cannot be read
-                observed: Observation = ErrorObservation(action.content)
+                observation: Observation = ErrorObservation(action.content)
             else:
-                observed = await asyncio.to_thread(self.runtime.run_action, action)
-            self.state.join(observed, "environment" if isinstance(observed, ErrorObservation) else "agent", action.id)
-            self.messages.append(tool_message(call.id, observed.content))
+                observation = await asyncio.to_thread(self.runtime.run_action, action)
+            self.state.join(
+                observation, "environment" if isinstance(observation, ErrorObservation) else "agent", action.id
+            )
+            self.messages.append(tool_message(call.id, observation.content))
 
     def _ask_user(self, text: str) -> None:
         """A message without a call goes to the user; without a user, or with its `/exit`, the run ends."""
@@ -248,21 +250,21 @@ class _Loop:
 def _action(call: RequestedCall, thought: str) -> Action:
     """The action of a call; a message with the fault for a call that cannot be read."""
     try:
-        found = json.loads(call.arguments or "{}")
+        arguments = json.loads(call.arguments or "{}")
     except ValueError:
         return MessageAction(f"The arguments of {call.name} are not JSON.")
-    if not isinstance(found, dict):
+    if not isinstance(arguments, dict):
         return MessageAction(f"The arguments of {call.name} are not an object.")
-    texts = {key: value for key, value in found.items() if isinstance(value, str)}
+    texts = {key: value for key, value in arguments.items() if isinstance(value, str)}
     if call.name == "execute_bash":
         action = CmdRunAction(texts.get("command", ""), thought=thought)
-        if isinstance(limit := found.get("timeout"), int | float) and limit > 0:
+        if isinstance(limit := arguments.get("timeout"), int | float) and limit > 0:
             action.set_hard_timeout(float(limit))
         return action
     if call.name == "execute_ipython_cell":
         return IPythonRunCellAction(texts.get("code", ""), thought=thought)
     if call.name == "str_replace_editor":
-        line = found.get("insert_line")
+        line = arguments.get("insert_line")
         return FileEditAction(
             texts.get("path", ""),
             texts.get("command", ""),
@@ -275,7 +277,9 @@ def _action(call: RequestedCall, thought: str) -> Action:
     if call.name == "think":
         return AgentThinkAction(texts.get("thought", ""))
     if call.name == "finish":
-        return AgentFinishAction(texts.get("message", ""), thought=thought, task_completed=found.get("task_completed"))
+        return AgentFinishAction(
+            texts.get("message", ""), thought=thought, task_completed=arguments.get("task_completed")
+        )
     return MessageAction(f"There is no tool {call.name}.")
 
 
@@ -283,20 +287,20 @@ def call_async_from_sync(corofn: Callable[..., Any], timeout: float | None = 15,
     """The result of a coroutine function, waited for in a thread of its own: a loop may run in this one."""
     if not callable(corofn):
         raise ValueError("corofn is not a function")
-    ended: Future[Any] = Future()
+    future: Future[Any] = Future()
 
     async def awaited() -> Any:
-        found = corofn(*args, **kwargs)
-        return await found if inspect.isawaitable(found) else found
+        result = corofn(*args, **kwargs)
+        return await result if inspect.isawaitable(result) else result
 
     def work() -> None:
         try:
-            ended.set_result(asyncio.run(awaited()))
+            future.set_result(asyncio.run(awaited()))
         except BaseException as error:
-            ended.set_exception(error)
+            future.set_exception(error)
 
     threading.Thread(target=copy_context().run, args=(work,), daemon=True).start()
-    return ended.result(timeout)
+    return future.result(timeout)
 
 
 async def call_sync_from_async(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

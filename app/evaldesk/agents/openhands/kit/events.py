@@ -404,35 +404,35 @@ class ErrorObservation(Observation):
         return self.content
 
 
-_BESIDE = {each.name for each in fields(Event)}
-_MARKED = {"NullAction", "NullObservation"}
+_BASE_FIELDS = {each.name for each in fields(Event)}
+_NULL_EVENTS = {"NullAction", "NullObservation"}
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:
     """The event as a row of a benchmark's history has it."""
-    found: dict[str, Any] = {}
+    row: dict[str, Any] = {}
     if event.id != Event.INVALID_ID:
-        found = {"id": event.id, "timestamp": event.timestamp}
+        row = {"id": event.id, "timestamp": event.timestamp}
     if event.source is not None:
-        found["source"] = event.source.value
-    found["message"] = event.message
+        row["source"] = event.source.value
+    row["message"] = event.message
     if event.cause is not None:
-        found["cause"] = event.cause
+        row["cause"] = event.cause
     if event.tool_call_metadata is not None:
-        found["tool_call_metadata"] = event.tool_call_metadata
-    values = {each.name: _plain(getattr(event, each.name)) for each in fields(event) if each.name not in _BESIDE}
+        row["tool_call_metadata"] = event.tool_call_metadata
+    values = {each.name: _plain(getattr(event, each.name)) for each in fields(event) if each.name not in _BASE_FIELDS}
     if isinstance(event, Action):
-        found["action"] = event.action
+        row["action"] = event.action
         if event.timeout is not None:
-            found["timeout"] = event.timeout
-        found["args"] = values
+            row["timeout"] = event.timeout
+        row["args"] = values
     elif isinstance(event, Observation):
-        found["observation"] = event.observation
-        found["content"] = values.pop("content")
-        found["extras"] = values
+        row["observation"] = event.observation
+        row["content"] = values.pop("content")
+        row["extras"] = values
         if isinstance(event, CmdOutputObservation):
-            found["success"] = event.success
-    return found
+            row["success"] = event.success
+    return row
 
 
 def event_to_trajectory(event: Event, include_screenshots: bool = False) -> dict[str, Any]:
@@ -446,14 +446,14 @@ def event_from_dict(value: Mapping[str, Any]) -> Event:
     word = value.get("action", value.get("observation"))
     kind = next((each for each in kinds if vars(each).get("action", vars(each).get("observation")) == word), None)
     kind = kind or (NullAction if "action" in value else NullObservation)
-    given = dict(value.get("args") or {}) if "action" in value else dict(value.get("extras") or {})
+    values = dict(value.get("args") or {}) if "action" in value else dict(value.get("extras") or {})
     if "observation" in value:
-        given["content"] = value.get("content", "")
-    known = {each.name for each in fields(kind) if each.init}
-    if isinstance(given.get("metadata"), Mapping):
+        values["content"] = value.get("content", "")
+    field_names = {each.name for each in fields(kind) if each.init}
+    if isinstance(values.get("metadata"), Mapping):
         known_metadata = {each.name for each in fields(CmdOutputMetadata)}
-        given["metadata"] = CmdOutputMetadata(**{k: v for k, v in given["metadata"].items() if k in known_metadata})
-    event = kind(**{name: given[name] for name in given if name in known})
+        values["metadata"] = CmdOutputMetadata(**{k: v for k, v in values["metadata"].items() if k in known_metadata})
+    event = kind(**{name: values[name] for name in values if name in field_names})
     event._id = value.get("id", Event.INVALID_ID)
     event._timestamp = str(value.get("timestamp", ""))
     event._source = (
@@ -466,16 +466,16 @@ def event_from_dict(value: Mapping[str, Any]) -> Event:
 def get_pairs_from_events(events: Iterable[Event]) -> list[tuple[Action, Observation]]:
     """Actions with their observations, by the cause of an observation; a missing half is a null one."""
     actions: dict[int, Action] = {}
-    observed: dict[int, Observation] = {}
+    observations: dict[int, Observation] = {}
     for event in events:
-        if isinstance(event, Action) and type(event).__name__ not in _MARKED:
+        if isinstance(event, Action) and type(event).__name__ not in _NULL_EVENTS:
             actions[event.id] = event
-        elif isinstance(event, Observation) and event.cause is not None and type(event).__name__ not in _MARKED:
-            observed[event.cause] = event
+        elif isinstance(event, Observation) and event.cause is not None and type(event).__name__ not in _NULL_EVENTS:
+            observations[event.cause] = event
     pairs: list[tuple[Action, Observation]] = [
-        (action, observed.get(place, NullObservation(""))) for place, action in actions.items()
+        (action, observations.get(place, NullObservation(""))) for place, action in actions.items()
     ]
-    return pairs + [(NullAction(), event) for cause, event in observed.items() if cause not in actions]
+    return pairs + [(NullAction(), event) for cause, event in observations.items() if cause not in actions]
 
 
 def _plain(value: Any) -> Any:

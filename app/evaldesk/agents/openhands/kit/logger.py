@@ -10,7 +10,7 @@ __all__ = ["LOG_DIR", "openhands_logger"]
 LOG_DIR = "logs"
 
 
-class _Printed(logging.Handler):
+class _StderrHandler(logging.Handler):
     """Prints to the standard error of this moment, which belongs to the trial."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -22,4 +22,4 @@ openhands_logger = logging.getLogger("openhands")
 openhands_logger.setLevel(logging.INFO)
 openhands_logger.propagate = False
 if not openhands_logger.handlers:
-    openhands_logger.addHandler(_Printed())
+    openhands_logger.addHandler(_StderrHandler())

@@ -67,8 +67,10 @@ class Runtime:
         self.sid = "default"
         self.workspace = trial.workspace
         self.log_of_trial = trial.log
-        self._kept = Path(tempfile.mkdtemp(prefix="evaldesk-shell-"))
-        self._place = _opened(self.config, trial) if trial.commands else Folder(trial.workspace, self._kept)
+        self._shell_folder = Path(tempfile.mkdtemp(prefix="evaldesk-shell-"))
+        self._place = (
+            _open_container(self.config, trial) if trial.commands else Folder(trial.workspace, self._shell_folder)
+        )
         self._env: dict[str, str] = dict(self.config.sandbox.runtime_startup_env_vars)
 
     async def connect(self) -> None:
@@ -78,7 +80,7 @@ class Runtime:
         """End the commands that still run."""
         self.workspace.kill()
         self._place.close()
-        shutil.rmtree(self._kept, ignore_errors=True)
+        shutil.rmtree(self._shell_folder, ignore_errors=True)
 
     @property
     def workspace_root(self) -> Path:
@@ -95,9 +97,9 @@ class Runtime:
 
     def run_action(self, action: Action) -> Observation:
         """Do the action and give its result; an action without a place here gives an ErrorObservation."""
-        done = next((do for kind, do in _DONE.items() if isinstance(action, kind)), None)
-        if done is not None:
-            return done(self, action)
+        handler = next((do for kind, do in _HANDLERS.items() if isinstance(action, kind)), None)
+        if handler is not None:
+            return handler(self, action)
         if isinstance(action, BrowseURLAction | BrowseInteractiveAction):
             return ErrorObservation("There is no browser here.")
         return NullObservation("")
@@ -114,7 +116,7 @@ class Runtime:
 
     def copy_from(self, path: str) -> Path:
         """The file, or a zip archive of the folder. Raises UsageError for a place outside of the workspace, OSError."""
-        return self._place.copy_out(path, self._kept)
+        return self._place.copy_out(path, self._shell_folder)
 
     def list_files(self, path: str | None = None) -> list[str]:
         """The names in a folder of the workspace; folders end in a slash. Raises OSError."""
@@ -138,7 +140,7 @@ class Runtime:
     def edit(self, action: FileEditAction) -> Observation:
         """View, create or change a file by the commands of OpenHands' editor."""
         try:
-            return FileReadObservation(self._edited(action), path=action.path)
+            return FileReadObservation(self._edit_file(action), path=action.path)
         except (OSError, UnicodeDecodeError, UsageError) as error:
             return ErrorObservation(f"{action.path}: {error}")
 
@@ -166,10 +168,10 @@ class Runtime:
         if cwd:
             text = f"cd {shlex.quote(self._place.inside(cwd))} && {text}"
         script = _SCRIPT.format(state=shlex.quote(self._place.state), command=text)
-        ended = self._place.run(script, float(timeout or self.config.sandbox.timeout), self._env)
-        return ended.output, ended.exit_code, ended.is_timeout
+        result = self._place.run(script, float(timeout or self.config.sandbox.timeout), self._env)
+        return result.output, result.exit_code, result.is_timeout
 
-    def _edited(self, action: FileEditAction) -> str:
+    def _edit_file(self, action: FileEditAction) -> str:
         if action.command == "create":
             self._place.write(action.path, action.file_text or "")
             return f"File created successfully at: {action.path}"
@@ -199,10 +201,10 @@ class Runtime:
 class Folder:
     """The workspace of the trial as the place of commands and files: they are yours."""
 
-    def __init__(self, workspace: Workspace, kept: Path) -> None:
+    def __init__(self, workspace: Workspace, shell_folder: Path) -> None:
         self._workspace = workspace
         self._root = str(workspace.path)
-        self.state = str(kept / "state")
+        self.state = str(shell_folder / "state")
 
     def close(self) -> None:
         """Nothing: the folder is that of the trial."""
@@ -214,17 +216,17 @@ class Folder:
     def run(self, script: str, timeout_s: float, variables: Mapping[str, str]) -> CommandResult:
         """Run a script of the shell in the folder."""
         shell = shutil.which("bash") or "/bin/sh"
-        ended = self._workspace.run([shell, "-c", script], timeout_s=timeout_s, env=variables)
-        return replace(ended, output=ended.output.replace(self._root, SANDBOX_FOLDER))
+        result = self._workspace.run([shell, "-c", script], timeout_s=timeout_s, env=variables)
+        return replace(result, output=result.output.replace(self._root, SANDBOX_FOLDER))
 
     def inside(self, name: str) -> str:
         """The path in the workspace that a name means. Raises UsageError for one outside of it."""
         root = self._workspace.path.resolve()
         inside = name.removeprefix(SANDBOX_FOLDER).lstrip("/") if name.startswith(SANDBOX_FOLDER) else name
-        found = (root / inside).resolve()
-        if not found.is_relative_to(root):
+        path = (root / inside).resolve()
+        if not path.is_relative_to(root):
             raise UsageError(f"{name} lies outside of the workspace")
-        return str(found)
+        return str(path)
 
     def read(self, name: str) -> str:
         """The text of a file. Raises OSError, UnicodeDecodeError."""
@@ -232,7 +234,7 @@ class Folder:
 
     def write(self, name: str, text: str) -> None:
         """Write a file. Raises OSError."""
-        self._made(name).write_text(text, "utf-8")
+        self._prepare_path(name).write_text(text, "utf-8")
 
     def is_folder(self, name: str) -> bool:
         """Whether a folder is there."""
@@ -244,7 +246,7 @@ class Folder:
 
     def copy_in(self, source: Path, folder: str) -> None:
         """Copy a file or a folder into a folder. Raises OSError."""
-        target = self._made(f"{folder}/{source.name}")
+        target = self._prepare_path(f"{folder}/{source.name}")
         if source.is_dir():
             shutil.copytree(source, target, dirs_exist_ok=True)
         else:
@@ -252,32 +254,32 @@ class Folder:
 
     def copy_file(self, source: Path, name: str) -> None:
         """Copy a file to that name. Raises OSError."""
-        shutil.copy(source, self._made(name))
+        shutil.copy(source, self._prepare_path(name))
 
     def copy_out(self, name: str, folder: Path) -> Path:
         """The file itself, or a zip archive of the folder in `folder`. Raises OSError."""
-        found = Path(self.inside(name))
-        return Path(shutil.make_archive(str(folder / found.name), "zip", found)) if found.is_dir() else found
+        source = Path(self.inside(name))
+        return Path(shutil.make_archive(str(folder / source.name), "zip", source)) if source.is_dir() else source
 
-    def _made(self, name: str) -> Path:
+    def _prepare_path(self, name: str) -> Path:
         """The path of a file to be, whose folder is made."""
         path = Path(self.inside(name))
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
 
-def _opened(config: OpenHandsConfig, trial: InstanceTrial) -> CommandContainer:
+def _open_container(config: OpenHandsConfig, trial: InstanceTrial) -> CommandContainer:
     """A container with the image that the run names, or the benchmark itself. Raises UsageError, AgentError."""
-    asked = trial.commands or Container()
-    image = asked.image if asked.image != EACH_IMAGE else config.sandbox.base_container_image
+    configured = trial.commands or Container()
+    image = configured.image if configured.image != EACH_IMAGE else config.sandbox.base_container_image
     if not image:
         raise UsageError("the benchmark names no image: set sandbox.base_container_image of its configuration")
-    found = checked_container(replace(asked, image=image))
-    trial.log(f"commands run in {found.sentence}")
-    return CommandContainer(found, trial.workspace)
+    container = checked_container(replace(configured, image=image))
+    trial.log(f"commands run in {container.sentence}")
+    return CommandContainer(container, trial.workspace)
 
 
-_DONE: dict[type[Action], Callable[[Runtime, Any], Observation]] = {
+_HANDLERS: dict[type[Action], Callable[[Runtime, Any], Observation]] = {
     CmdRunAction: Runtime.run_command,
     IPythonRunCellAction: Runtime.run_ipython,
     FileReadAction: Runtime.read,

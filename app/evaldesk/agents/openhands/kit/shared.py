@@ -49,7 +49,7 @@ __all__ = [
 
 SEED = 42
 """The seed by which OpenHands draws instances."""
-FINISHED_FILE = "output.jsonl"
+OUTPUT_FILE = "output.jsonl"
 _CONTINUE = (
     "Please go on with the task in the way that you think best.\n"
     "When you have solved it, send your answer as a message and call finish.\n"
@@ -117,22 +117,24 @@ def codeact_user_response(
 
     With `try_parse` the user leaves (`/exit`) as soon as the last action of the agent holds an answer.
     """
-    wrapped = (
+    solution_hint = (
         "Put your final answer, and nothing else, between <solution> and </solution>.\n" if encapsulate_solution else ""
     )
     if state is None or not state.history:
-        return _CONTINUE + wrapped
+        return _CONTINUE + solution_hint
     if try_parse is not None:
         last = next((event for event in reversed(state.history) if hasattr(event, "action")), None)
         if last is not None and try_parse(last) is not None:
             return "/exit"
-    asked = [event for event in state.history if isinstance(event, MessageAction) and event.source == "user"]
-    return _CONTINUE + wrapped + (_GIVE_UP if len(asked) >= 2 else "")
+    user_messages = [event for event in state.history if isinstance(event, MessageAction) and event.source == "user"]
+    return _CONTINUE + solution_hint + (_GIVE_UP if len(user_messages) >= 2 else "")
 
 
 def compatibility_for_eval_history_pairs(history: Sequence[Event]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """The history as pairs of an action and its observation."""
-    return [(event_to_dict(action), event_to_dict(seen)) for action, seen in get_pairs_from_events(history)]
+    return [
+        (event_to_dict(action), event_to_dict(observation)) for action, observation in get_pairs_from_events(history)
+    ]
 
 
 def get_metrics(state: State) -> dict[str, Any]:
@@ -151,12 +153,12 @@ def get_openhands_config_for_eval(
     **options: Any,
 ) -> OpenHandsConfig:
     """The configuration of most benchmarks, with the agent and the iterations of `metadata`."""
-    given = {name: value for name, value in options.items() if value is not None}
+    settings = {name: value for name, value in options.items() if value is not None}
     if metadata is not None:
-        given = {"default_agent": metadata.agent_class, "max_iterations": metadata.max_iterations, **given}
-    found = OpenHandsConfig(sandbox=sandbox_config or get_default_sandbox_config_for_eval(), **given)
-    found.set_llm_config(metadata.llm_config if metadata else None)
-    return found
+        settings = {"default_agent": metadata.agent_class, "max_iterations": metadata.max_iterations, **settings}
+    config = OpenHandsConfig(sandbox=sandbox_config or get_default_sandbox_config_for_eval(), **settings)
+    config.set_llm_config(metadata.llm_config if metadata else None)
+    return config
 
 
 def update_llm_config_for_completions_logging(
@@ -206,7 +208,7 @@ def make_metadata(
     model = llm_config.model.rpartition("/")[2].replace(":", "_").replace("@", "-")
     note = f"_N_{eval_note}" if eval_note else ""
     folder = Path(eval_output_dir, dataset_name, agent_class, f"{model}_maxiter_{max_iterations}{note}")
-    found = EvalMetadata(
+    metadata = EvalMetadata(
         agent_class=agent_class,
         llm_config=llm_config,
         agent_config=agent_config,
@@ -222,7 +224,7 @@ def make_metadata(
         eval_note=eval_note,
     )
     openhands_logger.info("Results go to %s", folder)
-    return found
+    return metadata
 
 
 def prepare_dataset(
@@ -244,31 +246,33 @@ def prepare_dataset(
         unknown = [each for each in eval_ids if str(each) not in set(ids)]
         if unknown:
             raise ValueError(f"the data set has no instance {', '.join(map(str, unknown))}")
-        chosen = dataset[ids.isin([str(each) for each in eval_ids])]
+        rows = dataset[ids.isin([str(each) for each in eval_ids])]
     else:
-        chosen = dataset.iloc[skip_num:] if skip_num and skip_num > 0 else dataset
+        rows = dataset.iloc[skip_num:] if skip_num and skip_num > 0 else dataset
         if eval_n_limit and eval_n_limit > 0:
-            chosen = chosen.sample(min(eval_n_limit, len(chosen)), random_state=SEED, replace=False)
+            rows = rows.sample(min(eval_n_limit, len(rows)), random_state=SEED, replace=False)
         if filter_func is not None:
-            chosen = filter_func(chosen)
-    finished = _finished(Path(output_file))
-    rest = chosen[~chosen["instance_id"].astype(str).isin(finished)]
-    openhands_logger.info("Finished instances: %d, remaining instances: %d", len(chosen) - len(rest), len(rest))
-    return rest.reset_index(drop=True)
+            rows = filter_func(rows)
+    finished_ids = _finished_ids(Path(output_file))
+    remaining_rows = rows[~rows["instance_id"].astype(str).isin(finished_ids)]
+    openhands_logger.info(
+        "Finished instances: %d, remaining instances: %d", len(rows) - len(remaining_rows), len(remaining_rows)
+    )
+    return remaining_rows.reset_index(drop=True)
 
 
-def _finished(path: Path) -> set[str]:
-    found: set[str] = set()
+def _finished_ids(path: Path) -> set[str]:
+    ids: set[str] = set()
     if not path.is_file():
-        return found
+        return ids
     for line in path.read_text("utf-8", "replace").splitlines():
         try:
             row = json.loads(line)
         except ValueError:
             continue  # a last line that was torn
         if isinstance(row, dict) and not row.get("error"):
-            found.add(str(row.get("instance_id")))
-    return found
+            ids.add(str(row.get("instance_id")))
+    return ids
 
 
 def run_evaluation(
@@ -279,15 +283,15 @@ def run_evaluation(
     process_instance_func: Callable[..., Any],
     max_retries: int = 5,
     timeout_seconds: int | None = None,
-) -> Finished:
+) -> CompletedRun:
     """Run the instances by the engine, and write their rows to `output_file`. May be awaited, as the guide does."""
 
     if len(dataset):
         launch(dataset, metadata, Path(output_file), num_workers, process_instance_func, timeout_seconds)
-    return Finished()
+    return CompletedRun()
 
 
-class Finished:
+class CompletedRun:
     """A run that is over; awaiting it gives None at once."""
 
     def __await__(self) -> Any:
@@ -295,7 +299,7 @@ class Finished:
         yield
 
 
-FAILED = (2, 130)
+ERROR_EXIT_CODES = (2, 130)
 """Exit codes of a run that was refused or interrupted; a failed gate is no error of the script."""
 
 
@@ -321,17 +325,17 @@ def launch(
         if timeout_s:
             command += ["--timeout", str(timeout_s)]
         if metadata is not None:
-            described = Path(work, "metadata.json")
-            given = metadata.model_copy(update={"eval_output_dir": str(output_file.parent)})
-            described.write_text(given.model_dump_json(), "utf-8")
-            command += ["--eval-metadata", str(described), "--max-iterations", str(metadata.max_iterations)]
+            metadata_file = Path(work, "metadata.json")
+            run_metadata = metadata.model_copy(update={"eval_output_dir": str(output_file.parent)})
+            metadata_file.write_text(run_metadata.model_dump_json(), "utf-8")
+            command += ["--eval-metadata", str(metadata_file), "--max-iterations", str(metadata.max_iterations)]
             command += _model(metadata, environment)
         else:
             command += ["--eval-output-dir", str(output_file.parent)]
         code = subprocess.run(command, env=environment, check=False).returncode
-    if output_file.name != FINISHED_FILE and (written := output_file.with_name(FINISHED_FILE)).is_file():
-        written.replace(output_file)
-    if code in FAILED:
+    if output_file.name != OUTPUT_FILE and (output := output_file.with_name(OUTPUT_FILE)).is_file():
+        output.replace(output_file)
+    if code in ERROR_EXIT_CODES:
         raise SystemExit(code)
 
 

@@ -115,8 +115,8 @@ class RolloutContext:
             _log.warning("%s: %s", file, error)
 
     def _metrics(self) -> RolloutMetrics:
-        known = self.llm.get_metrics()
-        return known.model_copy(
+        metrics = self.llm.get_metrics()
+        return metrics.model_copy(
             update={
                 "total_latency_ms": (time.monotonic() - self._start_time) * 1000,
                 "tool_latency_ms": self._tool_latency_ms,

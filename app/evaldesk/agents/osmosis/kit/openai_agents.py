@@ -41,7 +41,7 @@ class OsmosisLitellmModel(OpenAIChatCompletionsModel):  # type: ignore[misc] # t
     """The model of the rollout under way. Raises RuntimeError outside of one."""
 
     def __init__(self, **_: Any) -> None:
-        around = _around("a model of the rollout")
+        around = _current_rollout("a model of the rollout")
         client = AsyncOpenAI(base_url=around.chat_completions_url, api_key=around.api_key or "none", max_retries=0)
         super().__init__(MODEL, client)
 
@@ -98,7 +98,7 @@ class SessionSampleSource(SampleSource):
 _UNBOUND = "OsmosisRolloutModel stands for the model of a rollout; give it to an OsmosisAgent inside of `run`"
 
 
-def _around(what: str) -> RolloutContext:
+def _current_rollout(what: str) -> RolloutContext:
     around = get_rollout_context()
     if around is None:
         raise RuntimeError(f"{what} exists only inside of a rollout: make it in the `run` of the workflow")

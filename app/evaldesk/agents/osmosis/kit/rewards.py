@@ -25,7 +25,7 @@ def osmosis_reward(function: F) -> F:
         return function
     _check_reward(function.__name__, function, list(parameters.values()))
     takes_source = "data_source" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    return _returning_float(function, drop=None if takes_source else "data_source")
+    return _check_float_result(function, drop=None if takes_source else "data_source")
 
 
 def osmosis_rubric(function: F) -> F:
@@ -36,13 +36,13 @@ def osmosis_rubric(function: F) -> F:
         return function
     if len(parameters) < 3:
         raise TypeError(f"Function {name} must have at least 3 parameters, got {len(parameters)}")
-    for parameter, wanted in zip(parameters[1:], ("ground_truth", "extra_info"), strict=False):
-        if parameter.name != wanted:
-            raise TypeError(f"Function {name}: the parameter {parameter.name!r} must be named {wanted!r}")
+    for parameter, expected_name in zip(parameters[1:], ("ground_truth", "extra_info"), strict=False):
+        if parameter.name != expected_name:
+            raise TypeError(f"Function {name}: the parameter {parameter.name!r} must be named {expected_name!r}")
     for parameter in parameters[:2]:
         if parameter.default is not parameter.empty:
             raise TypeError(f"Function {name}: {parameter.name!r} must not have a default value")
-    return _returning_float(function)
+    return _check_float_result(function)
 
 
 def _check_reward(name: str, function: Callable[..., Any], parameters: list[inspect.Parameter]) -> None:
@@ -80,7 +80,7 @@ def _is_dict(hint: Any) -> bool:
     return (typing.get_origin(hint) or hint) is dict
 
 
-def _returning_float(function: F, drop: str | None = None) -> F:
+def _check_float_result(function: F, drop: str | None = None) -> F:
     def checked(value: Any) -> float:
         if type(value) is not float:
             raise TypeError(f"Function {function.__name__} must return a float, got {type(value).__name__}")

@@ -77,10 +77,10 @@ async def execute_tool_calls(
     tool_calls: Sequence[Message], executor: Callable[[Message], Awaitable[Message]]
 ) -> list[Message]:
     """The results of all calls, made at once, in the order of the calls; those that the case doubles are not made."""
-    return list(await asyncio.gather(*(_executed(call, executor) for call in tool_calls)))
+    return list(await asyncio.gather(*(_execute(call, executor) for call in tool_calls)))
 
 
-async def _executed(call: Message, executor: Callable[[Message], Awaitable[Message]]) -> Message:
+async def _execute(call: Message, executor: Callable[[Message], Awaitable[Message]]) -> Message:
     try:
         call_id, name, args = get_tool_call_info(call)
     except ToolArgumentError:
@@ -91,8 +91,8 @@ async def _executed(call: Message, executor: Callable[[Message], Awaitable[Messa
             return await in_time(name, partial(executor, call))
         except ToolLateError as error:
             return create_tool_error_result(call_id, str(error))
-    given = create_tool_error_result if outcome.is_error else create_tool_result
-    return given(call_id, serialize_tool_result(outcome.result))
+    make_message = create_tool_error_result if outcome.is_error else create_tool_result
+    return make_message(call_id, serialize_tool_result(outcome.result))
 
 
 def parse_tool_calls(message: Message) -> list[Message]:
