@@ -12,6 +12,7 @@ class BackgroundLoop:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        # Two threads that ask first must not start two loops.
         self._lock = threading.Lock()
 
     @property

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, NoReturn
 
 parsing = Lock()
 """Held while Python text becomes a tree: 3.11 counts the depth of two trees as that of one, and raises SystemError."""
+# Pauses of several threads nest; the collector goes on after the last one.
 _lock = Lock()
 _n_paused = 0
 
@@ -167,6 +168,7 @@ def end_descendants() -> None:
 def adopt_orphans() -> None:
     """Let processes whose parent is gone become children of this one and not of the first process of the machine."""
     if sys.platform == "linux":
+        # Orphans of daemons become our children, so they can be found and killed: decision 099.
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -179,6 +181,7 @@ _CAPABILITIES = 0x20080522  # the version of the two calls, as linux/capability.
 def hide_memory() -> None:
     """Let no process of the same user read the memory of this one: it knows what is expected of agents."""
     if sys.platform == "linux":
+        # Without it a player of the same user could attach a debugger: decision 065.
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
@@ -187,6 +190,7 @@ def give_up_tracing() -> None:
     if sys.platform != "linux" or os.geteuid() != 0:
         return
     libc = ctypes.CDLL(None)
+    # The bounding set too, so that no program that is started gets the right back: decision 065.
     libc.prctl(_PR_CAPBSET_DROP, _CAP_SYS_PTRACE, 0, 0, 0)
     head, sets = (ctypes.c_uint32 * 2)(_CAPABILITIES, 0), (ctypes.c_uint32 * 6)()
     if libc.capget(head, sets) == 0:
@@ -384,6 +388,7 @@ class ImportWatch:
         """Watch the block, in which an agent is imported whose own files are in these folders."""
         kept = os.urandom, random._urandom, random.seed  # type: ignore[attr-defined]
         self._roots = tuple(os.path.join(os.path.abspath(each), "") for each in folders if each)
+        # `random` holds its own reference to urandom, under a private name: decision 222.
         os.urandom = random._urandom = self._drawing(os.urandom)  # type: ignore[attr-defined]
         random.seed = self._seeding(random.seed)
         try:

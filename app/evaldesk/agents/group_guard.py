@@ -30,6 +30,7 @@ for group in groups:
         pass
 """
 
+# Trial threads share one guard; a line of one must not be cut by that of another (decision 099).
 _lock = threading.Lock()
 _guard: subprocess.Popen[bytes] | None = None
 

@@ -54,6 +54,7 @@ def place_of(thread: threading.Thread) -> str:
     """Where `thread` stands at this moment, in the user's own frames if it has any; empty when it has ended."""
     from evaldesk.agents.traces import user_frames
 
+    # Private, but the only way to see where a blocked thread stands: decision 003.
     frame = sys._current_frames().get(thread.ident or 0)
     stack = traceback.extract_stack(frame) if frame else traceback.StackSummary()
     return shortened("".join(traceback.format_list(user_frames(stack) or stack)), MAX_TRACE)

@@ -65,6 +65,7 @@ class Door(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 
 _doors: dict[frozenset[tuple[str, str]], Door] = {}
+# Containers with one environment share a door: decision 145.
 _lock = threading.Lock()
 
 

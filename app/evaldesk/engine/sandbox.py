@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
+# Numbers of the kernel's headers, since ctypes has no names for them and nothing else may be imported (decision 471).
 CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
 MS_NOEXEC, MS_NOATIME, MS_NODIRATIME, MS_RELATIME = 8, 1024, 2048, 1 << 21
@@ -48,9 +49,11 @@ def enter(text: str) -> None:
     folder = os.getcwd()
     uid, gid = os.getuid(), os.getgid()
     _call("unshare", CLONE_NEWUSER | CLONE_NEWNS)
+    # The kernel refuses a gid_map without rights until groups are given up (user_namespaces(7)).
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{uid} {uid} 1")
     _write("/proc/self/gid_map", f"{gid} {gid} 1")
+    # Before the first cover, or covers would appear outside as well: decision 471.
     _mount("none", "/", "", MS_REC | MS_PRIVATE)
 
     staging = tempfile.mkdtemp(prefix="evaldesk-sandbox-")

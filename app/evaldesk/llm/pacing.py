@@ -25,6 +25,7 @@ TOKEN_BURST_S = 10.0
 """So many seconds' worth of tokens may be spent at once."""
 FARTHEST_S = 3600.0
 _LEARNED = 0.2
+# Three native doubles: next free moment of requests and of tokens, mean tokens of a request (decision 163).
 _STATE = struct.Struct("ddd")
 
 PACED = "paced"
@@ -75,6 +76,7 @@ class _Book:
 
 
 _here: dict[str, _Book] = {}
+# `flock` keeps out other processes, not other threads of this one: decision 163.
 _lock = threading.Lock()
 
 

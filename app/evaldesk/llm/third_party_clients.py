@@ -38,6 +38,7 @@ CLIENTS_OF_OPENAI = tuple(
     f"{package}._base_client" for package in ("openai", "anthropic", "groq", "together", "cerebras.cloud.sdk")
 )
 """The modules of OpenAI's client and of those that its generator made, with the same classes."""
+# Private modules, as the public ones send through them; tests play each real package (decision 105).
 CLIENT_OF_GOOGLE = "google.genai._api_client"
 
 _LITELLM = ("litellm.llms.custom_httpx.http_handler", "litellm.llms.custom_httpx.aiohttp_handler")
@@ -49,6 +50,7 @@ _WRAPPED = "_is_wrapped"
 # A redirect would take the key along: decision 053.
 _REFUSES = "_refuses_redirects"
 _is_asking: ContextVar[bool] = ContextVar("is_asking_a_model", default=False)
+# A client that two threads import at once is wrapped one time: decision 105.
 _lock = threading.Lock()
 _actions: dict[str, list[Callable[[], None]]] = {}
 

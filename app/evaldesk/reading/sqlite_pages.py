@@ -207,6 +207,7 @@ class SqlitePages:
         """Take the pages of every transaction that the log holds whole; the first broken page ends it."""
         if len(log) < 32 or _number(log, 0) not in _LOG_MAGIC:
             return
+        # The last bit of the magic number is the byte order of checksums (SQLite file format 4.1): decision 079.
         order = ">" if log[3] & 1 else "<"
         if _number(log, 8) != self._size or _checksum(log[:24], order, (0, 0)) != struct.unpack_from(">2I", log, 24):
             self.n_lost_log_pages = (len(log) - 32) // (self._size + 24)

@@ -108,6 +108,7 @@ def address_of_holder(folder: Path) -> str:
     except OSError:
         return ""
     try:
+        # A shared lock tells whether somebody holds the exclusive one, and is let go at once.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return _written(descriptor)[1] or OPENING

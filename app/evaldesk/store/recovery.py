@@ -209,6 +209,7 @@ def _locked(path: Path) -> Iterator[int]:
     handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     try:
         try:
+            # SQLite's own lock bytes (lockf, not flock, as SQLite uses): decision 079.
             fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, *_SHARED_LOCK)
         except OSError as error:
             raise WorkspaceError(f"{path} is open in another process; end every evaldesk that uses it") from error

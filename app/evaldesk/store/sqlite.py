@@ -230,6 +230,7 @@ def _engine(where: str, *, begin: str, pragmas: tuple[str, ...], pool_size: int)
     def set_up(connection: Any, _record: object) -> None:
         # The driver's own transactions begin late and deferred; with None it leaves them to `start` below.
         connection.isolation_level = None
+        # A view or trigger of a foreign file must not call functions with side effects: decision 052.
         for pragma in (f"busy_timeout={BUSY_TIMEOUT_MS}", "trusted_schema=OFF", *pragmas):
             connection.execute(f"PRAGMA {pragma}").close()
 

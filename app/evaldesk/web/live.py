@@ -108,6 +108,7 @@ async def _packed(frames: AsyncIterator[Frame]) -> AsyncIterator[bytes]:
     async for each in frames:
         check, size = zlib.crc32(each.data, check), size + len(each.data)
         yield each.deflated
+    # The trailer of a gzip member: CRC-32 and length modulo 2**32 (RFC 1952): decision 178.
     yield _LAST_BLOCK + struct.pack("<II", check, size % 2**32)
 
 

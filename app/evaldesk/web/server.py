@@ -267,6 +267,7 @@ class BoundedHttp(HttpToolsProtocol):
 
 log = logging.getLogger("evaldesk.web")
 FIRST_VISIT_S = 0.5
+# The first two requests may come at once; the routes are added one time.
 _adding = Lock()
 
 ROUTES: tuple[str, ...] = (

@@ -94,6 +94,7 @@ def _modules(ref: AgentRef) -> Iterator[ModuleType]:
 
 def _is_node(candidate: object) -> bool:
     try:
+        # Private, as google-adk exports no base of its nodes.
         from google.adk.workflow._base_node import BaseNode
     except ImportError:  # before google-adk 2
         return False

@@ -44,6 +44,7 @@ def main() -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr] # it is the interpreter's own
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent of the worker may have it ignored
 
+    # A benchmark may report from threads of its own; a line must not be cut by another.
     lock = threading.Lock()
 
     def report(**fields: object) -> None:

@@ -106,6 +106,7 @@ class EvalSetDesk:
         self._store = store
         self._environment = settings.environment
         self._cached: dict[str, tuple[str, EvalSet]] = {}
+        # Not held while a file is read, so a large one delays no other.
         self._lock = Lock()
         self.home = settings.workspace
         self._followed: frozenset[str] = frozenset()

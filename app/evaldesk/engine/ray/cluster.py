@@ -107,6 +107,7 @@ class RayCluster:
 
 def _keep_off_the_output() -> None:
     """Ray prints the log of a node that died to the standard output of its driver, into the results of a command."""
+    # Ray has no public switch for this: decision 167.
     from ray._private import worker
 
     if hasattr(worker, "print_to_stdstream"):

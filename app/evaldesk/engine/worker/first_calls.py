@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 
+# Modules that packages import in their first call; a fork would import each again (decision 222).
 FIRST_CALLS: Mapping[str, Sequence[str]] = {
     "httpx": ("anyio._backends._asyncio",),
     "openai": ("openai.resources",),

@@ -319,6 +319,7 @@ def main() -> None:
     zygote = None
     while True:
         key, worker = asyncio.run(_serve(pipes, purpose))
+        # A zygote may have one thread only: decision 222.
         faulthandler.cancel_dump_traceback_later()  # it has a thread
         if watch and zygote is None:
             from evaldesk.engine.worker.zygote import Zygote  # most players are never asked
@@ -342,6 +343,7 @@ class Channel:
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.WriteTransport) -> None:
         self._loop = loop
         self._transport = transport
+        # Trial threads send while the main loop writes; a frame is never mixed with another.
         self._lock = Lock()
         self._waiting: list[bytes] = []
 
@@ -384,6 +386,7 @@ def _scrubbed(frame: bytes) -> bytes:
     return _scrub(frame)
 
 
+# An agent may change the environment from any thread; the scrubber must match one state of it.
 _environment_lock = Lock()
 _seen_environment: dict[Any, Any] | None = None
 
@@ -447,12 +450,14 @@ def take_over_pipes() -> tuple[BinaryIO, BinaryIO]:
 def guard_process(parent_pid: int) -> None:
     """End with the parent, leave no core file, and let the pages of the server go first."""
     signal.signal(signal.SIGTERM, lambda *_: end_with_group())
+    # Ctrl-C reaches the whole terminal group; the driver alone decides what ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     allow_open_files()
     adopt_orphans()
     if parent_pid:
         if sys.platform == "linux":
+            # The kernel tells of a killed driver; getppid tells of one that died before this call.
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent_pid:
             end_with_group()
@@ -461,6 +466,7 @@ def guard_process(parent_pid: int) -> None:
 
 def rearm_guard() -> None:
     """Put off by STUCK_S the moment at which a thread without need of the GIL ends this process, saying where it is."""
+    # A C thread of the library, so it fires also where a thread never gives up the GIL.
     faulthandler.dump_traceback_later(STUCK_S, exit=True, file=STDERR)
 
 
@@ -471,6 +477,7 @@ def end_with_group() -> None:
     finally:  # user code can have replaced what that calls
         if os.getpgrp() == os.getpid():
             os.killpg(0, signal.SIGKILL)
+        # No cleanup of user code may run here, as it could block the end.
         os._exit(0)
 
 

@@ -424,7 +424,9 @@ def _description(agent: Agent) -> AgentDescription | None:
     return found if isinstance(found, AgentDescription) else None
 
 
+# An agent is imported once, also when several trial threads begin with it.
 _lock = Lock()
+# One thread warms the clients of a model; imports go on under their own lock.
 _model_lock = Lock()
 _ready: set[tuple[AgentRef, str | None, str | None]] = set()
 _loaded: dict[AgentRef, Agent | BaseException] = {}

@@ -317,6 +317,7 @@ class TurnWork:
         self._frame = frame
         self._send = send
         self._partial: Event | None = None
+        # Frameworks report events from threads; pieces of a streamed text must stay in order.
         self._telling = Lock()
         self.attempt = Attempt()
 

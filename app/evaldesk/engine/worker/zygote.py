@@ -108,6 +108,7 @@ class Zygote:
     def _forked(self) -> int | None:
         """Fork, and tell so; None where there is no process to be had."""
         try:
+            # Safe only after the checks of this class, which see C threads too: decision 222.
             pid = os.fork()
         except OSError as error:
             self._say("failed", str(error))

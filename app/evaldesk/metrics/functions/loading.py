@@ -44,6 +44,7 @@ PASSED: Mapping[Mode, tuple[str, ...]] = {
     "adk": ("eval_metric", "actual_invocations", "expected_invocations", "conversation_scenario"),
 }
 """The parameters that a function of each kind is called with, by keyword."""
+# A module of the user is imported once, also when two trial threads need it first.
 _lock = Lock()
 _as_source: set[str] = set()
 _loaded: dict[tuple[str, str], Function | BaseException] = {}

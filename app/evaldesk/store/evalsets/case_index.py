@@ -227,6 +227,7 @@ class IndexedCases(LargeCases):
                 f"{index.as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False, isolation_level=None
             )
             finalize(self, self._database.close)
+            # One connection for all threads, which sqlite3 itself does not keep apart here.
             self._lock = Lock()
             self._facts = dict(self._ask("SELECT name, value FROM fact"))
             self.facts = from_json(self._facts["facts"], EvalSetFacts)

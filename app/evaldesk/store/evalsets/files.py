@@ -89,6 +89,7 @@ class EvalSetFiles:
         self._lines = Lines(self._facts, lines, has_secrets, self._large.sweep)
         self._known: dict[str, FoundFile] = {}
         self._gone: dict[str, FoundFile] = {}
+        # Pages and the reading thread change these maps; methods that hold it call each other.
         self._lock = RLock()
 
     def list(self) -> list[EvalSetFile]:

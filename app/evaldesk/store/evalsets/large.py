@@ -57,6 +57,7 @@ class LargeSets:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        # One large file is indexed at a time, whoever asks for it: decision 151.
         self._building = Lock()
 
     def facts(self, file: FoundFile) -> EvalSetFacts:

@@ -123,6 +123,7 @@ class Lines:
         self._unread: dict[str, FoundFile] = {}
         self._unkept: dict[str, Line] = {}
         self._thread: Thread | None = None
+        # Pages and the reading thread change these maps: decision 151.
         self._lock = Lock()
 
     def of(self, files: Collection[FoundFile]) -> list[EvalSetFile]:
