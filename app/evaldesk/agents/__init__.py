@@ -28,7 +28,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Importing agents is the work of players, who alone need what goes with it."""
+        """Import `evaldesk.agents.loading` on first use: only players import the code of agents."""
         if name not in ("adapt_object", "load_agent"):
             raise AttributeError(f"module 'evaldesk.agents' has no attribute {name!r}")
         from evaldesk.agents import loading

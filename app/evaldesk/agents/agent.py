@@ -1,7 +1,7 @@
-"""The protocol of an agent, and the kinds of agents, one line each, with their traits.
+"""The protocol of an agent, and the table of agent kinds with their traits.
 
-A package brings a kind of its own by an entry point of the group `evaldesk.agents`. It names an `AgentKind` in a module
-that imports nothing heavy, or the adapter alone.
+A package adds a kind by an entry point of the group `evaldesk.agents`. Its target is an `AgentKind` in a module without
+heavy imports, or the adapter itself.
 """
 
 from __future__ import annotations
@@ -37,45 +37,45 @@ class Agent(Protocol):
         `at_ms` is left at 0 and the events `user_message` and `state_delta` are left out: the player of the turn adds
         them. A partial `agent_message` comes only when `session.is_streaming`. Exceptions of the agent pass through; an
         `error` event ends the turn as well. One of the kind `max_turns`, `max_iterations` or `awaiting_approval` is no
-        failure: the agent went on until its bound, or it waits for a person; the turn has no answer, and the trial is
-        scored on the events so far. What waits is told by `waiting` events before.
+        failure: the agent reached its limit, or it waits for a person. The turn has no answer, and the trial is scored
+        on the events so far. Each pending decision has a `waiting` event before.
         """
 
 
 @runtime_checkable
 class Resumable(Protocol):
-    """An agent that goes on with a turn in which it waited for a person."""
+    """An agent that can resume a paused turn after the decisions of a person."""
 
     def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
-        """As `Agent.reply`, from where the turn of `message` waits; there is a decision for each thing that waits.
+        """As `Agent.reply`, from the pause of the turn of `message`, with one decision for each `waiting` event.
 
-        `session.turns` are those before that turn. Raises AgentError where the agent cannot go on.
+        `session.turns` are the turns before. Raises AgentError for a turn that cannot be resumed.
         """
 
 
 class ModelCaller(ABC):
-    """An agent that knows the packages of its model calls; any other agent with a model is assumed to use LiteLLM."""
+    """An agent that imports the packages of its model calls itself; other agents with a model need LiteLLM."""
 
     @abstractmethod
     def warm(self, session: Session) -> None:
-        """Import the packages for the model calls of `session`, so that no turn pays for it."""
+        """Import the packages for the model calls of `session` before its first turn."""
 
 
 class SessionResource(ABC):
-    """Something that an adapter keeps in the memory of a session, and that is to be closed when the session ends.
+    """A resource in the memory of a session, closed at the end of the session.
 
-    `has_late_calls` says, once it is closed, that it learned of model calls after their turns.
+    `has_late_calls` is true after `close` when model calls were reported after the end of their turns.
     """
 
     has_late_calls = False
 
     @abstractmethod
     def close(self) -> None:
-        """End it; may be called again."""
+        """Release the resource; safe to call twice."""
 
 
 def close_session_resources(memory: Mapping[str, object]) -> None:
-    """Close what adapters keep in the memory of a session."""
+    """Close the resources in the memory of a session."""
     for resource in [*memory.values()]:  # the thread of a turn that was left behind may add to it
         if isinstance(resource, SessionResource):
             resource.close()
@@ -90,26 +90,26 @@ Target: TypeAlias = Literal["object", "address", "command", "file"]
 class AgentKind:
     """A kind of agent and its traits.
 
-    - `adapter` is the `package.module:attr` of a function that gives the agent around an object, or None.
-    - `target` is the way the agent is named: by an object that is imported, or by something remote, which never is.
-    - `prefix` stands in front of a remote target: `adk:http://127.0.0.1:8000/weather`. An address without a prefix is
-      of the kind with the longest `address_end` that it has; None is no address's end.
-    - `options` is the `package.module:attr` of a function (table, workspace) that gives `AgentRef.declared`, for a kind
-      that `[agents.NAME]` may name beside a target.
-    - `sees_tools`: the calls of tools are made or seen here, so that the time limit of a tool holds.
-    - `prices_calls`: the model calls are seen here, so that the price of the model is the price of the agent.
-    - `counts_tokens`: the tokens of every model call are told, so that configured prices give the cost.
-    - `reports_cost`: its own code may report the cost of each model call, which is known when a trial is finished.
-    - `asks_by_name`: a model that a run names is asked with the key of the environment, not with the agent's own key.
-    - `is_asked`: a remote one is asked for its description, so that one that is gone is noticed.
-    - `is_recording`: it answers from a file and asks no model.
-    - `hides_models`: they are asked where no recording sees it, unless the table sets the key `shows_models`; None is
-      so for what is remote.
-    - `reads_case`: its own tool gives its code the whole row, ground truth included, or it answers from the case.
-    - `is_last`: its adapter takes nearly any object, so that every other adapter looks first.
-    - `takes` are the kinds of media that its agents take beside text; another agent says its own.
-    - `home` are the modules of which one is imported wherever an object of the kind is, `first_parameter` is that of a
-      function of the kind; empty where that cannot be said. The adapter is not imported for any other object.
+    - `adapter` is the `package.module:attr` of a function that returns the agent around an object, or None.
+    - `target` is the form of the agent's name: an imported object, or a remote address, command or file.
+    - `prefix` stands in front of a remote target: `adk:http://127.0.0.1:8000/weather`. An address without a prefix
+      belongs to the kind with the longest matching `address_end`; None matches no address.
+    - `options` is the `package.module:attr` of a function (table, workspace) that returns `AgentRef.declared`, for a
+      kind with options beside the target in `[agents.NAME]`.
+    - `sees_tools`: the adapter makes or sees the tool calls, so that the time limit of a tool applies.
+    - `prices_calls`: the adapter sees the model calls, so that the price of the model is the price of the agent.
+    - `counts_tokens`: every model call reports its tokens, so that configured prices give the cost.
+    - `reports_cost`: its own code may report the cost of each model call, known at the end of a trial.
+    - `asks_by_name`: a model named by a run is called with the key of the environment, not with the agent's own key.
+    - `is_asked`: a remote agent is asked for its description, to detect an unreachable one.
+    - `is_recording`: it answers from a file and calls no model.
+    - `hides_models`: recordings do not see its model calls, unless the table sets the key `shows_models`; None means
+      True for a remote kind.
+    - `reads_case`: its own tool passes the whole row to its code, ground truth included, or it answers from the case.
+    - `is_last`: its adapter accepts nearly any object, so every other adapter is tried first.
+    - `takes` are the media kinds of its input beside text, unless the description of an agent has its own.
+    - `home` are modules of which at least one is imported if an object of the kind exists, `first_parameter` is the
+      first parameter of a function of the kind; empty if unknown. The adapter is not imported for any other object.
     - `extra` of Evaldesk installs `package`, whose modules are `modules`.
     """
 
@@ -140,7 +140,7 @@ class AgentKind:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the agent is reached and not imported: behind an address, a command, or in a file."""
+        """Whether the agent is remote, not imported: an address, a command, or a file."""
         return self.target != "object"
 
     def can_replay(self, ref: AgentRef) -> bool:
@@ -149,11 +149,11 @@ class AgentKind:
         return not hides or bool(self.shows_models and json.loads(ref.declared or "{}").get(self.shows_models))
 
     def sees_calls(self, ref: AgentRef) -> bool:
-        """Whether no model call of the agent goes uncounted that it does not tell by itself."""
+        """Whether every model call of the agent is counted: by its own usage, or where recordings see it."""
         return self.counts_tokens or self.can_replay(ref)
 
     def may_take(self, candidate: object) -> bool:
-        """Whether the object may be of the kind, told without its adapter."""
+        """Whether the object may be of the kind, without an import of the adapter."""
         if self.is_remote:
             return False
         if self.first_parameter:
@@ -305,7 +305,7 @@ _KINDS = (
 
 
 class AgentKinds:
-    """The kinds by name: those above, then those that installed packages bring."""
+    """The registry of agent kinds: built-in kinds, then kinds of installed packages."""
 
     def __init__(self, kinds: Sequence[AgentKind]) -> None:
         self.builtin = tuple(kinds)
@@ -319,7 +319,7 @@ class AgentKinds:
         return name in self._registry
 
     def __getitem__(self, name: str) -> AgentKind:
-        """The kind of that name; a name with a colon is that of an adapter. Raises NotFoundError."""
+        """The kind of that name; a name with a colon is the target of an adapter. Raises NotFoundError."""
         if name not in self._kinds:
             target = name if ":" in name else self._registry.target(name)
             plugin = self._registry.load(name)
@@ -328,7 +328,7 @@ class AgentKinds:
         return self._kinds[name]
 
     def find(self, name: str) -> AgentKind | None:
-        """The kind that an agent says it is; None where there is none. Only what is installed is imported."""
+        """The kind of that name; None for an unknown kind, or one whose package cannot be imported."""
         if name in self._kinds:
             return self._kinds[name]
         try:
@@ -337,22 +337,22 @@ class AgentKinds:
             return None
 
     def title(self, name: str) -> str:
-        """The kind as a person says it; a name that is no kind's as it is."""
+        """The title of the kind; an unknown name unchanged."""
         kind = self.find(name)
         return kind.title if kind else name
 
     def takes(self, agent: AgentDescription) -> tuple[MediaKind, ...]:
-        """The kinds of media that an agent takes beside text, by its kind or by its own word."""
+        """The media kinds of an agent's input: by its kind, and by its own description."""
         kind = self.find(agent.kind)
         media_kinds = {*agent.takes, *(kind.takes if kind else ())}
         return tuple(each for each in MEDIA_KINDS if each in media_kinds)
 
     def is_remote(self, name: str) -> bool:
-        """Whether agents of the kind are never imported; the empty name is that of any object."""
+        """Whether agents of the kind are never imported; False for the empty name, the kind of any object."""
         return bool(name) and self[name].is_remote
 
     def at_prefix(self, prefix: str) -> AgentKind | None:
-        """The remote kind with that prefix; a kind that a package brings has its name as one."""
+        """The remote kind with that prefix; the prefix of a package's kind is its name."""
         match = next((kind for kind in self.builtin if kind.prefix == prefix), None) or self.find(prefix)
         return match if match and match.is_remote else None
 
@@ -367,15 +367,12 @@ class AgentKinds:
         return [kind.prefix for kind in self.builtin if kind.prefix]
 
     def kinds_for(self, candidate: object) -> list[AgentKind]:
-        """The kinds that may take an object, in the order in which their adapters look at it.
-
-        There is none of a package that is broken here.
-        """
+        """The kinds that may adapt an object, in the order of their adapters, without kinds of broken packages."""
         kinds = (self.find(name) for name in self)
         return sorted((kind for kind in kinds if kind and kind.may_take(candidate)), key=lambda kind: kind.is_last)
 
     def of_module(self, module: str) -> AgentKind | None:
-        """The kind of the framework that a module belongs to."""
+        """The kind of the framework of a module."""
         tops = [(top, kind) for kind in self.builtin for top in kind.modules]
         fitting = [(len(top), kind) for top, kind in tops if module == top or module.startswith(f"{top}.")]
         return max(fitting, key=lambda fit: fit[0])[1] if fitting else None
@@ -386,7 +383,7 @@ AGENTS = AgentKinds(_KINDS)
 
 
 def parameter_names(function: object) -> list[str] | None:
-    """The names of the parameters of a function; None where it has no signature."""
+    """The names of the parameters of a function; None without a signature."""
     try:
         return list(inspect.signature(cast("Callable[..., object]", function)).parameters)
     except (TypeError, ValueError):
@@ -394,7 +391,7 @@ def parameter_names(function: object) -> list[str] | None:
 
 
 def breadth_first(first: T, successors: Callable[[T], Iterable[T]]) -> list[T]:
-    """The first and all that follow from it, each once, the nearest first."""
+    """The first node and its direct and indirect successors, each once, in breadth-first order."""
     nodes: list[T] = []
     todo = deque([first])
     while todo:
@@ -411,12 +408,12 @@ def summary_of(value: object) -> str:
 
 
 def is_from(value: object, package: str) -> bool:
-    """Whether the type of `found`, or one it is derived from, is defined in `package`."""
+    """Whether the type of `value`, or a base of it, is defined in `package`."""
     kinds = type(value).__mro__
     return any(kind.__module__ == package or kind.__module__.startswith(f"{package}.") for kind in kinds)
 
 
 def own_python() -> str:
-    """The interpreter of this process where it is a player on the agent's own; empty on Evaldesk's."""
+    """The path of the agent's own interpreter in a player on it; empty on Evaldesk's interpreter."""
     main = getattr(sys.modules.get("__main__"), "__file__", None) or ""
     return sys.executable if main.endswith(os.path.join("evaldesk", "engine", "boot.py")) else ""

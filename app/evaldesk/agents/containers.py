@@ -1,7 +1,7 @@
 """Containers by docker or podman: the client, their bounds, and one for the commands of a trial.
 
-The commands of a benchmark's script run as those of OpenHands do: the script is a process of this machine, and the
-container is its sandbox. It has a root of its own that can be written, and nothing of this machine. The end of its
+The commands of a benchmark's script run as in OpenHands: the script is a process of this machine, and the container
+is its sandbox. It has a root of its own that can be written, and nothing of this machine. The end of its
 standard input ends it, so it ends with the process that started it. (decision 216)
 """
 
@@ -40,7 +40,7 @@ _UP = "command -v bash || echo /bin/sh; exec cat >/dev/null 2>&1"
 
 
 def container_client(container: Container, environment: Mapping[str, str]) -> str:
-    """The path of docker, or of podman. Raises UsageError where there is neither."""
+    """The path of docker, or of podman. Raises UsageError without either."""
     paths = (shutil.which(client, path=environment.get("PATH")) for client in CLIENTS)
     client = next(filter(None, paths), None)
     if client is None:
@@ -52,12 +52,12 @@ def container_client(container: Container, environment: Mapping[str, str]) -> st
 
 
 def is_podman(client: str) -> bool:
-    """Whether the client is podman, whose containers have other users."""
+    """Whether the client is podman; its containers have other user ids."""
     return Path(client).name == "podman"
 
 
 def docker_run_command(client: str, container: Container, name: str) -> tuple[str, ...]:
-    """`docker run` with the bounds of the container, up to what is particular to its use."""
+    """The start of a `docker run` command: resource limits and network, without image and command."""
     return (
         # The end of stdin ends the container, which has no parent to watch: decision 124.
         *(client, "run", "--interactive", "--rm", "--init", "--name", name),
@@ -69,7 +69,7 @@ def docker_run_command(client: str, container: Container, name: str) -> tuple[st
 
 
 class CommandContainer:
-    """A container in which commands of one trial run, and whose files they share."""
+    """The container for the commands of one trial; all of them share its files."""
 
     def __init__(self, container: Container, workspace: Workspace) -> None:
         self.container = container
@@ -97,6 +97,7 @@ class CommandContainer:
             start_new_session=True,
         )
         watch(process.pid)
+        # `readline` has no timeout, and a pull of the image may hang.
         timer = threading.Timer(PULL_TIMEOUT_S, process.kill)
         timer.start()
         assert process.stdout  # noqa: S101 - it was asked for
@@ -111,15 +112,15 @@ class CommandContainer:
 
     @property
     def state(self) -> str:
-        """The file in which the shell keeps its variables."""
+        """The path of the file with the variables of the shell."""
         return "/tmp/.evaldesk-shell"  # noqa: S108 - of the container
 
     def command(self, text: str) -> str:
-        """The command as it is."""
+        """The command, unchanged."""
         return text
 
     def run(self, script: str, timeout_s: float, variables: Mapping[str, str]) -> CommandResult:
-        """Run a script of the shell here. At its time limit it is killed, with what it started."""
+        """Run a shell script here. At its time limit it is killed, with its process group."""
         names = (part for name in variables for part in ("--env", name))
         command = (self._client, "exec", *names, self._name, self._shell, "-c", f"echo $$ >{_PROCESS}\n{script}")
         result = self._workspace.run(command, timeout_s=timeout_s, env={**self._client_env, **variables})
@@ -129,7 +130,7 @@ class CommandContainer:
         return result
 
     def inside(self, name: str) -> str:
-        """The path that a name means: a relative one is seen from the workspace."""
+        """The absolute path of a name; a relative name is below the workspace."""
         return posixpath.normpath(posixpath.join(HOME, name))
 
     def read(self, name: str) -> str:
@@ -182,10 +183,11 @@ class CommandContainer:
             with tarfile.open(fileobj=tar_stream, mode="w") as archive:
                 archive.add(source, name, filter=_of_root)
             tar_stream.seek(0)
+            # `-o`: files belong to the user in the container, not to the owner on this machine.
             self._exec('mkdir -p -- "$1" && tar -xof - -C "$1"', folder, stdin=tar_stream)
 
     def _exec(self, script: str, *words: str, stdin: IO[bytes] | None = None) -> bytes:
-        """The output of a short script, whose words are its parameters. Raises OSError for one that fails."""
+        """The output of a short script with the parameters `words`. Raises OSError when it fails."""
         command = (self._client, "exec", *(("--interactive",) if stdin else ()), self._name, "/bin/sh", "-c", script)
         with tempfile.TemporaryFile() as errors:
             process = subprocess.Popen(
@@ -214,7 +216,7 @@ class CommandContainer:
         return output
 
     def close(self) -> None:
-        """End the container with all that runs in it; the end of its trial does so, too."""
+        """Kill the container and its processes; the end of the trial does the same."""
         if self._end in self._workspace.at_end:
             self._workspace.at_end.remove(self._end)
             self._end()

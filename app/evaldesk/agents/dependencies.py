@@ -1,4 +1,4 @@
-"""What the tools of an agent get in place of the session state: made from it before a turn, read back after each call.
+"""Dependency objects of an agent's tools: built from the session state before a turn, read back after each call.
 
 For agents whose context is an object of their own, such as a dataclass. The functions are `make_deps(state)` and
 `read_state(deps)`, beside the agent or named in `evaldesk.toml`; either may be a coroutine function.
@@ -27,16 +27,16 @@ MEMORY = "dependencies"
 
 @dataclass(frozen=True)
 class Dependencies:
-    """The two functions of an agent; None where it has none."""
+    """The functions `make_deps` and `read_state` of an agent; None for a missing one."""
 
     make: Callable[[JsonObject], Any] | None = None
     read: Callable[[Any], Any] | None = None
 
     async def bind(self, session: Session, *, resumes: bool = False) -> Any:
-        """What the tools get in this turn: the session state itself, or the object that is made of it.
+        """The context of the tools in this turn: the session state, or the dependency object built from it.
 
-        The object lives on from turn to turn while nobody else changes the state, also where a turn `resumes`. Raises
-        what the function raises.
+        The object is reused from turn to turn, also by a turn that `resumes`, until another writer changes the state.
+        Exceptions of `make_deps` pass through.
         """
         if self.make is None:
             _CURRENT.set(None)
@@ -50,13 +50,13 @@ class Dependencies:
         return deps
 
     async def keep(self, session: Session, deps: Any) -> None:
-        """Read the state at the end of a turn, and keep the object for the next one."""
+        """Read the state at the end of a turn, and store the object for the next one."""
         if self.make is not None:
             await self.update(session, deps)
             session.memory[MEMORY] = (deps, len(session.turns) + 1, plain(session.state))
 
     async def update(self, session: Session, deps: Any) -> None:
-        """Read the state back. Raises AgentError for one that is no object."""
+        """Update the session state by `read_state`. Raises AgentError for a state that is no object."""
         if self.read is None:
             return
         state = await _await_value(self.read(deps))
@@ -69,7 +69,7 @@ _CURRENT: ContextVar[tuple[Any, Session, Dependencies] | None] = ContextVar("dep
 
 
 def state_of(deps: Any) -> dict[str, Any]:
-    """The session state that a tool's double sees, from what the tool gets; empty where that is not known."""
+    """The session state for the double of a tool, by the context of the tool; empty for an unknown context."""
     if isinstance(deps, dict):
         return deps
     binding = _CURRENT.get()
@@ -77,16 +77,16 @@ def state_of(deps: Any) -> dict[str, Any]:
 
 
 async def note_state(deps: Any) -> None:
-    """Read the state back after a call."""
+    """Update the session state after a call."""
     binding = _CURRENT.get()
     if binding and binding[0] is deps:
         await binding[2].update(binding[1], deps)
 
 
 def dependencies_of(ref: AgentRef) -> Dependencies:
-    """The functions that `evaldesk.toml` names, else those beside the agent. Raises AgentError for what is no function.
+    """The functions in `evaldesk.toml`, else in the agent's module. Raises AgentError for a value that is no function.
 
-    The agent is imported already.
+    The agent's module is imported already.
     """
     module = sys.modules.get(ref.target.partition(":")[0])
     functions = {}
@@ -104,7 +104,7 @@ def dependencies_of(ref: AgentRef) -> Dependencies:
 
 
 def hint_of(error: Exception, deps: Any) -> AgentError | None:
-    """What to write, for the error of an agent that wanted an object and got the state; None for any other error.
+    """The hint to write `make_deps`, for an agent that expected an object and got the state; None for other errors.
 
     A framework may have wrapped the error of a tool in its own.
     """

@@ -1,4 +1,4 @@
-"""Events of code that runs on its own, as the stream that `reply` has to be."""
+"""A stream of events from a coroutine that sends them by a callback."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ SendEvent: TypeAlias = Callable[[Event], None]
 
 
 async def events_of(work: Callable[[SendEvent], Coroutine[Any, Any, None]]) -> AsyncGenerator[Event, None]:
-    """Yield the events of `work` while it runs, then raise its exception. Ends `work` when the listener leaves.
+    """Yield the events of `work` while it runs, then raise its exception. Closing the generator cancels `work`.
 
-    `work` may say things from other threads.
+    `work` may send events from other threads.
     """
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[Event | None] = asyncio.Queue()

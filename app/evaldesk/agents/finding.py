@@ -1,7 +1,7 @@
-"""Agents that a person names: on disk, found without an import as `adk web DIR` does, or at an address or a command.
+"""Discovery of agents on disk, without imports as in `adk web DIR`, and agents at an address or a command.
 
-Each is played on the interpreter that is named for it, or on the one of the project it is in, with the folders of
-source code that the project has.
+Each agent is played on its configured interpreter, or on the interpreter of its project, with the source folders of
+the project.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def find_agents(roots: Sequence[Path]) -> list[AgentRef]:
 
 
 def agent_ref(spec: str) -> AgentRef:
-    """The agent a person named on the command line: a folder, `module:attr`, `samples/NAME`, an address or a command.
+    """The agent of a command-line spec: a folder, `module:attr`, `samples/NAME`, an address or a command.
 
     Raises UsageError with the target of the search.
     """
@@ -117,7 +117,7 @@ def _may_be_agent(folder: Path) -> bool:
 
 
 def _in_packages(folder: Path, depth: int) -> Iterator[Path]:
-    """The folders of agents below `folder`; none lies in another."""
+    """The outermost folders of agents below `folder`."""
     for child in sorted(_children(folder)):
         if not _may_be_agent(child) or child.is_symlink() or child.name in NOT_SOURCE:
             continue
@@ -147,7 +147,7 @@ def _python_ref(folder: Path, stem: str, attribute: str) -> AgentRef:
 
 
 def _top_package(folder: Path) -> Path:
-    """The outermost package around the agent where its code imports from there; else the folder itself."""
+    """The outermost package around the agent, if its code imports from it; else the folder itself."""
     top = folder
     if folder.is_relative_to(paths.samples()):  # their package is ours
         return folder
@@ -159,7 +159,7 @@ def _top_package(folder: Path) -> Path:
 
 
 def _imports_from(package: str, folder: Path) -> bool:
-    """Whether a module of the agent has a relative import that leaves its folder, or imports the package by name."""
+    """Whether a module of the agent imports from above its folder, relatively or by the name of the package."""
     by_name = re.compile(rf"^[ \t]*(?:from|import)[ \t]+{package}\b(?!\s*=)", re.MULTILINE)
     for path in sorted(_children(folder)):
         if path.suffix == ".py":
@@ -216,10 +216,10 @@ def _with_unique_ids(refs: Iterable[AgentRef]) -> list[AgentRef]:
 
 
 def remote_ref(spec: str) -> AgentRef | None:
-    """The agent that `spec` names by an address, a command or a recording; None for any other spec.
+    """The agent at an address, a command or a recording; None for any other spec.
 
-    An address alone is an OpenAI-compatible endpoint when it ends in `/v1`, else it speaks docs/protocol.md. Raises
-    UsageError for an address or a command that cannot be.
+    An address without a prefix is an OpenAI-compatible endpoint when it ends in `/v1`, else it follows
+    docs/protocol.md. Raises UsageError for an invalid address or command.
     """
     if spec.startswith(("http://", "https://")):
         return remote_ref_of_kind(AGENTS.at_address(spec).name, spec)
@@ -259,11 +259,11 @@ def with_place(
     container: Container | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> AgentRef:
-    """The agent with its interpreter: its own, else `python`, which is named for all agents, else that of its project.
+    """The agent with its interpreter: its own, else `python`, the default of all agents, else its project's.
 
-    Samples, agents at an address or a command and those that `evaldesk.toml` makes of a model stay on ours. An agent
-    with an image, its own or that of `container`, which is given to all agents, is played in such a container instead.
-    A benchmark that has an image for its commands alone stays out of it, and they get its bounds.
+    Samples, remote agents and agents declared by a model in `evaldesk.toml` stay on Evaldesk's interpreter. An agent
+    with an image, its own or the image of `container`, the default of all agents, is played in a container instead. A
+    benchmark with an image for its commands only stays on this machine; its commands get the limits of `container`.
     """
     if ref.commands:
         ref = replace(ref, commands=commands_in(ref.commands.image, container or ref.commands))
@@ -285,14 +285,15 @@ def with_place(
 
 
 def commands_in(image: str, bounds: Container) -> Container:
-    """A container for commands. They ask no models: the script does, outside of it."""
+    """The container for the commands of a script. Model calls come from the script, outside of the container."""
     return replace(bounds, image=image, network="none" if bounds.network == "model-only" else bounds.network)
 
 
 def project_python(folder: Path, environment: Mapping[str, str] = os.environ) -> str:
     """The interpreter of the nearest project of uv, poetry or pipenv, or `.venv`, at or above the folder; else empty.
 
-    The search ends with the repository, and below the home folder and folders of other users. Nothing is started.
+    The search ends at the root of the repository, below the home folder, and at folders of other users. No process is
+    started.
     """
     for place in _places(folder.absolute(), environment):
         for venv in _environments(place, environment):
@@ -302,17 +303,17 @@ def project_python(folder: Path, environment: Mapping[str, str] = os.environ) ->
 
 
 def source_folders(folder: Path, environment: Mapping[str, str] = os.environ) -> list[Path]:
-    """The folders of source code of the projects at and above the folder, nearest first.
+    """The source folders of the projects at and above the folder, nearest first.
 
-    A project has a `pyproject.toml`, `setup.py` or `Pipfile`; its code is in `src`, in the folders that its table of
-    poetry names, and in those of the members of a workspace of uv. Python 3.10 reads no TOML, and finds `src` alone.
+    A project has a `pyproject.toml`, `setup.py` or `Pipfile`; its code is in `src`, in the folders of its poetry table,
+    and in the members of its uv workspace. Python 3.10 reads no TOML: there only `src` counts.
     """
     places = _places(folder.absolute(), environment)
     return list(dict.fromkeys(source for place in places for source in _sources(place)))
 
 
 def _sources(place: Path) -> Iterator[Path]:
-    """The folders of source code of the project in `place`, then of its workspace; none where it is no project."""
+    """The source folders of the project in `place`, then of its workspace; none without a project."""
     if not any((place / name).is_file() for name in ("pyproject.toml", "setup.py", "Pipfile")):
         return
     table = _project(place).get("tool")
@@ -328,7 +329,7 @@ def _sources(place: Path) -> Iterator[Path]:
 
 
 def _members(place: Path, table: object) -> list[Path]:
-    """The members of a workspace of uv: `[tool.uv.workspace] members = ["packages/*"]`, without those it excludes."""
+    """The members of a uv workspace: `[tool.uv.workspace] members = ["packages/*"]`, without its `exclude`."""
     workspace = _table(_table(table, "uv"), "workspace")
     excluded = {path for pattern in _patterns(workspace, "exclude") for path in place.glob(pattern)}
     paths = (path for pattern in _patterns(workspace, "members") for path in sorted(place.glob(pattern)))
@@ -338,14 +339,14 @@ def _members(place: Path, table: object) -> list[Path]:
 
 
 def _patterns(workspace: Mapping[str, Any], key: str) -> list[str]:
-    """The patterns that stay inside of the workspace."""
+    """The glob patterns of a key, without absolute ones and ones with `..`."""
     value = workspace.get(key)
     patterns = [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
     return [each for each in patterns if each and not Path(each).is_absolute() and ".." not in Path(each).parts]
 
 
 def _project(place: Path) -> Mapping[str, Any]:
-    """The `pyproject.toml` of the project; empty where it cannot be read, as by players that are older than tomllib."""
+    """The `pyproject.toml` of the project; empty when unreadable, as on a Python without tomllib."""
     try:
         from evaldesk.toml_text import parse_toml
 
@@ -367,7 +368,7 @@ def is_imported(ref: AgentRef) -> bool:
 
 
 def _is_own_interpreter(python: str) -> bool:
-    """Whether it is the interpreter of this process, or outside of virtual environments the same file."""
+    """Whether it is the interpreter of this process: the same virtual environment, else the same file."""
     home = Path(python).parents[1]
     if (home / "pyvenv.cfg").is_file():
         return os.path.realpath(home) == os.path.realpath(sys.prefix)
@@ -380,7 +381,7 @@ def _needs_litellm(ref: AgentRef) -> bool:
 
 
 def _has(python: str, package: str) -> bool:
-    """Whether the environment has the package, told by its folder."""
+    """Whether the environment has the folder of the package."""
     return any(Path(python).parents[1].glob(f"lib/python3*/site-packages/{package}"))
 
 
@@ -403,7 +404,7 @@ def _owner(folder: Path) -> int:
 
 
 def _environments(place: Path, environment: Mapping[str, str]) -> Iterator[Path]:
-    """The virtual environments of the project in `place`, as its tool names them."""
+    """The virtual environments of the project in `place`, by the rules of its tool."""
     if (place / "uv.lock").is_file() and environment.get("UV_PROJECT_ENVIRONMENT"):
         yield place / environment["UV_PROJECT_ENVIRONMENT"]
     yield place / ".venv"
@@ -414,14 +415,14 @@ def _environments(place: Path, environment: Mapping[str, str]) -> Iterator[Path]
 
 
 def _of_pipenv(place: Path, environment: Mapping[str, str]) -> Iterator[Path]:
-    """Pipenv writes the folder of its project into each of its environments."""
+    """The environments of pipenv; each has the folder of its project in its file `.project`."""
     home = environment.get("HOME", "")
     shelf = Path(environment.get("WORKON_HOME") or Path(home, ".local", "share", "virtualenvs"))
     yield from (file.parent for file in sorted(shelf.glob("*/.project")) if _text(file).strip() == str(place))
 
 
 def _of_poetry(place: Path, environment: Mapping[str, str]) -> Iterator[Path]:
-    """Poetry names an environment after the project, a digest of its folder, and the version of Python.
+    """The environments of poetry, named by the project, a digest of its folder, and the version of Python.
 
     (python-poetry/poetry src/poetry/utils/env/env_manager.py, generate_env_name)
     """

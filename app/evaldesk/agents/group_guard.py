@@ -1,7 +1,7 @@
-"""Process groups that must not outlive this process, however it ends.
+"""A watchdog that kills orphaned process groups, however this process ends. (decision 099)
 
-A small process of its own is told of each group. When this process is gone, killed or not, its pipe closes, and it
-kills the groups that are left.
+The watchdog is a small process that reads the ids of the groups from a pipe. When this process ends, killed or not,
+the pipe closes, and the watchdog kills the remaining groups.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ _guard: subprocess.Popen[bytes] | None = None
 
 
 def watch(group: int) -> None:
-    """Have the group killed when this process ends."""
+    """Add the group to the watchdog: it is killed when this process ends."""
     _write(f"+{group}")
 
 
 def end_group(group: int) -> None:
-    """Kill the group, which this process started, and forget it."""
+    """Kill a group of this process, and remove it from the watchdog."""
     kill_group(group)
     _write(f"-{group}")
 
 
 def kill_group(group: int) -> None:
-    """Kill a process group that this process started."""
+    """Kill a process group of this process."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
 
 
 def _write(line: str) -> None:
-    with _lock:
+    with _lock:  # threads must not mix their lines in the pipe
         guard = _running_guard()
         with suppress(OSError, ValueError):  # a guard that was killed guards nothing; the groups still end in order
             if guard.stdin:
@@ -65,11 +65,11 @@ def _running_guard() -> subprocess.Popen[bytes]:
     global _guard  # noqa: PLW0603 - one for the process
     if _guard is None:
         _guard = subprocess.Popen(
-            [sys.executable, "-S", "-E", "-c", _GUARD],
+            [sys.executable, "-S", "-E", "-c", _GUARD],  # without site packages: it must start in any environment
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            start_new_session=True,  # a signal to our own group must not end the watchdog: decision 099
             env={name: value for name, value in os.environ.items() if name != WORKER_VARIABLE},  # outlives its worker
         )
         mark_process(_guard.pid, "")
@@ -78,7 +78,7 @@ def _running_guard() -> subprocess.Popen[bytes]:
 
 
 def _close(guard: subprocess.Popen[bytes]) -> None:
-    """Let it end the groups that are left, and see it go."""
+    """Close the pipe, so that the watchdog kills the remaining groups, and wait for its exit."""
     with suppress(OSError, ValueError, subprocess.TimeoutExpired):
         if guard.stdin:
             guard.stdin.close()

@@ -1,4 +1,4 @@
-"""Blocking code in a thread of its own, so that the turn goes on."""
+"""Run blocking code in a thread, outside of the turn's event loop."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ T = TypeVar("T")
 async def in_thread(call: Callable[[], T], on_cancel: Callable[[], None] | None = None) -> T:
     """The result of `call` in a daemon thread of its own, in the context of the caller.
 
-    When the turn is cancelled, `on_cancel` is to make the thread come back; a thread that does not come back blocks the
-    turn's own thread for a while, so that the player of the turn sees that it is stuck. Without it the thread is left.
+    On cancellation `on_cancel` must make the thread return. A thread that does not return blocks the turn's own thread
+    for JOIN_S, so that the player sees a stuck turn. Without `on_cancel` the thread is abandoned.
     """
     future: Future[T] = Future()
     context = contextvars.copy_context()

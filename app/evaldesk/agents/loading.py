@@ -1,6 +1,6 @@
-"""Import the user's agent with its `.env`, in a worker process only, and let an adapter translate it.
+"""Import of the user's agent with its `.env`, in worker processes only, and choice of its adapter.
 
-A function that takes no message makes an agent for each session; an adapter translates that.
+A function without a message parameter is a factory: it makes an agent for each session.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from evaldesk.secrets import load_environment
 
 
 def load_agent(ref: AgentRef) -> Agent:
-    """The agent that `ref` names, imported with its root first on `sys.path` and its `.env` in the environment.
+    """The agent of `ref`, imported with its root first on `sys.path` and its `.env` in the environment.
 
     Raises AgentError with the place in the user's code where the import failed, or for an object without an adapter.
     """
@@ -48,7 +48,7 @@ def load_agent(ref: AgentRef) -> Agent:
 
 
 def adapt_object(candidate: object, ref: AgentRef) -> Agent:
-    """The agent that an object is, or that a function makes. Raises AgentError when no adapter knows it."""
+    """The agent around an object or a factory function. Raises AgentError without an adapter for it."""
     if not (ref.kind or ref.target.endswith(f":{FACTORY}")) and _is_factory(candidate):
         return _FactoryAgent(cast("Callable[..., object]", candidate), ref)
     for kind in _kinds(candidate, ref):
@@ -67,7 +67,7 @@ _MEMORY = "made"
 
 
 def _is_factory(candidate: object) -> bool:
-    """Whether it is a function without a place for a message, which so cannot be the agent itself."""
+    """Whether the object is a function without a parameter for a message: a factory, not an agent."""
     if (
         not inspect.isfunction(candidate)
         or inspect.isgeneratorfunction(candidate)
@@ -85,13 +85,13 @@ def _is_factory(candidate: object) -> bool:
 
 
 def _is_config(parameter: inspect.Parameter) -> bool:
-    """Whether it is where LangGraph's server gives the config of a run to the function that makes a graph."""
+    """Whether the parameter is the RunnableConfig that LangGraph's server passes to graph factories."""
     return "RunnableConfig" in str(parameter.annotation)
 
 
 @dataclass(slots=True)
 class _FactoryAgent:
-    """Makes an agent when a session begins, and plays its turns with that, as its own adapter does."""
+    """Makes an agent for each session, and plays the turns of the session with its adapter."""
 
     make: Callable[..., Any]
     ref: AgentRef
@@ -99,9 +99,10 @@ class _FactoryAgent:
     _is_on_shared_loop: bool = field(default=False, repr=False)
 
     def describe(self) -> AgentDescription:
-        """The description of an agent that is made for that; of the function alone where it needs a session's state."""
+        """The description of a new agent; of the function alone if it needs a session's state."""
         if self._description is None:
             try:
+                # `asyncio.run` needs a thread without a running loop, and the caller may have one.
                 with ThreadPoolExecutor(1) as thread:
                     agent = thread.submit(asyncio.run, self._adapt(Session("describe"))).result()
                 self._description = agent.describe()
@@ -110,14 +111,14 @@ class _FactoryAgent:
         return self._description
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
-        """The events of the session's own agent. Passes on the exceptions of making it."""
+        """The events of the session's own agent. Exceptions of the factory pass through."""
         agent = await self._agent_of(session)
         async with aclosing(cast("Any", agent.reply(session, message))) as events:
             async for event in events:
                 yield event
 
     async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
-        """As `reply`, with what a person decided. Raises AgentError where that agent cannot go on."""
+        """As `reply`, with the decisions of a person. Raises AgentError for an agent that cannot resume a turn."""
         agent = await self._agent_of(session)
         if not isinstance(agent, Resumable):
             raise AgentError(f"{self.ref.target} made an agent that cannot go on after a decision")
@@ -132,7 +133,7 @@ class _FactoryAgent:
         return cast("Agent", agent)
 
     async def _make_agent(self, session: Session) -> Agent:
-        """The agent, made where it is played: what a coroutine function connects stays with the loop that it ran on."""
+        """The agent, made on the event loop of its turns: connections of a coroutine function belong to its loop."""
         if self._is_on_shared_loop:
             return await on_shared_loop(self._adapt(session))
         agent = await self._adapt(session)
@@ -157,7 +158,7 @@ class _FactoryAgent:
 
 
 def _kinds(candidate: object, ref: AgentRef) -> Sequence[AgentKind]:
-    """The kind that `ref` names, that of a factory of google-adk, or all kinds that may take the object."""
+    """The kind of `ref`, the kind of a factory of google-adk, or all kinds that may adapt the object."""
     if ref.kind:
         return [AGENTS[ref.kind]]
     return (
@@ -177,7 +178,7 @@ def _check_kind(ref: AgentRef) -> None:
 
 
 def import_from(target: str, root: str) -> object:
-    """The object that `module:attr` names with `root` first on `sys.path`.
+    """The object of `module:attr`, imported with `root` first on `sys.path`.
 
     Raises UsageError and exceptions of the import.
     """
@@ -208,7 +209,7 @@ def _import(ref: AgentRef) -> object:
 
 
 def _missing_module(error: BaseException, ref: AgentRef) -> str:
-    """That the agent's own module is not there, with the nearest that is; empty for another failure."""
+    """The sentence for a missing module of the agent, with the closest existing name; empty for other failures."""
     name = ref.target.partition(":")[0].partition(".")[0]
     if not isinstance(error, ModuleNotFoundError) or error.name != name:
         return ""
@@ -217,7 +218,7 @@ def _missing_module(error: BaseException, ref: AgentRef) -> str:
 
 
 def _part(candidate: object, ref: AgentRef) -> object:
-    """The object that the module calls `ref.part`; an agent of google-adk is looked up in its tree, by its adapter."""
+    """The attribute `ref.part` of the module; for google-adk the object: its adapter finds the part in the tree."""
     if not ref.part or is_from(candidate, "google.adk") or ref.target.endswith(f":{FACTORY}"):
         return candidate
     module = ref.target.partition(":")[0]
@@ -248,6 +249,6 @@ def _forget_namesakes(module_name: str, root: str) -> None:
 
 
 def _places(module: ModuleType) -> list[str]:
-    """The file of a module; the folders of a package that has no file."""
+    """The file of a module; the folders of a namespace package."""
     file = getattr(module, "__file__", None)
     return [file] if file else list(getattr(module, "__path__", ()))

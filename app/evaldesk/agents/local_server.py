@@ -1,4 +1,4 @@
-"""Servers of this process on the loopback address, which agents find by variables of their environment."""
+"""HTTP servers of this process on the loopback address; agents get their address by environment variables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class LocalServer:
-    """One server for the process, which starts when its address is asked for first."""
+    """One server of the process; it starts at the first use of its address."""
 
     def __init__(self, name: str, handler: type[BaseHTTPRequestHandler]) -> None:
         self._name, self._handler = name, handler
@@ -23,19 +23,19 @@ class LocalServer:
         with self._lock:
             if self._server is None:
                 self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler)
-                self._server.daemon_threads = True
+                self._server.daemon_threads = True  # an open connection must not delay the exit of the process
                 threading.Thread(target=self._server.serve_forever, name=self._name, daemon=True).start()
             return f"http://127.0.0.1:{self._server.server_address[1]}"
 
 
 class LocalHandler(BaseHTTPRequestHandler):
-    """Answers the requests of an agent, which may be gone before that."""
+    """Answers HTTP requests of an agent; a closed connection is ignored."""
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: the turn's events say it all."""
+        """Log nothing: the events of the turn are the log."""
 
     def answer(self, status: int, data: bytes, kind: str = "application/json") -> None:
-        """Send the whole answer."""
+        """Send status, headers and body."""
         with suppress(OSError):
             self.send_response(status)
             self.send_header("content-type", kind)
@@ -45,6 +45,6 @@ class LocalHandler(BaseHTTPRequestHandler):
 
 
 def no_proxy_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables by which clients reach the loopback address past a proxy, beside all that they had past it."""
+    """`no_proxy` variables with the loopback address added."""
     names = ("no_proxy", "NO_PROXY")
     return {name: ",".join(filter(None, (environment.get(name), "127.0.0.1"))) for name in names}

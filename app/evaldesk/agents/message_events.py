@@ -1,4 +1,4 @@
-"""Events read off a growing list of chat messages, as agents that keep their own conversation leave it."""
+"""Events from the growing list of chat messages of agents that keep their own conversation."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from evaldesk.wire import plain
 
 @dataclass(slots=True)
 class MessageEvents:
-    """Reports each message once: the model's text, its tool calls, and their results.
+    """Sends each message once: the model's text, its tool calls, and their results.
 
-    Messages of the system and the user begin a turn, and are not reported.
+    Messages of the system and the user begin a turn, and are not sent.
     """
 
     send: SendEvent
@@ -31,18 +31,18 @@ class MessageEvents:
     _texts: list[str] = field(default_factory=list)
 
     def skip(self, messages: Sequence[object]) -> None:
-        """Take the messages that the turn begins with as told."""
+        """Mark the first messages of the turn as sent."""
         self._n_reported = len(messages)
 
     def answer(self, message: Mapping[str, Any]) -> None:
-        """Tell a message of the model, as it comes; the list of messages may repeat it later."""
+        """Send a message of the model at once; the list of messages may repeat it later."""
         for parsed_message in self._read({"role": "assistant", **message}):
             if parsed_message.text:
                 self._texts.append(parsed_message.text)
             self._send_parts(parsed_message)
 
     def catch_up(self, messages: Sequence[object]) -> None:
-        """Report the messages that were not reported yet."""
+        """Send the new messages of the list."""
         new_messages, self._n_reported = messages[self._n_reported :], max(self._n_reported, len(messages))
         for message in new_messages:
             for parsed_message in self._read(message):
@@ -50,7 +50,7 @@ class MessageEvents:
                     self._send_parts(self._without_reported(parsed_message))
 
     def _without_reported(self, message: Message) -> Message:
-        """The message without what was told as it came."""
+        """The message without the text and calls that `answer` sent."""
         calls = tuple(call for call in message.calls if call.id not in self._ids)
         if message.text and message.text in self._texts:
             self._texts.remove(message.text)
@@ -71,7 +71,7 @@ class MessageEvents:
 
 
 def parse_message(raw: JsonValue) -> tuple[Message | Event, ...]:
-    """The messages that `raw` is; for one that cannot be read a remark: the work was done all the same."""
+    """The messages in `raw`; for an unreadable message a log event, because its work is done already."""
     try:
         return read_messages(Place(Document(raw)), raw, Notes())
     except FormatError as error:
@@ -79,7 +79,7 @@ def parse_message(raw: JsonValue) -> tuple[Message | Event, ...]:
 
 
 def unreadable_note(error: FormatError) -> Event:
-    """The remark on a message that cannot be read."""
+    """The log event for an unreadable message."""
     return Event("log", author="evaldesk", text=f"Left out: a message that cannot be read: {error}")
 
 

@@ -1,4 +1,4 @@
-"""What to install for an import that failed, also where a folder of the user's has the name of a framework.
+"""The package to install after a failed import, also when a folder of the user shadows a framework.
 
 A folder `agents/` without an `__init__.py` is a namespace package: where the OpenAI Agents SDK is not installed, Python
 imports the folder in its place, and `from agents import Agent` says "unknown location".
@@ -17,7 +17,7 @@ _IMPORTED_NAME = re.compile(r"cannot import name '(\w+)'")
 
 
 def missing_package(error: BaseException) -> str:
-    """The package to install for an import that failed; empty when no framework of ours is missing."""
+    """The sentence on the package to install after a failed import; empty unless a supported framework is missing."""
     module, name = _failed_import(error)
     if module.startswith("osmosis_ai."):
         return f"Evaldesk's stand-in for osmosis_ai has no {module}; pip install osmosis-ai where Evaldesk is started"
@@ -37,7 +37,7 @@ def missing_package(error: BaseException) -> str:
 
 
 def _failed_import(error: BaseException) -> tuple[str, str]:
-    """The module of an import that failed, and the name that it lacks where it is there; empty for another error."""
+    """The module of a failed import, and the missing name in an existing module; empty for other errors."""
     if isinstance(error, ModuleNotFoundError):
         return error.name or "", ""
     if isinstance(error, ImportError):
@@ -48,6 +48,6 @@ def _failed_import(error: BaseException) -> tuple[str, str]:
 
 
 def _place_of(module: str) -> str:
-    """The folder or file of the user's that was imported under the name; empty where nothing was."""
+    """The folder or file imported under the name; empty without one."""
     loaded_module = sys.modules.get(module)
     return next(iter(getattr(loaded_module, "__path__", ())), "") or getattr(loaded_module, "__file__", None) or ""

@@ -1,6 +1,6 @@
-"""An OpenAI-compatible endpoint on loopback for agents that bring a client of their own: it asks the run's model.
+"""An OpenAI-compatible endpoint on loopback for agents with their own client; it calls the run's model.
 
-A client that wants a stream gets the whole answer as one.
+A streaming client gets the answer in one chunk.
 
 One server for the process, one key for each turn: a call belongs to the turn of its key.
 """
@@ -27,7 +27,7 @@ MAX_BODY = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """Where a turn's model is to be asked, and the key that says which turn it is."""
+    """The address and the key of one turn at the endpoint."""
 
     address: str
     key: str
@@ -52,7 +52,7 @@ class Bridge:
 
 @asynccontextmanager
 async def open_bridge(session: Session, events: MessageEvents) -> AsyncIterator[Bridge]:
-    """An endpoint for as long as the turn lasts."""
+    """The endpoint of the turn; its key is invalid after the context."""
     address = _SERVER.address
     OWN_ADDRESSES.add(address.removeprefix("http://"))
     bridge = Bridge(f"{address}/v1", secrets.token_urlsafe(16), session, events, asyncio.get_running_loop())

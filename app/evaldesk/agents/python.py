@@ -43,12 +43,12 @@ def adapt(candidate: object, ref: AgentRef) -> PythonAgent | None:
 
 @dataclass(frozen=True, slots=True)
 class PythonAgent:
-    """An agent of the user's own code. Its function takes `message`, and what it names of `state`, `media`, `session`
-    and `decisions`.
+    """An agent of the user's own code. Its function takes `message`, and optionally `state`, `media`, `session` and
+    `decisions`, by name.
 
-    It runs in the thread that plays the turn and may block it. A string is the answer, strings that follow each
-    other are pieces of it; before an event they are a message on the way. None says nothing. An event is an
-    `evaldesk.Event`, or an object of the protocol. A class is instantiated once for each session.
+    It runs in the thread of the turn and may block it. A string is the answer; consecutive strings are joined; strings
+    before an event are an intermediate message. None is ignored. An event is an `evaldesk.Event`, or an object of the
+    protocol. A class is instantiated once for each session.
     """
 
     code: Any
@@ -66,7 +66,7 @@ class PythonAgent:
         )
 
     def _takes(self) -> tuple[str, ...]:
-        """The kinds of media that the code names in `takes`; all where its function has the parameter `media`."""
+        """The media kinds in the attribute `takes`; all kinds for a function with the parameter `media`."""
         media_kinds = getattr(self.code, "takes", None)
         if isinstance(media_kinds, list | tuple):
             return tuple(kind for kind in MEDIA_KINDS if kind in media_kinds)
@@ -79,7 +79,7 @@ class PythonAgent:
             yield event
 
     async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
-        """Call its `resume`, or its function again where that names `decisions`. Raises AgentError as `reply`."""
+        """Call its `resume`, or its function again if it takes `decisions`. Raises AgentError as `reply`."""
         function = self._function(session)
         going_on = getattr(getattr(function, "__self__", None), "resume", None)
         if callable(going_on):
@@ -154,9 +154,9 @@ _END = object()
 
 @contextmanager
 def _without_running_loop() -> Iterator[None]:
-    """Let code that is not asynchronous run as it does in a script: without a loop, so that it may start its own.
+    """Hide the running event loop from synchronous code, so that it may call `asyncio.run`. (decision 164)
 
-    `asyncio.run(agent.run(message))` is what many functions are, and some frameworks give a coroutine in a loop.
+    Many functions are `asyncio.run(agent.run(message))`, and some frameworks return a coroutine inside a running loop.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     if task:
@@ -188,14 +188,14 @@ async def _items(answer: Any) -> AsyncGenerator[object, None]:
 
 
 def _take_message(pieces: list[str]) -> list[Event]:
-    """The message that the pieces make up; they are taken out."""
+    """The message joined from the pieces; `pieces` is empty afterwards."""
     text = "".join(pieces)
     pieces.clear()
     return [Event("agent_message", text=text)] if text else []
 
 
 def _events(item: object, session: Session) -> Sequence[Event]:
-    """The event that the agent gave, as our own class or as the object of the protocol; none for a new state."""
+    """The event from an `Event` or an object of the protocol; empty for a new state."""
     if isinstance(item, Mapping) and "kind" in item:
         return [*read_events(item, session, "")]
     if not isinstance(item, Event):

@@ -1,4 +1,4 @@
-"""A recorded transcript as an agent: it repeats the recorded answers, and says so.
+"""A recorded transcript as an agent: it repeats the recorded answers, marked as replayed.
 
 The file holds one transcript (`{"turns": […]}`), several of them by case and trial (`{"trials": [{"case_id": …,
 "trial_index": …, "transcript": {"turns": […]}}]}`), or the messages of one conversation as OpenAI, Anthropic or
@@ -33,7 +33,7 @@ MAX_BYTES = 64 * 1024 * 1024
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """One recorded trial; without a case it answers for any."""
+    """One recorded trial; without a case id it answers for any case."""
 
     transcript: Transcript
     case_id: str | None = None
@@ -41,25 +41,25 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 def adapt(candidate: object, ref: AgentRef) -> Agent:
-    """The agent that a file is. Raises AgentError."""
+    """The agent of a recording file. Raises AgentError."""
     return ReplayAgent(ref, tuple(read_recording(Path(ref.target))))
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayAgent:
-    """Answers from a recording. A question that was not asked then is an error, never an answer to another one."""
+    """Answers from a recording. An unrecorded question is an error, never the answer to another question."""
 
     ref: AgentRef
     trials: tuple[Trial, ...] = field(repr=False)
 
     def describe(self) -> AgentDescription:
-        """The file, and how much it holds."""
+        """The file, and its number of trials."""
         n = len(self.trials)
         text = f"Answers from {Path(self.ref.target).name}, a recording of {n} {'trial' if n == 1 else 'trials'}"
         return AgentDescription(name=self.ref.id, kind=KIND, description=text)
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
-        """Yield the events of the recorded turn; usage says that it is replayed and cost nothing."""
+        """Yield the events of the recorded turn; its usage is marked as replayed, at no cost."""
         captured("told")
         number = len(session.turns)
         turn = self._turn([*(turn.query for turn in session.turns), message])
@@ -76,9 +76,9 @@ class ReplayAgent:
                 yield event
 
     def _turn(self, queries: Sequence[str]) -> TurnRecord | None:
-        """The recorded turn that answers the last of `queries`, in the first trial in which all of them were asked.
+        """The recorded turn of the last of `queries`, in the first trial with the same queries.
 
-        Where there is none, the turn at that place in the first trial that could be meant.
+        Without such a trial, the turn at that place in the first trial of the case and index.
         """
         number = len(queries) - 1
         candidates = [trial.transcript.turns for trial in self.trials if _is_meant(trial)]
@@ -99,9 +99,9 @@ class ReplayAgent:
 
 
 def _is_meant(trial: Trial) -> bool:
-    """Whether the trial is one of the case and with the index that are played; in a chat any is.
+    """Whether the recorded trial has the case and index of the current trial; in a chat, any trial.
 
-    A second trial is never answered by the first: it would count the same answers twice.
+    The first recorded trial never answers the second: the same answers would count twice.
     """
     playing = CURRENT_TRIAL.get()
     if playing is None:
@@ -110,7 +110,7 @@ def _is_meant(trial: Trial) -> bool:
 
 
 def read_recording(path: Path) -> list[Trial]:
-    """The trials in a file. Raises AgentError with the forms that were tried."""
+    """The trials in a file. Raises AgentError with the accepted forms."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise AgentError(f"{path}: bigger than {MAX_BYTES // 2**20} MiB")
@@ -144,7 +144,7 @@ def _trials(content: Any) -> Iterator[Trial]:
 
 
 def _transcript_of(content: list[Any] | dict[str, Any]) -> Transcript:
-    """The turns of the messages, which are the same where they are imported. Raises FormatError."""
+    """The turns of the messages, equal to an import of them. Raises FormatError."""
     place = Place(Document(content))
     at, messages = (place, content) if isinstance(content, list) else (place.at("messages"), content["messages"])
     read = read_pydantic if is_pydantic(messages) else read_anthropic if has_blocks(content) else read_chat

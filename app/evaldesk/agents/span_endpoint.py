@@ -21,16 +21,16 @@ from evaldesk.unpacking import Unpacker
 MAX_BODY = 32 * 1024 * 1024
 TIMEOUT_S = 60.0
 BATCH_MS = 50
-"""How long an SDK may keep spans until it sends them; 5 s by default."""
+"""Export interval set for SDKs; their default is 5 s."""
 QUIET_S = 3 * BATCH_MS / 1000
 SETTLE_S = 1.0
 MAX_SETTLE_S = 20.0
-"""The same on a machine that is so busy that a wait takes twice its time."""
+"""The maximum on a busy machine, where a wait takes more than twice its time."""
 
 
 @dataclass(slots=True)
 class SpanEndpoint:
-    """The address of one session; spans belong to the turn that is under way, unless they ended before it began."""
+    """The span endpoint of one session; a span belongs to the current turn, unless it ended before the turn began."""
 
     key: str = field(default_factory=lambda: secrets.token_urlsafe(16))
     _turn: TurnSpans | None = None
@@ -40,7 +40,7 @@ class SpanEndpoint:
     _lock: threading.Condition = field(default_factory=threading.Condition)
 
     def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The environment variables by which the SDKs of all languages send their spans here, past any proxy."""
+        """The environment variables that point OpenTelemetry SDKs of all languages here, without a proxy."""
         here = f"{_SERVER.address}/{self.key}"
         content = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
         return {
@@ -55,16 +55,16 @@ class SpanEndpoint:
         }
 
     def open(self) -> None:
-        """Answer at the address."""
+        """Register the address."""
         _endpoints[self.key] = self
 
     def close(self) -> None:
-        """Answer no more."""
+        """Remove the address."""
         _endpoints.pop(self.key, None)
 
     @contextmanager
     def listening(self, turn: TurnSpans) -> Iterator[None]:
-        """Spans belong to this turn until the context ends; the last of them may come a little later."""
+        """Collect the spans of this turn until the context ends, with a short wait for late ones."""
         with self._lock:
             self._turn, self._last_span_s, self._began_ms = turn, time.monotonic(), time.time() * 1000
         try:
@@ -81,11 +81,11 @@ class SpanEndpoint:
 
     @property
     def has_late_calls(self) -> bool:
-        """Whether spans of a turn that was over told calls, since the last turn."""
+        """Whether spans with calls came after the end of their turn, since the last turn."""
         return self._late_spans.has_calls
 
     def _settle(self, turn: TurnSpans) -> None:
-        """Wait until no spans came for a while; longer, where a span is missing that others are inside of."""
+        """Wait for QUIET_S without a span; up to SETTLE_S while a parent span is missing."""
         began = turn_end = self._last_span_s = time.monotonic()
         with self._lock:
             while (now := time.monotonic()) < min(turn_end + SETTLE_S, began + MAX_SETTLE_S):
@@ -93,7 +93,7 @@ class SpanEndpoint:
                 if quiet_left_s <= 0 and turn.is_complete:
                     return
                 wait_s = max(quiet_left_s, 0.02)
-                self._lock.wait(wait_s)
+                self._lock.wait(wait_s)  # releases the lock, so that requests can add spans
                 took_s = time.monotonic() - now
                 if took_s > 2 * wait_s:  # the machine is busy: the command may not have run in this time, either
                     turn_end, self._last_span_s = turn_end + took_s, self._last_span_s + took_s
@@ -101,7 +101,7 @@ class SpanEndpoint:
             turn.note_missing()
 
     def take(self, data: bytes, kind: str) -> None:
-        """Keep the spans of a request. Raises FormatError."""
+        """Add the spans of a request. Raises FormatError."""
         if kind.startswith("application/json"):
             document = parse_json(data, source="spans", max_bytes=MAX_BODY)
         else:

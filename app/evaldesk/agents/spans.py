@@ -1,7 +1,7 @@
-"""The spans of the turn that is played, for agents whose calls no adapter sees.
+"""OpenTelemetry spans of the current turn, for agents with calls that no adapter sees. (decision 143)
 
-Nothing of OpenTelemetry is imported for that. Where an agent brings its SDK, each of its providers also gives its spans
-to the turn in whose context they began: a turn is a trace of its own.
+Evaldesk does not import OpenTelemetry for that. If the agent imports its SDK, each tracer provider also sends its spans
+to the current turn, which is a trace of its own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _GROUP = "openinference_instrumentor"
 
 @dataclass(eq=False)
 class TurnSpans:
-    """The spans of one turn of a session, in its own time: `now_ms` counts from its start."""
+    """The spans of one turn of a session; `now_ms` is the time since the start of the turn."""
 
     now_ms: Callable[[], float]
     session_id: str = ""
@@ -50,7 +50,7 @@ class TurnSpans:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, span: Span) -> None:
-        """Keep a span that ended; its times are those of the clock on the wall."""
+        """Add a finished span; its times are wall-clock times."""
         shift = self.now_ms() - time.time() * 1000
         shifted_span = replace(span, start_ms=span.start_ms + shift, end_ms=span.end_ms + shift)
         n_bytes = _size(span)
@@ -63,45 +63,46 @@ class TurnSpans:
 
     @property
     def is_complete(self) -> bool:
-        """Whether spans came, and each one that another is inside of; an SDK sends the outermost last."""
+        """Whether there are spans, and every parent is among them; an SDK sends the root span last."""
         with self._lock:
             ids = {span.span_id for span in self._spans}
             return bool(ids) and all(not span.parent_id or span.parent_id in ids for span in self._spans)
 
     def note_missing(self) -> None:
-        """Note that some spans did not come in time."""
+        """Record that spans are missing at the end of the turn."""
         self._gap_reason = _MISSING_PARENT if self._spans else NO_SPANS
 
     def note_late(self, late: TurnSpans) -> None:
-        """Note the spans of earlier turns that came when those were over."""
+        """Record late spans of earlier turns."""
         self._gap_reason = _LATE if late.has_calls else self._gap_reason
 
     @property
     def has_calls(self) -> bool:
-        """Whether any of them tells a call of a model or of a tool."""
+        """Whether a span has a model call or a tool call."""
         return any(event.usage or event.call for event in self.events()) or bool(self.sent_calls())
 
     @property
     def lacks(self) -> str:
-        """Why calls may be missing; empty where none are."""
+        """The reason why calls may be missing; empty if complete."""
         overflow_words = (
             f"Left out: {self._n_dropped} spans; a turn keeps {MAX_SPANS} and {MAX_BYTES // 2**20} MiB of them."
         )
         return overflow_words if self._n_dropped else self._gap_reason
 
     def end(self) -> None:
-        """Take no more: the turn is over."""
+        """Stop collecting spans: the turn has ended."""
+        # A copy of the items: the garbage collector may remove turns in between.
         for trace_id in [trace_id for trace_id, turn in [*_turn_by_trace.items()] if turn is self]:
             _note_ended_trace(trace_id, self)
             _turn_by_trace.pop(trace_id, None)
 
     def events(self) -> tuple[Event, ...]:
-        """What the spans tell, in the order of time."""
+        """The events of the spans, in order of time."""
         spans = self._snapshot()
         return events_of_turn(spans) if spans else ()
 
     def sent_calls(self) -> list[tuple[float, Usage, Sent, Any]]:
-        """The model calls of the spans as they were sent, with their answers."""
+        """The model calls of the spans: request and answer."""
         return [*sent_calls(self._snapshot())]
 
     def _snapshot(self) -> tuple[Span, ...]:
@@ -127,7 +128,7 @@ INSTRUMENTS = tuple(metadata.entry_points(group=_GROUP)) if find_spec("openinfer
 _current: ContextVar[TurnSpans | None] = ContextVar("current_spans", default=None)
 _turn_by_trace: WeakValueDictionary[int, TurnSpans] = WeakValueDictionary()
 _session_by_ended_trace: dict[int, str] = {}
-"""The sessions of traces whose turns have ended; what an agent left running may still write into them."""
+"""The session ids of ended traces; background work of an agent may still add spans to them."""
 
 
 def _note_ended_trace(trace_id: int, turn: TurnSpans) -> None:
@@ -137,7 +138,7 @@ def _note_ended_trace(trace_id: int, turn: TurnSpans) -> None:
 
 
 def collect_spans() -> None:
-    """Let the turn that is played here take the spans of this process."""
+    """Collect the spans of this process in the current turn."""
     open_turn = OPEN_SPANS.get()
     if open_turn is None or not _is_open():
         return
@@ -151,7 +152,7 @@ def collect_spans() -> None:
 
 
 def watch_providers() -> None:
-    """Let each provider of spans that is made from now on give them to the turns; done after the import of the SDK."""
+    """Make every new tracer provider send its spans to the turns. To be called after the import of the SDK."""
     sdk = sys.modules.get(SDK)
     if sdk is not None:
         # Every provider of the agent is seen where it is made: decision 143.
@@ -175,10 +176,10 @@ def _watch(provider: Any) -> None:
 
 
 class _Processor:
-    """A span processor of the SDK, by its methods: a class of theirs could be imported only with the SDK."""
+    """A span processor by duck typing: the base class could be imported only with the SDK."""
 
     def on_start(self, span: Any, parent_context: Any = None) -> None:
-        """Note which turn a span that begins its own trace is of."""
+        """Assign a new trace to the current turn."""
         turn = _current.get()
         trace_id = span.context.trace_id
         if turn is not None and turn.trace_id in _turn_by_trace:
@@ -187,10 +188,10 @@ class _Processor:
             _note_ended_trace(trace_id, turn)
 
     def _on_ending(self, span: Any) -> None:
-        """Nothing."""
+        """Do nothing; newer SDKs call it before `on_end`."""
 
     def on_end(self, span: Any) -> None:
-        """Give the span to its turn."""
+        """Add the span to its turn."""
         trace_id = span.context.trace_id
         turn = _turn_by_trace.get(trace_id) or _only_turn(_session_by_ended_trace.get(trace_id))
         if turn is not None:
@@ -198,17 +199,17 @@ class _Processor:
                 turn.add(_read(span))
 
     def shutdown(self) -> None:
-        """Nothing is kept here."""
+        """Do nothing: the processor holds no resources."""
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Nothing waits here."""
+        """Return True: no span is queued."""
         return True
 
 
 def _only_turn(session_id: str | None) -> TurnSpans | None:
-    """The one turn to which a span can belong that comes late, or from a thread that does not know its turn.
+    """The only current turn, for a late span or one from a thread without a context; None if ambiguous.
 
-    One that comes late, from an earlier turn of that session, belongs to no other session.
+    A late span of an ended turn belongs to no other session.
     """
     turns = {*_turn_by_trace.values()}
     turn = turns.pop() if len(turns) == 1 else None
@@ -216,7 +217,7 @@ def _only_turn(session_id: str | None) -> TurnSpans | None:
 
 
 def _read(span: Any) -> Span:
-    """A span of the SDK as one of a file."""
+    """The SDK's span in the form of our span files."""
     end_time, status = span.end_time or span.start_time, span.status
     return Span(
         Place(Document(None, source="a span"), ()),
@@ -240,7 +241,7 @@ _lock = threading.Lock()
 
 
 def _is_open() -> bool:
-    """Whether this process has a provider of spans; one is made where the agent's framework brings the SDK alone."""
+    """Whether this process has a tracer provider; one is set up if the agent only imported the SDK."""
     instruments = [each for each in INSTRUMENTS if each.name in sys.modules and each.name not in _active_instruments]
     if not (instruments or "opentelemetry" in sys.modules) or not _has_sdk():
         return False

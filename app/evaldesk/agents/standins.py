@@ -26,16 +26,16 @@ class StandinPackage:
 
 
 def install(*packages: StandinPackage) -> None:
-    """Let imports of the packages find the stand-ins from now on, after everything that is installed."""
+    """Add import finders for the stand-ins, after those of installed packages."""
     for package in packages:
         if not any(isinstance(finder, _Finder) and finder.package is package for finder in sys.meta_path):
             sys.meta_path.append(_Finder(package))
 
 
 def give_way(name: str, file: str) -> None:
-    """Put another module in the place of the package `name`, whose `__init__.py` is `file` and is being imported.
+    """Replace the package `name` during the import of its `__init__.py`, `file`.
 
-    It is the installed package, else the stand-in. The folder of `file` leaves `sys.path`.
+    The replacement is the installed package, else the stand-in. The folder of `file` is removed from `sys.path`.
     """
     folder = Path(file).resolve().parents[1]
     sys.path[:] = [each for each in sys.path if Path(each or ".").resolve() != folder]
@@ -46,13 +46,13 @@ def give_way(name: str, file: str) -> None:
 
 
 def is_osmosis_standin() -> bool:
-    """Whether the `osmosis_ai` of this process is ours; a module that is not imported yet is only looked up."""
+    """Whether the `osmosis_ai` of this process is the stand-in; no import is made."""
     module = sys.modules.get(OSMOSIS_NAME)
     return isinstance(module, StandinModule) if module else PathFinder.find_spec(OSMOSIS_NAME) is None
 
 
 class StandinModule(ModuleType):
-    """A module that says its purpose when a name is missing."""
+    """A stand-in module with a helpful error for a missing name."""
 
     advice = ""
 

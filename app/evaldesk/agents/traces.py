@@ -1,4 +1,4 @@
-"""Tracebacks as the author of an agent wants them: their own frames, ours cut."""
+"""Tracebacks for authors of agents: the user's frames, without Evaldesk's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PYTHON = (f"{os.path.dirname(os.__file__)}{os.sep}", "<frozen ")
 
 
 def error_words(error: BaseException) -> str:
-    """`ValueError: no such city`; the type alone for one without words."""
+    """`ValueError: no such city`; the type alone for an error without a message."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
@@ -28,7 +28,7 @@ def user_trace(error: BaseException) -> str:
 
 
 def user_place(error: BaseException, root: str = "") -> str:
-    """`agent.py, line 12`: where the user's code was when it raised, relative to `root`; empty when unknown."""
+    """`agent.py, line 12`: the innermost frame of the user's code, relative to `root`; empty without one."""
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return f"{_relative(error.filename, root)}, line {error.lineno}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_own_frame(frame.filename)]
@@ -37,7 +37,7 @@ def user_place(error: BaseException, root: str = "") -> str:
 
 
 def user_frames(stack: Iterable[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
-    """The frames from the user's first on, without those of Evaldesk and of the import system."""
+    """The frames from the first one of the user's code on, without frames of Evaldesk and of the import system."""
     frames = (frame for frame in stack if not _is_own_frame(frame.filename))
     return list(dropwhile(lambda frame: frame.filename.startswith(_PYTHON), frames))
 

@@ -1,6 +1,6 @@
-"""The trial of the turn, for adapters that need more than the message.
+"""The trial of the turn, for adapters that need the case.
 
-It is not part of the session: the user's agent is not shown it.
+It is not part of the session, because the user's agent must not see the case.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OWN_KEY_PREFIX = "$"  # keys of `extra` that Evaldesk itself wrote
 
 @dataclass(frozen=True, slots=True)
 class TrialContext:
-    """The case, and where in the run its trial stands; both indexes count from 0."""
+    """The case, and the indexes of case and trial in the run; both count from 0."""
 
     case: Case
     case_index: int = 0

@@ -1,7 +1,7 @@
-"""A folder for one trial, and commands that run in it: as you, without isolation.
+"""The workspace of a trial: a folder, and commands in it with the user's permissions, without isolation.
 
-Each command has this folder as its own, an environment of its own without keys, and a process group of its own, which
-is killed at its time limit and at the end of the trial. Nothing keeps it from other files, or from the network.
+Each command has this folder as its working folder, an environment without keys, and a process group, which is killed at
+its time limit and at the end of the trial. It can reach other files and the network.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from evaldesk.errors import UsageError
 from evaldesk.model.run import IMAGE_VARIABLE, Container
 
 DRAIN_S = 1.0
-"""So long the output of a killed command is read, where a session that it began keeps it open."""
+"""Time to read the output of a killed command, while a surviving child keeps the pipe open."""
 MAX_OUTPUT = 30_000
 MAX_DIFF = 200_000
 MAX_FILES = 2_000
@@ -31,7 +31,7 @@ _INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TER
 
 
 def isolation(commands: Container | None = None) -> str:
-    """How commands of a workspace are kept apart from this machine, in words."""
+    """The sentence on the isolation of a workspace's commands from this machine."""
     if commands:
         return f"the script runs as you, its commands in {commands.words}"
     image = os.environ.get(IMAGE_VARIABLE)
@@ -40,7 +40,7 @@ def isolation(commands: Container | None = None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """The result of a command; `output` is both streams, its middle left out when it is long. -1 when it was killed."""
+    """The result of a command; `output` is both streams, without its middle if long. The exit code is -1 if killed."""
 
     exit_code: int
     output: str
@@ -49,7 +49,7 @@ class CommandResult:
 
 @dataclass(slots=True)
 class Workspace:
-    """The folder of one trial; `at_end` ends what is no process of this machine, as a container."""
+    """The folder of one trial; `at_end` are callbacks that end other resources, such as a container."""
 
     path: Path
     env: dict[str, str]
@@ -67,8 +67,8 @@ class Workspace:
         input: str | None = None,  # noqa: A002 - the word of subprocess.run
         env: Mapping[str, str] | None = None,
     ) -> CommandResult:
-        """Run a command here and wait for it; text is given to a shell. Raises OSError where it cannot be started."""
-        with self._lock:
+        """Run a command here and wait for it; a string runs in a shell. Raises OSError when it cannot be started."""
+        with self._lock:  # `close` must not miss a command that is being started
             if self._is_closed:
                 raise UsageError("the trial of this workspace has ended")
             process = subprocess.Popen(
@@ -102,7 +102,7 @@ class Workspace:
         return path
 
     def remember(self) -> None:
-        """Take the present contents as the state that changes are counted from."""
+        """Take a snapshot of the folder as the baseline of `changes`."""
         self._baseline = _contents(self.path)
 
     def changes(self) -> tuple[list[str], str]:
@@ -113,7 +113,7 @@ class Workspace:
         return names, shorten(_diff(before, after, names), MAX_DIFF)
 
     def kill(self) -> None:
-        """End every command and its children."""
+        """Kill every command and its process group."""
         with self._lock:
             groups = tuple(self._groups)
         for group in groups:
@@ -122,7 +122,7 @@ class Workspace:
             self.at_end.pop()()
 
     def close(self) -> None:
-        """End every command and remove the folder."""
+        """Kill every command and remove the folder."""
         with self._lock:
             self._is_closed = True
         for group in self._groups:
@@ -141,7 +141,7 @@ def _drain_output(process: subprocess.Popen[str]) -> str:
 
 
 def open_workspace(environment: Mapping[str, str], seed: Path | None = None) -> Workspace:
-    """A fresh folder, with a copy of the contents of `seed`. Raises UsageError when that is no folder."""
+    """A new folder, with a copy of the contents of `seed`. Raises UsageError if `seed` is no folder."""
     if seed is not None and not seed.is_dir():
         raise UsageError(f"{seed}: no folder to begin a workspace from")
     path = Path(tempfile.mkdtemp(prefix="evaldesk-"))
@@ -152,14 +152,14 @@ def open_workspace(environment: Mapping[str, str], seed: Path | None = None) -> 
 
 
 def shorten(text: str, limit: int = MAX_OUTPUT) -> str:
-    """`text` with its middle left out when it is longer than `limit`."""
+    """`text` without its middle if it is longer than `limit`."""
     if len(text) <= limit:
         return text
     return f"{text[: limit // 2]}\n… {len(text) - limit} characters left out …\n{text[-limit // 2 :]}"
 
 
 def _contents(folder: Path) -> dict[str, str | None]:
-    """The texts of the files by name; None for one that is too big or no text."""
+    """The texts of the files by name; None for a file that is too big or not UTF-8."""
     text_by_name: dict[str, str | None] = {}
     for path in sorted(folder.rglob("*")):
         if len(text_by_name) >= MAX_FILES:

@@ -43,7 +43,7 @@ from evaldesk.wire import plain_object, to_json
 
 
 def adapt_any(candidate: object, ref: AgentRef) -> AdkAgent | FactoryAgent | None:
-    """As `adapt`, and the agent that a `get_agent_async` makes."""
+    """As `adapt`, or a FactoryAgent around the function `get_agent_async`."""
     if callable(candidate) and ref.target.endswith(f":{FACTORY}"):
         return FactoryAgent(candidate, ref)
     return adapt(candidate, ref)
@@ -94,7 +94,7 @@ class AdkAgent:
                 yield event
 
     async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncGenerator[Event]:
-        """Answer the calls that wait by function responses, as ADK's own clients do."""
+        """Send the decisions as function responses to the pending calls, as ADK's own clients do."""
         from google.genai import types
 
         conversation, calls = await _paused_conversation(session, session.app_name or self.ref.id)
@@ -109,7 +109,7 @@ class AdkAgent:
     async def _invoke(
         self, session: Session, conversation: Conversation, content: Any, calls: Mapping[str, ToolCall] | None = None
     ) -> AsyncGenerator[Event]:
-        """The events of an invocation; `calls` are those that were made before it in the turn."""
+        """The events of one invocation; `calls` are the earlier calls of the turn."""
         from google.adk.agents.run_config import RunConfig, StreamingMode
 
         options = session.model_options
@@ -149,10 +149,11 @@ class AdkAgent:
                 yield event
 
     def _app(self, model: str | None, options: ModelOptions) -> Any:
-        """The app, with the models of its agents replaced where the run or chat asks for others."""
+        """The app, with the models of its agents replaced if the run or chat names a model or endpoint."""
         if model is None and options.base_url is None:
             return self.app
         key = to_json([model, options.base_url, options.api_key_env, options.extra, options.n_retries])
+        # Trials in several threads ask for the same variant at once: decision 003.
         with self._lock:
             if key not in self._variants:
                 self._variants[key] = self.app.model_copy(
@@ -162,7 +163,7 @@ class AdkAgent:
 
 
 async def _events_of(invocation: Any, witness: Witness, session: Session) -> AsyncGenerator[Event]:
-    """The events of an invocation. An error is held back, because a later exception says more."""
+    """The events of an invocation. An error event is delayed, because a later exception has more detail."""
     pending_error: Event | None = None
     async with aclosing(invocation) as events:
         async for adk_event in events:
@@ -185,24 +186,25 @@ async def _events_of(invocation: Any, witness: Witness, session: Session) -> Asy
 
 @dataclass(frozen=True, slots=True)
 class FactoryAgent:
-    """An agent that `make` makes for each turn."""
+    """An agent that a factory function, `make`, builds for each turn."""
 
     make: Callable[[], Awaitable[Any]]
     ref: AgentRef
 
     def describe(self) -> AgentDescription:
-        """The agent as it is made now. Passes on the exceptions of making it."""
+        """The description of a newly built agent. Exceptions of `make` pass through."""
+        # `asyncio.run` needs a thread without a running loop, and the caller may have one.
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, self._describe()).result()
 
     async def reply(self, session: Session, message: str) -> AsyncGenerator[Event]:
-        """Make the agent and play one invocation, as AdkAgent does."""
+        """Build the agent and play one invocation, as AdkAgent does."""
         async with self._open_agent() as agent, aclosing(agent.reply(session, message)) as events:
             async for event in events:
                 yield event
 
     async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncGenerator[Event]:
-        """Make the agent again and go on, as AdkAgent does."""
+        """Build the agent again and resume the turn, as AdkAgent does."""
         async with self._open_agent() as agent, aclosing(agent.resume(session, message, decided)) as events:
             async for event in events:
                 yield event
@@ -253,12 +255,12 @@ class Conversation:
         )
 
     async def find_adk_session(self, session: Session, **options: Any) -> Any:
-        """Its session of google-adk; None where it is gone."""
+        """The session of google-adk; None after its deletion."""
         place = {"app_name": self.app_name, "user_id": session.user_id, "session_id": session.id}
         return await self.sessions.get_session(**place, **options)
 
     async def keep(self, session: Session) -> None:
-        """Remember where the session stands, for the next turn. Its events stay where they are: a copy takes long."""
+        """Store the state and the number of turns for the next turn. Events stay in the service: a copy takes long."""
         from google.adk.sessions.base_session_service import GetSessionConfig
 
         adk_session = await self.find_adk_session(session, config=GetSessionConfig(num_recent_events=0))
@@ -270,10 +272,10 @@ class Conversation:
 
 
 async def open_conversation(session: Session, app_name: str, app: Any) -> tuple[Conversation, bool]:
-    """The conversation, and whether it was made just now.
+    """The conversation, and whether it is new.
 
-    One is kept from turn to turn; it is made anew from the session's turns in a fresh worker, and where a person
-    changed the state in between.
+    A conversation is reused from turn to turn. A new worker, or an edit of the state by a person, rebuilds it from the
+    turns of the session.
     """
     memory_entry = session.memory.get(MEMORY)
     if (
@@ -291,7 +293,7 @@ async def open_conversation(session: Session, app_name: str, app: Any) -> tuple[
 
 
 async def _begin_conversation(session: Session, app_name: str) -> tuple[Conversation, Any]:
-    """A conversation in which nothing was said, and its session of google-adk."""
+    """An empty conversation, and its session of google-adk."""
     from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
     from google.adk.memory.in_memory_memory_service import InMemoryMemoryService
     from google.adk.sessions.in_memory_session_service import InMemorySessionService
@@ -304,9 +306,9 @@ async def _begin_conversation(session: Session, app_name: str) -> tuple[Conversa
 
 
 async def _paused_conversation(session: Session, app_name: str) -> tuple[Conversation, dict[str, ToolCall]]:
-    """The conversation of the turn that waits, and the calls of that turn, in this process or another one.
+    """The conversation of the paused turn, and its calls: from memory, or from the stored snapshot.
 
-    Raises AgentError where neither this process nor the store has it.
+    Raises AgentError without either.
     """
     from google.adk.events.event import Event as AdkEvent
     from google.adk.events.event_actions import EventActions
@@ -334,7 +336,7 @@ async def _paused_conversation(session: Session, app_name: str) -> tuple[Convers
 
 
 def _snapshot(events: Iterable[Any], calls: Mapping[str, ToolCall]) -> JsonValue:
-    """The events of a session of google-adk, and the calls of its last turn, for a process that does not have them."""
+    """Snapshot of the events of a session of google-adk and of the calls of its last turn, for another process."""
     return {
         "events": [event.model_dump(mode="json", exclude_none=True) for event in events],
         "calls": {key: [call.name, dict(call.args), call.id] for key, call in calls.items()},
@@ -342,7 +344,7 @@ def _snapshot(events: Iterable[Any], calls: Mapping[str, ToolCall]) -> JsonValue
 
 
 def _past_events(turn: TurnRecord, invocation_id: str, root_name: str) -> Iterator[Any]:
-    """A turn that was played before, as events of google-adk; calls without a result are left out."""
+    """A finished turn as events of google-adk, without calls that have no result."""
     from google.adk.events.event import Event as AdkEvent
     from google.genai import types
 
@@ -360,7 +362,7 @@ def _past_events(turn: TurnRecord, invocation_id: str, root_name: str) -> Iterat
 
 
 def _parts(text: str, media: Iterable[Media], types: Any) -> list[Any]:
-    """The message of a user as parts of google-genai."""
+    """The user's message as parts of google-genai."""
     return [_media_part(part, types) for part in split(text, media)] or [types.Part(text=text)]
 
 
@@ -395,7 +397,7 @@ MAX_DEPTH = 8
 
 
 def _describe_tree(agent: Any, kind: str, depth: int) -> AgentDescription:
-    """The agent and those below it; the initial state has every key that an instruction needs, empty."""
+    """The agent and its sub-agents; the initial state has every key that an instruction needs, empty."""
     instruction = _instruction(agent)
     model = model_name(agent)
     below = [_describe_tree(other, how, depth + 1) for other, how in agents_below(agent)] if depth < MAX_DEPTH else []
@@ -418,9 +420,10 @@ def _describe_tree(agent: Any, kind: str, depth: int) -> AgentDescription:
 
 
 def _missing(agent: Any) -> tuple[str, ...]:
-    """The keys that its own model lacks; none for a model to which its code gave a key, an address or a client."""
+    """The missing key variables of its model; none for a model with a key, an address or a client set in code."""
     model = getattr(agent, "model", None)
     is_named = isinstance(model, str) and (is_litellm(model) or model.startswith("gemini-"))
+    # Private: a LiteLlm keeps the keys and addresses of its constructor nowhere else.
     is_bare = type(model).__name__ == "LiteLlm" and getattr(model, "_additional_args", None) == {}
     return missing_keys(model_name(agent), os.environ) if is_named or is_bare else ()
 
@@ -457,7 +460,7 @@ def _schema(declaration: Any) -> JsonObject:
 
 
 def _lower_types(schema: Any) -> Any:
-    """Google writes types in capitals: OBJECT, STRING."""
+    """The schema with lower-case types; Google writes OBJECT, STRING."""
     if isinstance(schema, list):
         return [_lower_types(item) for item in schema]
     if not isinstance(schema, dict):

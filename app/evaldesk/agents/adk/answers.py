@@ -1,4 +1,4 @@
-"""Answers that google-adk's models and tools are not asked for: doubles of the case, and the recording of the run."""
+"""Doubles of the case and recorded answers of the run, in place of calls of google-adk's models and tools."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNRECORDED_FIELDS = {"http_options", "labels"}
 
 @dataclass(slots=True)
 class Answers:
-    """The facts known of one invocation: the places in the recording of the calls under way.
+    """The recording keys of the pending calls of one invocation.
 
     google-adk turns an exception in it into an event, so `failure` keeps the reason for the missing answer.
     """
@@ -34,7 +34,7 @@ class Answers:
     failure: ModelError | NoDoubleError | None = None
 
     def response(self, agent_name: str, request: Any) -> Any:
-        """The recorded response to a request; None where the model is to be asked. Raises ModelError."""
+        """The recorded response to a request; None to call the model. Raises ModelError."""
         recorder = CURRENT_RECORDER.get()
         if recorder is None:
             return None
@@ -59,7 +59,7 @@ class Answers:
             recorder.keep(key, {"response": json.loads(response.model_dump_json(exclude_none=True))})
 
     async def result(self, tool: Any, args: dict[str, Any], context: Any) -> dict[str, Any] | None:
-        """The tool's answer from a double or the recording; None where the tool is to be called.
+        """The tool's answer from a double or the recording; None to call the tool.
 
         Raises NoDoubleError, and ModelError in a replay that lacks the call.
         """
@@ -117,7 +117,7 @@ def _is_never_recorded(tool: Any) -> bool:
 
 
 def _content(request: Any) -> dict[str, Any]:
-    """The input of a model, without the ids that google-adk generates anew each time."""
+    """The input of a model, without the random ids of google-adk."""
     contents = [json.loads(content.model_dump_json(exclude_none=True)) for content in request.contents]
     for content in contents:
         for part in content.get("parts") or ():

@@ -1,4 +1,4 @@
-"""Where google-adk finds an agent: `app` before `root_agent`, in the package, its `agent.py` or its YAML file."""
+"""Agents of google-adk in a module: `app` before `root_agent`, in the package, its `agent.py` or its YAML file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evaldesk.model import AgentRef
 
 
 def app_of(candidate: object, ref: AgentRef) -> Any:
-    """The App that `found` is, or that stands beside it, or one around it; None when it is no agent."""
+    """The App itself, the App of its module, or a new App around the agent; None for any other object."""
     from google.adk.agents.base_agent import BaseAgent
     from google.adk.apps.app import App
 
@@ -63,9 +63,9 @@ _REMOTE, _NEEDED = "google.adk.agents.remote_a2a_agent", "a2a"
 
 
 def spare_failed_import() -> None:
-    """Let the import that google-adk tries in each turn fail as it does, but before its modules are read and run."""
+    """Fail the import of remote agents early: google-adk tries it in each turn, and reads modules before it fails."""
     if _REMOTE not in sys.modules and not any(isinstance(finder, _FailsEarly) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _FailsEarly())
+        sys.meta_path.insert(0, _FailsEarly())  # first, before the finders that would read the module
 
 
 class _FailsEarly(MetaPathFinder):
@@ -75,7 +75,7 @@ class _FailsEarly(MetaPathFinder):
 
 
 async def reset_data_of(ref: AgentRef) -> None:
-    """Call `reset_data()` of the agent's module, where it has one, so that its tools start with fresh data."""
+    """Call `reset_data()` of the agent's module, if any, so that its tools start with fresh data."""
     functions = (vars(module).get("reset_data") for module in _modules(ref))
     function = next((each for each in functions if callable(each)), None)
     answer = function() if function else None
@@ -84,7 +84,7 @@ async def reset_data_of(ref: AgentRef) -> None:
 
 
 def _modules(ref: AgentRef) -> Iterator[ModuleType]:
-    """The modules that may hold `app` and `reset_data`: the package, the one that was named, its `agent`."""
+    """The modules that may hold `app` and `reset_data`: the package, the target module, its `agent`."""
     name = ref.target.partition(":")[0]
     for module_name in (name.rpartition(".")[0], name, f"{name}.agent"):
         module = sys.modules.get(module_name)

@@ -1,4 +1,4 @@
-"""The models of google-adk's agents: LiteLLM's on our loop, and others in their place where a run asks for them."""
+"""The models of google-adk's agents: LiteLLM on our event loop, and the replacement models of a run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from evaldesk.llm import litellm_endpoint, litellm_response
 from evaldesk.model import ModelOptions
 
 EFFORT: ContextVar[str | None] = ContextVar("reasoning_effort", default=None)
-"""What the run asks of the models that go through LiteLLM; ADK has no field for it."""
+"""The run's reasoning effort for models behind LiteLLM; ADK has no field for it."""
 
 
 def use_shared_loop(root: Any) -> None:
-    """Let every LiteLlm of the tree call LiteLLM on our loop, where it is counted and tried again."""
+    """Let every LiteLlm of the tree call LiteLLM on our event loop, with our usage and retries."""
     for agent in agents_of(root):
         model = getattr(agent, "model", None)
         if isinstance(model, str) and is_litellm(model):
@@ -28,7 +28,7 @@ def use_shared_loop(root: Any) -> None:
 
 
 def agents_of(root: Any) -> list[Any]:
-    """The agent, its sub-agents and the agents it uses as tools, each once."""
+    """The agent, its sub-agents and its agent tools, each once."""
     return breadth_first(root, lambda agent: (other for other, _ in agents_below(agent)))
 
 
@@ -42,9 +42,9 @@ def agents_below(agent: Any) -> Iterator[tuple[Any, str]]:
 
 
 def with_model(root: Any, model: str | None, options: ModelOptions) -> Any:
-    """A copy of the tree in which every agent that names a model asks another one, or the same elsewhere.
+    """A copy of the tree whose agents with a model of their own use the run's model, or the run's endpoint.
 
-    Raises AgentError for a workflow, which cannot be copied.
+    Raises AgentError for a workflow: it has no `clone`.
     """
     if not hasattr(root, "clone"):
         raise AgentError(f"{getattr(root, 'name', 'the workflow')} is a workflow; the models in it cannot be replaced")
@@ -52,13 +52,13 @@ def with_model(root: Any, model: str | None, options: ModelOptions) -> Any:
 
 
 def model_name(agent: Any) -> str:
-    """The name of the agent's own model; empty when it takes its parent's."""
+    """The name of the agent's own model; empty for an inherited model."""
     model = getattr(agent, "model", None)
     return str(model if isinstance(model, str) else getattr(model, "model", "") or "")
 
 
 def is_litellm(name: str) -> bool:
-    """Whether google-adk takes a model of that name through LiteLLM."""
+    """Whether google-adk resolves the model name to LiteLLM."""
     from google.adk.models.registry import LLMRegistry
 
     try:

@@ -18,7 +18,7 @@ NAME = "evaldesk"
 
 @dataclass(slots=True)
 class Witness:
-    """The observations of one invocation. Model calls are told apart by the agent that made them."""
+    """Calls, durations and pending approvals of one invocation. Model calls are keyed by their agent."""
 
     session_id: str
     options: ModelOptions
@@ -33,22 +33,22 @@ class Witness:
     answers: Answers = field(default_factory=Answers)
 
     def begin(self, key: str) -> None:
-        """A model call of the agent `key`, or the tool call with the id `key`, begins."""
+        """Start the clock of a model call of the agent `key`, or of the tool call with the id `key`."""
         self.start_s[key] = time.perf_counter()
 
     def end(self, key: str) -> None:
-        """It ended."""
+        """Stop its clock."""
         self.took_ms[key] = (time.perf_counter() - self.start_s.get(key, time.perf_counter())) * 1000
 
     def note_event(self, session_id: str, agent_name: str, adk_event: Any) -> None:
-        """Take an event of a runner inside the runner; those of our own session come by themselves."""
+        """Add an event of a nested runner; events of the main session arrive by its own stream."""
         if session_id == self.session_id:
             return
         tool = self._tools.setdefault(session_id, agent_name)
         self._inner.extend(events_of_adk(adk_event, self, within=tool))
 
     def take_inner_events(self) -> tuple[Event, ...]:
-        """The calls inside tools since the last request."""
+        """Remove and return the events of nested runners, and the notes of doubles and recordings."""
         events = (*self._inner, *self.answers.notes)
         self._inner.clear()
         self.answers.notes.clear()
@@ -104,7 +104,7 @@ _TOOLS_WITHOUT_LIMIT = frozenset({"AgentTool", "TransferToAgentTool", "LongRunni
 
 
 def limit_tools(tools: dict[str, Any]) -> None:
-    """Put copies that end at the limit of the turn in place of the tools of a request; the user's stay as they are."""
+    """Replace the tools of a request by copies with the turn's time limit; the user's objects stay unchanged."""
     if TOOL_LIMIT.get() is None:
         return
     for name, tool in tools.items():

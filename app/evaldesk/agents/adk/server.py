@@ -1,4 +1,4 @@
-"""An agent behind ADK's `api_server`: a session of it for each of ours, turns by `/run_sse`. (reference/adk.md 5.1)"""
+"""An agent behind ADK's `api_server`: one session of the server each, turns by `/run_sse`. (reference/adk.md 5.1)"""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MEMORY = "adk_server_session"
 
 
 def adapt(candidate: object, ref: AgentRef) -> Agent:
-    """The agent at an address, whose last part is the name of the app. Raises AgentError."""
+    """The agent at an address that ends in the name of the app. Raises AgentError."""
     address, _, app = ref.target.rstrip("/").rpartition("/")
     if not app or address.endswith(("/", ":")):
         raise AgentError(
@@ -58,11 +58,11 @@ class AdkServerAgent(ModelCaller):
     headers_env: dict[str, str]
 
     def describe(self) -> AgentDescription:
-        """The app and where it is."""
+        """The app and the address of its server."""
         return AgentDescription(name=self.app, kind=KIND, description=f"An app of the ADK server at {self.address}")
 
     def warm(self, session: Session) -> None:
-        """Import the module with the prices of the models that the server names."""
+        """Import the price list, for the models in the server's answers."""
         open_litellm()
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
@@ -71,7 +71,7 @@ class AdkServerAgent(ModelCaller):
             yield event
 
     async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
-        """Send the function responses of what was decided: the server keeps the turn that waits."""
+        """Send the decisions as function responses: the server keeps the paused turn."""
         snapshot: Any = take_paused_turn(session) or session.paused
         if not isinstance(snapshot, dict):
             raise lost_turn_error()
@@ -123,7 +123,7 @@ class AdkServerAgent(ModelCaller):
         return str(answer["id"])
 
     def events_of(self, data: bytes, session: Session, reader: AdkEvents) -> Iterator[Event]:
-        """The events in one event of the stream; `session` takes its changes of the state. Raises AgentError."""
+        """The events in one event of the stream; its state delta updates `session`. Raises AgentError."""
         adk_event = parse_answer(data, f"{self.address}/run_sse")
         if not isinstance(adk_event, Mapping):
             return

@@ -1,4 +1,4 @@
-"""Events of google-adk's own objects as ours; their plain data is read in `transcripts.adk`."""
+"""Conversion of google-adk's event objects to our events; `transcripts.adk` reads their plain data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COUNTS = (
 def events_of_adk(adk_event: Any, witness: Witness, *, within: str = "", is_streaming: bool = False) -> Iterator[Event]:
     """The events in one event of google-adk: usage, text, calls, results, and the error that ends a turn.
 
-    `within` names the tool inside of which it happened.
+    `within` is the name of the surrounding tool.
     """
     for event in AdkEvents(witness.calls, witness.waiting).read(_NOWHERE, _plain_event(adk_event)):
         if event.is_partial:
@@ -48,7 +48,7 @@ def events_of_adk(adk_event: Any, witness: Witness, *, within: str = "", is_stre
 
 
 def _plain_event(adk_event: Any) -> dict[str, Any]:
-    """The event as its server would write it, as far as it is read; a dump of the whole takes ten times as long."""
+    """The used fields of the event in the form of ADK's server; `model_dump` takes ten times as long."""
     usage = adk_event.usage_metadata
     return {
         "author": adk_event.author,

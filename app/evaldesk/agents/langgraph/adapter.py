@@ -51,7 +51,7 @@ _CALL_BLOCKS = ("tool_use", "tool_call", "function_call", "server_tool_call", "i
 
 
 class EventSender:
-    """Reports the messages of a graph's nodes, each once, and keeps `state` equal to the graph's."""
+    """Sends the messages of a graph's nodes, each once, and copies the graph's state into `state`."""
 
     def __init__(self, send: SendEvent, state: dict[str, JsonValue], *, model: str) -> None:
         self._send = send
@@ -69,20 +69,20 @@ class EventSender:
 
     @property
     def message_ids(self) -> list[str]:
-        """The ids of the messages that were told."""
+        """The ids of the sent messages."""
         return sorted(self._message_ids)
 
     def resume(self, message_ids: Iterable[str], calls: Iterable[ToolCall]) -> None:
-        """Begin where a turn waited: these messages were told, and these calls have no result yet."""
+        """Restore a paused turn: the ids of its sent messages, and its calls without a result."""
         self._message_ids.update(message_ids)
         self._turn.open_calls.update((call.id or call.name, call) for call in calls)
 
     def skip_past(self, messages: Iterable[Any]) -> None:
-        """These messages were said before this turn."""
+        """Mark messages of earlier turns as sent."""
         self._message_ids.update(message.id for message in messages if getattr(message, "id", None))
 
     async def send_updates(self, step: Any) -> None:
-        """Report the messages of each node of a step, and note an interrupt."""
+        """Send the messages of each node of a step, and store its interrupts."""
         if INTERRUPT in step:
             self.interrupts = [*(self.interrupts or ()), *step[INTERRUPT]]
         for node, updates in step.items():
@@ -90,13 +90,13 @@ class EventSender:
                 await self._messages(_fields(update).get(MESSAGES), node)
 
     def take_state(self, graph_state: Any) -> None:
-        """Take over the state of the graph after a step, as its reducers made it."""
+        """Copy the state of the graph after a step, as reduced by the graph."""
         self.graph_state = _fields(graph_state)
         own = {key: plain(value) for key, value in self.graph_state.items() if key != MESSAGES}
         self._state.update({key: value for key, value in own.items() if not key.startswith("__")})
 
     async def send_piece(self, chunk: Any, about: Any) -> None:
-        """Tell a piece of a streamed answer."""
+        """Send a piece of a streamed answer."""
         if type(chunk).__name__ == "AIMessageChunk" and (text := _text(chunk)):
             await self._send(Event("agent_message", author=about.get("langgraph_node", ""), text=text, is_partial=True))
 
@@ -149,7 +149,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _messages_of(value: Any) -> list[Any]:
-    """The messages that a node gives: LangChain's own, dicts, pairs of role and text, or texts of the user."""
+    """The messages of a node's update: LangChain messages, dicts, pairs of role and text, or texts of the user."""
     from langchain_core.messages.utils import convert_to_messages
 
     items = value if isinstance(value, list) else [value]
@@ -167,7 +167,7 @@ def langchain_messages(messages: Iterable[JsonObject]) -> list[Any]:
 
 
 def _plain_message(message: Any) -> dict[str, JsonValue]:
-    """The message as chat messages are written; blocks of its content that repeat its tool calls are left out."""
+    """The message in the chat form, without content blocks that repeat its tool calls."""
     content = message.content
     if isinstance(content, list):
         content = [part for part in content if not (isinstance(part, dict) and part.get("type") in _CALL_BLOCKS)]
@@ -208,7 +208,7 @@ def adapt(candidate: object, ref: AgentRef) -> GraphAgent | None:
 
 @dataclass(frozen=True, slots=True)
 class GraphAgent(OnSharedLoop):
-    """A graph. The session state has the other keys of its state; each session is a thread of its checkpointer."""
+    """A graph. The session state is the graph's state without `messages`; a session is a thread of the checkpointer."""
 
     graph: Any
     ref: AgentRef
@@ -231,7 +231,7 @@ class GraphAgent(OnSharedLoop):
         return EventStream(lambda send: self._begin(session, message, send))
 
     def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
-        """Resume the interrupts of the graph with what a person decided. Raises AgentError without a checkpointer."""
+        """Resume the interrupts of the graph with the decisions. Raises AgentError without a checkpointer."""
         return EventStream(lambda send: self._resume(session, decided, send))
 
     async def _begin(self, session: Session, message: str, send: SendEvent) -> None:
@@ -254,7 +254,7 @@ class GraphAgent(OnSharedLoop):
         await self._run(session, resumption(decided, self._edits(session, paused_turn)), sender, send)
 
     def _edits(self, session: Session, paused_turn: PausedTurn) -> dict[str, Any]:
-        """The keys of the state that a person changed while the turn waited."""
+        """The keys of the state that a person changed during the pause."""
         names = self._input_names()
         return {
             key: value
@@ -294,19 +294,19 @@ class GraphAgent(OnSharedLoop):
                 await send(event)
 
     def _end_state(self, session: Session) -> dict[str, Any] | None:
-        """The state as the graph left it in the last turn, with its own objects; None in another process."""
+        """The graph's state after the last turn, with its own objects; None in another process."""
         memory_entry: Any = session.memory.get(MEMORY)
         return memory_entry[1] if memory_entry and memory_entry[0] == len(session.turns) else None
 
     def _past_messages(self, session: Session) -> list[Any]:
-        """The messages until now; none where the graph's own checkpointer has them."""
+        """The messages of earlier turns; none if the graph's own checkpointer has them."""
         end_state = self._end_state(session)
         if end_state is not None and self.graph.checkpointer:
             return []
         return (end_state or {}).get(MESSAGES) or langchain_messages(chat_messages(session.turns))
 
     def _input_state(self, session: Session) -> dict[str, Any]:
-        """The keys of the state to begin with; those that the checkpointer has would go through its reducers again."""
+        """The state to pass as input; with a checkpointer only changed keys, or reducers would apply twice."""
         names, end_state = self._input_names(), self._end_state(session) or {}
         input_state = {key: value for key, value in session.state.items() if key in names and key != MESSAGES}
         unchanged_objects = {
@@ -334,7 +334,7 @@ class GraphAgent(OnSharedLoop):
         return config
 
     def _input_names(self) -> set[str]:
-        """The keys that the graph takes, asked once: it makes a schema by pydantic each time, in 30 ms."""
+        """The input keys of the graph, cached: pydantic takes 30 ms to build the schema."""
         if not self._names:
             self._names.update(_input_names(self.graph))
         return self._names
@@ -351,7 +351,7 @@ class GraphAgent(OnSharedLoop):
 
 
 def _schema(read: Callable[[], Any]) -> Any:
-    """The schema that a graph gives; empty where pydantic cannot make one, as of `typing.TypedDict` on Python 3.11."""
+    """The graph's schema; empty if pydantic cannot build it, as of `typing.TypedDict` on Python 3.11."""
     from pydantic.errors import PydanticUserError
 
     try:
@@ -361,7 +361,7 @@ def _schema(read: Callable[[], Any]) -> Any:
 
 
 def _input_names(graph: Any) -> frozenset[str]:
-    """The keys of the state that the graph takes; without a schema all of its own channels."""
+    """The input keys of the graph; without a schema all of its own channels."""
     properties = _properties(_schema(graph.get_input_jsonschema))
     if properties:
         return frozenset(properties)
@@ -389,10 +389,10 @@ _MARK = "_is_watched"
 
 
 def watch_tool_nodes(graph: Any) -> None:
-    """Let the tool nodes of the graph, and of the graphs inside it, use doubles, and end their calls in time.
+    """Give the tool nodes of the graph, and of its subgraphs, doubles and the time limit of tools.
 
-    A double sees the state of the graph and cannot change it. Tools that a node of the user's calls by itself are not
-    seen, nor those of a node with a synchronous wrapper.
+    A double sees the state of the graph and cannot change it. Not covered: tools called by a node of the user's own,
+    and tools of a node with a synchronous wrapper.
     """
     for node in graph.nodes.values():
         node_runnable = getattr(node, "bound", None)
@@ -403,6 +403,7 @@ def watch_tool_nodes(graph: Any) -> None:
 
 
 def _watch(node: Any) -> None:
+    # Private: a ToolNode takes a wrapper in its constructor only, and the user has built it already.
     own = node._awrap_tool_call
     if getattr(own, _MARK, False) or (own is None and node._wrap_tool_call is not None):
         return
@@ -437,7 +438,7 @@ def _message(result: Any, name: str, call_id: str, *, status: str = "success") -
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether it is the result of a double; a tool node itself gives messages and commands."""
+    """Whether the result is plain JSON, as of a double; a tool node returns messages and commands."""
     if isinstance(value, list):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, str | int | float | dict)

@@ -1,7 +1,7 @@
-"""Interrupts of a graph: what they ask a person, how a decision resumes them, and the thread that waits, as JSON.
+"""Interrupts of a graph: their questions, their resume values, and snapshots of paused threads.
 
-An interrupt is resumed by a value of the graph's own choice. LangChain's HumanInTheLoopMiddleware and the older form of
-agent-inbox say which they take; any other gets True, False or the answer.
+The graph decides the form of the resume value. HumanInTheLoopMiddleware of LangChain and the older agent-inbox declare
+theirs; any other interrupt gets True, False or the answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ACTION = "#"
 
 @dataclass(frozen=True, slots=True)
 class PausedTurn:
-    """A turn that waits: its thread, the messages that were told, the calls without a result, and the state."""
+    """A paused turn: its thread, the ids of its sent messages, the calls without a result, and the state."""
 
     thread: str
     message_ids: list[str]
@@ -36,9 +36,9 @@ class PausedTurn:
 def waiting_of(
     interrupts: Sequence[Any], open_calls: Sequence[ToolCall], calls_by_interrupt: Mapping[str, ToolCall]
 ) -> Iterator[Waiting]:
-    """What waits. A plain interrupt belongs to the call of a tool node in which it was `asked`.
+    """The pending approvals. A plain interrupt of a tool node belongs to its call in `calls_by_interrupt`.
 
-    Of another node it is about the call that has no result yet, where there is one for each of them.
+    Interrupts of other nodes are paired with the open calls if their numbers are equal.
     """
     if not interrupts:  # of `interrupt_before` and `interrupt_after`
         yield Waiting("", BREAKPOINT, choices=("approve",))
@@ -63,7 +63,7 @@ def waiting_of(
 
 
 def resumption(decided: Sequence[Decided], edits: dict[str, Any]) -> Any:
-    """The input by which the graph goes on; `edits` are changes of its state by a person."""
+    """The input that resumes the graph; `edits` are changes of its state by a person."""
     from langgraph.types import Command
 
     if [waiting.tool for waiting, _ in decided] == [BREAKPOINT]:
@@ -83,7 +83,7 @@ def resumption(decided: Sequence[Decided], edits: dict[str, Any]) -> Any:
 
 
 def _actions(value: Any) -> list[tuple[dict[str, Any], str]]:
-    """The calls that an interrupt asks about, each with the form of its answer; none of a plain one."""
+    """The calls in the question of an interrupt, each with the form of its answer; none for a plain interrupt."""
     if isinstance(value, dict) and isinstance(value.get("action_requests"), list):
         return [(each, "middleware") for each in value["action_requests"] if isinstance(each, dict)]
     first = value[0] if isinstance(value, list) and value else value
@@ -106,7 +106,7 @@ def _inbox(decision: Decision) -> dict[str, Any]:
 
 
 async def thread_snapshot(checkpointer: Any, paused_turn: PausedTurn) -> JsonValue:
-    """The thread as JSON: its newest checkpoint in each namespace; None where it cannot be read or written so."""
+    """Snapshot of the thread: its newest checkpoint in each namespace; None if it is not readable or not JSON."""
     if not checkpointer:
         return None
     try:
@@ -136,7 +136,7 @@ async def thread_snapshot(checkpointer: Any, paused_turn: PausedTurn) -> JsonVal
 
 
 async def restore_thread(checkpointer: Any, snapshot: Any) -> PausedTurn:
-    """The turn that waits, put back into the checkpointer where it is not there. Raises AgentError."""
+    """The paused turn; its checkpoints are restored if the checkpointer lacks them. Raises AgentError."""
     if not isinstance(snapshot, dict):
         raise lost_turn_error()
     thread = snapshot["thread"]

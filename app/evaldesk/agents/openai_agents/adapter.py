@@ -71,22 +71,22 @@ def adapt(candidate: object, ref: AgentRef) -> OpenAIAgent | None:
 
 @dataclass(frozen=True, slots=True)
 class OpenAIAgent(OnSharedLoop):
-    """An agent of the SDK with its handoffs. The session state, or what `dependencies` make of it, is its context."""
+    """An agent of the SDK with its handoffs. Its context is the session state, or the object from `dependencies`."""
 
     sdk_agent: Any
     ref: AgentRef
     dependencies: Dependencies
 
     def describe(self) -> AgentDescription:
-        """The agent, and those it hands over to as a tree."""
+        """The agent and its handoffs as a tree."""
         return _describe_tree(self.sdk_agent, "openai_agents", depth=0, ancestor_ids=set())
 
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
-        """Run the agent that spoke last. Raises ModelError for a refusal of the provider."""
+        """Run the last active agent. Raises ModelError for a refusal of the provider."""
         return EventStream(lambda send: self._run(session, message, send))
 
     def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
-        """Run the state in which the SDK left the turn, with its calls approved or rejected."""
+        """Resume the saved run state of the SDK, with its calls approved or rejected."""
         return EventStream(lambda send: self._run(session, message, send, decided))
 
     async def _run(
@@ -143,7 +143,7 @@ class OpenAIAgent(OnSharedLoop):
         session.memory[MEMORY] = (len(session.turns) + 1, result.last_agent, result.to_input_list())
 
     async def _restore_state(self, session: Session, deps: Any) -> Any:
-        """The state of the turn from what was stored of it. Raises AgentError where nothing was."""
+        """The run state from the stored snapshot. Raises AgentError without a snapshot."""
         from agents import RunContextWrapper, RunState
 
         if not isinstance(session.paused, dict):
@@ -151,7 +151,7 @@ class OpenAIAgent(OnSharedLoop):
         return await RunState.from_json(self.sdk_agent, session.paused, context_override=RunContextWrapper(deps))
 
     def _starting_point(self, session: Session) -> tuple[Any, list[Any]]:
-        """The agent that spoke last, and the conversation until now."""
+        """The last active agent, and the conversation so far."""
         memory_entry: Any = session.memory.get(MEMORY)
         if memory_entry and memory_entry[0] == len(session.turns):
             return memory_entry[1], memory_entry[2]
@@ -169,7 +169,7 @@ def _waiting(item: Any) -> Waiting:
 
 
 def _call_id(item: Any) -> str:
-    """The id of the call that an approval is about: of a function, or of a server of MCP."""
+    """The id of the call to approve: of a function, or of an MCP server."""
     raw = plain_object(as_json(item.raw_item))
     return str(raw.get("call_id") or raw.get("id") or item.tool_name)
 
@@ -182,7 +182,7 @@ def _state_snapshot(state: Any) -> JsonValue:
 
 
 async def _decide(state: Any, decided: Sequence[Decided], send: SendEvent) -> None:
-    """Approve and reject; the SDK tells of a rejected call to the model alone, so its result is told here."""
+    """Approve and reject calls; a rejected call gets its result event here, as the SDK only informs the model."""
     items = {_call_id(item): item for item in state.get_interruptions()}
     for waiting, decision in decided:
         item = items.get(waiting.id)
@@ -227,10 +227,11 @@ def _describe_tree(agent: Any, kind: str, depth: int, ancestor_ids: set[int]) ->
 
 
 def _missing(agent: Any, model: str) -> tuple[str, ...]:
-    """The keys that its model lacks; none where its code gave the SDK a key, a client, or a model of its own."""
+    """The missing key variables of its model; none if the code gave the SDK a key, a client, or a model object."""
     from agents.models import _openai_shared
 
     is_named = agent.model is None or isinstance(agent.model, str)
+    # Private: the SDK has setters for its default key and client, and no public getters.
     is_configured = _openai_shared.get_default_openai_key() or _openai_shared.get_default_openai_client()
     return missing_keys(model, os.environ) if is_named and not is_configured else ()
 
@@ -241,7 +242,7 @@ def _tool(tool: Any) -> ToolDescription:
 
 
 def model_name(agent: Any) -> str:
-    """The name of the agent's model; the SDK's default where it names none."""
+    """The name of the agent's model; the SDK's default for an agent without one."""
     model = agent.model
     if model is None:
         from agents.models.default_models import get_default_model
@@ -263,7 +264,7 @@ def _hooks_class() -> Any:
 
 
 class _EventHooks:
-    """Hooks of a run that report events; `model` is the one that the run asks in place of the agents' own."""
+    """Hooks that send the events of a run; `model` replaces the agents' own models."""
 
     def __init__(self, send: SendEvent, model: str | None) -> None:
         self._send = send
@@ -327,7 +328,7 @@ def _usage(model: str, sdk_usage: Any, took_ms: float) -> Usage:
 
 
 def model_of(session: Session, agent: Any) -> dict[str, Any]:
-    """The fields of a RunConfig that say which model is asked, where and how. Raises ModelError."""
+    """The fields of a RunConfig for the model, its endpoint and its settings. Raises ModelError."""
     from agents import ModelSettings
 
     options = session.model_options
@@ -396,32 +397,32 @@ def _items(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 TOOL_FAILURE_PREFIX = "An error occurred while running the tool"
-"""The start of the text by which the SDK tells a model of a failed tool."""
+"""The start of the SDK's text for the model about a failed tool."""
 
 _MARK = "_is_watched"
 
 
 def _successors(agent: Any) -> Iterator[Any]:
-    """The agents that it can hand over to."""
+    """The targets of its handoffs."""
     return (target for handoff in agent.handoffs if (target := _target(handoff)) is not None)
 
 
 def _target(handoff: Any) -> Any:
-    """The agent that a handoff leads to; None where only the SDK knows it."""
+    """The target agent of a handoff; None for one that only the SDK can resolve."""
     if hasattr(handoff, "instructions"):
         return handoff
-    reference = getattr(handoff, "_agent_ref", None)
+    reference = getattr(handoff, "_agent_ref", None)  # private: `handoff()` keeps its agent only there
     return reference() if callable(reference) else None
 
 
 def _related_agents(agent: Any) -> Iterator[Any]:
-    """The agents that it can hand over to, and those that it uses as tools."""
-    inside = (getattr(tool, "_agent_instance", None) for tool in agent.tools)
+    """The targets of its handoffs, and its agent tools."""
+    inside = (getattr(tool, "_agent_instance", None) for tool in agent.tools)  # private, set by `as_tool`
     return chain(_successors(agent), (each for each in inside if each is not None))
 
 
 def _watch_servers(agent: Any) -> None:
-    """Let the tools of its servers of MCP be seen, which the SDK lists anew for each call of a model."""
+    """Wrap the listing of its MCP tools, because the SDK lists them again for each model call."""
     list_tools = getattr(agent, "get_mcp_tools", None)
     if not getattr(agent, "mcp_servers", ()) or list_tools is None or hasattr(list_tools, _MARK):
         return
@@ -434,7 +435,7 @@ def _watch_servers(agent: Any) -> None:
 
 
 def watch_tool(tool: Any) -> Any:
-    """The tool, answered by its double and ended in time; hosted tools, and agents used as tools, as they are."""
+    """The tool with its double and its time limit; hosted tools and agent tools stay unchanged."""
     invoke = getattr(tool, "on_invoke_tool", None)
     if invoke is None or getattr(tool, "_is_agent_tool", False) or hasattr(invoke, _MARK):
         return tool

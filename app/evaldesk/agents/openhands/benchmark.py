@@ -58,7 +58,7 @@ def adapt(candidate: object, ref: AgentRef) -> Agent | None:
 class BenchmarkAgent(ModelCaller):
     """A benchmark; its module may have `setup(workspace, case)` and `teardown(workspace, case) -> dict`.
 
-    Each instance is processed by a process of its own, which imports `target`.
+    Each instance has a process of its own, which imports `target`. (decision 046)
     """
 
     function: Callable[..., Any]
@@ -67,7 +67,7 @@ class BenchmarkAgent(ModelCaller):
     target: str
 
     def describe(self) -> AgentDescription:
-        """Name and docstring of the function, and that its commands are not isolated."""
+        """Name and docstring of the function, and the isolation of its commands."""
         return AgentDescription(
             name=self.ref.id,
             kind=KIND,
@@ -77,7 +77,7 @@ class BenchmarkAgent(ModelCaller):
         )
 
     def warm(self, session: Session) -> None:
-        """Nothing: the model is called by the process of each instance."""
+        """Do nothing: the process of each instance calls the model."""
 
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Process one instance; `teardown` is always called. Raises ModelError and AgentError."""
@@ -101,7 +101,7 @@ class BenchmarkAgent(ModelCaller):
             workspace.close()
 
     async def _run_instance(self, task: Task, workspace: Workspace, send: SendEvent) -> dict[str, Any]:
-        """The last message of its process, after its changes to the workspace were reported."""
+        """Run the instance in its process; the last message, after a log event with the changed files."""
         process = InstanceProcess(task, os.environ)
 
         def log(text: str) -> None:
@@ -134,13 +134,13 @@ class BenchmarkAgent(ModelCaller):
 
 
 def _absolute(options: Options) -> Options:
-    """The options for a process that stands in another folder."""
+    """The options with an absolute output folder, for a process with another working folder."""
     folder = options.output_folder
     return msgspec.structs.replace(options, output_folder=str(Path(folder).absolute()) if folder else "")
 
 
 def fail(failure: dict[str, Any], send: SendEvent) -> None:
-    """Report the failure of an instance as its process describes it.
+    """Send the error event for the failure report of an instance's process.
 
     Raises ModelError for a refusal of the provider.
     """
@@ -150,9 +150,9 @@ def fail(failure: dict[str, Any], send: SendEvent) -> None:
 
 
 def _target(function: Callable[..., Any], ref: AgentRef) -> str:
-    """The target that the process of an instance imports.
+    """The import target for the process of an instance.
 
-    Raises AgentError for a function that only this process has.
+    Raises AgentError for a function that another process cannot import.
     """
     if ":" in ref.target:
         return ref.target
@@ -166,7 +166,7 @@ def _target(function: Callable[..., Any], ref: AgentRef) -> str:
 
 
 def _instance(message: str) -> JsonObject:
-    """The row of the case as it is; of a case that was no instance its id, and its message as the task."""
+    """The row of the case; for a case of another format, an instance from its id and message."""
     trial = CURRENT_TRIAL.get()
     row = trial.columns if trial else {}
     if "instance_id" in row:
@@ -188,7 +188,7 @@ def _write_files(workspace: Workspace, instance: JsonObject) -> None:
 
 
 def encode_options(**values: Any) -> str:
-    """The options of a benchmark as the text that `AgentRef.declared` holds; raises UsageError for unknown ones."""
+    """The options of a benchmark as JSON for `AgentRef.declared`. Raises UsageError for unknown options."""
     try:
         converted(values, Options)
     except msgspec.ValidationError as error:
@@ -197,14 +197,14 @@ def encode_options(**values: Any) -> str:
 
 
 def table_options(table: Mapping[str, Any], workspace: Path) -> str:
-    """As `declared_options`, of a table; the folders and files that it names are looked up from the workspace."""
+    """As `encode_options`, of a table; its paths are relative to the workspace."""
     places = {name: str(workspace / str(table[name])) for name in ("config_file", "workspace") if name in table}
     return encode_options(**{**table, **places})
 
 
 MODULE = "evaldesk.agents.openhands.child"
 ENDING_S = 5.0
-"""Seconds that `teardown` may take after the trial was cancelled, or its time was up."""
+"""Seconds for `teardown` after a cancellation or a timeout of the trial."""
 
 PRINTING_S = 5.0  # a process that left the group may hold the pipe for ever
 
@@ -212,13 +212,13 @@ _N_LAST = 2_000
 
 
 def _command() -> tuple[str, ...]:
-    """On the agent's own interpreter, and in a container, Evaldesk is found by the file that started this player."""
+    """The command of the process; on the agent's own interpreter and in a container it starts by the player's file."""
     started_by = getattr(sys.modules.get("__main__"), "__file__", "")
     return (sys.executable, started_by, "--module", MODULE) if own_python() else (sys.executable, "-P", "-m", MODULE)
 
 
 class InstanceProcess:
-    """A process that works on `task`, in the folder of the task's workspace."""
+    """The process of one instance, in the folder of the task's workspace."""
 
     def __init__(self, task: Task, environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -228,7 +228,7 @@ class InstanceProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,
+            start_new_session=True,  # one group for the process and its commands, to kill them together: decision 099
         )
         watch(self._process.pid)
         self._task = task
@@ -236,16 +236,15 @@ class InstanceProcess:
         self._last = ""
         self._killer = threading.Timer(ENDING_S, kill_group, (self._process.pid,))
         self._killer.daemon = True
-        context = contextvars.copy_context()
+        context = contextvars.copy_context()  # `sys.stdout` of a player finds the trial by its context
         self._printing = threading.Thread(target=context.run, args=(self._print,), daemon=True)
         self._printing.start()
 
     def talk(self, on_ready: Callable[[], None], on_log: Callable[[str], None]) -> dict[str, Any]:
-        """Have the task done; the last message of the process, `output` or `failed`.
+        """Run the task; the last message of the process, `output` or `failed`.
 
-        Raises AgentError when it ends before.
-
-        `on_ready` is called when the workspace is set up, before the instance is processed.
+        `on_ready` is called after the setup of the workspace, before the instance is processed. Raises AgentError when
+        the process ends early.
         """
         self._write(to_json(self._task))
         while True:
@@ -266,7 +265,7 @@ class InstanceProcess:
                 return frame
 
     def interrupt(self) -> None:
-        """Have it come to an end: a SIGINT for it alone, and the group is killed where that does not help."""
+        """Stop the process by SIGINT, so that `teardown` runs; after ENDING_S its group is killed."""
         if not self._is_started:
             kill_group(self._process.pid)
             return
@@ -276,7 +275,7 @@ class InstanceProcess:
             self._killer.start()
 
     def close(self) -> None:
-        """Kill it and every process of its group."""
+        """Kill its process group, and close the pipes."""
         self._killer.cancel()
         end_group(self._process.pid)
         self._process.wait()
@@ -316,14 +315,14 @@ class InstanceProcess:
 
 
 def _tell_wait(failure: dict[str, Any], n_tried: int, n_attempts: int, seconds: float) -> None:
-    """Tell the trial that a model call of the process pauses."""
+    """Report a retry pause of a model call of the process to the trial."""
     if listener := CURRENT_LISTENER.get():
         until = datetime.now(UTC) + timedelta(seconds=seconds)
         listener(RetryWait(ModelFailure(**failure), n_tried, n_attempts, until, seconds))
 
 
 def read_line(line: bytes) -> dict[str, Any]:
-    """A line of the process of an instance. Raises AgentError for one that is too long, or no JSON object."""
+    """A message line of the process. Raises AgentError for a line that is too long, or no JSON object."""
     if len(line) >= MAX_ANSWER:
         raise AgentError(f"process_instance returned more than {MAX_ANSWER // 2**20} MiB")
     try:

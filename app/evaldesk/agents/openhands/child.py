@@ -39,7 +39,7 @@ TEARDOWNS = ("teardown", "complete_runtime")
 
 
 def main() -> None:
-    """Do the task of the parent."""
+    """Run the task from the parent, and report its output."""
     tasks, reports = _own_pipes()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr] # it is the interpreter's own
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent of the worker may have it ignored
@@ -69,28 +69,28 @@ def main() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _InstanceTurn(TurnListener):
-    """The turn of the parent, for the model calls of this process: they keep to the limits and retries of the run."""
+    """The parent's turn as a listener of this process's model calls, with the rate limits and retries of the run."""
 
     options: ModelOptions
     report: Callable[..., None]
 
     @property
     def n_retries(self) -> int | None:
-        """As the run asks for."""
+        """The number of retries of the run."""
         return self.options.n_retries
 
     @property
     def pace(self) -> Pace | None:
-        """As the run asks for."""
+        """The rate limits of the run."""
         return pace_of(self.options)
 
     def was_whole(self, call: ModelCall | None = None, reply: ModelReply | None = None) -> None:
-        """Tell the parent, which books the tokens of other calls."""
+        """Report a finished call to the parent."""
         self.report(whole=True)
 
 
 def _pause_fields(wait: RetryWait) -> dict[str, object]:
-    """All of the pause but its end, which the parent knows by its own clock."""
+    """The fields of a retry pause for the parent; the parent computes its end by its own clock."""
     return {name: getattr(wait, name) for name in ("failure", "n_tried", "n_attempts", "seconds")}
 
 
@@ -124,13 +124,13 @@ def _run_task(task: Task, report: Callable[..., None], tasks: BinaryIO) -> dict[
 
 
 def _row(instance: Mapping[str, Any]) -> Any:
-    """The row of the instance: a Series of pandas for a benchmark that imports pandas, as OpenHands gives it."""
+    """The row of the instance: a pandas Series for a benchmark that imports pandas, as in OpenHands."""
     pandas = sys.modules.get("pandas")
     return pandas.Series(dict(instance), dtype=object) if pandas else Instance(instance)
 
 
 def _hook(module: object, names: tuple[str, ...], workspace: Workspace, instance: Any) -> dict[str, Any]:
-    """Call the hook of that name in the module of the function; the dict it returns."""
+    """Call the first existing hook in the module of the function; its dict."""
     hook = next((result for name in names if callable(result := getattr(module, name, None))), None)
     if hook is None:
         return {}
@@ -151,7 +151,7 @@ def _call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
 
 
 def failure_fields(error: BaseException) -> dict[str, object]:
-    """The exception, so that the parent can report it as if it had happened there."""
+    """The fields of an exception for the parent's report."""
     from evaldesk.llm import model_error
 
     refusal = model_error(error, "the model")
@@ -163,7 +163,8 @@ def failure_fields(error: BaseException) -> dict[str, object]:
 
 
 def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Standard input and output for us alone: no process that user code starts inherits them."""
+    """Private copies of standard input and output, which child processes of user code do not inherit."""
+    # Copies by `dup` are not inherited; 0 and 1 are, so they are replaced.
     tasks, reports = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -23,7 +23,7 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 class Secret:
-    """A key whose value is shown on request only."""
+    """A key; `str` and `repr` do not show its value."""
 
     def __init__(self, value: str) -> None:
         self._value = value
@@ -40,7 +40,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class LlmProfile:
-    """A model and how it is reached. Other keys of the group are in `extra`, and readable as attributes."""
+    """A model and its endpoint. Other keys of the group are in `extra`, and readable as attributes."""
 
     name: str
     model: str
@@ -64,12 +64,12 @@ class LlmProfile:
             raise AttributeError(f"the model profile {self.name} has no {name}") from None
 
     def model_copy(self, update: Mapping[str, Any] | None = None) -> LlmProfile:
-        """A copy with some fields replaced, as pydantic has it."""
+        """A copy with some fields replaced, as in pydantic."""
         return replace(self, **dict(update or {}))
 
 
 OPTIONS = tuple(each.name for each in fields(LlmProfile) if each.name not in ("name", "model", "api_key", "extra"))
-"""The keys of a group beside its model and the key of that."""
+"""The keys of a group except for its model and its API key."""
 _PROFILE_KEYS = {"model", "api_key", "api_key_env", *OPTIONS}
 
 
@@ -95,7 +95,7 @@ def read_profile(path: Path, name: str, environment: Mapping[str, str]) -> LlmPr
 
 
 def group_name(name: str) -> str:
-    """The group that a person's way to name it means."""
+    """The group of a name: `NAME`, `llm.NAME` and `[llm.NAME]` are equal."""
     bare = name.strip().removeprefix("[").removesuffix("]").strip()
     return bare if bare == BASE or bare.startswith(f"{BASE}.") else f"{BASE}.{bare}"
 

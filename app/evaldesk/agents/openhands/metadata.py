@@ -19,13 +19,13 @@ from evaldesk.model import Container, JsonObject, ModelOptions
 
 DEFAULT_MAX_ITERATIONS = 30
 KEY_VARIABLE = "EVALDESK_INSTANCE_API_KEY"
-"""The key of a model that is in no file, for the process of an instance alone."""
+"""The variable with an API key that is in no file, for the process of an instance only."""
 RUN, EFFORT = "run", "reasoning_effort"
-"""The name of the profile that the run makes of its own model, and the key of its effort."""
+"""The profile name of the run's own model, and the key of its reasoning effort."""
 COMMAND_IMAGE = "EVALDESK_COMMAND_IMAGE"
-"""The image for the commands of the runs that a script starts."""
+"""The variable with the image for commands, in runs started by a script."""
 SCORE_KEY = "EVALDESK_SCORE_KEY"
-"""The key of a test result that decides the verdict, for the runs that a script starts."""
+"""The variable with the deciding key of a test result, in runs started by a script."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,7 +50,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Instance(dict[str, Any]):
-    """A row, by key and by attribute, as a row of a data frame is."""
+    """A row with access by key and by attribute, as in a data frame."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -65,7 +65,7 @@ class Instance(dict[str, Any]):
 
 @dataclass(slots=True)
 class Metadata:
-    """The facts of the run for a benchmark. `workspace`, `trial_index`, `seed` and `log` are ours."""
+    """The facts of the run for a benchmark. `workspace`, `trial_index`, `seed` and `log` are additions of Evaldesk."""
 
     agent_class: str
     llm_config: LlmProfile | None
@@ -86,7 +86,7 @@ class Metadata:
     eval_note: str = ""
 
     def model_dump(self) -> dict[str, Any]:
-        """The facts that OpenHands has, as a dict; without a key."""
+        """The fields of OpenHands as a dict, without an API key."""
         own_names = {"workspace", "log", "trial_index", "seed", "llm_config"}
         facts = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in own_names}
         return {**facts, "llm_config": {"model": self.llm_config.model} if self.llm_config else None}
@@ -97,11 +97,10 @@ _FACTS = frozenset(each.name for each in fields(Metadata))
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One instance of a run, as the process that works on it is told: plain values, and no key among them.
+    """One instance of a run as the message to its process: plain values without API keys.
 
-    `target` is imported with `root` first on `path`, which is the parent's `sys.path`; `folder` is the workspace and
-    `command_env` the environment of its commands. `commands` is the container of the commands of a runtime, where they
-    have one.
+    `target` is imported with `root` first on `path`, the parent's `sys.path`; `folder` is the workspace and
+    `command_env` the environment of its commands. `commands` is the container of a runtime's commands, if any.
     """
 
     target: str
@@ -119,7 +118,7 @@ class Task:
 
 
 def metadata_of(task: Task, workspace: Workspace, log: Callable[[str], None]) -> Any:
-    """The metadata of a task, in the type of the kit where the benchmark imported that, or of OpenHands itself.
+    """The metadata of a task, in the type of the stand-in or of OpenHands itself, if the benchmark imported one.
 
     Raises UsageError for a group of models that is not there.
     """
@@ -161,7 +160,7 @@ def metadata_of(task: Task, workspace: Workspace, log: Callable[[str], None]) ->
 
 
 def start_time() -> str:
-    """This moment, as OpenHands writes it: local time without a zone."""
+    """The current local time without a zone, as in OpenHands."""
     return datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -176,7 +175,7 @@ def git_commit(folder: Path) -> str:
 
 
 def arguments_of(function: Callable[..., Any], instance: Instance, metadata: Metadata) -> dict[str, Any]:
-    """The arguments of the function by its own names: the first two by position, and those that we know by name."""
+    """The arguments of the function by its own parameter names: the first two by position, others by name."""
     names = parameter_names(function) or []
     optional: dict[str, Any] = {"reset_logger": False, "runtime_failure_count": 0, "workspace": metadata.workspace}
     positional = dict(zip(names[:2], (instance, metadata), strict=False))
@@ -184,7 +183,7 @@ def arguments_of(function: Callable[..., Any], instance: Instance, metadata: Met
 
 
 def profile_of(task: Task) -> LlmProfile | None:
-    """The group that was named, else the model of the run, else none."""
+    """The configured profile, else a profile of the run's model, else None."""
     if task.options.llm:
         return read_profile(Path(task.root, task.options.config_file), task.options.llm, os.environ)
     if not task.model:

@@ -1,4 +1,4 @@
-"""An `EvalOutput`, in any shape that a benchmark returns, as text; and that text as the events of a trial.
+"""The `EvalOutput` of a benchmark, in any of its shapes, as JSON text; and the events of that text.
 
 (reference/openhands_tau.md section 1)
 """
@@ -18,7 +18,7 @@ from evaldesk.wire import plain, to_json
 
 
 def output_events(text: str, more: JsonObject, query: str) -> Iterator[Event]:
-    """The events in the `text` that a benchmark returned: history, usage, test result, error and the text itself.
+    """The events in the output of a benchmark: history, usage, test result, error and the text itself.
 
     `more` is the result of `teardown`; it is added to the test result.
     """
@@ -32,7 +32,7 @@ def output_events(text: str, more: JsonObject, query: str) -> Iterator[Event]:
 
 
 def output_text(output: object) -> str:
-    """The result of a benchmark as JSON text; it keeps its own form where JSON has one. Raises AgentError."""
+    """The result of a benchmark as JSON text, in its own form if that is strict JSON. Raises AgentError."""
     text = _text(output)
     row = _parse(text).value
     if not is_row(row):
@@ -42,7 +42,7 @@ def output_text(output: object) -> str:
 
 
 def _text(output: object) -> str:
-    """A model of pydantic, an OpenHands EvalOutput say, writes itself, as it does into `output.jsonl`."""
+    """The output as JSON; a pydantic model, such as EvalOutput of OpenHands, by its own dump, as in `output.jsonl`."""
     if callable(dump := getattr(output, "model_dump_json", None)) and _is_strict_json(text := _dump_text(dump)):
         return text
     value: object
@@ -59,7 +59,7 @@ def _text(output: object) -> str:
 
 
 def _dump_text(dump: Any) -> str:
-    """The text; empty where the value is more than JSON can say."""
+    """The JSON text; empty for a value without a JSON form."""
     try:
         return str(dump())
     except Exception:  # of values that are the user's own
@@ -79,7 +79,7 @@ def _parse(text: str) -> Any:
 
 
 def _plain_parts(value: object) -> object:
-    """Plain JSON, in which each event of a history may be as large as `plain` lets any value be."""
+    """Plain JSON; the size limit of `plain` applies to each event of a history, not to the history."""
     if not isinstance(value, Mapping):
         return plain(value)
     return {str(key): _plain_items(item) for key, item in value.items()}

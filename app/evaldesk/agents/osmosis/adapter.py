@@ -36,9 +36,9 @@ _TOOL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def adapt(candidate: object, ref: AgentRef) -> Agent | None:
-    """The agent around a loop, a workflow, a backend that names one, or a server of these; None for anything else.
+    """The agent around a loop, a workflow, a backend with a workflow, or a server of these; None for anything else.
 
-    Raises AgentError where a class cannot be instantiated, or it is not clear which grader belongs to a workflow.
+    Raises AgentError for a class that cannot be instantiated, and for a workflow with several graders.
     """
     if is_kind(candidate, "App"):
         [candidate] = cast("Any", candidate).parts
@@ -51,20 +51,20 @@ def adapt(candidate: object, ref: AgentRef) -> Agent | None:
 
 
 def is_kind(candidate: object, name: str) -> bool:
-    """Whether `found` is an instance or a subclass of the class of that name in `osmosis_ai` or its stand-in."""
+    """Whether `candidate` is an instance or a subclass of a class `name` in `osmosis_ai` or its stand-in."""
     kind = candidate if inspect.isclass(candidate) else type(candidate)
     return any(base.__name__ == name and base.__module__.partition(".")[0] in _PACKAGES for base in kind.__mro__)
 
 
 @dataclass(frozen=True, slots=True)
 class LoopAgent:
-    """An agent loop. One instance serves all trials, as it does where it comes from."""
+    """An agent loop. One instance serves all trials, as in the original."""
 
     loop: Any
     ref: AgentRef
 
     def describe(self) -> AgentDescription:
-        """Name, docstring, and the tools it offers for an empty request; `ctx.chat` asks the model of the run only."""
+        """Name, docstring, and the tools for an empty request; without a model, as `ctx.chat` calls the run's model."""
         name = getattr(self.loop, "name", None)
         return AgentDescription(
             name=name if isinstance(name, str) else self.ref.id,
@@ -98,7 +98,7 @@ class LoopAgent:
             send(Event("error", error=ErrorRecord("max_turns", reason)))
 
     def _default_tools(self) -> Sequence[Any]:
-        """The tools for a request without messages; none where the loop wants to see more."""
+        """The tools for an empty request; none if the loop needs messages."""
         try:
             package = importlib.import_module("osmosis_ai.rollout")
             return list(self.loop.get_tools(package.RolloutRequest(**request_values(Session("describe"), ""))))
@@ -108,7 +108,7 @@ class LoopAgent:
 
 @dataclass(slots=True)
 class ModelClient:
-    """The model behind `ctx.chat`: the model of the run. Every call and its answer becomes events."""
+    """The client behind `ctx.chat`: calls the model of the run, and sends the events of each call."""
 
     session: Session
     tools: Sequence[JsonObject]
@@ -120,7 +120,7 @@ class ModelClient:
     duration_ms: float = 0.0
 
     async def chat_completions(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Any:
-        """One call; `options` are those of a chat completion. Raises ModelError."""
+        """Call the model once, with options of a chat completion. Raises ModelError."""
         tools = options.pop("tools", self.tools)
         reply, message = await ask_and_report(self.session, self.events, messages, tools, options)
         usage = reply.usage
@@ -133,7 +133,7 @@ class ModelClient:
         )
 
     def get_metrics(self) -> Any:
-        """The messages so far."""
+        """The tokens, calls and latency so far."""
         return self.package.RolloutMetrics(
             llm_latency_ms=self.duration_ms,
             num_llm_calls=self.n_calls,
@@ -175,7 +175,7 @@ def prompt_messages(session: Session, message: str) -> list[dict[str, Any]]:
 
 
 def tool_schema(tool: Any) -> JsonObject:
-    """A tool as the model is shown it. Raises AgentError for one that no model would take."""
+    """The JSON schema of a tool for the model. Raises AgentError for an invalid name or parameters."""
     schema = tool.model_dump(exclude_none=True) if hasattr(tool, "model_dump") else tool
     function = schema.get("function", {}) if isinstance(schema, Mapping) else {}
     name, parameters = str(function.get("name", "")), function.get("parameters", {})
@@ -205,7 +205,7 @@ _PROMPTS = frozenset({"system_prompt", "user_prompt", "ground_truth", "label"})
 
 @dataclass(frozen=True, slots=True)
 class WorkflowAgent:
-    """A workflow, made anew for each turn, and the grader that rewards it where there is one."""
+    """A workflow, instantiated for each turn, and its grader, if any."""
 
     ref: AgentRef
     workflow: Any
@@ -269,7 +269,7 @@ class WorkflowAgent:
 
 
 def _workflow_agent(workflow: object, ref: AgentRef) -> WorkflowAgent:
-    """The agent of a workflow, with what stands beside it. Raises AgentError."""
+    """The agent of a workflow, with the configuration and grader of its module. Raises AgentError."""
     module = sys.modules[ref.target.partition(":")[0]]
     agent = WorkflowAgent(
         ref,
@@ -282,7 +282,7 @@ def _workflow_agent(workflow: object, ref: AgentRef) -> WorkflowAgent:
 
 
 def _check_methods(agent: WorkflowAgent) -> WorkflowAgent:
-    """The agent. Raises AgentError for a method that every trial would call in vain."""
+    """The agent, after a check of the signatures of `run` and `grade`. Raises AgentError."""
     for part, method in ((agent.workflow, "run"), (agent.grader, "grade")):
         call = getattr(part, method, None)
         if not callable(call) or isinstance(inspect.getattr_static(part, method), staticmethod | classmethod):
@@ -296,7 +296,7 @@ def _check_methods(agent: WorkflowAgent) -> WorkflowAgent:
 
 
 def _only(module: ModuleType, kind: str, *, is_class: bool, but: str = "") -> Any:
-    """The one concrete thing of that kind in the module, None when there is none. Raises AgentError for several."""
+    """The only concrete class or object of that kind in the module, None without one. Raises AgentError for several."""
     values_by_id = {
         id(value): value
         for value in vars(module).values()
@@ -322,7 +322,7 @@ def _part(backend: object, name: str) -> Any:
 
 
 def _instance_with_config(part: Any, config: Any) -> Any:
-    """An instance; a class is given its configuration where it takes one."""
+    """An instance; a class gets its configuration, if there is one."""
     if not inspect.isclass(part):
         return part
     make: Callable[..., Any] = part
@@ -330,7 +330,7 @@ def _instance_with_config(part: Any, config: Any) -> Any:
 
 
 def _build(kind: Any, **values: Any) -> Any:
-    """An instance of a class whose fields differ from release to release: it gets those that it has."""
+    """An instance of a class from the values it has parameters for; they differ between releases."""
     parameters = inspect.signature(kind).parameters
     return kind(**{name: value for name, value in values.items() if name in parameters})
 
@@ -346,7 +346,7 @@ def _metadata() -> dict[str, Any]:
 
 
 async def _samples(rollout: Any, output: Any, module: Any) -> dict[str, Any]:
-    """The conversations that the workflow leaves, by id: returned, or registered in the older or the newer way."""
+    """The conversations of the workflow by id: returned, or registered in the older or the newer way."""
     sample_kind = (
         getattr(module, "RolloutSample", None) or importlib.import_module("osmosis_ai.rollout.types").RolloutSample
     )
@@ -372,11 +372,11 @@ async def _await_value(value: Any) -> Any:
 
 
 def _new_messages(messages: Iterable[Any], prompt: list[dict[str, Any]]) -> list[Any]:
-    """The messages without the prompt, which some workflows leave out and others repeat."""
+    """The messages without the prompt; some workflows repeat it."""
     items = list(messages)
     return items[len(prompt) :] if items[: len(prompt)] == prompt else items
 
 
 def _output_metrics(output: Any) -> dict[str, Any]:
-    """The metrics that a workflow returns beside its messages."""
+    """The metrics in the output of a workflow."""
     return plain_object(getattr(output, "metrics", None))

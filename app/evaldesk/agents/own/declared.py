@@ -59,12 +59,12 @@ class LlmTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def declared_refs(tables: Mapping[str, Mapping[str, object]], workspace: Path) -> list[AgentRef]:
-    """The agents of the tables, in order; paths and modules are looked up from `workspace`. Raises UsageError."""
+    """The agents of the tables, in order; paths and modules are relative to `workspace`. Raises UsageError."""
     return [_table_ref(name, dict(table), workspace) for name, table in tables.items()]
 
 
 def named_ref(spec: str, tables: Mapping[str, Mapping[str, object]], workspace: Path) -> AgentRef:
-    """The agent behind a name: one that the tables declare, a folder, `module:attr`, an address.
+    """The agent of a spec: the name of a table, a folder, `module:attr`, or an address.
 
     Raises UsageError.
     """
@@ -81,7 +81,7 @@ def named_ref(spec: str, tables: Mapping[str, Mapping[str, object]], workspace: 
 
 
 def llm_fields(ref: AgentRef) -> dict[str, Any]:
-    """The arguments of the LlmAgent that `ref` declares, its tools imported. Raises AgentError."""
+    """The arguments of the LlmAgent of `ref`, with its tools imported. Raises AgentError."""
     table = from_json(ref.declared, LlmTable)
     return {"name": ref.id, **msgspec.structs.asdict(table), "tools": [_tool(name, ref) for name in table.tools]}
 
@@ -123,7 +123,7 @@ def _python(value: object, workspace: Path) -> str:
 
 
 def _commands(table: dict[str, Any], container: Container | None) -> Container | None:
-    """The container of the commands of a benchmark, as `command_image` names it."""
+    """The container for the commands of a benchmark, from its key `command_image`."""
     container_of_commands = _container(table.pop("command_image", None), "", "command_image")
     if container_of_commands and table.get("kind") != "benchmark":
         raise UsageError('command_image is for kind = "benchmark"; image plays the whole agent')
@@ -133,7 +133,7 @@ def _commands(table: dict[str, Any], container: Container | None) -> Container |
 
 
 def _container(image: object, python: str, key: str = "image") -> Container | None:
-    """The image alone; its bounds are those of all containers of the workspace."""
+    """The container of the image; its limits come from the workspace."""
     if image is None:
         return None
     if not isinstance(image, str):
@@ -188,7 +188,7 @@ def _remote(name: str, table: dict[str, Any]) -> AgentRef:
 
 
 def _remote_kind(kind_name: object, target: str) -> AgentKind | None:
-    """The remote kind that a table names by its prefix or name, else that of its target."""
+    """The remote kind of a table, by prefix or name, else by its target."""
     if not kind_name:
         return AGENTS.at_address(target) if target.startswith("http") else AGENTS.at_prefix("command")
     kind = AGENTS.at_prefix(str(kind_name)) or AGENTS.find(str(kind_name))
@@ -214,7 +214,10 @@ def _tool(name: str, ref: AgentRef) -> object:
 
 
 def merge_refs(refs_of_folders: Sequence[AgentRef], refs_of_tables: Sequence[AgentRef]) -> list[AgentRef]:
-    """Both, the declared first; a found one gives way where a declared one names it or has its id."""
+    """Both lists, agents of tables first; an agent of a folder is dropped if a table has its target.
+
+    An agent of a folder with the id of a table is renamed.
+    """
     ids = {ref.id for ref in refs_of_tables}
     same = {(ref.target, os.path.realpath(ref.root)) for ref in refs_of_tables if ref.target}
     others = [ref for ref in refs_of_folders if (ref.target, os.path.realpath(ref.root)) not in same]

@@ -12,7 +12,7 @@ _PLACEHOLDER = re.compile(r"(?<!\{)\{((?:(?:app|user|temp):)?[A-Za-z_][A-Za-z0-9
 
 
 class MissingKey(KeyError):  # noqa: N818 - it is a question to the caller, which makes an event of it
-    """The state has no such key; the only argument is its name."""
+    """A key is missing in the state; the only argument is its name."""
 
 
 def fill_placeholders(instruction: str, state: Mapping[str, JsonValue]) -> str:
@@ -33,7 +33,7 @@ def fill_placeholders(instruction: str, state: Mapping[str, JsonValue]) -> str:
 
 
 def placeholders(instruction: str) -> list[str]:
-    """The keys that the state must have, in order, without those of an app, a user or one turn."""
+    """The required keys of the session state, in order, without the scopes `app:`, `user:` and `temp:`."""
     matches = (match for match in _PLACEHOLDER.finditer(instruction) if not match[2] and ":" not in match[1])
     return list(dict.fromkeys(match[1] for match in matches))
 

@@ -35,7 +35,7 @@ from evaldesk.transcripts.messages.chat import RAW_ARGS, tool_call
 
 
 def adapt(candidate: object, ref: AgentRef) -> LlmAgent | None:
-    """The object itself when it is an LlmAgent, or the one that `ref` declares; else None."""
+    """The object itself if it is an LlmAgent, or the LlmAgent declared by `ref`; else None."""
     if candidate is None and ref.kind == "litellm" and ref.declared:
         from evaldesk.agents.own.declared import llm_fields
 
@@ -45,7 +45,7 @@ def adapt(candidate: object, ref: AgentRef) -> LlmAgent | None:
 
 @dataclass(frozen=True)
 class LlmAgent(ModelCaller):
-    """An agent on any model that LiteLLM knows, `model` being its `provider/name`.
+    """An agent on any model of LiteLLM, `model` being its `provider/name`.
 
     `instruction` may hold `{key}` for a value of the session state, `{key?}` where it may be missing. A tool is a
     function, `def` or `async def`, with types and a docstring; its parameter `state`, if any, receives the session
@@ -99,18 +99,18 @@ class LlmAgent(ModelCaller):
         warm(self._address(session))
 
     def _address(self, session: Session) -> ModelCall:
-        """A call that asks nothing."""
+        """A call without messages, for its endpoint."""
         options = self._own_options(session) | session.model_options
         return ModelCall(session.model or self.model, (), api_base=options.base_url)
 
     def _missing(self) -> tuple[str, ...]:
-        """The variable that should hold the key, where there is none; an endpoint may need no key."""
+        """The missing key variables; an endpoint may need no key."""
         if self.api_key_env:
             return () if os.environ.get(self.api_key_env) else (self.api_key_env,)
         return () if self.api_base or self.extra.get("api_key") else missing_keys(self.model, os.environ)
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
-        """Ask the model and run the tools it calls until it answers without one. Raises ModelError."""
+        """Call the model and its requested tools until an answer without tool calls. Raises ModelError."""
         messages = [*chat_messages(session.turns), user_message(message, session.media)]
         n_calls = session.model_options.max_turns or self.max_iterations
         for _ in range(n_calls):
@@ -161,7 +161,7 @@ class LlmAgent(ModelCaller):
         )
 
     async def _run(self, requested_calls: Sequence[RequestedCall], session: Session) -> AsyncIterator[Event]:
-        """Run the tools that one reply asks for, at the same time where they wait; results come in its order."""
+        """Run the tool calls of one reply concurrently; results come in the order of the calls."""
         calls = [
             tool_call(requested_call.name, requested_call.arguments, requested_call.id)
             for requested_call in requested_calls
@@ -209,7 +209,7 @@ async def _together(work: Sequence[Coroutine[Any, Any, Outcome]]) -> Sequence[Ou
 
 
 async def _complete(call: ModelCall, author: str, session: Session) -> AsyncIterator[Event | ModelReply]:
-    """The reply, after partial messages where it is streamed."""
+    """The reply of the model, after partial messages when streaming."""
     if not session.is_streaming:
         yield await ask(session, call)
         return

@@ -1,4 +1,4 @@
-"""Model calls of agents that have no model of their own: the run or the chat says which, and how it is reached."""
+"""Model calls of agents without a model of their own; the run or the chat names model and endpoint."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def model_call(
     tools: Sequence[JsonObject] = (),
     options: Mapping[str, Any] | None = None,
 ) -> ModelCall:
-    """A call of the session's model. `options` are those of a chat completion, and win over the session's.
+    """A call of the session's model. `options` of the chat completion override the session's options.
 
-    Raises ModelError when the session names no model.
+    Raises ModelError when the session has no model.
     """
     options = options or {}
     session_options = session.model_options
@@ -58,7 +58,7 @@ def endpoint_client(model: str, options: ModelOptions) -> tuple[Any, str]:
 
 
 async def ask(session: Session, call: ModelCall, on_text: Callable[[str], None] | None = None) -> ModelReply:
-    """The reply, with the session's patience. Raises ModelError."""
+    """Call the model with the session's retries. Raises ModelError."""
     return await complete(call, on_text, patience=PATIENT.with_retries(session.model_options.n_retries))
 
 
@@ -69,9 +69,9 @@ async def ask_and_report(
     tools: Sequence[JsonObject],
     options: Mapping[str, Any],
 ) -> tuple[ModelReply, dict[str, Any]]:
-    """The reply of the session's model, told in `events`, and as the message that goes back to it. Raises ModelError.
+    """Call the session's model, send the events of the reply, and return it, also as a chat message. Raises ModelError.
 
-    The message has no `content` where the model said nothing.
+    The message has no `content` for a reply without text.
     """
     events.catch_up(messages)
     reply = await ask(session, model_call(session, messages, tools, options))
@@ -87,7 +87,7 @@ def reply_message(reply: ModelReply) -> JsonObject:
 
 
 def reply_usage(reply: ModelReply) -> dict[str, int]:
-    """The tokens of the reply in OpenAI's words."""
+    """The tokens of the reply in OpenAI's form."""
     usage = reply.usage
     return {
         "prompt_tokens": usage.tokens_in,

@@ -68,14 +68,14 @@ def adapt(candidate: object, ref: AgentRef) -> PydanticAgent | None:
 
 @dataclass(frozen=True, slots=True)
 class PydanticAgent(ModelCaller, OnSharedLoop):
-    """An agent of pydantic-ai. The session state is its `deps`, or what `dependencies` make of it."""
+    """An agent of pydantic-ai. Its `deps` are the session state, or the object from `dependencies`."""
 
     agent: Any
     ref: AgentRef
     dependencies: Dependencies
 
     def describe(self) -> AgentDescription:
-        """Name, instructions, model, and the tools that were given to it as functions."""
+        """Name, instructions, model, and function tools."""
         model = _model_name(self.agent)
         return AgentDescription(
             name=self.agent.name or self.ref.id,
@@ -87,16 +87,16 @@ class PydanticAgent(ModelCaller, OnSharedLoop):
         )
 
     def warm(self, session: Session) -> None:
-        """Import LiteLLM where only that knows the price; pydantic-ai asks its models itself, whatever their names."""
+        """Import LiteLLM if only its price list has the model; pydantic-ai calls its models itself."""
         if only_litellm_prices(session.model or _model_name(self.agent)) and find_spec("litellm"):
             open_litellm()
 
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
-        """Run the agent. An output that is no text is its answer as JSON. Raises ModelError."""
+        """Run the agent. A structured output becomes an answer in JSON. Raises ModelError."""
         return EventStream(lambda send: self._run(session, message, send))
 
     def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
-        """Go on from the messages of the turn, with the results of its deferred calls."""
+        """Resume from the messages of the turn, with the results of its deferred calls."""
         return EventStream(lambda send: self._run(session, message, send, decided))
 
     async def _run(
@@ -157,7 +157,7 @@ class PydanticAgent(ModelCaller, OnSharedLoop):
 
 
 def _waiting(requests: Any) -> Iterator[Waiting]:
-    """The calls that wait: for an approval, or for a result that is made elsewhere."""
+    """The pending calls: for an approval, or for an external result."""
     for calls, choices in ((requests.approvals, APPROVAL), (requests.calls, ANSWER)):
         for call in calls:
             yield Waiting(call.tool_call_id, call.tool_name, plain_object(call.args_as_dict()), choices)
@@ -186,7 +186,7 @@ def _messages_snapshot(messages: list[Any]) -> JsonValue:
 
 
 def _paused_messages(session: Session) -> list[Any]:
-    """The messages of the turn that waits, in this process or another one. Raises AgentError."""
+    """The messages of the paused turn: from memory, or from the stored snapshot. Raises AgentError."""
     from pydantic_ai.messages import ModelMessagesTypeAdapter
 
     memory_entry = take_paused_turn(session)
@@ -198,7 +198,7 @@ def _paused_messages(session: Session) -> list[Any]:
 
 
 def _model_name(agent: Any) -> str:
-    """The name of the agent's model as `provider/name`; empty when it has none yet."""
+    """The name of the agent's model as `provider/name`; empty without a model."""
     model = agent.model
     if model is None:
         return ""
@@ -206,7 +206,8 @@ def _model_name(agent: Any) -> str:
 
 
 def _instruction(agent: Any) -> str:
-    """The instructions that are text; those that a function makes are said to be."""
+    """The instruction texts, with a placeholder for each instruction function."""
+    # Private: pydantic-ai has no public list of them.
     instructions = [*getattr(agent, "_instructions", ()), *getattr(agent, "_system_prompts", ())]
     texts = [item if isinstance(item, str) else "(made by a function when a turn begins)" for item in instructions]
     return "\n\n".join(texts)
@@ -223,7 +224,7 @@ def _tool(tool: Any) -> ToolDescription:
 
 
 def _is_last_text(output: JsonValue, text: str) -> bool:
-    """Whether the model said the output itself: as text, or as JSON, which `NativeOutput` asks for."""
+    """Whether the output is the last text of the model: verbatim, or as JSON, as with `NativeOutput`."""
     with suppress(ValueError):
         return output == text or (not isinstance(output, str) and bool(json.loads(text) == output))
     return False
@@ -251,9 +252,9 @@ RESPONSES = "openai-responses"
 
 
 def model_of(name: str | None, options: ModelOptions, own_model: Any, *, own: str) -> dict[str, Any]:
-    """`model` of a run; nothing where the agent's own, `found`, is more than a name. Raises ModelError.
+    """`model` of a run; empty if the agent's `own_model` is an object. Raises ModelError.
 
-    An endpoint of the run is asked by the Responses API where the name says so, or the agent's own model is of it.
+    An endpoint of the run is called by the Responses API if the prefix of the name, or the agent's own model, is of it.
     """
     provider, slash, bare = (name or own).partition("/")
     if not options.base_url:
@@ -273,7 +274,7 @@ def model_of(name: str | None, options: ModelOptions, own_model: Any, *, own: st
 
 
 def with_watched_tools(agent: Any) -> AbstractContextManager[Any]:
-    """Let the agent's tools use doubles and end in time inside of it, in a turn that has either."""
+    """A context with doubles and time limit for the agent's tools; a null context in a turn with neither."""
     if TOOL_LIMIT.get() is None and CURRENT_DOUBLES.get() is None:
         return nullcontext()
     override: AbstractContextManager[Any] = agent.override(
@@ -301,7 +302,7 @@ def _watched_toolset_class() -> Any:
 
 
 class EventSender:
-    """Reports the events of a run's nodes; one that `resumes` begins with the response that was told before."""
+    """Sends the events of a run's nodes; a sender that `resumes` skips the first response, sent before the pause."""
 
     def __init__(self, send: SendEvent, *, author: str, model: str, resumes: bool = False) -> None:
         self.author = author
@@ -314,7 +315,7 @@ class EventSender:
         self.tools: Mapping[str, Any] = {}
 
     async def node(self, node: Any, context: Any) -> None:
-        """Tell results before a request, and the response after it; with a `context` its pieces as well."""
+        """Send the results before a request, and the response after it; with a `context` also its streamed pieces."""
         kind = type(node).__name__
         if kind == "ModelRequestNode":
             result_parts = [part for part in node.request.parts if part.part_kind in ("tool-return", "retry-prompt")]
@@ -336,7 +337,7 @@ class EventSender:
                     await self._send(Event("agent_message", author=self.author, text=text, is_partial=True))
 
     async def _report(self, kind: str, parts: Iterable[Any]) -> None:
-        """Tell the parts of a message; those of an output tool are told as the answer when the run ends."""
+        """Send the parts of a message, but for output tools: their output is the answer at the end of the run."""
         outputs = {name for name, tool in self.tools.items() if tool.tool_def.kind == "output"}
         plain_parts = [_plain_part(part) for part in parts if getattr(part, "tool_name", None) not in outputs]
         raw: Any = {"kind": kind, "parts": plain_parts}
@@ -368,7 +369,7 @@ class EventSender:
 
 
 def _plain_part(part: Any) -> dict[str, Any]:
-    """The part as pydantic-ai writes it; a prompt to retry has the words that the model reads."""
+    """The part as JSON of pydantic-ai; a retry prompt has the text for the model."""
     words = {"content": part.model_response()} if part.part_kind == "retry-prompt" and part.tool_name else {}
     return {**plain_object(_as_json(part)), **words}
 
@@ -391,7 +392,7 @@ def _messages_of_turn(turn: TurnRecord) -> Iterator[Any]:
 
 
 def _prompt(text: str, media: Sequence[Media]) -> Any:
-    """The message of a user: text, or a list of parts where media go with it."""
+    """The user's message: text, or a list of parts with its media."""
     return [_prompt_part(part) for part in split(text, media)] if media else text
 
 

@@ -69,7 +69,7 @@ def adapt(candidate: object, ref: AgentRef) -> Agent:
 
 @dataclass(frozen=True, slots=True)
 class _Card:
-    """What the card of an agent says: where it is spoken to, and how."""
+    """The used fields of an agent card: name, address, protocol version and streaming."""
 
     name: str
     description: str
@@ -80,14 +80,14 @@ class _Card:
 
 @dataclass(slots=True)
 class _Conversation:
-    """The ids that the server gave, which its agent remembers the conversation by, and what was heard in it."""
+    """The server's ids of the conversation and its task, and the keys of the reported events."""
 
     context_id: str = ""
     task_id: str = ""
     reported_ids: set[str] = field(default_factory=set)
 
     def restore(self, snapshot: Any) -> bool:
-        """Take the ids that a turn kept which waits, as JSON, and say whether it has any."""
+        """Restore the ids from the snapshot of a paused turn; False without a snapshot."""
         if not isinstance(snapshot, dict):
             return False
         self.context_id, self.task_id = str(snapshot["context"]), str(snapshot["task"])
@@ -97,14 +97,14 @@ class _Conversation:
 
 @dataclass(slots=True)
 class A2aAgent:
-    """An agent behind its card. Its tools run there; only agents of ADK tell their calls, thoughts and tokens."""
+    """An agent behind its card. Its tools run there; only agents of ADK report their calls, thoughts and tokens."""
 
     ref: AgentRef
     headers_env: dict[str, str] = field(default_factory=dict)
     _card: _Card | None = None
 
     def describe(self) -> AgentDescription:
-        """What its card says. Raises AgentError when there is none."""
+        """The name and description on its card. Raises AgentError without a card."""
         card = self._load_card()
         return AgentDescription(name=card.name, kind=KIND, description=card.description)
 
@@ -119,7 +119,7 @@ class A2aAgent:
             yield event
 
     async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
-        """Go on with the task that waits: send it the answer, or that it may continue. Raises AgentError."""
+        """Resume the paused task: send the answer or the approval, or cancel it. Raises AgentError."""
         snapshot: Any = take_paused_turn(session) or session.paused
         memory_entry = session.memory.get(_MEMORY)
         conversation = memory_entry if isinstance(memory_entry, _Conversation) else _Conversation()
@@ -163,7 +163,7 @@ class A2aAgent:
             yield event
 
     async def _cancel(self, session: Session, conversation: _Conversation, reason: str) -> AsyncIterator[Event]:
-        """Cancel the task that waits, and tell what the server made of it."""
+        """Cancel the paused task, and report its final state."""
         task_id, conversation.task_id = conversation.task_id, ""
         reason_fields = {"metadata": {"reason": reason}} if reason else {}
         async with self._connect(session, conversation) as (connection, reader):
@@ -183,7 +183,7 @@ class A2aAgent:
     async def _connect(
         self, session: Session, conversation: _Conversation
     ) -> AsyncIterator[tuple[_Connection, _AnswerReader]]:
-        """The way to the agent, and what is heard on it. Raises AgentError where the agent is not there."""
+        """A connection to the agent, and the reader of its answers. Raises AgentError for an unreachable agent."""
         card = await asyncio.to_thread(self._load_card)
         version = {"a2a-version": "1.0"} if card.is_new else {}
         async with http_client(card.url, headers_from(self.headers_env, self.ref.id) | version) as client:
@@ -195,7 +195,7 @@ class A2aAgent:
         return self._card
 
     def _fetch_card(self) -> _Card:
-        """The card: at its own address, below the agent's, or at the root of the host as the specification has it."""
+        """The card: at its own address, below the agent's, or at the root of the host as in the specification."""
         headers = headers_from(self.headers_env, self.ref.id)
         target = self.ref.target.rstrip("/")
         places = [target] if target.endswith(".json") else [f"{target}{path}" for path in _CARDS]
@@ -211,7 +211,7 @@ class A2aAgent:
 
 
 def _card(raw: Any, place: str) -> _Card:
-    """The card that was read at `place`. Raises AgentError."""
+    """The card from the JSON at `place`. Raises AgentError."""
     if not isinstance(raw, Mapping):
         raise AgentError(f"{place} must be an agent card, an object, got {type(raw).__name__}")
     raw_interfaces = raw.get("supportedInterfaces") or raw.get("additionalInterfaces")
@@ -246,7 +246,7 @@ def _card(raw: Any, place: str) -> _Card:
 
 
 def _own_address(url: str, place: str) -> str:
-    """The address in a card. Raises AgentError for one on another host: what is sent there may hold keys."""
+    """The address in a card. Raises AgentError for another host: requests may contain keys."""
     own_url, card_url = urlsplit(place), urlsplit(urljoin(place, url))
     is_same_host = {own_url.hostname, card_url.hostname} <= _LOOPBACK or own_url.hostname == card_url.hostname
     if not is_same_host or own_url.port != card_url.port or card_url.scheme != own_url.scheme:
@@ -286,18 +286,18 @@ def _message_part(part: str | Media, *, is_new: bool) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Connection:
-    """The way to the agent: JSON-RPC, with streams as server-sent events."""
+    """A JSON-RPC connection to the agent, with streams as server-sent events."""
 
     client: Any
     card: _Card
 
     async def send(self, params: dict[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
-        """The results of a message: one, or those of its stream."""
+        """Send a message; its result, or the results of its stream."""
         async for result in self.results("stream" if self.card.is_streaming else "send", params):
             yield result
 
     async def poll(self, reader: _AnswerReader) -> AsyncIterator[Mapping[str, Any]]:
-        """The task until it is over or waits: a server may answer before that, and a stream may break off."""
+        """Poll the task until it ends or pauses: a server may answer early, and a stream may break off."""
         wait_s = _POLL_S
         while reader.is_open:
             await asyncio.sleep(wait_s)
@@ -306,7 +306,7 @@ class _Connection:
                 yield _as_task(result)
 
     async def cancel_task(self, reader: _AnswerReader) -> None:
-        """Cancel the task of a turn that was stopped."""
+        """Cancel the open task of a cancelled turn."""
         if reader.is_open:
             with suppress(Exception):
                 request = self._request("cancel", {"id": reader.conversation.task_id})
@@ -345,7 +345,7 @@ class _Connection:
 
 @dataclass(slots=True)
 class _AnswerReader:
-    """What was heard in a turn: each message once, and artifacts, of which the last is the answer."""
+    """Converts the results of one turn to events: each message once, and the artifacts; the last one is the answer."""
 
     card: _Card
     conversation: _Conversation
@@ -356,7 +356,7 @@ class _AnswerReader:
 
     @property
     def is_open(self) -> bool:
-        """Whether a task was begun and goes on."""
+        """Whether a task is in progress."""
         return bool(self.conversation.task_id) and self.state in _OPEN_STATES
 
     def events(self, result: Mapping[str, Any]) -> Iterator[Event]:
@@ -397,7 +397,7 @@ class _AnswerReader:
                 yield Event("agent_message", author=self.card.name, text=text)
 
     def end_events(self) -> Iterator[Event]:
-        """The artifacts, and why the task did not end well. Raises AgentError where there was nothing at all."""
+        """The artifacts, and the pause or failure of the task. Raises AgentError for an empty answer."""
         yield from self.artifacts()
         if not self.state:
             raise AgentError(f"{self.card.url} ended its answer without a message or a task")
@@ -418,7 +418,7 @@ class _AnswerReader:
             yield from self._message_events(status["message"])
 
     def _message_events(self, message: Mapping[str, Any]) -> Iterator[Event]:
-        """The words and calls of a message of the agent; the user's own is not repeated."""
+        """The text and calls of a message of the agent; the user's own messages are skipped."""
         message_id = message.get("messageId")
         if (
             str(message.get("role")).removeprefix("ROLE_").lower() == "user"
@@ -451,13 +451,13 @@ class _AnswerReader:
                 yield Event("agent_message", author=self.card.name, text=text, is_partial=True)
 
     def _adk_part_events(self, part: Mapping[str, Any]) -> Iterator[Event]:
-        """The call, result, thought or code of a part of ADK's; a task repeats what its updates told."""
+        """The events of an ADK part: call, result, thought or code, without duplicates of earlier updates."""
         [(kind, data), *_] = part.items()
         part_id = (data.get("id") or data.get("name")) if isinstance(data, Mapping) else None
         yield from self._new_events(f"{kind} {part_id or json_line(part)[:200]}", content={"parts": [part]})
 
     def _usage_events(self, raw: Mapping[str, Any]) -> Iterator[Event]:
-        """The tokens that an agent of ADK tells beside an event, or beside each message or artifact of it."""
+        """Token usage from ADK metadata of an event, or of each message or artifact of it."""
         metadata = _metadata(raw)
         usage = metadata.get("adk_usage_metadata")
         if isinstance(usage, Mapping):  # ADK writes text of what it cannot dump
@@ -475,7 +475,7 @@ def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _adk_part(part: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The part as ADK has it, where an agent of ADK wrote it and it is no text of an answer."""
+    """The part in ADK's form, for a thought, call, result or code of an ADK agent; None for answer text."""
     metadata = _metadata(part)
     if metadata.get("adk_thought") is True and isinstance(part.get("text"), str):
         return {"text": part["text"], "thought": True}
@@ -484,7 +484,7 @@ def _adk_part(part: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _kind_of(result: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """The kind of a result and itself."""
+    """The kind of a result, and its content."""
     for kind in ("task", "message", "statusUpdate", "artifactUpdate"):
         if isinstance(result.get(kind), Mapping) and "kind" not in result:
             return kind, result[kind]
@@ -494,7 +494,7 @@ def _kind_of(result: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 
 
 def _as_task(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The result of a request for a task, named as those of a message are."""
+    """The result of `tasks/get` or `tasks/cancel`, in the form of a message's result."""
     return result if "task" in result else {"task": result}
 
 

@@ -41,7 +41,7 @@ KIND = "command"
 
 _MEMORY = "command"
 _DRAIN_TIMEOUT_S = 2.0
-"""So long what a command that ended wrote last may take to be read, and one whose input ended may send spans."""
+"""Time to read the last output of an ended command, and for its last spans after the end of its input."""
 _N_LINES = 200
 MAX_LINE = 10_000
 
@@ -49,8 +49,8 @@ MAX_LINE = 10_000
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The agent's table. `tells_cost`: the command writes a usage with its cost for every model call.
 
-    `model_gateway`: its calls of models, their tokens and its tool calls are seen on their way, and not told by itself.
-    `spans`: it finds an address for its OpenTelemetry spans, which tell these as well.
+    `model_gateway`: its model calls, tokens and tool calls are recorded by a proxy, not by its own events.
+    `spans`: it gets an endpoint for its OpenTelemetry spans, with the same facts.
     """
 
     tells_cost: bool = False
@@ -59,7 +59,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def adapt(candidate: object, ref: AgentRef) -> Agent:
-    """The agent that a command line is. Raises AgentError."""
+    """The agent of a command line. Raises AgentError."""
     try:
         words = shlex.split(ref.target)
     except ValueError as error:
@@ -79,7 +79,7 @@ class CommandAgent:
     options: Options
 
     def describe(self) -> AgentDescription:
-        """The command line; it is not run for that."""
+        """The command line; the command is not started."""
         text = f"The command {shlex.join(self.words)}"
         return AgentDescription(name=self.ref.id, kind=KIND, description=text, tells_cost=self.options.tells_cost)
 
@@ -88,7 +88,7 @@ class CommandAgent:
         return self.resume(session, message, ())
 
     def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
-        """As `reply`, with what a person decided; a command that was started anew gets the whole of it, too."""
+        """As `reply`, with the decisions of a person; a restarted command gets the whole session, too."""
         captured("told")
         if self.options.model_gateway:
             captured("gateway")
@@ -129,21 +129,21 @@ class CommandProcess(SessionResource):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,
+            start_new_session=True,  # one group for the command and its children, to kill them together: decision 099
         )
         watch(self._process.pid)
         self._stderr: deque[str] = deque(maxlen=_N_LINES)
         self._stderr_reader = threading.Thread(target=_drain, args=(self._process, self._stderr), daemon=True)
         self._stderr_reader.start()
-        self._finalizer = weakref.finalize(self, _end, self._process)
+        self._finalizer = weakref.finalize(self, _end, self._process)  # also at exit, and for a forgotten session
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs."""
+        """Whether the process is running."""
         return self._process.poll() is None
 
     def close(self) -> None:
-        """Let it send its last spans, where it has an address for them, and kill it with its process group."""
+        """Wait for its last spans, if it has an endpoint for them, and kill its process group."""
         if self._spans and self._process.stdin:
             with suppress(OSError, subprocess.TimeoutExpired):
                 self._process.stdin.close()
@@ -152,7 +152,7 @@ class CommandProcess(SessionResource):
         self.kill()
 
     def kill(self) -> None:
-        """Kill it with its process group."""
+        """Kill its process group."""
         self._finalizer()
         if self._gateway:
             self._gateway.close()
@@ -160,7 +160,7 @@ class CommandProcess(SessionResource):
             self._spans.close()
 
     def talk(self, session: Session, body: JsonObject, send: SendEvent, author: str) -> None:
-        """One turn, or its rest. Raises AgentError when the command ends early or writes an object that is no event."""
+        """Play a turn, or resume it. Raises AgentError when the command ends early or writes an invalid event."""
         open_turn = OPEN_SPANS.get() if self._spans else None
         with self._spans.listening(open_turn()) if self._spans and open_turn else nullcontext():
             if self._gateway is None:
@@ -217,17 +217,17 @@ class CommandProcess(SessionResource):
 
 @dataclass(slots=True)
 class _Lines:
-    """Lines of stdout that are no events: a library that prints. The last of them that follow each other are a log."""
+    """Lines of stdout that are no events, as of a library that prints. Consecutive lines become one log event."""
 
     send: SendEvent
     _lines: deque[bytes] = field(default_factory=lambda: deque(maxlen=_N_LINES))
 
     def add(self, line: bytes) -> None:
-        """Keep a line."""
+        """Add a line."""
         self._lines.append(line[:MAX_LINE])
 
     def end(self) -> None:
-        """Send what was kept."""
+        """Send the collected lines as a log event."""
         if text := plain_text(b"".join(self._lines).decode("utf-8", "replace")).strip():
             self.send(Event("log", author="stdout", text=text))
         self._lines.clear()

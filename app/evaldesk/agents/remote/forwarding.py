@@ -1,4 +1,4 @@
-"""Forwards the model calls of an agent over HTTP: each to its provider, and the answer to the agent as it comes.
+"""An HTTP proxy for the model calls of an agent: forwards each to its provider, and streams the answer back.
 
 One server for the process, one address for each session. (docs/protocol.md)
 """
@@ -30,7 +30,7 @@ BAD_REQUEST = 400
 
 
 def open_gateway(environment: Mapping[str, str]) -> ModelGateway:
-    """A gateway whose address answers, to the providers of the environment."""
+    """Open a gateway to the providers of the environment."""
     gateway = ModelGateway(environment, _SERVER.address)
     GATEWAYS[gateway.key] = gateway
     return gateway
@@ -49,7 +49,7 @@ class _Handler(LocalHandler):
         self._forward()
 
     def handle_expect_100(self) -> bool:
-        """Ask for the body at once, whatever else is to be written."""
+        """Send `100 Continue` at once, before the buffer is full."""
         super().handle_expect_100()
         self.wfile.flush()
         return True
@@ -95,9 +95,9 @@ class _Handler(LocalHandler):
         return Call(provider, self.command, path, headers, data, body, api)
 
     def _answer(self, gateway: ModelGateway, turn: PlayedTurn, call: Call) -> None:
-        """Tell of the answer before its last bytes are sent: with them the agent may end its turn.
+        """Report the answer before its last bytes are sent: with them the agent may end its turn.
 
-        An injected fault is the agent's to cope with: it is not tried again here.
+        An injected fault is for the agent to handle: it is not retried here.
         """
         fault = turn.fault(call)
         if fault in GIVEN:
@@ -135,7 +135,7 @@ class _Handler(LocalHandler):
             self._write(answer.unsent)
 
     def _fail(self, call: Call, fault: str) -> None:
-        """Answer as an endpoint with that fault does; one that gives no answer ends the connection."""
+        """Answer with the injected fault; a timeout closes the connection."""
         if fault == TIMEOUT:
             self.close_connection = True
             return
@@ -147,7 +147,7 @@ class _Handler(LocalHandler):
         self._write(data)
 
     def _ask_provider(self, gateway: ModelGateway, turn: PlayedTurn, call: Call) -> Answer:
-        """The answer of the provider; a stream is sent on as it comes, but for its end. Raises ModelError."""
+        """Call the provider with retries; a stream is forwarded as it comes, except for its end. Raises ModelError."""
         base, n_tried, start = PROVIDERS[call.provider].base(gateway.environment), 0, time.perf_counter()
         patience = PATIENT.with_retries(turn.session.model_options.n_retries)
         call = turn.without_refused_fields(call, base) or call
@@ -182,7 +182,7 @@ class _Handler(LocalHandler):
                 raise ModelError(failure.sentence, kind=failure.kind)
 
     def _read_answer(self, call: Call, response: Any) -> Answer:
-        """The answer; a stream that breaks off is what came of it."""
+        """The answer; of an interrupted stream, the received part."""
         kind = _kind(response)
         if not kind.startswith("text/event-stream"):
             body = response.read(MAX_ANSWER)
@@ -239,9 +239,9 @@ class _Handler(LocalHandler):
 
 
 def _open_answer(call: Call, base: str) -> Any:
-    """The answer of the provider, also one that refuses. Raises OSError.
+    """Send the request to the provider; an HTTP error is an answer, too. Raises OSError.
 
-    An endpoint that does not know `stream_options` is asked again without.
+    An endpoint that refuses `stream_options` gets the request again without them.
     """
     data = call.data
     if call.hides_usage:
@@ -260,7 +260,7 @@ def _kind(response: Any) -> str:
 
 
 def _recorded_answer(call: Call, recorder: Recorder, key: str) -> Answer | None:
-    """The recorded answer. Raises ModelError in a replay that lacks it."""
+    """The recorded answer. Raises ModelError when a replay lacks it."""
     entry = recorder.found(key, f"the call of {call.model}")
     if entry is None:
         return None
@@ -270,9 +270,9 @@ def _recorded_answer(call: Call, recorder: Recorder, key: str) -> Answer | None:
 
 @dataclass(slots=True)
 class _Stream:
-    """A stream on its way to the agent; its last piece is kept until the call was told.
+    """A stream to the agent; its last piece is held back until the call is reported.
 
-    The event that has nothing but tokens is left out where only we asked for it.
+    The event with only token usage is dropped with `hides_usage`.
     """
 
     hides_usage: bool
@@ -280,7 +280,7 @@ class _Stream:
     _partial_event: bytes = b""
 
     def feed(self, piece: bytes) -> bytes:
-        """What may be sent now."""
+        """Add a piece, and return the bytes to send now."""
         if self.hides_usage:
             *events, self._partial_event = (self._partial_event + piece).split(b"\n\n")
             piece = b"".join(event + b"\n\n" for event in events if not _has_tokens_alone(event))
@@ -290,7 +290,7 @@ class _Stream:
         return ready
 
     def end(self) -> bytes:
-        """What is left."""
+        """The held bytes, at the end of the stream."""
         return self._held_piece + self._partial_event
 
 

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible chat endpoint as an agent: its work behind the answer is not seen."""
+"""An OpenAI-compatible chat endpoint as an agent; only its answers are visible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_MODEL = "default"
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The keys of the agent's table. `model` is the name that is sent, `instruction` the first message, if any."""
+    """The agent's table. `model` is the model name of the request, `instruction` the first message, if any."""
 
     model: str = DEFAULT_MODEL
     instruction: str = ""
@@ -34,13 +34,13 @@ def adapt(candidate: object, ref: AgentRef) -> Agent:
 
 @dataclass(frozen=True, slots=True)
 class HttpChatAgent(ModelCaller):
-    """An endpoint that is sent the whole conversation and answers with text. A run's model is the name it is sent."""
+    """An endpoint that gets the whole conversation and answers with text. A run's model replaces the model name."""
 
     ref: AgentRef
     options: Options
 
     def describe(self) -> AgentDescription:
-        """Its address and the model it is asked for."""
+        """Its address and its model name."""
         return AgentDescription(
             name=self.ref.id,
             kind=KIND,
@@ -55,7 +55,7 @@ class HttpChatAgent(ModelCaller):
         warm(self._call(session, ""))
 
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
-        """Ask once. Raises ModelError."""
+        """Call the endpoint once. Raises ModelError."""
         return events_of(lambda send: self._ask(session, message, send))
 
     async def _ask(self, session: Session, message: str, send: SendEvent) -> None:

@@ -25,7 +25,7 @@ CONNECT_TIMEOUT_S = 10.0
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The keys of the agent's table: `headers_env` are headers, each with the name of the variable that holds it."""
+    """The keys of the agent's table: `headers_env` maps headers to the environment variables with their values."""
 
     headers_env: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -44,7 +44,7 @@ def read_options(ref: AgentRef, kind: type[Any]) -> Any:
 
 
 def headers_from(variables: dict[str, str], agent_id: str) -> dict[str, str]:
-    """The headers whose values are in these variables. Raises AgentError naming a variable that is not set."""
+    """The headers with the values of these environment variables. Raises AgentError for an unset variable."""
     missing = [name for name in variables.values() if name not in os.environ]
     if missing:
         raise AgentError(f"{agent_id}: the environment has no {missing[0]}; set it where Evaldesk is started")
@@ -53,24 +53,24 @@ def headers_from(variables: dict[str, str], agent_id: str) -> dict[str, str]:
 
 @dataclass(slots=True)
 class HttpAgent:
-    """An agent in any language. It is sent the whole session each time, and may forget it in between."""
+    """An agent in any language. Each request has the whole session, so the agent may be stateless."""
 
     ref: AgentRef
     headers_env: dict[str, str] = field(default_factory=dict)
     _description: AgentDescription | None = None
 
     def describe(self) -> AgentDescription:
-        """The answer of `GET /agent`. Raises AgentError when there is none."""
+        """The answer of `GET /agent`. Raises AgentError without an answer."""
         if self._description is None:
             self._description = description_of(self._fetch_description(), self.ref.id, KIND)
         return self._description
 
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
-        """Send the turn and yield the events that come back, one JSON object a line, or all in one object."""
+        """Send the turn and yield the events of the answer: one JSON object a line, or all in one object."""
         return self.resume(session, message, ())
 
     async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
-        """As `reply`, with what a person decided: the agent needs no memory of the turn that waited."""
+        """As `reply`, with the decisions of a person; the agent needs no memory of the paused turn."""
         captured("told")
         calls = Calls()
         headers = {"accept": "application/x-ndjson, application/json", **headers_from(self.headers_env, self.ref.id)}
@@ -107,7 +107,7 @@ class HttpAgent:
 
 
 def fetch(address: str, headers: dict[str, str]) -> tuple[int, bytes, str]:
-    """The status and the body of a short request, and the sentence for one that is no success. Raises AgentError."""
+    """The status and the body of a GET request, and the sentence for a failed one. Raises AgentError."""
     import httpx
 
     try:
@@ -124,7 +124,7 @@ def fetch(address: str, headers: dict[str, str]) -> tuple[int, bytes, str]:
 
 @asynccontextmanager
 async def http_client(address: str, headers: dict[str, str]) -> AsyncIterator[Any]:
-    """An httpx client without a limit of its own: the turn's holds. Proxies of the environment are not used.
+    """An httpx client without a read timeout: the turn has its own. Proxies of the environment are not used.
 
     Raises AgentError for a connection that fails.
     """
@@ -141,7 +141,7 @@ async def http_client(address: str, headers: dict[str, str]) -> AsyncIterator[An
 
 
 async def bounded_lines(response: Any) -> AsyncIterator[bytes]:
-    """The lines of an answer that are not blank. Raises AgentError beyond MAX_ANSWER bytes, packed or not."""
+    """The non-blank lines of an answer. Raises AgentError beyond MAX_ANSWER bytes, compressed or not."""
     unpack, lines = _unpacker(response), LineCutter()
     async for data in response.aiter_raw():
         for line in lines.feed(unpack(data)):
@@ -156,12 +156,12 @@ async def whole_body(response: Any) -> bytes:
 
 
 async def refusal_of(response: Any, address: str) -> str:
-    """The sentence for an answer of `address` that is no success."""
+    """The sentence for a failed answer of `address`."""
     return _refusal(response, address, await whole_body(response))
 
 
 def parse_answer(data: bytes, address: str) -> Any:
-    """The JSON that `address` answered, read strictly. Raises AgentError that says where it is wrong."""
+    """The JSON of an answer of `address`, read strictly. Raises AgentError with the place of the error."""
     try:
         return parse_json(data, source=address, max_bytes=MAX_ANSWER).value
     except FormatError as error:

@@ -1,7 +1,7 @@
-"""Model calls of an agent in any language, seen on their way: what each asked and got, and which turn it belongs to.
+"""The model gateway: requests, answers and usage of an agent's model calls, in any language. (decision 125)
 
-An agent finds the address of its session by the environment variables that its SDKs read. A call belongs to the turn
-that is under way there. (docs/protocol.md)
+An agent gets the address of its session by the environment variables of its SDKs. A call belongs to the current turn of
+the session. (docs/protocol.md)
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OTHER_SHAPE = (FormatError, ValueError, LookupError, TypeError, AttributeError,
 
 @dataclass(frozen=True, slots=True)
 class PlayedTurn:
-    """The turn under way: where its events go, the context in which it is played, and who hears of its calls."""
+    """The current turn of a gateway: its event sink, its context variables, and the listener of its calls."""
 
     session: Session
     send: SendEvent
@@ -47,18 +47,18 @@ class PlayedTurn:
     listener: TurnListener | None
 
     def note_pause(self, wait: RetryWait) -> None:
-        """Tell the trial and the turn of a pause."""
+        """Report a retry pause to the trial and the turn."""
         self.context.copy().run(lambda: notifier(is_counted=True)(wait))
 
     def pause(self, model: str) -> None:
-        """Wait as long as the limits of the run ask for."""
+        """Wait for the rate limits of the run."""
         pace = pace_of(self.session.model_options)
         time.sleep(self.context.copy().run(waiting_s, pace, model))
 
     def without_refused_fields(self, call: Call, base: str, refusal: Answer | None = None) -> Call | None:
-        """The call without the fields that its model refuses, now or before; None where there are none to leave out.
+        """The call without the fields that its model refused, now or before; None without such fields.
 
-        Those are fields that the run asks for: one of the agent's own fails here as it does where it is deployed.
+        Only fields of the run's options count: a field of the agent itself fails here as in production.
         """
         optional_fields = self.listener.asked_fields if self.listener and call.api else frozenset()
         if refusal is not None:
@@ -79,26 +79,26 @@ class PlayedTurn:
         return self.listener.fault(call.model) if self.listener and call.api else ""
 
     def note_failure(self, call: Call, why: str, duration_ms: float) -> None:
-        """Tell the turn how a call was sent that failed."""
+        """Report the request of a failed call to the turn."""
         if self.listener and call.api:
             self.listener.unanswered(SeenCall(call.path, call.body, b"", duration_ms), why, duration_ms)
 
     def note_missed_call(self) -> None:
-        """Tell the turn of a call whose answer it does not wait for."""
+        """Report a call without an answer at the end of the turn."""
         if self.listener:
             self.listener.missed_call()
 
     def note_answer(self, call: Call, answer: Answer) -> None:
-        """Tell the turn how a call was sent that was answered."""
+        """Report the request and the answer of a call to the turn."""
         if self.listener:
             self.listener.passed(SeenCall(call.path, call.body, answer.body, answer.duration_ms))
 
 
 @dataclass(slots=True)
 class ModelGateway:
-    """The address of one session. Calls between turns are refused: they would belong to none.
+    """The gateway of one session. Calls between turns are refused, because they belong to no turn.
 
-    `is_asked` says that the turn under way asked a model here, or, where it goes on in another process, may have.
+    `has_asked_model`: the current turn called a model here, or, resumed in another process, may have.
     """
 
     environment: Mapping[str, str]
@@ -113,18 +113,18 @@ class ModelGateway:
     _lock: threading.Condition = field(default_factory=threading.Condition)
 
     def variables(self) -> dict[str, str]:
-        """The environment variables that lead SDKs here, past any proxy."""
+        """The environment variables that point SDKs to this gateway, without a proxy."""
         here = f"{self.server}/{self.key}"
         addresses = {each: f"{here}/{name}" for name, provider in PROVIDERS.items() for each in provider.variables}
         return {**addresses, **no_proxy_variables(self.environment)}
 
     def close(self) -> None:
-        """Answer no more."""
+        """Remove the address."""
         GATEWAYS.pop(self.key, None)
 
     @contextmanager
     def listening(self, session: Session, send: SendEvent, *, goes_on: bool = False) -> Iterator[None]:
-        """Calls belong to this turn until the context ends; one that `goes_on` waited for a person before."""
+        """Assign calls to this turn until the context ends; a turn that `goes_on` was paused before."""
         self.has_asked_model = self.has_asked_model and goes_on
         turn = PlayedTurn(session, send, CURRENT_RECORDER.get(), contextvars.copy_context(), PLAYED_TURN.get())
         with self._lock:
@@ -140,7 +140,7 @@ class ModelGateway:
 
     @contextmanager
     def call(self) -> Iterator[PlayedTurn | None]:
-        """The turn under way, which does not end before the call."""
+        """The current turn; it does not end before the call."""
         with self._lock:
             self._n_under_way += 1
         try:
@@ -151,7 +151,7 @@ class ModelGateway:
                 self._lock.notify_all()
 
     def may_ask(self, turn: PlayedTurn, call: Call) -> bool:
-        """Whether the turn has a model call left. The first one beyond its limit ends it, as in other agents."""
+        """Whether the turn may make a model call. The first call beyond the limit ends the turn, as in other agents."""
         most = turn.session.model_options.max_turns
         if call.api is None:
             return True
@@ -170,7 +170,7 @@ class ModelGateway:
         return n_asked <= most
 
     def recording_of(self, turn: PlayedTurn, call: Call) -> tuple[Recorder, str] | None:
-        """The recording of the turn, and the name that the call has there; None where the call is not recorded."""
+        """The recorder of the turn, and the recording key of the call; None for an unrecorded call."""
         if turn.recorder is None or call.api is None:
             return None
         with self._lock:
@@ -181,7 +181,7 @@ class ModelGateway:
                 return turn.recorder, turn.recorder.key("gateway", {"path": call.path, "body": json.loads(text)})
 
     def report(self, turn: PlayedTurn, call: Call, answer: Answer) -> None:
-        """Send the events of a call that was answered."""
+        """Send the events of an answered call."""
         if call.api is None:
             return
         if answer.status >= LEAST_ERROR:
@@ -208,9 +208,9 @@ class ModelGateway:
             self._send(turn, Message("agent", calls=exchange.answer.calls))
 
     def replaces(self, event: Event) -> bool:
-        """Whether a call, a result or tokens that the command tells itself are told from here, once a model was asked.
+        """Whether the gateway reports the command's own call, result or usage event, after its first model call.
 
-        A result that it told before is not told again from the request that has it.
+        A result that the command reported before is not repeated from the next request.
         """
         if not self.has_asked_model and event.kind == "tool_result" and event.call and event.call.id:
             self._reported_result_ids.add(event.call.id)
@@ -230,12 +230,12 @@ class ModelGateway:
 
 
 GATEWAYS: dict[str, ModelGateway] = {}
-"""Those that are open, by key."""
+"""The open gateways by key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request to a provider: `path` is what follows the address of its models."""
+    """A request to a provider; `path` is relative to the base address of its models."""
 
     provider: str
     method: str
@@ -247,24 +247,24 @@ class Call:
 
     @property
     def hides_usage(self) -> bool:
-        """Whether the agent streams a chat completion without asking for its tokens: then only we do."""
+        """Whether to hide the usage of a streamed chat completion: the agent did not request it, the gateway did."""
         options = self.body.get("stream_options")
         asks = isinstance(options, dict) and options.get("include_usage")
         return self.api == "chat" and bool(self.body.get("stream")) and not asks
 
     @property
     def model(self) -> str:
-        """The model in a sentence about a failure."""
+        """The model name for error sentences."""
         model_name = self.body.get("model")
         return model_name if isinstance(model_name, str) else model_in(self.path) or "the model"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer, and the end of it that the agent does not have yet; `is_begun` where it has the rest.
+    """An answer; `unsent` is the end that the agent does not have yet, `is_begun` that it has the start.
 
-    A stream that the provider did not end `is_cut`. How often it was asked for, and how long that took; `is_replayed`
-    from a recording.
+    `is_cut`: the provider's stream broke off. `n_attempts` and `duration_ms` include retries. `is_replayed`: from a
+    recording.
     """
 
     status: int
@@ -279,7 +279,7 @@ class Answer:
 
 
 def _usage(session: Session, call: Call, exchange: Exchange, answer: Answer) -> Usage:
-    """Tokens and cost; no list has the price of tokens that the provider keeps for later. Raises BadNumberError."""
+    """Tokens and cost; without a cost for cache writes, which no price list has. Raises BadNumberError."""
     tokens = exchange.tokens
     usage = Usage(
         exchange.model,
@@ -301,5 +301,5 @@ def _usage(session: Session, call: Call, exchange: Exchange, answer: Answer) -> 
 
 
 def _unknown(call: Call, answer: Answer) -> Usage:
-    """The usage of a call that was answered, of whose tokens nothing is known."""
+    """The usage of an answered call with unknown tokens."""
     return Usage(call.model, n_attempts=answer.n_attempts, duration_ms=answer.duration_ms, is_least=True)

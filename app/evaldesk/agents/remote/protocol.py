@@ -1,4 +1,4 @@
-"""The JSON that agents in any language speak with us, over HTTP or on stdin and stdout. (docs/protocol.md)"""
+"""The JSON protocol for agents in any language, over HTTP or on stdin and stdout. (docs/protocol.md)"""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ MAX_TOOLS = 1_000
 
 
 def turn_body(session: Session, message: str, decided: Sequence[Decided] = ()) -> dict[str, Any]:
-    """The request to an agent: the message, and the facts of the session that it needs.
+    """The request to an agent: the message, and the session.
 
-    With decisions the turn of the message goes on, in which the agent waited for them.
+    With decisions it resumes the paused turn of the message.
     """
     turns = [
         {
@@ -63,7 +63,7 @@ def turn_body(session: Session, message: str, decided: Sequence[Decided] = ()) -
 
 
 def decisions_of(decided: Sequence[Decided]) -> list[JsonObject]:
-    """The decisions as an agent gets them, each with what it is about."""
+    """The decisions in the protocol's form, each with its question."""
     return [
         {
             "id": waiting.id,
@@ -83,7 +83,7 @@ def _media(item: Media) -> dict[str, Any]:
 
 
 def read_events(raw: object, session: Session, author: str) -> Iterator[Event]:
-    """The event that one object says, after a log of keys that it should not have; the session has a new state.
+    """The event of one object, after a log of its unknown keys; a `state` object sets the session state.
 
     Raises AgentError.
     """
@@ -102,7 +102,7 @@ def read_events(raw: object, session: Session, author: str) -> Iterator[Event]:
 
 
 def _unknown_keys_log(raw: Mapping[str, Any], known_keys: Sequence[str], session: Session) -> Iterator[Event]:
-    """A log that names the keys of an event that mean nothing to Evaldesk; once in a session for each kind."""
+    """A log event with the unknown keys of an object; once in a session for each kind."""
     kind, names = str(raw["kind"]), [str(key)[:MAX_CODE] for key in raw if key not in known_keys]
     if names and f"left out of {kind}" not in session.memory:
         session.memory[f"left out of {kind}"] = True
@@ -114,12 +114,12 @@ def _unknown_keys_log(raw: Mapping[str, Any], known_keys: Sequence[str], session
 
 @dataclass(slots=True)
 class Calls:
-    """The tool calls of a turn, so that a result that names only the id of its call has the whole of it."""
+    """The tool calls of a turn by id, to complete results that name only the id of their call."""
 
     _by_id: dict[str, ToolCall] = field(default_factory=dict)
 
     def with_call(self, event: Event) -> Event:
-        """The event, a result with the call that it answers."""
+        """The event; a result gets its call."""
         if event.call is None or event.call.id is None:
             return event
         if event.kind == "tool_call":
@@ -128,7 +128,7 @@ class Calls:
 
 
 def description_of(raw: object, name: str, kind: str) -> AgentDescription:
-    """The description that an agent gives of itself. Raises AgentError."""
+    """The description from an agent's own JSON. Raises AgentError."""
     if not isinstance(raw, Mapping):
         raise AgentError(f"an agent describes itself with an object, got {type(raw).__name__}")
     tools = raw.get("tools") or []
@@ -171,7 +171,7 @@ def _message(raw: Mapping[str, Any], author: str) -> Event:
 
 
 def _message_media(raw: Mapping[str, Any]) -> tuple[Media, ...]:
-    """The media of a message. Raises AgentError where they are no list of objects."""
+    """The media of a message. Raises AgentError unless they are a list of objects."""
     media = raw.get("media") or []
     if not isinstance(media, list) or not all(isinstance(item, Mapping) for item in media):
         raise AgentError("media must be a list of objects with mime_type, and data or uri")
@@ -200,7 +200,7 @@ def _tool_result(raw: Mapping[str, Any], author: str) -> Event:
 
 
 def _usage(raw: Mapping[str, Any], _: str) -> Event:
-    """The usage; of a call whose tokens and cost are both left out nothing is known."""
+    """The usage; unknown (`is_least`) without both tokens and cost."""
     return Event(
         "usage",
         usage=Usage(
@@ -216,7 +216,7 @@ def _usage(raw: Mapping[str, Any], _: str) -> Event:
 
 
 def _waiting(raw: Mapping[str, Any], author: str) -> Event:
-    """What waits for a person; without `choices` it may be approved, denied or answered."""
+    """The pending decision; without `choices` a person may approve, deny or answer."""
     call = _call(raw)
     raw_choices = raw.get("choices")
     choices = tuple(choice for choice in ANY if choice in raw_choices) if isinstance(raw_choices, list) else ANY
@@ -227,7 +227,7 @@ def _waiting(raw: Mapping[str, Any], author: str) -> Event:
 
 
 def _error(raw: Mapping[str, Any], _: str) -> Event:
-    """The code is the agent's own word; one that would end the whole run is none that an agent may say."""
+    """The error with the agent's own code, except for codes that would end the whole run."""
     code, message = _text(raw, "code")[:MAX_CODE] or "agent_error", _text(raw, "message")
     if code in FATAL_KINDS:
         code, message = "agent_error", f"{code}: {message}"
@@ -244,7 +244,7 @@ _MAKERS: Mapping[str, tuple[Callable[[Mapping[str, Any], str], Event] | None, st
     "waiting": (_waiting, "name args id question choices"),
     "state": (None, "state"),
 }
-"""What makes an event of each kind, and its keys."""
+"""The parser of each kind of event, and its keys."""
 
 
 def _call(raw: Mapping[str, Any]) -> ToolCall:

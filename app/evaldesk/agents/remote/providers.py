@@ -1,6 +1,6 @@
-"""Model providers as their SDKs find them, and connections to them.
+"""Base addresses of model providers by the rules of their SDKs, and a pool of connections to them.
 
-Connections are kept open between calls, as each costs a handshake; one call at a time uses each.
+A pooled connection saves the handshake; it serves one call at a time.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ HOP_BY_HOP = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A provider as its SDKs find it: by the first of `variables`, else at `address`."""
+    """A provider: its address is the first set variable of `variables`, else `address`."""
 
     variables: tuple[str, ...]
     address: str
 
     def base(self, environment: Mapping[str, str]) -> str:
-        """The address of its models, as the environment has it."""
+        """The base address of its models."""
         address = next((environment[name] for name in self.variables if environment.get(name)), self.address)
         return address.rstrip("/")
 
@@ -57,7 +57,7 @@ os.register_at_fork(after_in_child=_idle.clear)  # two processes on one connecti
 
 
 class ProviderAnswer(AbstractContextManager["ProviderAnswer"]):
-    """The answer of a provider, also one that refuses; its connection is kept when all of it was read."""
+    """The answer of a provider, also an HTTP error; its connection goes back to the pool after a complete read."""
 
     def __init__(self, key: tuple[str, str], connection: HTTPConnection, response: HTTPResponse) -> None:
         self._key, self._connection, self._response = key, connection, response
@@ -68,11 +68,11 @@ class ProviderAnswer(AbstractContextManager["ProviderAnswer"]):
 
     @property
     def length(self) -> int | None:
-        """How many bytes are left of those that it said; None where it said none."""
+        """The number of bytes left to read; None without a content length."""
         return self._response.length
 
     def close(self) -> None:
-        """Keep the connection, or end it where something of the answer is left."""
+        """Return the connection to the pool, or close it after an incomplete read."""
         is_read, will_close = self._response.isclosed(), self._response.will_close
         self._response.close()
         if is_read and not will_close:
@@ -85,7 +85,7 @@ class ProviderAnswer(AbstractContextManager["ProviderAnswer"]):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect could lead keys elsewhere: it is an answer like any other."""
+    """No redirects: they could leak keys to another host. (decision 053)"""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
@@ -95,7 +95,7 @@ _opener = urllib.request.build_opener(_NoRedirect)
 
 
 def open_answer(method: str, address: str, data: bytes, headers: Mapping[str, str]) -> Any:
-    """The answer at an address of the person's own environment, also a refusal. Raises OSError, HTTPException."""
+    """Send a request to an address of the environment; an HTTP error is an answer. Raises OSError, HTTPException."""
     body = data if method == "POST" else None
     parts = urlsplit(address)
     key = (parts.scheme, parts.netloc)
@@ -128,10 +128,10 @@ def _send_request(
 
 
 def _idle_connection(key: tuple[str, str]) -> HTTPConnection | None:
-    """The connection that was used last, if its server has not ended it."""
+    """The most recently used open connection of the pool."""
     while idle := _idle[key]:
         try:
-            since, connection = idle.pop()
+            since, connection = idle.pop()  # the last one used: the least likely to be closed by its server
         except IndexError:  # another thread took it
             return None
         if time.monotonic() - since < MAX_IDLE_S and not _is_ended(connection):
@@ -141,7 +141,7 @@ def _idle_connection(key: tuple[str, str]) -> HTTPConnection | None:
 
 
 def _is_ended(connection: HTTPConnection) -> bool:
-    """Whether anything came that nobody asked for: mostly its end."""
+    """Whether the server closed the connection: an idle connection is readable only at its end."""
     try:
         return bool(select.select([connection.sock], [], [], 0)[0])
     except ValueError:  # a number of a file that select cannot name
@@ -150,7 +150,7 @@ def _is_ended(connection: HTTPConnection) -> bool:
 
 @lru_cache(maxsize=64)
 def _is_direct(scheme: str, host: str) -> bool:
-    """Whether no proxy stands between; proxies are those of this process, as it was started."""
+    """Whether the host is reached without a proxy; proxies come from the environment at process start."""
     is_proxied = scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(host)
     return scheme in {"http", "https"} and not is_proxied and "@" not in host
 

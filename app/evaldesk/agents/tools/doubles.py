@@ -1,6 +1,6 @@
-"""Tool doubles: the tool answers that a case fixes, so that it is deterministic where its author wants it to be.
+"""Tool doubles: fixed tool answers of a case, for deterministic trials.
 
-A case says so under `tool_doubles` (docs/tool-doubles.md):
+They are in the key `tool_doubles` of a case (docs/tool-doubles.md):
 
     {"tools": {"get_price": [{"args": {"city": "Rome"}, "result": 12},
                              {"error": "the service is down", "times": 1},
@@ -39,7 +39,7 @@ Unmatched: TypeAlias = Literal["pass_through", "refuse", "fail"]
 
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One answer: a result, an error, or the name of a function; `times` it may be used, None without end.
+    """One answer: a result, an error, or the name of a function; `times` is its maximum of uses, None for no limit.
 
     `args` are the arguments a call must have: all of them and no other with `match` `exact`, at least these with
     `subset`.
@@ -71,14 +71,14 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(slots=True)
 class ToolDoubles:
-    """The doubles of one trial, and which of their answers were used how often."""
+    """The doubles of one trial, and the number of uses of each answer."""
 
     plan: Plan
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     _n_used: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     async def answer(self, name: str, args: JsonObject, state: dict[str, JsonValue]) -> Outcome | None:
-        """The answer of a tool's double, None where the tool itself is to be called. Raises NoDoubleError."""
+        """The answer of a tool's double, None to call the tool itself. Raises NoDoubleError."""
         for index, answer in enumerate(self.plan.tools.get(name, ())):
             is_left = answer.times is None or self._n_used[name, index] < answer.times
             if is_left and answer.takes(args):
@@ -112,10 +112,10 @@ CURRENT_DOUBLES: ContextVar[ToolDoubles | None] = ContextVar("current_doubles", 
 
 
 def read_doubles(case: Case, target: str) -> ToolDoubles | None:
-    """The doubles of a case, None where it has none. Raises FormatError.
+    """The doubles of a case, None without any. Raises FormatError.
 
-    A function is named, never imported: the module of `target`, the agent's own, lists those it offers in a mapping
-    called `tool_doubles`.
+    A function is named, never imported: the agent's module, that of `target`, offers functions in its mapping
+    `tool_doubles`.
     """
     raw = case.extra.get(KEY)
     if raw is None:
@@ -134,7 +134,7 @@ def read_doubles(case: Case, target: str) -> ToolDoubles | None:
 
 
 async def double_of(name: str, args: JsonObject, state: dict[str, JsonValue]) -> Outcome | None:
-    """The tool's answer of the case; None where the tool is to be called.
+    """The tool's double in the case; None to call the tool.
 
     Raises NoDoubleError, which ends the trial.
     """
@@ -145,7 +145,7 @@ async def double_of(name: str, args: JsonObject, state: dict[str, JsonValue]) ->
 async def call_with_double(
     name: str, args: JsonObject, state: dict[str, JsonValue], call: Callable[[], Awaitable[Outcome]]
 ) -> Outcome:
-    """The tool's answer of the case or of the run's recording, otherwise the result of `call`.
+    """The answer of the tool's double or of the run's recording, otherwise the result of `call`.
 
     Raises NoDoubleError, and ModelError for a call that a replay lacks.
     """
@@ -201,9 +201,9 @@ RECORDING = "recording"  # the mark in a transcript of an answer that comes from
 async def call_with_recording(
     name: str, args: JsonObject, state: dict[str, JsonValue], call: Callable[[], Awaitable[Outcome]]
 ) -> Outcome:
-    """The tool's recorded answer, with the state it left behind; otherwise the result of `call`.
+    """The tool's recorded answer, with its recorded session state; otherwise the result of `call`.
 
-    Raises ModelError in a replay that lacks it.
+    Raises ModelError when a replay lacks it.
     """
     recorder = CURRENT_RECORDER.get()
     if recorder is None or not recorder.recording.tools:

@@ -1,6 +1,6 @@
-"""The result of a tool in a framework that calls it by itself: the double of its case, or its own result, in time.
+"""Tool calls made by a framework: doubles, the time limit, pauses for a person, and errors.
 
-The turn sets up the context; the wrapper around each tool, made once, asks for it.
+The turn sets the context variables; the wrapper around each tool, made once, reads them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _log = logging.getLogger("evaldesk.agents")
 
 @dataclass(slots=True)
 class ToolCalls:
-    """The calls of one turn; `failure` is kept, since frameworks show a model the exceptions of a tool.
+    """The calls of one turn; `failure` is stored, because frameworks pass the exceptions of a tool to the model.
 
-    `asked` are those in which a person is asked, by the id of the question.
+    `calls_by_question` has the calls that wait for a person, by the id of the question.
     """
 
     send: SendEvent
@@ -36,7 +36,7 @@ class ToolCalls:
     calls_by_question: dict[str, ToolCall] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raise the failure that ends the trial, where there is one."""
+        """Raise the stored failure, if any: it ends the trial."""
         if self.failure:
             raise self.failure
 
@@ -45,7 +45,7 @@ CURRENT_CALLS: ContextVar[ToolCalls | None] = ContextVar("current_tool_calls", d
 
 
 def begin_tool_calls(session: Session, send: SendEvent) -> ToolCalls:
-    """The calls of the turn that begins now, with its limit for each."""
+    """Set up the tool calls of a new turn, with its time limit."""
     TOOL_LIMIT.set(session.limits.tool_timeout_s)
     calls = ToolCalls(send)
     CURRENT_CALLS.set(calls)
@@ -53,7 +53,7 @@ def begin_tool_calls(session: Session, send: SendEvent) -> ToolCalls:
 
 
 def waiting_events(waiting: Iterable[Waiting]) -> list[Event]:
-    """The events that end a turn in which these wait for a person."""
+    """The `waiting` events, and the error event that ends the paused turn."""
     items = list(waiting)
     tool_names = ", ".join(dict.fromkeys(each.tool for each in items)) or "the agent"
     ending = ErrorRecord(AWAITING, f"waiting for a decision of a person: {tool_names}")
@@ -61,16 +61,16 @@ def waiting_events(waiting: Iterable[Waiting]) -> list[Event]:
 
 
 def call_limit_event(session: Session, why: object) -> Event:
-    """The event that ends a turn at a bound of its model calls: that of the run, else that of the framework."""
+    """The event that ends a turn at its limit of model calls: the limit of the run, else of the framework."""
     kind = "max_turns" if session.model_options.max_turns else "max_iterations"
     return Event("error", error=ErrorRecord(kind, f"the agent never answered: {why}"))
 
 
 @contextmanager
 def translate_errors(calls: ToolCalls, model: str, *, but: type[Exception], deps: Any = None) -> Iterator[None]:
-    """A refusal of the provider as ModelError, a missing object of the agent as AgentError; other errors as they are.
+    """Raise a provider's refusal as ModelError, and a missing dependency object as AgentError; others pass through.
 
-    Ends the trial with the failure of a tool, where there was one. An error of the kind `but` passes untouched.
+    A stored failure of a tool comes first. Errors of the type `but` pass through.
     """
     try:
         yield
@@ -88,9 +88,9 @@ MEMORY = "waits"
 
 
 def pause(session: Session, value: object, snapshot: Callable[[], JsonValue]) -> None:
-    """Keep the `value` that the turn goes on with; `frozen` makes it of JSON, for a process without this memory.
+    """Store the `value` that resumes the turn in memory, and its JSON `snapshot` for another process.
 
-    What a framework cannot put into JSON is kept in memory alone.
+    A value without a JSON form is stored in memory only. (decision 162)
     """
     session.memory[MEMORY] = (len(session.turns), session.state, value)
     try:
@@ -101,9 +101,9 @@ def pause(session: Session, value: object, snapshot: Callable[[], JsonValue]) ->
 
 
 def take_paused_turn(session: Session) -> Any:
-    """What `pause` kept of the turn after `session.turns`; None where this process does not have it.
+    """Remove and return the value that `pause` stored for the turn after `session.turns`; None in another process.
 
-    The session gets the state object back that the tools of that turn hold.
+    The session gets the state object of the paused turn back, because its tools hold that object.
     """
     memory_entry: Any = session.memory.pop(MEMORY, None)
     if memory_entry is None or memory_entry[0] != len(session.turns):
@@ -117,7 +117,7 @@ def take_paused_turn(session: Session) -> Any:
 
 
 def lost_turn_error() -> AgentError:
-    """The error of a turn that cannot go on: it waited in a process that has ended."""
+    """The error of a turn that cannot be resumed: its process has ended, and there is no snapshot."""
     return AgentError(
         "the process in which this turn waited has ended, and the agent's framework cannot store such a turn; "
         "send the message again"

@@ -25,9 +25,9 @@ STATE = "state"  # the parameter that receives the session state and that no mod
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a tool, or a sentence that the model can read and the trace of the exception.
+    """The result of a tool, or an error sentence for the model with the trace of the exception.
 
-    `note` and `source` say where the outcome comes from when the tool itself was not called.
+    `note` and `source` are the origin of an outcome without a call of the tool.
     """
 
     result: JsonValue
@@ -167,7 +167,7 @@ def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _shape(hints: dict[str, Any], name: str, definitions: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """The JSON schema of a parameter; empty, and the type forgotten, where JSON cannot say it."""
+    """The JSON schema of a parameter; empty, and its hint removed, for a type without a JSON form."""
     if name not in hints:
         return {}
     try:

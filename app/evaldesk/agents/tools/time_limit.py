@@ -14,15 +14,15 @@ from evaldesk.backports import timeout
 T = TypeVar("T")
 
 TOOL_LIMIT: ContextVar[float | None] = ContextVar("tool_limit", default=None)
-"""Seconds that a call of a tool may take in the turn that is played; None for as long as it wants."""
+"""Time limit of a tool call in the current turn, in seconds; None for no limit."""
 
 
 class ToolFailedError(Exception):
-    """A tool that gave nothing; the text is for the model."""
+    """A failed tool call; the text is for the model."""
 
 
 class ToolLateError(ToolFailedError):
-    """A tool that was not finished in time."""
+    """A tool call that exceeded its time limit."""
 
 
 async def in_time(name: str, call: Callable[[], Awaitable[T]]) -> T:
@@ -39,7 +39,7 @@ async def in_time(name: str, call: Callable[[], Awaitable[T]]) -> T:
 
 
 def unblocking(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as one that can be left behind: a plain one runs in a thread, which goes on when time is up."""
+    """A version of the function that can time out: a synchronous one runs in a thread, abandoned at the limit."""
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return function
     if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(type(function).__call__):

@@ -1,6 +1,6 @@
 """The simulated user of a watched chat, as an agent: each of its turns is the next message of the user.
 
-Its session holds the turns of the chat so far; the message it is sent says nothing.
+Its session has the turns of the chat so far; its input message is empty.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MEMORY = "simulated_user"
 
 
 class Table(msgspec.Struct, frozen=True):
-    """The roles of a watched chat: the scenario, the run's user, and the agent whose module may offer one."""
+    """The configuration of a watched chat: the scenario, the user, and the agent, a source of user functions."""
 
     scenario: dict[str, Any]
     config: UserConfig
@@ -44,7 +44,7 @@ def adapt(candidate: object, ref: AgentRef) -> Agent | None:
 
 @dataclass(frozen=True, slots=True)
 class UserAgent:
-    """Gives the user's next message, or the reason why there is none."""
+    """Sends the user's next message, or the reason to stop."""
 
     table: Table
 
@@ -54,7 +54,7 @@ class UserAgent:
         return AgentDescription("simulated user", "simulated_user", model=model or None)
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
-        """One message of the user. Raises ModelError, and UsageError when no user can play it."""
+        """Send one message of the user. Raises ModelError, and UsageError for a scenario without a user."""
         user = cast("User", session.memory.get(_MEMORY)) or self._user()
         session.memory[_MEMORY] = user
         words = await user.next(session)

@@ -1,7 +1,7 @@
-"""Users: the source of the next message to the agent, and the reason why there is none.
+"""Simulated and scripted users: the source of the next message to the agent, or of the reason to stop.
 
-A case with turns has a scripted user. A case with a scenario is played by a function that the agent's module offers,
-or by a model. The agent sees none of it.
+A case with turns has a scripted user. The user of a scenario is a function in the agent's module, or a model. The agent
+does not see the scenario.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ N_TRIES = 2  # an empty answer is asked for once more
 
 @dataclass(frozen=True, slots=True)
 class UserReply:
-    """The next message of a user; without a text the conversation is over, for the reason of `stop` where there is one.
+    """The next message of a user; without a text the conversation ends, with `stop` as the reason.
 
-    `events` are its cost and remarks: the calls of the user's own model. `media` go with the text.
+    `events` are the usage and log of the user's own model. `media` belong to the text.
     """
 
     text: str | None = None
@@ -49,7 +49,7 @@ class User(Protocol):
 
 @dataclass(slots=True)
 class ScriptedUser:
-    """Says the turns of a case, one after the other, independent of the agent's answers."""
+    """Sends the turns of a case, one after the other, independent of the agent's answers."""
 
     turns: Sequence[Turn]
 
@@ -108,7 +108,7 @@ class UserState(Mapping[str, Any]):
 
 @dataclass(slots=True)
 class FunctionUser:
-    """Asks a `user_response_fn(state)`: text is said, `/exit` is satisfied, None gives up. Sync or async."""
+    """Calls a `user_response_fn(state)`: a text is the next message, `/exit` means satisfied, None gives up."""
 
     function: Callable[..., Any]
     scenario: Mapping[str, JsonValue]
@@ -142,10 +142,10 @@ class FunctionUser:
 
 
 def user_of(case: Case, target: str, config: UserConfig, default_model: str = "") -> User:
-    """The user that plays `case`. Raises UsageError when there is none.
+    """The user of `case`. Raises UsageError without one.
 
-    `target` is the agent's: its module may offer `user_response_fn`, or several in a mapping `simulated_users`, from
-    which the scenario's `user` names one.
+    The module of `target`, the agent's, may have a `user_response_fn`, or a mapping `simulated_users`; the scenario's
+    `user` is a key of it.
     """
     if case.scenario is None:
         return ScriptedUser(case.turns)
@@ -242,7 +242,7 @@ class ModelUser:
     _stop: UserStop | None = field(default=None, init=False)
 
     async def next(self, session: Session) -> UserReply:
-        """The next message, or why there is none. Raises ModelError."""
+        """The next message, or the reason to stop. Raises ModelError."""
         if self._stop:
             return UserReply(stop=self._stop)
         events: list[Event] = []
@@ -289,7 +289,7 @@ class ModelUser:
 
 
 def instructions_of(scenario: Mapping[str, JsonValue], config: UserConfig) -> str:
-    """The input of the user's model; it begins in the middle where the scenario has a starting prompt."""
+    """The instructions of the user's model, with a note for a scenario with a starting prompt."""
     has_begun = bool(str(scenario.get("starting_prompt") or "").strip())
     values = {
         "conversation_plan": str(scenario.get("conversation_plan") or scenario.get("instructions") or ""),

@@ -36,7 +36,7 @@ __all__ = [
 
 
 class _Config(BaseModel):
-    """A table of settings. Keys that are not known here are kept, and have no effect."""
+    """A table of settings. Unknown keys are stored and have no effect."""
 
     model_config = ConfigDict(extra="allow", validate_assignment=False, protected_namespaces=())
 
@@ -66,18 +66,18 @@ class LLMConfig(_Config):
 
     @property
     def place(self) -> tuple[str, str]:
-        """The group and the file that it was read from; empty for one that was made in code."""
+        """The group and the file of the configuration; empty for one made in code."""
         return self._group, self._file
 
     def as_profile(self) -> LlmProfile:
-        """The same as a profile of a model, whose key can be asked for."""
+        """The configuration as a model profile, with its API key."""
         options = {name: getattr(self, name) for name in OPTIONS}
         profile = LlmProfile(self._group or "run", self.model, **options, extra=self.model_extra or {})
         return profile.model_copy({"api_key": self.api_key})
 
 
 def llm_config_of(profile: LlmProfile, file: str = "") -> LLMConfig:
-    """The configuration of a profile; options that the profile leaves open stay open."""
+    """The configuration of a profile; unset options stay unset."""
     values: dict[str, Any] = {name: getattr(profile, name) for name in OPTIONS}
     key = SecretStr(profile.api_key.get_secret_value()) if profile.api_key else None
     config = LLMConfig(model=profile.model, api_key=key, **{**profile.extra, **values})
@@ -95,17 +95,17 @@ class AgentConfig(_Config):
 
 
 class CondenserConfig(_Config):
-    """How a history is shortened; here it never is."""
+    """The condenser of a history; no effect here."""
 
     type: str = "noop"
 
 
 class NoOpCondenserConfig(CondenserConfig):
-    """A history is not shortened."""
+    """The condenser that keeps the whole history."""
 
 
 class SandboxConfig(_Config):
-    """The options of a sandbox. `timeout` has an effect, in seconds, and the image where commands have containers."""
+    """The options of a sandbox. `timeout`, in seconds, has an effect; the image only for commands in containers."""
 
     base_container_image: str | None = None
     runtime_container_image: str | None = None
@@ -144,7 +144,7 @@ class OpenHandsConfig(_Config):
         return self.llms.get(name)
 
     def get_llm_config_from_agent(self, name: str = "agent") -> LLMConfig | None:
-        """The model of an agent: there is one for all."""
+        """The model of an agent; all agents share one."""
         return self.get_llm_config()
 
     def set_agent_config(self, value: AgentConfig, name: str = "agent") -> None:
@@ -160,7 +160,7 @@ AppConfig = OpenHandsConfig
 
 
 def get_llm_config_arg(llm_config_arg: str, toml_file: str = "config.toml") -> LLMConfig | None:
-    """The group of `config.toml`, with the values of `[llm]` below it; None where there is none, as in OpenHands."""
+    """The group of `config.toml` over the values of `[llm]`; None for a missing group, as in OpenHands."""
     try:
         profile = read_profile(Path(toml_file), llm_config_arg, os.environ)
     except UsageError as error:
@@ -175,18 +175,18 @@ def get_agent_config_arg(agent_config_arg: str, toml_file: str = "config.toml") 
 
 
 def get_condenser_config_arg(condenser_config_arg: str, toml_file: str = "config.toml") -> CondenserConfig | None:
-    """A history is not shortened here."""
+    """The condenser that keeps the whole history, whatever the argument."""
     return NoOpCondenserConfig()
 
 
 def load_from_toml(cfg: OpenHandsConfig, toml_file: str = "config.toml") -> None:
-    """Set the model of `[llm]`, where the file has one."""
+    """Set the model of `[llm]`, if the file has one."""
     if Path(toml_file).is_file():
         cfg.set_llm_config(get_llm_config_arg("llm", toml_file))
 
 
 def load_openhands_config(set_logging_levels: bool = True, config_file: str = "config.toml") -> OpenHandsConfig:
-    """A configuration with the model of `[llm]`, where the file has one."""
+    """A configuration with the model of `[llm]`, if the file has one."""
     config = OpenHandsConfig()
     load_from_toml(config, config_file)
     return config

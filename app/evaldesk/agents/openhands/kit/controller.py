@@ -1,6 +1,6 @@
-"""The agent of the kit: a model with a shell, an editor and Python, as OpenHands' CodeActAgent has them.
+"""The agent of the kit: a model with a shell, an editor and Python, as in OpenHands' CodeActAgent.
 
-`run_controller` gives a coroutine, as OpenHands' does. Its guide uses the result without `await`; that is served too.
+`run_controller` returns a coroutine, as in OpenHands. Its guide uses the result without `await`; that works, too.
 (All-Hands-AI/OpenHands openhands/core/main.py; reference/openhands_tau.md section 2)
 """
 
@@ -96,7 +96,7 @@ def run_controller(
 ) -> ControllerRun:
     """Run the agent on the first message until it finishes, the user leaves, or the iterations are used up.
 
-    Outside of an event loop it has run when this returns: OpenHands' guide looks at the runtime next, without `await`.
+    Outside of an event loop it blocks until the end: OpenHands' guide reads the runtime next, without `await`.
     """
     first = initial_user_action or MessageAction(task_str or "")
     user = (lambda _: EXIT) if exit_on_message else fake_user_response_fn
@@ -108,14 +108,14 @@ def run_controller(
 
 
 class ControllerRun(Coroutine[Any, Any, State]):
-    """A run of the agent: a coroutine of its state that can also be read as the state."""
+    """A run of the agent: a coroutine that also has the attributes of its result, the state."""
 
     def __init__(self, work: Coroutine[Any, Any, State]) -> None:
         self._work = work
         self._state: State | None = None
 
     def finish(self) -> State:
-        """The state, after the run: at once where it has ended."""
+        """Wait for the end of the run; its state."""
         if self._state is None:
             self._state = call_async_from_sync(lambda: self._work, None) if is_in_loop() else asyncio.run(self._work)
         return self._state
@@ -188,7 +188,7 @@ class _Loop:
         return state
 
     def _call(self, profile: LlmProfile) -> ModelCall:
-        """The next call. Options of the run go with it; of other profiles only those that OpenHands sends, too."""
+        """The next model call. The run's own profile sends all of its options, others only the options of OpenHands."""
         variable = None
         if profile.api_key:
             os.environ[KEY_VARIABLE] = profile.api_key.get_secret_value()  # of this process; commands do not get it
@@ -233,7 +233,7 @@ class _Loop:
             self.messages.append(tool_message(call.id, observation.content))
 
     def _ask_user(self, text: str) -> None:
-        """A message without a call goes to the user; without a user, or with its `/exit`, the run ends."""
+        """Send a message without a call to the user; without a user, or at `/exit`, the run ends."""
         message = MessageAction(text, wait_for_response=True)
         self.state.join(message, "agent")
         answer = self.user(self.state) if self.user else None
@@ -248,7 +248,7 @@ class _Loop:
 
 
 def _action(call: RequestedCall, thought: str) -> Action:
-    """The action of a call; a message with the fault for a call that cannot be read."""
+    """The action of a call; for an unreadable call, a message with the error."""
     try:
         arguments = json.loads(call.arguments or "{}")
     except ValueError:
@@ -284,7 +284,7 @@ def _action(call: RequestedCall, thought: str) -> Action:
 
 
 def call_async_from_sync(corofn: Callable[..., Any], timeout: float | None = 15, *args: Any, **kwargs: Any) -> Any:
-    """The result of a coroutine function, waited for in a thread of its own: a loop may run in this one."""
+    """The result of a coroutine function, run in another thread, because this one may have a running loop."""
     if not callable(corofn):
         raise ValueError("corofn is not a function")
     future: Future[Any] = Future()
@@ -304,5 +304,5 @@ def call_async_from_sync(corofn: Callable[..., Any], timeout: float | None = 15,
 
 
 async def call_sync_from_async(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The result of a function that runs in a thread of its own."""
+    """The result of a function, run in another thread."""
     return await asyncio.to_thread(fn, *args, **kwargs)

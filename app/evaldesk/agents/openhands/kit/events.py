@@ -58,7 +58,7 @@ class EventSource(StrEnum):
 
 @dataclass
 class Event:
-    """Something that happened. `id`, `timestamp`, `source` and `cause` are set when it joins a history."""
+    """An event of a history. `id`, `timestamp`, `source` and `cause` are set when it joins one."""
 
     INVALID_ID: ClassVar[int] = -1
     _id: int = field(default=-1, init=False, repr=False, compare=False)
@@ -75,25 +75,25 @@ class Event:
     timeout = property(attrgetter("_timeout"), doc="Seconds that an action may take; None leaves it to the runtime.")
 
     def set_hard_timeout(self, value: float | None, blocking: bool = True) -> None:
-        """Bound the time of an action."""
+        """Set the time limit of an action."""
         self._timeout = value
         if hasattr(self, "blocking"):
             self.blocking = blocking
 
     @property
     def message(self) -> str | None:
-        """The event in a few words."""
+        """A short text of the event."""
         return None
 
     def join(self, place: int, source: str, cause: int | None = None) -> None:
-        """Take a place in a history."""
+        """Set place, source and cause when the event joins a history."""
         self._id, self._source, self._cause = place, EventSource(source), cause
         self._timestamp = datetime.now().isoformat()
 
 
 @dataclass
 class Action(Event):
-    """Something that an agent, or a user, does."""
+    """An action of the agent or the user."""
 
     action: ClassVar[str] = "null"
     runnable: ClassVar[bool] = False
@@ -276,7 +276,7 @@ class AgentFinishAction(Action):
 
 @dataclass
 class AgentRejectAction(Action):
-    """The agent gives the task back."""
+    """The agent rejects the task."""
 
     outputs: dict[str, Any] = field(default_factory=dict)
     thought: str = ""
@@ -285,7 +285,7 @@ class AgentRejectAction(Action):
 
 @dataclass
 class AgentDelegateAction(Action):
-    """The agent asks another agent."""
+    """The agent delegates to another agent."""
 
     agent: str = ""
     inputs: dict[str, Any] = field(default_factory=dict)
@@ -308,7 +308,7 @@ class NullObservation(Observation):
 
 @dataclass
 class CmdOutputMetadata:
-    """The facts of a command's end."""
+    """The metadata of a finished command."""
 
     exit_code: int = -1
     pid: int = -1
@@ -346,7 +346,7 @@ class CmdOutputObservation(Observation):
 
     @property
     def message(self) -> str:
-        """The command's end in words."""
+        """The exit code in a sentence."""
         return f"Command `{self.command}` executed with exit code {self.exit_code}."
 
 
@@ -393,7 +393,7 @@ class AgentStateChangedObservation(Observation):
 
 @dataclass
 class ErrorObservation(Observation):
-    """An action could not be done."""
+    """A failed action."""
 
     error_id: str = ""
     observation: ClassVar[str] = "error"
@@ -409,7 +409,7 @@ _NULL_EVENTS = {"NullAction", "NullObservation"}
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:
-    """The event as a row of a benchmark's history has it."""
+    """The event in the form of a row of a benchmark's history."""
     row: dict[str, Any] = {}
     if event.id != Event.INVALID_ID:
         row = {"id": event.id, "timestamp": event.timestamp}
@@ -441,7 +441,7 @@ def event_to_trajectory(event: Event, include_screenshots: bool = False) -> dict
 
 
 def event_from_dict(value: Mapping[str, Any]) -> Event:
-    """The event of a history's row; a kind that is not known here is a NullAction or a NullObservation."""
+    """The event of a history's row; an unknown kind becomes a NullAction or a NullObservation."""
     kinds: Sequence[type[Event]] = Action.__subclasses__() if "action" in value else Observation.__subclasses__()
     word = value.get("action", value.get("observation"))
     kind = next((each for each in kinds if vars(each).get("action", vars(each).get("observation")) == word), None)
@@ -464,7 +464,7 @@ def event_from_dict(value: Mapping[str, Any]) -> Event:
 
 
 def get_pairs_from_events(events: Iterable[Event]) -> list[tuple[Action, Observation]]:
-    """Actions with their observations, by the cause of an observation; a missing half is a null one."""
+    """Actions with their observations, by the cause of an observation; a missing half is a null event."""
     actions: dict[int, Action] = {}
     observations: dict[int, Observation] = {}
     for event in events:

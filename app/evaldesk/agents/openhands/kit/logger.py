@@ -11,7 +11,7 @@ LOG_DIR = "logs"
 
 
 class _StderrHandler(logging.Handler):
-    """Prints to the standard error of this moment, which belongs to the trial."""
+    """Prints to the current `sys.stderr`, which belongs to the trial."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one line."""

@@ -1,7 +1,7 @@
-"""A runtime whose commands run in a container, or as you, without isolation, in the workspace of the trial.
+"""The runtime of a benchmark: commands in a container, or without isolation in the workspace of the trial.
 
-There `/workspace`, the folder of OpenHands' containers, stands for the workspace in commands and paths. The folder and
-the exported variables of the shell last from one command to the next.
+Without a container `/workspace`, the folder of OpenHands' containers, is replaced by the workspace in commands and
+paths. The working folder and the exported variables of the shell persist from command to command.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ exit $__code
 
 
 class Runtime:
-    """The place where actions are done."""
+    """The runtime of one trial: runs actions in its workspace."""
 
     def __init__(self, config: OpenHandsConfig | None = None) -> None:
         trial = current()
@@ -74,10 +74,10 @@ class Runtime:
         self._env: dict[str, str] = dict(self.config.sandbox.runtime_startup_env_vars)
 
     async def connect(self) -> None:
-        """Nothing: the workspace is there."""
+        """Do nothing: the workspace exists already."""
 
     def close(self) -> None:
-        """End the commands that still run."""
+        """Kill running commands, and remove the temporary folder."""
         self.workspace.kill()
         self._place.close()
         shutil.rmtree(self._shell_folder, ignore_errors=True)
@@ -96,7 +96,7 @@ class Runtime:
         self.log_of_trial(f"{level}: {message}")
 
     def run_action(self, action: Action) -> Observation:
-        """Do the action and give its result; an action without a place here gives an ErrorObservation."""
+        """Run the action; an action of a browser gives an ErrorObservation, any other one a NullObservation."""
         handler = next((do for kind, do in _HANDLERS.items() if isinstance(action, kind)), None)
         if handler is not None:
             return handler(self, action)
@@ -160,7 +160,7 @@ class Runtime:
         return IPythonRunCellObservation(output, code=action.code)
 
     def think(self, action: AgentThinkAction) -> Observation:
-        """Keep a thought."""
+        """Acknowledge a thought."""
         return AgentThinkObservation("Your thought has been logged.")
 
     def _shell(self, command: str, timeout: float | None, cwd: str | None) -> tuple[str, int, bool]:
@@ -199,7 +199,7 @@ class Runtime:
 
 
 class Folder:
-    """The workspace of the trial as the place of commands and files: they are yours."""
+    """The workspace of the trial as the place of commands and files, with the user's permissions."""
 
     def __init__(self, workspace: Workspace, shell_folder: Path) -> None:
         self._workspace = workspace
@@ -207,10 +207,10 @@ class Folder:
         self.state = str(shell_folder / "state")
 
     def close(self) -> None:
-        """Nothing: the folder is that of the trial."""
+        """Do nothing: the folder belongs to the trial."""
 
     def command(self, text: str) -> str:
-        """The command with the folder's own name in it."""
+        """The command with the workspace in place of `/workspace`."""
         return _IN_SANDBOX.sub(lambda _: self._root, text)
 
     def run(self, script: str, timeout_s: float, variables: Mapping[str, str]) -> CommandResult:
@@ -220,7 +220,7 @@ class Folder:
         return replace(result, output=result.output.replace(self._root, SANDBOX_FOLDER))
 
     def inside(self, name: str) -> str:
-        """The path in the workspace that a name means. Raises UsageError for one outside of it."""
+        """The absolute path of a name in the workspace. Raises UsageError for a path outside of it."""
         root = self._workspace.path.resolve()
         inside = name.removeprefix(SANDBOX_FOLDER).lstrip("/") if name.startswith(SANDBOX_FOLDER) else name
         path = (root / inside).resolve()
@@ -262,14 +262,14 @@ class Folder:
         return Path(shutil.make_archive(str(folder / source.name), "zip", source)) if source.is_dir() else source
 
     def _prepare_path(self, name: str) -> Path:
-        """The path of a file to be, whose folder is made."""
+        """The path of a new file; its folder is created."""
         path = Path(self.inside(name))
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
 
 def _open_container(config: OpenHandsConfig, trial: InstanceTrial) -> CommandContainer:
-    """A container with the image that the run names, or the benchmark itself. Raises UsageError, AgentError."""
+    """A container of the run's image, else of the benchmark's. Raises UsageError, AgentError."""
     configured = trial.commands or Container()
     image = configured.image if configured.image != EACH_IMAGE else config.sandbox.base_container_image
     if not image:

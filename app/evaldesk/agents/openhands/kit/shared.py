@@ -1,4 +1,4 @@
-"""`evaluation.utils.shared` of OpenHands: what a benchmark is given, what it returns, and what its script calls.
+"""`evaluation.utils.shared` of OpenHands: metadata, outputs, and the functions of a benchmark's script.
 
 (All-Hands-AI/OpenHands evaluation/utils/shared.py; reference/openhands_tau.md sections 1 and 2)
 """
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 SEED = 42
-"""The seed by which OpenHands draws instances."""
+"""The seed of OpenHands for samples of instances."""
 OUTPUT_FILE = "output.jsonl"
 _CONTINUE = (
     "Please go on with the task in the way that you think best.\n"
@@ -59,17 +59,17 @@ _GIVE_UP = "If you want to give up, call finish.\n"
 
 
 class EvalException(Exception):  # noqa: N818 - the name of OpenHands
-    """A benchmark could not judge an instance."""
+    """A failed evaluation of an instance."""
 
 
 class EvalTimeoutException(Exception):  # noqa: N818 - the name of OpenHands
-    """An instance took too long."""
+    """A timeout of an instance."""
 
 
 class EvalMetadata(BaseModel):
-    """The facts of a run for a benchmark. A dump has no key, and none of our own additions.
+    """The facts of a run for a benchmark. A dump has no API key, and no additions of Evaldesk.
 
-    `workspace`, `log`, `trial_index` and `seed` are ours; they are there while an instance is processed.
+    `workspace`, `log`, `trial_index` and `seed` are additions, set while an instance is processed.
     """
 
     model_config = ConfigDict(extra="allow", arbitrary_types_allowed=True, protected_namespaces=())
@@ -113,7 +113,7 @@ def codeact_user_response(
     encapsulate_solution: bool = False,
     try_parse: Callable[[Any], str | None] | None = None,
 ) -> str:
-    """The user of most benchmarks: asks to go on, and from the second message on offers to give up.
+    """The user of most benchmarks: asks to continue, and from the second message on offers to give up.
 
     With `try_parse` the user leaves (`/exit`) as soon as the last action of the agent holds an answer.
     """
@@ -164,7 +164,7 @@ def get_openhands_config_for_eval(
 def update_llm_config_for_completions_logging(
     llm_config: LLMConfig, eval_output_dir: str, instance_id: str
 ) -> LLMConfig:
-    """The same: every model call is in the trial's transcript."""
+    """The configuration, unchanged: every model call is in the trial's transcript."""
     return llm_config
 
 
@@ -175,7 +175,7 @@ def assert_and_raise(condition: bool, msg: str) -> None:
 
 
 def is_fatal_evaluation_error(error: str | None) -> bool:
-    """Whether the error is one of the runtime, which OpenHands plays again."""
+    """Whether the error is a failure of the runtime; OpenHands retries those."""
     return is_fatal_runtime_error(error)
 
 
@@ -185,7 +185,7 @@ def is_fatal_runtime_error(error: str | None) -> bool:
 
 
 def reset_logger_for_multiprocessing(logger: logging.Logger, instance_id: str, log_dir: str) -> None:
-    """Say which instance begins; the output of each process is the log of its own trial."""
+    """Log the start of an instance; the output of each process is the log of its own trial."""
     logger.info("Starting evaluation for instance %s.", instance_id)
 
 
@@ -235,9 +235,9 @@ def prepare_dataset(
     skip_num: int | None = None,
     filter_func: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
 ) -> pd.DataFrame:
-    """The instances to run: those named, or a sample drawn with seed 42; without those that `output_file` has.
+    """The instances to run: `eval_ids`, or a sample with seed 42, without the finished ones in `output_file`.
 
-    Rows of `output_file` with an error are run again. Raises ValueError for an id that is not there.
+    Rows of `output_file` with an error are run again. Raises ValueError for an unknown id.
     """
     if "instance_id" not in dataset.columns:
         raise ValueError("Expected 'instance_id' column in the dataset.")
@@ -284,7 +284,7 @@ def run_evaluation(
     max_retries: int = 5,
     timeout_seconds: int | None = None,
 ) -> CompletedRun:
-    """Run the instances by the engine, and write their rows to `output_file`. May be awaited, as the guide does."""
+    """Run the instances by the engine, and write their rows to `output_file`. The result may be awaited."""
 
     if len(dataset):
         launch(dataset, metadata, Path(output_file), num_workers, process_instance_func, timeout_seconds)
@@ -292,7 +292,7 @@ def run_evaluation(
 
 
 class CompletedRun:
-    """A run that is over; awaiting it gives None at once."""
+    """A completed run; awaiting it gives None at once."""
 
     def __await__(self) -> Any:
         return
@@ -300,7 +300,7 @@ class CompletedRun:
 
 
 ERROR_EXIT_CODES = (2, 130)
-"""Exit codes of a run that was refused or interrupted; a failed gate is no error of the script."""
+"""Exit codes of a refused or interrupted run; a failed gate is no error of the script."""
 
 
 def launch(
@@ -311,7 +311,7 @@ def launch(
     function: Callable[..., Any],
     timeout_s: int | None,
 ) -> None:
-    """Run the instances and wait. Raises UsageError for a function that another process cannot import, SystemExit."""
+    """Run the instances and wait. Raises UsageError for a function without an importable name, and SystemExit."""
     target, folder = importable(function)
     with tempfile.TemporaryDirectory(prefix="evaldesk-benchmark-") as work:
         rows = Path(work, f"{(metadata.dataset if metadata else '') or 'instances'}.jsonl".replace("/", "_"))
@@ -340,7 +340,7 @@ def launch(
 
 
 def _model(metadata: EvalMetadata, environment: dict[str, str]) -> list[str]:
-    """The arguments that name the model; a key that is in no file goes through the environment."""
+    """The arguments for the model; an API key that is in no file is passed by the environment."""
     config = metadata.llm_config
     if config is None:
         return []
@@ -353,7 +353,7 @@ def _model(metadata: EvalMetadata, environment: dict[str, str]) -> list[str]:
 
 
 def importable(function: Callable[..., Any], modules: Mapping[str, Any] = sys.modules) -> tuple[str, Path]:
-    """`module:function` and the folder to import it from. Raises UsageError for one that is at no module's top."""
+    """`module:function` and the folder to import it from. Raises UsageError unless it is at the top of a module."""
     name = getattr(function, "__qualname__", "")
     module = modules.get(getattr(function, "__module__", ""))
     file = getattr(module, "__file__", None)

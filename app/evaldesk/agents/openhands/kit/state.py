@@ -1,4 +1,4 @@
-"""The state of an agent's run, and the metrics of its model calls, as OpenHands gives them to a benchmark.
+"""The state of an agent's run, and the metrics of its model calls, in the form of OpenHands.
 
 (All-Hands-AI/OpenHands openhands/controller/state/state.py, openhands/llm/metrics.py)
 """
@@ -17,7 +17,7 @@ __all__ = ["AgentState", "Metrics", "State"]
 
 
 class AgentState(StrEnum):
-    """What an agent does at a moment."""
+    """The states of an agent's run."""
 
     LOADING = "loading"
     INIT = "init"
@@ -42,7 +42,7 @@ class Metrics:
         self._usages: list[dict[str, Any]] = []
 
     def add(self, usage: Usage, response_id: str) -> None:
-        """Count one call. OpenHands has no word for an unknown cost: it counts as 0 and reads as unknown."""
+        """Count one call. An unknown cost counts as 0: OpenHands has no unknown cost."""
         cost = usage.cost or 0.0
         self.accumulated_cost += cost
         self._costs.append({"model": self.model_name, "cost": cost, "timestamp": time.time()})
@@ -60,7 +60,7 @@ class Metrics:
         )
 
     def get(self) -> dict[str, Any]:
-        """The metrics as a row of `output.jsonl` has them."""
+        """The metrics in the form of a row of `output.jsonl`."""
         total = {
             key: sum(usage[key] for usage in self._usages)
             for key in ("prompt_tokens", "completion_tokens", "cache_read_tokens", "cache_write_tokens")
@@ -77,7 +77,7 @@ class Metrics:
 
 @dataclass
 class State:
-    """The run of an agent: its history, its metrics, and how it ended."""
+    """The run of an agent: its history, metrics and final state."""
 
     session_id: str = ""
     history: list[Event] = field(default_factory=list)

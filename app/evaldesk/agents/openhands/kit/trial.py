@@ -1,4 +1,4 @@
-"""The trial of this process: an instance has a process of its own, so there is one."""
+"""The only trial of this process: each instance has a process of its own."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from evaldesk.model import Container, ModelOptions
 
 @dataclass(frozen=True, slots=True)
 class InstanceTrial:
-    """The workspace of the trial, the model of its run, the log of the trial, its seed, and where its commands run.
+    """The current trial: its workspace, model profile, log, seed, and the container of its commands.
 
-    `options` are those of the run, whose limits hold for any model.
+    `options` are the model options of the run; their rate limits apply to every model.
     """
 
     workspace: Workspace
@@ -30,7 +30,7 @@ _current: list[InstanceTrial] = []
 
 
 def begin(trial: InstanceTrial) -> None:
-    """Make `trial` the one of this process."""
+    """Set the trial of this process."""
     _current[:] = [trial]
 
 

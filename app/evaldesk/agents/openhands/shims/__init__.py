@@ -1,1 +1,1 @@
-"""A folder for PYTHONPATH: its packages give way to installed ones, and serve the stand-ins where there are none."""
+"""A folder for PYTHONPATH: its packages import the installed packages, or the stand-ins if none are installed."""

@@ -1,4 +1,4 @@
-"""Errors that agents of `osmosis_ai` catch."""
+"""The exception classes of `osmosis_ai`."""
 
 from __future__ import annotations
 

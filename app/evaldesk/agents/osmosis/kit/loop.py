@@ -1,4 +1,4 @@
-"""Agent loops: the class that people subclass, the context it is given, and the result it returns."""
+"""Agent loops: the base class, its context, and its result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger("osmosis_ai.rollout")
 
 @dataclass
 class CompletionsResult:
-    """The answer of a model; `message` is to be appended to the conversation."""
+    """The answer of a model; append `message` to the conversation."""
 
     message: dict[str, Any]
     token_ids: list[int] = field(default_factory=list)
@@ -29,33 +29,33 @@ class CompletionsResult:
 
     @property
     def has_tool_calls(self) -> bool:
-        """Whether the model wants tools to be called."""
+        """Whether the answer has tool calls."""
         return bool(self.message.get("tool_calls"))
 
     @property
     def tool_calls(self) -> list[dict[str, Any]]:
-        """The calls it wants, in OpenAI's shape."""
+        """The tool calls in OpenAI's form."""
         return self.message.get("tool_calls") or []
 
     @property
     def content(self) -> str:
-        """The text; empty when there is none."""
+        """The text; empty without one."""
         return self.message.get("content") or ""
 
 
 class OsmosisLLMClient(Protocol):
-    """The way to the model."""
+    """The client of the model."""
 
     async def chat_completions(self, messages: list[dict[str, Any]], **options: Any) -> CompletionsResult:
-        """Ask it."""
+        """Call the model."""
 
     def get_metrics(self) -> RolloutMetrics:
-        """The messages so far."""
+        """The metrics so far."""
 
 
 @dataclass
 class RolloutResult:
-    """How an agent loop ended: `status` is `COMPLETED` or `ERROR`."""
+    """The result of an agent loop; `status` is `COMPLETED` or `ERROR`."""
 
     status: str
     final_messages: list[dict[str, Any]]
@@ -78,17 +78,17 @@ class RolloutContext:
     _debug_dir: str | None = field(default=None, repr=False)
 
     async def chat(self, messages: list[dict[str, Any]], **options: Any) -> CompletionsResult:
-        """Ask the model; options are those of a chat completion."""
+        """Call the model with options of a chat completion."""
         return await self.llm.chat_completions(messages, **options)
 
     def complete(
         self, final_messages: list[dict[str, Any]], finish_reason: str = "stop", reward: float | None = None
     ) -> RolloutResult:
-        """The result of a loop that did its work."""
+        """The result of a completed loop."""
         return RolloutResult("COMPLETED", final_messages, finish_reason, metrics=self._metrics(), reward=reward)
 
     def error(self, error_message: str, final_messages: list[dict[str, Any]] | None = None) -> RolloutResult:
-        """The result of a loop that could not."""
+        """The result of a failed loop."""
         return RolloutResult("ERROR", final_messages or [], "error", error_message, self._metrics())
 
     def record_tool_call(self, latency_ms: float = 0.0) -> None:
@@ -98,11 +98,11 @@ class RolloutContext:
 
     @property
     def debug_enabled(self) -> bool:
-        """Whether `log_event` writes anything."""
+        """Whether `log_event` writes to a file."""
         return self._debug_dir is not None
 
     def log_event(self, event_type: str, **data: Any) -> None:
-        """Append the event to `<debug folder>/<rollout id>.jsonl`, where there is a debug folder."""
+        """Append the event to `<debug folder>/<rollout id>.jsonl`, if there is a debug folder."""
         if self._debug_dir is None:
             return
         line = json.dumps({"event": event_type, "rollout_id": self.request.rollout_id, **data}, default=str)

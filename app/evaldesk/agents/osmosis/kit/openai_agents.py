@@ -23,7 +23,7 @@ set_tracing_disabled(True)  # or the SDK would send its traces to its maker
 
 
 class OsmosisRolloutModel(Model):  # type: ignore[misc] # the package may be missing
-    """Stands in a configuration for the model of the rollout; an OsmosisAgent puts that in its place."""
+    """A placeholder for the model of the rollout; an OsmosisAgent replaces it."""
 
     def __init__(self, **options: Any) -> None:
         self.litellm_kwargs = options
@@ -38,7 +38,7 @@ class OsmosisRolloutModel(Model):  # type: ignore[misc] # the package may be mis
 
 
 class OsmosisLitellmModel(OpenAIChatCompletionsModel):  # type: ignore[misc] # the package may be missing
-    """The model of the rollout under way. Raises RuntimeError outside of one."""
+    """The model of the current rollout. Raises RuntimeError outside of a rollout."""
 
     def __init__(self, **_: Any) -> None:
         around = _current_rollout("a model of the rollout")
@@ -47,7 +47,7 @@ class OsmosisLitellmModel(OpenAIChatCompletionsModel):  # type: ignore[misc] # t
 
 
 class OsmosisAgent(Agent[Any]):  # type: ignore[misc] # the package may be missing
-    """An agent that asks the model of the rollout where it is given the stand-in for it."""
+    """An agent that replaces an OsmosisRolloutModel by the model of the rollout."""
 
     def __init__(self, *args: Any, model: Any = None, **options: Any) -> None:
         if isinstance(model, OsmosisRolloutModel):
@@ -56,7 +56,7 @@ class OsmosisAgent(Agent[Any]):  # type: ignore[misc] # the package may be missi
 
 
 class OsmosisMemorySession(SessionABC):  # type: ignore[misc] # the package may be missing
-    """A conversation in memory, which is the sample of the rollout; of several the one with its `name`."""
+    """A conversation in memory as the sample of the rollout; with a `name`, one of several samples."""
 
     def __init__(self, name: str | None = None) -> None:
         self.session_id = name or uuid.uuid4().hex
@@ -68,30 +68,30 @@ class OsmosisMemorySession(SessionABC):  # type: ignore[misc] # the package may 
             around.set_sample_source(SessionSampleSource(self))
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """The messages, or the last `limit` items of them."""
+        """The messages, or the last `limit` of them."""
         return list(self.items if limit is None else self.items[-limit:] if limit else [])
 
     async def add_items(self, items: list[Any]) -> None:
-        """Keep the messages."""
+        """Add messages."""
         self.items.extend(items)
 
     async def pop_item(self) -> Any:
-        """Take the last item back; None where there is none."""
+        """Remove and return the last item; None without one."""
         return self.items.pop() if self.items else None
 
     async def clear_session(self) -> None:
-        """Forget everything."""
+        """Remove all items."""
         self.items.clear()
 
 
 class SessionSampleSource(SampleSource):
-    """The conversation that a session of the SDK holds, as the SDK keeps it."""
+    """The conversation of an SDK session, in the SDK's form."""
 
     def __init__(self, session: Any) -> None:
         self.session = session
 
     async def get_sample(self, *args: Any) -> RolloutSample:
-        """All of it; the name is the id of the sample in the older shape."""
+        """The whole conversation; the first argument is the sample id of the older shape."""
         return RolloutSample(id=args[0] if args else None, messages=await self.session.get_items())
 
 

@@ -15,9 +15,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def osmosis_reward(function: F) -> F:
-    """Mark a reward function. Raises TypeError where a classic one (`solution_str` first) has the wrong parameters.
+    """Mark a reward function. Raises TypeError for a classic one (`solution_str` first) with wrong parameters.
 
-    A classic function must return a float; `data_source` is dropped where the function cannot take it.
+    A classic function must return a float; `data_source` is dropped if it is no parameter.
     """
     parameters = inspect.signature(function).parameters
     names = list(parameters)
@@ -29,7 +29,7 @@ def osmosis_reward(function: F) -> F:
 
 
 def osmosis_rubric(function: F) -> F:
-    """Mark a rubric function. Raises TypeError where a classic one has the wrong parameters or is called wrongly."""
+    """Mark a rubric function. Raises TypeError for a classic one with wrong parameters, or without a float result."""
     parameters = list(inspect.signature(function).parameters.values())
     name = function.__name__
     if not parameters or parameters[0].name != "solution_str":
@@ -67,7 +67,7 @@ def _check_reward(name: str, function: Callable[..., Any], parameters: list[insp
 
 
 def _hints(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """The annotations, with those that are text resolved; the original trips over `from __future__` here."""
+    """The resolved annotations; the original fails with `from __future__ import annotations` here."""
     try:
         return typing.get_type_hints(function)
     except (NameError, TypeError):

@@ -68,14 +68,14 @@ class OpenAIFunctionToolSchema(BaseModel):
 
 
 class OpenAIFunctionParsedSchema(BaseModel):
-    """A requested call whose arguments are text."""
+    """A requested call with its arguments as text."""
 
     name: str
     arguments: str
 
 
 class OpenAIFunctionCallSchema(BaseModel):
-    """A requested call whose arguments were read."""
+    """A requested call with its arguments as an object."""
 
     name: str
     arguments: dict[str, Any]
@@ -98,7 +98,7 @@ class CompletionUsage(BaseModel):
 
 
 class RolloutStatus(str, Enum):  # noqa: UP042 - agents compare it with plain text, and print it as the original does
-    """How a rollout ended."""
+    """The final status of a rollout."""
 
     COMPLETED = "COMPLETED"
     ERROR = "ERROR"
@@ -118,7 +118,7 @@ class RolloutMetrics(BaseModel):
 
 
 class RolloutRequest(BaseModel):
-    """The request to an agent loop. `max_turns` and `max_tokens_total` are for the agent to keep to."""
+    """The request to an agent loop. The agent itself must observe `max_turns` and `max_tokens_total`."""
 
     rollout_id: str = Field(min_length=1, max_length=256)
     server_url: str

@@ -1,4 +1,4 @@
-"""Objects that modules build on import: servers, which Evaldesk does not need, and the backend that names parts."""
+"""Stand-ins for objects built at import: servers, unused by Evaldesk, and the backend of a workflow and its grader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ServeError(Exception):
 
 
 class App:
-    """An ASGI application that only says how it could be served; importing a module builds one."""
+    """An ASGI application that only raises ServeError; modules build one at import."""
 
     def __init__(self, *parts: Any, **options: Any) -> None:
         self.parts = parts
@@ -24,7 +24,7 @@ class App:
 
 
 def create_app(agent_loop: Any, **options: Any) -> App:
-    """The function by which a module asks to be served."""
+    """The application of an agent loop."""
     return App(agent_loop, **options)
 
 
@@ -34,7 +34,7 @@ def serve_agent_loop(agent_loop: Any, **options: Any) -> None:
 
 
 class LocalBackend:
-    """Names the workflow and the grader that belong together."""
+    """A workflow with its grader, and their configurations."""
 
     def __init__(
         self,
@@ -52,5 +52,5 @@ class LocalBackend:
 
 
 def create_rollout_server(*, backend: Any, **options: Any) -> App:
-    """The function by which a module asks to be served."""
+    """The application of a backend."""
     return App(backend, **options)

@@ -1,4 +1,4 @@
-"""Small functions that agent loops use around tool calls and messages."""
+"""Helper functions for tool calls and messages in agent loops."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ Message: TypeAlias = dict[str, Any]
 
 
 def create_tool_result(tool_call_id: str, content: str) -> dict[str, str]:
-    """The message that gives a tool's result to the model."""
+    """The tool message with a result."""
     return {"role": "tool", "content": content, "tool_call_id": tool_call_id}
 
 
 def create_tool_error_result(tool_call_id: str, error_message: str) -> dict[str, str]:
-    """The message that gives a tool's failure to the model."""
+    """The tool message with an error."""
     return create_tool_result(tool_call_id, f"Error: {error_message}")
 
 
 def serialize_tool_result(result: Any) -> str:
-    """A result as text: text and numbers as they are, anything else as JSON."""
+    """A result as text: text and numbers unchanged, anything else as JSON."""
     if isinstance(result, str):
         return result
     if isinstance(result, int | float) and not isinstance(result, bool):
@@ -76,7 +76,7 @@ def get_tool_call_info(tool_call: Message) -> tuple[str, str, dict[str, Any]]:
 async def execute_tool_calls(
     tool_calls: Sequence[Message], executor: Callable[[Message], Awaitable[Message]]
 ) -> list[Message]:
-    """The results of all calls, made at once, in the order of the calls; those that the case doubles are not made."""
+    """Run the calls concurrently, and return their results in order; calls with a double are not executed."""
     return list(await asyncio.gather(*(_execute(call, executor) for call in tool_calls)))
 
 
@@ -96,18 +96,18 @@ async def _execute(call: Message, executor: Callable[[Message], Awaitable[Messag
 
 
 def parse_tool_calls(message: Message) -> list[Message]:
-    """The calls that a message of the model wants."""
+    """The tool calls of a message of the model."""
     calls = message.get("tool_calls")
     return calls if isinstance(calls, list) else []
 
 
 def get_message_role(message: Message) -> str:
-    """The role of its author; `unknown` when it has none."""
+    """The role of the message; `unknown` without one."""
     return str(message.get("role", "unknown"))
 
 
 def get_message_content(message: Message) -> str:
-    """Its text; parts of a list are joined."""
+    """The text of the message; parts of a list are joined."""
     content = message.get("content") or ""
     if isinstance(content, list):
         return "".join(part.get("text", "") for part in content if isinstance(part, dict))
@@ -115,22 +115,22 @@ def get_message_content(message: Message) -> str:
 
 
 def is_assistant_message(message: Message) -> bool:
-    """Whether the model said it."""
+    """Whether the role is `assistant`."""
     return message.get("role") == "assistant"
 
 
 def is_tool_message(message: Message) -> bool:
-    """Whether it is a tool's result."""
+    """Whether the role is `tool`."""
     return message.get("role") == "tool"
 
 
 def is_user_message(message: Message) -> bool:
-    """Whether the user said it."""
+    """Whether the role is `user`."""
     return message.get("role") == "user"
 
 
 def count_messages_by_role(messages: Sequence[Message]) -> dict[str, int]:
-    """How many messages each role has."""
+    """The number of messages of each role."""
     counts: dict[str, int] = {}
     for message in messages:
         role = get_message_role(message)

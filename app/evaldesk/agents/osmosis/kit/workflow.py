@@ -33,7 +33,7 @@ ONLY = "sample"  # the id of the one sample of the newer shape
 
 
 class ConcurrencyConfig(BaseModel):
-    """How many rollouts may run at once; the desk's own bound counts."""
+    """The maximum of concurrent rollouts; Evaldesk uses its own limit instead."""
 
     max_concurrent: int | None = Field(default=None, ge=1)
 
@@ -53,7 +53,7 @@ class GraderConfig(AgentWorkflowConfig):
 
 
 class RolloutSample(BaseModel):
-    """A conversation to be graded; one that is removed is not scored."""
+    """A conversation for the grader; a removed one is not scored."""
 
     id: str | None = None
     messages: list[dict[str, Any]] = Field(default_factory=list)
@@ -83,24 +83,24 @@ class AgentWorkflowOutput(BaseModel):
 
 
 class SampleSource(ABC):
-    """Something that knows the conversation of a rollout when it has ended."""
+    """The source of a rollout's conversation after its end."""
 
     @abstractmethod
     def get_sample(self, *args: Any) -> Any:
-        """The sample, or an awaitable of it; the older shape is asked by its name."""
+        """The sample, or an awaitable of it; the older shape gets its name."""
 
 
 rollout_contextvar: ContextVar[RolloutContext | None] = ContextVar("rollout_contextvar", default=None)
 
 
 def get_rollout_context() -> RolloutContext | None:
-    """The context of the rollout under way."""
+    """The context of the current rollout."""
     return rollout_contextvar.get()
 
 
 @dataclass
 class RolloutContext:
-    """The surroundings of a rollout: the address of its model, and its registered conversations."""
+    """The context of a rollout: the address of its model, and its registered conversations."""
 
     chat_completions_url: str = ""
     api_key: str | None = None
@@ -124,17 +124,17 @@ class RolloutContext:
         self.sample_source = source
 
     def register_sample_source(self, name: str, source: Any) -> None:
-        """Register a source by name. Raises ValueError for a name that is taken."""
+        """Register a source by name. Raises ValueError for a name in use."""
         if name in self.sample_sources:
             raise ValueError(f"the name {name} is taken; give each agent or session of a workflow its own")
         self.sample_sources[name] = source
 
     def register_agent(self, sample_id: str, agent: Any) -> None:
-        """Register an agent whose `messages` are a sample."""
+        """Register an agent; its `messages` are a sample."""
         self.registered_agents[sample_id] = agent
 
     def record_sample(self, messages: list[dict[str, Any]], sample_id: str = ONLY) -> None:
-        """Register a conversation as it is. Raises ValueError for an id that is taken."""
+        """Register a conversation. Raises ValueError for an id in use."""
         if sample_id in self.recorded_samples:
             raise ValueError(f"the sample {sample_id} is recorded already")
         self.recorded_samples[sample_id] = messages
@@ -165,7 +165,7 @@ class GraderContext:
 
     @property
     def sample(self) -> RolloutSample | None:
-        """The sample; the first one where there are several."""
+        """The sample; of several, the first one."""
         return next(iter(self.samples.values()), None)
 
     def get_samples(self) -> dict[str, RolloutSample]:
@@ -173,13 +173,13 @@ class GraderContext:
         return self.samples
 
     def set_reward(self, reward: float) -> None:
-        """Reward the one sample. Raises ValueError where there is none, or for a number that is not finite."""
+        """Set the reward of the only sample. Raises ValueError without a sample, or for a number that is not finite."""
         if self.sample is None:
             raise ValueError("there is no sample to reward")
         self.sample.reward = _finite(reward)
 
     def set_sample_reward(self, sample_id: str, reward: float) -> None:
-        """Reward a sample by its id. Raises ValueError."""
+        """Set the reward of a sample by its id. Raises ValueError."""
         if sample_id not in self.samples:
             raise ValueError(f"Sample {sample_id} not found")
         self.samples[sample_id].reward = _finite(reward)
@@ -196,7 +196,7 @@ class AgentWorkflow(ABC, Generic[TConfig]):
 
     @abstractmethod
     async def run(self, ctx: Any) -> Any:
-        """Do the work; messages, an AgentWorkflowOutput, or nothing where a sample was registered."""
+        """Run the workflow; returns messages, an AgentWorkflowOutput, or None after registering a sample."""
 
 
 class Grader(ABC):
@@ -207,7 +207,7 @@ class Grader(ABC):
 
     @abstractmethod
     async def grade(self, ctx: Any) -> Any:
-        """Judge, and set the reward on `ctx`."""
+        """Grade the samples, and set the reward on `ctx`."""
 
 
 def _finite(reward: Any) -> float:
