@@ -1,4 +1,4 @@
-"""Accept what a trial did as what its case expects: a change for each difference, and the case with some of them."""
+"""Accept the behaviour of a trial as the expectation: a change for each difference, and the changed case."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Acceptable:
 
     @property
     def ways(self) -> tuple[Way, ...]:
-        """The ways in which it can be written, the one that changes least of what passes first."""
+        """The ways to write it; first the one that changes the fewest passing trials."""
         if self.part == "answer":
             return ("as_well", "replace")
         if self.part == "state":
@@ -108,7 +108,7 @@ def accepted(
 ) -> Case:
     """The case with the wanted changes written into its expectations; everything else stays as it is.
 
-    Without ways each replaces what was expected. What is accepted as well, or within a distance, is that of the trials
+    Without ways each replaces the expected value. Values accepted as well, or within a distance, come from the trials
     `others`, too.
     """
     ways: Ways = wanted if isinstance(wanted, Mapping) else dict.fromkeys(wanted, "replace")
@@ -141,7 +141,7 @@ def _allowances(
     scores: Collection[Score],
     others: Collection[tuple[Transcript, Collection[Score]]],
 ) -> Iterator[Allowance]:
-    """What the case has to accept beside what it expects, for the changes that are not written in its place."""
+    """The accepted alternatives of the case, for the changes that do not replace its expectation."""
     beside = [each for each in acceptable(case, transcript, scores) if ways.get(each.key, "replace") != "replace"]
     if not beside:
         return
@@ -232,14 +232,14 @@ def _of_call(
 
 
 def _differing_state(expected: JsonObject, actual: JsonObject) -> list[str]:
-    """The keys that the case asserts and the session does not have so; what it has beyond them is not asserted."""
+    """The asserted keys with another value in the session; further keys of the session are not asserted."""
     return [key for key in differing_keys(expected, actual) if key in expected]
 
 
 def _accepted_calls(
     index: int, expected: Expected, record: TurnRecord, scores: list[Score], keys: Collection[str]
 ) -> list[tuple[ToolCall, int | None]]:
-    """The calls that are expected from now on, each with its place, from 0, among those that were."""
+    """The new expected calls, each with its place, from 0, among the former ones."""
     rows = _rows(expected, record, scores)
     if f"{index + 1}.calls" in keys:
         made = sorted(rows, key=lambda row: row.actual_place or 0)
@@ -296,7 +296,7 @@ def distance(expected: JsonValue, actual: JsonValue) -> float | None:
 
 
 def _as_expected(call: ToolCall) -> ToolCall:
-    """The call without what belongs to one trial only."""
+    """The call without the values of one trial only."""
     return ToolCall(call.name, call.args)
 
 

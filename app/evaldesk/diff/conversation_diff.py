@@ -13,7 +13,7 @@ def turn_diffs(case: Case, transcript: Transcript, scores: Sequence[Score] = ())
     """One diff for each turn of the case and each played turn; the longer list counts.
 
     Where the metrics of calls took all asserted turns as one conversation, so do the diffs: a call that was made in
-    another turn than expected stands in both, as a row of which one side says where the other one is.
+    another turn than expected stands in both, as a row with the place of the other one.
     """
     n = max(len(case.turns), len(transcript.turns))
     diffs = [_own_diff(case, transcript, scores, index) for index in range(n)]

@@ -88,7 +88,7 @@ def _of_call(failed: str, row: CallRow) -> Signature:
 
 
 def _place(pointer: str) -> str:
-    """An argument by its name, what is inside of one by its pointer."""
+    """The name of an argument, or the pointer of a value inside it."""
     return pointer if "/" in pointer[1:] or "~" in pointer else pointer[1:]
 
 
@@ -134,7 +134,7 @@ def _day(text: str) -> date | None:
 
 
 def alike(notes: Sequence[str]) -> list[tuple[str, list[int]]]:
-    """The places of notes that say alike, the most first, with a name of their heaviest terms; one alone has no name.
+    """Groups of similar notes, largest first, each named by its heaviest terms; a single note has no name.
 
     TF-IDF of words and pairs, average linkage on the cosine distance: the same groups in whatever order the notes are.
     """
@@ -184,7 +184,7 @@ def _linked(vectors: Sequence[dict[str, float]]) -> list[list[int]]:
 
 
 def _heaviest(vectors: Sequence[dict[str, float]]) -> str:
-    """The heaviest terms of a group, none of which says what another says."""
+    """The heaviest terms of a group without terms that contain another."""
     weights = {term: fsum(each.get(term, 0.0) for each in vectors) for vector in vectors for term in vector}
     chosen: list[str] = []
     telling = [term for term in weights if all(len(word) > MAX_SHORT for word in term.split())] or [*weights]

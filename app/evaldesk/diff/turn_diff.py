@@ -63,7 +63,7 @@ class CallRow:
 
     @property
     def differs(self) -> bool:
-        """Whether the call leaves what was expected."""
+        """Whether the call differs from the expected one."""
         return self.op not in ("=", None) and not self.is_accepted
 
 
@@ -88,7 +88,7 @@ class TurnDiff:
 
     @property
     def n_actual_calls(self) -> int:
-        """How many calls the agent made."""
+        """The number of the agent's calls."""
         return sum(row.actual is not None for row in self.calls)
 
     @property
@@ -128,7 +128,7 @@ def turn_diff(expected: Expected | None, record: TurnRecord | None, scores: Sequ
 
 
 def diff_args_by_key(expected: JsonObject, actual: JsonObject) -> tuple[ArgRow, ...]:
-    """One row for each key of either side: the expected ones in their order, then those that came unasked."""
+    """One row for each key of either side: expected keys in their order, then the extra ones."""
     return tuple(_arg_row(key, expected, actual) for key in dict.fromkeys([*expected, *actual]))
 
 

@@ -257,7 +257,7 @@ def _written(criterion: Criterion) -> Any:
 
 
 def _patch_criteria(raw: Any, criteria: tuple[Criterion, ...]) -> Any:
-    """The criteria as they stood in the file, those that say something else now written anew."""
+    """The criteria as they stood in the file, with changed ones rewritten."""
     nowhere = Place(Document(None))
     found = {}
     for each in criteria:

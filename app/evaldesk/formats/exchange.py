@@ -60,7 +60,7 @@ Holding: TypeAlias = Literal["evalset", "run"]
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The contents of a file. `understood`, `kept` and `refused` are sentences for the person who imports it.
+    """The contents of a file. `understood`, `kept` and `refused` are sentences for the importing person.
 
     `kept` stays as `extra` without a meaning here; `refused` was left out, each part with its place. Where several keys
     of a file could decide the verdict, `outcomes` are these and `outcome` is the chosen one. `warnings` are sentences
@@ -79,7 +79,7 @@ class Imported:
 
 
 def imported_sessions(format: str, run: RecordedRun, recorded: str, notes: Notes) -> Imported:  # noqa: A002
-    """The run, and its cases as an eval set that expects what was `recorded`."""
+    """The run, and its cases as an eval set that expects the `recorded` behaviour."""
     words = (
         f"Each of {recorded} is a case that expects the calls and answers it shows; look them over before they count "
         "as right.",
@@ -89,7 +89,7 @@ def imported_sessions(format: str, run: RecordedRun, recorded: str, notes: Notes
 
 @runtime_checkable
 class OutcomeFormat(Protocol):
-    """A format of which a person may choose by which key a trial passed."""
+    """A format with several keys that could decide the verdict; a person may choose one."""
 
     def read_by(self, data: bytes, *, source: str, outcome: str) -> Imported:
         """As `read`, with that key; the usual one where it is empty. Raises FormatError when the file has no such."""
@@ -161,7 +161,7 @@ class ReadOnly:
 
 
 class WritesRuns(ABC):
-    """A format in which runs are written and no eval set; `no_evalset` says why, and what to do instead."""
+    """A format in which runs are written and no eval set; `no_evalset` has the reason and the next step."""
 
     no_evalset: ClassVar[str]
     writes: ClassVar[tuple[Holding, ...]] = ("run",)

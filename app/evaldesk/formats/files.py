@@ -26,7 +26,7 @@ BESIDE = ("metadata.json", ERRORS)
 
 
 def read_file(data: bytes, source: str, format: str | None = None, outcome: str = "") -> Imported:  # noqa: A002
-    """The contents of the file called `source`, in the named format or in the one that it shows.
+    """The contents of the file called `source`, in the named format or in the detected one.
 
     `outcome` is the key by which its trials passed, where a file has several. Raises FormatError with the place, and
     nothing else; NotFoundError when there is no format of that name.

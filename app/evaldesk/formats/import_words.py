@@ -32,7 +32,7 @@ def with_words(imported: Imported, seen: Seen | None = None) -> Imported:
 
 
 class Seen:
-    """What is counted in the cases of a file, one after the other."""
+    """Counts over the cases of a file, added one after the other."""
 
     def __init__(self, cases: Iterable[Case] = ()) -> None:
         self._n: Counter[str] = Counter()

@@ -27,7 +27,7 @@ def scratch(tables: str) -> Iterator[sqlite3.Connection]:
 
 
 def open_scratch(tables: str) -> sqlite3.Connection:
-    """As `scratch`, to be closed by the caller, or with the last one that knows it."""
+    """As `scratch`; closed by the caller, or with its last reference."""
     database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
     database.executescript(f"PRAGMA journal_mode=OFF; PRAGMA cache_size=-8192; {tables}")
     database.execute("BEGIN")
@@ -119,7 +119,7 @@ class TrialRowsOnDisk(TrialRows):
 
     @property
     def n_numbers(self) -> int:
-        """How many numbers the trials have."""
+        """The number of trial indexes."""
         with in_words():
             return int(self._database.execute("SELECT count(DISTINCT number) FROM trial").fetchone()[0])
 

@@ -290,7 +290,7 @@ def _parts(outputs: Sequence[Event]) -> list[dict[str, Any]]:
 
 
 def _pairs(attributes: dict[str, Any]) -> list[dict[str, Any]]:
-    """Attributes as OTLP wraps them; those that are None are left out."""
+    """Attributes as OTLP wraps them, without None values."""
     return [{"key": key, "value": _value(value)} for key, value in attributes.items() if value is not None]
 
 

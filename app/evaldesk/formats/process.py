@@ -31,7 +31,7 @@ COMMAND = (sys.executable, "-P", "-m", "evaldesk.formats.process")
 
 
 def read_upload(data: bytes, source: str, outcome: str = "") -> Imported:
-    """The contents of an uploaded file. Raises FormatError, also for one that takes too long or too much."""
+    """The contents of an uploaded file. Raises FormatError, also for a file that takes too long or too much."""
     if len(data) <= SMALL and not data.startswith(PACKED):
         return read_file(data, source, outcome=outcome)
     return _read_apart(to_json(Request(source, outcome)) + b"\n" + data, source, TIMEOUT_S)

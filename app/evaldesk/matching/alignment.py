@@ -1,4 +1,4 @@
-"""The alignment of expected calls with actual ones that the trial page draws."""
+"""The alignment of expected calls with actual ones, as the trial page draws it."""
 
 from __future__ import annotations
 

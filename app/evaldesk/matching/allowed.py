@@ -35,7 +35,7 @@ Origins: TypeAlias = Sequence[tuple[int | None, Sequence[int | None]]]
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What one turn accepts of an argument beside its expected value, or another answer; `turn` counts from 1.
+    """Accepted values of an argument beside its expected one, or another answer, in one turn; `turn` counts from 1.
 
     `call` counts the expected calls of the tool in the turn from 0; None is each of them.
     """
@@ -51,7 +51,7 @@ class Allowance:
 
     @property
     def place(self) -> tuple[object, ...]:
-        """What it is about."""
+        """Turn, call, tool and argument of the entry."""
         return (self.turn, self.tool, self.argument, self.call) if self.answer is None else (self.turn, self.answer)
 
 
@@ -65,7 +65,7 @@ class Taken:
 
 
 def read_allowances(case: Case) -> tuple[Allowance, ...]:
-    """What the case accepts beside what it expects. Raises UsageError for what cannot be read."""
+    """The accepted alternatives of the case. Raises UsageError for an unreadable entry."""
     raw = case.extra.get(ALSO_ACCEPTED)
     if raw is None:
         return ()
@@ -75,7 +75,7 @@ def read_allowances(case: Case) -> tuple[Allowance, ...]:
 
 
 def with_allowances(case: Case, more: Iterable[Allowance]) -> Case:
-    """The case with these accepted as well; a wider tolerance and further values join those that are there.
+    """The case with these accepted as well; a wider tolerance and further values join its own.
 
     A call is named only where the turn expects its tool more than once.
     """
@@ -87,7 +87,7 @@ def with_allowances(case: Case, more: Iterable[Allowance]) -> Case:
 
 
 def moved(allowances: Iterable[Allowance], before: Case, after: Case, origins: Origins) -> list[Allowance]:
-    """What `before` accepts, as `after` has to name its turns and calls; a call that is gone has nothing to accept."""
+    """The alternatives of `before` with the turn and call numbers of `after`; those of a removed call go."""
     found: list[Allowance] = []
     for each in allowances:
         for at, (turn, calls) in enumerate(origins):
@@ -103,7 +103,7 @@ def moved(allowances: Iterable[Allowance], before: Case, after: Case, origins: O
 
 
 def with_moved(before: Case, after: Case, origins: Origins) -> Case:
-    """The changed case, whose key names the same turns and calls as before; one that cannot be read stays."""
+    """The changed case with the numbers of turns and calls in its key updated; an unreadable key stays."""
     try:
         had = read_allowances(before)
     except UsageError:
@@ -133,7 +133,7 @@ def _places(calls: Sequence[ToolCall], tool: str) -> list[int]:
 
 
 def as_taken(case: Case, transcript: Transcript) -> tuple[Case, Mapping[int, Sequence[Taken]]]:
-    """The case as it is compared with a trial: what it also accepts stands in the place of what it expects.
+    """The case as it is compared with a trial: accepted alternatives of the trial replace expected values.
 
     And for each turn, from 0, the calls that were taken for expected ones. A case without the key is given back itself.
     Raises UsageError where the key cannot be read.
@@ -184,7 +184,7 @@ def _taken(
 
 
 def _of_call(at: int, calls: Sequence[ToolCall], allowances: Sequence[Allowance]) -> list[Allowance]:
-    """What is accepted in this expected call, one of each argument."""
+    """The alternatives of this expected call, one for each argument."""
     tool = calls[at].name
     number = _places(calls, tool).index(at)
     mine = [each for each in allowances if each.answer is None and each.tool == tool and each.call in (None, number)]

@@ -1,4 +1,4 @@
-"""The version of a case: a digest of what it asks and what it asserts."""
+"""The version of a case: a digest of its messages and expectations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 
 def case_version(case: Case) -> str:
-    """The digest of what a case asks and asserts: messages, scenario, session, expectations, rubrics, own columns.
+    """The digest of a case: messages, scenario, session, expectations, rubrics, own columns.
 
     Its id, time stamps, tags, quarantine, number of trials, app and layout in the file are not in it, nor the order of
     keys. Fields are named one by one, so that a field that `Case` gets later leaves old versions as they are.

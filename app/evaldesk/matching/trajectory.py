@@ -95,7 +95,7 @@ def match_by_rule(
 
 
 def _n_same(wanted: Sequence[PlainCall], made: Sequence[PlainCall], rule: CallRule) -> int:
-    """How many calls match one by one before the first that does not."""
+    """The number of calls that match one by one before the first mismatch."""
     n_same = 0
     for is_accepted in map(rule.accepts, wanted, made):
         if not is_accepted:
@@ -107,7 +107,7 @@ def _n_same(wanted: Sequence[PlainCall], made: Sequence[PlainCall], rule: CallRu
 def _by_class(
     wanted: Sequence[PlainCall], made: Sequence[PlainCall], order: Order, rule: CallRule, same: int
 ) -> tuple[bool, int]:
-    """Whether the order holds and how many calls match, where each call of a class matches each other one."""
+    """Whether the order holds, and the number of matches where each call of a class matches each other one."""
     wishes, calls = list(map(rule.key, wanted[same:])), list(map(rule.key, made[same:]))
     n_matched = same + _n_shared(wishes, calls)
     if order == "in_order":

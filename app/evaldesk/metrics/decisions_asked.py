@@ -53,7 +53,7 @@ class DecisionsAsked:
 
 
 def _unused(wanted: Sequence[Decision], record: TurnRecord | None) -> list[Decision]:
-    """Those that were not made in the turn; each that was made stands for one of them."""
+    """The scripted decisions that the turn did not use; each decision of the turn uses one."""
     events = record.events if record else ()
     made = [event.decision for event in events if event.kind == "decision" and event.decision]
     unused = []

@@ -1,4 +1,4 @@
-"""What a trial takes: dollars, turns, repeated calls; calls, model calls, tokens, seconds as ADK counts them.
+"""Efficiency of a trial: dollars, turns, repeated calls; calls, model calls, tokens, seconds as ADK counts them.
 
 They inform unless they are given a threshold, which is then the most that is allowed. (reference/adk.md, efficiency
 metrics)
@@ -51,7 +51,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class TurnCount:
-    """How many turns were played."""
+    """The number of played turns."""
 
     info: ClassVar[MetricInfo] = _info("turn_count", "Turns", "Turns that the trial took.")
 
@@ -67,7 +67,7 @@ class TurnCount:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedCallCount:
-    """How many calls were made that had been made before: same tool, same arguments."""
+    """The number of repeated calls: same tool, same arguments."""
 
     scope: Scope = option(
         "turn", "choice", "Repeated within", "Whether an equal call of an earlier turn counts.", choices=SCOPES
@@ -125,14 +125,14 @@ class InferenceCallCount:
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """Tokens of the agent's model in each turn, and their mean over all turns: one that reports none counts as 0."""
+    """Tokens of the agent's model in each turn, and their mean over all turns; a turn without a report counts as 0."""
 
     info: ClassVar[MetricInfo] = _info(
         "token_usage_v1", "Tokens", "Tokens in and out of the agent's model per turn, as in ADK."
     )
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
-        """The tokens of each turn, and their mean; details say how many went in and came out."""
+        """The tokens of each turn, and their mean; details have input and output apart."""
         n_in = [float(sum(usage.tokens_in for usage in _usages(record))) for record in transcript.turns]
         n_out = [float(sum(usage.tokens_out for usage in _usages(record))) for record in transcript.turns]
         totals = [(a + b) or None for a, b in zip(n_in, n_out, strict=True)]

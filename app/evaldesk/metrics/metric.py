@@ -53,7 +53,7 @@ class MetricInfo:
 class Metric(Protocol):
     """A way to score a trial.
 
-    One that needs more than `info.needs` says has a method `missing(case)`, too: the missing assertion of the case, or
+    A metric with further needs than `info.needs` has a method `missing(case)`, too: the missing assertion, or
     None when the metric applies to it; and may have `missing_turn(case, turn)`, the same for one turn of such a case.
     """
 
@@ -84,7 +84,7 @@ def score_turns(
 def score_records(
     metric: str, transcript: Transcript, judges: Mapping[int, Callable[[TurnRecord], Judgement]]
 ) -> list[Score]:
-    """One score for each turn that `judges` has, by its index, and their mean; one that was never played scores 0."""
+    """One score for each turn in `judges`, by index, and their mean; an unplayed turn scores 0."""
     scores: list[Score] = []
     for index, judge in judges.items():
         is_played = index < len(transcript.turns)

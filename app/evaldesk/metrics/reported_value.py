@@ -16,8 +16,8 @@ from evaldesk.model.transcript import is_score, reported_values
 class ReportedValue:
     """The number at `path` in the agent's reports; true counts as 1, false as 0.
 
-    Osmosis loops and graders report `reward`, OpenHands-style benchmarks `test_result`. A missing report, or one that
-    is no number, leaves the metric unscored.
+    Osmosis loops and graders report `reward`, OpenHands-style benchmarks `test_result`. A missing report, or a value
+    that is no number, leaves the metric unscored.
     """
 
     path: str = option(

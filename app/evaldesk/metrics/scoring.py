@@ -88,7 +88,7 @@ async def grade_trial(
 
 
 class _Compared:
-    """A trial and its case: what the case also accepts stands in the place of what it expects (`also_accepted`)."""
+    """A trial and its case, with accepted alternatives in the place of expected values (`also_accepted`)."""
 
     def __init__(self, transcript: Transcript, case: Case) -> None:
         self.transcript, self.written, self.case = transcript, case, case
@@ -102,7 +102,7 @@ class _Compared:
             self.problem = error
 
     def explained(self, scores: list[Score], metric: Metric) -> list[Score]:
-        """The scores with the calls that were taken for expected ones; what ADK would say is of the case alone."""
+        """The scores with the calls that were accepted as expected ones; ADK's value is of the case alone."""
         if self.case is self.written:
             return scores
         own: dict[int | None, JsonObject] = {}
@@ -133,7 +133,7 @@ class _Compared:
 def score_trial(
     transcript: Transcript, case: Case, criteria: Sequence[Criterion], *, strict: bool = False
 ) -> tuple[Score, ...]:
-    """As `grade_trial`, at once, for criteria that await nothing. Raises MetricError for one that does."""
+    """As `grade_trial`, at once. Raises MetricError for a criterion that awaits."""
     grading = grade_trial(transcript, case, criteria, strict=strict)
     try:
         grading.send(None)
@@ -171,7 +171,7 @@ async def _criterion_scores(
 
 
 def _with_others(scores: list[Score], criterion: Criterion, metric: Metric, case: Case) -> list[Score]:
-    """The scores, and for each turn that asserts nothing one that says so, where the metric judges turn by turn."""
+    """The scores, with a not applicable one for each turn that asserts nothing where the metric judges turns."""
     judged = {score.turn: score for score in scores if score.turn is not None}
     if not judged or len(judged) >= len(case.turns):
         return scores

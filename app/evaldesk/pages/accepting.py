@@ -1,4 +1,4 @@
-"""The page on which what trials did becomes what their cases expect: the lines of the file, and what they would do."""
+"""The accept page, on which behaviour of trials becomes the expectation of cases: lines of files and their effect."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ChangeView:
 class Choice:
     """A way to write a change, with its key and its words; None leaves the change out.
 
-    `effect` says how many trials would have another verdict; empty until they are judged.
+    `effect` has the number of trials with another verdict; empty until they are judged.
     """
 
     way: Way | None
@@ -55,7 +55,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class CaseView:
-    """A case with its changes, and the sentences of what the wanted ones would do."""
+    """A case with its changes, and sentences on the effect of the wanted ones."""
 
     key: str
     id: str
@@ -66,13 +66,13 @@ class CaseView:
 
     @property
     def n_wanted(self) -> int:
-        """How many of its changes are wanted."""
+        """The number of its wanted changes."""
         return sum(change.way is not None for change in self.changes)
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptPage:
-    """All that the template shows; once it `is_judged`, also what the wanted changes would do."""
+    """The values of the template; once it `is_judged`, with the effect of the wanted changes."""
 
     staged: Staged
     cases: tuple[CaseView, ...]
@@ -82,17 +82,17 @@ class AcceptPage:
 
     @property
     def n_wanted(self) -> int:
-        """How many changes would be written."""
+        """The number of changes that would be written."""
         return sum(case.n_wanted for case in self.cases)
 
     @property
     def n_less(self) -> int:
-        """By how many changes a case would expect less than before."""
+        """The number of changes after which a case would expect less."""
         return sum(each.change.is_less for case in self.cases for each in case.changes)
 
     @property
     def n_changed(self) -> int:
-        """In how many cases."""
+        """The number of changed cases."""
         return sum(case.n_wanted > 0 for case in self.cases)
 
 

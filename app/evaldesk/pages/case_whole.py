@@ -32,12 +32,12 @@ def rubrics_text(case: Case) -> str:
 
 
 def accepted_keys(case: Case) -> tuple[str, ...]:
-    """The key of what the case also accepts, where the form shows it."""
+    """The key of the accepted alternatives, where the form shows them."""
     return () if accepted_text(case) is None else (ALSO_ACCEPTED,)
 
 
 def accepted_text(case: Case) -> str | None:
-    """What the case also accepts, an entry a line as JSON; None where the form cannot hold it."""
+    """The accepted alternatives, an entry a line as JSON; None where the form cannot hold them."""
     found = case.extra.get(ALSO_ACCEPTED, [])
     if not isinstance(found, list):
         return None
@@ -55,7 +55,7 @@ def with_whole(
 ) -> Case:
     """The case with the typed outputs, rubrics and accepted values, None where the form has no such field.
 
-    Unchanged parts stay as in the file. What the case accepts goes with the turns and calls, by their places `before`;
+    Unchanged parts stay as in the file. Accepted alternatives move with turns and calls, by their places `before`;
     once it was changed, its lines name turns and calls as they stand now.
     """
     (outputs, rubrics), case = typed, with_moved(before, case, origins)

@@ -170,7 +170,7 @@ def compared_runs(
 
 
 def _next(change: RunChange) -> str:
-    """About how many more cases would decide; nothing where that is more than anybody writes."""
+    """The number of further cases that would decide, about; empty where that is too many to write."""
     n_more = cases_to_show(change.rates) if change.rates else None
     return next_words(n_more) if n_more is None or n_more <= MOST_MORE else ""
 
@@ -356,7 +356,7 @@ class ConfigLine:
 
 @dataclass(frozen=True, slots=True)
 class ConfigDifference:
-    """The facts that differ, and the names of those that do not."""
+    """The differing facts, and the names of the equal ones."""
 
     lines: Sequence[ConfigLine]
     same: Sequence[str]

@@ -1,4 +1,4 @@
-"""Places of a workspace that fit a typed text: by their names, and by what is said in trials and notes."""
+"""Places of a workspace that match a typed text: by name, and by the text of trials and notes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ N_ACTIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One place: where it is, and its name in three parts, of which the middle one is what was typed."""
+    """One place: its address, and its name in three parts with the typed text in the middle."""
 
     address: str
     icon: str
@@ -71,7 +71,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What fits `text`. `unread` names what was too large to be searched; empty when all was."""
+    """The matches of `text`. `unread` names files that were too large to search."""
 
     text: str
     groups: Sequence[Group]
@@ -79,7 +79,7 @@ class Found:
 
     @property
     def n(self) -> int:
-        """How many places are shown."""
+        """The number of shown places."""
         return sum(len(group.places) for group in self.groups)
 
 

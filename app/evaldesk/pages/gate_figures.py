@@ -70,7 +70,7 @@ class GateFigures:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is said beside that."""
+        """The notes beside the figures."""
         found = self.forecast
         worse = f"An agent that is 15 points worse passes in {passes_words(*found.sought)}." if found.sought else ""
         better = "" if found.better else proposal_sentence(found)

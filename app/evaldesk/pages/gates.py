@@ -1,4 +1,4 @@
-"""The gates of the last runs: how often each held, and those that nobody should believe. (reference/decisions.md 3)"""
+"""The gates of the last runs: the rate at which each held, and unreliable ones. (reference/decisions.md 3)"""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ class GateRow:
 
     @property
     def words(self) -> str:
-        """What to know."""
+        """The facts about the gate."""
         return FLAGS[self.flag]
 
     @property
     def advice(self) -> str:
-        """What to do."""
+        """The next step."""
         if self.flag in ("below-bar", "at-bar") and self.figures:
             never = "It never held. " if self.has_never_held else ""
             return never + forecast_sentence(self.figures.forecast)
@@ -119,7 +119,7 @@ class GateRow:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What its figures say beside that, and what was measured."""
+        """Further notes of its figures, and the measured rate."""
         beside = [note for note in self.figures.notes if note != CLOSE] if self.figures else []
         if self.figures and self.flag not in ("below-bar", "at-bar"):
             beside.insert(0, self.figures.alarm)
@@ -128,7 +128,7 @@ class GateRow:
 
 @dataclass(frozen=True, slots=True)
 class GatesPage:
-    """The page of gates. `filters` are a flag, its words, how many gates have it, and whether only they are shown."""
+    """The page of gates. `filters` are a flag, its words, its number of gates, and whether only these are shown."""
 
     n_runs: int
     rows: tuple[GateRow, ...]
@@ -138,7 +138,7 @@ class GatesPage:
 
 
 def read_gates(runs: RunStore, show: str = "") -> GatesPage:
-    """The gates of the last N_RUNS runs that ended, those that need attention first; `show` is a flag, or all.
+    """The gates of the last N_RUNS ended runs, urgent ones first; `show` is a flag, or all.
 
     A re-score has the trials of another run, so it is no further answer. Of an import no gate was asked here.
     """
@@ -240,7 +240,7 @@ def _row(
 
 
 def _standing(found: GateForecast, flag: GateFlag) -> GateFlag:
-    """What the forecast says of a gate, before what its answers say."""
+    """The standing of a gate by its forecast, before its answers."""
     if found.standing == "below the bar":
         return "below-bar"
     if flag == "never-held":

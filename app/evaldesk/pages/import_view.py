@@ -43,9 +43,9 @@ class RunLine:
 
 @dataclass(frozen=True, slots=True)
 class ImportView:
-    """A file that waits: its sentences, its first cases, its runs. `n_cases` is None without an eval set.
+    """A pending file: its sentences, its first cases, its runs. `n_cases` is None without an eval set.
 
-    `outcomes` are the keys from which a person chooses the one that decides the verdict; `outcome` is the chosen one.
+    `outcomes` are the keys that could decide the verdict; `outcome` is the chosen one.
     `repeats` names the ids that several cases have.
     """
 

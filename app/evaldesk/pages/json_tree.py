@@ -1,4 +1,4 @@
-"""JSON as a tree that folds: what agents answer and tools return."""
+"""JSON of answers and tool results as a folding tree."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_LINE = 300
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value under its key: on one line, and its `children` with the number of those that are left out.
+    """A value under its key: on one line, and its `children` with the number of omitted ones.
 
     In a comparison `op` is that of an argument, and `other` the actual value beside the expected one.
     """
@@ -46,7 +46,7 @@ class Trees:
     is_cut: bool = False
 
     def tree(self, value: JsonValue) -> Node | None:
-        """The tree of a list or an object, also of one that stands in a text; None for any other value."""
+        """The tree of a list or an object, also of JSON in a text; None for any other value."""
         value = read_container(value, MAX_READ) if isinstance(value, str) else value
         return self._node("", value, 0) if _is_container(value) and self.n_left > 0 else None
 
@@ -95,7 +95,7 @@ class Trees:
 
 
 def _pairs(old: JsonValue, new: JsonValue) -> Iterator[tuple[str, list[JsonValue], list[JsonValue]]]:
-    """The items of two objects by key, or of two lists by what stayed, each as a list of one or none."""
+    """The items of two objects by key, or of two lists by alignment, each as a list of one or none."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in dict.fromkeys([*old, *new]):
             yield key, [old[key]] if key in old else [], [new[key]] if key in new else []

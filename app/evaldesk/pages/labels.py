@@ -110,7 +110,7 @@ def _line(found: LabelledTrial) -> LabelLine:
 
 
 def _judged(store: Store, run: RunSummary) -> dict[str, tuple[int, int]]:
-    """How many trials of the run each metric passes and fails; under no name, how many pass and fail."""
+    """The numbers of trials that each metric passes and fails; under the empty name, by verdict."""
     rows = [row for row in store.runs.metric_rows(run.id) if row.threshold is not None]
     judged = {row.metric: (row.n_passed, row.n - row.n_passed) for row in rows}
     return judged | ({"": (run.counts.passed, run.counts.failed)} if run.counts.scored else {})

@@ -81,7 +81,7 @@ class ValuePart:
 
 
 def large_state(state: JsonObject) -> LargeState | None:
-    """The facts of a state that is too large for a form, None for one that is not."""
+    """The facts of a state that is too large for a form, else None."""
     data = to_json(state)
     if len(data) <= MAX_TYPED:
         return None

@@ -43,7 +43,7 @@ class PairSide:
 class PairTurn:
     """One turn of both; `query` and `said` are None where both are empty or one side was never played.
 
-    `calls` are those that are shown, `n_same` the equal ones that are left out. `only` is the letter of the side that
+    `calls` are the shown ones, `n_same` counts omitted equal ones. `only` is the letter of the side that
     has the turn alone, empty where both have it.
     """
 
@@ -104,7 +104,7 @@ def other_trial(runs: RunStore, run_id: int, key: TrialKey) -> tuple[int, TrialK
 
 
 def read_pair(runs: RunStore, run_id: int, key: TrialKey, other: str, *, is_all: bool) -> Pair:
-    """A trial beside the one that `other` names as `run.case.trial`, or beside `other_trial`.
+    """A trial beside another, named by `other` as `run.case.trial`, or beside `other_trial`.
 
     Raises NotFoundError when there is no such trial, or none of them was played.
     """

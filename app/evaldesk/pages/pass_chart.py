@@ -1,4 +1,4 @@
-"""The curves of pass@k and pass^k as a drawing: what a page needs to write them as SVG, in units of its view box."""
+"""The curves of pass@k and pass^k as a drawing: coordinates for SVG, in units of its view box."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _height(value: float) -> float:
 
 
 def _ticks(ticks: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
-    """Those that have room, the last always."""
+    """The ticks that fit, always with the last."""
     kept: list[tuple[float, int]] = []
     for tick in reversed(ticks):
         if not kept or kept[-1][0] - tick[0] >= TICK_WIDTH:

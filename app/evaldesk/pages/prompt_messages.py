@@ -1,4 +1,4 @@
-"""What was sent to a model, message by message, in whichever API's shape it was."""
+"""The messages that were sent to a model, from the shapes of all APIs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class PromptMessage:
-    """One message; `line` is how it begins. One that an earlier call began with as well `is_kept`."""
+    """One message; `line` is its beginning. It `is_kept` where an earlier call began with it as well."""
 
     role: str
     pieces: Sequence[Piece]
@@ -49,7 +49,7 @@ class PromptDrawing:
     trees: Trees = field(default_factory=Trees)
 
     def messages(self, raw: Any, n_kept: int = 0) -> tuple[PromptMessage, ...]:
-        """The messages of a list, or the one that stands alone; the first `n_kept` are known from an earlier call."""
+        """The messages of a list, or a single one; the first `n_kept` are known from an earlier call."""
         found = raw if isinstance(raw, Sequence) and not isinstance(raw, str) else [raw]
         return tuple(self._message(each, is_kept=at < n_kept) for at, each in enumerate(found))
 

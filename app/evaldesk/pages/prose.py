@@ -1,4 +1,4 @@
-"""What people and agents say, as Markdown: rendered, sanitised, and never more than a page can bear."""
+"""Messages as Markdown: rendered, sanitised, and bounded in size."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Sample:
 
 
 def samples(orders: Mapping[str, Mapping[int, int]], read: Set[int]) -> dict[str, Sample]:
-    """By the letter of its verdict, how much of each was read without a gap."""
+    """The sample of each verdict, by its letter: the trials that were read without a gap."""
     found = {}
     for letter, order in orders.items():
         keys = frozenset(takewhile(read.__contains__, order))

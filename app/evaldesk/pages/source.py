@@ -1,4 +1,4 @@
-"""What the source of a trial knows beside its conversation: scenario, reference actions, checks, patches, tests."""
+"""Facts of a trial's source beside its conversation: scenario, reference actions, checks, patches, tests."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class PatchLine:
 class Text:
     """A patch as `lines`, or any other long text as `beginning`; `at` is its place among the texts of the source.
 
-    `words` are the files and lines that a patch changes, or how many tests passed and failed by the output of pytest.
+    `words` are the files and lines of a patch, or the passed and failed tests by the output of pytest.
     """
 
     at: int
@@ -111,7 +111,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is known beside a trial, each part empty where there is nothing; `told` are single values by their title."""
+    """The facts beside a trial, each part empty where it is unknown; `told` are single values by their title."""
 
     told: Sequence[tuple[str, Prose]]
     actions: Sequence[Action]
@@ -142,7 +142,7 @@ class Source:
 
     @property
     def summary(self) -> str:
-        """What the trial came to, in sentences: reference actions, patch, tests; empty where nothing says so."""
+        """The outcome of the trial in sentences: reference actions, patch, tests; empty where it is unknown."""
         n_made = sum(action.op == "=" for action in self.actions)
         actions = [f"{counted_words(n_made, len(self.actions), 'reference action')} made."] if self.actions else []
         tests = [text for text in self.texts if text.words and not text.lines][:1]
@@ -185,13 +185,13 @@ def source_texts(case: Case, result: TrialResult | None) -> list[tuple[str, str]
 
 
 def _instance(case: Case) -> dict[str, Any]:
-    """What the benchmark knows of its instance; Inspect has it as the metadata of a sample."""
+    """The benchmark's facts of its instance; Inspect has them as the metadata of a sample."""
     found = (case.extra.get(key) for key in ("instance", "metadata"))
     return next((each for each in found if isinstance(each, dict)), {})
 
 
 def _told(result: TrialResult | None) -> dict[str, Any]:
-    """What was reported of a trial, and what the details of its scores hold of a test."""
+    """The reported values of a trial, and the test results in the details of its scores."""
     if result is None:
         return {}
     tests = [score.details.get("test_result") for score in result.scores]
@@ -225,7 +225,7 @@ def _scenario(case: Case, result: TrialResult | None) -> Iterator[tuple[str, str
 
 
 def _targets(case: Case, result: TrialResult | None) -> Iterator[tuple[str, str]]:
-    """The target of a sample, and what its scorers took for the answer and said of it."""
+    """The target of a sample, with the answer and explanation of its scorers."""
     target = case.extra.get("target")
     if isinstance(target, str | list) and target:
         yield "Target", target if isinstance(target, str) else "\n".join(map(str, target))
@@ -279,7 +279,7 @@ def _calls(result: TrialResult | None) -> Iterator[tuple[ToolCall, str]]:
 
 
 def _checks(result: TrialResult | None) -> list[Check]:
-    """What tau-bench and tau2 checked: the database, required outputs, and the parts of a reward."""
+    """The checks of tau-bench and tau2: the database, required outputs, and the parts of a reward."""
     checks: list[Check] = []
     for details in (score.details for score in result.scores) if result else ():
         database = details.get("db_check")
@@ -309,7 +309,7 @@ def _check(name: str, row: Mapping[str, Any]) -> Check:
 
 
 def _reports(result: TrialResult) -> Iterator[tuple[str, Any]]:
-    """What a benchmark reports, without the long texts that stand for themselves."""
+    """The values that a benchmark reports, without its long texts."""
     for name, value in _told(result).items():
         if isinstance(value, dict | list) and value and name != "test_result":
             yield _title(name), _short(value)

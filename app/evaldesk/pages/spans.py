@@ -52,7 +52,7 @@ class Span:
 
     @property
     def n_inside(self) -> int:
-        """How many spans are inside of it, at any depth."""
+        """The number of spans inside of it, at any depth."""
         return sum(1 + span.n_inside for span in self.inside)
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, Span]]:
@@ -65,9 +65,9 @@ class Span:
 def spans_of(
     transcript: Transcript, prompts: Prompts | None, judged: Sequence[Usage] = (), start_ms: float = 0.0
 ) -> tuple[Span, ...]:
-    """A span for each turn, one after the other, with what is inside of it, and one for the judges that were asked.
+    """A span for each turn in order, with its inner spans, and one for the judges.
 
-    `judged` are the usages of the judges, which tell what their calls cost. A start of the player that took `start_ms`
+    `judged` are the usages of the judges, with their cost. A start of the player that took `start_ms`
     is a span before the turns.
     """
     calls: dict[int, list[tuple[int, Prompt]]] = {}
@@ -206,14 +206,14 @@ def _matched_of(role: Role, events: Sequence[tuple[int, Event]], calls: Sequence
 
 
 def _uncounted(number: str, turn: int, at: int, call: Prompt, zero: float, note: str) -> Span:
-    """A call that was seen and of which nobody told tokens, or that failed."""
+    """A seen call without reported tokens, or a failed one."""
     end = zero + call.at_ms
     start = max(end - call.duration_ms, zero)
     return Span(f"{number}.p{at}", "model", call.model, start, end, turn, prompt=at, note=note)
 
 
 def _around(event: Event, opened: Sequence[Span]) -> Span | None:
-    """The call inside of which it happened, the last of that name that has no result yet."""
+    """The enclosing call: the last of that name without a result."""
     if not event.within:
         return None
     return next((span for span in reversed(opened) if span.name == event.within), None)
@@ -236,7 +236,7 @@ def _is_result_of(call: ToolCall, span: Span) -> bool:
 
 
 def _sort(span: Span) -> None:
-    """Put what is inside in the order in which it began; nothing ends after the span that it is inside of."""
+    """Sort inner spans by their start; none ends after its outer span."""
     span.inside.sort(key=lambda each: (each.start_ms, each.end_ms))
     for each in span.inside:
         _sort(each)

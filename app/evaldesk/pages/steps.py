@@ -2,7 +2,7 @@
 
 Decisive are the task, the last edit of a file in a row, test runs, the first error of each kind, the words before the
 first edit that name a cause, and the last message. No model reads them. A reader may ask for all steps, for the edits,
-or for those that failed.
+or for the failed ones.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _FAILED_EDIT = re.compile(r"\s*(?:ERROR\b|Error\b|No replacement was performed)"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of the agent: `line` is what it did, `words` are those that it said with it, `output` what came back."""
+    """A step of the agent: `line` is its action, `words` its message, `output` the result."""
 
     number: int
     kind: Kind
@@ -84,9 +84,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A decisive step, or as `folded` those between two of them, which the title counts.
+    """A decisive step, or as `folded` the steps between two of them, counted in the title.
 
-    `code` is what it changed, or its command with the end of the output. `to` are the hunks of the patch that an edit
+    `code` is its edit, or its command with the end of the output. `to` are the hunks of the patch that an edit
     may have made, by their addresses.
     """
 
@@ -101,7 +101,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Those of `n` steps that are asked for, between the decisive ones what is folded; `asked` is one of `counts`."""
+    """The requested ones of `n` steps, with folded ones between them; `asked` is one of `counts`."""
 
     entries: Sequence[Entry]
     n: int
@@ -110,7 +110,7 @@ class Walk:
 
     @property
     def words(self) -> str:
-        """How many are shown."""
+        """The number of shown steps."""
         n = self.n if self.asked == "all" else sum(entry.step is not None for entry in self.entries)
         return f"{n:,} of {self.n:,}"
 
@@ -183,7 +183,7 @@ def _steps(result: TrialResult) -> Iterator[Step]:
 
 
 def _call(call: ToolCall, href: str, words: str) -> Step:
-    """What kind of step a call is, by its name and its arguments."""
+    """The kind of step of a call, by its name and its arguments."""
     names = set(re.findall(r"[a-z]+", call.name.lower()))
     texts = {key: value for key, value in call.args.items() if isinstance(value, str)}
     path = next((texts[key] for key in _PATHS if key in texts), "")
@@ -261,7 +261,7 @@ def _answered(step: Step, event: Event) -> Step:
 
 
 def _chosen(steps: Sequence[Step], hunks: Hunks) -> dict[int, list[int]]:
-    """The decisive steps by their index; with an edit the edits of the same file in a row, of which it is the last."""
+    """The decisive steps by index; each edit with the earlier edits of the same file in a row."""
     chosen, errors, row = {0: list[int]()}, set[str](), list[int]()
 
     def close() -> None:

@@ -1,4 +1,4 @@
-"""The tests that a benchmark asks of a patch: those that must turn green, those that must stay so, and what they did.
+"""The tests of a benchmark for a patch: tests to turn green, tests to stay green, and their results.
 
 They are read from the report of the benchmark, else by their names from the output of pytest, unittest or Django.
 (SWE-bench swebench/harness/grading.py and log_parsers; Multi-SWE-bench multi_swe_bench/harness/report.py)
@@ -53,25 +53,25 @@ class Tested:
 
     @property
     def words(self) -> str:
-        """What became of it."""
+        """The result of the test."""
         after = self.after or "not run"
         return after if not self.before else f"{after}; {self.before} before"
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The tests of which the same is asked; none has an `after` where no result is told."""
+    """The tests with one requirement; none has an `after` where no result is reported."""
 
     title: str
     tests: Sequence[Tested]
 
     def n(self, after: str) -> int:
-        """How many did this after the patch."""
+        """The number of tests with this result after the patch."""
         return sum(test.after == after for test in self.tests)
 
     @property
     def before(self) -> str:
-        """What they did before the patch."""
+        """Their result before the patch."""
         told = dict.fromkeys(test.before for test in self.tests if test.before)
         return ", ".join(f"{sum(test.before == word for test in self.tests):,} {word}" for word in told)
 
@@ -84,7 +84,7 @@ class Group:
 
     @property
     def passed_words(self) -> str:
-        """How many passed, as `121 of 122`."""
+        """The number of passed tests, as `121 of 122`."""
         return f"{self.n('passed'):,} of {len(self.tests):,}" if self.verdict else "–"
 
     @property
@@ -96,25 +96,25 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class AskedTests:
-    """The groups; `broken` are the first tests that did not pass, `output` is what the first of them printed."""
+    """The groups; `broken` are the first tests that did not pass, `output` is the output of the first."""
 
     groups: Sequence[Group]
     output: str
 
     @property
     def broken(self) -> list[Tested]:
-        """Those that did not pass, in groups that have a result; failed ones first."""
+        """The tests that did not pass, in groups with a result; failed ones first."""
         missed = [test for group in self.groups if group.verdict for test in group.tests if test.after != "passed"]
         return sorted(missed, key=lambda test: test.after != "failed")
 
     @property
     def passed(self) -> list[Tested]:
-        """Those that passed."""
+        """The passed tests."""
         return [test for group in self.groups for test in group.tests if test.after == "passed"]
 
     @property
     def sentence(self) -> str:
-        """What became of the groups that have a result; empty without one."""
+        """The results of the groups; empty without one."""
         words = "; ".join(group.sentence for group in self.groups if group.verdict)
         return f"{words[:1].upper()}{words[1:]}"
 
@@ -205,7 +205,7 @@ def _word(told: Any) -> str:
 
 
 def _output(name: str, texts: Sequence[str]) -> str:
-    """What pytest or unittest printed of a test that failed; empty where nothing is found."""
+    """The output of pytest or unittest for a failed test; empty where it is missing."""
     short = ".".join(name.split("::")[1:]) or name
     for text in texts:
         for head in _SECTION.finditer(text):

@@ -1,4 +1,4 @@
-"""The time line of a trial or a chat: its spans as rows of a waterfall, and the chosen one with what was sent."""
+"""The time line of a trial or a chat: its spans as rows of a waterfall, and the chosen one with its prompt."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class SpanRow:
 
     @property
     def is_least(self) -> bool:
-        """Whether there are calls of which nobody told the tokens."""
+        """Whether there are calls without reported tokens."""
         return any(usage.is_least for usage in self.span.usages)
 
     @property
@@ -97,9 +97,9 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class SpanView:
-    """The span that is looked at. `messages`, `answer` and `pieces` are of the chosen part, `facts` one line about it.
+    """The chosen span. `messages`, `answer` and `pieces` are of the chosen part, `facts` one line about it.
 
-    `lacks` says why nothing is there; `n_messages` and `n_tools` count what the tabs hold.
+    `lacks` is the reason for an empty part; `n_messages` and `n_tools` are the counts of the tabs.
     """
 
     span: Span
@@ -120,13 +120,13 @@ class SpanView:
 
     @property
     def n_kept(self) -> int:
-        """How many of the messages an earlier call began with as well."""
+        """The number of messages with which an earlier call began as well."""
         return sum(message.is_kept for message in self.messages)
 
 
 @dataclass(frozen=True, slots=True)
 class Beyond:
-    """How many rows are not on the page on one side, and the address of the next one of them."""
+    """The number of rows beyond one side of the page, and the address of the next one."""
 
     n: int
     id: str
@@ -325,13 +325,13 @@ def _row(span: Span, depth: int, total: float, *, is_open: bool | None = None) -
 
 
 def _marks(spans: Sequence[Span], total: float) -> list[Mark]:
-    """The steps of turns as one line: what is inside of a tool is the tool."""
+    """The steps of turns as one line; inner spans of a tool count as the tool."""
     steps = [span for turn in spans for span in (turn.inside or [turn])]
     return _drawn(steps[:MAX_MARKS], total)
 
 
 def _drawn(spans: Sequence[Span], total: float) -> list[Mark]:
-    """A bar for each span of which the time is known."""
+    """A bar for each span with a known time."""
     return [
         Mark(
             span.kind,

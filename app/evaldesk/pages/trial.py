@@ -138,7 +138,7 @@ class TrialPage:
 
     @property
     def changes_sentence(self) -> str:
-        """What the trial changed of its process."""
+        """The changes of the trial to its process."""
         return changes_sentence(self.result) if self.result else ""
 
     @property
@@ -153,7 +153,7 @@ class TrialPage:
 
     @property
     def answer(self) -> tuple[str, str] | None:
-        """What a trial without a first difference came to, as title and sentences; None where its verdict says all."""
+        """The outcome of a trial without a first difference, as title and sentences; None where its verdict says it."""
         if self.result is None or self.result.error or self.divergence:
             return None
         if self.status == "unscored":

@@ -40,7 +40,7 @@ def json_value(text: str) -> JsonValue:
 
 
 def typed_value(text: str) -> JsonValue:
-    """What a person typed as a value: JSON where it is that, else the text as it stands."""
+    """The value of a typed text: JSON where it parses, else the text itself."""
     try:
         return json_value(text)
     except UsageError:

@@ -41,7 +41,7 @@ _MARK = b"\xef\xbb\xbf"
 
 
 class NotStreamedError(Exception):
-    """The file is no object, or has no list of that key: a whole reader tells what it is."""
+    """The file is no object, or has no list of that key; the whole reader names the fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +253,7 @@ class _Window:
         return value, raw, len(data)
 
     def fault(self, before: str) -> FormatError:
-        """What is wrong with the text from here on, when `before` stands before it."""
+        """The fault in the text from here on, when `before` stands before it."""
         probe = before + self._text[self._at :]
         try:
             DECODER.decode(probe)
@@ -307,7 +307,7 @@ class _Window:
         self.last = text[-1:] or self.last
 
     def _raw_place(self, data: bytes) -> tuple[int, int]:
-        """The line and the bytes of it before the end of `data`, which follows what was decoded."""
+        """The line at the end of `data`, which follows the decoded text, and the bytes of that line."""
         if b"\n" in data:
             return self._raw_line + data.count(b"\n"), len(data) - data.rfind(b"\n") - 1
         return self._raw_line, self._raw_column + len(data)

@@ -1,4 +1,4 @@
-"""The notes of an importer for the person who imports: one sentence for each kind, with its count."""
+"""The notes of an importer: one sentence for each kind, with its count."""
 
 from __future__ import annotations
 

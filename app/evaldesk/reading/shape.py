@@ -1,8 +1,8 @@
 """How an object of a file becomes a value and goes back without losing anything.
 
 A Shape names the keys of an object that we understand; every other key goes to the value's `extra` under its own
-name. Where writing the value would not give the very object that was read (other key order, camelCase, nulls written
-out, parts that are not text), `extra` also gets one key, `$form`, with what is needed to give it back:
+name. Where writing the value would not give the original object (other key order, camelCase, nulls written
+out, parts that are not text), `extra` also gets one key, `$form`, from which the original is written:
 
     {"keys": [every key, in order, as spelled], "raw": {key: value as it stood}, "format": only when not "adk"}
 
@@ -30,10 +30,10 @@ _NOWHERE = Place(Document(None))
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A key we understand: how its raw value is read, how the value is written, how raw is changed to say it.
+    """A known key: the functions that read its raw value, write the value, and patch a raw value.
 
-    A field that `keeps_form` has values that remember their own form: writing one that was read from a filled list
-    or object gives back the very same. A key that nearly spells a missing field that `is_checked` is refused.
+    A field with `keeps_form` has values that remember their own form: writing one that was read from a filled list
+    or object gives the same text. A key that nearly spells a missing field with `is_checked` is refused.
     """
 
     key: str
@@ -84,7 +84,7 @@ def form_of(extra: JsonObject) -> Mapping[str, Any]:
 
 
 def format_in(extra: JsonObject) -> str:
-    """The format in which the value was read; "adk" for one that was made here."""
+    """The format of the value's file; "adk" for a value that was made here."""
     return str(form_of(extra).get("format", "adk"))
 
 

@@ -190,7 +190,7 @@ def brackets_in(data: bytes) -> bytes:
 
 
 def depth_of(brackets: bytes) -> int:
-    """How many objects and lists are inside of one another."""
+    """The depth of nested objects and lists."""
     return max(accumulate(1 if bracket in b"[{" else -1 for bracket in brackets), default=0)
 
 

@@ -62,7 +62,7 @@ def read_whole(place: Place, raw: Any) -> int:
 
 
 def read_optional_count(place: Place, raw: Any) -> int | None:
-    """How many of something there are, at most a million, or None for null."""
+    """A count, at most a million, or None for null."""
     if raw is None:
         return None
     if isinstance(raw, bool) or not isinstance(raw, int) or not 0 <= raw <= MAX_COUNT:

@@ -89,7 +89,7 @@ class ZipMembers:
             return member.read(limit + 1)
 
     def _limit(self, info: zipfile.ZipInfo, source: str) -> int:
-        """How many bytes this member may unpack to, independent of its own header."""
+        """The most bytes that this member may unpack to, independent of its own header."""
         left = MAX_TOTAL_BYTES - self.n_unpacked
         if left <= 0:
             raise FormatError(f"the members unpack to more than {MAX_TOTAL_BYTES} bytes together", source=source)

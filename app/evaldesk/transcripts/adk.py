@@ -172,7 +172,7 @@ _NOT_KEPT = ("temp:", "_adk", "__llm_request_key__")
 
 
 def kept_state(state: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """The state without keys of one invocation, and without those that google-adk's runner keeps there for itself."""
+    """The state without keys of one invocation and without the own keys of google-adk's runner."""
     return {key: value for key, value in state.items() if not key.startswith(_NOT_KEPT)}
 
 

@@ -74,7 +74,7 @@ def calls_with_results(number: int, turn: Turn) -> Iterator[tuple[str, ToolCall,
 
 
 def expecting(record: TurnRecord, *, keeps_ids: bool = True) -> Turn:
-    """The turn that expects what was recorded: the calls, the answers, and the results of tools beside them."""
+    """The turn that expects its recorded calls and answers, with the results of tools beside them."""
     answered = [(event.call, event.result) for event in record.events if event.kind == "tool_result"]
     responses: list[Any] = [
         {"name": call.name, "response": wrapped(result), **({"id": call.id} if call.id and keeps_ids else {})}

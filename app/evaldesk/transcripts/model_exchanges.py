@@ -26,10 +26,10 @@ Json: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Tokens of a call, those of its cache and of its reasoning among them.
+    """Tokens of a call, with its cached and reasoning tokens.
 
-    `cached` are those of `tokens_in` that the provider did not read again, `written` those that it keeps for later;
-    both have prices of their own. `reasoning` are those of `tokens_out` that are no part of the answer.
+    `cached` is the part of `tokens_in` that the provider did not read again, `written` the part that it stores;
+    both have prices of their own. `reasoning` is the part of `tokens_out` that is not in the answer.
     """
 
     tokens_in: int = 0
@@ -41,7 +41,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What a call shows: the results of tools that it sent, the answer, its tokens; None where the API told none.
+    """A model call as read: the tool results that it sent, the answer, its tokens; None where the API reports none.
 
     `said` is the answer as its API gives it, put together where it was streamed.
     """

@@ -1,4 +1,4 @@
-"""A row of an OpenHands benchmark, its EvalOutput, as one turn: the one that is played and the one that is imported.
+"""A row of an OpenHands benchmark, its EvalOutput, as one turn, whether it was played or imported.
 
 The text of the row stays beside the turn, and is written out again. (OpenHands evaluation/utils/shared.py,
 openhands/llm/metrics.py)
@@ -158,7 +158,7 @@ def _events(place: Place, row: dict[str, Any], text: str, turn: TurnEvents, more
 
 
 def _with_usages(turn: TurnEvents, usages: list[tuple[str, Usage]], times: Mapping[str, float]) -> list[Event]:
-    """The events with each usage before what its response did, those of unknown responses last."""
+    """The events with each usage before the actions of its response; usages of unknown responses are last."""
     events = [*turn.events]
     for name, usage in usages:
         at, at_ms = len(events), turn.now_ms

@@ -1,4 +1,4 @@
-"""The model calls of a trial or a chat as they were sent: what several of them say is kept once, with bounds."""
+"""The model calls of a trial or a chat as they were sent; shared messages are stored once, with bounds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CallPlace:
 
 @dataclass(slots=True)
 class PromptWriter:
-    """Keeps of each call what earlier ones did not say. Any thread may add one."""
+    """Stores the new messages of each call. Any thread may add one."""
 
     _parts: list[JsonValue] = field(default_factory=list)
     _places: dict[bytes, int] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class PromptWriter:
             return Prompts(tuple(self._parts), tuple(self._calls), self._n_left_out)
 
     def _base(self, messages: Sequence[int]) -> tuple[int, int]:
-        """The call that begins with the most of the same messages, the newest of several, and how many."""
+        """The call with the longest common beginning of messages, the newest of several, and its length."""
         alike = [(sum(takewhile(bool, map(eq, messages, other))), at) for at, other in self._recent]
         n_kept, at = max(alike, default=(0, -1))
         return (at, n_kept) if n_kept else (-1, 0)
@@ -115,7 +115,7 @@ def _key(value: object) -> bytes:
 
 
 def _bounded(value: object) -> JsonValue:
-    """A copy of the value with its long texts cut; one that is too long even so is the start of its JSON."""
+    """A copy of the value with its long texts cut; where that is still too long, the start of its JSON."""
     part = _cut(plain(value))
     data = to_json(part)
     return part if len(data) <= MAX_PART else f"{data[:MAX_TEXT].decode('utf-8', 'ignore')}…"

@@ -51,7 +51,7 @@ class RecordedRun:
     """Trials that another tool played. `results` name their case by its place in `cases`; their `run_id` is 0.
 
     `criteria` are the metrics the scores are of, whether or not Evaldesk has a metric of that name. Cases and results
-    of a large run are ReadItems. `plan` says how many trials were planned, and how the run ended.
+    of a large run are ReadItems. `plan` has the number of planned trials and the end of the run.
     """
 
     name: str
@@ -122,7 +122,7 @@ class TrialRows:
             self._cases[place] = (weight, case)
 
     def add(self, place: int, result: TrialResult | None, number: int | None = None) -> None:
-        """The trial of a row; None for one that was planned and not played, which replaces no result."""
+        """The trial of a row; None for a planned trial without a result, which replaces no result."""
         rows = self._rows[place]
         number = UNNUMBERED + len(rows) if number is None else number
         before = self._results[rows[number]][2] if number in rows else None
@@ -137,7 +137,7 @@ class TrialRows:
 
     @property
     def earlier_words(self) -> tuple[str, ...]:
-        """What is kept of results that a later one of the same trial replaced, as a sentence; none where none was."""
+        """A sentence about results that a later one of the same trial replaced; empty without any."""
         if not self.n_replaced:
             return ()
         were = "1 earlier result" if self.n_replaced == 1 else f"{self.n_replaced:,} earlier results"
@@ -150,7 +150,7 @@ class TrialRows:
 
     @property
     def n_numbers(self) -> int:
-        """How many numbers the trials have: each case was played so often in a run that has all of its trials."""
+        """The number of trial indexes: the trials of each case in a complete run."""
         return len({number for rows in self._rows for number in rows})
 
     def sorted_keys(self) -> Iterator[tuple[int, Any]]:
@@ -186,7 +186,7 @@ class LargeResults(ReadItems[TrialResult]):
 
 
 def verdict_counts(results: Sequence[TrialResult]) -> Counter[str]:
-    """How many of the trials have each verdict."""
+    """The number of trials with each verdict."""
     return Counter(results.verdicts if isinstance(results, LargeResults) else [each.verdict for each in results])
 
 
@@ -194,7 +194,7 @@ BAD_NUMBER = "bad_number"
 
 
 def recorded_score(criterion: Criterion, value: float | None, reason: str = "", details: JsonObject = {}) -> Score:  # noqa: B006
-    """The score of a whole trial; no value, or one that is no number, is unscored with `reason`."""
+    """The score of a whole trial; a missing value or a value that is no number is unscored with `reason`."""
     if value is None or not is_score(value):
         return Score(criterion.metric, threshold=criterion.threshold, reason=reason or "The file has no value.")
     passed = None if criterion.threshold is None else value >= criterion.threshold
@@ -212,7 +212,7 @@ def recorded_trial(
     usages: Sequence[Usage | ErrorRecord] | None = None,
     prompts: Prompts | None = None,
 ) -> TrialResult:
-    """The trial of these turns; TrialRows says of which case.
+    """The trial of these turns; TrialRows has its case.
 
     Without `duration_ms` and `usages`, those of the turns are added up. A number that cannot be is its error.
     """
@@ -248,7 +248,7 @@ def told_turns(result: TrialResult) -> tuple[TurnRecord, ...]:
 
 
 def ended_so(turn: TurnRecord, stop_reason: StopReason, waiting: Iterable[Waiting] = ()) -> TurnRecord:
-    """The turn that ended without an answer, with what waits for a person."""
+    """The turn that ended without an answer, with the requests that wait for a person."""
     events = (Event("waiting", at_ms=turn.duration_ms, waiting=each) for each in waiting)
     return replace(turn, events=(*turn.events, *events), stop_reason=stop_reason)
 
@@ -262,7 +262,7 @@ ENDING_TOOLS = frozenset(
 def cut_short(turn: TurnRecord) -> TurnRecord:
     """The turn of a file that tells results, which was interrupted if it ends in calls.
 
-    A turn of which the file says how it ended, or that was captured here, is as it was.
+    A turn with a recorded end, or one that was captured here, is unchanged.
     """
     is_open = turn.stop_reason == "answered" and not turn.captures
     return replace(turn, stop_reason="interrupted") if is_open and ends_in_calls(turn.events) else turn
@@ -323,7 +323,7 @@ def as_trials(runs: Sequence[RecordedRun]) -> RecordedRun:
 
 
 def _plan_of_all(runs: Sequence[RecordedRun]) -> RecordedPlan:
-    """The plan of runs that are put together: what was planned in each of them; they end as the first that was cut."""
+    """The plan of joined runs: the sum of their plans, with the end of the first interrupted one."""
     plans = [run.plan for run in runs]
     n_planned = sum(
         len(run.results) if plan.n_planned is None else plan.n_planned for run, plan in zip(runs, plans, strict=True)

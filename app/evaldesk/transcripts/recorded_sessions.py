@@ -1,6 +1,6 @@
 """Sessions that were recorded one by one, as the trials of a run and as cases that expect their events.
 
-A file that Evaldesk wrote has a note with each session, of which case it is a trial and how it was scored.
+A file that Evaldesk wrote has a note with each session: its case, trial and scores.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _error_note(error: ErrorRecord | None) -> dict[str, Any]:
 
 
 def _end(turn: TurnRecord) -> dict[str, Any] | None:
-    """Why the turn has no answer, and what waits for a person; None of one that has an answer, or broke off."""
+    """The reason why the turn has no answer, and its requests to a person; None for an answered or broken turn."""
     waiting = [{"id": each.id, "tool": each.tool, "args": dict(each.args)} for each in turn.waiting]
     return {"stop": turn.stop_reason, "waiting": waiting} if turn.stop_reason in NO_ANSWER else None
 

@@ -100,7 +100,7 @@ def change_why(change: RunChange) -> str:
 
 
 def next_words(n_more: int | None) -> str:
-    """What would tell, for a difference that chance could explain: so many more cases."""
+    """The number of further cases that would decide a difference within chance."""
     if n_more is None:
         return ""
     more = counted(n_more, "more case")
@@ -108,7 +108,7 @@ def next_words(n_more: int | None) -> str:
 
 
 def difference_why(comparison: Comparison) -> str:
-    """What the difference of one quantity rests on: `12 cases, p 0.027.` and how these are found."""
+    """The basis of the difference of one quantity: `12 cases, p 0.027.` and the method."""
     return f"{basis_words(comparison)}. {_how_found(comparison)}"
 
 
@@ -167,7 +167,7 @@ def stand_out_sentence(change: RunChange) -> str:
 
 
 def left_out_words(*alone: tuple[int, str]) -> str:
-    """`Left out: 3 cases only in run 4.`: how many cases only one of two runs has, and which; empty without any."""
+    """`Left out: 3 cases only in run 4.`: number and run of the unpaired cases; empty without any."""
     parts = [f"{counted(n, 'case')} only in {which}" for n, which in alone if n]
     return f"Left out: {', '.join(parts)}." if parts else ""
 
@@ -241,7 +241,7 @@ DOLLARS = Unit("more expensive", "cheaper", _dollars)
 
 
 def again_notes(change: RunChange | None) -> dict[str, str]:
-    """What the fresh trials of each case told that flipped, by its name: `flipped, passed 4 of 5 when played again`."""
+    """The outcome of the fresh trials of each flipped case, by name: `flipped, passed 4 of 5 when played again`."""
     found = {}
     for case in change.played_again if change else ():
         letters = case.after.confirming if case.after else ""

@@ -22,7 +22,7 @@ DAYS_NEEDED = 5
 
 
 def about_words(chance: float) -> str:
-    """`about 3 %`, `under 1 %`, `over 99 %`: never 0 or 100 for what is forecast."""
+    """`about 3 %`, `under 1 %`, `over 99 %`: a forecast never shows 0 or 100."""
     if chance < 0.01:
         return "under 1 %"
     return "over 99 %" if chance > 0.99 else f"about {100 * chance:.0f} %"
@@ -94,7 +94,7 @@ def _ends(found: Range) -> str:
 
 
 def days_sentence(found: GateForecast) -> str:
-    """Whether runs differ from day to day, and what it costs where that is not known; empty for assumed rates."""
+    """Whether runs differ from day to day, and the effect where that is unknown; empty for assumed rates."""
     basis = found.basis
     if basis.rate is not None or found.standing in ("below the bar", "at the bar"):
         return ""
@@ -130,7 +130,7 @@ def passes_words(holds: float, neutral: float) -> str:
 
 
 def proposal_sentence(found: GateForecast) -> str:
-    """A better gate, or that there is none and what would help; empty where the gate is good or none was looked for."""
+    """A better gate, or the reason why none exists; empty where the gate is good or no search was made."""
     if found.better:
         return f"Better: {found.better.options}: {proposal_words(found.better)}."
     if found.is_proposed:
@@ -172,7 +172,7 @@ def played_sentence(unchanged: float, worse: float) -> str:
 
 
 def notes_of(found: GateForecast) -> Iterator[str]:
-    """What is said beside the forecast of a gate, a sentence each."""
+    """The notes beside the forecast of a gate, one sentence each."""
     if days := days_sentence(found):
         yield days
     if found.n_played:
@@ -186,7 +186,7 @@ def notes_of(found: GateForecast) -> Iterator[str]:
 
 
 def measured_sentence(found: UnchangedPairs, computed: GateForecast | None = None) -> str:
-    """How often stored runs of an unchanged agent failed against each other; or how many are missing."""
+    """The rate at which stored runs of an unchanged agent failed against each other, or the number of missing runs."""
     if found.interval is None:
         few = "1 unchanged run" if found.n_runs == 1 else f"{found.n_runs} unchanged runs"
         return f"{few}: too few to measure ({FEWEST_RUNS} are needed)." if found.n_runs else ""

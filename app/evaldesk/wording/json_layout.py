@@ -37,7 +37,7 @@ def _laid_out(value: object, indent: int, width: int) -> str:
 
 
 def _line_within(value: object, room: int) -> str | None:
-    """The value on one line; None where it is longer than `room`, of which no more is written than fits."""
+    """The value on one line; None where it is longer than `room`."""
     parts = []
     for part in _parts(value):
         room -= len(part)

@@ -36,7 +36,7 @@ def noise_sentence(split: NoiseSplit | None, share: tuple[float, float, float] |
 
 
 def noise_why(split: NoiseSplit | None) -> str:
-    """What the advice of `noise_sentence` rests on; empty where there is no advice."""
+    """The basis of the advice of `noise_sentence`; empty without advice."""
     if split is None or split.within_share is None:
         return ""
     by_trials, by_cases = _narrowing(split)
@@ -116,7 +116,7 @@ def _advice(split: NoiseSplit) -> str:
 
 
 def _narrowing(split: NoiseSplit) -> tuple[float, float]:
-    """By how much twice the trials and twice the cases narrow the interval; the latter is always the same 29 %."""
+    """The narrowing of the interval by twice the trials, and by twice the cases, which is always 29 %."""
     now = split.error(split.n_cases, split.n_trials)
     by_trials = 1 - split.error(split.n_cases, 2 * split.n_trials) / now
     return by_trials, 1 - split.error(2 * split.n_cases, split.n_trials) / now

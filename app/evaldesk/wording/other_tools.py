@@ -1,4 +1,4 @@
-"""What differs here for users of other tools; docs/coming-from.md has the same sentences, each held by a test."""
+"""Differences for users of other tools; docs/coming-from.md has the same sentences, each held by a test."""
 
 from __future__ import annotations
 

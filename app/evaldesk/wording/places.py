@@ -42,7 +42,7 @@ def is_telling(places: Sequence[Place]) -> bool:
 
 
 def again_sentence(n: int, places: Sequence[Place] = ()) -> str:
-    """How many trials of a run were played again because they were lost, and which places were lost; empty for none."""
+    """The number of lost trials of a run that were played again, and the lost places; empty for none."""
     if not n:
         return ""
     whose = "its worker or host was" if n == 1 else "their workers or hosts were"
@@ -59,7 +59,7 @@ def is_lost(place: Place) -> bool:
 
 
 def changes_sentence(result: TrialResult) -> str:
-    """What the trial changed of the process that played or scored it; empty where it changed nothing."""
+    """The changes of the trial to the process that played or scored it; empty without any."""
     return f"This trial changed {result.changes}. Its process was ended after it." if result.changes else ""
 
 

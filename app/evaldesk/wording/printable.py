@@ -92,7 +92,7 @@ _IN_CELL = re.compile(rf"{_NOTHING}(?=::|\w*+\[)")
 def cell(value: T) -> T | str:
     """`value` for a spreadsheet; a text is printable.
 
-    One that a spreadsheet would take for a formula has a quote before it, which keeps it text.
+    A text that a spreadsheet would take for a formula gets a quote before it.
     """
     if not isinstance(value, str):
         return value

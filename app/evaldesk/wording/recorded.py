@@ -1,4 +1,4 @@
-"""Sentences about runs that another tool played: what was planned, what is in the file, and how the run ended."""
+"""Sentences about imported runs: planned trials, trials in the file, and the end of the run."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def first_words(case: Case, result: TrialResult) -> str:
 
 
 def trial_text(case: Case, result: TrialResult, *, is_whole: bool = False) -> str:
-    """Every turn of a trial that did not pass, expected beside actual; with `is_whole` also those that did."""
+    """Every failed turn of a trial, expected beside actual; with `is_whole` the passed ones too."""
     diffs = turn_diffs(case, result.transcript, result.scores)
     n = len(diffs)
     lines = [line for index in range(n) for line in _turn_lines(case, result, index, diffs[index], is_whole=is_whole)]
@@ -118,7 +118,7 @@ def _is_open(score: Score) -> bool:
 
 
 def _why_bare(result: TrialResult) -> str:
-    """Why a trial of which no score decided anything has no verdict."""
+    """The reason why a trial without a deciding score has no verdict."""
     is_bare = result.verdict == "unscored" and any(not score.is_applicable for score in result.scores)
     return "no criterion applies to this case" if is_bare else ""
 

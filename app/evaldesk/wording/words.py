@@ -55,7 +55,7 @@ def trials_each_words(n_least: int, n_most: int) -> str:
 
 
 def uneven_sentence(n_cases: int, n_least: int, n_most: int) -> str:
-    """What the rate and its interval are over where cases have different numbers of trials."""
+    """The basis of rate and interval where cases have different numbers of trials."""
     rough = f" Rough: fewer than {FEW_CASES} cases." if n_cases < FEW_CASES else ""
     return f"Cases have {trials_each_words(n_least, n_most)}; each case weighs the same. Interval over cases.{rough}"
 
@@ -184,7 +184,7 @@ def duration_words(ms: float) -> str:
 
 
 def cost_words(cost: float) -> str:
-    """`$0.0123`, `$0.50`, `$1,204.50`, `$0`; a sum too small for four places has as many as it needs.
+    """`$0.0123`, `$0.50`, `$1,204.50`, `$0`; a sum too small for four places has more.
 
     A dash for a cost that cannot be, which a database of an early version may hold.
     """
@@ -211,7 +211,7 @@ def size_words(n_bytes: int) -> str:
 
 
 def space_words(n_given_back: int, n_kept: int) -> str:
-    """` The disk got 118.0 MB back.`, and how much stays in the database; nothing about less than 1 MB."""
+    """` The disk got 118.0 MB back.`, and the size that stays in the database; empty below 1 MB."""
     given = f" The disk got {size_words(n_given_back)} back." if n_given_back >= _LARGE else ""
     return given + (f" {size_words(n_kept)} stay in the database for later runs." if n_kept >= _LARGE else "")
 
@@ -304,9 +304,9 @@ def errors_sentence(counts: Counts) -> str:
 
 
 def score_words(value: float, threshold: float | None, *, is_higher_better: bool = True) -> str:
-    """The value with two digits, or with those of a threshold that reads alike.
+    """The value with two digits, or with more where a threshold would read the same.
 
-    One that misses its threshold never reads as if it kept to it: `<0.80`, `>3.00`.
+    A value that misses its threshold never reads as if it met it: `<0.80`, `>3.00`.
     """
     number = number_words(value)
     if threshold is None or number != number_words(threshold):
@@ -464,7 +464,7 @@ BOUND_SENTENCES: Mapping[str, str] = {
 
 
 def ending_sentence(result: TrialResult | None) -> str:
-    """Empty for a trial with scripted turns and answers of its own, the last of which was given, all at once."""
+    """The end of a trial; empty for a scripted trial whose last answer arrived whole."""
     if result is None:
         return ""
     without_answer = {**BOUND_SENTENCES, AWAITING: AWAITS}

@@ -52,7 +52,7 @@ def show_json(value: Any, *, indent: int | None = None, separators: tuple[str, s
 
 
 def show_command(line: str, *, err: bool = False) -> None:
-    """Write a workflow command of a build, of which the sender escaped all values."""
+    """Write a workflow command of a build; the caller has escaped all values."""
     click.echo(line, err=err)
 
 
@@ -91,7 +91,7 @@ _PACKED, _JSON, _HTML = frozenset({"parquet"}), frozenset({"json", "jsonl"}), fr
 
 
 def _encoded(parts: Iterable[bytes], clean: Callable[[str], str], cut: Callable[[str], int]) -> Iterator[bytes]:
-    """The parts as clean text; what stands behind the place of `cut` waits for the next part."""
+    """The parts as clean text; text behind the place of `cut` waits for the next part."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     held = ""
     for part in parts:

@@ -1,4 +1,4 @@
-"""ADK's Content: `{"parts": [...], "role": ...}`, of which we know text and media and keep everything else."""
+"""ADK's Content, `{"parts": [...], "role": ...}`: text and media are read, everything else is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the forms of ADK's eval sets have in common: one JSON value, and parts that an older form leaves out."""
+"""The common part of the forms of ADK's eval sets: one JSON value, and parts that an older form leaves out."""
 
 from __future__ import annotations
 

@@ -385,7 +385,7 @@ def _write_event(event: Event, *, is_last: bool) -> Iterator[dict[str, Any]]:
 
 
 def _counts(usage: Usage) -> dict[str, int]:
-    """google-adk counts thoughts beside what was said."""
+    """google-adk counts thoughts apart from the answer."""
     said = {"prompt_token_count": usage.tokens_in, "candidates_token_count": usage.tokens_out - usage.tokens_reasoning}
     more = {"cached_content_token_count": usage.tokens_cached, "thoughts_token_count": usage.tokens_reasoning}
     return said | {name: n for name, n in more.items() if n}

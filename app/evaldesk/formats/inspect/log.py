@@ -159,7 +159,7 @@ def _n_epochs(place: Place, spec: dict[str, Any]) -> int | None:
 
 
 def _plan(place: Place, log: dict[str, Any], grid: RecordedPlan) -> RecordedPlan:
-    """The samples of all epochs, or as many as the results count, and how the log ended."""
+    """The number of samples of all epochs, or of the results, and the end of the log."""
     results = read_optional_mapping(place.at("results"), log.get("results")) or {}
     total = read_optional_count(place.at("results", "total_samples"), results.get("total_samples")) or 0
     error = read_optional_mapping(place.at("error"), log.get("error")) or {}

@@ -187,7 +187,7 @@ def outcome(row: dict[str, Any]) -> dict[str, float]:
 
 
 def chosen_criterion(keys: Sequence[str], wanted: str, source: str) -> Criterion | None:
-    """The key that decides: the one that is wanted, else the first usual one. Raises FormatError when no row has it."""
+    """The deciding key: the wanted one, else the first usual one. Raises FormatError when no row has it."""
     if wanted and wanted not in keys:
         there = f"there are: {', '.join(keys[:MAX_NAMED])}" if keys else "no row has a true, a false or a share"
         raise FormatError(f"no row says {wanted[:80]!r} of its outcome; {there}", source=source)

@@ -154,7 +154,7 @@ class OsmosisParquet:
 
 
 class RowReader:
-    """The cases of rows, one after the other, and what is said of all of them at their end. Raises FormatError."""
+    """The cases of rows, one after the other, with notes on all of them at the end. Raises FormatError."""
 
     def __init__(self, source: str, rows: Iterator[_Row]) -> None:
         self._source = source

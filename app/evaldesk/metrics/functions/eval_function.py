@@ -125,7 +125,7 @@ def load_function_of(criterion: Criterion) -> None:
 
 
 def function_options(function: str, **options: Any) -> JsonObject:
-    """The options of a criterion that calls `function`; those that are empty are left out."""
+    """The options of a criterion that calls `function`, without empty ones."""
     found: Mapping[str, Any] = {FUNCTION_OPTION: function, **options}
     return {name: value for name, value in found.items() if value not in (None, "")}
 
@@ -138,7 +138,7 @@ async def _called(function: Function, arguments: Mapping[str, Any]) -> object:
 def _number(found: object, *, is_osmosis: bool) -> float:
     """The value of the function. Raises MetricError.
 
-    Osmosis takes Python's numbers alone; one that is too large for a score, infinity included, is the largest score.
+    Osmosis takes Python's numbers alone; a number too large for a score, infinity included, is the largest score.
     """
     if is_osmosis and isinstance(found, int | float) and abs(found) > MAX_NUMBER:
         return math.copysign(MAX_NUMBER, found)
@@ -156,7 +156,7 @@ OWN_KEY_PREFIX = "$"
 def arguments_of(
     mode: Mode, function: Function, transcript: Transcript, case: Case, *, is_osmosis: bool
 ) -> dict[str, Any]:
-    """The arguments by name; those that the function does not take are left out, unless Osmosis would pass them."""
+    """The arguments by name, without unknown parameters unless Osmosis would pass them."""
     row = row_of(case)
     truth = row["ground_truth"]
     messages = messages_of(transcript, row)

@@ -119,10 +119,10 @@ _KINDS: Any = ((ExtensionFileLoader, EXTENSION_SUFFIXES), (_SourceLoader, SOURCE
 
 
 class _UnchangedFinder(FileFinder):
-    """Finds the modules of a folder but for those that were changed, or made, after the copy was taken."""
+    """Finds the modules of a folder, except modules changed or made after the copy."""
 
     def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
-        """The module. None for one that has changed: another place may have it, else `_CopyFinder`."""
+        """The module; None for a changed one, which another place may have, else `_CopyFinder`."""
         spec = super().find_spec(fullname, target)
         if spec is None or spec.origin is None or not _copy.is_changed(spec.origin):
             return spec
@@ -135,7 +135,7 @@ class _CopyFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The copied module. Raises ChangedSourceError for one that was changed and not copied."""
+        """The copied module. Raises ChangedSourceError for a changed module without a copy."""
         name = fullname.rpartition(".")[2]
         places = [place for place in (sys.path if path is None else path) if _is_source_place(place)]
         for place in places:
@@ -179,7 +179,7 @@ def _read_as_source(root: str) -> None:
 
 
 def mode_of(function: Function) -> Mode:
-    """The kind of the function's input. Raises MetricError when no call can give what its parameters ask for."""
+    """The kind of the function's input. Raises MetricError when no kind of call has its parameters."""
     try:
         names = list(inspect.signature(function).parameters)
         called = inspect.signature(function, follow_wrapped=False).parameters.values()
@@ -196,7 +196,7 @@ def mode_of(function: Function) -> Mode:
 def mode_by_names(names: Sequence[str], *, needed: Sequence[str], positional: Sequence[str]) -> Mode:
     """The kind of the input of a function with these parameters; some have no default, some stand before a `/`.
 
-    Raises MetricError when the first does not name a kind, or when no call can give what is needed.
+    Raises MetricError when the first does not name a kind, or when no kind of call has the required ones.
     """
     if not names:
         raise MetricError("Eval function has no parameters. Expected (solution_str, ...) or (messages, ...)")

@@ -1,6 +1,6 @@
 """`failure_mode`: judges say whether a trial shows one kind of failure, and prove it by a quote.
 
-The kind of failure is in the options with all its texts, so that a run is judged by what it was started with.
+The options hold all texts of the failure mode, so that a run keeps the definition of its start.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def _said(text: str) -> str:
 
 
 def _steps(record: TurnRecord) -> list[str]:
-    """One line for each step, whatever the names of its tools are."""
+    """One line for each step; names of tools cannot break it."""
     return [" ".join(line.splitlines()) for line in map(_step, record.events) if line]
 
 

@@ -80,7 +80,7 @@ class JudgeOptions:
 
 
 def sampling_of(config: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The fields of a ModelCall that a `GenerateContentConfig` of ADK sets; `name` is what a file calls it.
+    """The fields of a ModelCall that a `GenerateContentConfig` of ADK sets; `name` is its key in a file.
 
     Raises UsageError for a key that Evaldesk cannot follow.
     """

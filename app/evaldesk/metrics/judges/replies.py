@@ -190,7 +190,7 @@ def _objects(text: str) -> Iterator[Any]:
     """The JSON objects in a text with other text around them.
 
     A whole number beyond 2**53 is given as infinite, which no verdict takes. Raises ReplyError for an object with a key
-    twice, and for a text with so many braces without an object that reading on would take seconds.
+    twice, and for a text with more stray braces than can be read in time.
     """
     decoder = json.JSONDecoder(object_pairs_hook=_object, parse_int=_int)
     at, n_read = text.find("{"), 0

@@ -12,7 +12,7 @@ from statistics import fmean, pstdev
 
 @dataclass(frozen=True, slots=True)
 class Votes:
-    """Verdicts on one question; those that could not be read are in neither number."""
+    """Verdicts on one question; unreadable ones are in neither number."""
 
     n_yes: int
     n_no: int
@@ -35,7 +35,7 @@ def count(verdicts: Iterable[bool | float | None]) -> Votes:
 
 
 def mean_of(values: Iterable[float | None]) -> float | None:
-    """The mean of those that are there, added up from the left as ADK does; None without any."""
+    """The mean of the present values, added from the left as ADK does; None without any."""
     total, n = 0.0, 0
     for value in values:
         if value is not None:
@@ -60,5 +60,5 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """How far `values`, of which there is at least one, lie apart."""
+    """The range of `values`, at least one."""
     return Spread(fmean(values), float(pstdev(values)), min(values), max(values))

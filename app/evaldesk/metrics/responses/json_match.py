@@ -61,7 +61,7 @@ def read_json(text: str) -> JsonValue:
 
 
 def judge_json(record: TurnRecord, judge: Callable[[JsonValue], Judgement]) -> Judgement:
-    """What `judge` says of the JSON value that is the answer; 0 for an answer that is none."""
+    """The score of `judge` for the JSON value of the answer; 0 for an answer that is no JSON."""
     if not record.answer.strip():
         return 0.0, "The agent gave no answer.", {}
     try:

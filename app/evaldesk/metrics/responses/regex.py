@@ -18,7 +18,7 @@ _WANTS = (("found", "somewhere in it"), ("whole", "all of it"), ("absent", "nowh
 class ResponseRegex:
     """1 for each answer that the pattern is found in, matches as a whole, or is absent from; else 0.
 
-    Patterns are those of the package `regex`: Python's own, and more. One that takes over a second is an error.
+    Patterns are those of the package `regex`: Python's own, and more. A search of over a second is an error.
     """
 
     pattern: str = option(

@@ -92,11 +92,11 @@ class OptionField:
 
 @dataclass(frozen=True, slots=True)
 class MetricField:
-    """A metric on the form; `rare` are options behind a disclosure, `unjudged` says which cases it will not judge.
+    """A metric on the form; `rare` are options behind a disclosure, `unjudged` lists cases that it will not judge.
 
     `label` is the one in its name, as it was typed; None for the metric itself, of which there can be more.
     `was_shown` says that the form had its threshold and options before, as it has once the metric is ticked.
-    `n_served` of `n_cases` give it something to judge; `lacks` says what is missing here for it to judge at all.
+    `n_served` of `n_cases` give it something to judge; `lacks` names a requirement that is missing here.
     """
 
     name: str
@@ -147,9 +147,9 @@ class MetricGroup:
 
 @dataclass(frozen=True, slots=True)
 class MetricForm:
-    """The metrics of a form: those that were ticked, with their options, and those that can be added.
+    """The metrics of a form: ticked ones with their options, and further ones that can be added.
 
-    These are `listed` once somebody opened their list; `open` where the page has to be the one that opens it.
+    The further ones are `listed` once their list was opened; `open` where the page itself opens it.
     """
 
     chosen: tuple[MetricField, ...] = ()
@@ -158,12 +158,12 @@ class MetricForm:
 
     @property
     def n_offered(self) -> int:
-        """How many can be added."""
+        """The number of metrics that can be added."""
         return sum(len(group.metrics) for group in self.offered)
 
 
 def metric_form(typed: Typed, cases: Sequence[Case], offer: Offer | None = None) -> MetricForm:
-    """Every metric, with the cases of `cases` that it cannot judge; first those that all cases can serve.
+    """Every metric, with the cases of `cases` that it cannot judge; metrics for all cases come first.
 
     A ticked metric that is not offered (any more) stands among the chosen ones, so that it is not lost in silence.
     """

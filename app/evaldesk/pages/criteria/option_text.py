@@ -22,7 +22,7 @@ LISTED = "only"
 def read_option(info: OptionInfo, text: str, keys: str = "") -> JsonValue:
     """The value that `text` says; `keys` are the names beside a choice of kind `keys`.
 
-    An empty field is the default. Raises UsageError with a sentence for the person who typed it.
+    An empty field is the default. Raises UsageError with a sentence for the form.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if info.kind == "switch":

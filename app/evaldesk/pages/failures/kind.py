@@ -56,7 +56,7 @@ def read_findings(
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A mode in one run: the trials that show it, of those that were read."""
+    """A mode in one run: the read trials that show it."""
 
     run: RunSummary
     n: int
@@ -102,11 +102,11 @@ class TypedChange:
 
 @dataclass(frozen=True, slots=True)
 class ModePage:
-    """All that the page of a mode shows. `merged_into` is the mode that took it over.
+    """The values of a mode's page. `merged_into` is the surviving mode of a merge.
 
-    `agents` are models and versions, each with how many of its trials show the mode, and how many were read.
+    `agents` are models and versions, each with its trials that show the mode and its read trials.
 
-    `typed` are the texts as they were typed where they could not be stored, else those of the mode.
+    `typed` are the typed texts where they could not be stored, else the mode's own.
     """
 
     mode: Mode
@@ -256,7 +256,7 @@ def _calibration(store: Store, mode: Mode, run: RunSummary, criterion: Criterion
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The newest findings of a mode in a run, counted by what they are of; `n` of `n_all` were counted."""
+    """The newest findings of a mode in a run, counted by place; `n` of `n_all` were counted."""
 
     run_id: int
     n: int
@@ -267,7 +267,7 @@ class Where:
 def read_where(desk: Desk, mode_id: int) -> Where | None:
     """Where the findings of the newest run with the mode are; None without any.
 
-    A finding of which no place was marked is at the first difference of its trial.
+    A finding without a marked place is at the first difference of its trial.
     """
     store = desk.store
     found = store.failures.trials_by_run(mode_id)
@@ -305,7 +305,7 @@ def _place_of(finding: Finding, result: TrialResult | None, signature: Signature
 
 
 def _most(counted: Counter[str], name: str) -> list[tuple[str, int]]:
-    """The most frequent ones, and how many findings are of others; turns in their order."""
+    """The most frequent places, and the number of findings elsewhere; turns in their order."""
     shown = sorted(counted.items(), key=lambda each: (-each[1], each[0]))[:N_SHARES]
     if name == "Turn":
         shown.sort(key=lambda each: (len(each[0]), each[0]))

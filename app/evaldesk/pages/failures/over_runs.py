@@ -1,4 +1,4 @@
-"""Kinds of failure over runs: what they cost in one, how often each shows them, and what changed between two."""
+"""Failure modes over runs: their cost in one, their shares over several, and the changes between two."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class ChangeRow:
 
 @dataclass(frozen=True, slots=True)
 class SpentRow:
-    """What the trials of one kind cost and took; dollars are a lower bound where some are not known.
+    """Cost and time of the trials of one kind; dollars are a lower bound where some are not known.
 
-    `trend` is the share in each run, the oldest first, None where none of it was read; `path` is its line.
+    `trend` is the share in each run, the oldest first, None for an unread run; `path` is its line.
     """
 
     name: str
@@ -56,7 +56,7 @@ class SpentRow:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What each kind of failure of a run cost, and how often the runs of its eval set show it, the oldest first."""
+    """The cost of each failure mode of a run, and its share in the runs of the eval set, the oldest first."""
 
     run_id: int
     runs: Sequence[int]
@@ -66,7 +66,7 @@ class Spent:
 def read_spent(desk: Desk, run_id: int | None) -> Spent:
     """The money and time of the trials read of a run by kind, and the shares of the last runs.
 
-    Without `run_id` it is the newest run of which trials were read. Raises NotFoundError.
+    Without `run_id` it is the newest run with read trials. Raises NotFoundError.
     """
     store = desk.store
     read_runs = store.failures.read_runs()
@@ -129,7 +129,7 @@ def _trend_path(trend: Sequence[float | None]) -> str:
 
 
 def failure_changes(desk: Desk, before_id: int, after_id: int) -> tuple[str, Sequence[ChangeRow]]:
-    """What failed otherwise in the second of two runs, or why that is not told; nothing where one was not read."""
+    """The changed failure modes in the second of two runs, or why there are none; empty where one was not read."""
     store = desk.store
     before, after = (played_run_id(store.runs, run_id) for run_id in (before_id, after_id))
     if before == after or not {before, after} <= {*store.failures.read_runs()}:
@@ -168,7 +168,7 @@ def changes_between(store: Store, before: int, after: int, modes: Mapping[int, M
 
 
 def _shares(draw: Draw, reading: ReadTrials) -> dict[str, tuple[Counter[int], int]]:
-    """Of each case the trials with each mode, and how many were scored."""
+    """For each case the trials with each mode, and the number of scored ones."""
     counts: defaultdict[int, Counter[int]] = defaultdict(Counter)
     for mode_id, trials in reading.by_mode.items():
         for number in trials:

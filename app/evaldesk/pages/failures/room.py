@@ -1,4 +1,4 @@
-"""The failure room: which trials of a run were read, which kinds of failure they show, and what to read next."""
+"""The failure room of a run: its read trials, their failure modes, and the next trial to read."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class KindRow:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoints:
-    """The kinds expected after so many trials read, as a path and as a table; `n_most` is the top of the chart."""
+    """The expected number of modes by read trials, as a path and as a table; `n_most` is the top of the chart."""
 
     path: str
     rows: Sequence[tuple[int, str]]
@@ -267,7 +267,7 @@ def kind_row(
 
 
 def _share_of(sampled: Mapping[str, Sample], n_read: int) -> str:
-    """Which trials the shares are of, and by how many they are known where some were read out of order."""
+    """The trials behind the shares, and their number where some were read out of order."""
     words = ("failed", "errored", "passed", "unscored")
     found = [word for word, sample in zip(words, sampled.values(), strict=True) if sample.keys]
     n_drawn = sum(len(sample.keys) for sample in sampled.values())
@@ -284,7 +284,7 @@ def _n_since_new(order: Iterable[int], reading: ReadTrials) -> int:
 
 
 def _seen_sentence(seen: Saturation, n_left: int, n_since: int) -> str:
-    """The kinds seen, and what is known of those that were not: few trials read rule out little."""
+    """The seen modes, and an estimate of the unseen ones: few read trials rule out little."""
     if not seen.n_modes:
         return "No kind of failure named yet"
     named, more = f"{counted(seen.n_modes, 'kind')} of failure", round(seen.unseen)
@@ -326,7 +326,7 @@ def _curve(times: Sequence[int], seen: Saturation) -> CurvePoints | None:
 
 
 def _notes(store: Store, run_id: int) -> list[tuple[str, list[tuple[Finding, str]]]]:
-    """The newest findings without a kind, each with the address of its trial, those that say alike under one name."""
+    """The newest findings without a mode, each with the address of its trial, similar ones under one name."""
     found = [each for each in store.failures.of_mode(None, run_id, N_NOTES) if each.note]
     hrefs = [_href(run_id, trial_number((each.case_index, each.trial_index))) for each in found]
     groups = alike([each.note for each in found])
@@ -354,7 +354,7 @@ def _proposals(
 
 
 def _with_quotes(store: Store, proposals: Sequence[Proposal]) -> list[Proposal]:
-    """The proposals of a page, those of a model with what they quote."""
+    """The proposals of a page; a model's proposals with their quotes."""
     ids = [finding for each in proposals for finding in each.findings[: len(each.quotes)]]
     quotes = store.proposals.quotes(ids) if ids else {}
     found = []

@@ -59,7 +59,7 @@ class ReportTrial:
 
 @dataclass(slots=True)
 class Masking:
-    """What is masked in one report; `words` names the values and the cases that they stood in."""
+    """The masked values of one report; `words` names them with their cases."""
 
     environment: Mapping[str, str]
     found: Counter[str] = field(default_factory=Counter)
@@ -88,7 +88,7 @@ def read_comparison(runs: StoredRuns, a_id: int, b_id: int) -> ComparisonPage:
 
 
 def report_trials(runs: StoredRuns, run_id: int, masking: Masking) -> Iterator[ReportTrial]:
-    """The recorded trials without their secrets: first those that did not pass, then the others, worst cases first."""
+    """The recorded trials without their secrets: failed ones first, worst cases first."""
     config = runs.summary(run_id).config
     for letters in (NOT_PASSED, PASSED):
         for row in _rows(runs.store, run_id):

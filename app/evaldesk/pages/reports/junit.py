@@ -26,7 +26,7 @@ def junit_suite(
     """One `<testsuite>` of cases, each with the name by which gates know it.
 
     A case is a failure when a gate that failed names it, and an error when it has errored trials and more than the
-    tolerated ones errored. One of which nothing was scored is skipped. Other trials that failed are told in
+    tolerated ones errored. A case without a score is skipped. Other failed trials are listed in
     `<system-out>`. The message of a case ends with its note in `notes`. The properties of a case count its trials by
     how they ended.
     """

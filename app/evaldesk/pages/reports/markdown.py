@@ -34,7 +34,7 @@ MARK = "<!-- evaldesk -->"
 class SummaryPart:
     """One run for the summary: `reasons` says, by case id, why its first bad trial did not pass.
 
-    `asserted` says of each metric that does not apply to every case to how many it does.
+    `asserted` has the number of cases for each metric that does not apply to all.
     """
 
     title: str
@@ -135,7 +135,7 @@ MOST_CASES = 10
 def case_annotation(case: CaseResult, path: str, *, is_tolerated: bool = False, note: str = "") -> str:
     """`::error file=…,title=…::…` for a case with a failed trial, or a warning if tolerated; empty without one.
 
-    `note` says what else is known of it: `flipped, passed 4 of 5 when played again`.
+    `note` is a further fact: `flipped, passed 4 of 5 when played again`.
     """
     worst = next((trial for trial in case if trial.verdict in ("failed", "errored")), None)
     if worst is None:

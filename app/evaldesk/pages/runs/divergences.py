@@ -1,4 +1,4 @@
-"""What broke first in the failed trials of a run: those that fail alike are counted together."""
+"""The first divergences in the failed trials of a run, equal ones counted together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ N_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class BrokenPlace:
-    """A way to fail: how many trials, what it is, its cases, and the address of the first such trial."""
+    """A first divergence: its number of trials, its words, its cases, and the address of the first such trial."""
 
     n: int
     words: str
@@ -40,7 +40,7 @@ class RunDivergences:
 
 
 def read_divergences(desk: Desk, run_id: int) -> RunDivergences:
-    """What broke first in the failed trials of the worst cases. Raises NotFoundError."""
+    """The first divergences in the failed trials of the worst cases. Raises NotFoundError."""
     runs = desk.store.runs
     summary = runs.summary(run_id)
     rows = runs.case_rows(run_id, sort="worst", only="failed", limit=MAX_CASES)

@@ -81,7 +81,7 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
 
 
 def _recorded(summary: RunSummary) -> str:
-    """What an imported run planned, and how it ended; empty for a run that was played here."""
+    """The plan and end of an imported run; empty for a run that was played here."""
     plan = summary.config.recorded
     words = plan_sentence(plan, summary.n_done) if plan else ""
     return words[:1].upper() + words[1:]
@@ -108,7 +108,7 @@ def _other_host(summary: RunSummary) -> str:
 
 
 def played_in(config: RunConfig) -> str:
-    """The place of the agent and how many trials share it; empty where none was played here."""
+    """The place of the agent and the number of trials that share it; empty where none was played here."""
     agent = config.agent
     if is_imported(config) or config.source_run_id is not None:
         return ""
@@ -152,12 +152,12 @@ def shown_value(config: RunConfig, option: RunOption) -> Any:
 
 
 def shown_values(config: RunConfig, options: Iterable[RunOption] = RUN_OPTIONS) -> dict[str, Any]:
-    """The values of the options by name, as they may be shown; of an imported run those that it has."""
+    """The values of the options by name, as they may be shown; an imported run has only some."""
     return {option.name: shown_value(config, option) for option in options if _is_of(config, option)}
 
 
 def options_line(config: RunConfig) -> str:
-    """`n=5, concurrency=4, temperature=0.2`: the options that are always told, and those that are not at default."""
+    """`n=5, concurrency=4, temperature=0.2`: the options that are always shown, and the changed ones."""
     values = shown_values(config)
     shown = [option for option in RUN_OPTIONS if option.name in values and option.name != "note"]
     shown = [option for option in shown if not _is_usual(option, values[option.name])]

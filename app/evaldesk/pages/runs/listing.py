@@ -26,8 +26,8 @@ STATUSES: tuple[RunStatus, ...] = ("running", "pending", "stopping", "finished",
 class RunLine:
     """One run in the list; `doubt` is empty when nothing was scored, `conclusion` is None while the run goes on.
 
-    `gates` are the answers of those that were asked for, the held ones included.
-    `by` is the other person who started it.
+    `gates` are the answers of the requested gates, the held ones included.
+    `by` is the person that started it, if another one.
     """
 
     id: int

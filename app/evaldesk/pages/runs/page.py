@@ -350,7 +350,7 @@ def _sorts(summary: RunSummary, query: RunQuery, current: CaseSort) -> list[Filt
 
 
 def _figures(summary: RunSummary) -> list[Figure]:
-    """The figures; of a run that came in a file only those that the file tells."""
+    """The figures; an imported run has only the figures of its file."""
     cost, is_least = known_cost(summary, summary), summary.n_uncounted > 0
     figures = [Figure("cost", "dollars", cost.dollars, cost.is_least)]
     if summary.n_unpriced:
@@ -400,7 +400,7 @@ def _errors(runs: RunStore, summary: RunSummary) -> list[ErrorLine]:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a run; `quarter` changes rarely, for people who listen instead of looking."""
+    """The progress of a run; `quarter` changes rarely, for screen readers."""
 
     done: str
     rest: str
@@ -448,7 +448,7 @@ def progress(summary: RunSummary, n_running: int, pause: str = "") -> Progress:
 
 
 def _money_left(summary: RunSummary) -> str:
-    """`$3.80 of the budget of $5 left.`: what is left of the limit of cost, or of a budget; empty without either."""
+    """`$3.80 of the budget of $5 left.`: the rest of the cost limit or budget; empty without either."""
     budget, limit = summary.config.budget, summary.config.gates.max_cost
     amount, is_money = budget_of(budget) if budget else (0.0, False)
     if limit is not None:

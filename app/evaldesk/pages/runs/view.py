@@ -171,13 +171,13 @@ def _matrix_row(
 
 
 def equal_counts_of(summary: RunSummary, row: CaseRow) -> tuple[int, int]:
-    """The scored and the passed trials of a case among those that every case has."""
+    """The scored and the passed trials of a case among the trial indexes that all cases have."""
     letters = row.verdicts[: summary.n_equal]
     return scored_and_passed(letters, errors_are_failures=summary.config.errors_are_failures)
 
 
 def window(at: int, n: int, most: int) -> range:
-    """Of `n` places those around `at`, at most so many."""
+    """The window of at most `most` of `n` places around `at`."""
     start = max(0, min(at - most // 2, n - most))
     return range(start, min(n, start + most))
 
@@ -188,12 +188,12 @@ def trial_href(run_id: int, key: TrialKey) -> str:
 
 
 def gate_lines(summary: RunSummary, conclusion: Conclusion | None) -> tuple[GateOutcome, ...]:
-    """The answers of the gates that a run was asked for, those that held included; none while it goes on."""
+    """The answers of all requested gates of a run, held ones included; empty while it goes on."""
     return () if conclusion is None or summary.config.gates.asks_nothing else in_page_words(conclusion).gates
 
 
 def run_badge(status: RunStatus, conclusion: Conclusion | None) -> tuple[str, str]:
-    """The badge of a run and its word: the outcome of one that finished, else its status."""
+    """The badge of a run and its word: the outcome of a finished run, else its status."""
     if conclusion is None or status != "finished":
         return BADGES[status]
     return OUTCOME_BADGES[conclusion.outcome], conclusion.outcome
@@ -277,9 +277,9 @@ def reliability(
     earlier: RunSummary | None = None,
     equal: Sequence[tuple[int, int, int]] | None = None,
 ) -> tuple[Reliability, CurvePoint]:
-    """From how many cases have so many scored and passed trials; the point is the one at `k`.
+    """The reliability from the number of cases by scored and passed trials; the point is at `k`.
 
-    `earlier` is the run that a run which is watched may be stopped against. `equal` are the cases by the trials that
+    `earlier` is the run against which a watched run may be stopped. `equal` are the cases by the trials that
     all of them have, for a run that stopped when it was decided.
     """
     # One looks at a run that goes on again and again, and may stop it when the answer pleases.

@@ -23,7 +23,7 @@ class Message:
 
     `call_id` names the call that a tool answers; without it, it answers the oldest open one. `thought` is the agent's
     own thinking; `media` go with the text. `at_ms` counts on any clock. `usage` is an error where one of its
-    numbers cannot be. What happened `within` a tool is a usage.
+    numbers cannot be. A model call `within` a tool is a usage.
     """
 
     speaker: Speaker
@@ -78,7 +78,7 @@ def turns_of(
 class TurnEvents:
     """The events of one turn while its messages come in; a result finds the call that it answers.
 
-    They are of `author`, where that is known, whatever the messages say.
+    They are of `author`, where that is known, and else of the author in the messages.
     """
 
     events: list[Event] = field(default_factory=list)

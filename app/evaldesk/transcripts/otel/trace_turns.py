@@ -123,7 +123,7 @@ def sent_calls(spans: Sequence[Span]) -> Iterator[tuple[float, Usage, Sent, Any]
 class _TurnBuilder:
     """The messages of a conversation while its visits come in; every model call repeats those before it.
 
-    `happened` are those that the spans are of: replies, calls and results, and no message that a model was only given.
+    `happened` are the replies, calls and results of the spans, without messages that are only in a prompt.
     """
 
     messages: list[Message] = field(default_factory=list)

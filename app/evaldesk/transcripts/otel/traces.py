@@ -47,7 +47,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class InnerCall:
-    """A model call of which the tokens count alone: inside of a tool, or one whose span tells no messages."""
+    """A model call that counts by its tokens alone: inside of a tool, or with a span without messages."""
 
     span: Span
     tool: Span | None
@@ -161,7 +161,7 @@ class _Around:
 
 
 class _Tree:
-    """Which span stands inside of which; a file may leave out parents, and a hostile one may make circles."""
+    """The tree of spans; a file may leave out parents, and a hostile one may make circles."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._by_id = {(span.trace_id, span.span_id): span for span in spans}
