@@ -48,7 +48,8 @@ GROUPS = {
 }
 HEAD = re.compile(r"# (\d{3}) · (.+)\n\nGroup: (\w+) · Status: (holds|replaced by \d{3})(?: · Was: ([\d, ]+))?\n")
 CITATION = re.compile(r"decisions?[ /](?:docs/decisions/)?(\d{3}(?:(?:, | and | to )\d{3})*)")
-LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]*))?\)")
+HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 PATH = re.compile(r"`([\w./]+(?:\.py|/))`")
 # Adjectives and general words are in many titles without naming their subject.
 TERMS_BESIDES = (
@@ -207,13 +208,20 @@ def _numbers(pages: Sequence[Page]) -> list[str]:
 
 
 def dead_links() -> list[str]:
-    """Each link of a document that leads to no file."""
-    return [
-        f"{path.relative_to(ROOT)}: {target} leads nowhere"
-        for path in [*sorted((ROOT / "docs").glob("**/*.md")), *sorted(ROOT.glob("*.md"))]
-        for target in LINK.findall(path.read_text("utf-8"))
-        if not target.startswith(("http://", "https://", "mailto:")) and not (path.parent / target).exists()
-    ]
+    """Each link of a document that leads to no file, or to no heading of it."""
+    findings: list[str] = []
+    for path in [*sorted((ROOT / "docs").glob("**/*.md")), *sorted(ROOT.glob("*.md"))]:
+        for target, anchor in LINK.findall(path.read_text("utf-8")):
+            found = path.parent / target if target else path
+            if not found.exists() or (anchor and found.suffix == ".md" and anchor not in _anchors(found)):
+                findings.append(f"{path.relative_to(ROOT)}: {target}{anchor and '#'}{anchor} leads nowhere")
+    return findings
+
+
+def _anchors(path: Path) -> set[str]:
+    """The anchors of a document's headings, as GitHub and others make them."""
+    headings = HEADING.findall(path.read_text("utf-8"))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def lost_paths() -> list[str]:

@@ -196,6 +196,7 @@ FAULTS = {
     ),
     "unknown": ("app/evaldesk/more.py", "# see decision 010\n", "app/evaldesk/more.py: there is no decision 010"),
     "link": ("docs/other.md", "[a page](nowhere.md)\n", "docs/other.md: nowhere.md leads nowhere"),
+    "anchor": ("docs/other.md", "# One\n[two](#two)\n", "docs/other.md: #two leads nowhere"),
     "path": ("docs/architecture.md", "`desk/gone.py`\n", "docs/architecture.md: desk/gone.py does not exist"),
 }
 
