@@ -91,7 +91,7 @@ def test_one_of_two_calls_of_a_tool_accepts_more_and_without_its_number_both_do(
     assert [value(both | {"call": 2}, *calls) for calls in (first, second)] == [0.0, 0.0]
 
 
-def test_what_two_entries_say_of_one_argument_is_joined() -> None:
+def test_two_entries_of_one_argument_are_joined() -> None:
     entry = {"turn": 1, "tool": "book", "argument": "city"}
     case = case_of(
         book(city="Paris"),
@@ -145,7 +145,7 @@ def test_of_several_answers_the_nearest_counts() -> None:
         assert whole.value == value
 
 
-def test_what_cannot_be_read_is_an_error_of_the_trial_and_never_a_pass() -> None:
+def test_an_unreadable_entry_is_an_error_of_the_trial_and_never_a_pass() -> None:
     case = case_of(book(city="Paris"), accepts=[{"turn": 7, "tool": "book", "argument": "city", "ignore": True}])
 
     (score,) = score_trial(trial_of(book(city="Paris")), case, [Criterion("tool_exact", 1.0)])
@@ -203,7 +203,7 @@ CALLS = st.lists(
 
 
 @given(ALLOWANCES, CALLS, CALLS)
-def test_what_is_accepted_as_well_never_fails_what_passed(more: Any, wanted: Any, made: Any) -> None:
+def test_an_accepted_alternative_never_fails_a_passing_trial(more: Any, wanted: Any, made: Any) -> None:
     plain, trial = case_of(*wanted), trial_of(*made)
     case = with_allowances(plain, more)
 

@@ -71,12 +71,12 @@ OTHER = {
 
 
 @pytest.mark.parametrize("case", SAME.values(), ids=SAME)
-def test_what_neither_asks_nor_asserts_is_no_other_version(case: Case) -> None:
+def test_a_change_beside_messages_and_assertions_is_the_same_version(case: Case) -> None:
     assert case_version(case) == case_version(CASE)
 
 
 @pytest.mark.parametrize("case", OTHER.values(), ids=OTHER)
-def test_what_asks_or_asserts_is_another_version(case: Case) -> None:
+def test_a_changed_message_or_assertion_is_another_version(case: Case) -> None:
     assert case_version(case) != case_version(CASE)
 
 

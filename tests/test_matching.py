@@ -182,7 +182,7 @@ def test_pointers_are_escaped() -> None:
         ({"actual": [{"name": "a", "args": [1]}]}, "actual call of a: args must be an object"),
     ],
 )
-def test_bad_requests_say_what_is_wrong(arguments: Row, message: str) -> None:
+def test_bad_requests_name_the_fault(arguments: Row, message: str) -> None:
     expected, actual = arguments.pop("expected", [A]), arguments.pop("actual", [A])
 
     with pytest.raises(UsageError, match=message.replace("?", r"\?")):

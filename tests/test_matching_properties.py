@@ -46,7 +46,7 @@ def test_json_equality_is_that_of_canonical_text(a: Any, b: Any) -> None:
 
 
 @given(values)
-def test_what_is_read_again_is_the_same(value: Any) -> None:
+def test_a_file_that_is_read_again_is_the_same(value: Any) -> None:
     again = json.loads(json.dumps([value, "a text", {"key": ["a text"]}]))
     whole = [value, "a text", {"key": ["a text"]}]
 

@@ -99,7 +99,7 @@ SHOWN: Mapping[str, str] = {
     "A finished trial is on disk": (
         "store/test_database_file.py: writes are durable; torture/test_eval_command.py: a killed run of"
     ),
-    "Unknown keys in a file": "formats/test_format_properties.py: whatever is read is written back in full",
+    "Unknown keys in a file": "formats/test_format_properties.py: every readable file is written back in full",
     "Trials run in worker processes": "engine/test_executors.py: ; engine/test_host_workers.py: ",
     "A million stored trials": "web/runs/test_queries_of_pages.py: no page reads a whole table of trials",
     "The desk listens on loopback": (

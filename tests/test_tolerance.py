@@ -41,7 +41,9 @@ PRICE = Tolerance(tolerances={"price": 0.1})
         pytest.param({"price": 1}, {"price": 9}, Tolerance(tolerances={"u/price": 8.0}), 0.0, id="another-tool"),
     ],
 )
-def test_what_counts_as_the_expected_value(expected: Call, actual: Call, tolerance: Tolerance, score: float) -> None:
+def test_accepted_values_count_as_the_expected_one(
+    expected: Call, actual: Call, tolerance: Tolerance, score: float
+) -> None:
     assert match_trajectory([call("t", **expected)], [call("t", **actual)], tolerance=tolerance).score == score
 
 
@@ -78,7 +80,7 @@ def test_a_rule_says_why_it_accepts(rule: CallRule, expected: Call, actual: Call
     assert rule.because(("t", expected), ("t", actual)) == because
 
 
-def test_the_alignment_pairs_what_the_rule_accepts() -> None:
+def test_the_alignment_pairs_calls_that_the_rule_accepts() -> None:
     expected, actual = [call("s", q=1), call("b", id=7)], [call("b", id=7), call("s", q=2)]
 
     strict = match_trajectory(expected, actual, order="any_order")

@@ -29,7 +29,7 @@ def test_editing_a_text_keeps_pictures_thoughts_and_roles() -> None:
     }
 
 
-def test_taking_a_reference_away_keeps_what_is_not_text() -> None:
+def test_removing_a_reference_keeps_its_other_parts() -> None:
     call = {"function_call": {"name": "ask", "args": {}}}
     turn = turn_of({"final_response": {"parts": [{"text": "x"}, call], "role": "model"}})
 

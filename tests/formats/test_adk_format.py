@@ -31,7 +31,7 @@ def test_a_clean_set_is_written_byte_for_byte_as_adk_writes_it() -> None:
     assert len(written) > 5
 
 
-def test_what_adk_refuses_is_kept_as_it_is_or_refused() -> None:
+def test_values_that_adk_refuses_are_kept_unchanged_or_refused() -> None:
     refused = [case for case in GOLDEN_SETS if "error" in case["adk"]]
 
     for case in refused:
@@ -88,7 +88,7 @@ def test_camel_case_is_read_at_every_level_and_kept_below_the_set() -> None:
     ],
     ids=["absent", "null", "only_messages", "empty", "no_uses", "nothing", "events_none", "one", "events"],
 )
-def test_not_asserted_is_told_from_no_tool_may_be_called(turn: dict[str, Any], calls: tuple[str, ...] | None) -> None:
+def test_not_asserted_differs_from_no_tool_may_be_called(turn: dict[str, Any], calls: tuple[str, ...] | None) -> None:
     read = turn_of(turn)
 
     found = read.expected.tool_calls
@@ -103,7 +103,7 @@ def test_not_asserted_is_told_from_no_tool_may_be_called(turn: dict[str, Any], c
     [None, {}, {"tool_uses": [{"name": "g", "id": None}], "tool_responses": []}, EVENTS],
     ids=["new", "empty", "uses", "events"],
 )
-def test_every_change_of_what_is_asserted_survives_the_file(
+def test_every_change_of_an_assertion_survives_the_file(
     data: Any, calls: tuple[ToolCall, ...] | None, messages: tuple[tuple[str, str], ...]
 ) -> None:
     turn = turn_of({} if data is None else {"intermediate_data": data})

@@ -33,7 +33,7 @@ def test_a_case_that_is_there_twice_has_two_trials() -> None:
     assert (run.name, run.agent) == ("dice", "dice_agent")
 
 
-def test_what_was_expected_and_what_happened_stand_side_by_side() -> None:
+def test_expected_and_actual_stand_side_by_side() -> None:
     run = recorded(SAMPLE.read_bytes())
 
     turn, record = run.cases[0].turns[0], run.results[0].transcript.turns[0]

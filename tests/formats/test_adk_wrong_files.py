@@ -96,7 +96,7 @@ WRONG: dict[str, tuple[Any, str, str]] = {
 
 
 @pytest.mark.parametrize(("value", "path", "reason"), WRONG.values(), ids=WRONG)
-def test_a_new_file_that_is_wrong_says_where_and_what_was_wanted(value: Any, path: str, reason: str) -> None:
+def test_a_faulty_new_file_names_place_and_wanted_value(value: Any, path: str, reason: str) -> None:
     with pytest.raises(FormatError) as refused:
         read_evalset(json.dumps(value, indent=1).encode(), source="s.evalset.json")
 
@@ -163,7 +163,7 @@ def test_a_file_is_loaded_and_dumped_by_path(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["s.evalset.json"]
 
 
-def test_the_raw_view_of_a_case_is_what_stands_in_its_file() -> None:
+def test_the_raw_view_of_a_case_is_the_text_of_its_file() -> None:
     raw = set_of({"app_details": {"x": 1}}, tags=["a"], odd=1)["eval_cases"][0]
 
     case = case_from_json(raw, "case")

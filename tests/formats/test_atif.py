@@ -58,7 +58,7 @@ def test_a_trajectory_is_a_trial_and_the_case_it_shows() -> None:
     assert (result.tokens, result.cost) == (59, 0.002)
 
 
-def test_what_is_written_is_what_was_read() -> None:
+def test_an_unchanged_file_is_written_as_it_was_read() -> None:
     (run,) = _read(WHOLE).runs
 
     again = json.loads(Atif.write(run))
@@ -123,7 +123,7 @@ def test_a_trajectory_that_is_wrong_is_refused_with_its_place(change: dict[str, 
     assert said in str(caught.value)
 
 
-def test_every_trial_of_a_run_is_a_line_with_all_that_was_said() -> None:
+def test_every_trial_of_a_run_is_a_line_with_its_whole_conversation() -> None:
     whole = run_of_two_tasks()
     first, *others = whole.results
     broken = replace(first, error=ErrorRecord("model", "quota"), verdict="errored", status="errored", scores=())
@@ -161,6 +161,6 @@ def test_demonstrations_are_left_out_and_observations_are_no_turns() -> None:
     assert (result.tokens, result.cost) == (120, 0.1)
 
 
-def test_neither_is_written_as_what_it_is_not() -> None:
+def test_neither_is_written_as_the_other() -> None:
     with pytest.raises(FormatError, match="only read"):
         SweAgent.write(RecordedRun("r", "a", (), ()))

@@ -28,7 +28,7 @@ def _read(*rows: dict[str, Any], source: str = "q.json") -> Imported:
 QUESTION = {"id": "q", "question": [[{"role": "user", "content": "Go."}]]}
 
 
-def test_the_questions_alone_say_what_is_missing() -> None:
+def test_the_questions_alone_name_the_missing_file() -> None:
     source = "BFCL_v4_multi_turn_base.json"
 
     found = _read(QUESTION, source=source)
@@ -42,7 +42,7 @@ def test_the_questions_alone_say_what_is_missing() -> None:
     )
 
 
-def test_the_answers_alone_are_refused_with_what_to_do() -> None:
+def test_the_answers_alone_are_refused_with_the_next_step() -> None:
     answers = {"id": "q", "ground_truth": [["go()"]]}
 
     with pytest.raises(FormatError) as caught:
@@ -92,7 +92,7 @@ def test_turns_state_and_calls_of_a_case() -> None:
         ([{"id": 1, "question": []}], 1, "id: expected a string, got the number 1"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(rows: list[dict[str, Any]], line: int, said: str) -> None:
+def test_a_fault_is_named_with_its_line(rows: list[dict[str, Any]], line: int, said: str) -> None:
     with pytest.raises(FormatError) as caught:
         _read(*rows)
 
@@ -138,7 +138,7 @@ def test_a_call_in_python_is_data_and_never_run(text: str, call: ToolCall | None
 
 @given(st.text(alphabet="f(),='\"[]{}:-1.eEjx \\n#*`\u00e9", max_size=40))
 @settings(max_examples=50)
-def test_whatever_the_text_is_it_is_a_call_or_none(text: str) -> None:
+def test_every_text_is_a_call_or_none(text: str) -> None:
     call = parse_call(text, {})
 
     assert call is None or isinstance(ast.parse(text.strip(), mode="eval").body, ast.Call)

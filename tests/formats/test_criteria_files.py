@@ -88,7 +88,7 @@ def test_a_changed_criterion_leaves_the_others_as_they_stood() -> None:
     assert (found["num_runs"], list(found)) == (3, list(json.loads(SEVERAL)))
 
 
-def test_what_was_made_here_reads_back_the_same() -> None:
+def test_a_set_that_was_made_here_reads_back_the_same() -> None:
     made = CriteriaFile(
         (
             Criterion("tool_f1", 0.5),
@@ -142,7 +142,7 @@ def test_what_was_made_here_reads_back_the_same() -> None:
         ("", "test_config.json", "the file is empty"),
     ],
 )
-def test_what_is_wrong_is_refused_with_its_place(tmp_path: Path, text: str, place: str, message: str) -> None:
+def test_a_fault_is_refused_with_its_place(tmp_path: Path, text: str, place: str, message: str) -> None:
     path = write(tmp_path, text)
 
     with pytest.raises(FormatError, match=re.escape(message)) as caught:
@@ -303,7 +303,7 @@ def test_configs_are_read_as_adk_reads_them() -> None:
             assert criteria_of(row["config"].get("criteria", {})) == file.criteria
 
 
-def test_spellings_of_match_type_are_those_of_adk() -> None:
+def test_match_type_is_spelled_as_in_adk() -> None:
     for row in golden("adk_metrics")["match_type_spellings"]:
         mapping = {"tool_trajectory_avg_score": {"threshold": 1, "match_type": row["match_type"]}}
         if isinstance(row["adk"], dict):

@@ -99,7 +99,7 @@ def test_the_words_of_the_user_are_an_event_of_their_turn(name: str) -> None:
 
 
 @every_format
-def test_reading_what_was_written_gives_the_same_value(name: str) -> None:
+def test_a_written_value_is_read_as_the_same(name: str) -> None:
     data, source = sample(name)
     imported = read_file(data, source)
     wanted = load_format(name).writes
@@ -114,7 +114,7 @@ def test_reading_what_was_written_gives_the_same_value(name: str) -> None:
 @every_format
 @given(data=st.binary(max_size=300), cut=st.integers(0, 3000), width=st.integers(0, 40))
 @settings(max_examples=30)
-def test_whatever_the_bytes_are_the_error_is_our_own(name: str, data: bytes, cut: int, width: int) -> None:
+def test_every_damage_of_bytes_is_an_error_of_our_own(name: str, data: bytes, cut: int, width: int) -> None:
     whole, source = sample(name)
     at = cut % (len(whole) + 1)
 
@@ -125,7 +125,7 @@ def test_whatever_the_bytes_are_the_error_is_our_own(name: str, data: bytes, cut
 
 
 @every_format
-def test_whatever_stands_in_place_of_a_value_it_is_refused_or_survives(name: str) -> None:
+def test_every_value_in_every_place_is_refused_or_survives(name: str) -> None:
     data, source = sample(name)
 
     for changed in _changed(data):
@@ -137,7 +137,7 @@ def test_whatever_stands_in_place_of_a_value_it_is_refused_or_survives(name: str
 
 
 @every_format
-def test_no_file_reaches_what_evaldesk_keeps_for_itself(name: str) -> None:
+def test_no_file_reaches_the_own_keys_of_evaldesk(name: str) -> None:
     data, source = sample(name)
     own = {"keys": 5, "raw": 7, "events": 1, "format": "adk-old", "style": 3}
 
@@ -177,7 +177,7 @@ def _held(data: bytes, source: str, name: str) -> list[EvalSet | RecordedRun]:
 
 @given(data=st.binary(max_size=200), name=st.sampled_from(sorted(path.name for path in SAMPLES.values())))
 @settings(max_examples=40)
-def test_a_file_that_nobody_knows_is_refused_whatever_it_is_called(data: bytes, name: str) -> None:
+def test_an_unknown_file_is_refused_under_every_name(data: bytes, name: str) -> None:
     with suppress(FormatError):
         read_file(data, name)
 

@@ -142,7 +142,7 @@ def _runs(draw: st.DrawFn) -> RecordedRun:
 
 @given(_runs(), st.sampled_from(["otel", "atif"]))
 @settings(max_examples=25)
-def test_runs_come_back_with_all_that_was_said_and_scored(run: RecordedRun, name: str) -> None:
+def test_runs_come_back_with_whole_conversations_and_scores(run: RecordedRun, name: str) -> None:
     (again,) = read_file(write_file(run, name), "r.json", name).runs
 
     found = {(result.case_index, result.trial_index): result for result in again.results}
@@ -205,7 +205,7 @@ def _any_score(metric: str) -> list[Score]:
 
 
 @pytest.mark.parametrize("name", ["otel", "atif", "osmosis-results", "openhands"])
-def test_the_verdict_of_a_trial_comes_back_whatever_its_scores_are(name: str) -> None:
+def test_the_verdict_of_a_trial_comes_back_with_any_scores(name: str) -> None:
     criteria = (Criterion("m", 1.0), Criterion("other", 1.0))
     results = tuple(
         replace(recorded_trial((), scores=scores, criteria=criteria), case_index=index, trial_index=0)

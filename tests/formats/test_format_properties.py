@@ -71,7 +71,7 @@ evalsets = st.builds(
 
 @given(evalsets)
 @settings(deadline=None)
-def test_reading_what_was_written_gives_the_same_eval_set(evalset: EvalSet) -> None:
+def test_a_written_eval_set_is_read_as_the_same(evalset: EvalSet) -> None:
     assert read_evalset(write_evalset(evalset), source="s.evalset.json") == evalset
 
 
@@ -83,7 +83,7 @@ def test_the_raw_view_of_any_case_reads_back_as_that_case(case: Case) -> None:
 
 @given(st.lists(conversations, max_size=2).map(tuple))
 @settings(deadline=None)
-def test_the_old_form_gives_back_what_it_does_not_call_a_loss(cases: tuple[Case, ...]) -> None:
+def test_the_old_form_gives_back_every_value_without_a_loss_note(cases: tuple[Case, ...]) -> None:
     evalset = EvalSet("s", cases=cases)
 
     again = read_evalset(write_evalset(evalset, "adk-old"), source="s.json")
@@ -137,7 +137,7 @@ turn_objects = st.dictionaries(known_keys, alike, max_size=4).map(
 
 @given(turn_objects)
 @settings(max_examples=100)
-def test_whatever_is_read_is_written_back_in_full(turn: dict[str, Any]) -> None:
+def test_every_readable_file_is_written_back_in_full(turn: dict[str, Any]) -> None:
     value = {"eval_set_id": "s", "eval_cases": [{"eval_id": "c", "conversation": [turn]}]}
     try:
         evalset = read_evalset(json.dumps(value).encode(), source="x.json")

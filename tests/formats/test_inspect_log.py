@@ -99,7 +99,7 @@ def test_a_sample_is_a_case_and_each_epoch_a_trial_of_it() -> None:
     [("C", "passed"), ("I", "failed"), ("P", "failed"), ("N", "failed"), (True, "passed"), (0, "failed")],
     ids=str,
 )
-def test_what_inspect_calls_correct_passes(value: object, verdict: str) -> None:
+def test_a_sample_that_inspect_calls_correct_passes(value: object, verdict: str) -> None:
     log = {**LOG, "samples": [{**LOG["samples"][0], "scores": {"match": {"value": value}}}]}
 
     assert _read(json.dumps(log).encode()).runs[0].results[0].verdict == verdict
@@ -161,7 +161,7 @@ BOMB = {**_members(), "samples/bomb.json": b" " * (8 * 1024 * 1024)}
     ],
     ids=["cut", "damaged", "damaged-zstd", "broken-json", "key-twice", "bomb", "zstd-bomb", "bzip2"],
 )
-def test_a_zip_that_is_not_what_it_should_be_is_refused(data: bytes, said: str) -> None:
+def test_a_zip_with_other_contents_is_refused(data: bytes, said: str) -> None:
     with pytest.raises(FormatError) as caught:
         InspectLog.read(data, source="x.eval")
 
@@ -181,7 +181,7 @@ def test_members_are_bounded_together_and_in_number(monkeypatch: pytest.MonkeyPa
 
 @given(at=st.integers(0, 10_000), width=st.integers(0, 30), data=st.binary(max_size=30))
 @settings(max_examples=50)
-def test_whatever_is_done_to_the_zip_the_error_is_our_own(at: int, width: int, data: bytes) -> None:
+def test_every_damage_of_a_zip_is_an_error_of_our_own(at: int, width: int, data: bytes) -> None:
     for whole in (ZIPPED, ZSTD):
         start = at % len(whole)
         try:

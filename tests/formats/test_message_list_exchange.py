@@ -87,7 +87,7 @@ def test_one_shape_is_written_in_the_other(target: str) -> None:
     assert again == found.cases
 
 
-def test_pictures_are_left_out_and_said_to_be() -> None:
+def test_pictures_are_left_out_with_a_note() -> None:
     picture = {"type": "image", "source": {"type": "base64"}}
     message = {"role": "user", "content": [picture, {"type": "text", "text": "What is this?"}]}
     value = {"system": "x", "messages": [message]}
@@ -134,7 +134,7 @@ def test_two_conversations_of_one_name_are_refused() -> None:
         (Case("a", (Turn("x", Expected(())), Turn("y"))), "turn 1: neither a call nor an answer"),
     ],
 )
-def test_what_no_message_can_say_is_refused_with_the_name_of_the_case(case: Case, word: str) -> None:
+def test_a_case_that_messages_cannot_hold_is_refused_by_name(case: Case, word: str) -> None:
     with pytest.raises(FormatError, match="case 'a'") as caught:
         write_file(EvalSet("s", cases=(case,)), "openai-messages")
 

@@ -74,7 +74,7 @@ def test_an_old_file_is_written_back_with_every_key_in_its_place(value: Any) -> 
     assert written.decode() == json.dumps(value, indent=2)
 
 
-def test_an_edit_of_an_old_file_changes_only_what_was_edited() -> None:
+def test_an_edit_of_an_old_file_changes_only_the_edited_value() -> None:
     evalset = _read(OLD)
     case = evalset.cases[0]
     call = replace((case.turns[0].expected.tool_calls or ())[0], args={"a": 2})
@@ -114,7 +114,7 @@ def test_the_conversion_agrees_with_adks_own() -> None:
         assert [_plain(case) for case in ours.cases] == [_plain(case) for case in theirs.cases], example["id"]
 
 
-def test_what_the_old_form_cannot_say_is_named() -> None:
+def test_values_that_the_old_form_cannot_hold_are_named() -> None:
     scenario = Case("talk", scenario={"starting_prompt": "p", "conversation_plan": "q"})
     picture = {"parts": [{"inline_data": {"mime_type": "x", "data": ""}}, {"text": "what?"}], "role": "user"}
     turn: dict[str, Any] = {
@@ -137,7 +137,7 @@ def test_what_the_old_form_cannot_say_is_named() -> None:
     assert [case["name"] for case in json.loads(write_evalset(evalset, "adk-old"))] == ["seen"]
 
 
-def test_what_the_old_form_has_no_word_for_goes_there_as_further_keys_and_comes_back() -> None:
+def test_values_without_a_key_in_the_old_form_become_further_keys_and_come_back() -> None:
     expected = Expected((ToolCall("f", {"a": 1}, "call-1"),), (), "r")
     case = Case("c", (Turn("q", expected),), None, SessionInit("a"), {"end": 1}, ({"rubric_id": "r"},), ("x",))
     evalset = EvalSet("s", cases=(case,))
@@ -205,7 +205,7 @@ WRONG: dict[str, tuple[Any, str, str]] = {
 
 
 @pytest.mark.parametrize(("value", "path", "reason"), WRONG.values(), ids=WRONG)
-def test_an_old_file_that_is_wrong_says_where_and_what_was_wanted(value: Any, path: str, reason: str) -> None:
+def test_a_faulty_old_file_names_place_and_wanted_value(value: Any, path: str, reason: str) -> None:
     with pytest.raises(FormatError) as refused:
         _read(value)
 
@@ -224,7 +224,7 @@ def test_an_old_file_that_is_wrong_says_where_and_what_was_wanted(value: Any, pa
     ],
     ids=["empty", "old", "flat", "broken_new", "camel"],
 )
-def test_the_format_is_told_by_shape_before_anything_is_read(value: Any, file_format: str) -> None:
+def test_the_format_is_recognised_by_shape_before_anything_is_read(value: Any, file_format: str) -> None:
     assert format_of(json.dumps(value).encode(), "x.json") == file_format
 
 
@@ -256,7 +256,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("value", "reason"), REFUSED.values(), ids=REFUSED)
-def test_what_is_no_eval_set_is_refused_for_what_it_is(value: Any, reason: str) -> None:
+def test_another_kind_of_file_is_refused_by_its_kind(value: Any, reason: str) -> None:
     with pytest.raises(FormatError) as refused:
         _read(value)
 

@@ -77,7 +77,7 @@ def test_a_row_whose_agent_ran_into_its_own_bound_is_judged_by_its_result(error:
     assert (result.status, result.verdict, result.stop_reason) == ("finished", "failed", stop)
 
 
-def test_the_call_is_what_the_model_asked_for_and_not_what_the_harness_made_of_it() -> None:
+def test_the_call_is_the_models_request_and_not_the_harness_version() -> None:
     (turn,) = recorded().results[0].transcript.turns
 
     assert [(call.name, call.args, call.id) for call in turn.tool_calls] == [
@@ -105,7 +105,7 @@ def _action(at: str, response: str) -> dict[str, Any]:
     } | beside
 
 
-def test_a_model_call_stands_before_what_it_did_with_the_time_that_the_row_tells() -> None:
+def test_a_model_call_stands_before_its_actions_with_the_time_of_the_row() -> None:
     tokens = [{"model": "m", "prompt_tokens": n, "completion_tokens": 1, "response_id": f"r{n}"} for n in (1, 2, 3)]
     took = [{"response_id": "r1", "latency": 1.5}, {"response_id": "r2", "latency": "long"}, {"latency": 9}, None]
     metrics = {"token_usages": tokens, "response_latencies": took}
@@ -266,14 +266,14 @@ def test_a_run_of_another_tool_keeps_its_verdicts_as_rows_of_openhands() -> None
     assert tuple(each.verdict for each in read_file(written, "output.jsonl").runs[0].results) == verdicts
 
 
-def test_other_formats_say_themselves_what_passed() -> None:
+def test_other_formats_have_their_own_verdict() -> None:
     path = SAMPLE.parent / "tau-bench.json"
 
     with pytest.raises(FormatError, match="the file states which trials passed"):
         read_file(path.read_bytes(), path.name, outcome="resolved")
 
 
-def test_metadata_beside_the_rows_says_what_they_leave_out() -> None:
+def test_metadata_beside_the_rows_has_the_values_that_they_lack() -> None:
     metadata = {"agent_class": "A", "llm_config": {"model": "m/x"}, "dataset": "bench", "max_iterations": 5}
     rows = json.dumps(row([], test_result={"resolved": True})).encode()
 

@@ -187,7 +187,7 @@ def test_two_columns_of_one_name_are_refused_in_parquet_as_in_csv() -> None:
         (Case("a", (Turn("x", Expected(reference="y")),), initial_session=SessionInit(state={"k": 1})), "state"),
     ],
 )
-def test_what_no_row_can_say_is_refused_with_the_name_of_the_case(case: Case, word: str) -> None:
+def test_a_case_that_rows_cannot_hold_is_refused_by_name(case: Case, word: str) -> None:
     with pytest.raises(FormatError, match="case 'a'") as caught:
         write_file(EvalSet("s", cases=(case,)), "osmosis-jsonl")
 
@@ -210,7 +210,7 @@ def test_an_eval_set_is_called_after_its_file_points_and_all(kind: str) -> None:
     assert imported.evalset.id == "add.v2"
 
 
-def test_without_pyarrow_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_the_error_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
 
     with pytest.raises(FormatError, match=r"pip install 'evaldesk\[parquet\]'"):

@@ -53,7 +53,7 @@ def test_a_later_call_without_an_agent_asks_only_when_it_goes_on_with_the_conver
     ],
     ids=["bare-text", "structured", "gemini-candidates"],
 )
-def test_what_instruments_write_beside_the_convention_is_read(told: object, said: object) -> None:
+def test_attributes_of_instruments_beside_the_convention_are_read(told: object, said: object) -> None:
     attributes = {"gen_ai.input.messages": told, "gen_ai.output.messages": said, "gen_ai.system_instructions": "Kind."}
     span = {"name": "chat", "context": {"trace_id": "t", "span_id": "s"}, "attributes": attributes}
 
@@ -62,7 +62,7 @@ def test_what_instruments_write_beside_the_convention_is_read(told: object, said
     assert (turn.query, turn.answer, turn.events[0].text) == ("Hi", "Hello", "Kind.")
 
 
-def test_the_history_before_the_first_call_is_told_as_turns_too() -> None:
+def test_the_history_before_the_first_call_becomes_turns_too() -> None:
     (first, second) = turns_of_trace([chat(1, [("user", "a"), ("assistant", "b"), ("user", "c")], "d")])
 
     assert [(first.query, first.answer), (second.query, second.answer)] == [("a", "b"), ("c", "d")]
@@ -85,7 +85,7 @@ def test_attributes_that_were_cut_off_are_named_and_the_rest_is_read() -> None:
     )
 
 
-def test_what_runs_inside_of_a_tool_is_not_the_agents_own_but_its_tokens_count() -> None:
+def test_model_calls_inside_of_a_tool_are_not_the_agents_own_but_their_tokens_count() -> None:
     value = json.loads(json.dumps(OTLP))
     inner = json.loads(json.dumps(spans_of(value)[4]))
     inner |= {"spanId": "31", "parentSpanId": "03"}

@@ -85,7 +85,7 @@ def test_a_conversation_that_the_provider_recorded_is_the_transcript() -> None:
     assert "cannot be read, at results.results[1].response.metadata.messages" in found.refused[0]
 
 
-def test_tests_with_one_description_have_names_of_their_own_and_cached_answers_are_said() -> None:
+def test_tests_with_one_description_have_own_names_and_cached_answers_are_noted() -> None:
     other = {
         **FIRST,
         "testCase": {**FIRST["testCase"], "vars": {"q": "3+3"}},

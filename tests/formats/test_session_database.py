@@ -34,7 +34,7 @@ def test_each_session_is_a_case_with_calls_answers_and_state() -> None:
     assert first.final_state == {"rolls": [4]}
 
 
-def test_sessions_without_turns_and_those_of_evaluations_are_named() -> None:
+def test_sessions_without_turns_and_sessions_of_evaluations_are_named() -> None:
     imported = read_file(SAMPLE.read_bytes(), "session.db")
 
     assert imported.refused == (

@@ -32,7 +32,7 @@ def said(author: str, text: str, **keys: Any) -> dict[str, Any]:
     return {"author": author, "content": {"parts": [{"text": text}]}} | keys
 
 
-def test_a_session_becomes_turns_with_what_the_agent_did() -> None:
+def test_a_session_becomes_turns_with_the_agents_actions() -> None:
     case = only_case((SAMPLES / "adk-session.session.json").read_bytes())
 
     first, second = case.turns
@@ -43,14 +43,14 @@ def test_a_session_becomes_turns_with_what_the_agent_did() -> None:
     assert second.expected.tool_calls == ()
 
 
-def test_the_state_at_the_start_is_what_no_event_changed() -> None:
+def test_the_initial_state_has_the_keys_without_a_state_change() -> None:
     case = only_case((SAMPLES / "adk-session.session.json").read_bytes())
 
     assert case.initial_state == {"name": "Ada", "big": 9007199254740993}
     assert case.final_state == {"rolls": [4]}
 
 
-def test_streamed_pieces_are_left_out_and_said_to_be() -> None:
+def test_streamed_pieces_are_left_out_with_a_note() -> None:
     imported = read_file((SAMPLES / "adk-session.session.json").read_bytes(), "talk.session.json")
 
     assert any("streamed" in sentence for sentence in imported.refused)
@@ -93,7 +93,7 @@ def test_an_error_in_a_session_says_where(events: list[Any], place: str) -> None
     assert caught.value.line
 
 
-def test_sessions_become_what_adk_makes_of_them() -> None:
+def test_sessions_become_the_cases_that_adk_makes_of_them() -> None:
     rows = golden("adk_metrics")["session_to_invocations"]
     rows = [row for row in rows if row["adk_invocations"]]
 
@@ -136,7 +136,7 @@ def test_a_scenario_is_named_as_adk_names_it() -> None:
         ('{"scenarios": [{"starting_prompt": "x"}]}', "scenarios[0].conversation_plan"),
     ],
 )
-def test_what_is_no_eval_set_is_called_by_its_name(text: str, word: str) -> None:
+def test_another_kind_of_file_is_called_by_its_name(text: str, word: str) -> None:
     with pytest.raises(FormatError) as caught:
         read_file(text.encode(), "some.json")
 

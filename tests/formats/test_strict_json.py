@@ -40,7 +40,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("data", "reason", "place"), REFUSED.values(), ids=REFUSED)
-def test_what_is_not_strict_json_is_refused_with_its_place(
+def test_json_that_is_not_strict_is_refused_with_its_place(
     data: bytes, reason: str, place: tuple[int, int] | None
 ) -> None:
     with pytest.raises(FormatError) as refused:
@@ -133,7 +133,7 @@ def test_a_value_that_was_never_text_has_a_path_but_no_line() -> None:
     [({"a": [float("nan")]}, "NaN"), ({"a": "\ud800"}, "half a character"), ({"a": {1, 2}}, "cannot be written")],
     ids=["nan", "surrogate", "set"],
 )
-def test_what_json_cannot_hold_is_refused_when_writing_too(value: object, reason: str) -> None:
+def test_values_that_json_cannot_hold_are_refused_when_writing_too(value: object, reason: str) -> None:
     with pytest.raises(FormatError, match=reason):
         to_text(value, {}, "x.json")
 

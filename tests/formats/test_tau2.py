@@ -66,7 +66,7 @@ def test_a_task_is_a_scenario_with_its_state_and_its_assertions_as_rubrics() -> 
     ],
     ids=str,
 )
-def test_an_edited_task_says_what_it_was_edited_to(change: dict[str, Any]) -> None:
+def test_an_edited_task_names_its_new_text(change: dict[str, Any]) -> None:
     evalset = _tasks((SAMPLES / "tau2.json").read_bytes())
     edited = replace(evalset.cases[0], **change)
 
@@ -86,7 +86,7 @@ def test_a_scenario_made_here_becomes_a_task_that_tau2_can_play() -> None:
     }
 
 
-def test_what_tau2_cannot_hold_is_named() -> None:
+def test_values_that_tau2_cannot_hold_are_named() -> None:
     with pytest.raises(FormatError, match="case 'c' is a conversation"):
         Tau2Tasks.write(EvalSet("s", cases=(Case("c", (Turn("hi"),)),)))
     with pytest.raises(FormatError, match="contain no run"):
@@ -144,7 +144,7 @@ def test_simulations_become_a_run_with_trials() -> None:
     assert (broke.verdict, broke.stop_reason, broke.trial_index) == ("errored", "infrastructure_error", 1)
 
 
-def test_a_reason_names_what_was_not_met() -> None:
+def test_a_reason_names_the_unmet_condition() -> None:
     whole = json.loads((SAMPLES / "tau2-results.json").read_bytes())
     whole["simulations"][0]["reward_info"] = {
         "reward": 0.0,
@@ -157,7 +157,7 @@ def test_a_reason_names_what_was_not_met() -> None:
     )
 
 
-def test_what_has_no_task_is_left_out_with_its_place() -> None:
+def test_an_entry_without_a_task_is_left_out_with_its_place() -> None:
     whole = json.loads((SAMPLES / "tau2-results.json").read_bytes())
     whole["simulations"].append({**whole["simulations"][0], "task_id": "9"})
 

@@ -104,7 +104,7 @@ def test_big_numbers_and_unknown_keys_of_a_task_survive() -> None:
         (_row(info=[]), "[0].info: expected an object"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(row: dict[str, Any], said: str) -> None:
+def test_a_fault_is_named_with_its_place(row: dict[str, Any], said: str) -> None:
     with pytest.raises(FormatError) as caught:
         _read([row])
 
