@@ -36,6 +36,11 @@ class Shape:
         """The pattern, in which letters are those of ASCII, and a word may begin behind an escape of JSON."""
         return re.compile(self.pattern.replace(r"\b", WORD), re.ASCII)
 
+    @cached_property
+    def loose(self) -> re.Pattern[str]:
+        """The pattern without its first edge of a word: what it begins with is searched for, ten times as fast."""
+        return re.compile(self.pattern.removeprefix(r"\b").replace(r"\b", WORD), re.ASCII)
+
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """The places of the keys in a text."""
         for match in self.compiled.finditer(text):
@@ -115,7 +120,7 @@ def shapes() -> tuple[Shape, ...]:
 
 _RUN, _LONGEST_RUN, _BEFORE, _EDGE = b"a" * 15, 4_096, 64, 256
 _TOKENS = bytes(ord("a") if (chr(at).isalnum() and at < 128) or chr(at) in "+/=_-" else ord(" ") for at in range(256))
-_MIXED = re.compile(rb"\d|[a-z][A-Z]|[A-Z][a-z]")
+_MIXED = re.compile(rb"\d|[a-z][A-Z]|[A-Z][a-z]|A[KS]IA[A-Z]")  # a key of AWS in 28 has no digit
 
 
 def machine_words(data: bytes) -> bytes:
@@ -129,6 +134,8 @@ def machine_words(data: bytes) -> bytes:
     while (start := flat.find(_RUN, end)) >= 0:
         end = flat.find(b" ", start + len(_RUN))
         end = len(flat) if end < 0 else end
+        if data[start:end].isdigit() or _is_identity(data, start, end):
+            continue
         if end - start > _LONGEST_RUN:
             places += [(max(0, start - _BEFORE), start + _EDGE), (end - _EDGE, end)]
         elif _MIXED.search(data, start, end):
@@ -139,9 +146,24 @@ def machine_words(data: bytes) -> bytes:
     return b"\n".join(data[start:end] for start, end in places)
 
 
-def may_have_shape(data: bytes) -> bool:
-    """Whether a key of a service stands in JSON or a text."""
-    return next(_shapes_in(machine_words(data)), None) is not None
+_ENDS_OF_NAMES = (b"id", b"Id", b"ID", b"hash", b"digest", b"sha256", b"checksum", b"etag")
+
+
+def _is_identity(data: bytes, start: int, end: int) -> bool:
+    """Whether a run is hexadecimal, as a UUID is, under a name such as `order_id`, so that it names a thing.
+
+    Rows of tools are full of them, and no key is under such a name.
+    """
+    before = data[max(0, start - 14) : start].rstrip(b'\\": ')
+    return before.endswith(_ENDS_OF_NAMES) and not data[start:end].strip(_HEX)
+
+
+_HEX = b"0123456789abcdef-"
+
+
+def has_shape(words: bytes) -> bool:
+    """Whether a key of a service stands in the `machine_words` of JSON or a text."""
+    return next(_shapes_in(words), None) is not None
 
 
 def mask_shapes(text: str, replace: Callable[[str], str]) -> str:
@@ -160,34 +182,42 @@ def _shapes_in(words: bytes) -> Iterator[Shape]:
     if not words:
         return
     lower, text = words.lower(), ""
-    short, long, by_mark = _marks()
-    parts = {lower[at : at + _PART] for at in range(len(lower) - _PART + 1)}
-    found = {*short.findall(lower), *(mark for part in parts & long.keys() for mark in long[part] if mark in lower)}
+    plain, by_letters, by_mark = _marks()
+    typed = b" ".join(set(_LETTERS.findall(lower)))
+    if len(typed) < _SHORT:
+        letters = by_letters.keys() & {typed[at : at + 3] for at in range(len(typed))}
+    else:
+        letters = {each for each in by_letters if each in typed}
+    found = {mark for mark in plain if mark in lower}
+    found |= {mark for each in letters for longest, mark in by_letters[each] if longest in typed and mark in lower}
     for shape in dict.fromkeys(shape for mark in sorted(found) for shape in by_mark[mark]):
         text = text or words.decode("utf-8", "replace")
-        if shape.compiled.search(text):
+        if shape.loose.search(text) and shape.compiled.search(text):
             yield shape
 
 
-_PART = 4
+_LETTERS, _SHORT = re.compile(rb"[a-z]{3,}"), 500
 
 
 @cache
-def _marks() -> tuple[re.Pattern[bytes], dict[bytes, list[bytes]], dict[bytes, list[Shape]]]:
-    """The marks of fewer than 4 letters, which begin a word; longer ones by 4 of their letters; all with their shapes.
+def _marks() -> tuple[list[bytes], dict[bytes, list[tuple[bytes, bytes]]], dict[bytes, list[Shape]]]:
+    """The marks without three letters in a row, the others by such letters, and all with their shapes.
 
-    Words of machines are cut into parts of 4 letters once: to search 300 marks one by one takes four times as long.
+    A mark is listed under the first three letters of its longest run of them, with that run.
+
+    The letters are searched for in the different words of a text, which are a tenth of it: to search 300 marks in all
+    of it takes six times as long.
     """
     by_mark: dict[bytes, list[Shape]] = {}
     for shape in shapes():
         for mark in shape.marks:
             by_mark.setdefault(mark.encode(), []).append(shape)
-    long: dict[bytes, list[bytes]] = {}
-    for each in by_mark:
-        if len(each) >= _PART:
-            long.setdefault(each[:_PART], []).append(each)
-    short = sorted(each for each in by_mark if len(each) < _PART)
-    return re.compile(b"(?=(%s))" % b"|".join(map(re.escape, short))), long, by_mark
+    runs = {mark: max(_LETTERS.findall(mark), key=len, default=b"") for mark in by_mark}
+    by_letters: dict[bytes, list[tuple[bytes, bytes]]] = {}
+    for name, run in runs.items():
+        if run:
+            by_letters.setdefault(run[:3], []).append((run, name))
+    return [name for name, run in runs.items() if not run], by_letters, by_mark
 
 
 def bits_of(text: str) -> float:

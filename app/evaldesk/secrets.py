@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
 from evaldesk.errors import AgentError
-from evaldesk.secret_shapes import WORD, bits_of, mask_shapes, may_have_shape
+from evaldesk.secret_shapes import WORD, bits_of, has_shape, machine_words, mask_shapes
 
 _MIN_LENGTH = 8
 _WORD = re.compile(r"[a-z_]{1,15}|[A-Z_]{1,15}|[A-Z][a-z]{1,14}|\d{1,11}")
@@ -93,7 +93,7 @@ _SHAPES = {
     "hf_": re.compile(WORD + r"hf_\w{20,}", re.A),
     "gsk_": re.compile(WORD + r"gsk_\w{20,}", re.A),
     "xai-": re.compile(WORD + r"xai-\w{20,}", re.A),
-    "xox": re.compile(WORD + r"xox[abprs]-[\w-]{10,}", re.A),
+    **{f"xox{kind}-": re.compile(rf"{WORD}xox{kind}-[\w-]{{10,}}", re.A) for kind in "abprs"},
     "AKIA": re.compile(WORD + r"AKIA[A-Z0-9]{16}\b", re.A),
     "ASIA": re.compile(WORD + r"ASIA[A-Z0-9]{16}\b", re.A),
     **{f"{kind}_live_": re.compile(rf"{WORD}{kind}_live_\w{{16,}}", re.A) for kind in ("sk", "rk", "pk")},
@@ -127,7 +127,8 @@ def _searches(marks: Iterable[str]) -> list[re.Pattern[bytes]]:
     return [re.compile(f"{re.escape(rare)}(?:{'|'.join(each)})".encode()) for rare, each in around.items()]
 
 
-_MARKS = _searches((*_SHAPES, "eyJ"))
+_MARKS = _searches(mark for mark in _SHAPES if mark != "Bearer")
+_WEB_TOKEN_BYTES = re.compile(rb"eyJ[\w-]{10,}(\.[\w-]{10,}\.[\w-]{10,})?")
 _LONG_AFTER_K = re.compile(rb'[spr]k-[^\s"\\]{20}')
 _USERINFO_BYTES = re.compile(rb"://[^\s/:@\"'\\]{0,64}:[^\s/@\"'\\]{3,128}@")
 SHAPE = "a text like a key"
@@ -305,11 +306,24 @@ def _in_base64(raw: bytes, n_before: int) -> str:
 
 
 def may_hold_key(data: bytes) -> bool:
-    """Whether something in JSON may look like a provider's key; in microseconds, and seldom yes for nothing."""
-    if any(mark.search(data) for mark in _MARKS) or may_have_shape(data):
-        return True
-    return (b"k-" in data and bool(_LONG_AFTER_K.search(data))) or (
-        b"://" in data and b"@" in data and bool(_USERINFO_BYTES.search(data))
+    """Whether something in JSON may look like a provider's key; in microseconds, and seldom yes for nothing.
+
+    All marks but `Bearer` and the password of an address stand in or before a long run of letters, so that prose and
+    numbers are looked over once.
+    """
+    words = machine_words(data)
+    return (
+        b"Bearer" in data
+        or (b"://" in data and b"@" in data and bool(_USERINFO_BYTES.search(data)))
+        or (
+            bool(words)
+            and (
+                any(mark.search(words) for mark in _MARKS)
+                or (b"k-" in words and bool(_LONG_AFTER_K.search(words)))
+                or (b"eyJ" in words and any(match[1] for match in _WEB_TOKEN_BYTES.finditer(words)))
+                or has_shape(words)
+            )
+        )
     )
 
 
