@@ -122,6 +122,7 @@ def test_a_pending_run_of_a_command_runs_nothing_and_its_page_asks(office: Offic
     office.wires.check(page)
     assert office.playing() == []
     assert "This run waits for you" in page
+    assert "Waits for your consent." in page
     assert office.wires.command in page
     assert f"Play run {run_id} as shown" in page
     assert office.fort.desk.store.runs.summary(run_id).status == "pending"

@@ -214,7 +214,13 @@ async def run_page(runs: RunDesk, run_id: int, query: RunQuery) -> RunPage:
     may_go_on = found.can_resume or found.can_retry
     if found.is_live and places is None:  # another process may play it at this moment
         may_go_on = not await asyncio.to_thread(is_held, runs.stored, found.summary)
-    return replace(found, foreign=await asyncio.to_thread(runs.foreign, found.summary)) if may_go_on else found
+    foreign = await asyncio.to_thread(runs.foreign, found.summary) if may_go_on else None
+    if foreign is None:
+        return found
+    if found.summary.status == "pending":
+        waits = "Is played nowhere." if foreign.is_refused else "Waits for your consent."
+        found = replace(found, progress=replace(found.progress, rest=waits))
+    return replace(found, foreign=foreign)
 
 
 def read_run(
