@@ -150,6 +150,10 @@ class LostDatabaseError(WorkspaceError):
     """The database was deleted or replaced while it was open: nothing more can be stored, and no retry helps."""
 
 
+class BrokenRowError(WorkspaceError):
+    """A row holds a value that Evaldesk never writes: the sentence names table, row and column where they are known."""
+
+
 class DamagedDatabaseError(WorkspaceError):
     """Bytes of the database are damaged: it cannot be read or written whole, and no retry helps."""
 

@@ -12,6 +12,7 @@ import hmac
 import json
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -113,6 +114,8 @@ class Trust:
         kept = [self._answers.trust(folder) for folder in self._folders()]
         state = self._settings.state_folder
         is_made = not _has_database(self._settings) or self._answers.is_made(state)
+        with suppress(OSError):  # before the mark, which makes all of the folder one's own
+            self._answers.remove_foreign_caches(state)
         return self._answers.mark_own(state, is_made=is_made) and all(kept)
 
     def look_only(self) -> None:
@@ -207,6 +210,8 @@ class Trust:
         if settings.store:
             check_no_links(settings.state_folder)
             make_private_folder(settings.state_folder)  # of logs, uploads and trash
+        with suppress(OSError):  # of a read-only folder, which is shown as it is
+            self._answers.remove_foreign_caches(settings.state_folder)
         store = Store.open(settings.database, starter=starter(settings))
         if is_new:
             self._answers.mark_own(settings.state_folder)
@@ -294,6 +299,10 @@ KEY_NAME = "key"
 ANSWERED, MADE = "answered", "made"
 TAKEN_OVER = b"\0taken over"
 """Goes into the mark of a folder that was there before; no path holds the character NUL."""
+CACHES_NAME, CACHES = "caches", b"\0caches"
+"""The mark of a folder whose indexes this user's desk made, whoever made its database."""
+DERIVED = ("search.db", "search.db-wal", "search.db-shm", "indexes")
+"""Files and folders that are made again from others; a forged index would hide cases or trials."""
 MAX_FILE = 4096
 
 
@@ -370,6 +379,21 @@ class Answers:
             return False
         return bool(mark)
 
+    def remove_foreign_caches(self, state_folder: Path) -> None:
+        """Remove indexes that came with the folder: they are made again from the rows and files that they are about.
+
+        Once is enough where the mark can be stored. Raises OSError, and WorkspaceError for a link.
+        """
+        if not state_folder.is_dir() or self.is_own(state_folder) or self._has_mark(state_folder, CACHES, CACHES_NAME):
+            return
+        check_no_links(state_folder)
+        for name in DERIVED:
+            path = state_folder / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        self._make_key()
+        if mark := self._mark(state_folder, CACHES):
+            replace_file(state_folder / CACHES_NAME, mark.encode(), mode=0o600)
+
     def _answer(self, folder: Path) -> str:
         """How the folder came to be trusted; empty where it is not, or is another folder at the same path."""
         path = self._path(folder)
@@ -387,8 +411,8 @@ class Answers:
         name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]
         return self.home / "trusted" / f"{name}.json" if self.home else None
 
-    def _has_mark(self, state_folder: Path, kind: bytes = b"") -> bool:
-        wanted, found = self._mark(state_folder, kind), _read_own(state_folder / MARK_NAME)
+    def _has_mark(self, state_folder: Path, kind: bytes = b"", name: str = MARK_NAME) -> bool:
+        wanted, found = self._mark(state_folder, kind), _read_own(state_folder / name)
         return bool(wanted and found) and hmac.compare_digest(wanted, found)
 
     def _mark(self, state_folder: Path, kind: bytes = b"") -> str:

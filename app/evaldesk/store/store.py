@@ -19,7 +19,7 @@ from sqlalchemy import Connection, bindparam, create_mock_engine, delete, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.schema import ExecutableDDLElement
 
-from evaldesk.errors import WorkspaceError
+from evaldesk.errors import BrokenRowError, WorkspaceError
 from evaldesk.model import RunConfig
 from evaldesk.model.evalset import numbered_keys
 from evaldesk.paths import check_no_links, is_read_only, make_private_file, make_private_folder
@@ -137,6 +137,12 @@ class Store:
         """
         with self._database.reading() as connection:
             self._database.dialect.check(connection)
+
+    def broken_row_error(self, error: BaseException) -> BrokenRowError | None:
+        """The sentence on the row behind an unexpected error; None where every row is sound."""
+        from evaldesk.store.broken_rows import broken_row_error
+
+        return broken_row_error(error, self._database)
 
     def engine(self) -> EngineFacts:
         """The engine, the revision of the tables, and the clock of the database beside that of this machine."""

@@ -308,7 +308,7 @@ def create_app(desk: Desk, guard: GuardSettings) -> Guard:
 
     app = Starlette(
         routes=[*_routes(ROUTES[:1]), Mount("/static", app=_static())],
-        middleware=[Middleware(_WithNames), Middleware(_WithAllPages)],
+        middleware=[Middleware(_WithNames), Middleware(_WithAllPages), Middleware(_WithBrokenRows)],
         exception_handlers={
             HTTPException: _http_error,
             EvaldeskError: _evaldesk_error,
@@ -358,6 +358,33 @@ class _WithAllPages:
         await self._app(scope, receive, send)
         if scope["type"] == "http":
             scope["app"].state.has_answered.set()
+
+
+class _WithBrokenRows:
+    """Answers with a sentence where a row that somebody else wrote broke a page; other defects pass."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        except Exception as error:
+            if has_begun or scope["type"] != "http":
+                raise
+            request = Request(scope, receive)
+            found = await run_in_threadpool(desk_of(request).store.broken_row_error, error)
+            if found is None:
+                raise
+            response = _error_page(request, 422, "A row of the database cannot be read", str(found))
+            await response(scope, receive, send)
 
 
 def add_pages(app: Starlette) -> None:

@@ -224,13 +224,17 @@ def _names(tree: ast.Module) -> list[str]:
     return [*assigned, *(node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))]
 
 
+_NO_CODE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+"""A `.git/config` of others may name commands that `git status` and `git worktree add` run."""
+
+
 def _git(folder: Path, *arguments: str) -> str:
     """The output of git, empty where there is no git or no checkout."""
     git = shutil.which("git")
     if git is None:
         return ""
     try:
-        command = [git, "-C", str(folder), *arguments]
+        command = [git, *_NO_CODE, "-C", str(folder), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
         return ""

@@ -68,7 +68,7 @@ def _as_git(root: Path) -> list[str] | None:
     if git is None:
         return None
     listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    own = _listed([git, "-C", str(root), *listing])
+    own = _listed([git, "-c", "core.fsmonitor=false", "-C", str(root), *listing])
     if own is not None:
         return own
     with tempfile.TemporaryDirectory(prefix="evaldesk-git-") as empty:
