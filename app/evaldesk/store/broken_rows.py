@@ -35,6 +35,7 @@ from evaldesk.model.conclusion import Verdict
 from evaldesk.model.failures import FindingSource, FindingStatus
 from evaldesk.model.queues import QueueKind
 from evaldesk.model.run import RunStatus, TrialStatus
+from evaldesk.model.stored import ImportStatus
 from evaldesk.model.transcript import MAX_NUMBER
 from evaldesk.store.database import Database
 from evaldesk.store.tables.columns import Row
@@ -54,6 +55,7 @@ _CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
     ("finding", "source"): get_args(FindingSource),
     ("finding", "status"): get_args(FindingStatus),
     ("queue_item", "kind"): get_args(QueueKind),
+    ("import_record", "status"): get_args(ImportStatus),
 }
 
 
