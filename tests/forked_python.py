@@ -33,15 +33,19 @@ HIGH = 512
 ROOM_VARIABLE = "ROOM"
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """NumPy starts a thread for each other core when it is imported, and only a process with one thread is forked."""
+FLAGS = ("-P", "-X", "faulthandler", "-m")
+PLAIN = ("-P", "-m")
 WORKER = "evaldesk.engine.worker.main"
+INSTANCE = "evaldesk.agents.openhands.child"
 GRADER = (WORKER, "evaldesk.metrics:preload")
 IMPORTED: Mapping[tuple[str, ...], Sequence[str]] = {
-    (WORKER, "player"): (WORKER,),
-    (WORKER, "zygote"): (WORKER, "evaldesk.engine.worker.zygote"),
-    (WORKER, "grader"): GRADER,
-    (WORKER, "grader_with_litellm"): GRADER,
+    (*FLAGS, WORKER, "player"): (WORKER,),
+    (*FLAGS, WORKER, "zygote"): (WORKER, "evaldesk.engine.worker.zygote"),
+    (*FLAGS, WORKER, "grader"): GRADER,
+    (*FLAGS, WORKER, "grader_with_litellm"): GRADER,
+    (*PLAIN, INSTANCE): (INSTANCE,),
 }
-"""What is imported before the fork, by the module and what follows its name."""
+"""What is imported before the fork, by the arguments of Python: its flags, the module and one of those that follow."""
 
 
 class ForkedPython:
@@ -124,11 +128,9 @@ class ForkedPython:
         return True
 
     def _template(self, command: object, environment: Mapping[str, str]) -> _Template | None:
-        flags = (sys.executable, *FLAGS)
-        if not self._is_on or not isinstance(command, list | tuple) or tuple(command[: len(flags)]) != flags:
+        if not self._is_on or not isinstance(command, list | tuple) or command[0] != sys.executable:
             return None
-        module, *words = command[len(flags) :]
-        names = next((IMPORTED[key] for key in IMPORTED if key[0] == module and key[1] in words), None)
+        names = next((names for key, names in IMPORTED.items() if _is_begun(key, command[1:])), None)
         return self._started(tuple(names)) if names and _python_variables(environment) == self._python else None
 
     def _started(self, names: Sequence[str]) -> _Template:
@@ -141,7 +143,12 @@ class ForkedPython:
 CLONE = {"x86_64": 56, "aarch64": 220}
 """The number of the system call, of which the order of the last two arguments differs."""
 CAN_FORK = sys.platform == "linux" and platform.machine() in CLONE
-FLAGS = ("-P", "-X", "faulthandler", "-m")
+
+
+def _is_begun(key: Sequence[str], arguments: Sequence[str]) -> bool:
+    """Whether the arguments are those of the key: flags and module in their order, a word of the worker anywhere."""
+    at = key.index("-m") + 2
+    return tuple(arguments[:at]) == tuple(key[:at]) and {*key[at:]} <= {*arguments[at:]}
 
 
 def _python_variables(environment: Mapping[str, str]) -> Mapping[str, str]:
@@ -159,7 +166,8 @@ class _Template:
     def started(cls, names: Sequence[str]) -> _Template:
         """One that starts with Python and imports these."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, *FLAGS[:-1], __file__, str(theirs.fileno()), *names]
+        flags = next(key[: key.index("-m")] for key, imported in IMPORTED.items() if tuple(imported) == tuple(names))
+        command = [sys.executable, *flags, __file__, str(theirs.fileno()), *names]
         environment = {**os.environ, ROOM_VARIABLE: "-" * ROOM, **ONE_THREAD}
         process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
@@ -288,7 +296,7 @@ def import_ahead(names: Sequence[str]) -> None:
 
 def _run(become: Mapping[str, Any]) -> None:
     sys.orig_argv[:] = become["arguments"]
-    sys.argv = become["arguments"][len(FLAGS) + 1 :]
+    sys.argv = become["arguments"][become["arguments"].index("-m") + 1 :]
     runpy._run_module_as_main(sys.argv[0])  # type: ignore[attr-defined]
 
 
