@@ -128,8 +128,10 @@ def end_marked(mark: str) -> None:
     limit, variable, own = _limit_of(mark), f"{WORKER_VARIABLE}={mark}".encode(), _own_group()
 
     def is_marked(pid: int, grouped: list[bytes]) -> bool:
-        is_within = _limit(pid) == limit or b"%d" % pid in grouped
-        return is_within or variable in _read(f"/proc/{pid}/environ").split(b"\0")
+        if _limit(pid) == limit or b"%d" % pid in grouped:
+            return True
+        environment = _read(f"/proc/{pid}/environ")
+        return variable in environment and variable in environment.split(b"\0")
 
     def look() -> list[int]:
         grouped = _read(f"{own}{_GROUP}{mark}/cgroup.procs").split() if own else []
