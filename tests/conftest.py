@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,7 +46,7 @@ sys.dont_write_bytecode = False
 
 # No test is timed, and none is chance: the machines that run them are shared, and each plays the same examples.
 settings.register_profile(
-    "evaldesk", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "evaldesk", max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("evaldesk")
 
@@ -264,10 +263,16 @@ class _InstalledModulesKept(SysModulesSnapshot):
         super().__init__(preserve=_is_installed)
 
 
+_KEPT = {*sys.stdlib_module_names, "evaldesk", "tests"}
+_INSTALLED = f"{sys.prefix}{os.sep}"
+
+
 def _is_installed(name: str) -> bool:
     package = name.partition(".")[0]
-    file = getattr(sys.modules[name], "__file__", None) or sys.prefix
-    return package in {*sys.stdlib_module_names, "evaldesk", "tests"} or Path(file).is_relative_to(sys.prefix)
+    if package in _KEPT:
+        return True
+    file = getattr(sys.modules[name], "__file__", None)
+    return not file or file.startswith(_INSTALLED)
 
 
 @pytest.fixture(scope="session")

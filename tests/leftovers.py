@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +19,7 @@ from tests.agents.installed import INSTALLED
 from evaldesk.process_setup import SET_BY_LIBRARIES
 
 FRAMEWORKS = ("agents", "google", "langgraph", "langchain_core", "openhands", "osmosis_ai", "pydantic_ai", "ray")
+_VARIABLES: Mapping[bytes, bytes] = os.environ._data  # type: ignore[attr-defined] # twice a test: decoding takes long
 _PACKAGES = tuple(INSTALLED)
 _KNOWN = {*sys.stdlib_module_names, "evaldesk", "tests"}
 UNSTEADY = re.compile("|".join(["PYTEST_CURRENT_TEST", r"RAY_\w+", "PYTHONBREAKPOINT", *SET_BY_LIBRARIES]))
@@ -53,22 +54,33 @@ class ProcessState:
 
     path: tuple[str, ...]
     frameworks: dict[str, ModuleType]
-    environment: dict[str, str]
+    variables: dict[bytes, bytes]
     folder: str
 
     @classmethod
     def now(cls) -> ProcessState:
         """The state as it is."""
         frameworks = {name: sys.modules[name] for name in FRAMEWORKS if name in sys.modules}
-        environment = {name: value for name, value in os.environ.items() if not UNSTEADY.fullmatch(name)}
-        path = (entry for entry in sys.path if not entry.startswith(_PACKAGES))  # some add a folder of their own
-        return cls(tuple(path), frameworks, environment, os.getcwd())
+        variables = {**_VARIABLES}
+        variables.pop(b"PYTEST_CURRENT_TEST", None)
+        return cls(tuple(sys.path), frameworks, variables, os.getcwd())
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables but for those that change by themselves."""
+        names = {os.fsdecode(name): os.fsdecode(value) for name, value in self.variables.items()}
+        return {name: value for name, value in names.items() if not UNSTEADY.fullmatch(name)}
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Those of `sys.path` but for installed packages, some of which add a folder of their own."""
+        return tuple(entry for entry in self.path if not entry.startswith(_PACKAGES))
 
     def leftovers(self, after: ProcessState) -> list[str]:
         """What is other in the later state, in words."""
         return [
-            *_differences("sys.path", dict.fromkeys(self.path, ""), dict.fromkeys(after.path, "")),
-            *(["the order of sys.path"] if sorted(self.path) == sorted(after.path) and self.path != after.path else []),
+            *_differences("sys.path", dict.fromkeys(self.entries, ""), dict.fromkeys(after.entries, "")),
+            *(["the order of sys.path"] if _is_reordered(self.entries, after.entries) else []),
             *_differences("os.environ", self.environment, after.environment),
             *(f"sys.modules: {name}" for name in _changed_frameworks(self.frameworks, after.frameworks)),
             *([f"the working folder: {after.folder}"] if after.folder != self.folder else []),
@@ -76,14 +88,19 @@ class ProcessState:
 
     def restore(self, after: ProcessState) -> None:
         """Let the next test begin as this one did."""
-        sys.path[:] = [*self.path, *(entry for entry in sys.path if entry.startswith(_PACKAGES))]
+        sys.path[:] = [*self.entries, *(entry for entry in sys.path if entry.startswith(_PACKAGES))]
         for name in _changed_frameworks(self.frameworks, after.frameworks):
             for module in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:
                 del sys.modules[module]
-        for name in after.environment.keys() - self.environment.keys():
+        variables = self.environment
+        for name in after.environment.keys() - variables.keys():
             del os.environ[name]
-        os.environ.update(self.environment)
+        os.environ.update(variables)
         os.chdir(self.folder)
+
+
+def _is_reordered(before: Sequence[str], after: Sequence[str]) -> bool:
+    return before != after and sorted(before) == sorted(after)
 
 
 def _differences(where: str, before: dict[str, str], after: dict[str, str]) -> Iterator[str]:

@@ -142,6 +142,7 @@ for name, operation in OPERATIONS.items():
 """
 
 
+@pytest.mark.long
 def test_a_real_kill_at_every_call_leaves_whole_files_and_the_next_writer_cleans_up(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path)], check=True, cwd=Path(__file__).parents[1])
 

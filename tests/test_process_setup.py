@@ -39,6 +39,7 @@ def test_a_collector_that_somebody_switched_off_stays_off() -> None:
     assert not gc.isenabled()
 
 
+@pytest.mark.server
 def test_a_command_that_plays_is_imported_without_a_collection() -> None:
     source = (
         "import gc\nfrom evaldesk.process_setup import UNTIL_TRIALS, collect_seldom\ncollect_seldom(UNTIL_TRIALS)\n"

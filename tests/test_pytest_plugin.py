@@ -344,6 +344,7 @@ def test_cases_run_in_workers_under_xdist(pytester: pytest.Pytester, monkeypatch
     result.stdout.fnmatch_lines(['*expected answer  "goodbye"'])
 
 
+@pytest.mark.server
 def test_a_test_run_imports_the_agent_once(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     _write_project(pytester.path, [_case(name, name, name) for name in ("one", "two", "three")])
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the others take seconds to import

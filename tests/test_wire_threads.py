@@ -88,6 +88,7 @@ print("read")
 """
 
 
+@pytest.mark.server
 @pytest.mark.parametrize(
     "reads", [STORED, TYPES + CONVERTED, TYPES + TOOL, CRITERION], ids=["stored", "converted", "tool", "criterion"]
 )

@@ -80,7 +80,10 @@ def played(tmp_path: Path, endpoint: Endpoint) -> Callable[[str, int], Any]:
 @pytest.mark.parametrize(
     "package",
     # LiteLLM takes four seconds to import, and asks through the client of openai.
-    [pytest.param(package, marks=[pytest.mark.long] if package == "litellm" else []) for package in CLIENTS],
+    [
+        pytest.param(package, marks=pytest.mark.long if package == "litellm" else pytest.mark.server)
+        for package in CLIENTS
+    ],
 )
 def test_a_client_that_a_turn_imports_follows_no_redirect(
     package: str, endpoint: Endpoint, played: Callable[[str, int], Any]
@@ -97,6 +100,7 @@ def test_a_client_that_a_turn_imports_follows_no_redirect(
     assert "Redirects are not followed" in turn["said"]
 
 
+@pytest.mark.server
 def test_a_client_that_a_turn_imports_tries_again_as_often_as_the_run_says(
     endpoint: Endpoint, played: Callable[[str, int], Any]
 ) -> None:

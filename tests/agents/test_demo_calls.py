@@ -75,6 +75,7 @@ json.dump(["litellm" in sys.modules, found], sys.stdout)
 """
 
 
+@pytest.mark.server
 def test_the_scripted_model_says_the_same_with_and_without_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
     said = subprocess.run([sys.executable, "-c", PROGRAM], cwd=CHECKOUT, capture_output=True, text=True, check=False)
 

@@ -78,6 +78,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         yield Played(folder, endpoint, (first, second))
 
 
+@pytest.mark.server
 def test_a_script_of_a_benchmark_runs_unchanged(played: Played) -> None:
     first = played.ended[0]
 
@@ -105,6 +106,7 @@ def test_a_script_of_a_benchmark_runs_unchanged(played: Played) -> None:
     assert played.endpoint.headers[0]["authorization"] == "Bearer sk-the-key-of-the-file"
 
 
+@pytest.mark.server
 def test_plain_python_runs_the_script_with_the_stand_ins(played: Played) -> None:
     ended = played.ended[1]
 
@@ -112,18 +114,21 @@ def test_plain_python_runs_the_script_with_the_stand_ins(played: Played) -> None
     assert "1 of 2 passed" in ended.stdout, ended.stdout + ended.stderr
 
 
+@pytest.mark.server
 def test_no_key_is_in_the_results_of_a_script(played: Played) -> None:
     for path in (played.folder / FOLDER).rglob("*"):
         if path.is_file():
             assert "sk-the-key" not in path.read_text(), path
 
 
+@pytest.mark.server
 def test_a_second_start_runs_the_rest_only(played: Played) -> None:
     assert played.endpoint.answers == []
     assert [row["instance_id"] for row in played.rows] == ["n4", "n3", "n5"]
     assert [row["test_result"]["resolved"] for row in played.rows] == [False, True, False]
 
 
+@pytest.mark.server
 def test_the_results_of_a_script_are_imported_as_they_were_played(played: Played) -> None:
     imported = read_file((played.folder / FOLDER / "output.jsonl").read_bytes(), "output.jsonl")
 
@@ -135,6 +140,7 @@ def test_the_results_of_a_script_are_imported_as_they_were_played(played: Played
     assert [result.verdict for result in imported.runs[0].results] == ["failed", "passed", "failed"]
 
 
+@pytest.mark.server
 def test_an_agent_that_never_finishes_reached_its_iterations(played: Played) -> None:
     assert "maximum iteration" in played.rows[2]["error"]
 

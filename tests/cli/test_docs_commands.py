@@ -86,6 +86,7 @@ def test_the_workflow_runs_step_by_step(project: Path, run_step: Callable[[str],
     assert 'tests="6" failures="0"' in (project / "results.xml").read_text()
 
 
+@pytest.mark.server
 def test_the_workflow_fails_where_the_agent_got_worse(project: Path, run_step: Callable[[str], Result]) -> None:
     run_step(STEPS[0])
 

@@ -110,6 +110,7 @@ def terminal(place: Place, gate: tuple[Path, Path]) -> Iterator[Terminal]:
     opened.close()
 
 
+@pytest.mark.server
 def test_ctrl_c_once_finishes_what_is_in_flight(place: Place, gate: tuple[Path, Path], terminal: Terminal) -> None:
     begun, may_end = gate
     assert _begun(begun) == "one"
@@ -128,6 +129,7 @@ def test_ctrl_c_once_finishes_what_is_in_flight(place: Place, gate: tuple[Path, 
     assert (summary.status, summary.n_done, summary.n_todo) == ("stopped", 2, 1)
 
 
+@pytest.mark.server
 def test_ctrl_c_twice_stops_at_once(place: Place, gate: tuple[Path, Path], terminal: Terminal) -> None:
     assert _begun(gate[0]) == "one"
 

@@ -90,6 +90,7 @@ def play(place: Place, interrupt_at: int, *arguments: str) -> subprocess.Complet
     )
 
 
+@pytest.mark.server
 def test_a_terminal_shows_a_line_that_changes(results: Place) -> None:
     said = play(results, 10_000)
 
@@ -99,6 +100,7 @@ def test_a_terminal_shows_a_line_that_changes(results: Place) -> None:
     assert "Run 1." in said.stdout
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("at", [0, 6])
 def test_ctrl_c_cancels_and_nothing_is_stored(results: Place, at: int) -> None:
     said = play(results, at)

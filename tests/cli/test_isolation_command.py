@@ -54,6 +54,7 @@ def played(home: Path) -> list[tuple[str, int]]:
         return [(run.config.isolation, run.counts.passed) for run in reversed(store.runs.list())]
 
 
+@pytest.mark.server
 def test_the_run_wins_over_the_agent_and_the_agent_over_the_workspace(shop: Path, command: Command) -> None:
     (shop / "evaldesk.toml").write_text(
         'isolation = "process"\n[agents.own]\ntarget = "shop"\nisolation = "shared"\n[agents.usual]\ntarget = "shop"\n'
@@ -75,6 +76,7 @@ def test_the_run_wins_over_the_agent_and_the_agent_over_the_workspace(shop: Path
     assert (told["Isolation"], told["Memory of a trial"], told["Processes of a trial"]) == ("process", "2048 MiB", "3")
 
 
+@pytest.mark.server
 def test_each_trial_has_a_container_of_its_own(
     shop: Path, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,7 @@ def _rename(path: Path) -> None:
     path.rename(path.with_name("kept.db"))
 
 
+@pytest.mark.server
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the open files of a process are in /proc, on Linux")
 @pytest.mark.parametrize(
     ("lose", "what"),

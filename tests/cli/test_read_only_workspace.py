@@ -114,6 +114,7 @@ def test_commands_that_write_say_why_not(mounted: Mounted, command: tuple[str, .
     assert "Traceback" not in found.stderr
 
 
+@pytest.mark.server
 @needs_mounts
 def test_a_desk_shows_every_page_and_stores_nothing(workspace: Path) -> None:
     visit = [*within(workspace), sys.executable, "-c", VISIT]
@@ -140,6 +141,7 @@ def test_what_was_written_last_is_read_with_its_log(tmp_path: Path, monkeypatch:
         assert still.runs.summary(run_id).n_cases == 1
 
 
+@pytest.mark.server
 @needs_mounts
 def test_an_older_database_is_named_and_not_upgraded(workspace: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(workspace, tmp_path / "old")

@@ -176,6 +176,7 @@ def test_a_deleted_run_is_listed_restored_and_removed(home: Path) -> None:
     desk.store.close()
 
 
+@pytest.mark.long
 def test_the_command_says_how_much_the_disk_got_back(home: Path) -> None:
     desk = Desk.open(read_settings(home, (home,), environment={}))
     notes = random.Random(7).randbytes(4_000_000).hex()

@@ -243,6 +243,7 @@ asyncio.run(chat())
 """
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("n_shown", [0, 40])
 async def test_a_killed_desk_loses_neither_the_message_nor_what_was_shown(
     n_shown: int, tmp_path: Path, desk: SessionDesk

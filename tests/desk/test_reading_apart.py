@@ -34,6 +34,7 @@ def test_what_a_process_says_of_a_file_is_what_was_read(name: str) -> None:
     assert from_json(said, Answer).imported == read_file(data, source)
 
 
+@pytest.mark.long
 def test_a_large_file_is_read_apart_and_its_error_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     path = PATHS["openhands"]
     apart(monkeypatch)

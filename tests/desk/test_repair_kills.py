@@ -51,6 +51,7 @@ def test_a_repair_that_is_killed_is_finished_by_the_next(place: BrokenPlace, dis
     assert at > 40
 
 
+@pytest.mark.long
 def test_a_repair_that_gets_sigkill_is_finished_by_the_next(place: BrokenPlace, commands: ForkedCommands) -> None:
     command = place.command("doctor", "--repair", "--trust")
     place.reset()

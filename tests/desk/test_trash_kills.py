@@ -82,6 +82,7 @@ def test_an_emptying_that_is_killed_at_any_step_is_finished_by_the_next(place: T
     assert at > 20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "whole"),
     [(("restore", kind), RESTORED[kind]) for kind in ("eval set", "run")] + [(("empty", "--yes"), EMPTIED)],

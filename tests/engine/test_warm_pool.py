@@ -83,6 +83,7 @@ WHOLE = (
 )
 
 
+@pytest.mark.server
 @pytest.mark.parametrize(
     "before", ["", "import nltk.stem, sys; del sys.modules['nltk']", WHOLE], ids=["", "part", "whole"]
 )

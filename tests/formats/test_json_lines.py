@@ -36,6 +36,7 @@ def test_lines_before_a_wrong_one_are_read() -> None:
         next(lines)
 
 
+@pytest.mark.long
 def test_the_memory_of_reading_does_not_grow_with_the_lines() -> None:
     data = b'{"user_prompt": "say it"}\n' * 20_000
     thresholds = gc.get_threshold()

@@ -295,6 +295,7 @@ def test_metadata_alone_is_called_by_its_name() -> None:
         read_file(b'{"agent_class": "A", "llm_config": {}, "max_iterations": 5}', "metadata.json")
 
 
+@pytest.mark.long
 def test_rows_of_errors_are_not_in_memory_together() -> None:
     row = {"history": [], "test_result": {}, "error": "503", "instruction": "x" * 20_000}
     rows = [{"evaldesk": "output_errors.jsonl"}, *({"instance_id": f"i{number}"} | row for number in range(500))]

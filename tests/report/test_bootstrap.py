@@ -125,6 +125,7 @@ def test_the_interval_of_a_mean_score_is_that_of_drawing_its_cases_again(name: s
     assert (found.low, found.high) == pytest.approx((drawn.low, drawn.high), abs=slack)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_cases", [5, 20, 60])
 @pytest.mark.parametrize("name", ["share", "steps", "few wrong"])
 def test_about_19_of_20_intervals_hold_the_mean_score(name: str, n_cases: int) -> None:
@@ -266,6 +267,7 @@ def test_a_point_of_the_curve_has_the_interval_that_the_curve_shows(cases: list[
         assert point_at(counted(cases), point.k) == point
 
 
+@pytest.mark.long
 def test_the_interval_of_pass_at_k_of_few_cases_holds_the_true_value() -> None:
     chance, n_runs, n, k = Random(7), 300, 20, 4
     rates, weights = (1.0, 0.75, 0.0), (0.75, 0.15, 0.1)

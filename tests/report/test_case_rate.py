@@ -55,6 +55,7 @@ def test_one_case_is_judged_by_its_trials_and_none_by_nothing() -> None:
     assert case_rate_interval([(0, 0, 3)]) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", [(1.0, 1.0), (4.0, 1.0), (8.0, 2.0)], ids=["uniform", "mostly right", "alike"])
 def test_the_interval_covers_the_rate_of_cases_like_these(shape: tuple[float, float]) -> None:
     """An earlier run of 3 trials a case decides where the trials go; 95 of 100 intervals hold the true mean."""

@@ -95,6 +95,7 @@ def test_a_gate_fails_as_often_as_all_outcomes_do(gates: Gates, kinds: list[tupl
     assert found.fails.mean == pytest.approx(total["failed"], abs=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gates", [Gates(min_pass_rate=0.8), Gates(pass_hat=((2, 0.6),)), Gates(margin=0.0)], ids=str)
 @pytest.mark.parametrize("p", [0.7, 0.95])
 def test_a_number_too_close_to_its_bar_is_as_frequent_as_in_simulated_builds(gates: Gates, p: float) -> None:

@@ -86,7 +86,7 @@ from evaldesk.store.evalsets.trash import put_in_trash, trash_remains
 from evaldesk.transcripts.adk import AdkEvents
 from evaldesk.wire import checked_event, to_json
 
-N_ROUNDS = 1_500
+N_ROUNDS = 400
 CALL = ModelCall("openai/small", [{"role": "user", "content": "hi"}])
 PIECES = (
     *(b"{", b"}", b"[", b"]", b'"', b"\\", b",", b":", b"\n", b"=", b"\x00", b"\xff", b"\xed\xa0\x80", b"\\ud800"),

@@ -107,6 +107,7 @@ for agent in ("../own", reply):
 """
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("trusted", ["", "1"])
 def test_python_sends_no_key_where_settings_of_somebody_else_say(clone: Path, trusted: str) -> None:
     calls = "    return LlmAgent(name='own', model='openai/small')\n"

@@ -93,6 +93,7 @@ def calls() -> list[tuple[str, tuple[str, ...]]]:
     return [(name, each) for name in commands(cli) for each in ARGUMENTS.get(name, USUAL)]
 
 
+@pytest.mark.server
 def test_a_forked_command_is_a_command(clone: Path, run_command: Commands) -> None:
     """The forked way would see what runs: an agent that is named leaves its mark."""
     said = run_command.forked(["eval", "shop", "shop.evalset.json", "--criterion", "response_match_score=0"], clone)
@@ -107,8 +108,14 @@ def test_every_command_is_under_test() -> None:
 
 
 def marked(name: str, arguments: tuple[str, ...]) -> Any:
-    """The call; a desk that serves is a journey."""
-    return pytest.param(name, arguments, marks=[pytest.mark.server] if name in ("ui", "open") else [])
+    """The call; one that starts with Python is a journey."""
+    starts = name in ("ui", "open") or is_real(name, arguments)
+    return pytest.param(name, arguments, marks=[pytest.mark.server] if starts else [])
+
+
+def is_real(name: str, arguments: tuple[str, ...]) -> bool:
+    """Whether the call is the one of its command that is a process from its first import on."""
+    return name in REAL and arguments == ARGUMENTS.get(name, USUAL)[-1]
 
 
 @pytest.mark.parametrize(("name", "arguments"), [marked(*call) for call in calls()], ids=str)
@@ -120,8 +127,7 @@ def test_nothing_of_a_cloned_repository_runs(
     if name in ("ui", "open"):
         look_at_all_pages([sys.executable, "-P", "-m", "evaldesk", *words])
     else:
-        is_first = arguments == ARGUMENTS.get(name, USUAL)[-1]
-        run = run_command.real if name in REAL and is_first else run_command.forked
+        run = run_command.real if is_real(name, arguments) else run_command.forked
         said = run(words, clone)
         assert "Traceback" not in said, said
 
@@ -149,6 +155,7 @@ def look_at_all_pages(command: list[str]) -> None:
         process.communicate()
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("words", [(), ("shop.evalset.json",)], ids=["all", "an eval set"])
 def test_pytest_runs_the_conftest_and_no_agent_that_nobody_named(words: tuple[str, ...], clone: Path) -> None:
     command = [sys.executable, "-P", "-m", "pytest", "-q", *words]
@@ -232,6 +239,7 @@ def test_the_variable_trusts_one_process_and_keeps_nothing(clone: Path, monkeypa
     assert Trust(settings_of(clone)).is_restricted
 
 
+@pytest.mark.server
 def test_the_option_trusts_from_now_on(clone: Path) -> None:
     command = [sys.executable, "-P", "-m", "evaldesk", "agents", "--trust"]
 

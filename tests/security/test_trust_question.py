@@ -80,6 +80,7 @@ def test_the_button_trusts_the_folder_from_now_on(visitor: DeskClient, clone: Pa
     assert Trust(settings_of(clone)).is_given
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("words", ASKING, ids=" ".join)
 def test_a_command_asks_in_the_terminal_and_no_is_no(words: tuple[str, ...], clone: Path) -> None:
     shown = asked(clone, words, "n")
@@ -91,6 +92,7 @@ def test_a_command_asks_in_the_terminal_and_no_is_no(words: tuple[str, ...], clo
     assert Trust(settings_of(clone)).is_restricted
 
 
+@pytest.mark.server
 def test_yes_in_the_terminal_is_kept(clone: Path) -> None:
     shown = asked(clone, ("agents",), "y")
 
@@ -101,6 +103,7 @@ def test_yes_in_the_terminal_is_kept(clone: Path) -> None:
     assert "Trust this folder?" not in asked(clone, ("agents",), "n")
 
 
+@pytest.mark.server
 def test_the_question_steers_no_terminal_and_no_page(visitor: DeskClient, clone: Path) -> None:
     hostile = clone / "\x1b]0;title\x07<img src=x onerror=alert(1)>"
     hostile.mkdir()

@@ -225,6 +225,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return _file(tmp_path / "to")
 
 
+@pytest.mark.server
 def test_a_copy_that_is_whole_may_be_made_again(folder: Path, target: Place) -> None:
     first = _copy(_file(folder), target)
 

@@ -187,6 +187,7 @@ def test_closing_reads_few_rows_however_many_there_are(store: Store, plan: Calla
     assert 100 * n_hundreds[0] < n_rows, "steps of SQLite, during which others wait for the write lock"
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("is_first", [True, False], ids=["new database", "current database"])
 def test_heavy_libraries_stay_out(database: Path, is_first: bool) -> None:
     if not is_first:

@@ -128,6 +128,7 @@ def test_a_line_with_a_secret_is_not_kept(store: Store, root: Path, reads: list[
     assert (len(reads), store.evalset_lines.all()) == (2, {})
 
 
+@pytest.mark.long
 def test_a_list_does_not_wait_for_a_large_file_that_nobody_has_read(
     opened: Callable[[], EvalSetFiles], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +169,7 @@ def test_many_small_new_files_are_not_all_waited_for(
     assert [file.n_cases for file in read_in_full(files)] == [2, 2, 2, 2]
 
 
+@pytest.mark.long
 def test_the_contents_of_a_large_file_are_waited_for_and_its_line_is_not(
     opened: Callable[[], EvalSetFiles], root: Path
 ) -> None:

@@ -332,6 +332,7 @@ def test_indexes_of_versions_that_are_gone_are_removed_after_an_hour(
     assert (before, [path.name for path in folder.iterdir()]) == (3, [index_path(folder, opened(files)[2]).name])
 
 
+@pytest.mark.long
 def test_a_broken_set_is_named_as_a_whole_reader_names_it_in_a_process(files: EvalSetFiles, root: Path) -> None:
     text = write_evalset(EvalSet("big", cases=some_cases(3))).decode()
     put(root, NAME, text.replace('"case 1",', '"case 1",,').encode())
@@ -344,6 +345,7 @@ def test_a_broken_set_is_named_as_a_whole_reader_names_it_in_a_process(files: Ev
     assert file.error == str(whole.value)
 
 
+@pytest.mark.long
 def test_a_set_is_indexed_in_a_process_of_its_own(files: EvalSetFiles, root: Path) -> None:
     whole = some_cases(20)
     put(root, NAME, write_evalset(EvalSet("big", cases=whole)))

@@ -367,6 +367,7 @@ def test_a_disk_that_is_full_for_the_new_database_is_told(
     assert _rows(path) == whole
 
 
+@pytest.mark.server
 def test_nothing_is_repaired_while_another_process_has_the_database_open(filled: Path) -> None:
     before = filled.read_bytes()
     held = bound_python("-c", HOLD, str(filled))

@@ -80,6 +80,7 @@ def test_threads_of_a_process_may_all_write(store: Store, plan: Plan, end: End) 
     assert store.runs.summary(run).n_passed == 80
 
 
+@pytest.mark.server
 def test_a_killed_process_loses_no_trial_it_acknowledged(store: Store, plan: Plan, place: Place) -> None:
     run = plan(n_cases=400, n=2)
     n_lines = random.Random(0).randrange(2, 60)

@@ -57,6 +57,7 @@ def steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
+@pytest.mark.long
 def test_the_file_is_shorter_by_what_was_given_back(store: Store, database: Path, plan: Plan, end: End) -> None:
     kept = fill(store, plan, end)
     store._database.write_log_back()
@@ -89,6 +90,7 @@ def test_each_step_is_short_and_another_process_writes_between(
     assert max(steps) <= MOST_PAGES + 1  # and a page of SQLite's own list of pages
 
 
+@pytest.mark.long
 def test_what_a_kill_left_is_given_back_by_the_next_call(
     store: Store, plan: Plan, end: End, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +118,7 @@ def test_little_free_space_is_left_for_later_rows(store: Store, plan: Plan, step
     assert (space.n_given_back, steps) == (0, [])
 
 
+@pytest.mark.long
 def test_a_file_of_an_earlier_version_keeps_its_space_and_uses_it_again(
     store: Store, database: Path, plan: Plan, end: End
 ) -> None:

@@ -66,6 +66,7 @@ def test_a_full_disk_is_said_and_the_workspace_is_not_held(tmp_path: Path, monke
     hold_workspace(tmp_path, url="").release()
 
 
+@pytest.mark.server
 def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDER, tmp_path], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None

@@ -433,6 +433,7 @@ def test_a_large_import_is_watched_and_its_runs_appear_at_the_end(visitor: Visit
     assert visitor.client.get(address).status_code == 404  # the upload is imported
 
 
+@pytest.mark.long
 def test_several_large_imports_wait_in_line_and_the_page_says_so(visitor: Visitor, held: Event) -> None:
     files = [ROWS_OF_RUN.replace(b"i1", f"x{number}".encode()) for number in range(6)]
     addresses = [visitor.look_into(data, f"rows_{number}.jsonl") for number, data in enumerate(files)]

@@ -378,6 +378,7 @@ def test_a_kind_that_is_gone_plays_in_this_process_and_says_so() -> None:
     assert not has_own_driver(ExecutorConfig("x", "gone"))
 
 
+@pytest.mark.server
 def test_a_command_and_a_desk_import_no_ray_no_psycopg_and_no_player(tmp_path: Path) -> None:
     (tmp_path / "evaldesk.toml").write_text('[executors.cluster]\nkind = "ray"\n')
     program = (

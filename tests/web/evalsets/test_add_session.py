@@ -264,6 +264,7 @@ def large_session(pages: Pages) -> str:
     return str(made.id)
 
 
+@pytest.mark.long
 def test_a_state_of_5_mb_becomes_a_case_and_never_travels(pages: Pages, calc: str, large_session: str) -> None:
     address = f"/sessions/{large_session}/case"
     page = pages.get(address)
@@ -279,6 +280,7 @@ def test_a_state_of_5_mb_becomes_a_case_and_never_travels(pages: Pages, calc: st
     assert saved["final_session_state"] == {"log": ["f" * 100] * 20_000}
 
 
+@pytest.mark.long
 def test_a_large_state_that_is_unticked_is_left_out(pages: Pages, calc: str, large_session: str) -> None:
     address = f"/sessions/{large_session}/case"
     fields = pages.fields(address)
@@ -291,6 +293,7 @@ def test_a_large_state_that_is_unticked_is_left_out(pages: Pages, calc: str, lar
     assert not saved["session_input"].get("state")
 
 
+@pytest.mark.long
 def test_a_large_state_that_changed_meanwhile_is_not_saved(pages: Pages, calc: str, large_session: str) -> None:
     address = f"/sessions/{large_session}/case"
     fields = pages.fields(address)

@@ -183,6 +183,7 @@ def test_a_long_answer_beside_a_reference_shows_the_lines_that_differ_and_opens_
     assert f'href="{address}#turn-1">Back to the trial' in whole
 
 
+@pytest.mark.long
 def test_a_page_with_an_answer_of_megabytes_and_another_reference_stays_small(pages: Any) -> None:
     size = 1_000_000
     address, page = compared(

@@ -160,6 +160,7 @@ def test_a_trial_page_shows_both_texts_and_the_switch(pages: Any) -> None:
     assert re.search(r'<button[^>]*data-text-switch data-key="v"', page)
 
 
+@pytest.mark.server
 def test_the_pages_of_a_desk_without_markdown_load_no_parser() -> None:
     code = (
         "import sys; from evaldesk.pages.prose import Markdown; import evaldesk.web.server; "

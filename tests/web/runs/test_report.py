@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, cast
 
+import pytest
+
 from evaldesk.model import AgentRef, Case, Event, RunConfig, Score, Transcript, TrialResult, Turn, TurnRecord
 from evaldesk.model.conclusion import Verdict
 from evaldesk.web.report import MAX_TRIALS_BYTES, comparison_report, run_report
@@ -151,6 +153,7 @@ def test_a_comparison_is_reported_with_the_trials_of_changed_cases_first(pages: 
     assert pages.get("/compare/report?a=1&b=1").status_code == 422
 
 
+@pytest.mark.long
 def test_a_comparison_of_a_thousand_cases_stays_below_2_mb(pages: Any) -> None:
     text = "a sentence of an answer. " * 100
     verdicts = ["passed", "failed"] * 500
