@@ -17,6 +17,7 @@ from evaldesk.desk.runs.baseline import read_baseline_file
 from evaldesk.desk.runs.fresh_trials import repeats_recorded, without_evidence, without_fresh_trials
 from evaldesk.desk.runs.gates.bars import bars_of, is_asserted, weaker_words
 from evaldesk.desk.runs.gates.conclusion import (
+    OF_EACH_CASE,
     CaseNumbers,
     Ending,
     Kinds,
@@ -218,8 +219,11 @@ class StoredRuns:
         return "interrupted" if self.is_left_alone(run) else run.status
 
     def conclusion(self, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> Conclusion:
-        """The conclusion of a run, by the gates it was started with; no case is read by name."""
-        return conclude(run.config.gates, self._totals(run, outcomes), self.change(run))
+        """The conclusion of a run, by the gates it was started with; cases are read only where a gate names some."""
+        gates, change = run.config.gates, self.change(run)
+        found = conclude(gates, self._totals(run, outcomes), change)
+        is_naming = any(each.name in OF_EACH_CASE and not each.is_held for each in found.gates)
+        return conclude(gates, self.numbers(run), change) if is_naming else found
 
     def outcome(self, run: RunSummary) -> Outcome | None:
         """The conclusion of a run, in one word; None while it goes on."""

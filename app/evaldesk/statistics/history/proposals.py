@@ -22,6 +22,7 @@ from evaldesk.statistics.history.gates import (
     regression_chances,
     regressions_fail,
 )
+from evaldesk.statistics.history.sums import Sums
 
 if TYPE_CHECKING:
     from evaldesk.statistics.history.posterior import Floats
@@ -169,18 +170,27 @@ def confirm_trials(n_cases: int, h: float, before: float, after: float, drop: fl
 
 def proposed_rate(draws: Draws, *, drop: float = DROP) -> Setting | None:
     """The fewest trials with which some bar on the pass rate is quiet at the upper end and finds the drop."""
+    import numpy as np
+
     if draws.is_too_short:
         return None
 
+    days = draws.days.coarse
+
     def best(n: int) -> Setting:
         n_each, whole = [n] * draws.n_cases, n * draws.n_cases
+        # The sums of a day are costly, and the same for every bar.
+        same, worse = (
+            [(pass_sums(each.on_day(shift), n_each), weight) for shift, weight in days]
+            for each in (draws, draws.worse(drop))
+        )
 
-        def fails(now: Draws, bar: int) -> Range:
-            needed = needed_passes(whole, bar / 100)
-            return Range.of(over_days(lambda each: pass_sums(each, n_each).at_most(needed - 1), now))
+        def fails(sums: Sequence[tuple[Sums, float]], bar: int) -> Range:
+            most = needed_passes(whole, bar / 100) - 1
+            return Range.of(np.sum([weight * each.at_most(most) for each, weight in sums], axis=0))
 
-        bar = first_value(99, lambda bar: fails(draws, bar).high > OFTEN) - 1
-        return Setting(n, bar, fails(draws, bar), fails(draws.worse(drop), bar))
+        bar = first_value(99, lambda bar: fails(same, bar).high > OFTEN) - 1
+        return Setting(n, bar, fails(same, bar), fails(worse, bar))
 
     return _fewest(best, lambda it: it.bar > 0 and it.finds.mean >= FOUND)
 

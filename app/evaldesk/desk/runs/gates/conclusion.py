@@ -51,6 +51,8 @@ EVERY_CASE = "every case must pass"
 """The gates of a run of which no other asks for verdicts; the second with a `pass_threshold` below 1."""
 OF_A_RATE = frozenset({"--min-pass-rate", "--pass-at", "--pass-hat", "--margin"})
 """The gates that `--undecided` is about: those that compare a number that has an interval with a threshold."""
+OF_EACH_CASE = frozenset({"--min-case-pass-rate", EVERY_CASE})
+"""The gates whose sentence names the cases that did not reach them."""
 OF_THE_RUN = EVIDENCE_GATES | {"--max-cost"}
 """The gates that are about the run as it is, whatever its missing trials would bring."""
 
