@@ -12,7 +12,10 @@ from evaldesk.desk.runs.plan import check_reviewed
 from evaldesk.errors import FormatError, UsageError
 from evaldesk.formats import read_evalset
 from evaldesk.formats.files import read_file, write_file
-from evaldesk.model import Case, EvalSet
+from evaldesk.matching import required_calls
+from evaldesk.matching.required_calls import RequiredCall
+from evaldesk.metrics import missing_reasons
+from evaldesk.model import Case, Criterion, EvalSet
 from evaldesk.model.evalset import NEEDS_REVIEW, REVIEW_REASON, for_review
 
 IMAGE = {"type": "image", "source": {"media_type": "image/png", "path": "images/1.png"}}
@@ -57,15 +60,44 @@ def test_a_case_without_an_image_of_its_question_waits_for_a_review(name: str) -
     assert case.extra[REVIEW_REASON] == "1 part of its messages that is not text could not be read"
 
 
-def test_a_task_that_is_rewarded_for_its_calls_waits_for_a_review() -> None:
+def rewarded(*actions: Any) -> dict[str, Any]:
+    return {"evaluation_criteria": {"actions": [*actions], "reward_basis": ["ACTION"]}}
+
+
+def test_a_task_that_is_rewarded_for_its_calls_requires_them() -> None:
     task = {"id": "t", "user_scenario": {"instructions": "Ask."}}
-    judged = {"evaluation_criteria": {"actions": [{"name": "close", "arguments": {}}], "reward_basis": ["ACTION"]}}
+    judged = rewarded({"name": "close", "arguments": {"id": 7, "why": "asked"}, "compare_args": ["id"]})
 
     tasks = read([task | judged, task | {"id": "u"}])
+
+    assert [case.tags for case in tasks.cases] == [(), ()]
+    assert required_calls(tasks.cases[0]) == (RequiredCall("close", {"id": 7, "why": "asked"}, ("id",)),)
+    assert required_calls(tasks.cases[1]) is None
+    assert missing_reasons(Criterion("required_calls", 1.0), tasks.cases) == {
+        "u": "The case does not say which calls are required."
+    }
+    assert json.loads(write_file(tasks, "tau2")) == [task | judged, task | {"id": "u"}]
+
+
+@pytest.mark.parametrize(
+    ("action", "reason"),
+    [
+        ({"name": "reboot", "arguments": {}, "requestor": "user"}, "the simulated user's own tools"),
+        ({"name": 1, "arguments": {}}, "cannot be read"),
+        ({"name": "close", "arguments": [], "compare_args": ["id"]}, "cannot be read"),
+        ({"name": "close", "arguments": {}, "compare_args": "id"}, "cannot be read"),
+    ],
+    ids=["of the user", "no name", "no arguments", "compared arguments are no list"],
+)
+def test_a_task_that_is_rewarded_for_calls_that_are_lost_waits_for_a_review(action: Any, reason: str) -> None:
+    task = {"id": "t", "user_scenario": {"instructions": "Ask."}, **rewarded(action)}
+
+    tasks = read([task])
     looked_at = EvalSet("s", cases=(replace(tasks.cases[0], tags=()),))
 
-    assert [case.tags for case in tasks.cases] == [(NEEDS_REVIEW,), ()]
-    assert json.loads(write_file(tasks, "tau2")) == [task | judged, task | {"id": "u"}]
+    assert tasks.cases[0].tags == (NEEDS_REVIEW,)
+    assert reason in str(tasks.cases[0].extra[REVIEW_REASON])
+    assert json.loads(write_file(tasks, "tau2")) == [task]
     assert read(json.loads(write_file(looked_at, "tau2"))).cases[0].tags == ()
 
 

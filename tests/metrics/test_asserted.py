@@ -38,6 +38,10 @@ EXTRA = st.sampled_from(
         {"human_decisions": [{"turn": 2, "decision": "approve"}]},
         {"human_decisions": [{"decision": "approve"}]},
         {"human_decisions": [{"turn": 0}]},
+        {"required_calls": [{"name": "f", "arguments": {}}]},
+        {"required_calls": [{}]},
+        {"evaluation_criteria": {"actions": [{"name": "f", "arguments": {}}], "reward_basis": ["ACTION"]}},
+        {"evaluation_criteria": {"actions": [{"name": "f", "arguments": {}}], "reward_basis": ["DB"]}},
     ]
 )
 CASE = st.builds(

@@ -38,7 +38,10 @@ FULL = Case(
     "full",
     (Turn("q", Expected(CALLS, (("", STEP),), ONE)), Turn("q", Expected((), (("", STEP),), THREE))),
     final_state={"done": True},
-    extra={"human_decisions": [{"turn": 1, "tool": "a", "decision": "approve"}]},
+    extra={
+        "human_decisions": [{"turn": 1, "tool": "a", "decision": "approve"}],
+        "required_calls": [{"name": call.name, "arguments": call.args} for call in CALLS],
+    },
 )
 BARE = Case("bare", (Turn("q"), Turn("q")))
 QUERY = f"Say {ONE}, then {THREE}."

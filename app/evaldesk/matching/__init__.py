@@ -17,6 +17,7 @@ from evaldesk.matching.allowed import (
     with_moved,
 )
 from evaldesk.matching.json_equality import covers, diff_args, differing_keys, json_equal, json_key
+from evaldesk.matching.required_calls import read_calls, required_calls, rewarded_actions
 from evaldesk.matching.rule import ARGS_MODES, CallRule
 from evaldesk.matching.tolerance import Tolerance, check_pattern, pattern_found
 from evaldesk.matching.trajectory import ORDERS, Order, TrajectoryMatch, match_by_rule, match_trajectory
@@ -47,6 +48,9 @@ __all__ = [
     "moved",
     "pattern_found",
     "read_allowances",
+    "read_calls",
+    "required_calls",
+    "rewarded_actions",
     "steps_of",
     "with_allowances",
     "with_moved",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from evaldesk.matching.required_calls import REQUIRED_CALLS, required_calls
 from evaldesk.metrics.responses.json_match import is_json_reference
 from evaldesk.metrics.responses.number import is_number_reference
 from evaldesk.metrics.responses.required_outputs import case_outputs
@@ -19,6 +20,8 @@ def asserted_part(case: Case) -> Case:
     turns = dict.fromkeys(map(repr, others))
     kept = [turn for turn in others if turn and turns.pop(repr(turn), "") is None]
     extra: JsonObject = {} if case_outputs(case) is None else {"required_outputs": []}
+    if required_calls(case) is not None:
+        extra = {**extra, REQUIRED_CALLS: []}
     if readable_decisions(case):
         extra = {**extra, DECISIONS: [{"turn": 1, "decision": "approve"}]}
     return Case(

@@ -145,6 +145,7 @@ METRICS = Registry(
         "tool_unordered": "evaldesk.metrics.tools.match:ToolUnordered",
         "tool_subset": "evaldesk.metrics.tools.match:ToolSubset",
         "tool_used": "evaldesk.metrics.tools.used:ToolUsed",
+        "required_calls": "evaldesk.metrics.tools.required:RequiredCalls",
         "reported_value": "evaldesk.metrics.reported_value:ReportedValue",
         "tool_precision": "evaldesk.metrics.tools.match:ToolPrecision",
         "tool_recall": "evaldesk.metrics.tools.match:ToolRecall",

@@ -21,6 +21,7 @@ from evaldesk.formats.adk.case import SESSION
 from evaldesk.formats.exchange import MAX_ROW, Holding, Imported, ReadOnly
 from evaldesk.formats.large_runs import TrialRowsOnDisk
 from evaldesk.formats.tau.tau_bench import REWARD, read_trial_row, reward_value
+from evaldesk.matching import read_calls, required_calls, rewarded_actions
 from evaldesk.model import Case, Criterion, ErrorRecord, EvalSet, JsonObject, Score, SessionInit, TrialResult, Usage
 from evaldesk.model.conclusion import counted
 from evaldesk.model.evalset import NEEDS_REVIEW, REVIEW_REASON, for_review
@@ -60,7 +61,12 @@ from evaldesk.transcripts.recorded_ends import is_accident
 _OWN = ("conversation_scenario", "session_input", "rubrics", "final_session_state", "tags")
 _SECTIONS = ("domain", "reason_for_call", "known_info", "unknown_info", "task_instructions")
 _NAME = "tau2-results"
-_ACTIONS_LOST = "tau2 rewards its reference actions (reward_basis ACTION), which a scenario does not assert"
+_ACTIONS_LOST = (
+    "tau2 rewards calls of the simulated user's own tools (reward_basis ACTION), which no trial here has",
+    "tau2 rewards its reference actions (reward_basis ACTION), which cannot be read",
+    "tau2 rewards its reference actions (reward_basis ACTION), which a scenario does not assert",
+)
+"""Why a task waits for a review; the last one was written by earlier versions."""
 _STOPS = ("user_stop", "agent_stop", "")
 """Ends after which tau2 checks what the agent did."""
 _TOLD = ("messages", "ticks", "reward_info", "task_id", "trial", "termination_reason", "duration")
@@ -87,7 +93,7 @@ class Tau2Tasks:
         notes = Notes()
         cases = read_tasks(Place(document), document.value, notes)
         evalset = EvalSet(file_stem(source), cases=cases)
-        return Imported("tau2", evalset, kept=why_not_asserted(cases), refused=notes.sentences)
+        return Imported("tau2", evalset, kept=action_notes(cases), refused=notes.sentences)
 
     @staticmethod
     def write(what: EvalSet | RecordedRun) -> bytes:
@@ -122,19 +128,19 @@ def read_task(place: Place, raw: Any, notes: Notes) -> Case:
         tags=read_tags(place.at("tags"), task.get("tags")),
         extra=notes.unknown(place, task, ("id", *_OWN)),
     )
-    return for_review(case, _ACTIONS_LOST) if _is_judged_by_calls(task) and REVIEW_REASON not in case.extra else case
-
-
-def _is_judged_by_calls(task: dict[str, Any]) -> bool:
-    """Whether the reward of the task asks for its reference actions, not only for the database that they lead to."""
-    criteria = task.get("evaluation_criteria")
-    basis = criteria.get("reward_basis") if isinstance(criteria, dict) else None
-    return isinstance(basis, list) and "ACTION" in basis
+    by_user, unread, _ = _ACTIONS_LOST
+    rewarded = rewarded_actions(case.extra)
+    if rewarded is None or REVIEW_REASON in case.extra:
+        return case
+    calls = read_calls(rewarded)
+    if calls is None:
+        return for_review(case, unread)
+    return for_review(case, by_user) if any(call.by_user for call in calls) else case
 
 
 def write_task(case: Case) -> dict[str, Any]:
     """The task of a case: as it was read where the case still says the same. Raises FormatError for a conversation."""
-    if NEEDS_REVIEW in case.tags and case.extra.get(REVIEW_REASON) == _ACTIONS_LOST:  # the task itself says it
+    if NEEDS_REVIEW in case.tags and case.extra.get(REVIEW_REASON) in _ACTIONS_LOST:  # the task itself says it
         rest = {key: value for key, value in case.extra.items() if key != REVIEW_REASON}
         case = replace(case, tags=tuple(tag for tag in case.tags if tag != NEEDS_REVIEW), extra=rest)
     if case.scenario is None:
@@ -160,15 +166,19 @@ def write_task(case: Case) -> dict[str, Any]:
     return task
 
 
-def why_not_asserted(cases: Sequence[Case]) -> tuple[str, ...]:
-    """Why reference actions are kept and not expected, when some case has them."""
+def action_notes(cases: Sequence[Case]) -> tuple[str, ...]:
+    """What becomes of the reference actions: those that a reward asks for are judged, the others are kept."""
     criteria = [case.extra.get("evaluation_criteria") for case in cases]
-    if not any(isinstance(each, dict) and each.get("actions") for each in criteria):
-        return ()
-    return (
-        "The reference actions stay in evaluation_criteria and are not asserted: the simulated user makes the turns, "
-        "and tau2 compares the database they lead to, not the calls.",
+    n_actions = sum(isinstance(each, dict) and bool(each.get("actions")) for each in criteria)
+    n_required = sum(bool(required_calls(case)) for case in cases)
+    judged = (
+        f"The reference actions of {counted(n_required, 'task')} are rewarded: the metric required_calls judges them."
     )
+    kept = (
+        f"The {'other ' if n_required else ''}reference actions stay in evaluation_criteria and are not asserted: the "
+        "simulated user makes the turns, and tau2 compares the database they lead to, not the calls."
+    )
+    return (*([judged] if n_required else ()), *([kept] if n_actions > n_required else ()))
 
 
 def _scenario(place: Place, task: dict[str, Any]) -> JsonObject:
@@ -313,7 +323,7 @@ def _imported(
     )
     evalset = EvalSet(name, cases=cases)
     runs = (run,) if results else ()
-    kept = (*why_not_asserted(cases), *trials.earlier_words)
+    kept = (*action_notes(cases), *trials.earlier_words)
     return Imported(_NAME, evalset, runs, _understood(Counter(ends.values())), kept, notes.sentences)
 
 
