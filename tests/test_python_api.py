@@ -134,10 +134,13 @@ async def priced(message: str, state: Mapping[str, Any]) -> str:
 priced.tells_cost = True  # type: ignore[attr-defined]
 
 
-def test_an_object_that_asks_no_model_is_played_within_a_limit_of_cost() -> None:
-    result = evaldesk.evaluate(echo, EVALSET, criteria=ANSWER, cases=["same"], n=3, max_cost=1.0)
+def test_an_object_that_asks_no_model_is_played_within_a_limit_of_cost_where_it_says_so() -> None:
+    asked = partial(evaldesk.evaluate, evalset=EVALSET, criteria=ANSWER, cases=["same"], n=3, max_cost=1.0)
 
-    assert (result.status, result.conclusion.is_passed) == ("finished", True)
+    result, silent = asked(priced), asked(echo)
+
+    assert (result.status, result.conclusion.outcome) == ("finished", "passed")
+    assert silent.conclusion.outcome == "undecided"
 
 
 def test_a_limit_of_cost_is_refused_before_the_start_where_the_price_of_a_judge_is_not_known() -> None:

@@ -212,9 +212,22 @@ def test_a_run_stops_as_soon_as_a_finished_trial_does_not_tell_its_cost(dear: Pl
         assert store.runs.summary(1).status == "finished"
 
 
-def test_a_trial_of_a_function_without_a_call_is_within_the_limit(dear: Place) -> None:
-    """The calls of a function are seen in its process, so that none was made where none is seen or told."""
+def test_a_silent_trial_of_a_function_does_not_tell_its_cost(dear: Place) -> None:
+    """Its calls by gRPC, and those of processes that it starts, are not noticed."""
+    path = dear.evalset("words", {"one": "one", "silent": "silent", "two": "two"})
     (dear.agent / "agent.py").write_text(REPORTING)
+
+    stopped = dear.eval(path, "--max-cost", 1, "--concurrency", 1)
+    unlimited = dear.eval(path, "--json")
+
+    assert stopped.exit_code == 3, stopped.output
+    assert "Trial 1 of case 'case_2' does not tell its cost, so that the limit of $1 cannot be kept" in stopped.stdout
+    assert "An agent that reports the cost of each call, or makes none, says tells_cost = true." in stopped.stdout
+    assert json.loads(unlimited.stdout)["runs"][0]["cost"] == 0.2
+
+
+def test_a_silent_trial_costs_nothing_where_the_function_promises_to_tell(dear: Place) -> None:
+    (dear.agent / "agent.py").write_text(f"{REPORTING}\nroot_agent.tells_cost = True\n")
 
     result = dear.eval(dear.evalset("words", {"one": "one", "silent": "silent", "two": "two"}), "--max-cost", 1)
 

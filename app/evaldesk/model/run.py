@@ -209,7 +209,8 @@ class TrialSpec:
     """Everything that one attempt at one case needs. `attempt` counts from 1.
 
     With `shows_case` the player gets the whole case, and not only the user's side of it. `losses` say why the attempts
-    before this one were lost, through no fault of the trial.
+    before this one were lost, through no fault of the trial. With `needs_cost` the run has a limit of cost: a trial of
+    the user's own code that tells no cost, and in which no call is noticed, does not cost nothing.
     """
 
     run_id: int
@@ -229,6 +230,7 @@ class TrialSpec:
     shows_case: bool = False
     losses: tuple[str, ...] = ()
     keeps_prompts: bool = True
+    needs_cost: bool = False
 
 
 @dataclass(frozen=True, slots=True)

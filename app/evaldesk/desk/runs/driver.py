@@ -422,6 +422,7 @@ def trial_spec(
         strict=config.is_strict,
         shows_case=config.shows_case,
         keeps_prompts=config.prompts == KEEP,
+        needs_cost=config.gates.max_cost is not None,
     )
 
 
@@ -456,7 +457,8 @@ def untold_sentence(case_id: str, trial_index: int, max_cost: float, n_left: int
     """Why a run was stopped whose agent was to report its cost, in one sentence."""
     trials = "1 trial was" if n_left == 1 else f"{n_left:,} trials were"
     trial = f"Trial {trial_index + 1} of case {case_id!r} does not tell its cost"
-    return f"{trial}, so that the limit of ${max_cost:g} cannot be kept, and {trials} not started."
+    promise = "An agent that reports the cost of each call, or makes none, says tells_cost = true"
+    return f"{trial}, so that the limit of ${max_cost:g} cannot be kept, and {trials} not started. {promise}."
 
 
 def grading_sentence(changes: Sequence[str]) -> str:

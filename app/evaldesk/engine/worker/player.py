@@ -79,7 +79,7 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
     problem = set_up(spec) or _too_long(spec)
     if problem:
         return trial_result(spec, attempt, problem)
-    attempt.is_told = _is_told(agent, spec.agent)
+    attempt.is_told = _is_told(agent, spec)
     try:
         user = trial_user(agent, spec)
     except UsageError as error:
@@ -115,12 +115,19 @@ def _too_long(spec: TrialSpec) -> ErrorRecord | None:
     return None
 
 
-def _is_told(agent: Agent, ref: AgentRef) -> bool:
-    """Whether an agent that tells no usage called no model: its calls are seen, or it promised to tell each of them."""
-    kind = AGENTS.find(ref.kind)
-    if kind is None or kind.sees_calls(ref):
+def _is_told(agent: Agent, spec: TrialSpec) -> bool:
+    """Whether an agent that tells no usage called no model: its calls are seen, or it promised to tell each of them.
+
+    The calls of a function in Python are noticed in its process, but not those by gRPC or by processes that it starts:
+    where a limit of cost is to hold, its silence is no promise.
+    """
+    kind, found = AGENTS.find(spec.agent.kind), None
+    if spec.needs_cost and kind is None:  # of an object that is imported
+        found = _description(agent)
+        kind = AGENTS.find(found.kind) if found else None
+    if kind is None or (kind.sees_calls(spec.agent) and not (spec.needs_cost and kind.reports_cost)):
         return True
-    found = _description(agent)
+    found = found or _description(agent)
     return found is not None and found.tells_cost
 
 
