@@ -40,7 +40,7 @@ FULL = Case(
     final_state={"done": True},
     extra={
         "human_decisions": [{"turn": 1, "tool": "a", "decision": "approve"}],
-        "required_calls": [{"name": call.name, "arguments": call.args} for call in CALLS],
+        "required_calls": [{"name": call.name, "arguments": {**call.args}} for call in CALLS],
     },
 )
 BARE = Case("bare", (Turn("q"), Turn("q")))
