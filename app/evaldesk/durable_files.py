@@ -160,7 +160,7 @@ def move_file(source: Path, target: Path) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file; one that is not there is no error. Raises DiskError."""
+    """Remove a file; a missing one is no error. Raises DiskError."""
     with _in_words(path), suppress(FileNotFoundError):
         _remove(path)
 

@@ -148,7 +148,7 @@ def is_read_only(path: Path) -> bool:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Create `folder` for the user alone, with any umask; one that exists is left as it is."""
+    """Create `folder` for the user alone, with any umask, unless it exists."""
     if folder.is_dir():
         return
     folder.mkdir(parents=True, exist_ok=True)

@@ -328,7 +328,7 @@ def _runs_at_once(value: object, path: Path) -> int:
 
 
 def _executors(value: object, path: Path) -> Mapping[str, ExecutorConfig]:
-    """The executors by name; what their kinds say about the other keys is seen when one is asked for."""
+    """The executors by name; their kinds check the other keys at first use."""
     if not isinstance(value, dict):
         raise UsageError(f"{path}: executors are tables such as [executors.cluster], each with a kind")
     found = {}

@@ -1,4 +1,4 @@
-"""Workers that a command starts before it imports what makes use of them: to be ready takes both of them as long.
+"""Workers that a command starts before its own imports, which take as long as the start of a worker.
 
 They are those that would be started later: on this interpreter, with the same environment and folder. They know of no
 agent, and end with this process. Linux only, since the end of a process that has no event loop yet is seen there.
@@ -37,7 +37,7 @@ _waiting: dict[str, WorkerAhead] = {}
 
 
 def start_ahead(*purposes: str) -> None:
-    """Start a worker for each purpose; one that cannot be started is started by those who need it, who tell why."""
+    """Start a worker for each purpose; after a failure the later user starts it and reports the reason."""
     if not _can_watch_processes():
         return
     hide_memory()

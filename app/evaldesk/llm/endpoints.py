@@ -52,7 +52,7 @@ def own_endpoint(call: ModelCall) -> OwnEndpoint | None:
 
 
 def key_of(call: ModelCall) -> str | None:
-    """The key in the variable that the call names, else one that the agent's code gave; None without either.
+    """The key in the call's variable, else the key from the agent's code; None without either.
 
     Raises ModelError when the variable is not set.
     """

@@ -41,7 +41,7 @@ def drawn(shares: Iterable[tuple[str, float]], seed: str) -> str:
 
 
 def refusal_body(status: int) -> bytes:
-    """What an endpoint says with that status, in a form that all SDKs read."""
+    """The body of an endpoint's answer with that status, in a form that all SDKs read."""
     kind = _KINDS[status]
     error = {"type": kind, "code": kind, "message": f"HTTP {status}: a fault that the run asks Evaldesk to inject"}
     return json.dumps({"type": "error", "error": error}).encode()

@@ -56,7 +56,7 @@ _DONE = b"[DONE]"
 
 
 def see_requests() -> None:
-    """Wrap the HTTP libraries and Google's client, those that are imported later as well."""
+    """Wrap the HTTP libraries and Google's client, also after a later import."""
     when_imported((*HTTPX, AIOHTTP, CLIENT_OF_GOOGLE), _wrap)
     _wrap()
 
@@ -117,7 +117,7 @@ class _Request:
         return type(request)(request.method, request.url, headers=headers, content=data, extensions=request.extensions)
 
     def without_refused(self, request: Any, status: int, answer: bytes) -> Any:
-        """The request without the fields that this answer refuses, of which the turn is told; None where none are."""
+        """The request without the fields that this answer refuses, which are reported to the turn; None without any."""
         body = body_of(request.content)
         may, model, text = self._may_miss(body), str(body.get("model")), answer.decode("utf-8", "replace")
         new = STRICTNESS.learn(model, str(request.url), may, status, text) & may
@@ -304,7 +304,7 @@ def _given(asked: _Request, request: Any, *, is_stream: bool) -> tuple[str, Any]
 
 
 def _failing(asked: _Request, request: Any, fault: str, *, is_stream: bool) -> Any:
-    """What an endpoint with that fault answers without reading the request. Raises the library's error of a timeout."""
+    """The answer of an endpoint with that fault, without a request. Raises the library's error of a timeout."""
     asked.failed(f"{WORDS[fault]} (injected)")
     library = _library(request)
     if fault == TIMEOUT:
@@ -356,7 +356,7 @@ def _half(library: Any) -> Any:
 
 
 def _told(asked: _Request, request: Any, response: Any, *, is_stream: bool) -> Any:
-    """The response, told and recorded where it is an answer; one that is read as a stream can still be read."""
+    """The response, reported and recorded where it is an answer; a stream can still be read."""
     if not response.is_success:
         asked.failed(f"HTTP {response.status_code}")
         return response
@@ -482,7 +482,7 @@ def _seen_by_google(send: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _raise_as_google(fault: str) -> None:
-    """Raise what Google's client raises for that fault; a slow answer is none."""
+    """Raise the error of Google's client for that fault; a slow answer is none."""
     if fault in STATUS:
         errors, status = sys.modules["google.genai.errors"], STATUS[fault]
         kind = errors.ClientError if status < 500 else errors.ServerError

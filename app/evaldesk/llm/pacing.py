@@ -1,6 +1,6 @@
-"""Keeps the calls of a model under so many requests and tokens a minute, in all processes of this user together.
+"""Rate limits: requests and tokens of a model in a minute, over all processes of this user.
 
-Each call books the next free moment and waits for it. What was booked is in a file for each model at each address, in a
+Each call books the next free moment and waits for it. Bookings are in a file for each model at each address, in a
 folder of the user among the temporary files: so all runs, desks and players share one limit. Where no such file can be
 had, as in a container, a process keeps to the limit by itself. (decision 163)
 """

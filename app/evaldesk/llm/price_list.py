@@ -56,7 +56,7 @@ def listed_prices(model: str) -> tuple[float, float, float] | None:
 
 @cache
 def sees_images(model: str) -> bool:
-    """Whether the model is listed as one that takes images."""
+    """Whether the price list says that the model takes images."""
     entries = _entries()
     entry = entries.get(model) or entries.get(model.partition("/")[2], {})
     return entry.get("supports_vision") is True
@@ -73,7 +73,7 @@ def is_unlisted(model: str) -> bool:
 
 
 def price_list() -> str:
-    """The file of the prices: of the LiteLLM that is installed, else the one that Evaldesk gave to its player."""
+    """The price file of the installed LiteLLM, else the file that Evaldesk gave to its player."""
     found = importlib.util.find_spec("litellm")
     place = str(Path(found.origin).with_name(LIST)) if found and found.origin else ""
     return place if place and os.path.isfile(place) else os.environ.get(VARIABLE, "")

@@ -30,7 +30,7 @@ class Patience:
     longest_wait_s: float = 60.0
 
     def with_retries(self, n_retries: int | None) -> Patience:
-        """The same with so many attempts after the first; None leaves it as it is."""
+        """The call with this number of retries; None leaves it as it is."""
         return self if n_retries is None else replace(self, n_attempts=n_retries + 1)
 
     def wait_s(self, n_tried: int, failure: ModelFailure, chance: Callable[[], float]) -> float | None:
@@ -51,7 +51,7 @@ async def complete_patiently(
 ) -> ModelReply:
     """The reply, with all attempts and waits in its usage. Raises ModelError.
 
-    A streamed answer of which a piece was sent already is not begun again.
+    A streamed answer is not retried once a piece of it was sent.
     """
     started = time.perf_counter()
     n_sent = 0
@@ -88,7 +88,7 @@ async def patiently(
     on_wait: OnRetryWait,
     is_begun: Callable[[], bool] = lambda: False,
 ) -> tuple[T, int]:
-    """The result of one of the attempts, and how many there were. Raises ModelError and BadNumberError.
+    """The result of one of the attempts, and their number. Raises ModelError and BadNumberError.
 
     A call that has begun (`is_begun`) is not repeated.
     """

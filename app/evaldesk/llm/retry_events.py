@@ -68,11 +68,11 @@ def body_of(request: bytes | Mapping[str, Any]) -> dict[str, Any]:
 
 
 class TurnListener:
-    """Listens to the model calls of a turn, in the thread of each call; what it does not name itself, it ignores."""
+    """Listens to the model calls of a turn, in the thread of each call; every method does nothing by default."""
 
     @property
     def n_retries(self) -> int | None:
-        """How many retries the turn's run asks for; None leaves it to the caller."""
+        """The number of retries of the turn's run; None leaves it to the caller."""
         return None
 
     @property
@@ -86,7 +86,7 @@ class TurnListener:
         return frozenset()
 
     def fault(self, model: str) -> str:
-        """The fault to inject into the next request, of which the turn is told; empty for none."""
+        """The fault to inject into the next request, reported to the turn; empty for none."""
         return ""
 
     def notes(self, text: str) -> None:
@@ -144,7 +144,7 @@ def notifier(*, is_counted: bool) -> OnRetryWait:
 
 
 def waiting_s(pace: Pace | None, model: str) -> float:
-    """Seconds to wait before a request is sent, of which the trial is told; 0 without a limit."""
+    """Seconds to wait before a request is sent, reported to the trial; 0 without a limit."""
     seconds = pace.wait_s(model) if pace else 0.0
     _, listener = told_here()
     if seconds > 0 and listener:
@@ -163,7 +163,7 @@ def played_turns() -> list[TurnListener]:
 
 
 def told_here() -> tuple[TurnListener | None, OnRetryWait | None]:
-    """Those that a call is told to that is made here: in a thread that knows no turn, the only one that is played."""
+    """The listeners of a call here: without a turn in the thread's context, the only turn that is played."""
     found = CURRENT_TURN.get(), CURRENT_LISTENER.get()
     is_unknown = found == (None, None) and PLAYED_TURN.get() is None
     return _played[0] if is_unknown and len(_played) == 1 else found

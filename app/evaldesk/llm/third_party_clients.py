@@ -70,7 +70,7 @@ class _Request:
 
 
 def wrap_clients() -> None:
-    """Wrap the clients, those that are imported later as well."""
+    """Wrap the clients, also after a later import."""
     refuse_redirects()
     when_imported((*CLIENTS_OF_OPENAI, CLIENT_OF_GOOGLE, "litellm"), _wrap)
     _wrap()
@@ -233,7 +233,7 @@ _finder = _Finder()
 
 
 def _act_after(loader: Any) -> None:
-    """Let `loader` act after it has run a module; one that permits no such change is left as it is."""
+    """Let `loader` act after it has run a module, unless it permits no such change."""
     run = getattr(loader, "exec_module", None)
     if run is None or "exec_module" in getattr(loader, "__dict__", {"exec_module": None}):
         return
@@ -248,7 +248,7 @@ def _act_after(loader: Any) -> None:
 
 
 def refuse_redirects() -> None:
-    """Wrap the clients and the HTTP libraries, those that are imported later as well."""
+    """Wrap the clients and the HTTP libraries, also after a later import."""
     when_imported(_MODULES, _refuse)
     _refuse()
 
@@ -294,7 +294,7 @@ def parts_of(module: str, classes: tuple[str, ...], names: tuple[str, ...]) -> I
 
 
 def wrap_once(owner: Any, name: str, wrapper: Callable[[Any], Any], mark: str) -> None:
-    """Put the wrapper around a function of a class; one that has the mark has it already."""
+    """Put the wrapper around a function of a class, unless it has the mark already."""
     found = vars(owner).get(name)
     if found is None or hasattr(found, mark):
         return

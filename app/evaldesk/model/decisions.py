@@ -1,4 +1,4 @@
-"""Decisions of a person about something that an agent waits for, and those that a case scripts.
+"""Decisions of a person on requests of an agent, also scripted ones of a case.
 
 A case says so under `human_decisions` (docs/approvals.md):
 
@@ -43,9 +43,9 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a person decides: `answer` is the value of an answer, `reason` what the agent is told of a denial.
+    """A person's decision: `answer` is the value of an answer, `reason` the text of a denial for the agent.
 
-    `tool` is empty where it is about whatever waits.
+    `tool` is empty where it is about any request.
     """
 
     decision: Choice

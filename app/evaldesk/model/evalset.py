@@ -25,7 +25,7 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call of a tool by the agent, or one that is expected of it."""
+    """One actual or expected tool call of the agent."""
 
     name: str
     args: JsonObject = field(default_factory=dict)
@@ -132,7 +132,7 @@ def user_side(case: Case) -> Case:
 
 @dataclass(frozen=True, slots=True)
 class CaseGroup:
-    """Some number of cases of a set to which the same metrics apply: a `case` that asserts what each of them does."""
+    """A group of cases to which the same metrics apply: a `case` with the assertions of each."""
 
     number: int
     case: Case
@@ -140,7 +140,7 @@ class CaseGroup:
 
 
 class EditedCases(Sequence[Case], ABC):
-    """The cases of a set that is not in memory, of which some may have been edited."""
+    """The cases of a set that is not in memory, with edits of some."""
 
     @abstractmethod
     def spliced(self, start: int, stop: int, new: Sequence[Case]) -> EditedCases:
@@ -177,7 +177,7 @@ class LargeCases(EditedCases):
 
     @abstractmethod
     def groups(self) -> tuple[CaseGroup, ...]:
-        """All cases, by what they assert."""
+        """All cases, grouped by their assertions."""
 
     @abstractmethod
     def group_of(self, case_id: str) -> int:
@@ -185,7 +185,7 @@ class LargeCases(EditedCases):
 
     @cached_property
     def parts(self) -> tuple[Case, ...]:
-        """A case for each group that asserts what its cases do; its id is the number of the group."""
+        """A case for each group with its assertions; its id is the number of the group."""
         return tuple(replace(group.case, id=str(group.number)) for group in self.groups())
 
     def of_parts(self, part_ids: Collection[str]) -> GroupIds:
@@ -196,11 +196,11 @@ class LargeCases(EditedCases):
     def search(
         self, text: str, tag: str, groups: Collection[int] | None, start: int, limit: int
     ) -> tuple[int, list[int]]:
-        """How many cases have the casefolded `text`, the tag and one of the groups, and `limit` of them."""
+        """The number of cases with the casefolded `text`, the tag and one of the groups, and `limit` of them."""
 
     @abstractmethod
     def tags(self) -> Mapping[str, int]:
-        """The tags with the number of their cases, those that come first in the file first."""
+        """The tags with the number of their cases, in the order of the file."""
 
     @abstractmethod
     def first_app(self, names: Collection[str]) -> str:
@@ -251,7 +251,7 @@ class LargeReasons(Mapping[str, str]):
 
 
 def some_of(cases: Sequence[Case]) -> Sequence[Case]:
-    """Cases that say what all of them assert: a few of a large set, all of another."""
+    """Cases with all assertions of the set: a few of a large set, all of another."""
     return cases.parts if isinstance(cases, LargeCases) else cases
 
 
@@ -280,7 +280,7 @@ JsonObject: TypeAlias = Mapping[str, JsonValue]
 
 
 def groups_of(cases: Sequence[Case]) -> Sequence[CaseGroup]:
-    """All cases by what they assert; those in memory are a group each."""
+    """All cases grouped by their assertions; cases in memory are a group each."""
     if isinstance(cases, LargeCases):
         return cases.groups()
     return [CaseGroup(number, case, 1) for number, case in enumerate(cases)]
@@ -318,7 +318,7 @@ Place: TypeAlias = tuple[str, str, int]
 class CaseKey:
     """A case of an eval set. `ordinal` counts the cases with this id in this set from 0.
 
-    `digest` is its `case_version`, of what it asks and asserts; empty where a file does not tell it.
+    `digest` is its `case_version`; empty where a file does not have it.
     """
 
     evalset: str
@@ -412,7 +412,7 @@ def case_pieces(case: Case) -> list[str]:
 
 
 def assertions(case: Case) -> Mapping[str, int]:
-    """How much a case asserts, by kind; a kind that it does not assert is left out."""
+    """The number of assertions of a case, by kind, without kinds that it does not assert."""
     counts = {
         "reference": sum(turn.expected.reference is not None for turn in case.turns),
         "tool_calls": sum(turn.expected.tool_calls is not None for turn in case.turns),

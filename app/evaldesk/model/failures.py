@@ -89,13 +89,13 @@ class Mode:
 
     @property
     def texts_version(self) -> str:
-        """Tells the texts of the mode from those that it had or will have."""
+        """The version of the mode's texts: a digest of them."""
         texts = "\0".join((self.name, self.definition, self.example_yes, self.example_no))
         return hashlib.sha256(texts.encode("utf-8", "replace")).hexdigest()[:16]
 
     @property
     def key(self) -> str:
-        """Names the mode in judges that are made of it, whatever it is called; no other workspace has the same key."""
+        """The key of the mode in its judges, independent of its name and unique among workspaces."""
         return hashlib.sha256(f"{self.id} {self.created_at.timestamp()}".encode()).hexdigest()[:16]
 
     @property
@@ -175,7 +175,7 @@ class ReadTrials:
 
     @property
     def unnamed(self) -> frozenset[int]:
-        """The trials of which a reader has findings, and gave none of them a mode."""
+        """The trials with findings of a reader, all without a mode."""
         nothing = frozenset[int]()
         parts = []
         for by_mode in self.found.values():

@@ -1,4 +1,4 @@
-"""How often a gate would fail if nothing changed, with what is not known of it."""
+"""The forecast of a gate: its rate of failure if nothing changed, with the range of doubt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Standing: TypeAlias = Literal["rarely", "often", "not known yet", "below the bar
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A chance that is not known for certain: its mean, and the ends of 90 % of what it may be."""
+    """An uncertain chance: its mean, and the ends of a 90 % range."""
 
     mean: float
     low: float
@@ -41,13 +41,13 @@ class Range:
 
     @property
     def known(self) -> Known:
-        """What it says of a share of false alarms."""
+        """Its standing as a share of false alarms: rarely, often or not known yet."""
         if self.high <= OFTEN:
             return "rarely"
         return "often" if self.low > OFTEN else "not known yet"
 
     def trials_to_know(self, n: float) -> int:
-        """About how many trials a case tell whether it is above OFTEN, after `n` of them: at most 200."""
+        """The number of trials a case, about, that decide whether it is above OFTEN, after `n` of them: at most 200."""
         apart = max(0.02, abs(self.mean - OFTEN))
         return min(_MOST_ADVISED, ceil(n * max(1.5, ((self.high - self.low) / 2 / apart) ** 2)))
 
@@ -61,7 +61,7 @@ def _quantile(ordered: list[float], share: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a forecast rests on: the scored and passed trials of `n_cases` cases over `n_runs` runs.
+    """The basis of a forecast: the scored and passed trials of `n_cases` cases over `n_runs` runs.
 
     `n_failing` cases never passed, `fewest` are the trials of the case with the fewest. `sigma` is how far runs differ
     from day to day, in logits; None where it is not known. `rate` is that of every case where nothing was played and it
@@ -98,7 +98,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class GateForecast:
-    """How one gate behaves for an unchanged agent.
+    """The forecast of one gate for an unchanged agent.
 
     `fails` is its chance to fail, whatever the agent's level; `false_alarm` that of an agent that meets the level of
     the gate, None where it is below. `level` is the number that the gate compares with its bar, None for a gate on
@@ -143,7 +143,7 @@ class GateForecast:
 
     @property
     def is_blind(self) -> bool:
-        """Whether it fails for an agent that is worse by SOUGHT less often than one that is sought should."""
+        """Whether it fails too rarely for an agent that is worse by SOUGHT."""
         return self.sought is not None and 1 - sum(self.sought) < FOUND
 
     @property
@@ -153,7 +153,7 @@ class GateForecast:
 
     @property
     def is_proposed(self) -> bool:
-        """Whether the gate is the one that would be proposed."""
+        """Whether this gate would be proposed."""
         return self.proposal is not None and self.proposal.options == self.options
 
     @property
@@ -175,7 +175,7 @@ class UnchangedPairs:
 
     @property
     def n_pairs(self) -> int:
-        """How many pairs there are."""
+        """The number of pairs."""
         return self.n_runs * (self.n_runs - 1)
 
     @property

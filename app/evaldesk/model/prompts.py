@@ -1,4 +1,4 @@
-"""The model calls of a trial as they were sent, and their answers: beside the transcript, for who looks at one."""
+"""The model calls of a trial as they were sent, with their answers, stored apart from the transcript."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The calls of a trial, not always in the order of their answers; what several of them say is in `parts` once.
+    """The calls of a trial, not always in the order of their answers; shared messages are in `parts` once.
 
     `n_left_out` calls came when there was no room any more.
     """

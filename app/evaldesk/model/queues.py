@@ -30,7 +30,7 @@ VERDICT_KINDS: Mapping[str, QueueKind] = {"f": "failed", "e": "errored", "p": "p
 
 @dataclass(frozen=True, slots=True)
 class QueueStratum:
-    """How many trials of a kind a run had, and how many of them the queue got, drawn with equal chances."""
+    """A stratum of a queue: the trials of a kind in a run, and the number drawn with equal chances."""
 
     run_id: int
     kind: QueueKind
@@ -71,7 +71,7 @@ class QueueDraft:
 
 @dataclass(frozen=True, slots=True)
 class QueueItem:
-    """A trial of a queue for one reader; `place` never changes, `label` is the one that the reader gave.
+    """A trial of a queue for one reader; `place` never changes, `label` is the reader's own.
 
     It `is_read` once a verdict was given since the queue was drawn; one of before is read again.
     """
@@ -88,13 +88,13 @@ class QueueItem:
 
     @property
     def verdict(self) -> str:
-        """What the reader said; empty before."""
+        """The reader's verdict; empty before it is given."""
         return (self.label.verdict or "") if self.label else ""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """A queue as one line of a list: how many trials it has, and how many of them the reader labelled."""
+    """A queue as one line of a list: the numbers of its trials and of the reader's labels."""
 
     queue: Queue
     n: int

@@ -24,11 +24,11 @@ TrialKey: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ImportSummary:
-    """An import of runs, under way or over. `n_total` counts cases and trials, `n_done` those that are stored.
+    """An import of runs, under way or over. `n_total` counts cases and trials, `n_done` the stored ones.
 
     `set_id`, `set_path` and `set_version` are of the eval set of the file; empty without one. `run_ids` are the runs
     that it gave and that are shown; `owner` is the process that imports. `is_leased` says whether that renewed it in
-    time; None for one that an older Evaldesk began.
+    time; None for an import of an older Evaldesk.
     """
 
     id: int
@@ -71,7 +71,7 @@ class Sums(Counted):
 
     @property
     def is_cost_unknown(self) -> bool:
-        """Whether some trials cost more than is known. How many is not told: a trial may be in both counts."""
+        """Whether some trials cost more than is known; not their number, since a trial may be in both counts."""
         return self.n_unpriced + self.n_uncounted > 0
 
     @property
@@ -140,12 +140,12 @@ class RunSummary(Sums):
 
     @property
     def n_todo(self) -> int:
-        """Trials still to play; a cancelled one is to do again, and fresh ones that confirm a regression are to do."""
+        """Trials still to play, with cancelled ones and fresh ones that confirm a regression."""
         return self.counts.unplayed + self.n_confirming_todo
 
     @property
     def n_to_retry(self) -> int:
-        """Errored trials, those that confirm a regression among them."""
+        """Errored trials, fresh ones that confirm a regression included."""
         return self.counts.errored + self.n_confirming_errored
 
     @property
@@ -192,7 +192,7 @@ class MetricRow:
 
     `n` values from `n_cases` cases. `cluster_squares` is the sum over cases of (sum of its values - n of its values
     x mean) squared, `cluster_cubes` and `cluster_fourths` those of its higher powers, from which an interval clustered
-    by case is made; the squares add up to `squares` around the mean. `kinds` are the cases by what they scored, for a
+    by case is made; the squares add up to `squares` around the mean. `kinds` are the cases by their scores, for a
     run of few cases or one in which few of them make the difference; empty for others.
     """
 
@@ -340,9 +340,9 @@ class SessionSummary:
 
 @dataclass(frozen=True, slots=True)
 class OpenTurn:
-    """A turn that is being played, or was when its process died; `events` are those that were stored by then.
+    """A turn that is being played, or was when its process died; `events` are the stored ones.
 
-    `is_leased` says whether its process renewed it in time; None for one that an older Evaldesk began.
+    `is_leased` says whether its process renewed it in time; None for an import of an older Evaldesk.
     """
 
     turn_index: int
@@ -374,7 +374,7 @@ class StoredSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalSetFacts:
-    """What a list shows of the contents of an eval set file. `error` says why one of that name cannot be read.
+    """The list facts of an eval set file. `error` is the reason why it cannot be read.
 
     `app_names` are the agents that its cases name.
     """

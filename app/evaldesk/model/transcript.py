@@ -186,12 +186,12 @@ class TurnRecord:
 
     @property
     def waiting(self) -> tuple[Waiting, ...]:
-        """What waits for a person, of a turn that ended so."""
+        """The requests to a person, in a turn that ended with them."""
         return waiting_of(self.events) if self.stop_reason == AWAITING else ()
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The calls the agent made, in order, without those that happened inside a tool."""
+        """The calls of the agent in order, without calls inside a tool."""
         return tuple(
             event.call for event in self.events if event.kind == "tool_call" and event.call and not event.within
         )
@@ -283,7 +283,7 @@ def call_key(call: ToolCall) -> str:
 
 
 def waiting_of(events: Iterable[Event]) -> tuple[Waiting, ...]:
-    """What was asked about and not decided yet, in order."""
+    """The open requests to a person, in order."""
     found: dict[str, Waiting] = {}
     for event in events:
         if event.waiting and event.kind == "waiting":
@@ -294,7 +294,7 @@ def waiting_of(events: Iterable[Event]) -> tuple[Waiting, ...]:
 
 
 def last_stop(turns: Sequence[TurnRecord]) -> StopReason:
-    """Why the trial of these turns ended, of one that did not fail: also that an earlier turn waits for a person."""
+    """The stop reason of a trial of these turns without an error, also that an earlier turn waits for a person."""
     if turns and turns[-1].stop_reason in UNANSWERED:
         return turns[-1].stop_reason
     return AWAITING if any(turn.stop_reason == AWAITING for turn in turns) else "answered"
@@ -445,7 +445,7 @@ MAX_NUMBER = 2**53
 
 
 def checked_amount(name: str, value: object) -> float:
-    """The number, from 0 to 2**53, of whatever type it is. Raises BadNumberError naming the field."""
+    """The number, from 0 to 2**53, of any numeric type. Raises BadNumberError naming the field."""
     number = value if type(value) is float or type(value) is int else _as_number(value)
     if not isinstance(number, int | float) or not 0 <= number <= MAX_NUMBER:
         shown = value if isinstance(value, int | float) else f"{type(value).__name__} {str(value)[:40]!r}"
@@ -523,6 +523,6 @@ def _check_score(score: Score) -> None:
 
 
 def _as_number(value: object) -> float | None:
-    """A number of another library as a float; None for what is none, a truth value among them."""
+    """A number of another library as a float; None for any other value, truth values included."""
     is_number = isinstance(value, Real | Decimal) and not isinstance(value, bool)
     return float(value) if is_number else None  # type: ignore[arg-type] # both can be made a float

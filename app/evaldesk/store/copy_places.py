@@ -71,7 +71,7 @@ class FilePlace:
         return Database(SqliteFile(self._path))
 
     def claim(self, mark: str) -> bool:
-        """Take the file for the copy of that mark, made or empty, or go on with it; False for one that is in use.
+        """Take the file for the copy of that mark, made or empty, or go on with it; False for a used file.
 
         The index of the search goes, which was of other runs. Raises WorkspaceError for the copy of another source.
         """
@@ -89,7 +89,7 @@ class FilePlace:
         return is_ours
 
     def state(self) -> object:
-        """Equals an earlier one when no process has written meanwhile: what SQLite counts of other connections."""
+        """A value that changes with each write of another process: SQLite's `data_version`."""
         if self._watching is None:
             self._watching = sqlite3.connect(reading_uri(self._path), uri=True, isolation_level=None)
         return () if is_read_only(self._path) else self._watching.execute("PRAGMA data_version").fetchone()
@@ -165,7 +165,7 @@ class ServerPlace:
         return {table.name: _last_value(connection, table.name) for table in NUMBERED}
 
     def finish(self, connection: Connection, last_ids: Mapping[str, int]) -> None:
-        """Set the sequences and the revision, and let the server look at what the tables hold."""
+        """Set the sequences and the revision, and let the server analyse its tables."""
         for name, last in last_ids.items():
             asked = "SELECT setval(pg_get_serial_sequence(%s, 'id'), %s, %s)"
             connection.exec_driver_sql(asked, (name, max(last, 1), last > 0))

@@ -1,7 +1,7 @@
 """A database copied into another one of either engine: in steps, killed and gone on with, compared to the last row.
 
 Both databases are read in the order of the same keys, side by side. Rows that are alike stay, so a copy that was killed
-goes on where it was, and what the source has changed since is changed in the copy, too.
+goes on where it was, and takes over the changes of the source since.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TableCopy:
 def copy_database(
     source: Place, target: Place, watch: Watch, check_still: Callable[[Database], None]
 ) -> list[TableCopy]:
-    """Copy all rows, and give what is the same in both at the end; goes on with a copy that broke off.
+    """Copy all rows and give the equal counts and digests at the end; continues an interrupted copy.
 
     `check_still` raises while somebody works in the source. Raises ConflictError when the target holds something else,
     or the source was changed meanwhile, and WorkspaceError when one of them refuses.
@@ -204,7 +204,7 @@ class _Writer:
         self._weigh(rows)
 
     def drop(self, rows: Sequence[Values]) -> None:
-        """Rows that the source has no more; what belongs to them goes as well."""
+        """Rows that the source has no more; dependent rows go as well."""
         self._gone += rows
         self._weigh(rows)
 
@@ -214,7 +214,7 @@ class _Writer:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was gathered, in one transaction."""
+        """Write the gathered rows in one transaction."""
         if not (self._new or self._changed or self._gone):
             return
         key = self._table.primary_key.columns

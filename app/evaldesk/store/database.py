@@ -1,4 +1,4 @@
-"""The database as a store uses it: transactions that read and write, whatever its engine, and the clock of its runs.
+"""The database of a store: transactions that read and write on any engine, and the clock of its runs.
 
 Readers and the writer have connections of their own. A reader cannot write, so no read transaction is ever upgraded,
 which SQLite refuses at once whatever the time-out.
@@ -33,7 +33,7 @@ SMALLEST_SHARE = 8
 
 @dataclass(frozen=True, slots=True)
 class FreedSpace:
-    """The bytes that the disk got back, and those that stay in the file for later rows."""
+    """The bytes returned to the disk, and the bytes that stay in the file for later rows."""
 
     n_given_back: int
     n_kept: int
@@ -77,7 +77,7 @@ def check_whole(place: object, revision: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Starter:
-    """Who starts runs and sessions here, and on which machine; both empty where nobody is named."""
+    """The person and the machine that start runs and sessions here; both empty where unknown."""
 
     name: str = ""
     host: str = ""
@@ -109,7 +109,7 @@ class Dialect(Protocol):
     def telling_damage(self) -> AbstractContextManager[None]:
         """Raise DamagedDatabaseError where the engine finds its own data damaged, WorkspaceError where it refuses.
 
-        A retry of what is refused may succeed. An error of our SQL stays as it is.
+        Raise refusals that a retry may overcome as such. An error of our SQL stays as it is.
         """
 
     def engine_version(self, connection: Connection) -> str:
@@ -270,7 +270,7 @@ class Database:
 
 
 class StepSize:
-    """How much of a long work the next transaction may do: all of `most`, or less while the last ones took long."""
+    """The size of the next transaction of a long work: `most`, or less while the last ones took long."""
 
     def __init__(self, most: int, seconds: Callable[[], float] = time.perf_counter) -> None:
         self.n = self._most = most
@@ -282,7 +282,7 @@ class StepSize:
 
     @contextmanager
     def writing(self, database: Database) -> Iterator[Connection]:
-        """A transaction, of which the time with the write lock decides about the size of the next one."""
+        """A transaction whose time with the write lock sets the size of the next one."""
         with database.writing() as connection:
             begun = self._seconds()
             yield connection

@@ -33,7 +33,7 @@ def begun_step(store: Part, author: str) -> Iterator[Step]:
 
 
 class Step:
-    """What a verb changes: of each row the values that it had before, and the modes that are used."""
+    """The changes of a verb: the old values of each row, and the modes in use."""
 
     def __init__(self, connection: Connection, author: str, now: datetime) -> None:
         self.connection, self._author, self._now = connection, author, now
@@ -131,7 +131,7 @@ def insert_finding(
 
 
 def undo(connection: Connection, author: str, step_id: int | None, now: datetime) -> UndoneStep:
-    """Take back the last step of a person, up to 30 days old, or the one that is named.
+    """Undo the last step of a person, up to 30 days old, or the named one.
 
     Raises NotFoundError when there is none, ConflictError when the same was changed by a step since.
     """
@@ -188,7 +188,7 @@ def _restore(connection: Connection, rows: Rows) -> None:
 
 
 def _touched(connection: Connection, rows: Rows) -> list[tuple[int, int, int]]:
-    """The trials of a step: those that its rows name, and those of findings that it made or changed."""
+    """The trials of a step: from its rows, and from findings that it made or changed."""
     ids = [key["id"] for name, key, _ in rows if name == FINDING.name]
     found = connection.execute(select(FINDING).where(FINDING.c.id.in_(ids))).all() if ids else []
     named = [key | (values or {}) for _, key, values in rows]
@@ -234,7 +234,7 @@ def check_name(connection: Connection, name: str, but: int | None = None) -> Non
 
 
 def in_use(name: str, retired_at: datetime | None = None) -> list[Any]:
-    """The conditions of the mode in use with this name, or of the one that was retired at that moment."""
+    """The conditions of the mode in use with this name, or of the mode retired at that time."""
     return [MODE.c.folded == folded_name(name), MODE.c.retired_at == retired_at, MODE.c.merged_into.is_(None)]
 
 
@@ -247,7 +247,7 @@ def mode_row(connection: Connection, mode_id: int) -> Any:
 
 
 def active_mode(connection: Connection, mode_id: int) -> Any:
-    """The row of a mode in use. Raises NotFoundError, and ConflictError for one that was merged or retired."""
+    """The row of a mode in use. Raises NotFoundError, and ConflictError for a merged or retired mode."""
     row = mode_row(connection, mode_id)
     if row.merged_into is not None:
         into = mode_row(connection, row.merged_into).name

@@ -241,7 +241,7 @@ class FailureStore(Part):
             step.close("fixed", f"“{row.name}” fixed in run {run_id}")
 
     def undo(self, author: str, step_id: int | None = None) -> UndoneStep:
-        """Take back the last step of a person, up to 30 days old, or the one that is named.
+        """Undo the last step of a person, up to 30 days old, or the named one.
 
         Raises NotFoundError when there is none, ConflictError when the same was changed by a step since.
         """
@@ -269,7 +269,7 @@ class FailureStore(Part):
         return self._findings([*_of_mode(mode_id, run_id), *older], limit)
 
     def n_of_mode(self, mode_id: int, run_id: int | None = None) -> int:
-        """How many counted findings have the mode, in one run or in all."""
+        """The number of counted findings with the mode, in one run or in all."""
         rows = select(func.count()).select_from(FINDING).join(RUN, OF_RUN)
         with self._database.reading() as connection:
             return int(connection.scalar(rows.where(*_of_mode(mode_id, run_id))) or 0)
@@ -285,20 +285,20 @@ class FailureStore(Part):
             return [*map(tuple, connection.execute(_VERDICTS, {"run": run_id}).all())]
 
     def trials_by_run(self, mode_id: int) -> Mapping[int, int]:
-        """How many trials of each run have the mode."""
+        """The number of trials of each run with the mode."""
         f = FINDING.c
         rows = select(f.run_id, func.count(number_of(f).distinct())).join(RUN, OF_RUN).where(*_of_mode(mode_id, None))
         with self._database.reading() as connection:
             return {row[0]: row[1] for row in connection.execute(rows.group_by(f.run_id).order_by(f.run_id))}
 
     def last_author(self) -> str:
-        """Who took the last step; empty before the first."""
+        """The person of the last step; empty before the first."""
         newest = select(CODEBOOK_STEP.c.author).order_by(CODEBOOK_STEP.c.id.desc()).limit(1)
         with self._database.reading() as connection:
             return connection.scalar(newest) or ""
 
     def read_runs(self) -> Sequence[int]:
-        """The runs of which trials were read, newest first."""
+        """The runs with read trials, newest first."""
         runs = select(READING.c.run_id).join(RUN, (RUN.c.id == READING.c.run_id) & VISIBLE).distinct()
         with self._database.reading() as connection:
             return connection.scalars(runs.order_by(READING.c.run_id.desc())).all()
@@ -404,7 +404,7 @@ def trial_numbers(columns: Any) -> ColumnElement[str]:
 
 
 def listed(text: str) -> list[int]:
-    """What such a text lists."""
+    """The values that such a text lists."""
     numbers: list[int] = json.loads(f"[{text}]")
     return numbers
 

@@ -39,7 +39,7 @@ class LabelStore(Part):
         *,
         seen: Collection[datetime] | None = None,
     ) -> None:
-        """Write a label over the one that the labeller gave there before, of which what is not said now stays.
+        """Write a label over the labeller's earlier one there; parts that are not given stay.
 
         `seen` are the times of the labels that the person saw: one of that name which is not among them was written by
         somebody else meanwhile, and ConflictError is raised where it says something else. Raises NotFoundError when the
@@ -67,7 +67,7 @@ class LabelStore(Part):
         *,
         seen: Collection[datetime] | None = None,
     ) -> None:
-        """Take a label away, if it is there; raises ConflictError for one that was written after those `seen`."""
+        """Remove a label, if it exists. Raises ConflictError for a label that was written after those `seen`."""
         place = _place(run_id, key) | {"turn": WHOLE_TRIAL if turn is None else turn, "labeller": labeller}
         with self._database.writing() as connection:
             if seen is not None:
@@ -105,7 +105,7 @@ class LabelStore(Part):
         ]
 
     def count(self, wanted: LabelFilter) -> int:
-        """How many labels a filter shows."""
+        """The number of labels that a filter shows."""
         held = LABEL_TOTAL.c
         columns = ((held.run_id, wanted.run_id), (held.labeller, wanted.labeller), (held.verdict, wanted.verdict))
         rows = select(func.coalesce(func.sum(held.n), 0)).select_from(

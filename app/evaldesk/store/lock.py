@@ -22,7 +22,7 @@ LOOK_S = 0.02
 class WorkspaceHold:
     """The hold on a workspace; it ends with `release`, with the block, or with the process.
 
-    Nobody holds one that is read-only: any number of desks may show it.
+    A read-only workspace has no holder: any number of desks may show it.
     """
 
     def __init__(self, folder: Path, descriptor: int | None) -> None:

@@ -69,7 +69,7 @@ class MediaStore(Part):
 def drop_some(connection: Connection, table: Table, owner_id: object, n: int) -> bool:
     """Take some media, `n` at most, from a run or session that goes, with the bytes that nothing else uses.
 
-    False without any. `table` says who uses which media.
+    False without any. `table` holds the users of media.
     """
     owner, held = table.columns[0], table.c.digest
     sizes = select(held, func.coalesce(func.length(MEDIA.c.data), 0).label("n_bytes"))

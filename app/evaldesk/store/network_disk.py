@@ -31,7 +31,7 @@ def network_disk(folder: Path, mounts: Path = MOUNTS) -> str:
 def disk_refusal(folder: Path) -> str:
     """The reason why no SQLite file is opened in a folder on a network disk; empty for any other.
 
-    Locks and shared memory of SQLite are of one machine. A person who works there alone may say so by VARIABLE.
+    Locks and shared memory of SQLite are of one machine. A person may permit the folder by VARIABLE.
     """
     kind = "" if os.environ.get(VARIABLE) == "1" else network_disk(folder)
     if not kind:

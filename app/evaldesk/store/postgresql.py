@@ -80,7 +80,7 @@ class PostgresqlServer:
 
     @contextmanager
     def telling_damage(self) -> Iterator[None]:
-        """Raise WorkspaceError where the server refuses, also what only reads, and UsageError for a name too long."""
+        """Raise WorkspaceError where the server refuses, also in reading, and UsageError for a name too long."""
         try:
             yield
         except DBAPIError as error:
@@ -96,12 +96,12 @@ class PostgresqlServer:
             raise WorkspaceError(f"{self.name}: {reason} ({said}); nothing that was stored is lost") from error
 
     def engine_version(self, connection: Connection) -> str:
-        """`PostgreSQL 15.13`, without the words of those who packed it."""
+        """`PostgreSQL 15.13`, without the words of its packagers."""
         said = str(connection.exec_driver_sql("SHOW server_version").scalar_one())
         return f"PostgreSQL {said.partition(' ')[0]}"
 
     def check(self, connection: Connection) -> None:
-        """Nothing: the server checks what it reads."""
+        """No faults: PostgreSQL checks its own pages."""
 
     def give_back(self, database: Database) -> FreedSpace:
         """Nothing: the server keeps the space of removed rows for later ones, and its vacuum gives it back."""
@@ -299,14 +299,14 @@ class WordTables:
         return {run_id: Seen(mark, up_to) for run_id, mark, up_to in rows}
 
     def put(self, run_id: int, seen: Seen, words: Sequence[tuple[int, Collection[str]]]) -> None:
-        """Give some places these words instead of those that they had."""
+        """Replace the words of some places."""
         with self._database.writing() as connection:
             for number, each in words:
                 connection.exec_driver_sql(_PUT_WORDS, (number, list(each)))
             connection.exec_driver_sql(_PUT_SEEN_RUN, (run_id, seen.mark, seen.up_to))
 
     def count(self, run_id: int) -> int:
-        """How many places of a run are indexed."""
+        """The number of indexed places of a run."""
         question = "SELECT count(*) FROM search_place WHERE number >= %s AND number < %s"
         return int(self._rows(question, numbers_of(run_id))[0][0])
 

@@ -1,4 +1,4 @@
-"""Presets: what stood in the form of a run, under a name that a person gave it, for one agent."""
+"""Presets: the filled form of a run with a name, for one agent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PresetStore(Part):
         return _preset(row)
 
     def named(self, agent_id: str, name: str) -> Preset:
-        """The preset of an agent with this name, whatever its case. Raises NotFoundError naming those there are."""
+        """The preset of an agent with this name, case ignored. Raises NotFoundError naming the existing ones."""
         at = (PRESET.c.agent_id == agent_id) & (PRESET.c.folded == folded_name(name))
         with self._database.reading() as connection:
             row = connection.execute(select(PRESET).where(at)).first()
@@ -46,7 +46,7 @@ class PresetStore(Part):
         return _preset(row)
 
     def save(self, agent_id: str, name: str, fields: Sequence[tuple[str, str]], shown_id: int | None = None) -> int:
-        """Store a form under a name. A preset of that name is replaced if it is the one that was shown.
+        """Store a form under a name. A preset of that name is replaced if it was the shown one.
 
         Raises ConflictError for another, and UsageError when the agent has MAX_PRESETS.
         """

@@ -1,4 +1,4 @@
-"""Proposals of signatures and models: findings and merges that wait for a person, and what questions cost."""
+"""Proposals of signatures and models: findings and merges that wait for a person, and the cost of questions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evaldesk.store.tables.runs import RUN, VISIBLE
 
 
 class ProposalStore(Part):
-    """What signatures and models propose about failures. It counts nowhere before a person decides."""
+    """Proposed findings and merges. None counts before a person decides."""
 
     def propose(self, drafts: Sequence[FindingDraft], source: FindingSource) -> int:
         """Store proposals, which count nowhere; a trial that has the same one already, also rejected, gets no other."""
@@ -33,7 +33,7 @@ class ProposalStore(Part):
             return n
 
     def keep_question(self, run_id: int, model: str, n_trials: int, tokens: int, cost: float | None) -> None:
-        """Keep what a question about a run cost. Raises NotFoundError."""
+        """Store the cost of a question about a run. Raises NotFoundError."""
         values = {"run_id": run_id, "model": model, "n_trials": n_trials, "tokens": tokens, "cost": cost}
         with self._database.writing() as connection:
             run_row(connection, run_id)
@@ -49,7 +49,7 @@ class ProposalStore(Part):
         return Asked(n, int(tokens or 0), (cost or 0.0) if n_priced == n else None)
 
     def propose_merges(self, pairs: Sequence[tuple[int, int, str]], model: str) -> int:
-        """Store merges (mode, into, reason), each pair once, a rejected one not again. Returns how many are new."""
+        """Store merges (mode, into, reason), each pair once, no rejected one again. Returns the number of new ones."""
         with self._database.writing() as connection:
             m, n = PROPOSED_MERGE.c, 0
             for mode_id, into_id, reason in pairs:
@@ -104,7 +104,7 @@ class ProposalStore(Part):
             step.close(kind, f"{len(rows)} proposed findings {kind}")
 
     def proposed(self, run_id: int) -> Sequence[ProposedGroup]:
-        """The proposals for a run that wait for a person, those that are alike together."""
+        """The proposals for a run that wait for a person, equal ones together."""
         f = FINDING.c
         pairs = func.aggregate_strings(cast(f.id, String) + "," + cast(number_of(f), String), ",")
         facts = (f.signature, f.note, f.mode_id, f.source)
@@ -124,7 +124,7 @@ class ProposalStore(Part):
             return {row.id: row.quote for row in connection.execute(rows)}
 
     def asked_of_model(self, run_id: int) -> frozenset[int]:
-        """The trials of a run, as their numbers, of which a model proposed something, whatever became of it."""
+        """The trials of a run with a model's proposal, decided ones included, as their numbers."""
         f = FINDING.c
         rows = select(number_of(f)).join(RUN, OF_RUN).where(f.run_id == run_id, f.source == "model").distinct()
         with self._database.reading() as connection:

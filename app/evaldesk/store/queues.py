@@ -131,7 +131,7 @@ class QueueStore(Part):
 
         The same one again, given in this queue already, is no step. Raises NotFoundError for a trial that is not in
         the queue, and ConflictError when one of them got another label under this name since the reader saw it.
-        Returns how many labels were given.
+        Returns the number of labels.
         """
         with self._database.writing() as connection:
             now = self._clock()
@@ -183,7 +183,7 @@ class QueueStore(Part):
             return places
 
     def steps(self, queue_id: int, reader: str) -> builtins.list[LabelStep]:
-        """What a reader did in a queue and did not take back, in order."""
+        """The steps of a reader in a queue, without undone ones, in order."""
         c = LABEL_STEP.c
         mine = select(LABEL_STEP).where(c.queue_id == queue_id, c.labeller == reader, c.is_undone.is_(False))
         with self._database.reading() as connection:

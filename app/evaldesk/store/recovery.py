@@ -148,7 +148,7 @@ _ROWS_AT_ONCE = 500
 
 # A marker keeps every process out from the first step to the last: decision 079.
 def recover(path: Path) -> str:
-    """Put a new database with all rows that can be read in place of a damaged one; says what was kept and lost.
+    """Replace a damaged database by a new one with all readable rows; returns a report of kept and lost rows.
 
     Finishes a recovery that was killed. Raises WorkspaceError while another process has the database open, and when it
     holds nothing of Evaldesk.
@@ -279,7 +279,7 @@ def _fill(new: Path, pages: SqlitePages) -> str:
 
 
 class _Recovery:
-    """The rows of a damaged database on their way into a new one, and how many there were."""
+    """The rows of a damaged database on their way into a new one, with their counts."""
 
     def __init__(self, connection: Connection, pages: SqlitePages) -> None:
         self._connection = connection
@@ -294,7 +294,7 @@ class _Recovery:
         self._stand_ins: set[tuple[int, int]] = set()
 
     def fill(self) -> str:
-        """Fill the new database and count its totals; says what was kept and lost."""
+        """Fill the new database and count its totals; returns a report of kept and lost rows."""
         trees = self._pages.trees()
         self._copy_tables(trees)
         self._adopt_strays()
@@ -330,7 +330,7 @@ class _Recovery:
                     self._of_runs[tree.name] = {_whole(values[-1]): str(values[0]) for values in entries if values}
 
     def _keep_ids(self) -> None:
-        """Let no later row get the number of one that was lost: other rows, steps to undo and judges name it."""
+        """Reserve the numbers of lost rows: other rows, steps to undo and judges name them."""
         for table in NUMBERED:
             known = [table.c.id, *([_NAMED_BY[table.name]] if table.name in _NAMED_BY else [])]
             found = [self._connection.scalar(select(func.max(column))) or 0 for column in known]
@@ -378,9 +378,9 @@ class _Recovery:
         self._connection.execute(update(RUN).where(RUN.c.n_least == 0).values(older))
 
     def _rebuild_cases(self) -> None:
-        """Make lost rows of cases from what was run, and take what was run from another run of the same case.
+        """Make lost rows of cases from their stored contents, or from another run of the same case.
 
-        Where cases have different numbers of trials, a lost one has those that are there.
+        Where cases have different numbers of trials, a lost one has the remaining trials.
         """
         here = (RUN_CASE.c.run_id == CASE_SNAPSHOT.c.run_id) & (RUN_CASE.c.case_index == CASE_SNAPSHOT.c.case_index)
         of_run = (RUN.c.id == CASE_SNAPSHOT.c.run_id) & CASE_SNAPSHOT.c.case_index.between(0, RUN.c.n_cases - 1)

@@ -66,7 +66,7 @@ class Place:
 
     @property
     def has_number(self) -> bool:
-        """Whether the place is within the bounds of what is indexed: 16 million runs, 1,048,576 cases."""
+        """Whether the place is within the bounds of the index: 16 million runs, 1,048,576 cases."""
         trial = 0 if self.trial_index is None else self.trial_index + 1
         return self.run_id >> 24 == self.case_index >> _CASE_BITS == trial >> _TRIAL_BITS == 0
 
@@ -99,10 +99,10 @@ class WordIndex(Protocol):
         """The runs that are in the index."""
 
     def put(self, run_id: int, seen: Seen, words: Sequence[tuple[int, Collection[str]]]) -> None:
-        """Give some places these words instead of those that they had; short, in one transaction."""
+        """Replace the words of some places in one short transaction."""
 
     def count(self, run_id: int) -> int:
-        """How many places of a run are indexed."""
+        """The number of indexed places of a run."""
 
     def forget(self, run_id: int) -> bool:
         """Take some places of a run out, and at last the run; True while some are left."""
@@ -116,7 +116,7 @@ class WordIndex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What a person wrote about a trial: a note of a label or of a finding."""
+    """A person's note on a trial, of a label or of a finding."""
 
     place: Place
     text: str
@@ -161,7 +161,7 @@ class SearchStore(Part):
         return FoundPlaces(places, sum(seen.get(run_id, _NEVER).mark != mark for run_id, mark in marks.items()))
 
     def notes(self, typed: str, limit: int = 20) -> Sequence[Note]:
-        """What people wrote about trials, and holds all words of `typed`; newest first."""
+        """The notes of people with all words of `typed`, newest first."""
         words = typed.split()[:MOST_WORDS_ASKED]
         if not words:
             return ()
@@ -262,21 +262,21 @@ _NEVER = Seen("")
 
 
 def _marks(connection: Connection) -> dict[int, str]:
-    """What tells of each visible run whether trials were recorded since."""
+    """The mark of each visible run, which changes with each recorded trial."""
     columns = [RUN.c[name] for name in (*_COUNTED, *_SUMMED)]
     rows = connection.execute(select(RUN.c.id, RUN.c.created_at, *columns).where(VISIBLE))
     return {row[0]: f"{VERSION} {row[1].timestamp()} {'/'.join(map(str, row[2:]))}" for row in rows}
 
 
 def _born(mark: str) -> str:
-    """What of a mark stays while the run goes on; another run may have its id in a database that was put in place."""
+    """The part of a mark that stays while the run goes on; in a replaced database another run may have its id."""
     return " ".join(mark.split()[:2])
 
 
 def _recorded(
     connection: Connection, run_id: int, up_to: datetime | None
 ) -> tuple[int, int, list[tuple[TrialKey, datetime]]]:
-    """How many cases and recorded trials a run has, and the trials since `up_to` in the order of recording."""
+    """The numbers of cases and recorded trials of a run, and the trials since `up_to` in the order of recording."""
     columns = (TRIAL.c.case_index, TRIAL.c.trial_index, TRIAL.c.recorded_at)
     of_run = select(*columns).where(TRIAL.c.run_id == run_id, TRIAL.c.recorded_at.is_not(None))
     rows = [((case, trial), recorded_at) for case, trial, recorded_at in connection.execute(of_run)]

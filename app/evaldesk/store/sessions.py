@@ -110,7 +110,7 @@ class SessionStore(Part):
             return [(row.id, row.title, row.deleted_at, row.n_bytes) for row in rows]
 
     def remove_deleted(self, until: datetime | None = None) -> None:
-        """Remove the sessions that were deleted up to `until` for good, with what was left of earlier removals.
+        """Remove the sessions deleted up to `until` for good, with the remains of earlier removals.
 
         Others write between its steps.
         """

@@ -146,7 +146,7 @@ class SqliteFile:
         ask_for(writer, "wal_checkpoint(PASSIVE)")
 
     def before_closing(self, writer: Engine) -> None:
-        """Let SQLite note what later queries should know: good advice, not worth a wait for the present writer."""
+        """Update SQLite's statistics for later queries, unless another writer holds the lock."""
         with suppress(sqlite3.Error):
             ask_for(writer, "busy_timeout=0", f"analysis_limit={ROWS_ANALYSED}", "optimize")
 
@@ -299,7 +299,7 @@ class WordFile:
         return {run_id: Seen(mark, datetime.fromisoformat(up_to) if up_to else None) for run_id, mark, up_to in rows}
 
     def put(self, run_id: int, seen: Seen, words: Sequence[tuple[int, Collection[str]]]) -> None:
-        """Give some places these words instead of those that they had."""
+        """Replace the words of some places."""
         rows = [(number, " ".join(each)) for number, each in words]
         up_to = seen.up_to.isoformat() if seen.up_to else None
         with self._open() as connection:
@@ -309,7 +309,7 @@ class WordFile:
             connection.execute("COMMIT")
 
     def count(self, run_id: int) -> int:
-        """How many places of a run are indexed."""
+        """The number of indexed places of a run."""
         question = "SELECT count(*) FROM place_content WHERE id >= ? AND id < ?"
         with self._open() as connection:
             return int(connection.execute(question, numbers_of(run_id)).fetchone()[0])

@@ -1,4 +1,4 @@
-"""The index of a large eval set: where each case stands in its file, and what lists, forms and searches ask of all.
+"""The index of a large eval set: the place of each case in its file, and the facts for lists, forms and searches.
 
 It is a file of SQLite of its own, named by the version of the set, and can be made again from the set at any time.
 A case is read from the set itself and held to its digest, so a set that changes is never taken for the old one.
@@ -113,7 +113,7 @@ def new_index(folder: Path) -> Iterator[NewIndex]:
 
 @dataclass(frozen=True, slots=True)
 class IndexRow:
-    """All that an index says of one case but its place; `more` is what no list of cases asks one by one."""
+    """The indexed facts of one case without its place; `more` are facts that no list reads case by case."""
 
     length: int
     digest: bytes
@@ -163,7 +163,7 @@ class NewIndex:
             self._write()
 
     def finish(self, shell: EvalSet, version: str) -> EvalSetFacts:
-        """Write what is left, down to the disk, and put the index in place."""
+        """Write the rest down to the disk and put the index in place."""
         self._write()
         database = self._database
         database.execute("UPDATE part SET n = (SELECT count(*) FROM item WHERE item.part = part.number)")

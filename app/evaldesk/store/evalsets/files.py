@@ -104,7 +104,7 @@ class EvalSetFiles:
         return self._lines.is_busy
 
     def file(self, file_id: str) -> EvalSetFile:
-        """The line of one file in a list; the folders are not searched for one that was listed.
+        """The line of one file in a list; folders are searched only for an unlisted file.
 
         That of a large file which nobody has read yet says that it is being read. Raises NotFoundError.
         """
@@ -115,7 +115,7 @@ class EvalSetFiles:
         return shown
 
     def id_of(self, path: Path) -> str:
-        """The id of a file; empty where it lies elsewhere. No file is read; one that is new is searched for."""
+        """The id of a file; empty where it lies elsewhere. No file is read; a new one is searched for."""
         with self._lock:
             found = self._id_at(path)
             if found and path.is_file():
@@ -246,7 +246,7 @@ class EvalSetFiles:
             yield PreparedSet(file_id, path, content.version, put, take_back)
 
     def holds(self, file_id: str, evalset: EvalSet) -> bool:
-        """Whether the file says what `create` writes of this eval set. Raises NotFoundError, FormatError.
+        """Whether the file has the text that `create` writes of this eval set. Raises NotFoundError, FormatError.
 
         A small file may be laid out otherwise, a large one is the same to the byte.
         """
@@ -348,7 +348,7 @@ class EvalSetFiles:
         return file_id
 
     def _facts(self, file: FoundFile) -> EvalSetFacts | None:
-        """What a list shows of the file; None when it is some other JSON in an eval folder."""
+        """The list facts of the file; None for other JSON in an eval folder."""
         if is_whole(file.size):
             return _facts(file)
         try:
@@ -361,7 +361,7 @@ class EvalSetFiles:
             return EvalSetFacts(error=str(error)) if file.is_named else None
 
     def _cases(self, file: FoundFile) -> IndexedCases | None:
-        """The cases of a large file that has an index, or gets one; None for one that is read whole."""
+        """The cases of a large file, which is indexed if necessary; None for a file that is read whole."""
         if is_whole(file.size):
             return None
         line = self._lines.now(file)
@@ -392,7 +392,7 @@ class EvalSetFiles:
 
     @contextmanager
     def _new_form(self, path: Path, evalset: EvalSet) -> Iterator[WholeContent | SetWriter]:
-        """A set as the bytes of a new file at the path. Raises FormatError for one that no reader would take."""
+        """A set as the bytes of a new file at the path. Raises FormatError for an unreadable one."""
         named = evalset if evalset.id else replace(evalset, id=stem_and_suffix(path)[0])
         with self._large.content(named, path.name) as content:
             if isinstance(content, WholeContent):
@@ -416,7 +416,7 @@ def _not_here() -> NotFoundError:
 
 
 def _facts(file: FoundFile) -> EvalSetFacts | None:
-    """What a list shows of the file; None when it is some other JSON in an eval folder."""
+    """The list facts of the file; None for other JSON in an eval folder."""
     try:
         data = read_regular(file.path, MAX_BYTES)
         if not file.is_named:

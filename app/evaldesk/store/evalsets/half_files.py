@@ -18,7 +18,7 @@ class HalfFile:
 
 
 def half_file(data: bytes) -> HalfFile | None:
-    """What a file that ends too early still holds; None for a text that ends where it should, or is wrong before.
+    """The whole cases of a truncated file; None for a complete text, or one with an earlier fault.
 
     An empty file is a half one, and so is one whose end is zeros, as a power failure leaves it.
     """

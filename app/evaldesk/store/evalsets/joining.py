@@ -75,7 +75,7 @@ def _move_cases(connection: Connection, old: str, new: str) -> None:
 
 
 def _id_by_path(path: str, home: Path) -> str:
-    """The id of the file at a noted path; empty for none, and for one that is neither there nor in the workspace."""
+    """The id of the file at a noted path; empty without a path, and for a missing file outside of the workspace."""
     if not path:
         return ""
     is_here = Path(path).is_relative_to(home)

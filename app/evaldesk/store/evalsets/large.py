@@ -61,7 +61,7 @@ class LargeSets:
         self._building = Lock()
 
     def facts(self, file: FoundFile) -> EvalSetFacts:
-        """What lists show of a large file, which is indexed for it.
+        """The list facts of a large file, which is indexed for them.
 
         Raises FormatError, NotStreamedError for a file of another form, and OSError.
         """
@@ -100,7 +100,7 @@ class LargeSets:
 
 
 def is_small(evalset: EvalSet) -> bool:
-    """Whether the file of a set is one that is read whole; only as many cases are looked at as fill it."""
+    """Whether the file of a set is read whole; the look ends with the case that exceeds the bound."""
     if isinstance(evalset.cases, EditedCases):
         return False
     n_bytes = 0

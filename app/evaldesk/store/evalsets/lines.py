@@ -204,7 +204,7 @@ class Lines:
             self._known = {place: line for place, line in self._kept().items() if place in places}
 
     def _follow(self) -> None:
-        """Read and keep what is left in a thread: nobody waits for a disk or for the lock of the database."""
+        """Read the remaining files in a thread, so that no page waits for the disk or the database's lock."""
         with self._lock:
             if self._thread is None and (self._unread or self._unkept):
                 self._thread = Thread(target=self._work, name=KEEPER, daemon=True)

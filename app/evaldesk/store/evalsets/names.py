@@ -50,7 +50,7 @@ def stem_and_suffix(path: Path) -> tuple[str, str]:
 
 
 def identity_of(path: Path, home: Path) -> str:
-    """The id of the eval set in a file, whoever looks and from where: of its real path within the workspace `home`.
+    """The id of the eval set in a file, the same for every process: of its real path within the workspace `home`.
 
     A file outside is known by its absolute path. The samples and a person's copies of them are one set, as though they
     lay in the workspace. (decision 455)

@@ -103,7 +103,7 @@ class SetWriter:
         yield self._passed(shell[end:])
 
     def _note(self, data: bytes, row: IndexRow | None, exact: Case | None) -> None:
-        """Hold a new case to what a reader makes of its text, and put it into the index."""
+        """Compare a new case with its text as read again, and put it into the index."""
         if row is None:
             document = parse_json(data, source=self._source)
             place = (self._offset, len(data), self._line, self._column)

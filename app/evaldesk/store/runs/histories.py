@@ -31,9 +31,9 @@ _MOST_ROWS = 400_000
 
 # Runs of one class differ by chance alone: decision 480.
 def history_class(config: RunConfig) -> str:
-    """The class of a run: a digest of the agent, the criteria and the options that change what a trial does.
+    """The class of a run: a digest of the agent, the criteria and the options that change a trial.
 
-    Options at their default are left out, so that one that is added later leaves old classes as they are. The eval set
+    Options at their default are left out, so that a later option leaves old classes as they are. The eval set
     is not in it: cases are told by their own content.
     """
     kind = AGENTS.find(config.agent.kind)
@@ -97,7 +97,7 @@ def case_keys(connection: Connection, run_id: int) -> list[CaseKey]:
 
 
 class _Places:
-    """Where cases stand among those that are asked for."""
+    """The places of cases among the requested ones."""
 
     def __init__(self, keys: Sequence[CaseKey]) -> None:
         self._named: dict[tuple[str, str], list[int]] = defaultdict(list)

@@ -63,7 +63,7 @@ class NewRun:
 def new_run(
     config: RunConfig, cases: Sequence[Case], results: Sequence[TrialResult], reason: str, digest: str
 ) -> NewRun:
-    """A run of these trials: each case has those up to its last one, at least as many as were planned of each.
+    """A run of these trials: each case has all indexes up to its last one, at least the planned number.
 
     Raises UsageError without a trial, for more than MAX_TRIALS, and for a trial or a score that cannot be stored.
     """
@@ -244,7 +244,7 @@ class ImportStore(Part):
             return _summary(connection, row)
 
     def list(self, limit: int = 20, *, is_unfinished: bool = False) -> list[ImportSummary]:
-        """Imports, newest first; only those that are not over, if asked."""
+        """Imports, newest first; on request only unfinished ones."""
         rows = _rows().order_by(_R.id.desc()).limit(limit)
         with self._database.reading() as connection:
             found = connection.execute(rows.where(_R.status == "importing") if is_unfinished else rows).all()

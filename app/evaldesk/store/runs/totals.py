@@ -1,7 +1,7 @@
 """Totals of a run, changed with each result in its transaction: outcomes of cases, each metric, and labels.
 
 The sums over cases are exact: every stored number is a whole number of some power of a half, and is added up as such.
-So they do not depend on the order of the results, and equal those that are counted from the rows.
+So they do not depend on the order of the results, and equal sums that are counted from the rows.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def add_some(connection: Connection, run_id: int, errors_are_failures: bool) -> 
 
 
 def outcome_rows(connection: Connection, run_id: int) -> list[tuple[Outcome, int]]:
-    """How many cases have each outcome."""
+    """The number of cases with each outcome."""
     held = RUN_OUTCOME.c
     rows = connection.execute(select(RUN_OUTCOME).where(held.run_id == run_id))
     return [((row.n_passed, row.n_failed, row.n_errored, row.n_unscored), row.n_cases) for row in rows]

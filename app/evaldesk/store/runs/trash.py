@@ -65,7 +65,7 @@ def hidden_last_runs(connection: Connection) -> Sequence[int]:
 
 
 def show_again(connection: Connection, run_id: int, clock: Clock) -> None:
-    """Take a run out of the trash, as it was; one that waited to be played is stopped.
+    """Restore a run from the trash; a waiting one is stopped.
 
     Raises NotFoundError for a run that is not in the trash.
     """
@@ -86,7 +86,7 @@ def in_trash() -> Select[Any]:
 
 
 def n_bytes(connection: Connection, run_id: int) -> int:
-    """About how many bytes the transcripts of a run take: the mean of the first ones, for every trial that ended."""
+    """The approximate size of a run's transcripts: the mean of the first ones, for every ended trial."""
     own = TRANSCRIPT.c.run_id == run_id
     first = select(func.length(TRANSCRIPT.c.data).label("n")).where(own).limit(N_MEASURED).subquery()
     mean = connection.scalar(select(func.avg(first.c.n))) or 0.0
@@ -147,7 +147,7 @@ def delete_some(connection: Connection, run_id: int, n: int) -> bool:
 
 
 def give_back_number(connection: Connection, run_id: int) -> None:
-    """Let the next run have the number of one that nobody ever saw, where it was the last number given."""
+    """Reuse the number of a run that was never shown, where it was the last number."""
     if connection.dialect.name == "sqlite":
         last = "UPDATE sqlite_sequence SET seq = :before WHERE name = 'run' AND seq = :run_id"
         connection.execute(text(last), {"before": run_id - 1, "run_id": run_id})
@@ -202,7 +202,7 @@ def runs_before(connection: Connection, run_id: int) -> list[Values]:
 
 
 def name_runs_before(connection: Connection, run_id: int, orphans: Sequence[Values]) -> None:
-    """Make the runs before the last ones of some cases of a hidden run, but not one that was hidden meanwhile."""
+    """Name earlier runs as the last ones of some cases of a hidden run, without runs that were hidden since."""
     wanted = {orphan["run_id"] for orphan in orphans} - {None}
     shown = select(RUN.c.id).where(RUN.c.id.in_({run_id, *wanted}), VISIBLE).order_by(RUN.c.id)
     visible = set(connection.scalars(shown.with_for_update(read=True)))  # none of them is hidden before this is stored

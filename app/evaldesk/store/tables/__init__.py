@@ -1,6 +1,6 @@
 """The tables, declared once for SQLite and PostgreSQL; queries use the constants behind them.
 
-Columns are only for what is asked by SQL: a case, a transcript and a turn are one compressed JSON value each.
+Columns are only for values in SQL questions: a case, a transcript and a turn are one compressed JSON value each.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from evaldesk.store.tables.columns import Row, UtcTime
 
 
 class EvalsetLine(Row, table=True):
-    """What a list shows of one file, as it was at `read_at`; `place` is a digest of its path.
+    """The list facts of one file, as it was at `read_at`; `place` is a digest of its path.
 
     `stamp` changes with the file. `line` is the JSON of an EvalSetFile without its place, or null for another file.
     Of a set that a desk renamed, `place` is a digest of its old id, and `stamp` has its new one.

@@ -11,7 +11,7 @@ from evaldesk.store.tables.columns import OfTrial, Row, UtcTime, of_run, of_tria
 
 
 class Mode(Row, table=True):
-    """A named kind of failure; `folded` is its name without case, unique among those that are in use."""
+    """A failure mode; `folded` is its name without case, unique among modes in use."""
 
     __table_args__ = (Index(None, "folded"), {"sqlite_autoincrement": True})
 
@@ -81,7 +81,7 @@ class ProposedMerge(Row, table=True):
 
 
 class ModelQuestion(Row, table=True):
-    """What one question about the failures of a run cost; dollars are None where the price is not known."""
+    """The cost of one question about the failures of a run; dollars are None where the price is not known."""
 
     __table_args__ = (of_run(), Index(None, "run_id"), {"sqlite_autoincrement": True})
 

@@ -11,7 +11,7 @@ from evaldesk.store.tables.columns import Row, UtcTime
 
 
 class Preset(Row, table=True):
-    """What stood in the form of a run, as its fields; `folded` is the name without case, one of its agent."""
+    """A filled form of a run, as its fields; `folded` is the name without case, unique for its agent."""
 
     __table_args__ = (Index(None, "agent_id", "folded"), {"sqlite_autoincrement": True})
 

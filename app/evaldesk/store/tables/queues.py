@@ -11,7 +11,7 @@ from evaldesk.store.tables.columns import Row, UtcTime, cascade, of_trial
 
 
 class Queue(Row, table=True):
-    """A review queue; `strata` are the kinds that it was drawn from, with how many trials each had and gave."""
+    """A review queue; `strata` are the kinds that it was drawn from, with their sizes and drawn numbers."""
 
     __table_args__ = ({"sqlite_autoincrement": True},)
 

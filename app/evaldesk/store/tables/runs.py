@@ -180,7 +180,7 @@ class RunMetric(OfRun, table=True):
 
 
 class RunOutcome(OfRun, table=True):
-    """How many cases of a run have so many trials of each verdict."""
+    """The number of cases of a run with these numbers of trials of each verdict."""
 
     __table_args__ = (of_run(), {"sqlite_with_rowid": False})
 
@@ -272,9 +272,9 @@ class Label(OfTrial, table=True):
 
 
 class LabelTotal(OfRun, table=True):
-    """How many labels of a run each person gave, by verdict; `verdict` is empty for notes alone.
+    """The number of labels of each person in a run, by verdict; `verdict` is empty for notes alone.
 
-    `is_disagreement` tells those on whole trials of which the metrics say the opposite.
+    `is_disagreement` marks labels on whole trials with the opposite verdict of the metrics.
     """
 
     __table_args__ = (of_run(), {"sqlite_with_rowid": False})

@@ -51,7 +51,7 @@ class TurnPrompts(Row, table=True):
 
 
 class OpenTurn(Row, table=True):
-    """The turn of a session that is being played, or that a dead process left; `owner` names who plays it.
+    """The turn of a session that is being played, or that a dead process left; `owner` is the mark of its process.
 
     `media` is the JSON of the media of its message, without their bytes.
     """

@@ -1,4 +1,4 @@
-"""What lists show of an eval set file, kept until the file changes."""
+"""The list facts of eval set files, kept until a file changes."""
 
 from evaldesk.store.migrations.tables import BY_KEY, create_table
 

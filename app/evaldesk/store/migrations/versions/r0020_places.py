@@ -1,4 +1,4 @@
-"""Where trials are played, and how many were played again because their worker or host was lost."""
+"""The places of trials, and the number of trials played again because their worker or host was lost."""
 
 from evaldesk.store.migrations.tables import add_columns
 

@@ -1,4 +1,4 @@
-"""Who started a run or a session and on which machine, and the leases of turns and imports."""
+"""The starter and machine of runs and sessions, and the leases of turns and imports."""
 
 import sqlalchemy as sa
 

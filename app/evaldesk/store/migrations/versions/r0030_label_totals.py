@@ -1,4 +1,4 @@
-"""Totals of labels, counted from those that are there."""
+"""Totals of labels, counted from the existing labels."""
 
 from alembic import op
 

@@ -1,4 +1,4 @@
-"""What questions to a model about failures cost, and the kinds that it would merge."""
+"""The cost of questions to a model about failures, and its proposed merges."""
 
 from evaldesk.store.migrations.tables import NUMBERED, create_index, create_table
 

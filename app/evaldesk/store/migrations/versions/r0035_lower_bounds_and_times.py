@@ -1,4 +1,4 @@
-"""Which trials do not tell every call, and how many tell their time; read from what is stored of earlier trials."""
+"""Trials with unreported calls, and the number with a known time, from the stored transcripts."""
 
 from __future__ import annotations
 

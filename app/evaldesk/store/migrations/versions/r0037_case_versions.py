@@ -1,4 +1,4 @@
-"""Digests of cases, also of baselines, by what they ask and assert; eval sets by the place of their file."""
+"""Versions of cases, also in baselines; ids of eval sets by the place of their file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def upgrade() -> None:
 
 
 def _version_cases(connection: sa.Connection, run_id: int, versions: dict[str, str]) -> None:
-    """Give each case of a run its version, from the case that the run stored; one that nobody can read has none."""
+    """Give each case of a run its version, from the stored case; an unreadable one has none."""
     find = sa.text(
         "SELECT run_case.case_index, run_case.digest, case_snapshot.codec, case_snapshot.data FROM run_case "
         "LEFT JOIN case_snapshot ON case_snapshot.run_id = run_case.run_id "
