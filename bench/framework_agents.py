@@ -111,14 +111,14 @@ async def _adapted(name: str, folder: str) -> Callable[[], Awaitable[object]]:
     """One turn as the adapter plays it for a player."""
     from evaldesk.agents.loading import load_agent
     from evaldesk.agents.shared_loop import EventStream
-    from evaldesk.llm.http_calls import see_requests
+    from evaldesk.llm.http_calls import watch_requests
     from evaldesk.llm.third_party_clients import wrap_clients
     from evaldesk.model import AgentRef, Session
 
     agent = load_agent(AgentRef(name, f"of_{name}:root_agent", root=folder))
 
     async def turn() -> None:
-        see_requests()
+        watch_requests()
         wrap_clients()
         events = agent.reply(Session("s"), "hi")
         if isinstance(events, EventStream):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaldesk.desk.other_tools import as_adk_reads
-from evaldesk.diff.acceptance import acceptable
+from evaldesk.diff.acceptance import acceptable_changes
 from evaldesk.errors import FormatError, UsageError
 from evaldesk.formats import dump_evalset, load_evalset
 from evaldesk.matching import Allowance, as_taken, json_equal, read_allowances, with_allowances, with_moved
@@ -62,7 +62,7 @@ def test_every_metric_of_calls_accepts_it(metric: str, form: Any, wish: Any, cal
     assert (turn.value, whole.value) == (1.0, 1.0)
     assert because in turn.reason
     assert turn.details["accepted"] == [{"expected": 0, "actual": 0, "because": [because]}]
-    assert acceptable(case, trial_of(call), [turn, whole]) == ()
+    assert acceptable_changes(case, trial_of(call), [turn, whole]) == ()
 
 
 @pytest.mark.parametrize("metric", TOOLS)

@@ -18,7 +18,7 @@ from tests.agents.installed import skip_without
 from tests.bound_processes import bound_python
 
 from evaldesk.llm import third_party_clients
-from evaldesk.llm.third_party_clients import when_imported
+from evaldesk.llm.third_party_clients import on_import
 
 PLAYED = """
 import asyncio, json, sys
@@ -128,8 +128,8 @@ def test_a_module_has_run_and_is_found_when_it_is_acted_on(module: str) -> None:
     def act() -> None:
         seen.append(sys.modules[module].value)
 
-    when_imported([module], act)
-    when_imported([module], act)
+    on_import([module], act)
+    on_import([module], act)
     __import__(module)
 
     assert seen == [1]
@@ -138,7 +138,7 @@ def test_a_module_has_run_and_is_found_when_it_is_acted_on(module: str) -> None:
 def test_a_module_keeps_its_loader_and_its_source(module: str) -> None:
     import inspect
 
-    when_imported([module], lambda: None)
+    on_import([module], lambda: None)
 
     found = __import__(module)
 
@@ -148,7 +148,7 @@ def test_a_module_keeps_its_loader_and_its_source(module: str) -> None:
 
 
 def test_a_name_that_is_nowhere_is_missing_as_before() -> None:
-    when_imported(["a_module_that_is_nowhere"], lambda: None)
+    on_import(["a_module_that_is_nowhere"], lambda: None)
 
     with pytest.raises(ModuleNotFoundError, match="a_module_that_is_nowhere"):
         __import__("a_module_that_is_nowhere")

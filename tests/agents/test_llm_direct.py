@@ -77,7 +77,7 @@ async def test_a_trial_at_an_own_endpoint_never_asks_for_litellm(
     def never() -> None:
         raise AssertionError("LiteLLM was asked for")
 
-    monkeypatch.setattr("evaldesk.llm.client._opened", never)
+    monkeypatch.setattr("evaldesk.llm.client._setup_litellm", never)
     folder = tmp_path / "own"
     folder.mkdir()
     folder.joinpath("agent.py").write_text(AGENT.format("small", endpoint.address))

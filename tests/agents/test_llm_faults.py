@@ -127,7 +127,7 @@ async def test_a_field_that_a_strict_endpoint_refuses_is_left_out_from_then_on(e
 async def test_a_field_that_a_person_asked_for_is_left_out_where_the_model_refuses_it(
     endpoint: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(STRICTNESS, "_refused", {})
+    monkeypatch.setattr(STRICTNESS, "_refused_fields", {})
     endpoint.fails(400, "Unsupported parameter: temperature").says("hello")
 
     reply = await complete(call_of(endpoint, temperature=0.5))

@@ -503,10 +503,10 @@ def test_a_call_that_a_turn_does_not_wait_for_was_made(monkeypatch: pytest.Monke
     token = PLAYED_TURN.set(missed)
 
     with gateway.call(), gateway.listening(Session("s"), lambda event: None):
-        assert missed.missed_call.call_count == 0
+        assert missed.note_missed_call.call_count == 0
 
     PLAYED_TURN.reset(token)
-    assert missed.missed_call.call_count == 1
+    assert missed.note_missed_call.call_count == 1
 
 
 def test_an_address_is_for_its_session_and_for_its_turns() -> None:
@@ -624,7 +624,7 @@ async def test_calls_keep_to_the_rate_of_the_run(
         return 0.001
 
     monkeypatch.setattr(Pace, "wait_s", wait_s)
-    monkeypatch.setattr(Pace, "spent", lambda pace, model, n_tokens: spent.append(n_tokens))
+    monkeypatch.setattr(Pace, "book_tokens", lambda pace, model, n_tokens: spent.append(n_tokens))
     endpoint.says("4").says("5")
     pauses: list[Any] = []
     CURRENT_LISTENER.set(pauses.append)
@@ -690,7 +690,7 @@ async def test_equal_trials_have_equal_faults_and_a_share_is_one_of_all_calls(
 async def test_a_field_that_the_run_asks_for_is_left_out_where_its_model_refuses_it(
     play_calls: Play, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(STRICTNESS, "_refused", {})
+    monkeypatch.setattr(STRICTNESS, "_refused_fields", {})
     refusal = {"error": {"message": "Unsupported value: 'temperature' does not support 0.7 with this model."}}
     warm = [call("openai", "/chat/completions", model="small", messages=ASKED, temperature=0.7, max_tokens=9)]
     newer = {"error": {"message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}}
@@ -707,7 +707,7 @@ async def test_a_field_that_the_run_asks_for_is_left_out_where_its_model_refuses
 async def test_a_field_of_the_agents_own_is_refused_as_where_it_is_deployed(
     play_calls: Play, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(STRICTNESS, "_refused", {})
+    monkeypatch.setattr(STRICTNESS, "_refused_fields", {})
     refusal = {"error": {"message": "Unsupported value: 'temperature' does not support 0.7 with this model."}}
     endpoint.answers.append(Answer(refusal, 400))
 

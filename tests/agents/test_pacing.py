@@ -26,7 +26,7 @@ NOW = 1_800_000_000.0
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(pacing, "_here", {})
+    monkeypatch.setattr(pacing, "_process_books", {})
 
 
 def waits(pace: Pace, *moments: float, model: str = "openai/small") -> list[float]:
@@ -48,7 +48,7 @@ def test_a_model_is_one_with_and_without_its_provider_and_another_elsewhere() ->
 def test_tokens_that_were_spent_hold_up_the_next_request() -> None:
     pace = Pace(None, 600)  # ten a second, a hundred at once
     first = waits(pace, 0)
-    pace.spent("small", 300, lambda: NOW)
+    pace.book_tokens("small", 300, lambda: NOW)
 
     assert (first, waits(pace, 0)) == ([0], [20])
 
@@ -56,7 +56,7 @@ def test_tokens_that_were_spent_hold_up_the_next_request() -> None:
 def test_a_request_that_is_larger_than_the_limit_is_sent_all_the_same() -> None:
     pace = Pace(None, 60)
     waits(pace, 0)
-    pace.spent("small", 6_000, lambda: NOW)
+    pace.book_tokens("small", 6_000, lambda: NOW)
 
     assert waits(pace, 0) == [3_590]
 
@@ -137,7 +137,7 @@ async def test_calls_of_a_turn_keep_to_the_limit_and_tell_the_trial(
 @pytest.mark.anyio
 async def test_tokens_of_an_answer_are_booked_once(loaded: Any, played: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     spent: list[int] = []
-    monkeypatch.setattr(Pace, "spent", lambda pace, model, n_tokens: spent.append(n_tokens))
+    monkeypatch.setattr(Pace, "book_tokens", lambda pace, model, n_tokens: spent.append(n_tokens))
     with answering() as (address, server):
         server.gives(answer())
         agent = loaded(OWN.format(address=address))

@@ -42,7 +42,7 @@ def refusal(name: str) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _nothing_learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(STRICTNESS, "_refused", {})
+    monkeypatch.setattr(STRICTNESS, "_refused_fields", {})
 
 
 async def test_a_limit_of_tokens_is_asked_by_its_other_name(loaded: Any, played: Any) -> None:

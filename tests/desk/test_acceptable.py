@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaldesk.desk.runs.accepting import StagedCase, _effect, left_out, one_of
-from evaldesk.diff.acceptance import acceptable, accepted, distance
+from evaldesk.diff.acceptance import accept_changes, acceptable_changes, distance
 from evaldesk.matching import Tolerance, json_equal, read_allowances
 from evaldesk.metrics import score_trial
 from evaldesk.model import (
@@ -62,9 +62,9 @@ def played(draw: st.DrawFn) -> tuple[Case, Transcript]:
 def test_what_is_accepted_whole_leaves_no_difference(found: tuple[Case, Transcript]) -> None:
     case, transcript = found
 
-    now = accepted(case, transcript, {each.key for each in acceptable(case, transcript)})
+    now = accept_changes(case, transcript, {each.key for each in acceptable_changes(case, transcript)})
 
-    assert acceptable(now, transcript) == ()
+    assert acceptable_changes(now, transcript) == ()
 
 
 @given(played(), st.data())
@@ -72,11 +72,11 @@ def test_each_way_of_accepting_ends_the_difference_and_keeps_what_was_expected(
     found: tuple[Case, Transcript], data: st.DataObject
 ) -> None:
     case, transcript = found
-    ways = {each.key: data.draw(st.sampled_from(each.ways)) for each in acceptable(case, transcript)}
+    ways = {each.key: data.draw(st.sampled_from(each.ways)) for each in acceptable_changes(case, transcript)}
 
-    now = accepted(case, transcript, ways)
+    now = accept_changes(case, transcript, ways)
 
-    assert acceptable(now, transcript) == ()
+    assert acceptable_changes(now, transcript) == ()
     answers = [(key, way) for key, way in ways.items() if key.endswith(".answer")]
     for key, way in answers:
         turn = int(key.partition(".")[0]) - 1
@@ -104,19 +104,19 @@ def test_a_tolerance_takes_the_number_it_was_made_of(expected: float, actual: fl
 @given(played(), st.data())
 def test_a_part_is_written_and_the_rest_stays(found: tuple[Case, Transcript], data: st.DataObject) -> None:
     case, transcript = found
-    offered = acceptable(case, transcript)
+    offered = acceptable_changes(case, transcript)
     assert len({each.key for each in offered}) == len(offered)
     keys = data.draw(st.sets(st.sampled_from([each.key for each in offered]))) if offered else set()
 
-    now = accepted(case, transcript, keys)
+    now = accept_changes(case, transcript, keys)
 
-    assert accepted(case, transcript, set()) == case
+    assert accept_changes(case, transcript, set()) == case
     assert (now == case) == (not keys)
     for before, after in zip(case.turns, now.turns, strict=True):
         assert (before.expected.tool_calls is None) == (after.expected.tool_calls is None)
         assert (before.expected.reference is None) == (after.expected.reference is None)
     if not any(each.part in ("call", "calls") and each.key in keys for each in offered):
-        left = {each.key for each in acceptable(now, transcript)}
+        left = {each.key for each in acceptable_changes(now, transcript)}
         assert left == {each.key for each in offered} - keys
 
 
@@ -146,7 +146,7 @@ def test_each_kind_of_difference_is_named() -> None:
         )
     )
 
-    found = acceptable(case, transcript)
+    found = acceptable_changes(case, transcript)
 
     assert [(each.place, each.expected, each.actual) for each in found] == [
         ("Turn 1, roll, n", "6", "8"),
@@ -163,7 +163,7 @@ def test_each_kind_of_difference_is_named() -> None:
         ("Final state, total", "11", "12"),
         ("Final state, gone", "1", None),
     ]
-    every = accepted(case, transcript, {each.key for each in found})
+    every = accept_changes(case, transcript, {each.key for each in found})
     [first, second, third] = every.turns
     assert first.expected.tool_calls is not None
     assert [dict(call.args) for call in first.expected.tool_calls] == [{"n": 8, "k": 2}, {}]
@@ -182,22 +182,22 @@ def test_a_value_is_accepted_in_its_own_call_of_a_tool_that_is_expected_twice() 
     case = Case("c", (Turn("a", Expected((ToolCall("roll", {"n": 6}), ToolCall("roll", {"n": 8})))),))
     trial = two_rolls(ToolCall("roll", {"n": 6}), ToolCall("roll", {"n": 20}))
 
-    (change,) = acceptable(case, trial)
-    now = accepted(
+    (change,) = acceptable_changes(case, trial)
+    now = accept_changes(
         case, trial, {change.key: "as_well"}, (), [(two_rolls(*case.turns[0].expected.tool_calls or ()), ())]
     )
 
     assert change.place == "Turn 1, call 2 of roll, n"
     assert now.extra["also_accepted"] == [{"turn": 1, "tool": "roll", "call": 1, "argument": "n", "any_of": [20]}]
-    assert acceptable(now, two_rolls(ToolCall("roll", {"n": 20}), ToolCall("roll", {"n": 8})))
+    assert acceptable_changes(now, two_rolls(ToolCall("roll", {"n": 20}), ToolCall("roll", {"n": 8})))
 
 
 def test_a_value_that_several_trials_gave_is_accepted_once() -> None:
     case = Case("c", (Turn("a", Expected((ToolCall("roll", {"n": 6}),))),))
     trial, *others = (two_rolls(ToolCall("roll", {"n": n})) for n in (8, "8", 8, 9, 8))
 
-    [change] = acceptable(case, trial)
-    now = accepted(case, trial, {change.key: "as_well"}, (), [(other, ()) for other in others])
+    [change] = acceptable_changes(case, trial)
+    now = accept_changes(case, trial, {change.key: "as_well"}, (), [(other, ()) for other in others])
 
     assert now.extra["also_accepted"] == [{"turn": 1, "tool": "roll", "argument": "n", "any_of": [8, "8", 9]}]
 
@@ -206,13 +206,13 @@ def test_a_call_that_is_accepted_before_it_moves_the_number_of_a_call() -> None:
     case = Case("c", (Turn("a", Expected((ToolCall("roll", {"n": 6, "m": 1}),))),))
     trial = two_rolls(ToolCall("roll", {"k": 1}), ToolCall("roll", {"n": 7, "m": 1}))
     ways: dict[str, Any] = {
-        each.key: "as_well" if each.part == "argument" else "replace" for each in acceptable(case, trial)
+        each.key: "as_well" if each.part == "argument" else "replace" for each in acceptable_changes(case, trial)
     }
 
-    now = accepted(case, trial, ways)
+    now = accept_changes(case, trial, ways)
 
     assert [each.call for each in read_allowances(now)] == [1]
-    assert acceptable(now, trial) == ()
+    assert acceptable_changes(now, trial) == ()
 
 
 EXACT = (Criterion("tool_exact", 1.0),)
@@ -226,7 +226,7 @@ def staged(case: Case, *trials: Transcript) -> StagedCase:
         scores = score_trial(each, case, EXACT)
         results.append(TrialResult(1, 0, at, "finished", trial_verdict(scores, EXACT, None), "", each, scores))
     shown = next(each for each in results if each.verdict == "failed")
-    return StagedCase("c", case, shown, acceptable(case, shown.transcript, shown.scores), tuple(results))
+    return StagedCase("c", case, shown, acceptable_changes(case, shown.transcript, shown.scores), tuple(results))
 
 
 ROLL = ToolCall("roll", {"n": 6})
@@ -260,7 +260,7 @@ def test_the_ways_that_let_most_trials_pass_are_chosen_first(trials: Any, found:
 @given(played())
 def test_nothing_is_chosen_at_first_by_which_a_case_would_expect_less(found: tuple[Case, Transcript]) -> None:
     case, trial = found
-    offered = acceptable(case, trial)
+    offered = acceptable_changes(case, trial)
     shown = StagedCase("c", case, TrialResult(1, 0, 0, "finished", "failed", "", trial), offered, ())
 
     now = shown.with_changes(shown.kindest())
@@ -307,7 +307,7 @@ def test_a_change_that_cannot_be_written_in_the_asked_way_is_left_and_named(
 ) -> None:
     case = Case("c", (Turn("roll", Expected(reference="9")),), final_state={"k": 9})
     trial = _trial_that_said(0, "8", "failed")
-    offered = acceptable(case, trial.transcript)
+    offered = acceptable_changes(case, trial.transcript)
     cases = (StagedCase("0", case, trial, offered, (trial,)),)
 
     keys = one_of(cases, (), None, way)
@@ -322,7 +322,7 @@ def test_what_a_trial_that_broke_off_said_is_not_accepted_as_well() -> None:
     case = Case("c", (Turn("roll", Expected(reference="9")),))
     failed, other = _trial_that_said(0, "8", "failed"), _trial_that_said(1, "7", "failed")
     trials = (failed, other, _trial_that_said(2, "", "errored"))
-    [change] = acceptable(case, failed.transcript)
+    [change] = acceptable_changes(case, failed.transcript)
 
     now = StagedCase("0", case, failed, (change,), trials).with_changes({change.key: "as_well"})
 

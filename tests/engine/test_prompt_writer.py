@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaldesk.engine.worker.turn import OpenTurn
-from evaldesk.llm.retry_events import SeenCall
+from evaldesk.llm.retry_events import HttpCall
 from evaldesk.model import Prompt, Prompts, Session, Usage
 from evaldesk.transcripts import prompt_writer as writing
 from evaldesk.transcripts.model_exchanges import Sent
@@ -151,15 +151,15 @@ def test_places_that_lead_nowhere_give_nothing() -> None:
     assert prompts.messages(2) == ({"role": "user"},)
 
 
-def seen(**body: Any) -> SeenCall:
+def seen(**body: Any) -> HttpCall:
     answer = {"model": "small", "usage": {"prompt_tokens": 11, "completion_tokens": 5}}
-    return SeenCall("/v1/chat/completions", json.dumps(body).encode(), json.dumps(answer).encode(), 5.0)
+    return HttpCall("/v1/chat/completions", json.dumps(body).encode(), json.dumps(answer).encode(), 5.0)
 
 
 def test_a_turn_that_is_given_up_tells_the_calls_that_were_seen_once() -> None:
     writer = PromptWriter()
     turn = OpenTurn(Session("s"), "hi", lambda: 0.0, None, prompts=writer)
-    turn.asked(seen(messages=[{"role": "user", "content": "hi"}]))
+    turn.note_answer(seen(messages=[{"role": "user", "content": "hi"}]))
 
     turn.record("timed_out")
     turn.record("timed_out")
@@ -175,7 +175,7 @@ def test_a_turn_that_is_given_up_tells_the_calls_that_were_seen_once() -> None:
 def test_a_call_in_any_shape_is_kept_with_what_came_back(request_body: bytes, answer: bytes) -> None:
     writer = PromptWriter()
     turn = OpenTurn(Session("s"), "hi", lambda: 0.0, None, prompts=writer)
-    turn.asked(SeenCall("/v1/messages", request_body, answer, 5.0))
+    turn.note_answer(HttpCall("/v1/messages", request_body, answer, 5.0))
     turn.close()
 
     prompts = writer.prompts()

@@ -11,7 +11,7 @@ import pytest
 
 from evaldesk.engine.worker.turn import OpenTurn
 from evaldesk.llm.failures import ModelFailure
-from evaldesk.llm.retry_events import RetryWait, SeenCall
+from evaldesk.llm.retry_events import HttpCall, RetryWait
 from evaldesk.model import Event, ModelOptions, Session, Usage
 from evaldesk.pages.conversation import event_text
 
@@ -44,10 +44,10 @@ def test_a_price_of_the_settings_counts_where_no_other_is_known(
 
 
 def test_pauses_are_told_as_they_begin_and_counted_once(turn: OpenTurn) -> None:
-    turn.waits(WAIT, is_counted=False)
-    turn.waits(WAIT, is_counted=False)
+    turn.note_pause(WAIT, is_counted=False)
+    turn.note_pause(WAIT, is_counted=False)
     turn.take(Event("usage", usage=SPENT))
-    turn.waits(WAIT, is_counted=True)
+    turn.note_pause(WAIT, is_counted=True)
     turn.take(Event("usage", usage=replace(SPENT, n_attempts=2)))
 
     record = turn.record("answered")
@@ -56,16 +56,16 @@ def test_pauses_are_told_as_they_begin_and_counted_once(turn: OpenTurn) -> None:
 
 
 def test_an_answer_from_a_cache_marks_one_usage(turn: OpenTurn) -> None:
-    turn.was_cached()
+    turn.note_cached_reply()
     turn.take(Event("usage", usage=SPENT))
     turn.take(Event("usage", usage=SPENT))
 
     assert [(usage.is_replayed, usage.cost) for usage in turn.record("answered").usages] == [(True, 0.0), (False, 3.5)]
 
 
-def seen(tokens_in: int, tokens_out: int) -> SeenCall:
+def seen(tokens_in: int, tokens_out: int) -> HttpCall:
     answer = {"model": "other", "usage": {"prompt_tokens": tokens_in, "completion_tokens": tokens_out}}
-    return SeenCall("/v1/chat/completions", b'{"model": "other"}', json.dumps(answer).encode(), 5.0)
+    return HttpCall("/v1/chat/completions", b'{"model": "other"}', json.dumps(answer).encode(), 5.0)
 
 
 @pytest.mark.parametrize(
@@ -84,10 +84,10 @@ def test_a_call_that_the_agent_does_not_tell_is_added_once(
     turn: OpenTurn, told: Any, answers: Any, whole: int, added: Any
 ) -> None:
     for _ in range(whole):
-        turn.was_whole()
+        turn.note_reply()
     for tokens in answers:
-        turn.asks()
-        turn.asked(seen(*tokens))
+        turn.note_request()
+        turn.note_answer(seen(*tokens))
     for tokens_in, tokens_out in told:
         turn.take(Event("usage", usage=Usage("some/model", tokens_in=tokens_in, tokens_out=tokens_out)))
     turn.close()
@@ -98,9 +98,9 @@ def test_a_call_that_the_agent_does_not_tell_is_added_once(
 
 
 def test_a_call_that_is_not_answered_counts_for_nothing_and_one_under_way_is_at_least_so(turn: OpenTurn) -> None:
-    turn.asks()
-    turn.refused()
-    turn.asks()
+    turn.note_request()
+    turn.note_failed_request()
+    turn.note_request()
     turn.close()
 
     assert [(usage.model, usage.is_least, usage.cost) for usage in turn.record("answered").usages] == [
@@ -110,8 +110,8 @@ def test_a_call_that_is_not_answered_counts_for_nothing_and_one_under_way_is_at_
 
 @pytest.mark.parametrize("answer", [b"", b"no JSON", b'{"usage": {"prompt_tokens": -1}}', b'{"choices": 7}', b"[]"])
 def test_an_answer_that_cannot_be_read_is_at_least_a_call(turn: OpenTurn, answer: bytes) -> None:
-    turn.asks()
-    turn.asked(SeenCall("/v1/chat/completions", b"[]", answer, 5.0))
+    turn.note_request()
+    turn.note_answer(HttpCall("/v1/chat/completions", b"[]", answer, 5.0))
     turn.close()
 
     assert [usage.is_least for usage in turn.record("answered").usages] == [True]

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from evaldesk.diff.signature import alike, error_signature, failure_signature
+from evaldesk.diff.signature import error_signature, failure_signature, group_notes
 from evaldesk.model import (
     Case,
     ErrorRecord,
@@ -107,7 +107,7 @@ CAUSES = (
 
 
 def grouped(notes: list[str]) -> dict[frozenset[str], str]:
-    return {frozenset(notes[at] for at in places): name for name, places in alike(notes)}
+    return {frozenset(notes[at] for at in places): name for name, places in group_notes(notes)}
 
 
 def test_one_cause_in_three_phrasings_is_one_group_whatever_the_order_of_the_notes() -> None:
@@ -126,12 +126,12 @@ def test_three_causes_under_one_preamble_are_three_groups_of_notes() -> None:
     preamble = "The agent did not finish the task as it was asked to: "
     notes = [preamble + cause for cause in ("no key", "refused by the tool", "answer too long")]
 
-    assert len(alike(notes)) == 3
+    assert len(group_notes(notes)) == 3
 
 
 def test_any_notes_are_grouped() -> None:
-    assert alike([]) == []
-    assert alike(["same", "same"]) == [("same", [0, 1])]
-    assert sorted(places for _, places in alike(["", "!", "<b>", "a\0", "\ud800", "x" * 4000])) == [
+    assert group_notes([]) == []
+    assert group_notes(["same", "same"]) == [("same", [0, 1])]
+    assert sorted(places for _, places in group_notes(["", "!", "<b>", "a\0", "\ud800", "x" * 4000])) == [
         [at] for at in range(6)
     ]

@@ -55,7 +55,7 @@ from evaldesk.engine.worker.attempt import Pause
 from evaldesk.errors import AgentError, BadNumberError, EvaldeskError, FormatError, ModelError, UsageError
 from evaldesk.llm import ModelCall, ModelReply
 from evaldesk.llm.apis import api_of
-from evaldesk.llm.direct import Pieces, whole_reply
+from evaldesk.llm.direct import StreamedReply, whole_reply
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
 from evaldesk.llm.refusals import BrokenAnswerError, EndpointError
 from evaldesk.model import (
@@ -280,7 +280,7 @@ def read_reply(data: bytes, _: Path) -> None:
 
 
 def read_stream(data: bytes, _: Path) -> None:
-    pieces = Pieces()
+    pieces = StreamedReply()
     for line in data.split(b"\n"):
         pieces.take(line)
     to_json(pieces.reply(CALL))

@@ -26,7 +26,7 @@ from evaldesk.agents.spans import SDK, watch_providers
 from evaldesk.agents.standins import EVALUATION, OPENHANDS, OSMOSIS, install
 from evaldesk.agents.traces import error_words, user_place, user_trace
 from evaldesk.errors import AgentError, NotFoundError, UsageError
-from evaldesk.llm.third_party_clients import when_imported
+from evaldesk.llm.third_party_clients import on_import
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
 from evaldesk.model.decisions import Decided
 from evaldesk.process_setup import prepare_litellm
@@ -41,7 +41,7 @@ def load_agent(ref: AgentRef) -> Agent:
     """
     _check_kind(ref)
     prepare_litellm()
-    when_imported((SDK,), watch_providers)
+    on_import((SDK,), watch_providers)
     load_environment(ref.folder)
     is_imported = ref.target not in {"", YAML_NAME} and not AGENTS.is_remote(ref.kind)
     return adapt_object(_part(_import(ref), ref) if is_imported else None, ref)

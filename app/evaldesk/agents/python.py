@@ -15,7 +15,7 @@ from evaldesk.agents.remote.protocol import decisions_of, read_events
 from evaldesk.agents.spans import INSTRUMENTS, collect_spans
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.errors import AgentError
-from evaldesk.llm.retry_events import captured
+from evaldesk.llm.retry_events import note_capture
 from evaldesk.model import AgentDescription, AgentRef, Event, EventKind, JsonObject, Session
 from evaldesk.model.decisions import Decided
 from evaldesk.model.media import MEDIA_KINDS
@@ -96,7 +96,7 @@ class PythonAgent:
         self, function: Callable[..., Any], session: Session, message: str, decided: Sequence[Decided]
     ) -> AsyncIterator[Event]:
         TOOL_LIMIT.set(session.limits.tool_timeout_s)
-        captured("told")
+        note_capture("told")
         if INSTRUMENTS or "opentelemetry" in sys.modules:
             collect_spans()
         decisions = decisions_of(decided) if decided else []

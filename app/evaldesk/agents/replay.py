@@ -18,7 +18,7 @@ from evaldesk.agents.tools.doubles import RECORDING
 from evaldesk.agents.trial_context import CURRENT_TRIAL
 from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, FormatError
-from evaldesk.llm.retry_events import captured
+from evaldesk.llm.retry_events import note_capture
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Transcript, TurnRecord
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
@@ -60,7 +60,7 @@ class ReplayAgent:
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Yield the events of the recorded turn; its usage is marked as replayed, at no cost."""
-        captured("told")
+        note_capture("told")
         number = len(session.turns)
         turn = self._turn([*(turn.query for turn in session.turns), message])
         if turn is None or turn.query.strip() != message.strip():

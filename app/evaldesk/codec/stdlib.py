@@ -21,7 +21,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 from uuid import UUID
 
-_quoted = stdlib_json.encoder.encode_basestring
+_quote = stdlib_json.encoder.encode_basestring
 
 # One JSON value of the decoder, and its place in the message of an error.
 Convert: typing.TypeAlias = Callable[[Any, str], Any]
@@ -93,7 +93,7 @@ class Encoder:
         if value is None or value is True or value is False:
             add("null" if value is None else "true" if value else "false")
         elif isinstance(value, str):
-            add(_quoted(value))
+            add(_quote(value))
         elif isinstance(value, int):
             add(int.__repr__(value))
         elif isinstance(value, float):
@@ -107,7 +107,7 @@ class Encoder:
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
             self._write_object(_items(value), add)
         elif (text := _text(value)) is not None:
-            add(_quoted(text))
+            add(_quote(text))
         elif self._hook:
             self._write(self._hook(value), add)
         else:
@@ -116,7 +116,7 @@ class Encoder:
     def _write_object(self, items: Any, add: Callable[[str], None]) -> None:
         separator = "{"
         for key, item in sorted(items, key=lambda item: item[0]) if self._is_sorted else items:
-            add(f"{separator}{_quoted(key)}:")
+            add(f"{separator}{_quote(key)}:")
             self._write(item, add)
             separator = ","
         add("}" if separator == "," else "{}")
@@ -185,27 +185,27 @@ class Decoder:
 
     def decode(self, data: bytes | str) -> Any:
         """The value. Raises DecodeError and ValidationError."""
-        return self._convert(_loaded(data), "$")
+        return self._convert(_load(data), "$")
 
 
 def _decode(data: bytes | str, *, type: Any = Any) -> Any:  # noqa: A002
     return Decoder(type).decode(data)
 
 
-def _loaded(data: bytes | str) -> Any:
+def _load(data: bytes | str) -> Any:
     try:
         text = data if isinstance(data, str) else bytes(data).decode()
-        found = stdlib_json.loads(text, parse_constant=_refused, parse_float=_finite)
+        value = stdlib_json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
         if "\\u" in text:
-            stdlib_json.dumps(found, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+            stdlib_json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is no text
     except ValueError as error:
         if isinstance(error, stdlib_json.JSONDecodeError) and error.pos >= len(error.doc):
             raise DecodeError("Input data was truncated") from None
         raise DecodeError(f"JSON is malformed: {error}") from None
-    return found
+    return value
 
 
-def _refused(name: str) -> typing.NoReturn:
+def _refuse_constant(name: str) -> typing.NoReturn:
     raise ValueError(f"{name} is not a number of JSON")
 
 
@@ -235,15 +235,15 @@ def _converter(kind: Any, strict: bool) -> Convert:
     if typing.is_typeddict(kind) or dataclasses.is_dataclass(kind):
         return _record(kind, strict)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return _enumerated(kind)
-    found = _container(origin or kind, arguments, strict)
-    if found is None:
+        return _enum(kind)
+    converter = _container(origin or kind, arguments, strict)
+    if converter is None:
         raise TypeError(f"Type {kind!r} is not supported")
-    return found
+    return converter
 
 
-def _wrong(wanted: str, value: object, at: str) -> ValidationError:
-    return ValidationError(f"Expected `{wanted}`, got `{_kind(value)}`{_place(at)}")
+def _wrong(type_name: str, value: object, at: str) -> ValidationError:
+    return ValidationError(f"Expected `{type_name}`, got `{_kind(value)}`{_place(at)}")
 
 
 def _kind(value: object) -> str:
@@ -298,7 +298,7 @@ _PLAIN: Mapping[Any, Convert] = {bool: _boolean, int: _integer, float: _number, 
 def _lax(inner: Convert, kind: type) -> Convert:
     """As `inner`, for texts of numbers and truth values, too."""
 
-    def converted(value: Any, at: str) -> Any:
+    def convert_value(value: Any, at: str) -> Any:
         if kind is bool and not isinstance(value, bool):
             return inner({"true": True, "1": True, "false": False, "0": False}.get(str(value).lower(), value), at)
         if kind is int and isinstance(value, float) and value.is_integer():
@@ -310,13 +310,13 @@ def _lax(inner: Convert, kind: type) -> Convert:
                 raise _wrong(kind.__name__, value, at) from None
         return inner(value, at)
 
-    return converted
+    return convert_value
 
 
 def _literal(choices: tuple[Any, ...]) -> Convert:
     kinds = {type(choice) for choice in choices}
 
-    def converted(value: Any, at: str) -> Any:
+    def convert_value(value: Any, at: str) -> Any:
         if type(value) not in kinds:
             names = [name for kind, name in ((int, "int"), (str, "str"), (type(None), "null")) if kind in kinds]
             raise _wrong(" | ".join(names), value, at)
@@ -324,26 +324,26 @@ def _literal(choices: tuple[Any, ...]) -> Convert:
             raise ValidationError(f"Invalid enum value {value!r}{_place(at)}")
         return value
 
-    return converted
+    return convert_value
 
 
-def _enumerated(kind: type[enum.Enum]) -> Convert:
-    def converted(value: Any, at: str) -> enum.Enum:
+def _enum(kind: type[enum.Enum]) -> Convert:
+    def convert_value(value: Any, at: str) -> enum.Enum:
         try:
             return kind(value)
         except ValueError:
             raise ValidationError(f"Invalid enum value {value!r}{_place(at)}") from None
 
-    return converted
+    return convert_value
 
 
 def _union(kinds: tuple[Any, ...], strict: bool) -> Convert:
     tagged = {kind.__tag__: kind for kind in kinds if getattr(kind, "__tag__", None)}
     others = [kind for kind in kinds if kind not in tagged.values()]
     alternatives = [_converter(kind, strict) for kind in (*tagged.values(), *others)][len(tagged) :]
-    names = " | ".join(dict.fromkeys(["object"] * bool(tagged) + [_wanted(kind) for kind in others]))
+    names = " | ".join(dict.fromkeys(["object"] * bool(tagged) + [_type_name(kind) for kind in others]))
 
-    def converted(value: Any, at: str) -> Any:
+    def convert_value(value: Any, at: str) -> Any:
         if tagged and isinstance(value, Mapping):
             if "type" not in value:
                 raise ValidationError(f"Object missing required field `type`{_place(at)}")
@@ -355,14 +355,14 @@ def _union(kinds: tuple[Any, ...], strict: bool) -> Convert:
             try:
                 return alternative(value, at)
             except ValidationError as error:
-                if _wanted(kind) == _kind(value):
+                if _type_name(kind) == _kind(value):
                     inner = error  # of the right kind: it says what is wrong inside
         raise inner or _wrong(names, value, at)
 
-    return converted
+    return convert_value
 
 
-def _wanted(kind: Any) -> str:
+def _type_name(kind: Any) -> str:
     """The name of a type in an error: that of its JSON."""
     if kind is None or kind is type(None):
         return "null"
@@ -381,43 +381,41 @@ def _container(origin: Any, arguments: tuple[Any, ...], strict: bool) -> Convert
     if issubclass(origin, tuple) and arguments and arguments[-1] is not Ellipsis:
         return _fixed_tuple([_converter(kind, strict) for kind in arguments])
     if issubclass(origin, list | tuple | Set) or origin is Sequence:
-        made: Any = origin if origin in {list, tuple, set, frozenset} else set if issubclass(origin, Set) else list
-        return _array(made, _converter(arguments[0] if arguments else Any, strict))
+        factory: Any = origin if origin in {list, tuple, set, frozenset} else set if issubclass(origin, Set) else list
+        return _array(factory, _converter(arguments[0] if arguments else Any, strict))
     if issubclass(origin, dict) or origin is Mapping:
         key, item = arguments or (Any, Any)
         return _object(_converter(key, strict=False), _converter(item, strict))
     return None
 
 
-def _array(made: Callable[[Any], Any], item: Convert) -> Convert:
-    def converted(value: Any, at: str) -> Any:
+def _array(factory: Callable[[Any], Any], item: Convert) -> Convert:
+    def convert_value(value: Any, at: str) -> Any:
         if not isinstance(value, list | tuple | Set):
             raise _wrong("array", value, at)
-        return made([item(found, f"{at}[{index}]") for index, found in enumerate(value)])
+        return factory([item(each, f"{at}[{index}]") for index, each in enumerate(value)])
 
-    return converted
+    return convert_value
 
 
 def _fixed_tuple(items: list[Convert]) -> Convert:
-    def converted(value: Any, at: str) -> Any:
+    def convert_value(value: Any, at: str) -> Any:
         if not isinstance(value, list | tuple):
             raise _wrong("array", value, at)
         if len(value) != len(items):
             raise ValidationError(f"Expected `array` of length {len(items)}, got {len(value)}{_place(at)}")
-        return tuple(
-            item(found, f"{at}[{index}]") for index, (item, found) in enumerate(zip(items, value, strict=True))
-        )
+        return tuple(item(each, f"{at}[{index}]") for index, (item, each) in enumerate(zip(items, value, strict=True)))
 
-    return converted
+    return convert_value
 
 
 def _object(key: Convert, item: Convert) -> Convert:
-    def converted(value: Any, at: str) -> Any:
+    def convert_value(value: Any, at: str) -> Any:
         if not isinstance(value, Mapping):
             raise _wrong("object", value, at)
-        return {key(name, at): item(found, f"{at}[...]") for name, found in value.items()}
+        return {key(name, at): item(each, f"{at}[...]") for name, each in value.items()}
 
-    return converted
+    return convert_value
 
 
 def _record(kind: Any, strict: bool) -> Convert:
@@ -425,12 +423,14 @@ def _record(kind: Any, strict: bool) -> Convert:
     is_table = typing.is_typeddict(kind)
     fields = {} if is_table else {field.name: field for field in dataclasses.fields(kind) if field.init}
     names = list(typing.get_type_hints(kind)) if is_table else list(fields)
-    required = [name for name in names if (name in kind.__required_keys__ if is_table else _is_required(fields[name]))]
+    required_names = [
+        name for name in names if (name in kind.__required_keys__ if is_table else _is_required(fields[name]))
+    ]
     forbids = getattr(kind, "__forbids_unknown__", False)
     tag = getattr(kind, "__tag__", None)
     converters: dict[str, Convert] = {}
 
-    def converted(value: Any, at: str) -> Any:
+    def convert_value(value: Any, at: str) -> Any:
         if not is_table and isinstance(value, kind):
             return value
         if not isinstance(value, Mapping):
@@ -438,19 +438,19 @@ def _record(kind: Any, strict: bool) -> Convert:
         if not converters:  # not before: the type may refer to itself
             hints = typing.get_type_hints(kind, include_extras=True)
             converters.update({name: _converter(hints[name], strict) for name in names})
-        given = {name: converters[name](value[name], f"{at}.{name}") for name in names if name in value}
+        values = {name: converters[name](value[name], f"{at}.{name}") for name in names if name in value}
         unknown = next((name for name in value if name not in converters and not (tag and name == "type")), None)
         if forbids and unknown is not None:
             raise ValidationError(f"Object contains unknown field `{unknown}`{_place(at)}")
-        missing = next((name for name in required if name not in given), None)
+        missing = next((name for name in required_names if name not in values), None)
         if missing:
             raise ValidationError(f"Object missing required field `{missing}`{_place(at)}")
         try:
-            return given if is_table else kind(**given)
+            return values if is_table else kind(**values)
         except (TypeError, ValueError) as error:  # of its __post_init__
             raise ValidationError(f"{error}{_place(at)}") from error
 
-    return converted
+    return convert_value
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:
@@ -459,15 +459,15 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
 
 def _format(data: bytes | str, *, indent: int = 2) -> bytes:
     """JSON with a space after each comma and colon, on one line where `indent` is 0."""
-    found = _loaded(data)
+    value = _load(data)
     if indent:
-        return stdlib_json.dumps(found, ensure_ascii=False, indent=indent).encode()
-    return _spaced(found).encode()
+        return stdlib_json.dumps(value, ensure_ascii=False, indent=indent).encode()
+    return _spaced(value).encode()
 
 
 def _spaced(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_quoted(key)}: {_spaced(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{_quote(key)}: {_spaced(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_spaced, value)) + "]"
     return Encoder().encode(value).decode()
@@ -532,11 +532,11 @@ def _record_schema(kind: Any, template: str, definitions: dict[str, Any]) -> dic
         is_table = typing.is_typeddict(kind)
         fields = {} if is_table else {field.name: field for field in dataclasses.fields(kind)}
         for field_name, hint in typing.get_type_hints(kind, include_extras=True).items():
-            found = _schema(hint, template, definitions)
+            schema = _schema(hint, template, definitions)
             field = fields.get(field_name)
             if field and field.default is not dataclasses.MISSING:
-                found = {**found, "default": field.default}
-            shape["properties"][field_name] = found
+                schema = {**schema, "default": field.default}
+            shape["properties"][field_name] = schema
             if field_name in kind.__required_keys__ if is_table else _is_required(fields[field_name]):
                 shape["required"].append(field_name)
     return {"$ref": template.format(name=name)}

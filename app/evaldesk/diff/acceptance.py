@@ -30,7 +30,7 @@ Ways: TypeAlias = Mapping[str, Way]
 
 
 @dataclass(frozen=True, slots=True)
-class Acceptable:
+class AcceptableChange:
     """One difference between a case and a trial of it; `key` is its name within the case.
 
     `expected` and `actual` are text: an answer as it is, everything else as JSON on one line. None is an absent side.
@@ -72,21 +72,23 @@ class Acceptable:
         return ("as_well", "within", "replace", "ignore") if is_near else ("as_well", "replace", "ignore")
 
 
-def acceptable(case: Case, transcript: Transcript, scores: Collection[Score] = ()) -> tuple[Acceptable, ...]:
+def acceptable_changes(
+    case: Case, transcript: Transcript, scores: Collection[Score] = ()
+) -> tuple[AcceptableChange, ...]:
     """Every difference that the case could take over, in the order of the turns, the final state last.
 
     A turn that asserts nothing, or was not played, has none; nor has a call that its metric accepts as it is.
     """
-    found: list[Acceptable] = []
-    allowances, (taken, _) = read_allowances(case), as_taken(case, transcript)
+    changes: list[AcceptableChange] = []
+    allowances, (compared_case, _) = read_allowances(case), as_taken(case, transcript)
     for index, record in enumerate(transcript.turns[: len(case.turns)]):
         of_turn = [score for score in scores if score.turn == index]
-        allowed = [each for each in allowances if each.turn == index + 1]
-        as_compared = taken.turns[index].expected.tool_calls or ()
-        found += _of_turn(index, case.turns[index].expected, record, of_turn, allowed, as_compared)
+        turn_allowances = [each for each in allowances if each.turn == index + 1]
+        as_compared = compared_case.turns[index].expected.tool_calls or ()
+        changes += _of_turn(index, case.turns[index].expected, record, of_turn, turn_allowances, as_compared)
     if case.final_state is not None and transcript.turns:
-        found += [
-            Acceptable(
+        changes += [
+            AcceptableChange(
                 f"state.{key}",
                 "state",
                 f"Final state, {key}",
@@ -96,13 +98,13 @@ def acceptable(case: Case, transcript: Transcript, scores: Collection[Score] = (
             )
             for key in _differing_state(case.final_state, transcript.final_state)
         ]
-    return tuple(found)
+    return tuple(changes)
 
 
-def accepted(
+def accept_changes(
     case: Case,
     transcript: Transcript,
-    wanted: Collection[str] | Ways,
+    changes: Collection[str] | Ways,
     scores: Collection[Score] = (),
     others: Collection[tuple[Transcript, Collection[Score]]] = (),
 ) -> Case:
@@ -111,9 +113,9 @@ def accepted(
     Without ways each replaces the expected value. Values accepted as well, or within a distance, come from the trials
     `others`, too.
     """
-    ways: Ways = wanted if isinstance(wanted, Mapping) else dict.fromkeys(wanted, "replace")
+    ways: Ways = changes if isinstance(changes, Mapping) else dict.fromkeys(changes, "replace")
     keys = {key for key, way in ways.items() if way == "replace"}
-    dropped = {key for key, way in ways.items() if way == "ignore"}
+    ignored_keys = {key for key, way in ways.items() if way == "ignore"}
     turns, origins = (
         list(case.turns),
         [(at, [*range(len(turn.expected.tool_calls or ()))]) for at, turn in enumerate(case.turns)],
@@ -128,10 +130,12 @@ def accepted(
             expected = replace(expected, tool_calls=tuple(call for call, _ in calls))
             origins[index] = index, [place for _, place in calls]
         turns[index] = replace(turns[index], expected=expected)
-    now = replace(case, turns=tuple(turns), final_state=_accepted_state(case.final_state, transcript, keys, dropped))
-    more = moved([*_allowances(case, transcript, ways, scores, others)], case, now, origins)
-    now = with_moved(case, now, origins)
-    return with_allowances(now, more) if more else now
+    new_case = replace(
+        case, turns=tuple(turns), final_state=_accepted_state(case.final_state, transcript, keys, ignored_keys)
+    )
+    allowances = moved([*_allowances(case, transcript, ways, scores, others)], case, new_case, origins)
+    new_case = with_moved(case, new_case, origins)
+    return with_allowances(new_case, allowances) if allowances else new_case
 
 
 def _allowances(
@@ -142,27 +146,31 @@ def _allowances(
     others: Collection[tuple[Transcript, Collection[Score]]],
 ) -> Iterator[Allowance]:
     """The accepted alternatives of the case, for the changes that do not replace its expectation."""
-    beside = [each for each in acceptable(case, transcript, scores) if ways.get(each.key, "replace") != "replace"]
-    if not beside:
+    kept_beside = [
+        each for each in acceptable_changes(case, transcript, scores) if ways.get(each.key, "replace") != "replace"
+    ]
+    if not kept_beside:
         return
-    elsewhere = [each for trial, theirs in others for each in acceptable(case, trial, theirs)]
-    for each in beside:
-        alike = [each, *(other for other in elsewhere if _place(other) == _place(each))]
+    other_changes = [each for trial, trial_scores in others for each in acceptable_changes(case, trial, trial_scores)]
+    for each in kept_beside:
+        same_place = [each, *(other for other in other_changes if _place(other) == _place(each))]
         way = ways[each.key]
         if each.part == "answer" and way == "as_well":
-            answers = dict.fromkeys(other.actual for other in alike if other.actual is not None)
+            answers = dict.fromkeys(other.actual for other in same_place if other.actual is not None)
             yield from (Allowance(each.turn, answer=answer) for answer in answers)
         elif each.part == "argument" and way == "ignore":
             yield Allowance(each.turn, each.tool, each.argument, is_ignored=True, call=each.call)
         elif each.part == "argument" and way == "within":
-            far = [found for other in alike if (found := distance(each.wish, other.value)) is not None]
-            yield Allowance(each.turn, each.tool, each.argument, within=max(far), call=each.call)
+            tolerances = [
+                tolerance for other in same_place if (tolerance := distance(each.wish, other.value)) is not None
+            ]
+            yield Allowance(each.turn, each.tool, each.argument, within=max(tolerances), call=each.call)
         elif each.part == "argument":
-            values = {other.actual: other.value for other in alike if other.actual is not None}
+            values = {other.actual: other.value for other in same_place if other.actual is not None}
             yield Allowance(each.turn, each.tool, each.argument, tuple(values.values()), call=each.call)
 
 
-def _place(change: Acceptable) -> tuple[object, ...]:
+def _place(change: AcceptableChange) -> tuple[object, ...]:
     return change.part, change.turn, change.tool, change.argument, change.call
 
 
@@ -171,14 +179,14 @@ def _of_turn(
     expected: Expected,
     record: TurnRecord,
     scores: list[Score],
-    allowed: Collection[Allowance],
+    allowances: Collection[Allowance],
     as_compared: Sequence[ToolCall],
-) -> Iterator[Acceptable]:
+) -> Iterator[AcceptableChange]:
     turn, words = f"{index + 1}", f"Turn {index + 1}"
     rows = _rows(expected, record, scores)
     if any(row.op == "moved" for row in rows):
         actual = [row.actual for row in sorted(rows, key=lambda row: row.actual_place or 0) if row.actual]
-        yield Acceptable(
+        yield AcceptableChange(
             f"{turn}.calls",
             "calls",
             f"{words}, calls",
@@ -191,9 +199,11 @@ def _of_turn(
         for number, row in enumerate(rows, start=1):
             yield from _of_call(f"{turn}.{number}", index, row, expected.tool_calls or (), as_compared)
     if expected.reference is not None and expected.reference != (record.answer or ""):
-        said = record.answer or ""
-        if not any(said == each.answer for each in allowed if each.answer is not None):
-            yield Acceptable(f"{turn}.answer", "answer", f"{words}, answer", expected.reference, said, index + 1)
+        answer = record.answer or ""
+        if not any(answer == each.answer for each in allowances if each.answer is not None):
+            yield AcceptableChange(
+                f"{turn}.answer", "answer", f"{words}, answer", expected.reference, answer, index + 1
+            )
 
 
 def _rows(expected: Expected, record: TurnRecord, scores: list[Score]) -> tuple[CallRow, ...]:
@@ -204,19 +214,19 @@ def _rows(expected: Expected, record: TurnRecord, scores: list[Score]) -> tuple[
 
 
 def _of_call(
-    key: str, index: int, row: CallRow, wanted: Sequence[ToolCall], as_compared: Sequence[ToolCall]
-) -> Iterator[Acceptable]:
+    key: str, index: int, row: CallRow, expected_calls: Sequence[ToolCall], as_compared: Sequence[ToolCall]
+) -> Iterator[AcceptableChange]:
     words = f"Turn {index + 1}"
     if row.op == "+" and row.actual:
-        yield Acceptable(key, "call", f"{words}, {row.actual.name}", None, _call_line(row.actual), index + 1)
+        yield AcceptableChange(key, "call", f"{words}, {row.actual.name}", None, _call_line(row.actual), index + 1)
     if row.op == "-" and row.expected:
-        yield Acceptable(key, "call", f"{words}, {row.expected.name}", _call_line(row.expected), None, index + 1)
+        yield AcceptableChange(key, "call", f"{words}, {row.expected.name}", _call_line(row.expected), None, index + 1)
     if row.op == "~" and not row.because and row.expected and row.actual:
-        at, names = (row.expected_place or 1) - 1, [call.name for call in wanted]
+        at, names = (row.expected_place or 1) - 1, [call.name for call in expected_calls]
         call = names[:at].count(row.expected.name)
         which = f"call {call + 1} of {row.expected.name}" if names.count(row.expected.name) > 1 else row.expected.name
         for argument in differing_keys(as_compared[at].args, row.actual.args):
-            yield Acceptable(
+            yield AcceptableChange(
                 f"{key}.{argument}",
                 "argument",
                 f"{words}, {which}, {argument}",
@@ -242,44 +252,46 @@ def _accepted_calls(
     """The new expected calls, each with its place, from 0, among the former ones."""
     rows = _rows(expected, record, scores)
     if f"{index + 1}.calls" in keys:
-        made = sorted(rows, key=lambda row: row.actual_place or 0)
-        return [(_as_expected(row.actual), _before(row)) for row in made if row.actual is not None]
+        rows_by_place = sorted(rows, key=lambda row: row.actual_place or 0)
+        return [
+            (_without_trial_facts(row.actual), _previous_place(row)) for row in rows_by_place if row.actual is not None
+        ]
     if any(row.op == "moved" for row in rows):
         return [(call, at) for at, call in enumerate(expected.tool_calls or ())]
-    found: list[tuple[ToolCall, int | None]] = []
+    calls: list[tuple[ToolCall, int | None]] = []
     for number, row in enumerate(rows, start=1):
         key = f"{index + 1}.{number}"
         if key in keys:
-            found += [(_as_expected(row.actual), None)] if row.actual else []
+            calls += [(_without_trial_facts(row.actual), None)] if row.actual else []
         elif row.expected and row.actual:
             args = _accepted_args(row.expected.args, row.actual.args, key, keys)
-            found.append((replace(row.expected, args=args), _before(row)))
+            calls.append((replace(row.expected, args=args), _previous_place(row)))
         elif row.expected:
-            found.append((row.expected, _before(row)))
-    return found
+            calls.append((row.expected, _previous_place(row)))
+    return calls
 
 
-def _before(row: CallRow) -> int | None:
+def _previous_place(row: CallRow) -> int | None:
     return None if row.expected_place is None else row.expected_place - 1
 
 
 def _accepted_args(expected: JsonObject, actual: JsonObject, key: str, keys: Collection[str]) -> JsonObject:
-    wanted = [name for name in differing_keys(expected, actual) if f"{key}.{name}" in keys]
-    kept = {name: value for name, value in expected.items() if name not in wanted or name in actual}
-    return {**kept, **{name: actual[name] for name in wanted if name in actual}}
+    accepted_names = [name for name in differing_keys(expected, actual) if f"{key}.{name}" in keys]
+    args = {name: value for name, value in expected.items() if name not in accepted_names or name in actual}
+    return {**args, **{name: actual[name] for name in accepted_names if name in actual}}
 
 
 def _accepted_state(
-    expected: JsonObject | None, transcript: Transcript, keys: Collection[str], dropped: Collection[str]
+    expected: JsonObject | None, transcript: Transcript, keys: Collection[str], ignored_keys: Collection[str]
 ) -> JsonObject | None:
     if expected is None or not transcript.turns:
         return expected
     actual = transcript.final_state
-    wanted = [key for key in _differing_state(expected, actual) if f"state.{key}" in keys]
+    accepted_keys = [key for key in _differing_state(expected, actual) if f"state.{key}" in keys]
     return {
-        key: actual[key] if key in wanted else value
+        key: actual[key] if key in accepted_keys else value
         for key, value in expected.items()
-        if f"state.{key}" not in dropped and (key not in wanted or key in actual)
+        if f"state.{key}" not in ignored_keys and (key not in accepted_keys or key in actual)
     }
 
 
@@ -295,7 +307,7 @@ def distance(expected: JsonValue, actual: JsonValue) -> float | None:
     return near if Fraction(repr(near)) >= far else math.nextafter(near, math.inf)
 
 
-def _as_expected(call: ToolCall) -> ToolCall:
+def _without_trial_facts(call: ToolCall) -> ToolCall:
     """The call without the values of one trial only."""
     return ToolCall(call.name, call.args)
 

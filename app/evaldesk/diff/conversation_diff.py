@@ -17,10 +17,10 @@ def turn_diffs(case: Case, transcript: Transcript, scores: Sequence[Score] = ())
     """
     n = max(len(case.turns), len(transcript.turns))
     diffs = [_own_diff(case, transcript, scores, index) for index in range(n)]
-    whole = _of_conversation(scores)
-    if not whole or _has_turns(scores):
+    conversation_scores = _of_conversation(scores)
+    if not conversation_scores or _has_turns(scores):
         return tuple(diffs)
-    rows = _rows(case, transcript, whole)
+    rows = _rows(case, transcript, conversation_scores)
     return tuple(replace(diff, calls=rows[at]) if at in rows else diff for at, diff in enumerate(diffs))
 
 
@@ -29,12 +29,12 @@ def conversation_rows(case: Case, transcript: Transcript, scores: Sequence[Score
 
     Every row names the turns of both sides, also where they are the same; empty where `turn_diffs` says it all.
     """
-    whole = _of_conversation(scores)
-    if not whole or not _has_turns(scores):
+    conversation_scores = _of_conversation(scores)
+    if not conversation_scores or not _has_turns(scores):
         return ()
     return tuple(
-        replace(row, expected_turn=_number(left), actual_turn=_number(right))
-        for row, left, right in _steps(case, transcript, whole)
+        replace(row, expected_turn=_number(expected_at), actual_turn=_number(actual_at))
+        for row, expected_at, actual_at in _steps(case, transcript, conversation_scores)
     )
 
 
@@ -59,12 +59,12 @@ def _own_diff(case: Case, transcript: Transcript, scores: Sequence[Score], index
 def _rows(case: Case, transcript: Transcript, scores: Sequence[Score]) -> dict[int, tuple[CallRow, ...]]:
     """The rows of each asserted turn."""
     rows: dict[int, list[CallRow]] = {at: [] for at in _asserted(case)}
-    for row, left, right in _steps(case, transcript, scores):
-        if left is not None and right is not None and left != right:
-            rows[left].append(replace(row, actual=None, has_result=False, actual_turn=right + 1))
-            rows[right].append(replace(row, expected=None, expected_turn=left + 1))
-        elif (where := right if left is None else left) is not None:
-            rows[where].append(row)
+    for row, expected_at, actual_at in _steps(case, transcript, scores):
+        if expected_at is not None and actual_at is not None and expected_at != actual_at:
+            rows[expected_at].append(replace(row, actual=None, has_result=False, actual_turn=actual_at + 1))
+            rows[actual_at].append(replace(row, expected=None, expected_turn=expected_at + 1))
+        elif (only_at := actual_at if expected_at is None else expected_at) is not None:
+            rows[only_at].append(row)
     return {at: tuple(each) for at, each in rows.items()}
 
 
@@ -72,19 +72,21 @@ def _steps(
     case: Case, transcript: Transcript, scores: Sequence[Score]
 ) -> Iterator[tuple[CallRow, int | None, int | None]]:
     """Each step of the one alignment as a row, with the turns of both sides."""
-    wanted = [
+    expected_calls = [
         (at, k, call) for at in _asserted(case) for k, call in enumerate(case.turns[at].expected.tool_calls or (), 1)
     ]
-    made = [
+    actual_calls = [
         (at, k, outcome)
         for at in _asserted(case)
         if at < len(transcript.turns)
         for k, outcome in enumerate(call_outcomes(transcript.turns[at]), 1)
     ]
-    for (_, i, j), row in aligned_rows([each[2] for each in wanted], [each[2] for each in made], scores):
-        left, left_place, _ = (None, None, None) if i is None else wanted[i]
-        right, right_place, _ = (None, None, None) if j is None else made[j]
-        yield replace(row, expected_place=left_place, actual_place=right_place), left, right
+    for (_, i, j), row in aligned_rows(
+        [each[2] for each in expected_calls], [each[2] for each in actual_calls], scores
+    ):
+        expected_at, expected_place, _ = (None, None, None) if i is None else expected_calls[i]
+        actual_at, actual_place, _ = (None, None, None) if j is None else actual_calls[j]
+        yield replace(row, expected_place=expected_place, actual_place=actual_place), expected_at, actual_at
 
 
 def _asserted(case: Case) -> list[int]:

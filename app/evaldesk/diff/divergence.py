@@ -75,27 +75,27 @@ def _call_words(row: CallRow) -> str:
         return "was called and not expected"
     if row.op == "moved":
         return f"was {moved_words(row)}"
-    changed = [arg for arg in row.args if arg.op != "="]
-    more = f", and {len(changed) - 1} more" if len(changed) > 1 else ""
-    return f"was called {_arg_words(row, changed[0])}{more}" if changed else "differs"
+    differing_args = [arg for arg in row.args if arg.op != "="]
+    more = f", and {len(differing_args) - 1} more" if len(differing_args) > 1 else ""
+    return f"was called {_arg_words(row, differing_args[0])}{more}" if differing_args else "differs"
 
 
 def _arg_words(row: CallRow, arg: ArgRow) -> str:
-    wanted = row.expected.args.get(arg.key) if row.expected else None
-    made = row.actual.args.get(arg.key) if row.actual else None
+    expected = row.expected.args.get(arg.key) if row.expected else None
+    actual = row.actual.args.get(arg.key) if row.actual else None
     if arg.op == "-":
-        return f"without {arg.key}, expected {shortened(wanted)}"
+        return f"without {arg.key}, expected {shortened(expected)}"
     if arg.op == "+":
-        return f"with {arg.key} {shortened(made)}, which was not expected"
-    return f"with {arg.key} {shortened(made)}, expected {shortened(wanted)}"
+        return f"with {arg.key} {shortened(actual)}, which was not expected"
+    return f"with {arg.key} {shortened(actual)}, expected {shortened(expected)}"
 
 
 def _in_state(case: Case, transcript: Transcript) -> Divergence | None:
     state = transcript.final_state
-    for key, wanted in (case.final_state or {}).items():
-        if key in state and json_equal(state[key], wanted):
+    for key, expected in (case.final_state or {}).items():
+        if key in state and json_equal(state[key], expected):
             continue
-        found = f"is {shortened(state[key])}" if key in state else "is not set"
-        sentence = f"{key} {found}, expected {shortened(wanted)}"
+        actual_words = f"is {shortened(state[key])}" if key in state else "is not set"
+        sentence = f"{key} {actual_words}, expected {shortened(expected)}"
         return Divergence("final_state", len(transcript.turns), None, key, "final state", sentence)
     return None

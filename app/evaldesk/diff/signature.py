@@ -51,18 +51,20 @@ class Signature:
 # No values, so equal signatures do not depend on the data: decision 110.
 def failure_signature(case: Case, transcript: Transcript, scores: Sequence[Score]) -> Signature | None:
     """The signature of a trial that did not pass, by the scores that decide; None where nothing tells it apart."""
-    failed = next((score.metric for score in scores if score.passed is False), "")
-    found = first_divergence(case, transcript, scores)
-    if found is None:
-        return Signature(f"{failed}|score", f"{failed} failed") if failed else None
-    if found.row:
-        return replace(_of_call(failed, found.row), turn=found.turn)
+    failed_metric = next((score.metric for score in scores if score.passed is False), "")
+    divergence = first_divergence(case, transcript, scores)
+    if divergence is None:
+        return Signature(f"{failed_metric}|score", f"{failed_metric} failed") if failed_metric else None
+    if divergence.row:
+        return replace(_of_call(failed_metric, divergence.row), turn=divergence.turn)
     words = {
         "not_played": "a turn was never played",
-        "score": f"{found.name} failed on a turn",
-        "final_state": f"the final state of {found.name} differs",
+        "score": f"{divergence.name} failed on a turn",
+        "final_state": f"the final state of {divergence.name} differs",
     }
-    return Signature("|".join((failed, found.kind, found.name)), words[found.kind], turn=found.turn)
+    return Signature(
+        "|".join((failed_metric, divergence.kind, divergence.name)), words[divergence.kind], turn=divergence.turn
+    )
 
 
 def error_signature(error: ErrorRecord) -> Signature:
@@ -72,7 +74,7 @@ def error_signature(error: ErrorRecord) -> Signature:
     return Signature(f"error|{error.kind}|{message}", f"{error.kind}: {message}" if message else error.kind)
 
 
-def _of_call(failed: str, row: CallRow) -> Signature:
+def _of_call(failed_metric: str, row: CallRow) -> Signature:
     call = row.actual or row.expected
     name = call.name if call else ""
     places: list[str] = []
@@ -84,7 +86,7 @@ def _of_call(failed: str, row: CallRow) -> Signature:
         elif differences := sorted(_differences(dict(row.expected.args), dict(row.actual.args))):
             places = [f"{at} {how}" for at, how in differences]
             words = f"{name}: {', '.join(f'{_place(at)} {_WORDS.get(how, how)}' for at, how in differences)}"
-    return Signature("|".join((failed, "calls", row.op or "", name, *places)), words, name)
+    return Signature("|".join((failed_metric, "calls", row.op or "", name, *places)), words, name)
 
 
 def _place(pointer: str) -> str:
@@ -133,19 +135,21 @@ def _day(text: str) -> date | None:
         return None
 
 
-def alike(notes: Sequence[str]) -> list[tuple[str, list[int]]]:
+def group_notes(notes: Sequence[str]) -> list[tuple[str, list[int]]]:
     """Groups of similar notes, largest first, each named by its heaviest terms; a single note has no name.
 
     TF-IDF of words and pairs, average linkage on the cosine distance: the same groups in whatever order the notes are.
     """
     texts = sorted(set(notes))
     vectors = _vectors(texts)
-    groups = _linked(vectors)
-    named = []
+    groups = _cluster(vectors)
+    groups_with_names = []
     for group in groups:
         places = [at for text in group for at, note in enumerate(notes) if note == texts[text]]
-        named.append((_heaviest([vectors[text] for text in group]) if len(places) > 1 else "", places))
-    return sorted(named, key=lambda each: (-len(each[1]), each[0], notes[each[1][0]]))
+        groups_with_names.append(
+            (_heaviest_terms([vectors[text] for text in group]) if len(places) > 1 else "", places)
+        )
+    return sorted(groups_with_names, key=lambda each: (-len(each[1]), each[0], notes[each[1][0]]))
 
 
 def _vectors(texts: Sequence[str]) -> list[dict[str, float]]:
@@ -163,7 +167,7 @@ def _vectors(texts: Sequence[str]) -> list[dict[str, float]]:
     return vectors
 
 
-def _linked(vectors: Sequence[dict[str, float]]) -> list[list[int]]:
+def _cluster(vectors: Sequence[dict[str, float]]) -> list[list[int]]:
     """Groups of vectors, from pairs up, as long as two groups are no further apart than APART in the mean."""
     groups = {at: [at] for at in range(len(vectors))}
     apart = {
@@ -183,12 +187,12 @@ def _linked(vectors: Sequence[dict[str, float]]) -> list[list[int]]:
     return [*groups.values()]
 
 
-def _heaviest(vectors: Sequence[dict[str, float]]) -> str:
+def _heaviest_terms(vectors: Sequence[dict[str, float]]) -> str:
     """The heaviest terms of a group without terms that contain another."""
     weights = {term: fsum(each.get(term, 0.0) for each in vectors) for vector in vectors for term in vector}
-    chosen: list[str] = []
+    terms: list[str] = []
     telling = [term for term in weights if all(len(word) > MAX_SHORT for word in term.split())] or [*weights]
     for term in sorted(telling, key=lambda term: (-weights[term], -len(term.split()), term)):
-        if len(chosen) < N_TERMS and not any(set(term.split()) & set(other.split()) for other in chosen):
-            chosen.append(term)
-    return ", ".join(chosen)
+        if len(terms) < N_TERMS and not any(set(term.split()) & set(other.split()) for other in terms):
+            terms.append(term)
+    return ", ".join(terms)

@@ -37,15 +37,15 @@ def state_diff(before: JsonObject, after: JsonObject) -> tuple[Change, ...]:
 
 def state_rows(before: JsonObject, after: JsonObject, expected: JsonObject | None = None) -> tuple[StateRow, ...]:
     """A row for each key, changed or not, with the assertion of `expected` (the case's final state)."""
-    changed = differing_keys(before, after)
+    changed_keys = differing_keys(before, after)
     keys = dict.fromkeys([*before, *after, *(expected or {})])
-    return tuple(_state_row(key, before, after, expected or {}, key in changed) for key in keys)
+    return tuple(_state_row(key, before, after, expected or {}, key in changed_keys) for key in keys)
 
 
 def _state_row(
     key: str, before: JsonObject, after: JsonObject, expected: Mapping[str, JsonValue], is_changed: bool
 ) -> StateRow:
-    was, now = _whole(key, before), _whole(key, after)
+    was, now = _value_segments(key, before), _value_segments(key, after)
     if was and now and is_changed:
         diff = diff_json(before[key], after[key])
         was, now = diff.expected, diff.actual
@@ -60,5 +60,5 @@ def _state_row(
     )
 
 
-def _whole(key: str, state: JsonObject) -> tuple[Segment, ...] | None:
+def _value_segments(key: str, state: JsonObject) -> tuple[Segment, ...] | None:
     return (Segment("same", json_line(state[key])),) if key in state else None

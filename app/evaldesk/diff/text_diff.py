@@ -18,7 +18,7 @@ _WORD = re.compile(r"\s*(?:\w+|[^\w\s]|\Z)")
 _MOST_WORK = 300_000
 _MOST_LETTERS = 500_000
 _MOST_WORK_ON_LINES = 2_000_000
-_AROUND = 3
+_CONTEXT_LINES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,55 +52,55 @@ def diff_text(expected: str, actual: str) -> TextDiff:
         return TextDiff(_segments([("same", expected)]), _segments([("same", actual)]))
     if len(expected) + len(actual) > _MOST_LETTERS:
         return TextDiff(_segments([("del", expected)]), _segments([("ins", actual)]))
-    left, right = _WORD.findall(expected), _WORD.findall(actual)
-    left_words, right_words = [word.strip() for word in left], [word.strip() for word in right]
-    gone: list[tuple[SegmentKind, str]] = []
-    come: list[tuple[SegmentKind, str]] = []
-    for op, i, i_end, j, j_end in opcodes(left_words, right_words):
-        gone.append(("same" if op == "equal" else "del", "".join(left[i:i_end])))
-        come.append(("same" if op == "equal" else "ins", "".join(right[j:j_end])))
-    return TextDiff(_segments(gone), _segments(come))
+    expected_parts, actual_parts = _WORD.findall(expected), _WORD.findall(actual)
+    expected_words, actual_words = [word.strip() for word in expected_parts], [word.strip() for word in actual_parts]
+    expected_pieces: list[tuple[SegmentKind, str]] = []
+    actual_pieces: list[tuple[SegmentKind, str]] = []
+    for op, i, i_end, j, j_end in opcodes(expected_words, actual_words):
+        expected_pieces.append(("same" if op == "equal" else "del", "".join(expected_parts[i:i_end])))
+        actual_pieces.append(("same" if op == "equal" else "ins", "".join(actual_parts[j:j_end])))
+    return TextDiff(_segments(expected_pieces), _segments(actual_pieces))
 
 
 def unified_lines(expected: str, actual: str) -> Iterator[str]:
     """The lines that differ as a unified diff with three lines around them; nothing of equal texts."""
-    left, right = expected.splitlines(), actual.splitlines()
-    found = opcodes(left, right, _MOST_WORK_ON_LINES)
-    last = max((at for at, (op, *_) in enumerate(found) if op != "equal"), default=-1)
-    for at, (op, i, i_end, j, j_end) in enumerate(found):
+    expected_lines, actual_lines = expected.splitlines(), actual.splitlines()
+    steps = opcodes(expected_lines, actual_lines, _MOST_WORK_ON_LINES)
+    last = max((at for at, (op, *_) in enumerate(steps) if op != "equal"), default=-1)
+    for at, (op, i, i_end, j, j_end) in enumerate(steps):
         if op != "equal":
             yield from ["@@ -1 +1 @@"] if not at else ()
-            yield from (f"-{line}" for line in left[i:i_end])
-            yield from (f"+{line}" for line in right[j:j_end])
+            yield from (f"-{line}" for line in expected_lines[i:i_end])
+            yield from (f"+{line}" for line in actual_lines[j:j_end])
             continue
-        after = min(i + _AROUND, i_end) if at else i
-        before = max(after, i_end - _AROUND) if at < last else i_end
-        yield from (f" {line}" for line in left[i:after])
-        if at < last and (before > after or not at):
-            yield f"@@ -{before + 1} +{j + before - i + 1} @@"
-        yield from (f" {line}" for line in left[before:i_end])
+        head_end = min(i + _CONTEXT_LINES, i_end) if at else i
+        tail_start = max(head_end, i_end - _CONTEXT_LINES) if at < last else i_end
+        yield from (f" {line}" for line in expected_lines[i:head_end])
+        if at < last and (tail_start > head_end or not at):
+            yield f"@@ -{tail_start + 1} +{j + tail_start - i + 1} @@"
+        yield from (f" {line}" for line in expected_lines[tail_start:i_end])
 
 
 def opcodes(
-    left: Sequence[str], right: Sequence[str], most_work: int = _MOST_WORK
+    old: Sequence[str], new: Sequence[str], most_work: int = _MOST_WORK
 ) -> list[tuple[str, int, int, int, int]]:
     """The steps from `left` to `right` as difflib has them, none empty; the middle is one where it is too much work."""
     start, end = 0, 0
-    shortest = min(len(left), len(right))
-    while start < shortest and left[start] == right[start]:
+    shortest = min(len(old), len(new))
+    while start < shortest and old[start] == new[start]:
         start += 1
-    while end < shortest - start and left[-1 - end] == right[-1 - end]:
+    while end < shortest - start and old[-1 - end] == new[-1 - end]:
         end += 1
-    left_end, right_end = len(left) - end, len(right) - end
+    old_end, new_end = len(old) - end, len(new) - end
     try:
-        if left_end + right_end - 2 * start > most_work:
+        if old_end + new_end - 2 * start > most_work:
             raise _TooMuchWorkError
-        matcher = _Matcher(left[start:left_end], right[start:right_end], most_work)
+        matcher = _Matcher(old[start:old_end], new[start:new_end], most_work)
         middle = [(op, a + start, b + start, c + start, d + start) for op, a, b, c, d in matcher.get_opcodes()]
     except _TooMuchWorkError:
-        middle = [("replace", start, left_end, start, right_end)]
-    found = [("equal", 0, start, 0, start), *middle, ("equal", left_end, len(left), right_end, len(right))]
-    return [step for step in found if step[1] < step[2] or step[3] < step[4]]
+        middle = [("replace", start, old_end, start, new_end)]
+    steps = [("equal", 0, start, 0, start), *middle, ("equal", old_end, len(old), new_end, len(new))]
+    return [step for step in steps if step[1] < step[2] or step[3] < step[4]]
 
 
 class _TooMuchWorkError(Exception):
@@ -110,9 +110,9 @@ class _TooMuchWorkError(Exception):
 class _Matcher(SequenceMatcher[str]):
     """Gives up after `most_work` comparisons; lists of 500 words with a comma after each take 200 times as many."""
 
-    def __init__(self, left: Sequence[str], right: Sequence[str], most_work: int) -> None:
-        super().__init__(None, left, right, autojunk=False)
-        self._costs = [1 + n for n in map(Counter(right).__getitem__, left)]
+    def __init__(self, old: Sequence[str], new: Sequence[str], most_work: int) -> None:
+        super().__init__(None, old, new, autojunk=False)
+        self._costs = [1 + n for n in map(Counter(new).__getitem__, old)]
         self._work, self._most_work = 0, most_work
 
     def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
@@ -124,20 +124,20 @@ class _Matcher(SequenceMatcher[str]):
 
 def _segments(pieces: Iterable[tuple[SegmentKind, str]]) -> tuple[Segment, ...]:
     """Pieces without empty ones, neighbours of a kind joined, space at the edge of a change left outside of it."""
-    joined: list[tuple[SegmentKind, str]] = []
+    merged: list[tuple[SegmentKind, str]] = []
     for kind, text in pieces:
         word = text.lstrip()
         space = text[: len(text) - len(word)]
         for part_kind, part in ((kind if kind == "same" else "same", space), (kind, word)):
-            if part and joined and joined[-1][0] == part_kind:
-                joined[-1] = (part_kind, joined[-1][1] + part)
+            if part and merged and merged[-1][0] == part_kind:
+                merged[-1] = (part_kind, merged[-1][1] + part)
             elif part:
-                joined.append((part_kind, part))
-    return tuple(Segment(kind, text) for kind, text in joined)
+                merged.append((part_kind, part))
+    return tuple(Segment(kind, text) for kind, text in merged)
 
 
 def diff_json(expected: JsonValue, actual: JsonValue) -> TextDiff:
     """Two values that are not equal, word by word; where only spaces differ, the whole values."""
-    left, right = json_line(expected), json_line(actual)
-    diff = diff_text(left, right)
-    return TextDiff((Segment("del", left),), (Segment("ins", right),)) if diff.is_same else diff
+    expected_text, actual_text = json_line(expected), json_line(actual)
+    diff = diff_text(expected_text, actual_text)
+    return TextDiff((Segment("del", expected_text),), (Segment("ins", actual_text),)) if diff.is_same else diff

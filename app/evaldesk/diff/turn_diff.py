@@ -106,8 +106,8 @@ class TurnDiff:
         if not self.is_asserted:
             return f"{calls}, not asserted"
         words = (("~", "differs", "differ"), ("-", "missing", "missing"), ("+", "extra", "extra"), ("moved",) * 3)
-        left = [row for row in self.calls if not row.is_accepted]
-        counts = [(sum(row.op == op for row in left), one, many) for op, one, many in words]
+        open_rows = [row for row in self.calls if not row.is_accepted]
+        counts = [(sum(row.op == op for row in open_rows), one, many) for op, one, many in words]
         return ", ".join([calls, *(f"{count} {one if count == 1 else many}" for count, one, many in counts if count)])
 
 
@@ -156,7 +156,7 @@ def aligned_rows(
     expected: Sequence[ToolCall], outcomes: Sequence[Outcome], scores: Sequence[Score]
 ) -> list[tuple[Step, CallRow]]:
     """The alignment that every metric of the calls used, or that of strict equality, each step with its row."""
-    steps, because = _agreed(expected, [call for call, _ in outcomes], scores)
+    steps, because = _shared_alignment(expected, [call for call, _ in outcomes], scores)
     rows = [_call_row(*step, expected, outcomes) for step in steps]
     return [(step, replace(row, because=because.get(step[1:], ()))) for step, row in zip(steps, rows, strict=True)]
 
@@ -164,16 +164,16 @@ def aligned_rows(
 def _call_row(
     op: Op | None, i: int | None, j: int | None, expected: Sequence[ToolCall], outcomes: Sequence[Outcome]
 ) -> CallRow:
-    wanted = None if i is None else expected[i]
-    made, outcome = (None, None) if j is None else outcomes[j]
-    left, right = wanted or made, made or wanted
+    expected_call = None if i is None else expected[i]
+    actual_call, outcome = (None, None) if j is None else outcomes[j]
+    expected_side, actual_side = expected_call or actual_call, actual_call or expected_call
     return CallRow(
         op=op,
-        expected=wanted,
-        actual=made,
+        expected=expected_call,
+        actual=actual_call,
         expected_place=None if i is None else i + 1,
         actual_place=None if j is None else j + 1,
-        args=diff_args_by_key(left.args, right.args) if left and right else (),
+        args=diff_args_by_key(expected_side.args, actual_side.args) if expected_side and actual_side else (),
         result=outcome.result if outcome else None,
         has_result=outcome is not None,
         is_error=bool(outcome and outcome.is_error),
@@ -199,7 +199,9 @@ def _key(call: ToolCall) -> tuple[str | None, str]:
 _OPS = frozenset({"=", "~", "-", "+", "moved"})
 
 
-def _agreed(expected: Sequence[ToolCall], actual: Sequence[ToolCall], scores: Sequence[Score]) -> tuple[Steps, Reasons]:
+def _shared_alignment(
+    expected: Sequence[ToolCall], actual: Sequence[ToolCall], scores: Sequence[Score]
+) -> tuple[Steps, Reasons]:
     details = [score.details for score in scores if judges_calls(score)]
     pairs = [(each.get("steps"), each.get("accepted")) for each in details]
     if not pairs or any(each != pairs[0] for each in pairs):
@@ -209,7 +211,7 @@ def _agreed(expected: Sequence[ToolCall], actual: Sequence[ToolCall], scores: Se
     for calls, places in ((expected, [i for _, i, _ in steps]), (actual, [j for _, _, j in steps])):
         if sorted(at for at in places if at is not None) != list(range(len(calls))):
             return align(expected, actual), {}
-    return steps, _because(pairs[0][1])
+    return steps, _reasons(pairs[0][1])
 
 
 def judges_calls(score: Score) -> bool:
@@ -229,11 +231,11 @@ def _is_step(value: Any) -> bool:
     return all(index is None or type(index) is int for index in value[1:])
 
 
-def _because(value: Any) -> Reasons:
-    found: Reasons = {}
+def _reasons(value: Any) -> Reasons:
+    reasons: Reasons = {}
     for each in value if isinstance(value, list) else ():
         if isinstance(each, Mapping) and isinstance(each.get("because"), list):
             i, j = each.get("expected"), each.get("actual")
             if isinstance(i, int) and isinstance(j, int):
-                found[i, j] = tuple(map(str, each["because"]))
-    return found
+                reasons[i, j] = tuple(map(str, each["because"]))
+    return reasons

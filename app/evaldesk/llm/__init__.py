@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from evaldesk.llm.costs import needs_litellm as needs_litellm
     from evaldesk.llm.costs import only_litellm_prices as only_litellm_prices
     from evaldesk.llm.costs import price as price
-    from evaldesk.llm.costs import priced as priced
+    from evaldesk.llm.costs import with_cost as with_cost
     from evaldesk.llm.failures import model_error as model_error
     from evaldesk.llm.loop import complete as complete
     from evaldesk.llm.loop import litellm_endpoint as litellm_endpoint
@@ -43,9 +43,9 @@ _MODULES = {
     "needs_litellm": "llm.costs",
     "only_litellm_prices": "llm.costs",
     "price": "llm.costs",
-    "priced": "llm.costs",
     "set_variables": "secrets",
     "warm": "llm.attempts",
+    "with_cost": "llm.costs",
 }
 """The driver of a run reads failures and prices, and asks no model."""
 

@@ -15,13 +15,13 @@ from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.endpoints import has_listeners, own_endpoint
 from evaldesk.llm.faults import MALFORMED, SLOW, SLOW_S, STATUS, TIMEOUT, TRUNCATED, WORDS, refusal_body
 from evaldesk.llm.refusals import (
-    ASKED,
     MAX_COMPLETION,
     MAX_TOKENS,
+    OPTION_FIELDS,
     STRICTNESS,
     BrokenAnswerError,
     EndpointError,
-    dropped_words,
+    dropped_fields_note,
 )
 from evaldesk.llm.retry_events import PLAYED_TURN
 from evaldesk.model import Usage
@@ -48,13 +48,15 @@ async def attempt(call: ModelCall, on_text: Callable[[str], object] | None) -> M
             raise TimeoutError(str(error) or f"no answer within {call.timeout_s:g} s") from None
         except Exception as error:
             status, text = getattr(error, "status_code", None), f"{getattr(error, 'body', '')} {error}"
-            STRICTNESS.learn(call.model, call.api_base, _sent(call, unknown), status, text)
-            dropped = STRICTNESS.unknown_to(call.model, call.api_base) - unknown  # or learned by a call beside it
-            if not dropped:
+            STRICTNESS.learn(call.model, call.api_base, _sent_fields(call, unknown), status, text)
+            dropped_fields = (
+                STRICTNESS.unknown_to(call.model, call.api_base) - unknown
+            )  # or learned by a call beside it
+            if not dropped_fields:
                 raise
-            told = dropped_words(call.model, dropped)
-            if turn and told:
-                turn.notes(told)
+            note = dropped_fields_note(call.model, dropped_fields)
+            if turn and note:
+                turn.add_note(note)
 
 
 async def _inject(fault: str, call: ModelCall) -> None:
@@ -88,9 +90,9 @@ def is_direct(call: ModelCall) -> bool:
         return True  # there is no key, which the call itself will say
 
 
-def _sent(call: ModelCall, unknown: frozenset[str]) -> frozenset[str]:
+def _sent_fields(call: ModelCall, unknown: frozenset[str]) -> frozenset[str]:
     """The fields that a person asked for and that were sent."""
-    return frozenset(call.settings.keys() & ASKED | ({MAX_COMPLETION} if MAX_TOKENS in unknown else set()))
+    return frozenset(call.settings.keys() & OPTION_FIELDS | ({MAX_COMPLETION} if MAX_TOKENS in unknown else set()))
 
 
 def is_demo(call: ModelCall) -> bool:
@@ -101,17 +103,17 @@ def is_demo(call: ModelCall) -> bool:
 async def _ask_demo(call: ModelCall, on_text: Callable[[str], object] | None) -> ModelReply:
     """One request, streamed word by word with `on_text`. Raises EndpointError."""
     try:
-        found = answer(call.model.removeprefix(DEMO_PREFIX), call.messages, call.tools, seed=call.seed)
+        demo_answer = answer(call.model.removeprefix(DEMO_PREFIX), call.messages, call.tools, seed=call.seed)
     except ValueError as error:
         raise EndpointError(404, str(error).encode()) from None
     except Overloaded:
         raise EndpointError(503, OVERLOADED.encode(), {"x-should-retry": "false"}) from None
     if on_text:
-        for word in found.words:
-            await asyncio.sleep(found.delay_s)
+        for word in demo_answer.words:
+            await asyncio.sleep(demo_answer.delay_s)
             on_text(word)
     calls = tuple(
-        RequestedCall(each["id"], each["function"]["name"], each["function"]["arguments"]) for each in found.calls
+        RequestedCall(each["id"], each["function"]["name"], each["function"]["arguments"]) for each in demo_answer.calls
     )
-    usage = Usage(call.model, tokens_in=found.tokens_in, tokens_out=found.tokens_out, cost=0.0)
-    return ModelReply(found.text, calls, usage, found.finish_reason)
+    usage = Usage(call.model, tokens_in=demo_answer.tokens_in, tokens_out=demo_answer.tokens_out, cost=0.0)
+    return ModelReply(demo_answer.text, calls, usage, demo_answer.finish_reason)

@@ -42,7 +42,7 @@ class ModelCall:
     pace: Pace | None = None
 
     @classmethod
-    def asked(cls, options: ModelOptions, model: str, messages: Sequence[JsonObject], **more: Any) -> ModelCall:
+    def from_options(cls, options: ModelOptions, model: str, messages: Sequence[JsonObject], **more: Any) -> ModelCall:
         """A call as a run or a chat asks for it; fields in `more` win."""
         fields: dict[str, Any] = {name: getattr(options, name) for name in SAMPLING}
         fields |= {"api_base": options.base_url, "api_key_env": options.api_key_env, "extra": options.extra}
@@ -51,8 +51,8 @@ class ModelCall:
     @property
     def settings(self) -> dict[str, Any]:
         """The sampling that is asked for, by OpenAI's names."""
-        found = {name: getattr(self, name) for name in (*SAMPLING, "seed")}
-        return {name: value for name, value in found.items() if value is not None}
+        values = {name: getattr(self, name) for name in (*SAMPLING, "seed")}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,22 +15,22 @@ from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.errors import ModelError
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.endpoints import key_of
-from evaldesk.llm.refusals import BrokenAnswerError, without_refused
+from evaldesk.llm.refusals import BrokenAnswerError, without_fields
 from evaldesk.model import Usage
 from evaldesk.process_setup import gc_paused, prepare_litellm
 
 # The import of LiteLLM takes seconds; threads that need it first wait for one import.
-_opening = threading.Lock()
+_import_lock = threading.Lock()
 UNPRICED: set[str] = set()  # models that LiteLLM looked for in vain, which takes 2 ms each time
 
 
 def open_litellm() -> Any:
     """The module, imported once, silenced, with the scripted demo model registered; any thread may ask first."""
-    with _opening:
-        return _opened()
+    with _import_lock:
+        return _setup_litellm()
 
 
-def _imported() -> Any:
+def _import_litellm() -> Any:
     """LiteLLM. Raises ModelError on an agent's own interpreter that lacks it."""
     try:
         import litellm
@@ -47,11 +47,11 @@ def _imported() -> Any:
 
 
 @cache
-def _opened() -> Any:
+def _setup_litellm() -> Any:
     prepare_litellm()
     with gc_paused(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the user cannot mend the warnings of it and of pydantic
-        litellm = _imported()
+        litellm = _import_litellm()
         for kind in (litellm.ModelResponse, litellm.types.utils.Delta):
             kind()  # its schema is built when it is first used, with warnings
     from evaldesk.demo_model.provider import demo_provider, prices
@@ -80,7 +80,7 @@ async def ask(call: ModelCall, on_text: Callable[[str], object] | None, unknown:
     Passes on the exceptions of LiteLLM.
     """
     litellm = open_litellm()
-    arguments = without_refused(_arguments(call), unknown)
+    arguments = without_fields(_arguments(call), unknown)
     if on_text is None:
         return _reply(call, await litellm.acompletion(**arguments))
     options: dict[str, Any] = {"stream": True}
@@ -93,8 +93,8 @@ async def ask(call: ModelCall, on_text: Callable[[str], object] | None, unknown:
         text = chunk.choices[0].delta.content if chunk.choices else None
         if text:
             on_text(text)
-    whole = litellm.stream_chunk_builder(chunks, messages=list(call.messages))
-    return _reply(call, whole, was_cached=is_cached(stream))
+    response = litellm.stream_chunk_builder(chunks, messages=list(call.messages))
+    return _reply(call, response, was_cached=is_cached(stream))
 
 
 def is_cached(response: Any) -> bool:
@@ -144,8 +144,10 @@ def _reply(call: ModelCall, response: Any, *, was_cached: bool = False) -> Model
         raise BrokenAnswerError("the answer has no choices")
     choice = response.choices[0]
     calls = tuple(
-        RequestedCall(found.id or f"call_{index}", found.function.name or "", found.function.arguments or "{}")
-        for index, found in enumerate(choice.message.tool_calls or ())
+        RequestedCall(
+            tool_call.id or f"call_{index}", tool_call.function.name or "", tool_call.function.arguments or "{}"
+        )
+        for index, tool_call in enumerate(choice.message.tool_calls or ())
     )
     usage = _usage(call, response)
     if was_cached or is_cached(response):
@@ -155,16 +157,16 @@ def _reply(call: ModelCall, response: Any, *, was_cached: bool = False) -> Model
 
 
 def _usage(call: ModelCall, response: Any) -> Usage:
-    found = getattr(response, "usage", None)
-    tokens_in = getattr(found, "prompt_tokens", None) or 0
-    tokens_out = getattr(found, "completion_tokens", None) or 0
-    cached = getattr(getattr(found, "prompt_tokens_details", None), "cached_tokens", None) or 0
-    reasoning = getattr(getattr(found, "completion_tokens_details", None), "reasoning_tokens", None) or 0
+    raw_usage = getattr(response, "usage", None)
+    tokens_in = getattr(raw_usage, "prompt_tokens", None) or 0
+    tokens_out = getattr(raw_usage, "completion_tokens", None) or 0
+    cached = getattr(getattr(raw_usage, "prompt_tokens_details", None), "cached_tokens", None) or 0
+    reasoning = getattr(getattr(raw_usage, "completion_tokens_details", None), "reasoning_tokens", None) or 0
     return Usage(
         call.model,
         tokens_in=tokens_in,
         tokens_out=tokens_out,
-        cost=_cost(call.model, found),
+        cost=_cost(call.model, raw_usage),
         tokens_cached=cached,
         tokens_reasoning=reasoning,
     )

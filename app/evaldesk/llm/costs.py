@@ -22,7 +22,7 @@ def cost_at(prices: tuple[float, float] | None, usage: Usage) -> float | None:
     return (usage.tokens_in * prices[0] + usage.tokens_out * prices[1]) / TOKENS
 
 
-def priced(usage: Usage) -> Usage:
+def with_cost(usage: Usage) -> Usage:
     """The usage with its cost; one of unknown tokens has none."""
     if usage.is_least:
         return usage
@@ -40,8 +40,8 @@ def price(model: str, tokens_in: int, tokens_out: int, tokens_cached: int = 0) -
     if model.startswith(DEMO_PREFIX):
         return 0.0
     bare_gemini = model.startswith("gemini-")
-    found = _price(f"gemini/{model}", tokens_in, tokens_out, tokens_cached) if bare_gemini else None
-    return _price(model, tokens_in, tokens_out, tokens_cached) if found is None else found
+    gemini_price = _price(f"gemini/{model}", tokens_in, tokens_out, tokens_cached) if bare_gemini else None
+    return _price(model, tokens_in, tokens_out, tokens_cached) if gemini_price is None else gemini_price
 
 
 def needs_litellm(model: str) -> bool:
@@ -54,8 +54,8 @@ def needs_litellm(model: str) -> bool:
 
 def only_litellm_prices(model: str) -> bool:
     """Whether the price of `model`, if it has one, is in LiteLLM's list in a way that only LiteLLM reads."""
-    listed = listed_prices(f"gemini/{model}" if model.startswith("gemini-") else model)
-    return listed is None and not is_unlisted(model)
+    prices = listed_prices(f"gemini/{model}" if model.startswith("gemini-") else model)
+    return prices is None and not is_unlisted(model)
 
 
 def _price(model: str, tokens_in: int, tokens_out: int, tokens_cached: int) -> float | None:
@@ -67,10 +67,10 @@ def _price(model: str, tokens_in: int, tokens_out: int, tokens_cached: int) -> f
             return cost
     try:
         litellm = open_litellm()
-        listed = litellm.model_cost.get(model) or litellm.model_cost.get(model.partition("/")[2]) or {}
-        given = {"prompt_tokens": tokens_in, "completion_tokens": tokens_out}
-        given |= {} if listed.get(CACHED) is None else {"cache_read_input_tokens": tokens_cached}
-        return float(sum(litellm.cost_per_token(model=model, **given)))
+        entry = litellm.model_cost.get(model) or litellm.model_cost.get(model.partition("/")[2]) or {}
+        tokens = {"prompt_tokens": tokens_in, "completion_tokens": tokens_out}
+        tokens |= {} if entry.get(CACHED) is None else {"cache_read_input_tokens": tokens_cached}
+        return float(sum(litellm.cost_per_token(model=model, **tokens)))
     except Exception:  # LiteLLM raises a bare Exception for a model without a price
         UNPRICED.add(model)
         return None

@@ -20,7 +20,7 @@ from evaldesk.codec import msgspec
 from evaldesk.errors import FormatError, ModelError
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.endpoints import KEY_OF, OPENAI, OwnEndpoint
-from evaldesk.llm.refusals import BrokenAnswerError, EndpointError, without_refused
+from evaldesk.llm.refusals import BrokenAnswerError, EndpointError, without_fields
 from evaldesk.model import Usage
 from evaldesk.unpacking import ASKED_FOR, Unpacker, redirect_refusal
 from evaldesk.wire import LineCutter
@@ -33,24 +33,24 @@ UNAUTHORIZED = 401
 _PROXIES = tuple(name for kind in ("http", "https", "all", "no") for name in (f"{kind}_proxy", f"{kind}_PROXY".upper()))
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     """The parts that each thread has of its own: connections belong to a loop, and a loop to a thread."""
 
     session: ClientSession | None = None
     home: asyncio.AbstractEventLoop | None = None
 
 
-_here = _Here()
+_thread_state = _ThreadState()
 
 
 def use_loop(loop: asyncio.AbstractEventLoop) -> None:
     """Let calls be made on `loop`, which is that of this thread as long as the process lasts."""
-    _here.home = loop
+    _thread_state.home = loop
 
 
 def is_home() -> bool:
     """Whether calls may be made on the running loop; elsewhere only that of all model calls makes them."""
-    return _here.home is asyncio.get_running_loop()
+    return _thread_state.home is asyncio.get_running_loop()
 
 
 async def ask(
@@ -72,18 +72,18 @@ async def ask(
         "data": body,
         "headers": headers,
         "allow_redirects": False,
-        **_way_to(at.url, tuple(os.environ.get(name) for name in _PROXIES)),
+        **_connection_options(at.url, tuple(os.environ.get(name) for name in _PROXIES)),
     }
     try:
-        async with _opened().post(at.url, **options) as response:
+        async with _client_session().post(at.url, **options) as response:
             if 300 <= response.status < 400:
                 refusal = redirect_refusal(response.status, response.headers.get("location", ""))
                 raise ModelError(f"{call.model}: {at.url} {refusal}", kind="redirect", is_fatal=True)
             if not response.ok:
                 raise EndpointError(response.status, await _body_of(response), response.headers, at.key_name)
             if on_text is None or response.content_type != "text/event-stream":
-                return _sent(whole_reply(call, await _body_of(response)), on_text)
-            return await _streamed(call, response, on_text)
+                return _send_text(whole_reply(call, await _body_of(response)), on_text)
+            return await _read_stream(call, response, on_text)
     except FormatError as error:
         raise ModelError(f"{call.model}: {at.url}: {error}", kind="too_big", is_fatal=True) from None
     except ClientPayloadError as error:
@@ -99,22 +99,24 @@ def preload() -> None:
 
 async def close() -> None:
     """Close the connections of this thread; its next call opens others."""
-    session, _here.session = _here.session, None
+    session, _thread_state.session = _thread_state.session, None
     if session:
         await session.close()
 
 
-def _opened() -> ClientSession:
+def _client_session() -> ClientSession:
     """The session of this thread's loop: as many connections as there are calls, no cookies."""
-    if _here.session is None:
+    if _thread_state.session is None:
         from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
         connector = TCPConnector(limit=0, keepalive_timeout=IDLE_S)
         jar, timeout = DummyCookieJar(), ClientTimeout(total=None)  # each attempt has its own bound
-        _here.session = ClientSession(connector=connector, cookie_jar=jar, timeout=timeout, auto_decompress=False)
-        if _here.home is None:
+        _thread_state.session = ClientSession(
+            connector=connector, cookie_jar=jar, timeout=timeout, auto_decompress=False
+        )
+        if _thread_state.home is None:
             atexit.register(_close_at_exit, asyncio.get_running_loop())
-    return _here.session
+    return _thread_state.session
 
 
 def _close_at_exit(loop: asyncio.AbstractEventLoop) -> None:
@@ -128,11 +130,11 @@ def _body(call: ModelCall, at: OwnEndpoint, unknown: frozenset[str], *, is_strea
     fields |= {"tools": call.tools} if call.tools else {}
     fields |= call.settings
     fields |= {"stream": True, "stream_options": {"include_usage": True}} if is_streamed else {}
-    return without_refused(fields, unknown) | {name: value for name, value in call.extra.items() if name != "api_key"}
+    return without_fields(fields, unknown) | {name: value for name, value in call.extra.items() if name != "api_key"}
 
 
-async def _streamed(call: ModelCall, response: ClientResponse, on_text: Callable[[str], object]) -> ModelReply:
-    pieces = Pieces()
+async def _read_stream(call: ModelCall, response: ClientResponse, on_text: Callable[[str], object]) -> ModelReply:
+    pieces = StreamedReply()
     async for line in _lines(response):
         text = pieces.take(line)
         if text:
@@ -156,7 +158,7 @@ async def _body_of(response: ClientResponse) -> bytes:
     return b"".join([unpacker.feed(data) async for data in response.content.iter_any()])
 
 
-def _sent(reply: ModelReply, on_text: Callable[[str], object] | None) -> ModelReply:
+def _send_text(reply: ModelReply, on_text: Callable[[str], object] | None) -> ModelReply:
     """The reply in one piece, for a caller that wanted it streamed."""
     if on_text and reply.text:
         on_text(reply.text)
@@ -164,7 +166,7 @@ def _sent(reply: ModelReply, on_text: Callable[[str], object] | None) -> ModelRe
 
 
 @lru_cache(maxsize=64)
-def _way_to(url: str, _: tuple[str | None, ...]) -> dict[str, Any]:
+def _connection_options(url: str, _: tuple[str | None, ...]) -> dict[str, Any]:
     """The proxy that the environment names for that address, as LiteLLM takes it, and the certificates to trust."""
     parts = urlsplit(url)
     is_bypassed = proxy_bypass(parts.hostname or "")
@@ -178,7 +180,7 @@ def _way_to(url: str, _: tuple[str | None, ...]) -> dict[str, Any]:
     return way
 
 
-_THOUGHT = re.compile(r"\A<(think|thinking)>.*?</\1>", re.DOTALL)
+_THINKING = re.compile(r"\A<(think|thinking)>.*?</\1>", re.DOTALL)
 _REASONS: Mapping[str, str] = {
     **{reason: reason for reason in ("stop", "length", "tool_calls", "content_filter", "function_call")},
     "max_tokens": "length",
@@ -227,20 +229,20 @@ _decoder = msgspec.json.Decoder(_Answer)
 
 def whole_reply(call: ModelCall, body: bytes) -> ModelReply:
     """The reply in the body of an answer. Raises BrokenAnswerError, and EndpointError where it says it is an error."""
-    answer = _decoded(body)
+    answer = _decode(body)
     if not answer.choices or answer.choices[0].message is None:
         raise BrokenAnswerError("the answer has no choices")
     message, reason = answer.choices[0].message, answer.choices[0].finish_reason
-    calls = [_Pending(found.id, found.function or _Function()) for found in message.tool_calls or ()]
+    calls = [_PendingCall(tool_call.id, tool_call.function or _Function()) for tool_call in message.tool_calls or ()]
     return _reply(call, _text(message.content), calls, reason, answer.usage)
 
 
 @dataclass(slots=True)
-class Pieces:
+class StreamedReply:
     """A streamed answer as far as it has come."""
 
     _text: list[str] = field(default_factory=list)
-    _calls: dict[int, _Pending] = field(default_factory=dict)
+    _calls: dict[int, _PendingCall] = field(default_factory=dict)
     _usage: _Tokens | None = None
     _reason: str | None = None
     _is_done: bool = False
@@ -254,7 +256,7 @@ class Pieces:
         if data == b"[DONE]":
             self._is_done = True
             return ""
-        answer = _decoded(data)
+        answer = _decode(data)
         self._usage = answer.usage or self._usage
         if not answer.choices:
             return ""
@@ -280,20 +282,20 @@ class Pieces:
         if index is None:
             is_new = part.id is not None and not (last >= 0 and self._calls[last].id == part.id)
             index = last + 1 if is_new or last < 0 else last
-        known = self._calls.setdefault(index, _Pending(None, _Function()))
-        known.id = known.id or part.id
+        pending = self._calls.setdefault(index, _PendingCall(None, _Function()))
+        pending.id = pending.id or part.id
         if part.function:
-            known.function.name = known.function.name or part.function.name
-            known.function.arguments = (known.function.arguments or "") + _arguments(part.function.arguments)
+            pending.function.name = pending.function.name or part.function.name
+            pending.function.arguments = (pending.function.arguments or "") + _arguments(part.function.arguments)
 
 
 @dataclass(slots=True)
-class _Pending:
+class _PendingCall:
     id: str | None
     function: _Function
 
 
-def _decoded(body: bytes) -> _Answer:
+def _decode(body: bytes) -> _Answer:
     try:
         answer = _decoder.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -307,31 +309,33 @@ def _decoded(body: bytes) -> _Answer:
 
 
 def _reply(
-    call: ModelCall, text: str, pending: list[_Pending], reason: str | None, tokens: _Tokens | None
+    call: ModelCall, text: str, pending: list[_PendingCall], reason: str | None, tokens: _Tokens | None
 ) -> ModelReply:
     calls = tuple(
         RequestedCall(
-            found.id or f"call_{index}", found.function.name or "", _arguments(found.function.arguments) or "{}"
+            pending_call.id or f"call_{index}",
+            pending_call.function.name or "",
+            _arguments(pending_call.function.arguments) or "{}",
         )
-        for index, found in enumerate(pending)
+        for index, pending_call in enumerate(pending)
     )
-    known = _REASONS.get(reason or "stop", "stop")
+    base_reason = _REASONS.get(reason or "stop", "stop")
     usage = Usage(
         call.model,
         tokens_in=(tokens and tokens.prompt_tokens) or 0,
         tokens_out=(tokens and tokens.completion_tokens) or 0,
         tokens_cached=_detail(tokens and tokens.prompt_tokens_details, "cached_tokens"),
         tokens_reasoning=_detail(tokens and tokens.completion_tokens_details, "reasoning_tokens"),
-        is_cut=known == "length",
+        is_cut=base_reason == "length",
     )
-    finish_reason = "tool_calls" if calls and known == "stop" else known
-    return ModelReply(_THOUGHT.sub("", text), calls, usage, finish_reason)
+    finish_reason = "tool_calls" if calls and base_reason == "stop" else base_reason
+    return ModelReply(_THINKING.sub("", text), calls, usage, finish_reason)
 
 
 def _detail(details: Any, name: str) -> int:
     """Of endpoints of any make: a number that cannot be is none."""
-    found = details.get(name) if isinstance(details, dict) else None
-    return found if isinstance(found, int) and found >= 0 else 0
+    number = details.get(name) if isinstance(details, dict) else None
+    return number if isinstance(number, int) and number >= 0 else 0
 
 
 def _text(content: Any) -> str:
@@ -341,5 +345,5 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _arguments(found: Any) -> str:
-    return found if isinstance(found, str) else "" if found is None else json.dumps(found, ensure_ascii=False)
+def _arguments(raw: Any) -> str:
+    return raw if isinstance(raw, str) else "" if raw is None else json.dumps(raw, ensure_ascii=False)

@@ -57,8 +57,8 @@ def key_of(call: ModelCall) -> str | None:
     Raises ModelError when the variable is not set.
     """
     if not call.api_key_env:
-        given = call.extra.get("api_key")
-        return given if isinstance(given, str) and given else None
+        key_in_code = call.extra.get("api_key")
+        return key_in_code if isinstance(key_in_code, str) and key_in_code else None
     key = os.environ.get(call.api_key_env)
     if not key:
         sentence = f"{call.model}: the environment has no {call.api_key_env}; set it where Evaldesk is started"

@@ -18,11 +18,17 @@ from evaldesk.backports import UTC
 from evaldesk.errors import NOT_RECORDED, ModelError
 from evaldesk.secrets import KEYS, provider_of, scrub
 
-MAX_SAID = 300
+MAX_MESSAGE = 300
 MAX_CHAIN = 10
 _CLIENTS = ("openai", "litellm", "google.genai", "anthropic", "httpx", "aiohttp")
 
-_BROUGHT = {"openai": "openai", "anthropic": "anthropic", "groq": "groq", "google.genai": "gemini", "litellm": "openai"}
+_PROVIDER_OF_CLIENT = {
+    "openai": "openai",
+    "anthropic": "anthropic",
+    "groq": "groq",
+    "google.genai": "gemini",
+    "litellm": "openai",
+}
 _ABOUT_MODEL = re.compile(r"\bmodels?\b", re.I)
 _NO_KEY = re.compile(
     r"missing credentials|missing key inputs|api_key must be set|api_key client option|no api key"
@@ -37,9 +43,9 @@ _TOO_LONG = re.compile(
     r"|exceed(?:s|ed)? (?:the )?(?:available |model's )?context",
     re.I,
 )
-_NOT_ALLOWED = re.compile(r"content_policy_violation|content_filter|content management policy", re.I)
+_CONTENT_POLICY = re.compile(r"content_policy_violation|content_filter|content management policy", re.I)
 _RETRY_DELAY = re.compile(r"""['"]retryDelay['"]:\s*['"](\d+(?:\.\d+)?)s['"]""")  # Google's, in the body of a 429
-_OURS = frozenset({"redirect", NOT_RECORDED})
+_OWN_KINDS = frozenset({"redirect", NOT_RECORDED})
 _LATE = frozenset({"Timeout", "TimeoutError", "TimeoutException", "APITimeoutError"})
 _LOCAL_FAULT = re.compile(r"no module named|unexpected keyword|object has no attribute", re.I)
 
@@ -57,32 +63,32 @@ class ModelFailure:
 
 def model_error(error: BaseException, model: str) -> ModelError | None:
     """The exception of a provider's client in the chain of `error`, as a ModelError; None when there is none."""
-    for found in _chain(error):
-        if isinstance(found, ModelError):
-            return found
-        if type(found).__module__.startswith(_CLIENTS) or _NO_KEY.search(str(found)):
-            failure = failure_of(found, model)
+    for cause in _chain(error):
+        if isinstance(cause, ModelError):
+            return cause
+        if type(cause).__module__.startswith(_CLIENTS) or _NO_KEY.search(str(cause)):
+            failure = failure_of(cause, model)
             return ModelError(failure.sentence, kind=failure.kind, is_fatal=failure.is_fatal)
     return None
 
 
 def refusal(error: BaseException) -> ModelFailure | None:
     """Why no other trial can do better, where a provider's client that the agent brought says so; else None."""
-    client = next((name for name in _BROUGHT if type(error).__module__.startswith(name)), "")
+    client = next((name for name in _PROVIDER_OF_CLIENT if type(error).__module__.startswith(name)), "")
     if not client:
         return None
     model = getattr(error, "model", None)
-    found = failure_of(error, model if isinstance(model, str) else f"{_BROUGHT[client]}/…")
+    failure = failure_of(error, model if isinstance(model, str) else f"{_PROVIDER_OF_CLIENT[client]}/…")
     # and not about a file, say, that is not there
-    is_about_model = found.kind != "unknown_model" or _ABOUT_MODEL.search(str(error))
-    return found if found.is_fatal and is_about_model else None
+    is_about_model = failure.kind != "unknown_model" or _ABOUT_MODEL.search(str(error))
+    return failure if failure.is_fatal and is_about_model else None
 
 
 def failure_of(error: BaseException, model: str) -> ModelFailure:
     """`error`, in any form of LiteLLM or a provider's client, as a ModelFailure."""
-    refused = _refused_by_us(error)
-    if refused:
-        return ModelFailure(refused.kind, f"{model}: {refused}", is_fatal=refused.is_fatal)
+    own_refusal = _own_refusal(error)
+    if own_refusal:
+        return ModelFailure(own_refusal.kind, f"{model}: {own_refusal}", is_fatal=own_refusal.is_fatal)
     names = {kind.__name__ for kind in type(error).__mro__}
     status = _status(error)
     text = f"{getattr(error, 'body', None) or ''} {error}"
@@ -90,7 +96,7 @@ def failure_of(error: BaseException, model: str) -> ModelFailure:
     fatal = _fatal(names, status, text, message, model, getattr(error, "key_name", ""))
     if fatal:
         return fatal
-    passing = _passing(names, status, text)
+    passing = _transient_kind(names, status, text)
     if passing:
         should_not = _header(error, "x-should-retry") == "false"
         return ModelFailure(
@@ -98,7 +104,7 @@ def failure_of(error: BaseException, model: str) -> ModelFailure:
         )
     if "ContextWindowExceededError" in names or _TOO_LONG.search(text):
         return ModelFailure("context_window", f"{model}: the conversation is longer than the model can read: {message}")
-    if "ContentPolicyViolationError" in names or _NOT_ALLOWED.search(text):
+    if "ContentPolicyViolationError" in names or _CONTENT_POLICY.search(text):
         return ModelFailure("content_policy", f"{model}: the provider refuses this conversation: {message}")
     return ModelFailure("bad_request" if 400 <= status < 500 else "model", f"{model}: {message}")
 
@@ -120,11 +126,11 @@ def _fatal(names: set[str], status: int, text: str, message: str, model: str, ke
 
 def _status(error: BaseException) -> int:
     """The HTTP status; Google's client calls it `code`."""
-    found = (getattr(error, name, None) for name in ("status_code", "code"))
-    return next((status for status in found if isinstance(status, int)), 0)
+    statuses = (getattr(error, name, None) for name in ("status_code", "code"))
+    return next((status for status in statuses if isinstance(status, int)), 0)
 
 
-def _passing(names: set[str], status: int, text: str) -> str | None:
+def _transient_kind(names: set[str], status: int, text: str) -> str | None:
     if names & _LATE or status == 408:
         return "timeout"
     if status == 429:
@@ -146,46 +152,46 @@ def _shown_message(error: BaseException) -> str:
     text = re.sub(r"^(?:litellm\.)?\w+(?:Error|Timeout)?: (?=\S)", "", text.splitlines()[0])
     text = re.sub(r"^\w*(?:Error|Exception):? (?:- )?", "", text)
     text = scrub(text, os.environ)
-    return text if len(text) <= MAX_SAID else f"{text[:MAX_SAID]}…"
+    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}…"
 
 
 def _message(error: BaseException) -> str:
     """The sentence in the body of the provider's answer, as OpenAI's client reads it; empty where there is none."""
     body = getattr(error, "body", None)
-    found = body.get("message") if isinstance(body, Mapping) else None
-    return found.strip() if isinstance(found, str) else ""
+    message = body.get("message") if isinstance(body, Mapping) else None
+    return message.strip() if isinstance(message, str) else ""
 
 
 def _unreachable(error: BaseException) -> str:
     """`cannot connect to 127.0.0.1:8000: Connection refused`, where that is somewhere in the chain; else empty."""
-    for found in _chain(error):
-        cause = getattr(found, "os_error", None)  # of aiohttp
+    for each in _chain(error):
+        cause = getattr(each, "os_error", None)  # of aiohttp
         if isinstance(cause, OSError):
             message = os.strerror(cause.errno) if cause.errno and cause.errno > 0 else cause.strerror
-            return f"cannot connect to {getattr(found, 'host', '')}:{getattr(found, 'port', '')}: {message}"
+            return f"cannot connect to {getattr(each, 'host', '')}:{getattr(each, 'port', '')}: {message}"
     return ""
 
 
-def _refused_by_us(error: BaseException) -> ModelError | None:
+def _own_refusal(error: BaseException) -> ModelError | None:
     """The redirect or the replay that is the reason of a client's exception; None where another reason is."""
-    return next((e for e in _chain(error) if isinstance(e, ModelError) and e.kind in _OURS), None)
+    return next((e for e in _chain(error) if isinstance(e, ModelError) and e.kind in _OWN_KINDS), None)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """The error and its causes, nearest first."""
-    found: BaseException | None = error
+    current: BaseException | None = error
     for _ in range(MAX_CHAIN):
-        if found is None:
+        if current is None:
             return
-        yield found
-        found = found.__cause__ or found.__context__
+        yield current
+        current = current.__cause__ or current.__context__
 
 
 def _key_names(model: str) -> str:
     """The environment variables that LiteLLM would take a key from."""
-    known = KEYS.get(provider_of(model))
-    if known:
-        return " or ".join(known)
+    names = KEYS.get(provider_of(model))
+    if names:
+        return " or ".join(names)
     from evaldesk.llm.client import open_litellm
 
     with suppress(Exception):  # it knows nothing of some providers
@@ -211,8 +217,8 @@ def _retry_after_s(error: BaseException) -> float | None:
 def _header(error: BaseException, name: str) -> str:
     """A header of the provider's answer; empty when there is none. LiteLLM hangs them on either of two attributes."""
     response: Any = getattr(error, "response", None)
-    found = (getattr(error, "litellm_response_headers", None), getattr(response, "headers", None))
-    for headers in (*found, getattr(error, "headers", None)):
+    header_sources = (getattr(error, "litellm_response_headers", None), getattr(response, "headers", None))
+    for headers in (*header_sources, getattr(error, "headers", None)):
         if isinstance(headers, Mapping) and headers.get(name):
             return str(headers[name])
     return ""

@@ -22,7 +22,7 @@ WORDS = {
     TRUNCATED: "an answer that breaks off",
     MALFORMED: "an answer that cannot be read as JSON",
 }
-GIVEN = frozenset({*STATUS, TIMEOUT, MALFORMED})
+FAULTS_BEFORE_REQUEST = frozenset({*STATUS, TIMEOUT, MALFORMED})
 """The faults of an endpoint that does not read the request."""
 INJECTED = "Injected fault in request "
 """How the remark on an injected fault begins."""
@@ -30,12 +30,12 @@ _KINDS = {429: "rate_limit_error", 500: "api_error"}
 _BROKEN = b'{"id": "injected", "choices": [{"message": {"role": "assistant", "content": '
 
 
-def drawn(shares: Iterable[tuple[str, float]], seed: str) -> str:
+def draw_fault(shares: Iterable[tuple[str, float]], seed: str) -> str:
     """The fault of the call with that seed; empty for none."""
-    left = Random(seed).random()  # noqa: S311
+    remainder = Random(seed).random()  # noqa: S311
     for name, share in shares:
-        left -= share
-        if left < 0:
+        remainder -= share
+        if remainder < 0:
             return name
     return ""
 

@@ -21,7 +21,7 @@ from evaldesk.llm.direct import is_home
 from evaldesk.llm.failures import failure_of
 from evaldesk.llm.recording import CURRENT_RECORDER
 from evaldesk.llm.retries import PATIENT, Patience, complete_patiently, patiently
-from evaldesk.llm.retry_events import CURRENT_TURN, PLAYED_TURN, muted, notifier, unseen, waiting_s
+from evaldesk.llm.retry_events import CURRENT_TURN, PLAYED_TURN, hide_requests, mute_listeners, notifier, waiting_s
 from evaldesk.model import ModelOptions
 
 T = TypeVar("T")
@@ -44,29 +44,29 @@ async def complete(
     recorder = CURRENT_RECORDER.get()
 
     async def ask() -> ModelReply:
-        with unseen():
+        with hide_requests():
             if is_home() and is_direct(call):
-                with muted():
+                with mute_listeners():
                     return await complete_patiently(call, on_text, patience, on_wait)
             return await on_loop(complete_patiently(call, send, patience, on_wait))
 
     send = (lambda text: caller.call_soon_threadsafe(on_text, text)) if on_text else None
     on_wait = notifier(is_counted=True)
-    turn, started = PLAYED_TURN.get(), time.perf_counter()
+    turn, start = PLAYED_TURN.get(), time.perf_counter()
     try:
         reply = await (recorder.reply(call, on_text, ask) if recorder else ask())
     except ModelError as error:
         if turn:
-            turn.unanswered(call, str(error), (time.perf_counter() - started) * 1000)
+            turn.note_failure(call, str(error), (time.perf_counter() - start) * 1000)
         raise
     if turn:
-        turn.was_whole(call, reply)
+        turn.note_reply(call, reply)
     return reply
 
 
 async def on_loop(work: Coroutine[Any, Any, T]) -> T:
     """The result of `work` on the loop of the model calls; cancelling the caller cancels it."""
-    with muted():
+    with mute_listeners():
         future = asyncio.run_coroutine_threadsafe(work, _calls.loop)
     return await asyncio.wrap_future(future)
 
@@ -88,7 +88,7 @@ async def litellm_response(arguments: Mapping[str, Any]) -> Any:
 
     response, _ = await on_loop(patiently(attempt, model, patience, on_wait=notifier(is_counted=False)))
     if turn and is_cached(response):
-        turn.was_cached()
+        turn.note_cached_reply()
     return _chunks(response, model) if arguments.get("stream") else response
 
 

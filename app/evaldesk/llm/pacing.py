@@ -24,7 +24,7 @@ MINUTE_S = 60.0
 TOKEN_BURST_S = 10.0
 """So many seconds' worth of tokens may be spent at once."""
 FARTHEST_S = 3600.0
-_LEARNED = 0.2
+_LEARNING_RATE = 0.2
 # Three native doubles: next free moment of requests and of tokens, mean tokens of a request (decision 163).
 _STATE = struct.Struct("ddd")
 
@@ -43,23 +43,25 @@ class Pace:
 
     def wait_s(self, model: str, now: Callable[[], float] = time.time) -> float:
         """Seconds until the request that this books may be sent."""
-        with _booked(self._key(model)) as book:
-            moment = now()
-            requests, tokens = (min(max(each, moment), moment + FARTHEST_S) for each in (book.requests, book.tokens))
-            at = max(moment, requests if self.rpm else 0.0, tokens - TOKEN_BURST_S if self.tpm else 0.0)
+        with _locked_book(self._key(model)) as book:
+            current_s = now()
+            requests, tokens = (
+                min(max(each, current_s), current_s + FARTHEST_S) for each in (book.requests, book.tokens)
+            )
+            at = max(current_s, requests if self.rpm else 0.0, tokens - TOKEN_BURST_S if self.tpm else 0.0)
             if self.rpm:
                 book.requests = at + MINUTE_S / self.rpm
             if self.tpm:
                 book.tokens = max(tokens, at) + book.mean * MINUTE_S / self.tpm
-            return at - moment
+            return at - current_s
 
-    def spent(self, model: str, n_tokens: int, now: Callable[[], float] = time.time) -> None:
+    def book_tokens(self, model: str, n_tokens: int, now: Callable[[], float] = time.time) -> None:
         """Book the tokens of an answer in place of those that its request was taken for."""
         if not self.tpm:
             return
-        with _booked(self._key(model)) as book:
+        with _locked_book(self._key(model)) as book:
             book.tokens = max(book.tokens, now()) + (n_tokens - book.mean) * MINUTE_S / self.tpm
-            book.mean += _LEARNED * (n_tokens - book.mean) if book.mean else n_tokens
+            book.mean += _LEARNING_RATE * (n_tokens - book.mean) if book.mean else n_tokens
 
     def _key(self, model: str) -> str:
         """One name for a model, with or without its provider before it."""
@@ -75,18 +77,18 @@ class _Book:
     mean: float = 0.0
 
 
-_here: dict[str, _Book] = {}
+_process_books: dict[str, _Book] = {}
 # `flock` keeps out other processes, not other threads of this one: decision 163.
 _lock = threading.Lock()
 
 
 @contextmanager
-def _booked(key: str) -> Iterator[_Book]:
+def _locked_book(key: str) -> Iterator[_Book]:
     """The book of that name, which no other thread or process changes meanwhile."""
     with _lock:
-        file = _opened(key)
+        file = _open_book(key)
         if file is None:
-            yield _here.setdefault(key, _Book())
+            yield _process_books.setdefault(key, _Book())
             return
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -103,7 +105,7 @@ def folder_of_books() -> Path:
     return Path(os.environ.get(FOLDER) or tempfile.gettempdir())
 
 
-def _opened(key: str) -> int | None:
+def _open_book(key: str) -> int | None:
     """The file of a book; None where there is no folder that is this user's alone."""
     folder = folder_of_books() / f"evaldesk-{os.getuid()}"
     try:

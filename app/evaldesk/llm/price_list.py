@@ -68,14 +68,14 @@ def is_unlisted(model: str) -> bool:
     if not model or _WITH_PROVIDER.search(model) or provider_of(model):
         return False
     entries = _entries()
-    named = re.compile(rf"(?:^|[/.:@]){re.escape(model)}(?:$|[/.:@])", re.IGNORECASE)
-    return bool(entries) and not any(map(named.search, entries))
+    pattern = re.compile(rf"(?:^|[/.:@]){re.escape(model)}(?:$|[/.:@])", re.IGNORECASE)
+    return bool(entries) and not any(map(pattern.search, entries))
 
 
 def price_list() -> str:
     """The price file of the installed LiteLLM, else the file that Evaldesk gave to its player."""
-    found = importlib.util.find_spec("litellm")
-    place = str(Path(found.origin).with_name(LIST)) if found and found.origin else ""
+    spec = importlib.util.find_spec("litellm")
+    place = str(Path(spec.origin).with_name(LIST)) if spec and spec.origin else ""
     return place if place and os.path.isfile(place) else os.environ.get(VARIABLE, "")
 
 
@@ -83,7 +83,7 @@ def _entries() -> dict[str, dict[str, Any]]:
     """The list; empty where there is none."""
     place = price_list()
     try:
-        listed = Path(place).read_bytes() if place else b"{}"
-        return msgspec.json.decode(listed, type=dict[str, dict[str, Any]])
+        data = Path(place).read_bytes() if place else b"{}"
+        return msgspec.json.decode(data, type=dict[str, dict[str, Any]])
     except (OSError, ValueError, msgspec.MsgspecError):
         return {}

@@ -36,8 +36,8 @@ class Recorder:
 
     recording: Recording
     trial_index: int
-    missed: ModelError | None = None
-    _n_asked: Counter[bytes] = field(default_factory=Counter)
+    replay_error: ModelError | None = None
+    _n_requests: Counter[bytes] = field(default_factory=Counter)
 
     async def reply(
         self, call: ModelCall, on_text: Callable[[str], None] | None, ask: Callable[[], Awaitable[ModelReply]]
@@ -55,24 +55,24 @@ class Recorder:
 
     def recorded_reply(self, key: str, what: str) -> ModelReply | None:
         """The recorded reply of a model; None where `what` is to be asked. Raises ModelError as `found` does."""
-        found = self.found(key, what)
+        entry = self.find(key, what)
         try:
-            return None if found is None else converted(found, ModelReply)
+            return None if entry is None else converted(entry, ModelReply)
         except (msgspec.MsgspecError, BadNumberError) as error:
             raise _unreadable(what, error) from error
 
     def key(self, kind: str, content: JsonObject) -> str:
         """The name of this request; the same request again gives another one."""
-        encoded = _encoder.encode([kind, content])
-        self._n_asked[encoded] += 1
-        whole = _encoder.encode([self.trial_index, self._n_asked[encoded]]) + encoded
-        return hashlib.blake2b(whole, digest_size=20).hexdigest()
+        encoded_content = _encoder.encode([kind, content])
+        self._n_requests[encoded_content] += 1
+        digest_input = _encoder.encode([self.trial_index, self._n_requests[encoded_content]]) + encoded_content
+        return hashlib.blake2b(digest_input, digest_size=20).hexdigest()
 
     def release(self, kind: str, content: JsonObject) -> None:
         """The last request of this content was not answered: the next equal one takes its name."""
-        self._n_asked[_encoder.encode([kind, content])] -= 1
+        self._n_requests[_encoder.encode([kind, content])] -= 1
 
-    def found(self, key: str, what: str) -> dict[str, Any] | None:
+    def find(self, key: str, what: str) -> dict[str, Any] | None:
         """The recorded answer; None where `what` is to be asked. Raises ModelError in a replay that lacks it."""
         if not self.recording.may_replay:
             return None
@@ -84,30 +84,30 @@ class Recorder:
             raise _unreadable(what, error) from error
         if self.recording.mode == "auto":
             return None
-        self.missed = not_recorded(
+        self.replay_error = not_recorded_error(
             f"{what} is not in the recording (trial {self.trial_index + 1}); run once with `record` or `auto`, "
             "or look for a change since then: the instruction, the tools, an earlier answer"
         )
-        raise self.missed
+        raise self.replay_error
 
     def keep(self, key: str, answer: JsonObject) -> None:
         """Write an answer, whole or not at all, without secrets."""
         path = self._path(key)
         make_folder(path.parent)
-        data = _encoder.encode(_scrubbed(answer, scrubber(os.environ)))
+        data = _encoder.encode(_scrub(answer, scrubber(os.environ)))
         replace_file(path, data, mode=0o600)
 
     def _path(self, key: str) -> Path:
         return Path(self.recording.folder, key[:2], f"{key}.json")
 
 
-def not_recorded(sentence: str) -> ModelError:
+def not_recorded_error(sentence: str) -> ModelError:
     """The error of a call that a replay does not answer."""
     return ModelError(sentence, kind=NOT_RECORDED)
 
 
 def _unreadable(what: str, error: Exception) -> ModelError:
-    return not_recorded(f"the recording of {what} cannot be read: {error}")
+    return not_recorded_error(f"the recording of {what} cannot be read: {error}")
 
 
 CURRENT_RECORDER: ContextVar[Recorder | None] = ContextVar("current_recorder", default=None)
@@ -116,7 +116,7 @@ _replaying: list[Recorder] = []
 
 
 @contextmanager
-def only_recorded(recorder: Recorder) -> Iterator[None]:
+def replay_only(recorder: Recorder) -> Iterator[None]:
     """A trial of the process is played from a recording alone, if the recorder says so."""
     if recorder.recording.mode != "replay":
         yield
@@ -133,13 +133,13 @@ def is_replaying() -> bool:
     return bool(_replaying)
 
 
-def _scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
+def _scrub(value: Any, scrub: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return scrub(value)
     if isinstance(value, Mapping):
-        return {key: _scrubbed(item, scrub) for key, item in value.items()}
+        return {key: _scrub(item, scrub) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_scrubbed(item, scrub) for item in value]
+        return [_scrub(item, scrub) for item in value]
     return value
 
 

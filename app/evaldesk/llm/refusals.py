@@ -10,7 +10,7 @@ from typing import Any
 from evaldesk.codec import msgspec
 from evaldesk.model import JsonObject
 
-MAX_SHOWN = 1000
+MAX_MESSAGE = 1000
 MAX_TOKENS, MAX_COMPLETION = "max_tokens", "max_completion_tokens"
 """The same limit; reasoning models know the second name alone."""
 
@@ -28,7 +28,7 @@ class EndpointError(Exception):
         self, status_code: int, answer: bytes, headers: Mapping[str, str] | None = None, key_name: str = ""
     ) -> None:
         self.body = answer.decode("utf-8", "replace")
-        super().__init__(_message(answer) or self.body[:MAX_SHOWN] or f"the endpoint answered {status_code}")
+        super().__init__(_message(answer) or self.body[:MAX_MESSAGE] or f"the endpoint answered {status_code}")
         self.status_code = status_code
         self.headers = headers or {}
         self.key_name = key_name
@@ -37,20 +37,20 @@ class EndpointError(Exception):
 def _message(answer: bytes) -> str:
     """The sentence in OpenAI's, vLLM's or Ollama's shape of an error; empty where there is none."""
     try:
-        found: Any = msgspec.json.decode(answer)
+        value: Any = msgspec.json.decode(answer)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return ""
     for name in ("error", "message"):
-        found = found.get(name, found) if isinstance(found, Mapping) else found
-    return found if isinstance(found, str) else ""
+        value = value.get(name, value) if isinstance(value, Mapping) else value
+    return value if isinstance(value, str) else ""
 
 
-OURS = ("seed", "stream_options")
+OWN_FIELDS = ("seed", "stream_options")
 """Fields that we add by ourselves; any other was requested by a person."""
-ASKED = frozenset({"temperature", "top_p", MAX_TOKENS, MAX_COMPLETION, "reasoning_effort"})
+OPTION_FIELDS = frozenset({"temperature", "top_p", MAX_TOKENS, MAX_COMPLETION, "reasoning_effort"})
 MAY_REFUSE = frozenset({400, 404, 422})
 """The statuses of an answer that may refuse a field."""
-_NOT_KNOWN = re.compile(
+_UNSUPPORTED = re.compile(
     r"not? (?:longer )?support|unsupported|does not support|unrecognized|unknown|unexpected|not permitted|not allowed"
     r"|extra (?:inputs|fields)|deprecated|only the default",
     re.I,
@@ -62,14 +62,14 @@ _NOT_KNOWN = re.compile(
 class Strictness:
     """The fields that each model at each address refused, in this process."""
 
-    _refused: dict[tuple[str, str | None], set[str]] = field(default_factory=dict)
+    _refused_fields: dict[tuple[str, str | None], set[str]] = field(default_factory=dict)
 
     def unknown_to(self, model: str, address: str | None) -> frozenset[str]:
         """The fields to leave out."""
-        return frozenset(self._refused.get((model, address), ()))
+        return frozenset(self._refused_fields.get((model, address), ()))
 
     def learn(
-        self, model: str, address: str | None, sent: frozenset[str], status: int | None, text: str
+        self, model: str, address: str | None, sent_fields: frozenset[str], status: int | None, text: str
     ) -> frozenset[str]:
         """The fields that the answer refuses and that were not known to be refused: without them another try may help.
 
@@ -78,26 +78,28 @@ class Strictness:
         """
         if status not in MAY_REFUSE:
             return frozenset()
-        known = self.unknown_to(model, address)
-        asked = sent if _NOT_KNOWN.search(text) else ()
-        new = frozenset({name for name in (*OURS, *asked) if re.search(rf"\b{name}\b", text)} - known)
-        if new:
-            self._refused.setdefault((model, address), set()).update(new)
-        return new
+        known_fields = self.unknown_to(model, address)
+        option_fields = sent_fields if _UNSUPPORTED.search(text) else ()
+        new_fields = frozenset(
+            {name for name in (*OWN_FIELDS, *option_fields) if re.search(rf"\b{name}\b", text)} - known_fields
+        )
+        if new_fields:
+            self._refused_fields.setdefault((model, address), set()).update(new_fields)
+        return new_fields
 
 
 STRICTNESS = Strictness()
 
 
-def without_refused(body: JsonObject, names: frozenset[str]) -> dict[str, Any]:
+def without_fields(body: JsonObject, names: frozenset[str]) -> dict[str, Any]:
     """The body of a request without these fields; a limit of tokens goes by its other name."""
-    kept = {name: value for name, value in body.items() if name not in names}
+    fields = {name: value for name, value in body.items() if name not in names}
     if MAX_TOKENS in names and MAX_TOKENS in body and MAX_COMPLETION not in names:
-        kept.setdefault(MAX_COMPLETION, body[MAX_TOKENS])
-    return kept
+        fields.setdefault(MAX_COMPLETION, body[MAX_TOKENS])
+    return fields
 
 
-def dropped_words(model: str, names: frozenset[str]) -> str:
+def dropped_fields_note(model: str, names: frozenset[str]) -> str:
     """The sentence on fields that are left out from now on; empty where a field only has another name."""
-    dropped = sorted(names - {*OURS, MAX_TOKENS})
-    return f"{model} refuses {' and '.join(dropped)}: from now on it is asked without" if dropped else ""
+    fields = sorted(names - {*OWN_FIELDS, MAX_TOKENS})
+    return f"{model} refuses {' and '.join(fields)}: from now on it is asked without" if fields else ""

@@ -53,7 +53,7 @@ async def complete_patiently(
 
     A streamed answer is not retried once a piece of it was sent.
     """
-    started = time.perf_counter()
+    start = time.perf_counter()
     n_sent = 0
 
     def send_on(text: str) -> None:
@@ -74,8 +74,8 @@ async def complete_patiently(
         is_begun=lambda: n_sent > 0,
     )
     if call.pace:
-        call.pace.spent(call.model, reply.usage.tokens_in + reply.usage.tokens_out)
-    duration_ms = (time.perf_counter() - started) * 1000
+        call.pace.book_tokens(call.model, reply.usage.tokens_in + reply.usage.tokens_out)
+    duration_ms = (time.perf_counter() - start) * 1000
     cost = cost_at(call.prices, reply.usage)
     return replace(reply, usage=replace(reply.usage, n_attempts=n_tried, duration_ms=duration_ms, cost=cost))
 

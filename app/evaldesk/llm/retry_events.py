@@ -46,7 +46,7 @@ OnRetryWait: TypeAlias = Callable[[RetryWait], object]
 
 
 @dataclass(frozen=True, slots=True)
-class SeenCall:
+class HttpCall:
     """A call of a model whose answer was seen on its way, by the request as it was sent."""
 
     path: str
@@ -61,10 +61,10 @@ def body_of(request: bytes | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(request, Mapping):
         return dict(request)
     try:
-        found = json.loads(request or b"{}")
+        body = json.loads(request or b"{}")
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return body if isinstance(body, dict) else {}
 
 
 class TurnListener:
@@ -81,7 +81,7 @@ class TurnListener:
         return None
 
     @property
-    def asked_fields(self) -> frozenset[str]:
+    def optional_fields(self) -> frozenset[str]:
         """The fields of a request that the run asks for, and may do without where a model refuses them."""
         return frozenset()
 
@@ -89,37 +89,37 @@ class TurnListener:
         """The fault to inject into the next request, reported to the turn; empty for none."""
         return ""
 
-    def notes(self, text: str) -> None:
+    def add_note(self, text: str) -> None:
         """Something about a call that a person should know."""
 
-    def waits(self, wait: RetryWait, *, is_counted: bool) -> None:
+    def note_pause(self, wait: RetryWait, *, is_counted: bool) -> None:
         """A call pauses; `is_counted` where its own usage will tell the attempts."""
 
-    def was_cached(self) -> None:
+    def note_cached_reply(self) -> None:
         """A call whose usage cannot tell it was answered from a cache; no request was sent."""
 
-    def was_whole(self, call: ModelCall | None = None, reply: ModelReply | None = None) -> None:
+    def note_reply(self, call: ModelCall | None = None, reply: ModelReply | None = None) -> None:
         """A call was made whose requests are not seen, because its caller tells its usage; ours with its answer."""
 
-    def passed(self, call: SeenCall) -> None:
+    def note_gateway_call(self, call: HttpCall) -> None:
         """A call went through the gateway, which tells all that came of it; this is how it was sent."""
 
-    def asks(self) -> None:
+    def note_request(self) -> None:
         """A request is sent; one of the next two ends it, unless the turn ends before."""
 
-    def asked(self, call: SeenCall) -> None:
+    def note_answer(self, call: HttpCall) -> None:
         """It was answered; the agent may tell its usage, or not."""
 
-    def refused(self) -> None:
+    def note_failed_request(self) -> None:
         """It was not answered."""
 
-    def unanswered(self, call: ModelCall | SeenCall, why: str, duration_ms: float) -> None:
+    def note_failure(self, call: ModelCall | HttpCall, why: str, duration_ms: float) -> None:
         """A call failed; this is how it was sent, and why, in words."""
 
-    def missed_call(self) -> None:
+    def note_missed_call(self) -> None:
         """A call was made whose answer cannot be seen."""
 
-    def captured(self, way: Capture) -> None:
+    def note_capture(self, way: Capture) -> None:
         """The calls of the turn are known in this way."""
 
 
@@ -132,13 +132,13 @@ PLAYED_TURN: ContextVar[TurnListener | None] = ContextVar("played_turn", default
 
 def notifier(*, is_counted: bool) -> OnRetryWait:
     """The function to call with each wait of a model call that is made here."""
-    turn, listener = told_here()
+    turn, listener = current_listeners()
 
     def notify(wait: RetryWait) -> None:
         if listener:
             listener(wait)
         if turn:
-            turn.waits(wait, is_counted=is_counted)
+            turn.note_pause(wait, is_counted=is_counted)
 
     return notify
 
@@ -146,36 +146,36 @@ def notifier(*, is_counted: bool) -> OnRetryWait:
 def waiting_s(pace: Pace | None, model: str) -> float:
     """Seconds to wait before a request is sent, reported to the trial; 0 without a limit."""
     seconds = pace.wait_s(model) if pace else 0.0
-    _, listener = told_here()
+    _, listener = current_listeners()
     if seconds > 0 and listener:
         until = datetime.now(UTC) + timedelta(seconds=seconds)
         listener(RetryWait(ModelFailure(PACED, f"{model}: kept to its requests a minute"), 0, 1, until, seconds))
     return seconds
 
 
-_played: list[tuple[TurnListener, OnRetryWait | None]] = []
-_is_unseen: ContextVar[bool] = ContextVar("is_unseen", default=False)
+_listening_turns: list[tuple[TurnListener, OnRetryWait | None]] = []
+_hides_requests: ContextVar[bool] = ContextVar("is_unseen", default=False)
 
 
-def played_turns() -> list[TurnListener]:
+def current_turns() -> list[TurnListener]:
     """The turns that are being played in this process."""
-    return [turn for turn, _ in _played]
+    return [turn for turn, _ in _listening_turns]
 
 
-def told_here() -> tuple[TurnListener | None, OnRetryWait | None]:
+def current_listeners() -> tuple[TurnListener | None, OnRetryWait | None]:
     """The listeners of a call here: without a turn in the thread's context, the only turn that is played."""
-    found = CURRENT_TURN.get(), CURRENT_LISTENER.get()
-    is_unknown = found == (None, None) and PLAYED_TURN.get() is None
-    return _played[0] if is_unknown and len(_played) == 1 else found
+    listeners = CURRENT_TURN.get(), CURRENT_LISTENER.get()
+    is_unknown = listeners == (None, None) and PLAYED_TURN.get() is None
+    return _listening_turns[0] if is_unknown and len(_listening_turns) == 1 else listeners
 
 
-def is_unseen() -> bool:
+def hides_requests() -> bool:
     """Whether a call is made here that is told and recorded as a whole."""
-    return _is_unseen.get()
+    return _hides_requests.get()
 
 
 @contextmanager
-def holding(variable: ContextVar[T], value: T) -> Iterator[None]:
+def context_value(variable: ContextVar[T], value: T) -> Iterator[None]:
     """Let a variable of the context have that value inside."""
     token = variable.set(value)
     try:
@@ -184,30 +184,30 @@ def holding(variable: ContextVar[T], value: T) -> Iterator[None]:
         variable.reset(token)
 
 
-def unseen() -> AbstractContextManager[None]:
+def hide_requests() -> AbstractContextManager[None]:
     """Let the requests of a call be sent unseen: it is told and recorded as a whole."""
-    return holding(_is_unseen, True)
+    return context_value(_hides_requests, True)
 
 
 @contextmanager
-def played(turn: TurnListener) -> Iterator[None]:
+def turn_context(turn: TurnListener) -> Iterator[None]:
     """Let the clients inside tell this turn."""
-    told = turn, CURRENT_LISTENER.get()
-    _played.append(told)
+    entry = turn, CURRENT_LISTENER.get()
+    _listening_turns.append(entry)
     try:
-        with holding(CURRENT_TURN, turn), holding(PLAYED_TURN, turn):
+        with context_value(CURRENT_TURN, turn), context_value(PLAYED_TURN, turn):
             yield
     finally:
-        _played.remove(told)
+        _listening_turns.remove(entry)
 
 
-def captured(way: Capture) -> None:
+def note_capture(way: Capture) -> None:
     """Say how the calls of the turn that is played here are known."""
     turn = PLAYED_TURN.get()
     if turn:
-        turn.captured(way)
+        turn.note_capture(way)
 
 
-def muted() -> AbstractContextManager[None]:
+def mute_listeners() -> AbstractContextManager[None]:
     """Let the clients inside of a call, which is watched itself, go unwatched."""
-    return holding(CURRENT_TURN, None)
+    return context_value(CURRENT_TURN, None)

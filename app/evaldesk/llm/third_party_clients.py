@@ -31,7 +31,15 @@ from evaldesk.llm.client import is_cached
 from evaldesk.llm.failures import failure_of
 from evaldesk.llm.loop import on_loop
 from evaldesk.llm.retries import PATIENT, Patience, wait_after
-from evaldesk.llm.retry_events import RetryWait, TurnListener, holding, muted, notifier, told_here, waiting_s
+from evaldesk.llm.retry_events import (
+    RetryWait,
+    TurnListener,
+    context_value,
+    current_listeners,
+    mute_listeners,
+    notifier,
+    waiting_s,
+)
 from evaldesk.unpacking import redirect_refusal
 
 CLIENTS_OF_OPENAI = tuple(
@@ -46,9 +54,9 @@ HTTPX = ("httpx", "httpx2")
 AIOHTTP = "aiohttp"
 _MODULES = (*CLIENTS_OF_OPENAI, CLIENT_OF_GOOGLE, *_LITELLM, *HTTPX, AIOHTTP)
 
-_WRAPPED = "_is_wrapped"
+_WRAPPED_MARK = "_is_wrapped"
 # A redirect would take the key along: decision 053.
-_REFUSES = "_refuses_redirects"
+_REDIRECT_MARK = "_refuses_redirects"
 _is_asking: ContextVar[bool] = ContextVar("is_asking_a_model", default=False)
 # A client that two threads import at once is wrapped one time: decision 105.
 _lock = threading.Lock()
@@ -72,13 +80,13 @@ class _Request:
 def wrap_clients() -> None:
     """Wrap the clients, also after a later import."""
     refuse_redirects()
-    when_imported((*CLIENTS_OF_OPENAI, CLIENT_OF_GOOGLE, "litellm"), _wrap)
+    on_import((*CLIENTS_OF_OPENAI, CLIENT_OF_GOOGLE, "litellm"), _wrap)
     _wrap()
 
 
 def _wrap() -> None:
     for owner, name, read in _places():
-        wrap_once(owner, name, partial(_wrapped, read=read), _WRAPPED)
+        wrap_once(owner, name, partial(_with_retries, read=read), _WRAPPED_MARK)
 
 
 def _places() -> Iterator[tuple[Any, str, Callable[..., _Request]]]:
@@ -93,20 +101,20 @@ def _places() -> Iterator[tuple[Any, str, Callable[..., _Request]]]:
         yield from ((litellm, name, _of_litellm) for name in ("acompletion", "completion"))
 
 
-def _wrapped(send: Callable[..., Any], read: Callable[..., _Request]) -> Callable[..., Any]:
+def _with_retries(send: Callable[..., Any], read: Callable[..., _Request]) -> Callable[..., Any]:
     @wraps(send)
     async def send_soon(*args: Any, **options: Any) -> Any:
-        (turn, _), n_tried = told_here(), 0
-        request = _asked(read, turn, args, options)
+        (turn, _), n_tried = current_listeners(), 0
+        request = _read_request(read, turn, args, options)
         if turn is None or request is None:
             return await send(*args, **options)
         while True:
             n_tried += 1
             await asyncio.sleep(waiting_s(turn.pace, request.model))
             try:
-                with muted():
-                    sent = send(*request.args, **request.options)
-                    return _noted(await (on_loop(sent) if request.is_on_our_loop else sent), turn)
+                with mute_listeners():
+                    pending = send(*request.args, **request.options)
+                    return _note_cached_reply(await (on_loop(pending) if request.is_on_our_loop else pending), turn)
             except Exception as error:  # any exception of the client
                 wait = _wait(error, n_tried, request)
                 if wait is None:
@@ -115,16 +123,16 @@ def _wrapped(send: Callable[..., Any], read: Callable[..., _Request]) -> Callabl
 
     @wraps(send)
     def send_now(*args: Any, **options: Any) -> Any:
-        (turn, _), n_tried = told_here(), 0
-        request = _asked(read, turn, args, options)
+        (turn, _), n_tried = current_listeners(), 0
+        request = _read_request(read, turn, args, options)
         if turn is None or request is None:
             return send(*args, **options)
         while True:
             n_tried += 1
             time.sleep(waiting_s(turn.pace, request.model))
             try:
-                with muted():
-                    return _noted(send(*request.args, **request.options), turn)
+                with mute_listeners():
+                    return _note_cached_reply(send(*request.args, **request.options), turn)
             except Exception as error:  # any exception of the client
                 wait = _wait(error, n_tried, request)
                 if wait is None:
@@ -134,7 +142,7 @@ def _wrapped(send: Callable[..., Any], read: Callable[..., _Request]) -> Callabl
     return send_soon if inspect.iscoroutinefunction(send) else send_now
 
 
-def _asked(
+def _read_request(
     read: Callable[..., _Request], turn: TurnListener | None, args: tuple[Any, ...], options: dict[str, Any]
 ) -> _Request | None:
     """The request, as patient as the run asks for; None outside of turns, and in a form that a new version gave it."""
@@ -155,9 +163,9 @@ def _wait(error: Exception, n_tried: int, request: _Request) -> RetryWait | None
     return wait
 
 
-def _noted(response: Any, turn: TurnListener) -> Any:
+def _note_cached_reply(response: Any, turn: TurnListener) -> Any:
     if is_cached(response):
-        turn.was_cached()
+        turn.note_cached_reply()
     return response
 
 
@@ -172,35 +180,35 @@ def _of_google(client: Any, http_request: Any, http_options: Any = None, stream:
     """Google's own client does not retry by itself: without a setting, it does as we do."""
     from google.genai.types import HttpOptions, HttpRetryOptions
 
-    given = HttpOptions(**http_options) if isinstance(http_options, dict) else http_options or HttpOptions()
-    asked = given.retry_options or getattr(client._http_options, "retry_options", None)
-    once = given.model_copy(update={"retry_options": HttpRetryOptions(attempts=1)})
+    google_options = HttpOptions(**http_options) if isinstance(http_options, dict) else http_options or HttpOptions()
+    retry_options = google_options.retry_options or getattr(client._http_options, "retry_options", None)
+    once = google_options.model_copy(update={"retry_options": HttpRetryOptions(attempts=1)})
     model = model_in(http_request.url) or "the model"  # `gemini-2.0-flash` of `…/gemini-2.0-flash:generateContent`
-    return _Request((client, http_request, once, stream), {}, _google_patience(asked), model)
+    return _Request((client, http_request, once, stream), {}, _google_patience(retry_options), model)
 
 
 def _google_patience(options: Any) -> Patience:
     if options is None:
         return PATIENT
-    found = {
+    values = {
         "n_attempts": options.attempts,
         "first_wait_s": options.initial_delay,
         "longest_wait_s": options.max_delay,
     }
-    return replace(PATIENT, **{name: value for name, value in found.items() if value is not None})
+    return replace(PATIENT, **{name: value for name, value in values.items() if value is not None})
 
 
 def _of_litellm(*args: Any, **options: Any) -> _Request:
     """LiteLLM is clean on one loop only; a stream must be read where it was begun."""
-    found = (options.get(name) for name in ("num_retries", "max_retries"))
-    n_retries = next((number for number in found if number is not None), None)
+    settings = (options.get(name) for name in ("num_retries", "max_retries"))
+    n_retries = next((number for number in settings if number is not None), None)
     model = str(options.get("model") or next(iter(args), "the model"))
     once = {**options, "num_retries": 0, "max_retries": 0}
     is_whole = not options.get("stream")
     return _Request(args, once, PATIENT.with_retries(n_retries), model, is_on_our_loop=is_whole)
 
 
-def when_imported(modules: Collection[str], act: Callable[[], None]) -> None:
+def on_import(modules: Collection[str], act: Callable[[], None]) -> None:
     """Call `act` after each later import of one of `modules`; a second call with the same function changes nothing."""
     with _lock:
         for name in modules:
@@ -249,15 +257,15 @@ def _act_after(loader: Any) -> None:
 
 def refuse_redirects() -> None:
     """Wrap the clients and the HTTP libraries, also after a later import."""
-    when_imported(_MODULES, _refuse)
+    on_import(_MODULES, _refuse)
     _refuse()
 
 
 def _refuse() -> None:
     for owner, name in _senders():
-        wrap_once(owner, name, _asking, _REFUSES)
+        wrap_once(owner, name, _mark_model_call, _REDIRECT_MARK)
     for owner, name, option in _libraries():
-        wrap_once(owner, name, partial(_refusing, option=option), _REFUSES)
+        wrap_once(owner, name, partial(_without_redirects, option=option), _REDIRECT_MARK)
 
 
 def _senders() -> Iterator[tuple[Any, str]]:
@@ -286,43 +294,43 @@ def is_asking_model() -> bool:
 
 def parts_of(module: str, classes: tuple[str, ...], names: tuple[str, ...]) -> Iterator[tuple[Any, str]]:
     """The classes of a module that is imported, each with the names of its functions."""
-    found = sys.modules.get(module)
-    if found is None:
+    loaded_module = sys.modules.get(module)
+    if loaded_module is None:
         return
-    owners = (getattr(found, name, None) for name in classes)
+    owners = (getattr(loaded_module, name, None) for name in classes)
     yield from ((owner, name) for owner in owners if owner is not None for name in names)
 
 
 def wrap_once(owner: Any, name: str, wrapper: Callable[[Any], Any], mark: str) -> None:
     """Put the wrapper around a function of a class, unless it has the mark already."""
-    found = vars(owner).get(name)
-    if found is None or hasattr(found, mark):
+    function = vars(owner).get(name)
+    if function is None or hasattr(function, mark):
         return
     with _lock:
-        found = vars(owner)[name]
-        if not hasattr(found, mark):
-            wrapped = wrapper(found)
-            setattr(wrapped, mark, True)
-            setattr(owner, name, wrapped)
+        function = vars(owner)[name]
+        if not hasattr(function, mark):
+            replacement = wrapper(function)
+            setattr(replacement, mark, True)
+            setattr(owner, name, replacement)
 
 
-def _asking(send: Callable[..., Any]) -> Callable[..., Any]:
+def _mark_model_call(send: Callable[..., Any]) -> Callable[..., Any]:
     """`send`, known to ask a model as long as it runs."""
 
     @wraps(send)
     async def ask_soon(*args: Any, **options: Any) -> Any:
-        with holding(_is_asking, True):
+        with context_value(_is_asking, True):
             return await send(*args, **options)
 
     @wraps(send)
     def ask_now(*args: Any, **options: Any) -> Any:
-        with holding(_is_asking, True):
+        with context_value(_is_asking, True):
             return send(*args, **options)
 
     return ask_soon if inspect.iscoroutinefunction(send) else ask_now
 
 
-def _refusing(send: Callable[..., Any], option: str) -> Callable[..., Any]:
+def _without_redirects(send: Callable[..., Any], option: str) -> Callable[..., Any]:
     """`send` of a library, which raises ModelError for a redirect while a model is asked."""
 
     @wraps(send)
@@ -356,5 +364,5 @@ def _refusal(response: Any) -> ModelError | None:
     location = response.headers.get("location", "")
     if not (300 <= status < 400 and location):
         return None
-    asked = response.url.host if hasattr(response.url, "host") else response.url
-    return ModelError(f"{asked} {redirect_refusal(status, location)}", kind="redirect", is_fatal=True)
+    host = response.url.host if hasattr(response.url, "host") else response.url
+    return ModelError(f"{host} {redirect_refusal(status, location)}", kind="redirect", is_fatal=True)

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.accepting import Effect, Keys, Staged, StagedCase, StagedFile
-from evaldesk.diff.acceptance import Acceptable, Way, Ways, acceptable
+from evaldesk.diff.acceptance import AcceptableChange, Way, Ways, acceptable_changes
 from evaldesk.errors import LossError
 from evaldesk.model import Case, TrialResult
 from evaldesk.model.stored import RunSummary
@@ -27,7 +27,7 @@ class ChangeView:
     """One change with the lines of the file that each way would write; no lines of a large file."""
 
     name: str
-    change: Acceptable
+    change: AcceptableChange
     way: Way | None
     lines: Mapping[Way, tuple[Line, ...]]
     effects: Mapping[Way | None, str]
@@ -98,7 +98,7 @@ class AcceptPage:
 
 def accept_href(desk: Desk, run: RunSummary, case: Case, result: TrialResult | None) -> str:
     """Where the differences of a trial are accepted; empty without one, or where its eval set is not of this desk."""
-    if result is None or not acceptable(case, result.transcript, result.scores):
+    if result is None or not acceptable_changes(case, result.transcript, result.scores):
         return ""
     query = urlencode({"case": case.id, "trial": str(result.trial_index + 1)})
     return f"/runs/{run.id}/acceptance?{query}" if desk.evalsets.id_of_run(run.config) else ""
@@ -127,7 +127,7 @@ def typed_ways(fields: Iterable[tuple[str, object]]) -> dict[str, Way]:
     return found
 
 
-def _way_words(way: Way, change: Acceptable) -> str:
+def _way_words(way: Way, change: AcceptableChange) -> str:
     if change.part == "state" and way == "ignore":
         return "Expect nothing of this key"
     if way == "replace" and change.actual is None:
@@ -191,7 +191,7 @@ def _shown_file(desk: Desk, staged: Staged) -> StagedFile | None:
 def _change(
     file: StagedFile | None,
     case: StagedCase,
-    change: Acceptable,
+    change: AcceptableChange,
     wanted: Ways,
     of_ways: Mapping[tuple[str, str, Way | None], Effect],
 ) -> ChangeView:

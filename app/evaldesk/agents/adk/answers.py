@@ -45,7 +45,7 @@ class Answers:
             return None
         turn = PLAYED_TURN.get()
         if turn:
-            turn.was_whole()
+            turn.note_reply()
         from google.adk.models.llm_response import LlmResponse
 
         response = LlmResponse.model_validate_json(json.dumps(entry["response"]))
@@ -105,7 +105,7 @@ class Answers:
 
     def _find(self, recorder: Recorder, key: str, what: str) -> dict[str, Any] | None:
         try:
-            return recorder.found(key, what)
+            return recorder.find(key, what)
         except ModelError as error:
             self.failure = error
             raise

@@ -21,9 +21,9 @@ from evaldesk.agents.remote.http_protocol import (
 )
 from evaldesk.agents.tools.frameworks import lost_turn_error, pause, take_paused_turn, waiting_events
 from evaldesk.errors import AgentError, FormatError
-from evaldesk.llm import priced
+from evaldesk.llm import with_cost
 from evaldesk.llm.client import open_litellm
-from evaldesk.llm.retry_events import captured
+from evaldesk.llm.retry_events import note_capture
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session, ToolCall
 from evaldesk.model.decisions import Decided
 from evaldesk.reading.strict_json import Document, Place
@@ -84,7 +84,7 @@ class AdkServerAgent(ModelCaller):
             yield event
 
     async def _send(self, session: Session, parts: Sequence[JsonObject], reader: AdkEvents) -> AsyncIterator[Event]:
-        captured("told")
+        note_capture("told")
         async with http_client(self.address, headers_from(self.headers_env, self.ref.id)) as client:
             if _MEMORY not in session.memory:
                 session.memory[_MEMORY] = await self._create(client, session)
@@ -152,7 +152,7 @@ def read_adk_event(reader: AdkEvents, author: str, adk_event: Mapping[str, Any],
     events_with_usage = (
         (event, event.usage and replace(event.usage, model=event.usage.model or "unknown")) for event in events
     )
-    return [replace(event, usage=usage and priced(usage)) for event, usage in events_with_usage]
+    return [replace(event, usage=usage and with_cost(usage)) for event, usage in events_with_usage]
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -89,13 +89,13 @@ def _plain_part(part: Any) -> dict[str, Any]:
 
 
 def _usage_with_cost(usage: Usage, adk_event: Any, witness: Witness) -> Usage:
-    from evaldesk.llm import priced
+    from evaldesk.llm import with_cost
 
     model = witness.models.get(adk_event.author) or usage.model or witness.model
     is_replayed = bool((adk_event.custom_metadata or {}).get(REPLAYED_KEY))
     zero_cost_usage = replace(usage, model=model, cost=0.0)
     return replace(
-        zero_cost_usage if is_replayed else priced(zero_cost_usage),
+        zero_cost_usage if is_replayed else with_cost(zero_cost_usage),
         is_replayed=is_replayed,
         is_cut=str(getattr(adk_event, "finish_reason", "")).endswith("MAX_TOKENS"),
         duration_ms=witness.took_ms.get(adk_event.author, 0.0),

@@ -30,7 +30,7 @@ from evaldesk.agents.tools.frameworks import (
 )
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import AgentError
-from evaldesk.llm import priced
+from evaldesk.llm import with_cost
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -137,7 +137,7 @@ class EventSender:
             tokens_reasoning=output_details.get("reasoning") or 0,
             is_cut=is_cut,
         )
-        return priced(usage)
+        return with_cost(usage)
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from evaldesk.agents.tools.frameworks import (
 )
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import AgentError, ModelError
-from evaldesk.llm import missing_keys, priced
+from evaldesk.llm import missing_keys, with_cost
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -324,7 +324,7 @@ def _usage(model: str, sdk_usage: Any, took_ms: float) -> Usage:
         tokens_cached=getattr(sdk_usage.input_tokens_details, "cached_tokens", 0) or 0,
         tokens_reasoning=getattr(sdk_usage.output_tokens_details, "reasoning_tokens", 0) or 0,
     )
-    return priced(usage)
+    return with_cost(usage)
 
 
 def model_of(session: Session, agent: Any) -> dict[str, Any]:

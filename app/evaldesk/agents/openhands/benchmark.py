@@ -33,7 +33,7 @@ from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, ModelError, UsageError
 from evaldesk.llm.failures import ModelFailure
 from evaldesk.llm.pacing import FOLDER, folder_of_books
-from evaldesk.llm.retry_events import CURRENT_LISTENER, PLAYED_TURN, RetryWait, captured
+from evaldesk.llm.retry_events import CURRENT_LISTENER, PLAYED_TURN, RetryWait, note_capture
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session
 from evaldesk.unpacking import MAX_ANSWER
 from evaldesk.wire import converted, from_json, plain, plain_text, to_json
@@ -81,7 +81,7 @@ class BenchmarkAgent(ModelCaller):
 
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Process one instance; `teardown` is always called. Raises ModelError and AgentError."""
-        captured("told")
+        note_capture("told")
         return events_of(lambda send: self._process(session, message, send))
 
     async def _process(self, session: Session, message: str, send: SendEvent) -> None:
@@ -260,7 +260,7 @@ class InstanceProcess:
                 _tell_wait(**frame["waits"])
             elif "whole" in frame:
                 if turn := PLAYED_TURN.get():
-                    turn.was_whole()
+                    turn.note_reply()
             else:
                 return frame
 

@@ -28,7 +28,7 @@ from evaldesk.agents.workspaces import Workspace
 from evaldesk.errors import AgentError
 from evaldesk.llm.call import ModelCall, ModelReply, pace_of
 from evaldesk.llm.pacing import Pace
-from evaldesk.llm.retry_events import CURRENT_LISTENER, RetryWait, TurnListener, played
+from evaldesk.llm.retry_events import CURRENT_LISTENER, RetryWait, TurnListener, turn_context
 from evaldesk.llm.third_party_clients import wrap_clients
 from evaldesk.model import ModelOptions
 from evaldesk.wire import from_json, plain, plain_object, to_json
@@ -57,7 +57,7 @@ def main() -> None:
         task = from_json(tasks.readline(), Task)
         CURRENT_LISTENER.set(lambda wait: report(waits=_pause_fields(wait)))
         wrap_clients()
-        with played(_InstanceTurn(task.model_options, report)):
+        with turn_context(_InstanceTurn(task.model_options, report)):
             report(**_run_task(task, report, tasks))
     except KeyboardInterrupt:
         report(failed={"kind": "cancelled", "message": "stopped"})
@@ -84,7 +84,7 @@ class _InstanceTurn(TurnListener):
         """The rate limits of the run."""
         return pace_of(self.options)
 
-    def was_whole(self, call: ModelCall | None = None, reply: ModelReply | None = None) -> None:
+    def note_reply(self, call: ModelCall | None = None, reply: ModelReply | None = None) -> None:
         """Report a finished call to the parent."""
         self.report(whole=True)
 

@@ -145,7 +145,7 @@ class LlmAgent(ModelCaller):
         model = session.model or self.model
         options = self._own_options(session) | session.model_options
         tools = [tool.schema() for tool in self._tools.values()]
-        return ModelCall.asked(options, model, [*system, *messages], tools=tools, seed=session.seed)
+        return ModelCall.from_options(options, model, [*system, *messages], tools=tools, seed=session.seed)
 
     def _own_options(self, session: Session) -> ModelOptions:
         """The agent's own model options; its key goes to its own endpoint and model only."""

@@ -42,7 +42,7 @@ def model_call(
         name: call_options.pop(name) for name in (*SAMPLING, "seed") if name in call_options
     }
     extra = {**session_options.extra, **call_options}
-    return ModelCall.asked(session_options, model, list(messages), tools=list(tools), extra=extra, **sampling)
+    return ModelCall.from_options(session_options, model, list(messages), tools=list(tools), extra=extra, **sampling)
 
 
 def endpoint_client(model: str, options: ModelOptions) -> tuple[Any, str]:

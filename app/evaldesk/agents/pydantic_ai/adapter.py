@@ -30,7 +30,7 @@ from evaldesk.agents.tools.frameworks import (
 )
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError
 from evaldesk.errors import FormatError
-from evaldesk.llm import missing_keys, only_litellm_prices, priced
+from evaldesk.llm import missing_keys, only_litellm_prices, with_cost
 from evaldesk.llm.client import open_litellm
 from evaldesk.model import (
     AgentDescription,
@@ -365,7 +365,7 @@ class EventSender:
             duration_ms=(time.perf_counter() - self._request_start_s) * 1000,
             is_cut=getattr(response, "finish_reason", None) == "length",
         )
-        return priced(usage)
+        return with_cost(usage)
 
 
 def _plain_part(part: Any) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from evaldesk.agents.remote.http_protocol import (
 )
 from evaldesk.agents.tools.frameworks import lost_turn_error, pause, take_paused_turn, waiting_events
 from evaldesk.errors import AgentError
-from evaldesk.llm.retry_events import captured
+from evaldesk.llm.retry_events import note_capture
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Waiting
 from evaldesk.model.decisions import ANSWER, APPROVAL, Decided
 from evaldesk.model.json_text import json_line
@@ -140,7 +140,7 @@ class A2aAgent:
     async def _send(
         self, session: Session, conversation: _Conversation, text: str, media: Sequence[Media]
     ) -> AsyncIterator[Event]:
-        captured("told")
+        note_capture("told")
         async with self._connect(session, conversation) as (connection, reader):
             try:
                 async for result in connection.send(_message(connection.card, conversation, text, media)):

@@ -26,7 +26,7 @@ from evaldesk.agents.remote.protocol import Calls, read_events, turn_body
 from evaldesk.agents.spans import OPEN_SPANS
 from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, FormatError
-from evaldesk.llm.retry_events import captured
+from evaldesk.llm.retry_events import note_capture
 from evaldesk.model import AgentDescription, AgentRef, Event, JsonObject, Session
 from evaldesk.model.decisions import Decided
 from evaldesk.reading.strict_json import parse_json
@@ -89,9 +89,9 @@ class CommandAgent:
 
     def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
         """As `reply`, with the decisions of a person; a restarted command gets the whole session, too."""
-        captured("told")
+        note_capture("told")
         if self.options.model_gateway:
-            captured("gateway")
+            note_capture("gateway")
         memory_entry = session.memory.get(_MEMORY)
         process = (
             memory_entry if isinstance(memory_entry, CommandProcess) and memory_entry.is_alive else self._start(session)

@@ -19,7 +19,17 @@ from evaldesk.agents.remote.providers import HOP_BY_HOP, MAX_BODY, PIECE, PROVID
 from evaldesk.errors import ModelError
 from evaldesk.llm.apis import api_of
 from evaldesk.llm.failures import failure_of
-from evaldesk.llm.faults import GIVEN, SLOW, SLOW_S, STATUS, TIMEOUT, TRUNCATED, WORDS, malformed_body, refusal_body
+from evaldesk.llm.faults import (
+    FAULTS_BEFORE_REQUEST,
+    SLOW,
+    SLOW_S,
+    STATUS,
+    TIMEOUT,
+    TRUNCATED,
+    WORDS,
+    malformed_body,
+    refusal_body,
+)
 from evaldesk.llm.recording import Recorder
 from evaldesk.llm.refusals import EndpointError
 from evaldesk.llm.retries import PATIENT, wait_after
@@ -100,7 +110,7 @@ class _Handler(LocalHandler):
         An injected fault is for the agent to handle: it is not retried here.
         """
         fault = turn.fault(call)
-        if fault in GIVEN:
+        if fault in FAULTS_BEFORE_REQUEST:
             turn.note_failure(call, f"{WORDS[fault]} (injected)", 0.0)
             self._fail(call, fault)
             return
@@ -261,7 +271,7 @@ def _kind(response: Any) -> str:
 
 def _recorded_answer(call: Call, recorder: Recorder, key: str) -> Answer | None:
     """The recorded answer. Raises ModelError when a replay lacks it."""
-    entry = recorder.found(key, f"the call of {call.model}")
+    entry = recorder.find(key, f"the call of {call.model}")
     if entry is None:
         return None
     body = str(entry["body"]).encode()

@@ -76,7 +76,7 @@ class HttpChatAgent(ModelCaller):
         system: list[JsonObject] = (
             [{"role": "system", "content": own_options.instruction}] if own_options.instruction else []
         )
-        return ModelCall.asked(
+        return ModelCall.from_options(
             run_options,
             session.model or own_options.model,
             [*system, *chat_messages(session.turns), user_message(message, session.media)],

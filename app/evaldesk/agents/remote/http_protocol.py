@@ -12,7 +12,7 @@ from evaldesk.agents.agent import Agent
 from evaldesk.agents.remote.protocol import Calls, description_of, read_events, turn_body
 from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, FormatError
-from evaldesk.llm.retry_events import captured
+from evaldesk.llm.retry_events import note_capture
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
 from evaldesk.model.decisions import Decided
 from evaldesk.reading.strict_json import parse_json
@@ -71,7 +71,7 @@ class HttpAgent:
 
     async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
         """As `reply`, with the decisions of a person; the agent needs no memory of the paused turn."""
-        captured("told")
+        note_capture("told")
         calls = Calls()
         headers = {"accept": "application/x-ndjson, application/json", **headers_from(self.headers_env, self.ref.id)}
         async with (

@@ -22,10 +22,10 @@ from evaldesk.agents.remote.providers import PROVIDERS
 from evaldesk.errors import BadNumberError, FormatError
 from evaldesk.llm.apis import Api, model_in
 from evaldesk.llm.call import pace_of
-from evaldesk.llm.costs import cost_at, priced
+from evaldesk.llm.costs import cost_at, with_cost
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
-from evaldesk.llm.refusals import STRICTNESS, dropped_words, without_refused
-from evaldesk.llm.retry_events import PLAYED_TURN, RetryWait, SeenCall, TurnListener, notifier, waiting_s
+from evaldesk.llm.refusals import STRICTNESS, dropped_fields_note, without_fields
+from evaldesk.llm.retry_events import PLAYED_TURN, HttpCall, RetryWait, TurnListener, notifier, waiting_s
 from evaldesk.model import ErrorRecord, Event, Session, Usage
 from evaldesk.transcripts.messages.turns import Message, TurnEvents
 from evaldesk.transcripts.model_exchanges import Exchange, read_exchange, results_in
@@ -60,18 +60,18 @@ class PlayedTurn:
 
         Only fields of the run's options count: a field of the agent itself fails here as in production.
         """
-        optional_fields = self.listener.asked_fields if self.listener and call.api else frozenset()
+        optional_fields = self.listener.optional_fields if self.listener and call.api else frozenset()
         if refusal is not None:
             text = refusal.body.decode("utf-8", "replace")
             new_fields = (
                 STRICTNESS.learn(call.model, base, optional_fields & call.body.keys(), refusal.status, text)
                 & optional_fields
             )
-            sentence = dropped_words(call.model, new_fields) if new_fields else ""
+            sentence = dropped_fields_note(call.model, new_fields) if new_fields else ""
             if self.listener and sentence:
-                self.listener.notes(sentence)
+                self.listener.add_note(sentence)
         names = STRICTNESS.unknown_to(call.model, base) & optional_fields & call.body.keys()
-        body = without_refused(call.body, names)
+        body = without_fields(call.body, names)
         return replace(call, body=dict(body), data=json.dumps(body).encode()) if names else None
 
     def fault(self, call: Call) -> str:
@@ -81,17 +81,17 @@ class PlayedTurn:
     def note_failure(self, call: Call, why: str, duration_ms: float) -> None:
         """Report the request of a failed call to the turn."""
         if self.listener and call.api:
-            self.listener.unanswered(SeenCall(call.path, call.body, b"", duration_ms), why, duration_ms)
+            self.listener.note_failure(HttpCall(call.path, call.body, b"", duration_ms), why, duration_ms)
 
     def note_missed_call(self) -> None:
         """Report a call without an answer at the end of the turn."""
         if self.listener:
-            self.listener.missed_call()
+            self.listener.note_missed_call()
 
     def note_answer(self, call: Call, answer: Answer) -> None:
         """Report the request and the answer of a call to the turn."""
         if self.listener:
-            self.listener.passed(SeenCall(call.path, call.body, answer.body, answer.duration_ms))
+            self.listener.note_gateway_call(HttpCall(call.path, call.body, answer.body, answer.duration_ms))
 
 
 @dataclass(slots=True)
@@ -296,7 +296,7 @@ def _usage(session: Session, call: Call, exchange: Exchange, answer: Answer) -> 
     if tokens is None or answer.is_cut:
         return usage
     if not tokens.written and not answer.is_replayed:
-        usage = priced(usage)
+        usage = with_cost(usage)
     return replace(usage, cost=cost_at(session.model_options.prices, usage))
 
 

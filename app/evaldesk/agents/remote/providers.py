@@ -19,7 +19,7 @@ from http.client import HTTPConnection, HTTPResponse, HTTPSConnection, RemoteDis
 from typing import Any
 from urllib.parse import urlsplit
 
-from evaldesk.llm.retry_events import unseen
+from evaldesk.llm.retry_events import hide_requests
 
 TIMEOUT_S = 600.0
 MAX_BODY = 32 * 1024 * 1024
@@ -99,7 +99,7 @@ def open_answer(method: str, address: str, data: bytes, headers: Mapping[str, st
     body = data if method == "POST" else None
     parts = urlsplit(address)
     key = (parts.scheme, parts.netloc)
-    with unseen():
+    with hide_requests():
         if not _is_direct(*key):
             return _by_urllib(method, address, body, headers)
         path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"

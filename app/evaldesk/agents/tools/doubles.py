@@ -209,7 +209,7 @@ async def call_with_recording(
     if recorder is None or not recorder.recording.tools:
         return await call()
     key = recorder.key("tool", {"name": name, "args": dict(args), "state": plain(state)})
-    entry = recorder.found(key, f"the call of the tool {name}")
+    entry = recorder.find(key, f"the call of the tool {name}")
     if entry is None:
         outcome = await call()
         recording = {

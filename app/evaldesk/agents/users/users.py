@@ -265,7 +265,7 @@ class ModelUser:
 
     async def _ask(self, session: Session) -> ModelReply:
         options = self.config.options
-        call = ModelCall.asked(options, self.model, self._messages(session), seed=session.seed)
+        call = ModelCall.from_options(options, self.model, self._messages(session), seed=session.seed)
         return await complete(call, patience=PATIENT.with_retries(options.n_retries))
 
     def _messages(self, session: Session) -> list[JsonObject]:

@@ -10,7 +10,7 @@ from evaldesk.desk.criteria.criteria import is_plain
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.cases import case_keys
 from evaldesk.desk.other_tools import as_tool_judges
-from evaldesk.diff.acceptance import Acceptable, Way, Ways, acceptable, accepted
+from evaldesk.diff.acceptance import AcceptableChange, Way, Ways, accept_changes, acceptable_changes
 from evaldesk.errors import FormatError, NotFoundError, UsageError
 from evaldesk.metrics import score_trial
 from evaldesk.model import Case, Counts, EvalSet, RunConfig, TrialResult
@@ -57,14 +57,14 @@ class StagedCase:
     key: str
     case: Case
     trial: TrialResult
-    offered: tuple[Acceptable, ...]
+    offered: tuple[AcceptableChange, ...]
     trials: tuple[TrialResult, ...]
 
     def with_changes(self, ways: Ways) -> Case:
         """The case with these changes; what it accepts as well is what all of its trials that ended did there."""
         ended = (each for each in self.trials if each is not self.trial and each.verdict != "errored")
         others = [(each.transcript, each.scores) for each in ended]
-        return accepted(self.case, self.trial.transcript, ways, self.trial.scores, others)
+        return accept_changes(self.case, self.trial.transcript, ways, self.trial.scores, others)
 
     @property
     def n_judged(self) -> int:
@@ -77,7 +77,7 @@ class StagedCase:
         return any(each.verdict == "passed" for each in self.trials)
 
     @property
-    def unasked(self) -> tuple[Acceptable, ...]:
+    def unasked(self) -> tuple[AcceptableChange, ...]:
         """The changes that may be chosen first: none of which the case would expect less.
 
         Of a turn in which a call is missing the calls beyond the expected ones are left with it.
@@ -300,7 +300,7 @@ def _staged_case(
         trial = next(iter(failed or trials), None)
     if trial is None:
         return None
-    offered = acceptable(case, trial.transcript, trial.scores)
+    offered = acceptable_changes(case, trial.transcript, trial.scores)
     return StagedCase(key, case, trial, offered, trials) if offered else None
 
 

@@ -26,7 +26,7 @@ from evaldesk.backports import UTC
 from evaldesk.codec import msgspec
 from evaldesk.engine.failures import failure
 from evaldesk.llm.pacing import PACED
-from evaldesk.llm.retry_events import PLAYED_TURN, holding
+from evaldesk.llm.retry_events import PLAYED_TURN, context_value
 from evaldesk.model import (
     Case,
     Criterion,
@@ -353,7 +353,7 @@ def _keeping_calls(prompts: PromptWriter, n_turns: int) -> AbstractContextManage
         criterion, turn = judged_here()
         return CallPlace(n_turns if turn is None else turn, round((time.perf_counter() - began_s) * 1000, 3), criterion)
 
-    return holding(PLAYED_TURN, CallsAside("judge", prompts, place))
+    return context_value(PLAYED_TURN, CallsAside("judge", prompts, place))
 
 
 def load_functions(criteria: Sequence[Criterion]) -> None:

@@ -34,9 +34,9 @@ from evaldesk.engine.worker.prompts import CallsAside
 from evaldesk.engine.worker.turn import OpenTurn, Show
 from evaldesk.errors import AgentError, EvaldeskError, ModelError, UsageError
 from evaldesk.llm import needs_litellm, set_variables
-from evaldesk.llm.http_calls import see_requests
-from evaldesk.llm.recording import CURRENT_RECORDER, Recorder, only_recorded
-from evaldesk.llm.retry_events import PLAYED_TURN, holding, played
+from evaldesk.llm.http_calls import watch_requests
+from evaldesk.llm.recording import CURRENT_RECORDER, Recorder, replay_only
+from evaldesk.llm.retry_events import PLAYED_TURN, context_value, turn_context
 from evaldesk.llm.third_party_clients import wrap_clients
 from evaldesk.model import (
     AgentDescription,
@@ -96,7 +96,7 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
 
     recorder = CURRENT_RECORDER.get()
     try:
-        with only_recorded(recorder) if recorder else nullcontext():
+        with replay_only(recorder) if recorder else nullcontext():
             end = await converse(user, session, attempt, play_message)
     finally:
         close_session_resources(session.memory)
@@ -152,10 +152,10 @@ async def play_turn(
     turn = OpenTurn(session, query, attempt.clock, show, resumed, attempt.prompts)
     turn.keep(before)
     attempt.turn = turn
-    see_requests()
+    watch_requests()
     wrap_clients()
     OPEN_SPANS.set(turn.opened_spans)
-    with played(turn):
+    with turn_context(turn):
         reason = await _stop_reason(_conversed(agent, session, query, turn, script, decided), turn, attempt)
     record = turn.record(reason)
     session.turns.append(replace(record, media=session.media) if session.media else record)
@@ -298,7 +298,7 @@ async def _taken(reply: AsyncIterator[Event], take: Callable[[Event], bool]) -> 
 def _missed() -> ModelError | None:
     """The call that a replay did not answer; an agent may catch it, or raise an error of its own."""
     recorder = CURRENT_RECORDER.get()
-    return recorder.missed if recorder else None
+    return recorder.replay_error if recorder else None
 
 
 def _session_of(spec: TrialSpec) -> Session:
@@ -396,7 +396,7 @@ async def _next(user: User, session: Session, attempt: Attempt) -> UserReply:
     place = CallPlace(len(session.turns))
     listener = CallsAside("user", attempt.prompts, lambda: place) if attempt.prompts else None
     try:
-        with holding(PLAYED_TURN, listener):
+        with context_value(PLAYED_TURN, listener):
             return await user.next(session)
     except BaseException as error:
         if attempt.stop:

@@ -10,7 +10,7 @@ from typing import Any
 from evaldesk.errors import EvaldeskError
 from evaldesk.llm.apis import api_of, model_in
 from evaldesk.llm.call import ModelCall, ModelReply
-from evaldesk.llm.retry_events import SeenCall, TurnListener, body_of
+from evaldesk.llm.retry_events import HttpCall, TurnListener, body_of
 from evaldesk.model import JsonObject, Usage
 from evaldesk.model.prompts import FAILED
 from evaldesk.model.transcript import UNKNOWN, Role
@@ -44,18 +44,18 @@ class CallsAside(TurnListener):
     prompts: PromptWriter
     place: Callable[[], CallPlace]
 
-    def was_whole(self, call: ModelCall | None = None, reply: ModelReply | None = None) -> None:
+    def note_reply(self, call: ModelCall | None = None, reply: ModelReply | None = None) -> None:
         """Keep a call of ours."""
         if call and reply:
             self._keep(reply.usage, sent_by_us(call), said_to_us(reply))
 
-    def asked(self, call: SeenCall) -> None:
+    def note_answer(self, call: HttpCall) -> None:
         """Keep a call of a client."""
         request = body_of(call.request)
         usage, exchange = read_seen(call, request)
         self._keep(usage, sent_of(request), exchange.said if exchange else None)
 
-    def unanswered(self, call: ModelCall | SeenCall, why: str, duration_ms: float) -> None:
+    def note_failure(self, call: ModelCall | HttpCall, why: str, duration_ms: float) -> None:
         """Keep a call that failed."""
         model, sent = sent_parts(call)
         self._keep(Usage(model, duration_ms=duration_ms), sent, {FAILED: why})
@@ -76,7 +76,7 @@ def untold_of(found: Sequence[Usage], told: Sequence[Usage], n_told: int) -> lis
     return [at in news for at in range(len(found))]
 
 
-def read_seen(call: SeenCall, request: JsonObject) -> tuple[Usage, Exchange | None]:
+def read_seen(call: HttpCall, request: JsonObject) -> tuple[Usage, Exchange | None]:
     """The usage that the answer tells, and the call; "at least" and None where it tells none, or cannot be read."""
     api = api_of(call.path)
     try:
@@ -98,7 +98,7 @@ def read_seen(call: SeenCall, request: JsonObject) -> tuple[Usage, Exchange | No
     return usage, exchange
 
 
-def sent_parts(call: ModelCall | SeenCall) -> tuple[str, Sent]:
+def sent_parts(call: ModelCall | HttpCall) -> tuple[str, Sent]:
     """The model that a call asks, and what it sends."""
     if isinstance(call, ModelCall):
         return call.model, sent_by_us(call)

@@ -14,12 +14,12 @@ from evaldesk.agents.spans import NO_SPANS, TurnSpans
 from evaldesk.engine.worker.attempt import Clock
 from evaldesk.engine.worker.prompts import read_seen, said_to_us, sent_by_us, sent_parts, untold_of
 from evaldesk.errors import AgentError
-from evaldesk.llm import cost_at, priced
+from evaldesk.llm import cost_at, with_cost
 from evaldesk.llm.call import ModelCall, ModelReply, pace_of
-from evaldesk.llm.faults import INJECTED, WORDS, drawn
+from evaldesk.llm.faults import INJECTED, WORDS, draw_fault
 from evaldesk.llm.pacing import Pace
-from evaldesk.llm.refusals import ASKED, MAX_COMPLETION, MAX_TOKENS
-from evaldesk.llm.retry_events import RetryWait, SeenCall, TurnListener, body_of
+from evaldesk.llm.refusals import MAX_COMPLETION, MAX_TOKENS, OPTION_FIELDS
+from evaldesk.llm.retry_events import HttpCall, RetryWait, TurnListener, body_of
 from evaldesk.model import (
     Capture,
     Change,
@@ -82,11 +82,11 @@ class OpenTurn(TurnListener):
         self._n_asking = 0
         self._n_cut = 0
         self._n_requests = 0
-        self._seen: list[tuple[float, str, SeenCall | None]] = []
+        self._seen: list[tuple[float, str, HttpCall | None]] = []
         self._ways: set[Capture] = set()
         self._spans: TurnSpans | None = None
         self._prompts = prompts
-        self._passed: deque[tuple[float, SeenCall]] = deque()
+        self._passed: deque[tuple[float, HttpCall]] = deque()
         self._usages: dict[int, Usage] = {}
         self._ended_ms: float | None = None
         self._state_json = b""
@@ -134,7 +134,7 @@ class OpenTurn(TurnListener):
         if event.usage:
             self._told.append(event.usage)
             if self.pace and not self._n_whole:  # our own calls book their tokens themselves
-                self.pace.spent(event.usage.model, event.usage.tokens_in + event.usage.tokens_out)
+                self.pace.book_tokens(event.usage.model, event.usage.tokens_in + event.usage.tokens_out)
             event = replace(event, usage=self._whole(event.usage))
         self._keep(event)
         self._note_state()
@@ -151,12 +151,12 @@ class OpenTurn(TurnListener):
         return pace_of(self._session.model_options)
 
     @property
-    def asked_fields(self) -> frozenset[str]:
+    def optional_fields(self) -> frozenset[str]:
         """The fields that the run chose, or that come with a model that it chose; those of the agent are its own."""
         if self._session.model:
-            return ASKED
+            return OPTION_FIELDS
         options = self._session.model_options
-        found = {name for name in ASKED if getattr(options, name, None) is not None}
+        found = {name for name in OPTION_FIELDS if getattr(options, name, None) is not None}
         return frozenset(found | ({MAX_COMPLETION} if MAX_TOKENS in found else set()))
 
     def fault(self, model: str) -> str:
@@ -165,55 +165,55 @@ class OpenTurn(TurnListener):
         if not shares:
             return ""
         self._n_requests += 1
-        found = drawn(shares, f"{self._session.seed} {self._index} {self._n_requests}")
+        found = draw_fault(shares, f"{self._session.seed} {self._index} {self._n_requests}")
         if found:
-            self.notes(f"{INJECTED}{self._n_requests} of this turn, to {model}: {WORDS[found]}")
+            self.add_note(f"{INJECTED}{self._n_requests} of this turn, to {model}: {WORDS[found]}")
         return found
 
-    def notes(self, text: str) -> None:
+    def add_note(self, text: str) -> None:
         """Keep a remark on a model call, in any thread."""
         self._keep(Event("log", at_ms=self._now_ms(), author="evaldesk", text=text))
 
-    def waits(self, wait: RetryWait, *, is_counted: bool) -> None:
+    def note_pause(self, wait: RetryWait, *, is_counted: bool) -> None:
         """Report that a model call pauses, in any thread; the next usage counts those that are not `is_counted`."""
         waits_ms = round(wait.seconds * 1000, 3)
         self._keep(Event("log", self._now_ms(), author="evaldesk", text=wait.sentence(), duration_ms=waits_ms))
         if not is_counted:
             self._again.append(wait)
 
-    def was_cached(self) -> None:
+    def note_cached_reply(self) -> None:
         """Mark the next usage as replayed."""
         self._cached.append(True)
         self._n_whole += 1
 
-    def was_whole(self, call: ModelCall | None = None, reply: ModelReply | None = None) -> None:
+    def note_reply(self, call: ModelCall | None = None, reply: ModelReply | None = None) -> None:
         """Note that the next usage is of a call whose requests are not seen, and how one of ours was sent."""
         self._n_whole += 1
         if self._prompts and call and reply:
             self._prompts.add(CallPlace(self._index, self._now_ms()), reply.usage, sent_by_us(call), said_to_us(reply))
 
-    def unanswered(self, call: ModelCall | SeenCall, why: str, duration_ms: float) -> None:
+    def note_failure(self, call: ModelCall | HttpCall, why: str, duration_ms: float) -> None:
         """Keep how a call was sent that failed, and why."""
         if self._prompts:
             model, sent = sent_parts(call)
             usage = Usage(model, duration_ms=duration_ms)
             self._prompts.add(CallPlace(self._index, self._now_ms()), usage, sent, {FAILED: why})
 
-    def passed(self, call: SeenCall) -> None:
+    def note_gateway_call(self, call: HttpCall) -> None:
         """Keep a call of which the gateway tells all; its usage follows."""
         self._n_cut += bool(_CUT.search(call.answer))
         if self._prompts:
             self._passed.append((self._now_ms(), call))
 
-    def asks(self) -> None:
+    def note_request(self) -> None:
         """Note a request that is sent."""
         self._n_asking += 1
 
-    def refused(self) -> None:
+    def note_failed_request(self) -> None:
         """Note that it was not answered."""
         self._n_asking -= 1
 
-    def asked(self, call: SeenCall) -> None:
+    def note_answer(self, call: HttpCall) -> None:
         """Note a call of which the agent may tell nothing: one inside of a tool, or by a client of its own."""
         self._n_asking -= 1
         if call.is_replayed:
@@ -226,11 +226,11 @@ class OpenTurn(TurnListener):
         self._spans = self._spans or TurnSpans(self._now_ms, self._session.id)
         return self._spans
 
-    def missed_call(self) -> None:
+    def note_missed_call(self) -> None:
         """Note a call whose tokens nobody can tell."""
         self._seen.append((self._now_ms(), self._open_tool(), None))
 
-    def captured(self, way: Capture) -> None:
+    def note_capture(self, way: Capture) -> None:
         """Note a way by which the calls of this turn are known; without any it is the adapter of a framework."""
         self._ways.add(way)
 
@@ -335,7 +335,7 @@ class OpenTurn(TurnListener):
         for event in (replace(event, at_ms=min(round(event.at_ms, 3), now)) for event in events):
             if event.usage:
                 if next(news):
-                    found.append(replace(event, usage=self._whole(priced(event.usage))))
+                    found.append(replace(event, usage=self._whole(with_cost(event.usage))))
                 continue
             told[_said(event)] -= 1
             if told[_said(event)] < 0:
@@ -371,7 +371,7 @@ class OpenTurn(TurnListener):
         """The usages of calls that were seen and that nobody told."""
         if not (self._seen or self._n_asking):
             return []
-        read = [(at_ms, tool, priced(self._read(at_ms, call))) for at_ms, tool, call in self._seen if call]
+        read = [(at_ms, tool, with_cost(self._read(at_ms, call))) for at_ms, tool, call in self._seen if call]
         news = untold_of([usage for *_, usage in read], told, max(len(told) - self._n_whole, 0))
         missed = [(at_ms, tool, UNKNOWN) for at_ms, tool, call in self._seen if call is None]
         missed += [(self._now_ms(), self._open_tool(), UNKNOWN)] * self._n_asking
@@ -387,14 +387,14 @@ class OpenTurn(TurnListener):
             )
         ]
 
-    def _read(self, at_ms: float, call: SeenCall) -> Usage:
+    def _read(self, at_ms: float, call: HttpCall) -> Usage:
         """The usage of a call that was seen; the first time, the call is kept as it was sent."""
         usage = self._usages.get(id(call))
         if usage is None:
             usage = self._usages[id(call)] = self._kept(at_ms, call)
         return usage
 
-    def _kept(self, at_ms: float, call: SeenCall) -> Usage:
+    def _kept(self, at_ms: float, call: HttpCall) -> Usage:
         request = body_of(call.request)
         usage, exchange = read_seen(call, request)
         if self._prompts:

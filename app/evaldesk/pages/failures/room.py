@@ -12,7 +12,7 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.failures import MAX_MODE_NAME, TypedFinding
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.desk.runs.stored_runs import run_title
-from evaldesk.diff.signature import alike
+from evaldesk.diff.signature import group_notes
 from evaldesk.errors import EvaldeskError
 from evaldesk.model.conclusion import Answer, Interval, counted
 from evaldesk.model.failures import TRIALS, Asked, Finding, Mode, ProposedGroup, ProposedMerge, ReadTrials, trial_number
@@ -329,7 +329,7 @@ def _notes(store: Store, run_id: int) -> list[tuple[str, list[tuple[Finding, str
     """The newest findings without a mode, each with the address of its trial, similar ones under one name."""
     found = [each for each in store.failures.of_mode(None, run_id, N_NOTES) if each.note]
     hrefs = [_href(run_id, trial_number((each.case_index, each.trial_index))) for each in found]
-    groups = alike([each.note for each in found])
+    groups = group_notes([each.note for each in found])
     return [(name[:MAX_MODE_NAME], [(found[at], hrefs[at]) for at in places]) for name, places in groups]
 
 
