@@ -1,7 +1,7 @@
-"""The codec of frames and files: msgspec, or what we use of it made of the standard library.
+"""The codec of frames and files: msgspec, or a substitute in the standard library. (decision 002)
 
-A player runs on the agent's own interpreter, which need not have msgspec, or has one of another age. Every module that
-such a player imports takes `msgspec` from here.
+A player runs on the agent's own interpreter, where msgspec may be missing or of another version. Every module in the
+imports of a player takes `msgspec` from here.
 """
 
 from __future__ import annotations

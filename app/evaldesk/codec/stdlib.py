@@ -1,7 +1,7 @@
-"""The part of msgspec that a player uses, made of the standard library, with msgspec's names.
+"""A substitute for the used part of msgspec in the standard library, with msgspec's names.
 
-Its bytes, values and sentences are those of msgspec; `tests/test_codecs.py` compares the two. It is slower, which one
-trial does not notice.
+It gives the bytes, values and error messages of msgspec; `tests/test_codecs.py` compares them. It is slower, but one
+trial has few frames.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DecodeError(MsgspecError):
 
 
 class ValidationError(DecodeError):
-    """A value of another type than wanted."""
+    """A value of the wrong type."""
 
 
 class UnsetType(enum.Enum):
@@ -56,7 +56,7 @@ field = dataclasses.field
 
 
 class Struct:
-    """The base of a record; its options are those of msgspec that we use."""
+    """The base of a record, with the used options of msgspec."""
 
     __tag__: ClassVar[str | None] = None
     __forbids_unknown__: ClassVar[bool] = False
@@ -70,12 +70,12 @@ class Struct:
 
 
 def convert(value: object, type: Any, *, strict: bool = True) -> Any:  # noqa: A002
-    """Plain values as one of that type. Raises ValidationError."""
+    """Convert plain values to the type. Raises ValidationError."""
     return _converter(type, strict)(value, "$")
 
 
 class Encoder:
-    """Writes values as JSON; `deterministic` sorts keys, `enc_hook` gives a value for what JSON does not know."""
+    """Writes values as JSON; `deterministic` sorts keys, `enc_hook` converts values without a JSON form."""
 
     def __init__(self, *, order: str | None = None, enc_hook: Callable[[Any], Any] | None = None) -> None:
         self._is_sorted = order is not None
@@ -152,7 +152,7 @@ def _key(key: object) -> str:
 
 
 def _text(value: object) -> str | None:
-    """The text that stands for a value which JSON does not know; None where there is none."""
+    """The JSON text of bytes, dates, UUIDs and decimals; None for other values."""
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(value).decode()
     if isinstance(value, datetime):
@@ -177,7 +177,7 @@ def _float_text(value: float) -> str:
 
 
 class Decoder:
-    """Reads JSON into a type. Raises TypeError for a type that JSON cannot give."""
+    """Reads JSON into a type. Raises TypeError for an unsupported type."""
 
     def __init__(self, type: Any = Any, *, strict: bool = True) -> None:  # noqa: A002
         self.type = type
@@ -218,7 +218,7 @@ def _finite(text: str) -> float:
 
 @lru_cache(maxsize=1024)
 def _converter(kind: Any, strict: bool) -> Convert:
-    """How a value becomes one of that type, which refers to itself where the type does."""
+    """Build the decoder for a type; recursive types are allowed."""
     if kind is Any or kind is object:
         return lambda value, _: value
     if kind is None or kind is type(None):
@@ -247,7 +247,7 @@ def _wrong(type_name: str, value: object, at: str) -> ValidationError:
 
 
 def _kind(value: object) -> str:
-    """The kind of a value as JSON calls it."""
+    """The JSON kind of a value."""
     if value is None:
         return "null"
     if isinstance(value, Mapping):
@@ -296,7 +296,7 @@ _PLAIN: Mapping[Any, Convert] = {bool: _boolean, int: _integer, float: _number, 
 
 
 def _lax(inner: Convert, kind: type) -> Convert:
-    """As `inner`, for texts of numbers and truth values, too."""
+    """As `inner`, but also for numbers and booleans as text."""
 
     def convert_value(value: Any, at: str) -> Any:
         if kind is bool and not isinstance(value, bool):
@@ -363,7 +363,7 @@ def _union(kinds: tuple[Any, ...], strict: bool) -> Convert:
 
 
 def _type_name(kind: Any) -> str:
-    """The name of a type in an error: that of its JSON."""
+    """The JSON name of a type for an error message."""
     if kind is None or kind is type(None):
         return "null"
     origin = typing.get_origin(kind) or kind
@@ -419,7 +419,7 @@ def _object(key: Convert, item: Convert) -> Convert:
 
 
 def _record(kind: Any, strict: bool) -> Convert:
-    """A dataclass, a Struct or a TypedDict from an object."""
+    """Build the decoder for a dataclass, a Struct or a TypedDict."""
     is_table = typing.is_typeddict(kind)
     fields = {} if is_table else {field.name: field for field in dataclasses.fields(kind) if field.init}
     names = list(typing.get_type_hints(kind)) if is_table else list(fields)
@@ -458,7 +458,7 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
 
 
 def _format(data: bytes | str, *, indent: int = 2) -> bytes:
-    """JSON with a space after each comma and colon, on one line where `indent` is 0."""
+    """JSON with a space after each comma and colon, on one line for `indent` 0."""
     value = _load(data)
     if indent:
         return stdlib_json.dumps(value, ensure_ascii=False, indent=indent).encode()
@@ -474,7 +474,7 @@ def _spaced(value: Any) -> str:
 
 
 def _schema_components(kinds: Sequence[Any], *, ref_template: str) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
-    """The JSON schemas of types, and those of the records in them by name. Raises TypeError."""
+    """The JSON schemas of types, and of their records by name. Raises TypeError."""
     definitions: dict[str, Any] = {}
     return tuple(_schema(kind, ref_template, definitions) for kind in kinds), definitions
 

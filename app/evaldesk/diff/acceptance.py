@@ -22,20 +22,20 @@ from evaldesk.model import Case, Expected, JsonObject, JsonValue, Score, ToolCal
 from evaldesk.model.json_text import json_line
 
 Part: TypeAlias = Literal["answer", "argument", "call", "calls", "state"]
-"""What a change writes: an answer, an argument, one call more or less, all calls of a turn, a key of the state."""
+"""The target of a change: an answer, an argument, an added or removed call, all calls of a turn, a state key."""
 Way: TypeAlias = Literal["as_well", "within", "replace", "ignore"]
-"""How it is written: beside what is expected, within a distance from it, in its place, or so that any value passes."""
+"""The way to accept: as an alternative, within a tolerance, as a replacement, or by ignoring the value."""
 Ways: TypeAlias = Mapping[str, Way]
-"""The way of each wanted change, by its key."""
+"""The ways of the accepted changes by key."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptableChange:
-    """One difference between a case and a trial of it; `key` is its name within the case.
+    """One difference between a case and its trial; `key` is its name within the case.
 
-    `expected` and `actual` are text: an answer as it is, everything else as JSON on one line. None is an absent side.
-    `call` is the place of an argument's call among the expected ones of its tool in the turn, from 0. A change of all
-    calls of a turn `lacks_calls` where an expected one is not among them.
+    `expected` and `actual` are text: an answer verbatim, everything else as JSON on one line. None is an absent side.
+    `call` is the index of an argument's call among the expected calls of its tool in the turn, from 0. A change of all
+    calls of a turn `lacks_calls` if an expected call is missing in it.
     """
 
     key: str
@@ -54,12 +54,12 @@ class AcceptableChange:
     # One click must not turn a regression into a passing test: decision 091.
     @property
     def is_less(self) -> bool:
-        """Whether the case would expect less than before: nobody wants that unasked."""
+        """Whether acceptance would weaken the case; such a change is never accepted by default."""
         return self.lacks_calls or not self.actual
 
     @property
     def ways(self) -> tuple[Way, ...]:
-        """The ways to write it; first the one that changes the fewest passing trials."""
+        """The possible ways to accept it, the least permissive first."""
         if self.part == "answer":
             return ("as_well", "replace")
         if self.part == "state":
@@ -75,9 +75,9 @@ class AcceptableChange:
 def acceptable_changes(
     case: Case, transcript: Transcript, scores: Collection[Score] = ()
 ) -> tuple[AcceptableChange, ...]:
-    """Every difference that the case could take over, in the order of the turns, the final state last.
+    """All differences that can be accepted, in the order of the turns, the final state last.
 
-    A turn that asserts nothing, or was not played, has none; nor has a call that its metric accepts as it is.
+    Turns without assertions, unplayed turns, and calls accepted by their metric have none.
     """
     changes: list[AcceptableChange] = []
     allowances, (compared_case, _) = read_allowances(case), as_taken(case, transcript)
@@ -108,10 +108,9 @@ def accept_changes(
     scores: Collection[Score] = (),
     others: Collection[tuple[Transcript, Collection[Score]]] = (),
 ) -> Case:
-    """The case with the wanted changes written into its expectations; everything else stays as it is.
+    """The case with the accepted changes in its expectations; everything else is unchanged.
 
-    Without ways each replaces the expected value. Values accepted as well, or within a distance, come from the trials
-    `others`, too.
+    A collection of keys means `replace` for each. Alternatives and tolerances also cover the trials `others`.
     """
     ways: Ways = changes if isinstance(changes, Mapping) else dict.fromkeys(changes, "replace")
     keys = {key for key, way in ways.items() if way == "replace"}
@@ -145,7 +144,7 @@ def _allowances(
     scores: Collection[Score],
     others: Collection[tuple[Transcript, Collection[Score]]],
 ) -> Iterator[Allowance]:
-    """The accepted alternatives of the case, for the changes that do not replace its expectation."""
+    """The allowances (alternatives, tolerances, ignored values) of all changes with another way than `replace`."""
     kept_beside = [
         each for each in acceptable_changes(case, transcript, scores) if ways.get(each.key, "replace") != "replace"
     ]
@@ -296,7 +295,7 @@ def _accepted_state(
 
 
 def distance(expected: JsonValue, actual: JsonValue) -> float | None:
-    """The least tolerance with which a number is taken for the expected one; None where there is none."""
+    """The smallest tolerance that accepts the actual number; None without one."""
     if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in (expected, actual)):
         return None
     try:

@@ -1,4 +1,4 @@
-"""All turns of a trial, expected beside actual, their calls aligned as the metrics aligned them: by turn, or as one."""
+"""Diffs of all turns of a trial; calls are aligned as in the metrics: by turn, or over the conversation."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from evaldesk.model import Case, Expected, Score, Transcript
 
 
 def turn_diffs(case: Case, transcript: Transcript, scores: Sequence[Score] = ()) -> tuple[TurnDiff, ...]:
-    """One diff for each turn of the case and each played turn; the longer list counts.
+    """One diff for each turn of the case or of the trial, whichever has more.
 
-    Where the metrics of calls took all asserted turns as one conversation, so do the diffs: a call that was made in
-    another turn than expected stands in both, as a row with the place of the other one.
+    If the tool metrics aligned the whole conversation, so do the diffs: a call in another turn than expected has a row
+    in both turns, each with the turn of the other side.
     """
     n = max(len(case.turns), len(transcript.turns))
     diffs = [_own_diff(case, transcript, scores, index) for index in range(n)]
@@ -25,9 +25,9 @@ def turn_diffs(case: Case, transcript: Transcript, scores: Sequence[Score] = ())
 
 
 def conversation_rows(case: Case, transcript: Transcript, scores: Sequence[Score]) -> tuple[CallRow, ...]:
-    """The alignment of metrics that took the conversation as one, where the turns are drawn as other metrics took them.
+    """The alignment over the conversation, if other metrics aligned by turn; else empty.
 
-    Every row names the turns of both sides, also where they are the same; empty where `turn_diffs` says it all.
+    Every row has the turns of both sides, also if equal.
     """
     conversation_scores = _of_conversation(scores)
     if not conversation_scores or not _has_turns(scores):
@@ -71,7 +71,7 @@ def _rows(case: Case, transcript: Transcript, scores: Sequence[Score]) -> dict[i
 def _steps(
     case: Case, transcript: Transcript, scores: Sequence[Score]
 ) -> Iterator[tuple[CallRow, int | None, int | None]]:
-    """Each step of the one alignment as a row, with the turns of both sides."""
+    """The steps of the alignment over the conversation as rows, with the turns of both sides."""
     expected_calls = [
         (at, k, call) for at in _asserted(case) for k, call in enumerate(case.turns[at].expected.tool_calls or (), 1)
     ]

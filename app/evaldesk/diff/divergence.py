@@ -1,4 +1,4 @@
-"""The first place where a trial leaves the expected path."""
+"""The first divergence of a trial from its case."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DivergenceKind: TypeAlias = Literal["calls", "not_played", "score", "final_state
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where and how: `turn` and `call` count from 1, `call` and `row` are None where no call is meant.
+    """A divergence; `turn` and `call` count from 1, `call` and `row` are None unless it is about a call.
 
     `place` and `sentence` together are the text on the page; `name` is the tool, the metric or the state key.
     """
@@ -35,7 +35,7 @@ class Divergence:
 
 
 def first_divergence(case: Case, transcript: Transcript, scores: Sequence[Score] = ()) -> Divergence | None:
-    """The first turn with other calls, that was never played, or on which one of `scores` failed; then the state."""
+    """The first turn with other calls, without a record, or with a failed score; then the final state."""
     diffs = turn_diffs(case, transcript, scores)
     for index in range(len(case.turns)):
         record = transcript.turns[index] if index < len(transcript.turns) else None
@@ -62,7 +62,7 @@ def _in_call(turn: int, row: CallRow) -> Divergence:
 
 
 def moved_words(row: CallRow) -> str:
-    """`expected as call 2 of turn 1`, or `made as call 1 of turn 2`: where the other side of a moved call is."""
+    """The place of the other side of a moved call: `expected as call 2 of turn 1`, or `made as call 1 of turn 2`."""
     if row.actual_turn:
         return f"made as call {row.actual_place} of turn {row.actual_turn}"
     return f"expected as call {row.expected_place}" + (f" of turn {row.expected_turn}" if row.expected_turn else "")

@@ -1,4 +1,4 @@
-"""The signature of a failed trial: facts about how it failed, without any value; and notes of people that say alike.
+"""Failure signatures: the kind of a trial's failure without its values; and clusters of similar notes.
 
 (reference/failure_modes.md section 5)
 """
@@ -20,7 +20,7 @@ from evaldesk.model import Case, ErrorRecord, JsonValue, Score, Transcript
 
 MAX_MESSAGE = 200
 APART = 0.75
-"""The cosine distance above which notes do not say alike."""
+"""The maximum mean cosine distance within a cluster of notes."""
 N_TERMS, MAX_SHORT = 3, 3
 _VARYING = re.compile(
     r"""https?://\S+|(?<![\w.-])[\w.-]+@[\w.-]+|(?:[A-Za-z]:)?(?:/[\w.~-]+)+/?|"[^"]*"|'[^']*'|`[^`]*`|“[^“”]*”|\b0x[0-9a-f]+\b
@@ -37,9 +37,9 @@ _OPS = {"-": "missing", "+": "not expected", "moved": "in another place", "~": "
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """`key` is equal for trials that fail alike; `words` say the same to a person.
+    """`key` is equal for equal kinds of failure; `words` is its readable form.
 
-    `tool` and `turn`, which counts from 1, are where the trial first differs; empty and 0 where it has no such place.
+    `tool` and `turn`, from 1, are the place of the first divergence; empty and 0 without one.
     """
 
     key: str
@@ -50,7 +50,7 @@ class Signature:
 
 # No values, so equal signatures do not depend on the data: decision 110.
 def failure_signature(case: Case, transcript: Transcript, scores: Sequence[Score]) -> Signature | None:
-    """The signature of a trial that did not pass, by the scores that decide; None where nothing tells it apart."""
+    """The signature of a failed trial by its deciding scores; None without a divergence or a failed score."""
     failed_metric = next((score.metric for score in scores if score.passed is False), "")
     divergence = first_divergence(case, transcript, scores)
     if divergence is None:
@@ -95,7 +95,7 @@ def _place(pointer: str) -> str:
 
 
 def _differences(expected: JsonValue, actual: JsonValue, at: str = "") -> Iterator[tuple[str, str]]:
-    """The RFC 6901 pointer of each difference, and its direction; a list is told as a whole."""
+    """The RFC 6901 pointer and the direction of each difference; a list counts as one value."""
     if json_equal(expected, actual):
         return
     if isinstance(expected, dict) and isinstance(actual, dict):
@@ -136,7 +136,7 @@ def _day(text: str) -> date | None:
 
 
 def group_notes(notes: Sequence[str]) -> list[tuple[str, list[int]]]:
-    """Groups of similar notes, largest first, each named by its heaviest terms; a single note has no name.
+    """Clusters of similar notes as indexes, largest first, named by their top terms; a single note has no name.
 
     TF-IDF of words and pairs, average linkage on the cosine distance: the same groups in whatever order the notes are.
     """
@@ -153,7 +153,7 @@ def group_notes(notes: Sequence[str]) -> list[tuple[str, list[int]]]:
 
 
 def _vectors(texts: Sequence[str]) -> list[dict[str, float]]:
-    """The weights of the words and pairs of each text, without the beginning that all have, of length 1."""
+    """TF-IDF vectors of length 1 over words and pairs, without the common beginning of all texts."""
     words = [re.findall(r"\w\w+", text.casefold()) for text in texts]
     same = takewhile(lambda column: len(set(column)) == 1, zip(*words, strict=False))
     n_common = sum(1 for _ in same) if len(words) > 2 else 0
@@ -168,7 +168,7 @@ def _vectors(texts: Sequence[str]) -> list[dict[str, float]]:
 
 
 def _cluster(vectors: Sequence[dict[str, float]]) -> list[list[int]]:
-    """Groups of vectors, from pairs up, as long as two groups are no further apart than APART in the mean."""
+    """Clusters by average linkage: merges the nearest two until their mean distance exceeds APART."""
     groups = {at: [at] for at in range(len(vectors))}
     apart = {
         (a, b): 1 - fsum(weight * vectors[b].get(term, 0.0) for term, weight in vectors[a].items())
@@ -188,7 +188,7 @@ def _cluster(vectors: Sequence[dict[str, float]]) -> list[list[int]]:
 
 
 def _heaviest_terms(vectors: Sequence[dict[str, float]]) -> str:
-    """The heaviest terms of a group without terms that contain another."""
+    """The top terms of a cluster, without terms that share a word."""
     weights = {term: fsum(each.get(term, 0.0) for each in vectors) for vector in vectors for term in vector}
     terms: list[str] = []
     telling = [term for term in weights if all(len(word) > MAX_SHORT for word in term.split())] or [*weights]

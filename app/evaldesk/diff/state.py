@@ -15,8 +15,7 @@ from evaldesk.model.json_text import json_line
 class StateRow:
     """One key of the state in a turn; a side without the key is None.
 
-    `expected` is the JSON text that the case expects at the end, None where it is not asserted;
-    `is_as_expected` is None then, too.
+    `expected` is the JSON text of the case's final state; it and `is_as_expected` are None without an assertion.
     """
 
     key: str
@@ -28,7 +27,7 @@ class StateRow:
 
 
 def state_diff(before: JsonObject, after: JsonObject) -> tuple[Change, ...]:
-    """The top-level keys that differ: those of `before` in their order, then new ones."""
+    """The changed top-level keys: keys of `before` in their order, then new ones."""
     return tuple(
         Change(key, before.get(key), after.get(key), key in before, key in after)
         for key in differing_keys(before, after)

@@ -31,7 +31,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class TextDiff:
-    """Both texts in full, cut where they begin or cease to agree."""
+    """Both texts in full, as segments of equal and different words."""
 
     expected: tuple[Segment, ...]
     actual: tuple[Segment, ...]
@@ -43,10 +43,10 @@ class TextDiff:
 
 
 def diff_text(expected: str, actual: str) -> TextDiff:
-    """Compare word by word; punctuation marks are words of their own, the space before a word goes with it.
+    """Compare word by word; a punctuation mark is a word, the space before a word belongs to it.
 
-    Texts too long to be compared in a moment are taken as different between their common beginning and end, and those
-    of hundreds of pages as a whole.
+    Long texts count as different between their common beginning and end; texts of more than _MOST_LETTERS letters as a
+    whole.
     """
     if expected == actual:
         return TextDiff(_segments([("same", expected)]), _segments([("same", actual)]))
@@ -63,7 +63,7 @@ def diff_text(expected: str, actual: str) -> TextDiff:
 
 
 def unified_lines(expected: str, actual: str) -> Iterator[str]:
-    """The lines that differ as a unified diff with three lines around them; nothing of equal texts."""
+    """A unified diff with three lines of context; empty for equal texts."""
     expected_lines, actual_lines = expected.splitlines(), actual.splitlines()
     steps = opcodes(expected_lines, actual_lines, _MOST_WORK_ON_LINES)
     last = max((at for at, (op, *_) in enumerate(steps) if op != "equal"), default=-1)
@@ -84,7 +84,7 @@ def unified_lines(expected: str, actual: str) -> Iterator[str]:
 def opcodes(
     old: Sequence[str], new: Sequence[str], most_work: int = _MOST_WORK
 ) -> list[tuple[str, int, int, int, int]]:
-    """The steps from `left` to `right` as difflib has them, none empty; the middle is one where it is too much work."""
+    """Non-empty difflib opcodes from `old` to `new`; beyond `most_work` the middle is one replacement."""
     start, end = 0, 0
     shortest = min(len(old), len(new))
     while start < shortest and old[start] == new[start]:
@@ -108,7 +108,7 @@ class _TooMuchWorkError(Exception):
 
 
 class _Matcher(SequenceMatcher[str]):
-    """Gives up after `most_work` comparisons; lists of 500 words with a comma after each take 200 times as many."""
+    """A SequenceMatcher with a limit of comparisons: frequent items, such as commas, make it 200 times slower."""
 
     def __init__(self, old: Sequence[str], new: Sequence[str], most_work: int) -> None:
         super().__init__(None, old, new, autojunk=False)
@@ -123,7 +123,7 @@ class _Matcher(SequenceMatcher[str]):
 
 
 def _segments(pieces: Iterable[tuple[SegmentKind, str]]) -> tuple[Segment, ...]:
-    """Pieces without empty ones, neighbours of a kind joined, space at the edge of a change left outside of it."""
+    """Segments of the pieces: adjacent equal kinds merged, leading space of a change moved out of it."""
     merged: list[tuple[SegmentKind, str]] = []
     for kind, text in pieces:
         word = text.lstrip()
@@ -137,7 +137,7 @@ def _segments(pieces: Iterable[tuple[SegmentKind, str]]) -> tuple[Segment, ...]:
 
 
 def diff_json(expected: JsonValue, actual: JsonValue) -> TextDiff:
-    """Two values that are not equal, word by word; where only spaces differ, the whole values."""
+    """Two unequal values, word by word; as a whole if only spaces differ."""
     expected_text, actual_text = json_line(expected), json_line(actual)
     diff = diff_text(expected_text, actual_text)
     return TextDiff((Segment("del", expected_text),), (Segment("ins", actual_text),)) if diff.is_same else diff

@@ -1,6 +1,6 @@
-"""One turn on the trial page: expected beside actual, calls aligned, arguments by key, text by word.
+"""The diff of one turn for the trial page: aligned calls, arguments by key, text by word.
 
-Calls are aligned as the metrics of the turn did, where they accepted other arguments than the expected ones.
+The alignment is the one of the turn's metrics, which may accept other arguments than the expected ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Outcome: TypeAlias = tuple[ToolCall, Event | None]
 """A call of the agent, and its result."""
 Steps: TypeAlias = Sequence[Step]
 Reasons: TypeAlias = dict[tuple[int | None, int | None], tuple[str, ...]]
-"""Why a pair of calls was accepted with other arguments."""
+"""The reasons for accepting other arguments, by the places of a pair of calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class ArgRow:
 class CallRow:
     """One line of the comparison; places count from 1. Without an assertion `op` is None and only `actual` is set.
 
-    `because` says why the call is taken for the expected one although its arguments differ. Where a whole conversation
-    was aligned, the turn of the side that is missing here, from 1, is `expected_turn` or `actual_turn`.
+    `because` has the reasons for accepting different arguments. In an alignment over the conversation, `expected_turn`
+    or `actual_turn` is the turn, from 1, of the side in another turn.
     """
 
     op: Op | None
@@ -58,7 +58,7 @@ class CallRow:
 
     @property
     def is_accepted(self) -> bool:
-        """Whether the call stands where it was expected, with arguments that were accepted."""
+        """Whether the call is at its expected place, with different but accepted arguments."""
         return self.op == "~" and bool(self.because)
 
     @property
@@ -69,10 +69,10 @@ class CallRow:
 
 @dataclass(frozen=True)
 class TurnDiff:
-    """One turn, expected beside actual.
+    """One turn, expected and actual.
 
-    `is_asserted` says whether the case names the calls of this turn. `reference` is the answer it expects, None where
-    it expects none; `answer` is the agent's answer, None for a turn that was never played.
+    `is_asserted`: the case asserts the calls of this turn. `reference` is the expected answer, None without one;
+    `answer` is the agent's answer, None for an unplayed turn.
     """
 
     calls: tuple[CallRow, ...]
@@ -83,7 +83,7 @@ class TurnDiff:
 
     @cached_property
     def text(self) -> TextDiff | None:
-        """The answers compared; None where there is no reference."""
+        """The diff of the answers; None without a reference."""
         return None if self.reference is None else diff_text(self.reference, self.answer or "")
 
     @property
@@ -93,12 +93,12 @@ class TurnDiff:
 
     @property
     def differs(self) -> bool:
-        """Whether calls differ from asserted ones, or the turn was never played."""
+        """Whether calls differ from the asserted ones, or the turn was not played."""
         return not self.is_played or any(row.differs for row in self.calls)
 
     @property
     def summary(self) -> str:
-        """`2 calls, 1 differs`; the line of the outline."""
+        """The line of the outline: `2 calls, 1 differs`."""
         if not self.is_played:
             return "never played"
         n = self.n_actual_calls
@@ -155,7 +155,7 @@ def _call_rows(
 def aligned_rows(
     expected: Sequence[ToolCall], outcomes: Sequence[Outcome], scores: Sequence[Score]
 ) -> list[tuple[Step, CallRow]]:
-    """The alignment that every metric of the calls used, or that of strict equality, each step with its row."""
+    """The common alignment of all tool metrics, else the strict one; each step with its row."""
     steps, because = _shared_alignment(expected, [call for call, _ in outcomes], scores)
     rows = [_call_row(*step, expected, outcomes) for step in steps]
     return [(step, replace(row, because=because.get(step[1:], ()))) for step, row in zip(steps, rows, strict=True)]
@@ -182,7 +182,7 @@ def _call_row(
 
 
 def call_outcomes(record: TurnRecord | None) -> list[Outcome]:
-    """Each call with its result: by id where calls have one, else the first result of that tool still free."""
+    """Each call with its result: by id, else the first unused result of that tool."""
     events = record.events if record else ()
     results: defaultdict[tuple[str | None, str], deque[Event]] = defaultdict(deque)
     for event in events:
@@ -215,7 +215,7 @@ def _shared_alignment(
 
 
 def judges_calls(score: Score) -> bool:
-    """Whether the score says how calls were compared."""
+    """Whether the score is of a tool metric with an alignment."""
     return score.metric.startswith("tool_") and "n_expected" in score.details
 
 

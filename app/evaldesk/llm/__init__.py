@@ -1,4 +1,4 @@
-"""Floor 1: the one door to models. LiteLLM is imported when a call needs it, or by `warm`."""
+"""Floor 1: the client of models. LiteLLM is imported by the first call that needs it, or by `warm`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _MODULES = {
     "warm": "llm.attempts",
     "with_cost": "llm.costs",
 }
-"""The driver of a run reads failures and prices, and asks no model."""
+"""Lazy imports: the driver of a run needs only failures and prices."""
 
 if not TYPE_CHECKING:
 

@@ -1,17 +1,17 @@
-"""The APIs of models, told by the path of a request."""
+"""The APIs of models, by the path of a request."""
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
 OWN_ADDRESSES: set[str] = set()
-"""Hosts and ports of this process at which a model is asked by our own calls, which are told and recorded as such."""
+"""Hosts and ports of Evaldesk's own servers in this process; their model calls are recorded by our own client."""
 
 Api: TypeAlias = Literal["chat", "responses", "messages", "generate"]
 
 
 def api_of(path: str) -> Api | None:
-    """The API that answers at the path; None for any other, such as a list of models."""
+    """The API of the path; None for other paths, such as a list of models."""
     path = path.partition("?")[0]
     if path.endswith("/chat/completions"):
         return "chat"
@@ -23,5 +23,5 @@ def api_of(path: str) -> Api | None:
 
 
 def model_in(path: str) -> str:
-    """The model that the path names, as Google's do; empty where the body names it."""
+    """The model in the path, as in Google's API; empty for APIs with the model in the body."""
     return path.partition("?")[0].rpartition("/models/")[2].partition(":")[0] if "/models/" in path else ""

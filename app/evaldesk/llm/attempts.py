@@ -1,4 +1,4 @@
-"""One attempt at a model call, by the client that fits it."""
+"""One attempt at a model call, by the demo model, our own client or LiteLLM."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from evaldesk.model import Usage
 
 
 async def attempt(call: ModelCall, on_text: Callable[[str], object] | None) -> ModelReply:
-    """One request, streamed with `on_text`; another where the endpoint refused a field of ours.
+    """Send one request, streamed with `on_text`; repeated without the fields that the endpoint refuses.
 
     Raises ModelError, TimeoutError, and exceptions of the client.
     """
@@ -60,7 +60,7 @@ async def attempt(call: ModelCall, on_text: Callable[[str], object] | None) -> M
 
 
 async def _inject(fault: str, call: ModelCall) -> None:
-    """Fail as an endpoint with that fault does, or wait as long. Raises exceptions of our client."""
+    """Raise the exception of an injected fault, or wait for a slow answer."""
     if fault in STATUS:
         raise EndpointError(STATUS[fault], refusal_body(STATUS[fault]))
     if fault == TIMEOUT:
@@ -71,7 +71,7 @@ async def _inject(fault: str, call: ModelCall) -> None:
 
 
 def warm(call: ModelCall) -> None:
-    """Import the packages of such calls: LiteLLM takes 1.7 s, aiohttp 0.2."""
+    """Import the packages of the call: LiteLLM takes 1.7 s, aiohttp 0.2."""
     if is_demo(call):
         return
     if is_direct(call):
@@ -83,7 +83,7 @@ def warm(call: ModelCall) -> None:
 
 
 def is_direct(call: ModelCall) -> bool:
-    """Whether such calls do without LiteLLM."""
+    """Whether the call needs no LiteLLM."""
     try:
         return is_demo(call) or own_endpoint(call) is not None
     except ModelError:
@@ -91,17 +91,17 @@ def is_direct(call: ModelCall) -> bool:
 
 
 def _sent_fields(call: ModelCall, unknown: frozenset[str]) -> frozenset[str]:
-    """The fields that a person asked for and that were sent."""
+    """The sent fields that the user set."""
     return frozenset(call.settings.keys() & OPTION_FIELDS | ({MAX_COMPLETION} if MAX_TOKENS in unknown else set()))
 
 
 def is_demo(call: ModelCall) -> bool:
-    """Whether the demo model answers the call here: where something listens to LiteLLM's calls, LiteLLM asks it."""
+    """Whether the demo model answers the call directly; with callbacks of LiteLLM, LiteLLM calls it."""
     return call.model.startswith(DEMO_PREFIX) and not has_listeners()
 
 
 async def _ask_demo(call: ModelCall, on_text: Callable[[str], object] | None) -> ModelReply:
-    """One request, streamed word by word with `on_text`. Raises EndpointError."""
+    """Ask the demo model, streamed word by word with `on_text`. Raises EndpointError."""
     try:
         demo_answer = answer(call.model.removeprefix(DEMO_PREFIX), call.messages, call.tools, seed=call.seed)
     except ValueError as error:

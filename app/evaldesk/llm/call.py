@@ -13,7 +13,7 @@ SAMPLING = ("temperature", "top_p", "max_tokens", "reasoning_effort")
 
 
 def pace_of(options: ModelOptions) -> Pace | None:
-    """The limits that a run or a chat asks for; None without any."""
+    """The rate limits of a run or a chat; None without limits."""
     return Pace(options.rpm, options.tpm, options.base_url or "") if options.rpm or options.tpm else None
 
 
@@ -21,9 +21,9 @@ def pace_of(options: ModelOptions) -> Pace | None:
 class ModelCall:
     """The request to a model: chat messages and tools in OpenAI's shape.
 
-    A bare name at an `api_base` is a model of that OpenAI-compatible endpoint. `api_key_env` names the variable
-    that holds the key; `extra` goes into the body as it is. `timeout_s` bounds each attempt. `prices` are US dollars
-    for a million tokens in and out; without them LiteLLM's price map counts. `pace` bounds its requests.
+    A bare name at an `api_base` is a model of that OpenAI-compatible endpoint. `api_key_env` is the environment
+    variable with the key; `extra` is added to the body unchanged. `timeout_s` is the limit of each attempt. `prices`
+    are US dollars for a million tokens in and out; without them LiteLLM's price map counts. `pace` is its rate limit.
     """
 
     model: str
@@ -43,21 +43,21 @@ class ModelCall:
 
     @classmethod
     def from_options(cls, options: ModelOptions, model: str, messages: Sequence[JsonObject], **more: Any) -> ModelCall:
-        """A call as a run or a chat asks for it; fields in `more` win."""
+        """A call with the model options of a run or a chat; fields in `more` override them."""
         fields: dict[str, Any] = {name: getattr(options, name) for name in SAMPLING}
         fields |= {"api_base": options.base_url, "api_key_env": options.api_key_env, "extra": options.extra}
         return cls(model, messages, **{**fields, "prices": options.prices, "pace": pace_of(options), **more})
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The sampling that is asked for, by OpenAI's names."""
+        """The sampling fields that are set, by OpenAI's names."""
         values = {name: getattr(self, name) for name in (*SAMPLING, "seed")}
         return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedCall:
-    """A tool call as the model wrote it: `arguments` is text that should be a JSON object."""
+    """A tool call in a reply; `arguments` is unparsed text, normally a JSON object."""
 
     id: str
     name: str
@@ -66,7 +66,7 @@ class RequestedCall:
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """The answer of a model. `finish_reason` is LiteLLM's word: `stop`, `length`, `tool_calls`, `content_filter`."""
+    """The answer of a model. `finish_reason` is `stop`, `length`, `tool_calls` or `content_filter`, as in LiteLLM."""
 
     text: str
     tool_calls: tuple[RequestedCall, ...]

@@ -1,4 +1,4 @@
-"""LiteLLM, opened quietly, and one request through it."""
+"""LiteLLM: its import without noise, and one request through it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ UNPRICED: set[str] = set()  # models that LiteLLM looked for in vain, which take
 
 
 def open_litellm() -> Any:
-    """The module, imported once, silenced, with the scripted demo model registered; any thread may ask first."""
+    """Import and configure LiteLLM once: silenced, with the demo model registered. Safe in any thread."""
     with _import_lock:
         return _setup_litellm()
 
 
 def _import_litellm() -> Any:
-    """LiteLLM. Raises ModelError on an agent's own interpreter that lacks it."""
+    """Import LiteLLM. Raises ModelError on an agent's own interpreter without it."""
     try:
         import litellm
     except ModuleNotFoundError as error:
@@ -75,9 +75,9 @@ def _setup_litellm() -> Any:
 
 
 async def ask(call: ModelCall, on_text: Callable[[str], object] | None, unknown: frozenset[str]) -> ModelReply:
-    """One request, streamed with `on_text`, without the fields that are `unknown` to the provider.
+    """Send one request, streamed with `on_text`, without the `unknown` fields.
 
-    Passes on the exceptions of LiteLLM.
+    Exceptions of LiteLLM pass through.
     """
     litellm = open_litellm()
     arguments = without_fields(_arguments(call), unknown)
@@ -118,14 +118,14 @@ def _arguments(call: ModelCall) -> dict[str, Any]:
 
 
 def endpoint(call: ModelCall) -> dict[str, Any]:
-    """The arguments that say which model is asked, and where. Raises ModelError for a key that is not there."""
+    """The arguments for the model and its endpoint. Raises ModelError for a missing key."""
     extra = {name: value for name, value in call.extra.items() if name != "api_key"}
     optional = {"api_base": call.api_base, "api_key": key_of(call), "extra_body": extra}
     return {"model": _full_name(call), **{name: value for name, value in optional.items() if value}}
 
 
 def _full_name(call: ModelCall) -> str:
-    """`provider/name`; a name without a provider at an address of its own is served there as vLLM would."""
+    """`provider/name`; a name without a provider, at an `api_base`, is treated as a vLLM server."""
     provider, slash, _ = call.model.partition("/")
     if not call.api_base or (slash and provider in _providers()):
         return call.model
@@ -173,7 +173,7 @@ def _usage(call: ModelCall, response: Any) -> Usage:
 
 
 def _cost(model: str, usage: Any) -> float | None:
-    """US dollars by LiteLLM's price map, None for a model that is not in it, and where no usage was told."""
+    """US dollars by LiteLLM's price map; None for an unlisted model, and without usage."""
     if model.startswith(DEMO_PREFIX):
         return 0.0
     if usage is None or model in UNPRICED:

@@ -15,7 +15,7 @@ TOKENS = 1_000_000
 
 
 def cost_at(prices: tuple[float, float] | None, usage: Usage) -> float | None:
-    """US dollars; without prices the known cost of a scripted or replayed answer, and of a call without tokens."""
+    """US dollars at the prices; without prices, and for demo, replayed or empty calls, the usage's own cost."""
     is_free = usage.is_replayed or usage.model.startswith(DEMO_PREFIX)
     if prices is None or is_free or not (usage.tokens_in or usage.tokens_out):
         return usage.cost
@@ -23,17 +23,17 @@ def cost_at(prices: tuple[float, float] | None, usage: Usage) -> float | None:
 
 
 def with_cost(usage: Usage) -> Usage:
-    """The usage with its cost; one of unknown tokens has none."""
+    """The usage with its cost by the price list; unchanged for unknown tokens."""
     if usage.is_least:
         return usage
     return replace(usage, cost=price(usage.model, usage.tokens_in, usage.tokens_out, usage.tokens_cached))
 
 
 def price(model: str, tokens_in: int, tokens_out: int, tokens_cached: int = 0) -> float | None:
-    """US dollars; None for a model that has no price. A bare Gemini name is one of Google's own API.
+    """US dollars; None for a model without a price. A bare Gemini name belongs to Google's own API.
 
-    Those of the tokens that were cached have a price of their own, where the model has one for them.
-    Raises BadNumberError, before LiteLLM takes a number that cannot be for a model without a price.
+    Cached tokens have the cache price of the model, if it has one. Raises BadNumberError for invalid counts; LiteLLM
+    would report them as a missing price.
     """
     tokens_in, tokens_out = checked_count("usage.tokens_in", tokens_in), checked_count("usage.tokens_out", tokens_out)
     tokens_cached = min(tokens_cached, tokens_in)
@@ -45,15 +45,15 @@ def price(model: str, tokens_in: int, tokens_out: int, tokens_cached: int = 0) -
 
 
 def needs_litellm(model: str) -> bool:
-    """Whether an agent of a framework calls `model` through LiteLLM, or only LiteLLM knows its price.
+    """Whether a framework calls `model` through LiteLLM, or only LiteLLM knows its price.
 
-    Frameworks call models of a bare name themselves.
+    Frameworks call models with a bare name by their own clients.
     """
     return "/" in model or only_litellm_prices(model)
 
 
 def only_litellm_prices(model: str) -> bool:
-    """Whether the price of `model`, if it has one, is in LiteLLM's list in a way that only LiteLLM reads."""
+    """Whether the price of `model` may be in an entry of LiteLLM's list that only LiteLLM can evaluate."""
     prices = listed_prices(f"gemini/{model}" if model.startswith("gemini-") else model)
     return prices is None and not is_unlisted(model)
 

@@ -1,4 +1,4 @@
-"""Model calls on aiohttp, straight to an OpenAI-compatible endpoint: a tenth of the processor time, and no LiteLLM."""
+"""Our own client of OpenAI-compatible endpoints on aiohttp: a tenth of LiteLLM's CPU time. (decision 017)"""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PROXIES = tuple(name for kind in ("http", "https", "all", "no") for name in (f"
 
 
 class _ThreadState(threading.local):
-    """The parts that each thread has of its own: connections belong to a loop, and a loop to a thread."""
+    """State of each thread: connections belong to a loop, and a loop to a thread."""
 
     session: ClientSession | None = None
     home: asyncio.AbstractEventLoop | None = None
@@ -44,19 +44,19 @@ _thread_state = _ThreadState()
 
 
 def use_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Let calls be made on `loop`, which is that of this thread as long as the process lasts."""
+    """Allow calls on `loop`, the loop of this thread until the process ends."""
     _thread_state.home = loop
 
 
 def is_home() -> bool:
-    """Whether calls may be made on the running loop; elsewhere only that of all model calls makes them."""
+    """Whether calls may run on the current loop; otherwise they run on the shared loop of model calls."""
     return _thread_state.home is asyncio.get_running_loop()
 
 
 async def ask(
     call: ModelCall, at: OwnEndpoint, on_text: Callable[[str], object] | None, unknown: frozenset[str]
 ) -> ModelReply:
-    """One request, streamed with `on_text`, without the fields that are `unknown` there.
+    """Send one request, streamed with `on_text`, without the `unknown` fields.
 
     Raises EndpointError, BrokenAnswerError, and exceptions of aiohttp.
     """
@@ -98,14 +98,14 @@ def preload() -> None:
 
 
 async def close() -> None:
-    """Close the connections of this thread; its next call opens others."""
+    """Close the connections of this thread; its next call opens new ones."""
     session, _thread_state.session = _thread_state.session, None
     if session:
         await session.close()
 
 
 def _client_session() -> ClientSession:
-    """The session of this thread's loop: as many connections as there are calls, no cookies."""
+    """The client session of this thread's loop: unlimited connections, no cookies."""
     if _thread_state.session is None:
         from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
@@ -115,7 +115,7 @@ def _client_session() -> ClientSession:
             connector=connector, cookie_jar=jar, timeout=timeout, auto_decompress=False
         )
         if _thread_state.home is None:
-            atexit.register(_close_at_exit, asyncio.get_running_loop())
+            atexit.register(_close_at_exit, asyncio.get_running_loop())  # aiohttp warns of a session left open
     return _thread_state.session
 
 
@@ -125,7 +125,7 @@ def _close_at_exit(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _body(call: ModelCall, at: OwnEndpoint, unknown: frozenset[str], *, is_streamed: bool) -> dict[str, Any]:
-    """The fields of OpenAI's chat completions, the requested ones, and nothing else."""
+    """The request body: fields of OpenAI's chat completions and the call's `extra`."""
     fields: dict[str, Any] = {"model": at.model, "messages": call.messages}
     fields |= {"tools": call.tools} if call.tools else {}
     fields |= call.settings
@@ -143,7 +143,7 @@ async def _read_stream(call: ModelCall, response: ClientResponse, on_text: Calla
 
 
 async def _lines(response: ClientResponse) -> AsyncIterator[bytes]:
-    """The lines of a stream that are not blank. Raises FormatError beyond MAX_ANSWER bytes of them."""
+    """The non-blank lines of a stream. Raises FormatError beyond MAX_ANSWER bytes."""
     unpacker, lines = Unpacker(response.headers.get("content-encoding")), LineCutter()
     async for data in response.content.iter_any():
         for line in lines.feed(unpacker.feed(data)):
@@ -153,13 +153,13 @@ async def _lines(response: ClientResponse) -> AsyncIterator[bytes]:
 
 
 async def _body_of(response: ClientResponse) -> bytes:
-    """The whole body. Raises FormatError beyond MAX_ANSWER bytes, packed or not."""
+    """The whole body. Raises FormatError beyond MAX_ANSWER bytes, compressed or not."""
     unpacker = Unpacker(response.headers.get("content-encoding"))
     return b"".join([unpacker.feed(data) async for data in response.content.iter_any()])
 
 
 def _send_text(reply: ModelReply, on_text: Callable[[str], object] | None) -> ModelReply:
-    """The reply in one piece, for a caller that wanted it streamed."""
+    """Pass the text in one piece to `on_text`; the reply."""
     if on_text and reply.text:
         on_text(reply.text)
     return reply
@@ -167,7 +167,7 @@ def _send_text(reply: ModelReply, on_text: Callable[[str], object] | None) -> Mo
 
 @lru_cache(maxsize=64)
 def _connection_options(url: str, _: tuple[str | None, ...]) -> dict[str, Any]:
-    """The proxy that the environment names for that address, as LiteLLM takes it, and the certificates to trust."""
+    """The request options for proxy and certificates, from the environment, as in LiteLLM."""
     parts = urlsplit(url)
     is_bypassed = proxy_bypass(parts.hostname or "")
     proxies = {} if is_bypassed else getproxies()
@@ -228,7 +228,7 @@ _decoder = msgspec.json.Decoder(_Answer)
 
 
 def whole_reply(call: ModelCall, body: bytes) -> ModelReply:
-    """The reply in the body of an answer. Raises BrokenAnswerError, and EndpointError where it says it is an error."""
+    """The reply in the body of an answer. Raises BrokenAnswerError, and EndpointError for an error in the body."""
     answer = _decode(body)
     if not answer.choices or answer.choices[0].message is None:
         raise BrokenAnswerError("the answer has no choices")
@@ -239,7 +239,7 @@ def whole_reply(call: ModelCall, body: bytes) -> ModelReply:
 
 @dataclass(slots=True)
 class StreamedReply:
-    """A streamed answer as far as it has come."""
+    """The received part of a streamed reply."""
 
     _text: list[str] = field(default_factory=list)
     _calls: dict[int, _PendingCall] = field(default_factory=dict)
@@ -248,7 +248,7 @@ class StreamedReply:
     _is_done: bool = False
 
     def take(self, line: bytes) -> str:
-        """Add a line of the stream; the text in it. Raises as `whole_reply` does."""
+        """Add a line of the stream; its text. Raises as `whole_reply` does."""
         name, colon, data = line.partition(b":")
         data = data.strip()
         if name != b"data" or not colon or not data:
@@ -269,14 +269,14 @@ class StreamedReply:
         return text
 
     def reply(self, call: ModelCall) -> ModelReply:
-        """All of it. Raises BrokenAnswerError when the stream ended in the middle."""
+        """The complete reply. Raises BrokenAnswerError for an incomplete stream."""
         if not (self._is_done or self._reason):
             raise BrokenAnswerError("the streamed answer broke off")
         calls = [self._calls[index] for index in sorted(self._calls)]
         return _reply(call, "".join(self._text), calls, self._reason, self._usage)
 
     def _join(self, part: _Call) -> None:
-        """Add a part of a tool call; one without an index goes on with the last, unless it names another."""
+        """Add a part of a tool call; without an index it continues the last call, unless its id differs."""
         last = max(self._calls, default=-1)
         index = part.index
         if index is None:
@@ -333,13 +333,13 @@ def _reply(
 
 
 def _detail(details: Any, name: str) -> int:
-    """Of endpoints of any make: a number that cannot be is none."""
+    """A token count in the details; 0 for a missing or invalid number, as some endpoints send."""
     number = details.get(name) if isinstance(details, dict) else None
     return number if isinstance(number, int) and number >= 0 else 0
 
 
 def _text(content: Any) -> str:
-    """The text of a message, which may come in parts."""
+    """The text of a message; parts are joined."""
     if isinstance(content, list):
         return "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))
     return content if isinstance(content, str) else ""

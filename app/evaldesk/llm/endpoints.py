@@ -1,6 +1,6 @@
-"""Which model calls go straight to an OpenAI-compatible endpoint of the user's own: its address, its key, its name.
+"""Choice of our own client for calls to an OpenAI-compatible endpoint of the user: address, key and model name.
 
-All others go through LiteLLM, and so do these when something listens to LiteLLM's calls.
+All other calls go through LiteLLM, and these do, too, if LiteLLM has callbacks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LISTENERS = ("callbacks", "input_callback", "success_callback", "failure_callba
 
 @dataclass(frozen=True, slots=True)
 class OwnEndpoint:
-    """Where a call goes, and the name that the model has there; `key` is empty where none is known."""
+    """The address of an endpoint, and its name of the model; `key` is empty without one."""
 
     url: str
     model: str
@@ -34,9 +34,9 @@ class OwnEndpoint:
 
 
 def own_endpoint(call: ModelCall) -> OwnEndpoint | None:
-    """The endpoint that `call` names; None where LiteLLM is to be asked. Raises ModelError for a key that is not there.
+    """The user's endpoint of `call`; None for a call through LiteLLM. Raises ModelError for a missing key.
 
-    A name with a price in LiteLLM's map (`gpt-4o` behind a gateway) is LiteLLM's, and so is any other provider's.
+    Names with a price in LiteLLM's map (`gpt-4o` behind a gateway) and names of other providers go through LiteLLM.
     """
     provider, name = _parts(call.model)
     base = call.api_base or (os.environ.get("HOSTED_VLLM_API_BASE", "") if provider == VLLM else "")
@@ -67,7 +67,7 @@ def key_of(call: ModelCall) -> str | None:
 
 
 def _parts(model: str) -> tuple[str, str]:
-    """The provider and the model's name at it; a name without one is served as vLLM would."""
+    """The provider and its name of the model; a name without a provider is treated as a vLLM server."""
     provider, slash, name = model.partition("/")
     if slash and (provider in PROVIDERS or provider in _custom_providers()):
         return provider, name
@@ -84,12 +84,12 @@ def _custom_providers() -> set[str]:
 
 
 def has_listeners() -> bool:
-    """Whether the user's code hears of LiteLLM's calls: then it makes them all."""
+    """Whether the user's code has callbacks of LiteLLM: then LiteLLM makes all calls."""
     return any(getattr(_litellm(), name, None) for name in _LISTENERS)
 
 
 def _litellm() -> Any:
-    """LiteLLM where it is imported already."""
+    """LiteLLM, if it is imported already."""
     return sys.modules.get("litellm")
 
 

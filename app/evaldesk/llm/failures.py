@@ -52,7 +52,7 @@ _LOCAL_FAULT = re.compile(r"no module named|unexpected keyword|object has no att
 
 @dataclass(frozen=True, slots=True)
 class ModelFailure:
-    """A failed attempt. `is_fatal`: no other trial can do better; `is_passing`: the next attempt may."""
+    """A failed attempt. `is_fatal`: every trial will fail; `is_passing`: transient, a retry may help."""
 
     kind: str
     sentence: str
@@ -62,7 +62,7 @@ class ModelFailure:
 
 
 def model_error(error: BaseException, model: str) -> ModelError | None:
-    """The exception of a provider's client in the chain of `error`, as a ModelError; None when there is none."""
+    """The ModelError for the first exception of a provider's client in the chain of `error`; None without one."""
     for cause in _chain(error):
         if isinstance(cause, ModelError):
             return cause
@@ -73,7 +73,7 @@ def model_error(error: BaseException, model: str) -> ModelError | None:
 
 
 def refusal(error: BaseException) -> ModelFailure | None:
-    """Why no other trial can do better, where a provider's client that the agent brought says so; else None."""
+    """The failure of an agent's own provider client, if it is fatal for every trial; else None."""
     client = next((name for name in _PROVIDER_OF_CLIENT if type(error).__module__.startswith(name)), "")
     if not client:
         return None
@@ -85,7 +85,7 @@ def refusal(error: BaseException) -> ModelFailure | None:
 
 
 def failure_of(error: BaseException, model: str) -> ModelFailure:
-    """`error`, in any form of LiteLLM or a provider's client, as a ModelFailure."""
+    """The ModelFailure for an exception of LiteLLM or a provider's client."""
     own_refusal = _own_refusal(error)
     if own_refusal:
         return ModelFailure(own_refusal.kind, f"{model}: {own_refusal}", is_fatal=own_refusal.is_fatal)
@@ -156,14 +156,14 @@ def _shown_message(error: BaseException) -> str:
 
 
 def _message(error: BaseException) -> str:
-    """The sentence in the body of the provider's answer, as OpenAI's client reads it; empty where there is none."""
+    """The message in the body of the provider's answer, as parsed by OpenAI's client; empty without one."""
     body = getattr(error, "body", None)
     message = body.get("message") if isinstance(body, Mapping) else None
     return message.strip() if isinstance(message, str) else ""
 
 
 def _unreachable(error: BaseException) -> str:
-    """`cannot connect to 127.0.0.1:8000: Connection refused`, where that is somewhere in the chain; else empty."""
+    """`cannot connect to 127.0.0.1:8000: Connection refused`, from the chain of the error; else empty."""
     for each in _chain(error):
         cause = getattr(each, "os_error", None)  # of aiohttp
         if isinstance(cause, OSError):
@@ -173,7 +173,7 @@ def _unreachable(error: BaseException) -> str:
 
 
 def _own_refusal(error: BaseException) -> ModelError | None:
-    """The redirect or the replay that is the reason of a client's exception; None where another reason is."""
+    """Our own ModelError (redirect or replay) behind a client's exception; None for other causes."""
     return next((e for e in _chain(error) if isinstance(e, ModelError) and e.kind in _OWN_KINDS), None)
 
 
@@ -188,7 +188,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _key_names(model: str) -> str:
-    """The environment variables that LiteLLM would take a key from."""
+    """The environment variables with the model's API key."""
     names = KEYS.get(provider_of(model))
     if names:
         return " or ".join(names)
@@ -215,7 +215,7 @@ def _retry_after_s(error: BaseException) -> float | None:
 
 
 def _header(error: BaseException, name: str) -> str:
-    """A header of the provider's answer; empty when there is none. LiteLLM hangs them on either of two attributes."""
+    """A header of the provider's answer; empty without it. LiteLLM stores headers on one of two attributes."""
     response: Any = getattr(error, "response", None)
     header_sources = (getattr(error, "litellm_response_headers", None), getattr(response, "headers", None))
     for headers in (*header_sources, getattr(error, "headers", None)):

@@ -1,7 +1,7 @@
-"""Faults of model endpoints that a run asks for, to see how its agent copes: drawn for each call, and said.
+"""Fault injection into model calls: faults of endpoints, drawn for each call by the shares of the run.
 
-They are injected where a call of the agent is seen: in our own client, in HTTP libraries that agents bring, and at the
-model gateway. An equal trial has equal faults, as its seed decides. (decision 194)
+They are injected in our own client, in HTTP libraries of agents, and in the model gateway. The seed of a trial decides:
+equal trials have equal faults. (decision 194)
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from random import Random
 
 SLOW_S = 5.0
-"""So many seconds later comes a slow answer."""
+"""Delay of a slow answer."""
 SLOW, TIMEOUT, TRUNCATED, MALFORMED = "slow", "timeout", "truncated", "malformed"
 STATUS = {"rate_limit": 429, "server_error": 500}
-"""The faults that are answers of the endpoint, and their status."""
+"""The faults with an HTTP error status."""
 WORDS = {
     **{name: f"HTTP {status}" for name, status in STATUS.items()},
     TIMEOUT: "no answer",
@@ -23,15 +23,15 @@ WORDS = {
     MALFORMED: "an answer that cannot be read as JSON",
 }
 FAULTS_BEFORE_REQUEST = frozenset({*STATUS, TIMEOUT, MALFORMED})
-"""The faults of an endpoint that does not read the request."""
+"""The faults without a request to the endpoint."""
 INJECTED = "Injected fault in request "
-"""How the remark on an injected fault begins."""
+"""Start of the log text about an injected fault."""
 _KINDS = {429: "rate_limit_error", 500: "api_error"}
 _BROKEN = b'{"id": "injected", "choices": [{"message": {"role": "assistant", "content": '
 
 
 def draw_fault(shares: Iterable[tuple[str, float]], seed: str) -> str:
-    """The fault of the call with that seed; empty for none."""
+    """Draw the fault of a call by its seed; empty for none."""
     remainder = Random(seed).random()  # noqa: S311
     for name, share in shares:
         remainder -= share
@@ -48,5 +48,5 @@ def refusal_body(status: int) -> bytes:
 
 
 def malformed_body(*, is_stream: bool) -> tuple[str, bytes]:
-    """The kind and the body of an answer that no client can read."""
+    """The content type and the body of a malformed answer."""
     return ("text/event-stream", b"data: " + _BROKEN + b"\n\n") if is_stream else ("application/json", _BROKEN)

@@ -1,7 +1,7 @@
-"""Requests to models by clients that agents bring, where an HTTP library sends them: told to the turn, and recorded.
+"""Model requests of agents' own clients, observed in their HTTP libraries: usage, recording, fault injection.
 
-A request is one to a model when a known client sends it, or when its path is that of a known API. Where the answer
-cannot be seen, the turn is told that a call is missing; a replay refuses such a call, as it asks no model.
+A request is a model request if a known client sends it, or if its path belongs to a known API. If its answer cannot be
+read, the turn notes a missing call; a replay refuses such a call, because it calls no model.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _wrap() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request to a model in a turn, and its name in the recording of the trial, where there is one."""
+    """A model request of a turn, and its key in the recording of the trial, if any."""
 
     path: str
     data: bytes | Mapping[str, Any] | None
@@ -94,11 +94,11 @@ class _Request:
 
     @property
     def has_usage(self) -> bool:
-        """Whether its answer tells tokens."""
+        """Whether its answer has token usage."""
         return api_of(self.path) is not None
 
     def find_recording(self) -> dict[str, Any] | None:
-        """The recorded answer; None where the model is to be asked now. Raises ModelError."""
+        """The recorded answer; None to call the model. Raises ModelError."""
         entry = self.recorder.find(self.key, f"the call of {self.model}") if self.recorder else None
         if self.turn and self.has_usage:
             self.turn.note_request()
@@ -106,15 +106,15 @@ class _Request:
 
     @property
     def model(self) -> str:
-        """The name of the model, as far as the request tells it."""
+        """The model in the body or path of the request, else its path."""
         body = self.content.get("body") if self.recorder else _body(self.data)
         name = body.get("model") if isinstance(body, Mapping) else None
         return name if isinstance(name, str) else model_in(self.path) or self.path
 
     def without_unsupported(self, request: Any) -> Any:
-        """The request without the fields that its model is known to refuse; None where there are none.
+        """The request without the fields that its model refused before; None without such fields.
 
-        Those are fields that the run asks for: one of the agent's own fails here as it does where it is deployed.
+        Only fields of the run's options count: a field of the agent itself fails here as in production.
         """
         body = body_of(request.content)
         names = STRICTNESS.unknown_to(str(body.get("model")), str(request.url)) & self._optional_fields(body)
@@ -142,7 +142,7 @@ class _Request:
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """Send the request; without an answer the next equal one takes its name."""
+        """A context to send the request in; a failure is recorded, and its recording key is released."""
         try:
             with hide_requests():
                 yield
@@ -151,13 +151,13 @@ class _Request:
             raise
 
     def record_answer(self, data: bytes, answer: JsonObject) -> None:
-        """Record the answer, and tell the turn of it."""
+        """Record the answer, and report it to the turn."""
         if self.recorder:
             self.recorder.keep(self.key, answer)
         self.report(data)
 
     def record_failure(self, why: str) -> None:
-        """There is no answer to record."""
+        """Report a failed request, and release its recording key."""
         self.release()
         if self.turn and self.has_usage:
             self.turn.note_failed_request()
@@ -165,7 +165,7 @@ class _Request:
             self.turn.note_failure(HttpCall(self.path, self.data or b"", b"", took_ms), why, took_ms)
 
     def release(self) -> None:
-        """Let the next equal request have the name of this one, which is not recorded."""
+        """Release the recording key for the next equal request."""
         if self.recorder:
             self.recorder.release(_KIND, self.content)
 
@@ -174,14 +174,14 @@ class _Request:
         return self.turn.fault(self.model) if self.turn and self.has_usage else ""
 
     def report(self, data: bytes, *, is_replayed: bool = False) -> None:
-        """Tell the turn of the answer, where it can tell tokens."""
+        """Report the answer to the turn, if it has token usage."""
         if self.turn and self.has_usage:
             took_ms = (time.perf_counter() - self.start_s) * 1000
             self.turn.note_answer(HttpCall(self.path, self.data or b"", data, took_ms, is_replayed=is_replayed))
 
 
 def _request(path: str, data: bytes | Mapping[str, Any] | None) -> _Request | None:
-    """The request; None where a call is seen as a whole, or no turn is played. Raises ModelError as `_refuse` does."""
+    """The model request; None inside a call of our own client, or without a turn. Raises ModelError in a replay."""
     if hides_requests():
         return None
     turn, recorder = PLAYED_TURN.get(), CURRENT_RECORDER.get()
@@ -195,7 +195,7 @@ def _request(path: str, data: bytes | Mapping[str, Any] | None) -> _Request | No
 
 
 def _only_turn() -> TurnListener | None:
-    """The one turn to which a request of a thread of the agent's can belong; several are told that one is missed."""
+    """The only current turn, for a request from an agent's own thread; several turns each note a missed call."""
     turns = current_turns()
     if len(turns) > 1:
         for turn in turns:
@@ -215,7 +215,7 @@ def _body(data: bytes | Mapping[str, Any] | None) -> object:
 
 
 def _note_missed_call(reason: str) -> None:
-    """Note a request whose answer is not seen. Raises ModelError in a replay."""
+    """Note a request with an unreadable answer. Raises ModelError in a replay."""
     if hides_requests():
         return
     _refuse_in_replay(reason)
@@ -225,7 +225,7 @@ def _note_missed_call(reason: str) -> None:
 
 
 def _refuse_in_replay(reason: str) -> None:
-    """Raise ModelError where the trial, or one of the process that is not known here, asks no model."""
+    """Raise ModelError when model calls are not allowed: the trial, or another one of the process, is a replay."""
     recorder = CURRENT_RECORDER.get()
     replays = is_replaying() and PLAYED_TURN.get() is None
     if recorder.recording.mode == "replay" if recorder else replays:
@@ -245,7 +245,7 @@ def _is_sent_to_model(request: Any) -> bool:
 
 # Private functions of clients are wrapped, as no hook sees every call: decision 105.
 def _watch_httpx(send: Callable[..., Any]) -> Callable[..., Any]:
-    """Send a request without fields that its model refuses, or with the fault that the run asks for."""
+    """Wrap `send` of httpx: recordings, refused fields and injected faults."""
     return (_watch_async if inspect.iscoroutinefunction(send) else _watch_sync)(send)
 
 
@@ -307,7 +307,7 @@ def _watch_sync(send: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fault_and_response(model_request: _Request, request: Any, *, is_stream: bool) -> tuple[str, Any]:
-    """The fault to inject, and the response where the endpoint is not asked: as recorded, or that of the fault."""
+    """The fault to inject, and the response without a request, if any: from the recording, or of the fault."""
     entry = model_request.find_recording()
     if entry is not None:
         response, data = _response_of(request, entry)
@@ -337,7 +337,7 @@ def _fault_response(model_request: _Request, request: Any, fault: str, *, is_str
 
 
 def _truncate_answer(model_request: _Request, request: Any, response: Any, *, is_stream: bool) -> Any:
-    """Half of an answer, then its connection ends; the provider was paid for all of it, and nothing is recorded."""
+    """Half of the answer, then a connection error; its whole usage counts, and it is not recorded."""
     if not response.is_success:
         return _report_answer(model_request, request, response, is_stream=is_stream)
     model_request.release()
@@ -356,7 +356,7 @@ def _truncate_answer(model_request: _Request, request: Any, response: Any, *, is
 
 @cache
 def _half(library: Any) -> Any:
-    """A stream of the library that ends with an error."""
+    """A stream class of the library that ends with an error."""
 
     class Half(library.AsyncByteStream, library.SyncByteStream):  # type: ignore[misc] # the library may be missing
         def __init__(self, data: bytes, error: Exception) -> None:
@@ -374,7 +374,7 @@ def _half(library: Any) -> Any:
 
 
 def _report_answer(model_request: _Request, request: Any, response: Any, *, is_stream: bool) -> Any:
-    """The response, reported and recorded where it is an answer; a stream can still be read."""
+    """The response, reported and recorded if successful; a stream stays readable."""
     if not response.is_success:
         model_request.record_failure(f"HTTP {response.status_code}")
         return response
@@ -389,7 +389,7 @@ def _report_answer(model_request: _Request, request: Any, response: Any, *, is_s
 
 @cache
 def _tee(library: Any) -> Any:
-    """A stream of the library that tells of the whole answer when it is read to its end."""
+    """A stream class of the library that reports the answer at its end."""
 
     class Tee(library.AsyncByteStream, library.SyncByteStream):  # type: ignore[misc] # the library may be missing
         def __init__(self, response: Any, model_request: _Request) -> None:
@@ -421,7 +421,7 @@ def _tee(library: Any) -> Any:
             self._model_request.report(library.Response(200, headers=self._headers, content=data).content)
 
         def _leave(self) -> None:
-            """An agent that stops at the mark of the end has read all; until the turn ends, any other is asking."""
+            """Report a stream that was closed after its end mark; any other closed stream stays a pending request."""
             data, self._parts = b"".join(self._parts), []
             if _END_MARK in data:
                 self._model_request.report(data)
@@ -441,7 +441,7 @@ def _library(request: Any) -> Any:
 
 
 def _response_of(request: Any, answer: Mapping[str, Any]) -> tuple[Any, bytes]:
-    """A response of the request's library, not read yet, and its body."""
+    """An unread response of the request's library from a recorded answer, and its body."""
     library = _library(request)
     data = base64.b64decode(answer["base64"]) if "base64" in answer else str(answer["body"]).encode()
     stream, headers = library.ByteStream(data), {"content-type": str(answer["kind"])}
@@ -451,7 +451,7 @@ def _response_of(request: Any, answer: Mapping[str, Any]) -> tuple[Any, bytes]:
 
 
 def _watch_google(send: Callable[..., Any]) -> Callable[..., Any]:
-    """Google's client sends by aiohttp where that is installed; its answers are lists of texts."""
+    """Wrap a request function of Google's client, which may use aiohttp; its answers are lists of texts."""
 
     @wraps(send)
     async def send_soon(client: Any, http_request: Any, *args: Any, **options: Any) -> Any:
@@ -555,7 +555,7 @@ def _watch_aiohttp(send: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _watch_http_client(send: Callable[..., Any]) -> Callable[..., Any]:
-    """`requests`, `urllib` and the client of AWS send by this module of the standard library."""
+    """Wrap `http.client`, the library of `requests`, `urllib` and AWS's client."""
 
     @wraps(send)
     def putrequest(connection: Any, method: str, url: str, *args: Any, **options: Any) -> Any:

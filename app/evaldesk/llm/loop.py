@@ -1,8 +1,7 @@
-"""One event loop in a thread of its own for the model calls of a process.
+"""The event loop for the model calls of a process, in a thread of its own.
 
-LiteLLM is clean only on one loop: called from several it prints tracebacks and grows threads. (stack.md section 3)
-Calls without it may stay on the loop of their caller, where that has connections of its own: going to another thread
-and back costs as much processor time as the call.
+LiteLLM needs one loop: on several it prints tracebacks and leaks threads. (stack.md section 3) Calls of our own client
+stay on the caller's loop, if it has connections: two thread switches cost as much CPU time as the call.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ async def complete(
     *,
     patience: Patience = PATIENT,
 ) -> ModelReply:
-    """Ask a model, trying again where that may help, or its recording where the trial has one. Raises ModelError.
+    """Call a model with retries, or answer from the trial's recording. Raises ModelError.
 
     With `on_text` the answer is streamed: it is called in the caller's loop with each piece of text. Cancelling the
     caller cancels the call.
@@ -65,16 +64,16 @@ async def complete(
 
 
 async def on_loop(work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work` on the loop of the model calls; cancelling the caller cancels it."""
+    """Run `work` on the loop of the model calls; cancelling the caller cancels it."""
     with mute_listeners():
         future = asyncio.run_coroutine_threadsafe(work, _calls.loop)
     return await asyncio.wrap_future(future)
 
 
 async def litellm_response(arguments: Mapping[str, Any]) -> Any:
-    """The result of `litellm.acompletion` for `arguments`; a stream comes as an async iterator of its chunks.
+    """Call `litellm.acompletion` with `arguments`; a stream is an async iterator of its chunks.
 
-    The current turn says how often to try, and is told of pauses and of answers from a cache. Raises ModelError.
+    The current turn has the number of retries, and notes pauses and cached answers. Raises ModelError.
     """
     turn = CURRENT_TURN.get()
     patience = PATIENT.with_retries(turn.n_retries if turn else None)
@@ -93,7 +92,7 @@ async def litellm_response(arguments: Mapping[str, Any]) -> Any:
 
 
 def litellm_endpoint(model: str, options: ModelOptions) -> dict[str, Any]:
-    """The arguments of `litellm.acompletion` that say which model is asked, and where. Raises ModelError."""
+    """The arguments of `litellm.acompletion` for the model and its endpoint. Raises ModelError."""
     call = ModelCall(model, (), api_base=options.base_url, api_key_env=options.api_key_env, extra=options.extra)
     return endpoint(call)
 

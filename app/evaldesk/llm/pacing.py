@@ -1,8 +1,8 @@
 """Rate limits: requests and tokens of a model in a minute, over all processes of this user.
 
-Each call books the next free moment and waits for it. Bookings are in a file for each model at each address, in a
-folder of the user among the temporary files: so all runs, desks and players share one limit. Where no such file can be
-had, as in a container, a process keeps to the limit by itself. (decision 163)
+Each call books the next free time and waits for it. Bookings are in a file for each model at each address, in a
+temporary folder of the user, so all runs, desks and players share one limit. Without such a file, as in a container, a
+process has its own limit. (decision 163)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 
 MINUTE_S = 60.0
 TOKEN_BURST_S = 10.0
-"""So many seconds' worth of tokens may be spent at once."""
+"""Burst size: the tokens of this many seconds may be used at once."""
 FARTHEST_S = 3600.0
 _LEARNING_RATE = 0.2
 # Three native doubles: next free moment of requests and of tokens, mean tokens of a request (decision 163).
@@ -30,19 +30,19 @@ _STATE = struct.Struct("ddd")
 
 PACED = "paced"
 FOLDER = "EVALDESK_PACES"
-"""Names the folder of the books for a process that has temporary files of its own."""
+"""The variable with the folder of the bookings, for a process with another temporary folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Requests and tokens a minute of the models at an address; None is no limit."""
+    """The rate limits of the models at an address, per minute; None is no limit."""
 
     rpm: int | None
     tpm: int | None
     base_url: str = ""
 
     def wait_s(self, model: str, now: Callable[[], float] = time.time) -> float:
-        """Seconds until the request that this books may be sent."""
+        """Book a request; the seconds to wait before sending it."""
         with _locked_book(self._key(model)) as book:
             current_s = now()
             requests, tokens = (
@@ -56,7 +56,7 @@ class Pace:
             return at - current_s
 
     def book_tokens(self, model: str, n_tokens: int, now: Callable[[], float] = time.time) -> None:
-        """Book the tokens of an answer in place of those that its request was taken for."""
+        """Replace the estimated tokens of a request by the tokens of its answer."""
         if not self.tpm:
             return
         with _locked_book(self._key(model)) as book:
@@ -64,13 +64,13 @@ class Pace:
             book.mean += _LEARNING_RATE * (n_tokens - book.mean) if book.mean else n_tokens
 
     def _key(self, model: str) -> str:
-        """One name for a model, with or without its provider before it."""
+        """The key of a model, equal with and without its provider."""
         return f"{self.base_url.rstrip('/')} {model.rpartition('/')[2]}"
 
 
 @dataclass(slots=True)
 class _Book:
-    """When the next request, and the tokens that were spent, are within the limit; the mean tokens of a request."""
+    """The next free times of requests and tokens, and the mean tokens of a request."""
 
     requests: float = 0.0
     tokens: float = 0.0
@@ -84,7 +84,7 @@ _lock = threading.Lock()
 
 @contextmanager
 def _locked_book(key: str) -> Iterator[_Book]:
-    """The book of that name, which no other thread or process changes meanwhile."""
+    """The bookings of a key, locked against other threads and processes."""
     with _lock:
         file = _open_book(key)
         if file is None:
@@ -101,12 +101,12 @@ def _locked_book(key: str) -> Iterator[_Book]:
 
 
 def folder_of_books() -> Path:
-    """Where the folders of all users are."""
+    """The parent folder of all users' bookings."""
     return Path(os.environ.get(FOLDER) or tempfile.gettempdir())
 
 
 def _open_book(key: str) -> int | None:
-    """The file of a book; None where there is no folder that is this user's alone."""
+    """Open the file of a key; None without a private folder of this user."""
     folder = folder_of_books() / f"evaldesk-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -114,6 +114,7 @@ def _open_book(key: str) -> int | None:
         if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
             return None
         name = hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:32]
+        # No symbolic link: another user could point it to a file of this one.
         return os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError:
         return None

@@ -1,4 +1,4 @@
-"""Prices of the usual providers' models, read from LiteLLM's own list: importing LiteLLM takes 1.8 CPU-s."""
+"""Prices of common providers' models, read from LiteLLM's price list without its import of 1.8 CPU-s."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from evaldesk.secrets import provider_of
 
 LIST = "model_prices_and_context_window_backup.json"
 VARIABLE = "EVALDESK_PRICE_LIST"
-"""Names the list for a player on an interpreter without LiteLLM."""
+"""The variable with the path of the list, for a player without LiteLLM."""
 PROVIDERS = frozenset({"anthropic", "fireworks_ai", "gemini", "groq", "mistral", "openai", "xai"})
 MODES = frozenset({"chat", "completion", "responses"})
 MAX_TOKENS_IN = 100_000
-"""Beyond it some models have another price for a token."""
+"""Above it some models have other token prices."""
 
 
 CACHED = "cache_read_input_token_cost"
-"""The price of a token that the provider had read before; without one LiteLLM takes it for free."""
+"""The key of the price of a cached token; without one LiteLLM counts it as free."""
 _WITH_PROVIDER = re.compile(r"[/:@]|[a-z]\.", re.IGNORECASE)
-"""Also `anthropic.claude-x` of Bedrock; a version, as in `qwen2.5`, is none."""
+"""Matches a provider in a name, also `anthropic.claude-x` of Bedrock, but no version, as in `qwen2.5`."""
 
 
 def listed_cost(model: str, tokens_in: int, tokens_out: int, tokens_cached: int = 0) -> float | None:
-    """US dollars of a call that is priced by the token alone; None where LiteLLM has to say it."""
+    """US dollars of a call with plain token prices; None if only LiteLLM can compute it."""
     prices = listed_prices(model)
     if prices is None or tokens_in > MAX_TOKENS_IN:
         return None
@@ -37,7 +37,7 @@ def listed_cost(model: str, tokens_in: int, tokens_out: int, tokens_cached: int 
 
 @cache
 def listed_prices(model: str) -> tuple[float, float, float] | None:
-    """US dollars for a token in, out and from the cache; None for a model that is not listed plainly."""
+    """US dollars for a token in, out and from the cache; None without a plain entry."""
     provider = provider_of(model)
     if provider not in PROVIDERS:
         return None
@@ -64,7 +64,7 @@ def sees_images(model: str) -> bool:
 
 @cache
 def is_unlisted(model: str) -> bool:
-    """Whether no entry has this name in any part, and nothing in it is a provider: LiteLLM knows no price of it."""
+    """Whether LiteLLM has no price: no provider in the name, and no entry with the name as a part."""
     if not model or _WITH_PROVIDER.search(model) or provider_of(model):
         return False
     entries = _entries()
@@ -80,7 +80,7 @@ def price_list() -> str:
 
 
 def _entries() -> dict[str, dict[str, Any]]:
-    """The list; empty where there is none."""
+    """The entries of the list; empty without one."""
     place = price_list()
     try:
         data = Path(place).read_bytes() if place else b"{}"

@@ -1,7 +1,7 @@
-"""Answers of models and tools, kept in files, so that the same trial can be played again without asking them.
+"""Recordings: answers of models and tools in files, to replay a trial without model and tool calls.
 
-An answer is found by the content of the request, by the index of the trial, and by the number of equal requests before
-it in the trial: repeats of a case never share one. The seed is not part of it, it differs from run to run.
+The recording key is the content of the request, the index of the trial, and the number of earlier equal requests in the
+trial, so repeats of a case never share an answer. The seed is left out, because it differs between runs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _decoder = msgspec.json.Decoder(dict[str, Any])
 
 @dataclass(slots=True)
 class Recorder:
-    """The recording as one trial uses it; `missed` is the call that a replay did not answer."""
+    """The recording in one trial; `replay_error` is the error of a call without an answer in the replay."""
 
     recording: Recording
     trial_index: int
@@ -42,7 +42,7 @@ class Recorder:
     async def reply(
         self, call: ModelCall, on_text: Callable[[str], None] | None, ask: Callable[[], Awaitable[ModelReply]]
     ) -> ModelReply:
-        """The recorded reply, or the result of `ask`, which is then recorded. Raises ModelError."""
+        """The recorded reply, else the newly recorded result of `ask`. Raises ModelError."""
         key = self.key("model", _content(call))
         reply = self.recorded_reply(key, f"the call of {call.model}")
         if reply is None:
@@ -54,7 +54,7 @@ class Recorder:
         return replace(reply, usage=replace(reply.usage, cost=0.0, n_attempts=0, duration_ms=0.0, is_replayed=True))
 
     def recorded_reply(self, key: str, what: str) -> ModelReply | None:
-        """The recorded reply of a model; None where `what` is to be asked. Raises ModelError as `found` does."""
+        """The recorded reply of a model; None to call it. Raises ModelError as `find` does."""
         entry = self.find(key, what)
         try:
             return None if entry is None else converted(entry, ModelReply)
@@ -62,18 +62,18 @@ class Recorder:
             raise _unreadable(what, error) from error
 
     def key(self, kind: str, content: JsonObject) -> str:
-        """The name of this request; the same request again gives another one."""
+        """The recording key: the hash of the request and its repeat number."""
         encoded_content = _encoder.encode([kind, content])
         self._n_requests[encoded_content] += 1
         digest_input = _encoder.encode([self.trial_index, self._n_requests[encoded_content]]) + encoded_content
         return hashlib.blake2b(digest_input, digest_size=20).hexdigest()
 
     def release(self, kind: str, content: JsonObject) -> None:
-        """The last request of this content was not answered: the next equal one takes its name."""
+        """Release the key of an unanswered request for the next equal one."""
         self._n_requests[_encoder.encode([kind, content])] -= 1
 
     def find(self, key: str, what: str) -> dict[str, Any] | None:
-        """The recorded answer; None where `what` is to be asked. Raises ModelError in a replay that lacks it."""
+        """The recorded answer; None to call `what`. Raises ModelError when a replay lacks it."""
         if not self.recording.may_replay:
             return None
         try:
@@ -91,7 +91,7 @@ class Recorder:
         raise self.replay_error
 
     def keep(self, key: str, answer: JsonObject) -> None:
-        """Write an answer, whole or not at all, without secrets."""
+        """Write an answer atomically, without secrets."""
         path = self._path(key)
         make_folder(path.parent)
         data = _encoder.encode(_scrub(answer, scrubber(os.environ)))
@@ -102,7 +102,7 @@ class Recorder:
 
 
 def not_recorded_error(sentence: str) -> ModelError:
-    """The error of a call that a replay does not answer."""
+    """The error of a call without an answer in the replay."""
     return ModelError(sentence, kind=NOT_RECORDED)
 
 
@@ -117,7 +117,7 @@ _replaying: list[Recorder] = []
 
 @contextmanager
 def replay_only(recorder: Recorder) -> Iterator[None]:
-    """A trial of the process is played from a recording alone, if the recorder says so."""
+    """Mark a replayed trial of this process in the context, if its mode is `replay`."""
     if recorder.recording.mode != "replay":
         yield
         return
@@ -129,7 +129,7 @@ def replay_only(recorder: Recorder) -> Iterator[None]:
 
 
 def is_replaying() -> bool:
-    """Whether a trial of this process is played from a recording alone."""
+    """Whether a trial of this process is a replay."""
     return bool(_replaying)
 
 

@@ -1,4 +1,4 @@
-"""The refusals of an endpoint, as our own client raises them, and the fields that models refuse."""
+"""The exceptions of our own client, and the fields that models refuse."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from evaldesk.model import JsonObject
 
 MAX_MESSAGE = 1000
 MAX_TOKENS, MAX_COMPLETION = "max_tokens", "max_completion_tokens"
-"""The same limit; reasoning models know the second name alone."""
+"""Two names of one limit; reasoning models accept only the second."""
 
 
 class BrokenAnswerError(Exception):
-    """An answer that says all is well and has nothing in it."""
+    """An answer with status 200 and no usable content."""
 
     status_code = 200
 
 
 class EndpointError(Exception):
-    """An error status, with the message of its `body`; `key_name` is the variable that would hold the key."""
+    """An error status, with the message of its `body`; `key_name` is the variable for the API key."""
 
     def __init__(
         self, status_code: int, answer: bytes, headers: Mapping[str, str] | None = None, key_name: str = ""
@@ -35,7 +35,7 @@ class EndpointError(Exception):
 
 
 def _message(answer: bytes) -> str:
-    """The sentence in OpenAI's, vLLM's or Ollama's shape of an error; empty where there is none."""
+    """The message in an error body of OpenAI, vLLM or Ollama; empty without one."""
     try:
         value: Any = msgspec.json.decode(answer)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -46,21 +46,21 @@ def _message(answer: bytes) -> str:
 
 
 OWN_FIELDS = ("seed", "stream_options")
-"""Fields that we add by ourselves; any other was requested by a person."""
+"""Fields added by Evaldesk; all others come from the user."""
 OPTION_FIELDS = frozenset({"temperature", "top_p", MAX_TOKENS, MAX_COMPLETION, "reasoning_effort"})
 MAY_REFUSE = frozenset({400, 404, 422})
-"""The statuses of an answer that may refuse a field."""
+"""The statuses of a possible refusal of a field."""
 _UNSUPPORTED = re.compile(
     r"not? (?:longer )?support|unsupported|does not support|unrecognized|unknown|unexpected|not permitted|not allowed"
     r"|extra (?:inputs|fields)|deprecated|only the default",
     re.I,
 )
-"""How a refusal of a parameter reads, as opposed to one of its value."""
+"""Matches a refusal of a parameter, as opposed to a refusal of its value."""
 
 
 @dataclass(slots=True)
 class Strictness:
-    """The fields that each model at each address refused, in this process."""
+    """The refused fields by model and address, in this process."""
 
     _refused_fields: dict[tuple[str, str | None], set[str]] = field(default_factory=dict)
 
@@ -71,10 +71,9 @@ class Strictness:
     def learn(
         self, model: str, address: str | None, sent_fields: frozenset[str], status: int | None, text: str
     ) -> frozenset[str]:
-        """The fields that the answer refuses and that were not known to be refused: without them another try may help.
+        """Store and return the newly refused fields in an answer: a retry without them may help.
 
-        A field of `sent`, which a person asked for, is one of them where the model does not have it, not where its
-        value is wrong.
+        A field of `sent_fields`, set by the user, counts if the model does not support it, not if its value is wrong.
         """
         if status not in MAY_REFUSE:
             return frozenset()
@@ -92,7 +91,7 @@ STRICTNESS = Strictness()
 
 
 def without_fields(body: JsonObject, names: frozenset[str]) -> dict[str, Any]:
-    """The body of a request without these fields; a limit of tokens goes by its other name."""
+    """The request body without the fields; a refused `max_tokens` is renamed to its other name."""
     fields = {name: value for name, value in body.items() if name not in names}
     if MAX_TOKENS in names and MAX_TOKENS in body and MAX_COMPLETION not in names:
         fields.setdefault(MAX_COMPLETION, body[MAX_TOKENS])
@@ -100,6 +99,6 @@ def without_fields(body: JsonObject, names: frozenset[str]) -> dict[str, Any]:
 
 
 def dropped_fields_note(model: str, names: frozenset[str]) -> str:
-    """The sentence on fields that are left out from now on; empty where a field only has another name."""
+    """The sentence on fields that are left out from now on; empty for a renamed field only."""
     fields = sorted(names - {*OWN_FIELDS, MAX_TOKENS})
     return f"{model} refuses {' and '.join(fields)}: from now on it is asked without" if fields else ""

@@ -1,4 +1,4 @@
-"""Try a model call again where that may help, and say how often it was tried."""
+"""Retries of model calls with backoff, and the number of attempts."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How often and how long to try. Waits double from `first_wait_s`; a longer Retry-After is not waited for."""
+    """The retry policy. Waits double from `first_wait_s`; a Retry-After above `longest_wait_s` ends the retries."""
 
     n_attempts: int = 5
     first_wait_s: float = 0.5
     longest_wait_s: float = 60.0
 
     def with_retries(self, n_retries: int | None) -> Patience:
-        """The call with this number of retries; None leaves it as it is."""
+        """The policy with `n_retries` attempts after the first; unchanged for None."""
         return self if n_retries is None else replace(self, n_attempts=n_retries + 1)
 
     def wait_s(self, n_tried: int, failure: ModelFailure, chance: Callable[[], float]) -> float | None:
-        """Seconds until the next attempt, or None when there should be none."""
+        """Seconds until the next attempt; None for no further attempt."""
         if not failure.is_passing or n_tried >= self.n_attempts:
             return None
         if failure.retry_after_s is not None:
@@ -110,7 +110,7 @@ async def patiently(
 
 
 def wait_after(failure: ModelFailure, n_tried: int, patience: Patience) -> RetryWait | None:
-    """The pause until the next attempt, which begins now; None when there should be none."""
+    """The pause from now until the next attempt; None for no further attempt."""
     seconds = patience.wait_s(n_tried, failure, random.random)
     if seconds is None:
         return None

@@ -1,4 +1,4 @@
-"""The listeners to model calls, their retries and waits: the trial, and the turn that makes them."""
+"""Listeners of model calls and retry pauses: the trial, and the turn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RetryWait:
-    """A pause of `seconds`, `until` another attempt: `n_tried` have failed, the last one with `failure`."""
+    """A retry pause of `seconds`, `until` the next attempt, after `n_tried` failed ones, the last with `failure`."""
 
     failure: ModelFailure
     n_tried: int
@@ -31,7 +31,7 @@ class RetryWait:
 
     @property
     def why(self) -> str:
-        """The event, in a word or two."""
+        """The cause of the pause, in a word or two."""
         return "rate-limited" if self.failure.kind == "rate_limit" else self.failure.kind.replace("_", " ")
 
     def sentence(self) -> str:
@@ -47,7 +47,7 @@ OnRetryWait: TypeAlias = Callable[[RetryWait], object]
 
 @dataclass(frozen=True, slots=True)
 class HttpCall:
-    """A call of a model whose answer was seen on its way, by the request as it was sent."""
+    """A model call observed in an HTTP library or the gateway: request and answer."""
 
     path: str
     request: bytes | Mapping[str, Any]
@@ -57,7 +57,7 @@ class HttpCall:
 
 
 def body_of(request: bytes | Mapping[str, Any]) -> dict[str, Any]:
-    """The body of a request; empty where it is no object of JSON."""
+    """The body of a request; empty unless it is a JSON object."""
     if isinstance(request, Mapping):
         return dict(request)
     try:
@@ -77,12 +77,12 @@ class TurnListener:
 
     @property
     def pace(self) -> Pace | None:
-        """The limits of the turn's run; None without any."""
+        """The rate limits of the run; None without limits."""
         return None
 
     @property
     def optional_fields(self) -> frozenset[str]:
-        """The fields of a request that the run asks for, and may do without where a model refuses them."""
+        """The request fields from the run's options; they are dropped for a model that refuses them."""
         return frozenset()
 
     def fault(self, model: str) -> str:
@@ -90,37 +90,37 @@ class TurnListener:
         return ""
 
     def add_note(self, text: str) -> None:
-        """Something about a call that a person should know."""
+        """Add a log line about a call."""
 
     def note_pause(self, wait: RetryWait, *, is_counted: bool) -> None:
-        """A call pauses; `is_counted` where its own usage will tell the attempts."""
+        """Note a retry pause; `is_counted` if the usage of the call has its attempts."""
 
     def note_cached_reply(self) -> None:
-        """A call whose usage cannot tell it was answered from a cache; no request was sent."""
+        """Note a call answered from a cache, without a request, and without a mark in its usage."""
 
     def note_reply(self, call: ModelCall | None = None, reply: ModelReply | None = None) -> None:
-        """A call was made whose requests are not seen, because its caller tells its usage; ours with its answer."""
+        """Note a call with usage reported by its caller, not by its requests; of our own client with the reply."""
 
     def note_gateway_call(self, call: HttpCall) -> None:
-        """A call went through the gateway, which tells all that came of it; this is how it was sent."""
+        """Note the request of a gateway call; the gateway reports its events."""
 
     def note_request(self) -> None:
-        """A request is sent; one of the next two ends it, unless the turn ends before."""
+        """Note the start of a request; `note_answer` or `note_failed_request` ends it."""
 
     def note_answer(self, call: HttpCall) -> None:
-        """It was answered; the agent may tell its usage, or not."""
+        """Note the answer of a request; the agent may report the same usage."""
 
     def note_failed_request(self) -> None:
-        """It was not answered."""
+        """Note a request without an answer."""
 
     def note_failure(self, call: ModelCall | HttpCall, why: str, duration_ms: float) -> None:
-        """A call failed; this is how it was sent, and why, in words."""
+        """Note the request of a failed call, and the cause."""
 
     def note_missed_call(self) -> None:
-        """A call was made whose answer cannot be seen."""
+        """Note a call with an unreadable answer."""
 
     def note_capture(self, way: Capture) -> None:
-        """The calls of the turn are known in this way."""
+        """Note the source of the turn's calls."""
 
 
 # Told of every wait of the trial that is current, as it begins.
@@ -131,7 +131,7 @@ PLAYED_TURN: ContextVar[TurnListener | None] = ContextVar("played_turn", default
 
 
 def notifier(*, is_counted: bool) -> OnRetryWait:
-    """The function to call with each wait of a model call that is made here."""
+    """The function to call with each retry pause of a model call in this context."""
     turn, listener = current_listeners()
 
     def notify(wait: RetryWait) -> None:
@@ -158,25 +158,25 @@ _hides_requests: ContextVar[bool] = ContextVar("is_unseen", default=False)
 
 
 def current_turns() -> list[TurnListener]:
-    """The turns that are being played in this process."""
+    """The current turns of this process."""
     return [turn for turn, _ in _listening_turns]
 
 
 def current_listeners() -> tuple[TurnListener | None, OnRetryWait | None]:
-    """The listeners of a call here: without a turn in the thread's context, the only turn that is played."""
+    """The turn and the trial's listener of this context; in a thread without a context, of the only current turn."""
     listeners = CURRENT_TURN.get(), CURRENT_LISTENER.get()
     is_unknown = listeners == (None, None) and PLAYED_TURN.get() is None
     return _listening_turns[0] if is_unknown and len(_listening_turns) == 1 else listeners
 
 
 def hides_requests() -> bool:
-    """Whether a call is made here that is told and recorded as a whole."""
+    """Whether requests in this context belong to a call that reports itself."""
     return _hides_requests.get()
 
 
 @contextmanager
 def context_value(variable: ContextVar[T], value: T) -> Iterator[None]:
-    """Let a variable of the context have that value inside."""
+    """Set a context variable inside the context."""
     token = variable.set(value)
     try:
         yield
@@ -185,13 +185,13 @@ def context_value(variable: ContextVar[T], value: T) -> Iterator[None]:
 
 
 def hide_requests() -> AbstractContextManager[None]:
-    """Let the requests of a call be sent unseen: it is told and recorded as a whole."""
+    """Ignore the requests of a call that reports and records itself."""
     return context_value(_hides_requests, True)
 
 
 @contextmanager
 def turn_context(turn: TurnListener) -> Iterator[None]:
-    """Let the clients inside tell this turn."""
+    """Make `turn` the listener of all clients inside the context."""
     entry = turn, CURRENT_LISTENER.get()
     _listening_turns.append(entry)
     try:
@@ -202,12 +202,12 @@ def turn_context(turn: TurnListener) -> Iterator[None]:
 
 
 def note_capture(way: Capture) -> None:
-    """Say how the calls of the turn that is played here are known."""
+    """Note the source of the current turn's calls."""
     turn = PLAYED_TURN.get()
     if turn:
         turn.note_capture(way)
 
 
 def mute_listeners() -> AbstractContextManager[None]:
-    """Let the clients inside of a call, which is watched itself, go unwatched."""
+    """Disable the listener for the clients inside a call that is already observed."""
     return context_value(CURRENT_TURN, None)

@@ -1,12 +1,11 @@
-"""Clients that agents bring of their own - OpenAI's and its kin, Google's, LiteLLM - in the turns that we play.
+"""Retries and redirect protection for agents' own clients: OpenAI's and its relatives, Google's, LiteLLM.
 
-Each is wrapped where it sends a request, once for the process and as soon as it is imported: inside of a turn a request
-is tried again with our patience, as often as the run asks for, and the turn is told of each pause.
+The request function of each client is wrapped once per process, after its import: inside a turn requests are retried
+by the run's policy, and the turn notes each pause. (decision 105)
 
-No client may follow a redirect of a model endpoint, also outside of turns: the key would travel with the request. The
-clients of OpenAI and its kin, Google and LiteLLM follow redirects by default. The functions with which they send a
-request to a model are marked; while one of them runs, the HTTP library below it hands no redirect on. Other requests,
-such as those of an agent's own tools, are left alone.
+No client may follow a redirect of a model endpoint, also outside of turns: the API key would be sent along. These
+clients follow redirects by default. Their request functions are marked; while one of them runs, the HTTP library below
+raises an error for a redirect. Other requests, such as requests of an agent's tools, are unchanged. (decision 053)
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from evaldesk.unpacking import redirect_refusal
 CLIENTS_OF_OPENAI = tuple(
     f"{package}._base_client" for package in ("openai", "anthropic", "groq", "together", "cerebras.cloud.sdk")
 )
-"""The modules of OpenAI's client and of those that its generator made, with the same classes."""
+"""The modules of OpenAI's client, and of clients from the same generator, with the same classes."""
 # Private modules, as the public ones send through them; tests play each real package (decision 105).
 CLIENT_OF_GOOGLE = "google.genai._api_client"
 
@@ -65,9 +64,9 @@ _actions: dict[str, list[Callable[[], None]]] = {}
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request as its client is to send it once; `patience` is the client's own setting.
+    """The arguments of a request without the client's own retries; `patience` is the client's setting.
 
-    `is_on_our_loop`: it is sent from the loop of our own model calls.
+    `is_on_our_loop`: it must run on the loop of our own model calls.
     """
 
     args: tuple[Any, ...]
@@ -90,7 +89,7 @@ def _wrap() -> None:
 
 
 def _places() -> Iterator[tuple[Any, str, Callable[..., _Request]]]:
-    """The sender of requests: the class or module, the name of its function, and how a call of that is read."""
+    """The request functions: class or module, name, and the reader of their arguments."""
     for client in CLIENTS_OF_OPENAI:
         for owner, name in parts_of(client, ("AsyncAPIClient", "SyncAPIClient"), ("request",)):
             yield owner, name, _of_openai_like
@@ -145,7 +144,7 @@ def _with_retries(send: Callable[..., Any], read: Callable[..., _Request]) -> Ca
 def _read_request(
     read: Callable[..., _Request], turn: TurnListener | None, args: tuple[Any, ...], options: dict[str, Any]
 ) -> _Request | None:
-    """The request, as patient as the run asks for; None outside of turns, and in a form that a new version gave it."""
+    """The request with the run's retries; None outside of turns, and for arguments of an unknown version."""
     if turn is None:
         return None
     try:
@@ -156,7 +155,7 @@ def _read_request(
 
 
 def _wait(error: Exception, n_tried: int, request: _Request) -> RetryWait | None:
-    """The pause before another attempt, reported to its listeners; None when there should be none."""
+    """The pause before the next attempt, reported to the listeners; None for no further attempt."""
     wait = wait_after(failure_of(error, request.model), n_tried, request.patience)
     if wait is not None:
         notifier(is_counted=False)(wait)
@@ -177,7 +176,7 @@ def _of_openai_like(client: Any, cast_to: Any, options: Any, **more: Any) -> _Re
 
 
 def _of_google(client: Any, http_request: Any, http_options: Any = None, stream: bool = False) -> _Request:
-    """Google's own client does not retry by itself: without a setting, it does as we do."""
+    """The request of Google's client; without retry options it gets our policy, as it does not retry by default."""
     from google.genai.types import HttpOptions, HttpRetryOptions
 
     google_options = HttpOptions(**http_options) if isinstance(http_options, dict) else http_options or HttpOptions()
@@ -199,7 +198,7 @@ def _google_patience(options: Any) -> Patience:
 
 
 def _of_litellm(*args: Any, **options: Any) -> _Request:
-    """LiteLLM is clean on one loop only; a stream must be read where it was begun."""
+    """The request of LiteLLM, on our loop unless it streams: a stream must be read on its own loop."""
     settings = (options.get(name) for name in ("num_retries", "max_retries"))
     n_retries = next((number for number in settings if number is not None), None)
     model = str(options.get("model") or next(iter(args), "the model"))
@@ -209,18 +208,18 @@ def _of_litellm(*args: Any, **options: Any) -> _Request:
 
 
 def on_import(modules: Collection[str], act: Callable[[], None]) -> None:
-    """Call `act` after each later import of one of `modules`; a second call with the same function changes nothing."""
+    """Call `act` after each later import of one of `modules`; registering it twice has no effect."""
     with _lock:
         for name in modules:
             actions = _actions.setdefault(name, [])
             if act not in actions:
                 actions.append(act)
         if _finder not in sys.meta_path:
-            sys.meta_path.insert(0, _finder)
+            sys.meta_path.insert(0, _finder)  # first, or another finder would load the module unobserved
 
 
 class _Finder(MetaPathFinder):
-    """In front of the others: lets them find a module, and acts when their loader has run it."""
+    """The first finder: delegates to the others, and adds the actions to the loader."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -269,7 +268,7 @@ def _refuse() -> None:
 
 
 def _senders() -> Iterator[tuple[Any, str]]:
-    """The functions that send a request to a model: their class and their name."""
+    """The functions for model requests: class and name."""
     for module in CLIENTS_OF_OPENAI:
         yield from parts_of(module, ("AsyncAPIClient", "SyncAPIClient"), ("request",))
     yield from parts_of(CLIENT_OF_GOOGLE, ("BaseApiClient",), ("_async_request", "_request"))
@@ -279,7 +278,7 @@ def _senders() -> Iterator[tuple[Any, str]]:
 
 
 def _libraries() -> Iterator[tuple[Any, str, str]]:
-    """The functions of HTTP libraries that follow redirects, and the option that says whether they do."""
+    """The request functions of HTTP libraries, and their option to follow redirects."""
     for library in HTTPX:
         for owner, name in parts_of(library, ("AsyncClient", "Client"), ("send",)):
             yield owner, name, "follow_redirects"
@@ -288,12 +287,12 @@ def _libraries() -> Iterator[tuple[Any, str, str]]:
 
 
 def is_asking_model() -> bool:
-    """Whether a client sends a request to a model here."""
+    """Whether a model request of a known client is in progress in this context."""
     return _is_asking.get()
 
 
 def parts_of(module: str, classes: tuple[str, ...], names: tuple[str, ...]) -> Iterator[tuple[Any, str]]:
-    """The classes of a module that is imported, each with the names of its functions."""
+    """The classes of an imported module, with each of the function names."""
     loaded_module = sys.modules.get(module)
     if loaded_module is None:
         return
@@ -315,7 +314,7 @@ def wrap_once(owner: Any, name: str, wrapper: Callable[[Any], Any], mark: str) -
 
 
 def _mark_model_call(send: Callable[..., Any]) -> Callable[..., Any]:
-    """`send`, known to ask a model as long as it runs."""
+    """`send` with the context variable of a model request."""
 
     @wraps(send)
     async def ask_soon(*args: Any, **options: Any) -> Any:
@@ -331,7 +330,7 @@ def _mark_model_call(send: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _without_redirects(send: Callable[..., Any], option: str) -> Callable[..., Any]:
-    """`send` of a library, which raises ModelError for a redirect while a model is asked."""
+    """`send` of a library; inside a model request it raises ModelError for a redirect."""
 
     @wraps(send)
     async def send_soon(*args: Any, **options: Any) -> Any:
@@ -359,7 +358,7 @@ def _without_redirects(send: Callable[..., Any], option: str) -> Callable[..., A
 
 
 def _refusal(response: Any) -> ModelError | None:
-    """Why the answer is not taken; None for an answer that is no redirect."""
+    """The error for a redirect; None for any other answer."""
     status: int = response.status_code if hasattr(response, "status_code") else response.status
     location = response.headers.get("location", "")
     if not (300 <= status < 400 and location):
