@@ -126,7 +126,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What would be written to a file."""
+    """A planned change of a file."""
 
     path: Path
     before: str
@@ -142,7 +142,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """What was found in a project."""
+    """The agents, eval sets and settings found in a project."""
 
     parts: Sequence[Part]
     changes: Sequence[Change]
@@ -274,7 +274,7 @@ def _raise(folder: Path) -> Callable[[OSError], None]:
 
 
 def _beginning_of(path: Path) -> str:
-    """The text at the beginning of a file; empty for a link, or one that cannot be read."""
+    """The text at the beginning of a file; empty for a link or an unreadable file."""
     try:
         if path.is_symlink():
             return ""
@@ -285,7 +285,7 @@ def _beginning_of(path: Path) -> str:
 
 
 def _text_of(path: Path) -> str:
-    """The text of a file; empty for one that is large, or no UTF-8."""
+    """The text of a file; empty for a large one and for one without UTF-8."""
     try:
         if path.is_symlink() or path.stat().st_size > MAX_TEXT:
             return ""

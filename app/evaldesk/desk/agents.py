@@ -46,7 +46,7 @@ class Describer(Protocol):
 class FoundAgent:
     """An agent that was found. `description` is there when `state` is ready, `error` when it is failed.
 
-    One that is untrusted was found by its file and is not imported.
+    An untrusted agent is known by its file and not imported.
 
     `n_files` and `changed_ns` (nanoseconds since 1970) are of the agent's own files.
     """
@@ -113,7 +113,7 @@ class AgentDesk:
 
     @property
     def is_sample(self) -> bool:
-        """Whether the agents are those that ship with Evaldesk."""
+        """Whether the agents are the samples of Evaldesk."""
         return all(Path(agent.ref.folder).is_relative_to(paths.samples()) for agent in self.list())
 
     async def start(self) -> None:
@@ -152,7 +152,7 @@ class AgentDesk:
     async def look_again(self, *, ask_failed: bool = False) -> None:
         """Look for agents that came or went, and ask the new and the edited ones in the background.
 
-        With `ask_failed` those that failed are asked again, too: the missing part may be there now.
+        With `ask_failed` failed agents are described again, too: the missing part may be there now.
         """
         refs, fingerprints = await asyncio.to_thread(_look, self._settings)
         self._take(refs, fingerprints)

@@ -73,7 +73,7 @@ class Desk:
 
     @cached_property
     def mark(self) -> str:
-        """What tells the workspace from another one that a browser had at this address."""
+        """The mark by which a browser tells the workspace from another one at this address."""
         return f"{zlib.crc32(os.fsencode(self.settings.workspace)):08x}"
 
     @cached_property
@@ -112,7 +112,7 @@ class Desk:
         return RunDesk(self.settings, self.store, trust=self.trust)
 
     def share_workers(self) -> None:
-        """Let runs that follow each other share their workers, with the one that described the agent."""
+        """Share worker processes among consecutive runs, with the process that described the agent."""
         from evaldesk.desk.runs.kept_workers import SharedWorkers
 
         self.runs.shared = SharedWorkers(self.host, self.settings.n_workers)
@@ -150,7 +150,7 @@ class Desk:
 
     @cached_property
     def person(self) -> Person:
-        """Who sits at this desk."""
+        """The current reviewer's name."""
         from evaldesk.desk.labels import Person
 
         return Person(self.store, is_alone=not self.settings.store, name=self.settings.me)
@@ -194,7 +194,7 @@ class Desk:
 
     @cached_property
     def search(self) -> SearchDesk:
-        """What is said in trials, and who wrote what about them."""
+        """The search over the text of trials and over notes on them."""
         from evaldesk.desk.search import SearchDesk
 
         return SearchDesk(self.settings, self.store)
@@ -211,7 +211,7 @@ class Desk:
         await self.agents.start()
 
     async def go_on(self) -> None:
-        """Take up the runs that a dead desk left behind, and from now on those that are submitted."""
+        """Take up the runs of a dead desk, and from now on submitted ones."""
         self.runs.hand_over = self._start_driver
         await self._take_up_runs()
         self._warming = asyncio.create_task(self._warm_runs())
@@ -225,7 +225,7 @@ class Desk:
         start_driver(self.settings, run_id, digest, os.environ)
 
     def _recover_imports(self) -> None:
-        """End what dead processes left of their imports; the rows go with those of deleted runs."""
+        """End the imports of dead processes; their rows go with the rows of deleted runs."""
         try:
             if self.store.imports.list(1, is_unfinished=True):
                 self.imports.recover()

@@ -121,7 +121,7 @@ def look_at_workspace(settings: Settings) -> list[Finding]:
 
 
 def look_at_runs(store: Store) -> list[Finding]:
-    """The runs that go on: where, from which machine each was taken over, and what was lost meanwhile."""
+    """The running runs: their places, the machines they were taken over from, and their losses."""
     return [_run(store, run) for run in store.runs.unfinished_runs()[:MAX_RUNS]]
 
 
@@ -199,7 +199,7 @@ def _is_database(handle: Path) -> bool:
 
 
 def look_at_files(settings: Settings) -> list[Finding]:
-    """The broken files of the workspace, and what a repair does about each."""
+    """The broken files of the workspace, and the repair of each."""
     return [
         Finding("files", "bad", f"{fault.found}; evaldesk doctor --repair {fault.plan}")
         for fault in file_faults(settings)
@@ -207,7 +207,7 @@ def look_at_files(settings: Settings) -> list[Finding]:
 
 
 def repair_files(settings: Settings) -> list[Finding]:
-    """What was done about a damaged database and each broken file. Raises WorkspaceError while a desk is open on it."""
+    """Repair a damaged database and each broken file. Raises WorkspaceError while a desk is open on it."""
     faults = [("database", fault) for fault in database_faults(settings)]
     faults += [("files", fault) for fault in file_faults(settings)]
     if not faults:
@@ -229,7 +229,7 @@ def look_at_trust(trust: Trust) -> list[Finding]:
 
 
 def look_at_agents(agents: Sequence[FoundAgent], *, is_played: bool = False) -> list[Finding]:
-    """Whether each agent loads and has the keys it needs; nothing of one that only its turn shows."""
+    """Whether each agent loads and has the keys it needs; silent on faults that only a turn shows."""
     found = []
     for agent in agents:
         about = f"agent {agent.id}"
@@ -253,7 +253,7 @@ def look_at_agents(agents: Sequence[FoundAgent], *, is_played: bool = False) -> 
 
 
 async def play_agents(agents: Sequence[FoundAgent], trust: Trust, settings: Settings) -> list[Finding]:
-    """What came back from one turn of each agent that could be described, and why its players are not forked."""
+    """The result of one turn of each described agent, and the reason why its players are not forked."""
     host = AgentHost(check=trust.check_agent)
     found = []
     try:
@@ -308,7 +308,7 @@ def _played_on(interpreter: Interpreter) -> str:
 
 
 async def play_on(settings: Settings, name: str) -> list[Finding]:
-    """The machines of an executor, and what came back from one trial of the sample agent there. Raises UsageError.
+    """The machines of an executor, and the result of one trial of the sample agent there. Raises UsageError.
 
     Where its machines cannot be looked at, no trial is sent.
     """

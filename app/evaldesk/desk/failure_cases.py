@@ -1,4 +1,4 @@
-"""Cases made of trials in which people found a kind of failure: what was said until then, as a test."""
+"""Cases made of trials with a failure mode: the conversation up to the failure, as a test."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MadeCases:
 
     @property
     def words(self) -> str:
-        """`3 cases added to late; 1 was there already.`, and what they expect."""
+        """`3 cases added to late; 1 was there already.`, and their expectations."""
         known = f"; {self.n_known:,} {'was' if self.n_known == 1 else 'were'} there already" if self.n_known else ""
         rubric = f" {counted(self.n_rubrics, 'case')} without expectations got a rubric." if self.n_rubrics else ""
         return f"{counted(len(self.ids), 'case')} added to {self.name}{known}.{rubric} {self.masked}".rstrip()
@@ -98,7 +98,7 @@ def _late_first(finding: Finding) -> tuple[bool, int]:
 
 
 def _until(case: Case, said: Transcript, agent_id: str, mode: Mode) -> Case:
-    """The case with the turns that were said alone; one that would expect nothing has the failure as a rubric."""
+    """The case with the played turns alone; without any expectation it gets the failure as a rubric."""
     n, queries = len(said.turns), [record.query for record in said.turns]
     is_scripted = not case.scenario and [turn.query for turn in case.turns[:n]] == queries
     turns = case.turns[:n] if is_scripted else tuple(Turn(each.query, media=each.media) for each in said.turns)
@@ -125,5 +125,5 @@ def _rubric(mode: Mode) -> JsonObject:
 
 
 def _said(case: Case) -> bytes:
-    """What tells conversations apart: what the user says, and where it starts."""
+    """The identity of a conversation: the user's messages and the initial state."""
     return to_json([[(turn.query, turn.media) for turn in case.turns], dict(case.initial_state)])

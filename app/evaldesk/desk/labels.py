@@ -49,7 +49,7 @@ class LabelPanel:
 
 
 class Person:
-    """Who sits at this desk: the name that forms begin with, until another is typed; at each browser its own.
+    """The reviewer's name with which forms begin, until another is typed; each browser has its own.
 
     The settings may name the person. On the database of a server others write as well, so their names are not taken;
     that of a folder has one desk, and the last name in it is the person's.

@@ -24,7 +24,7 @@ def named_agent(
     image: str | None = None,
     environment: str | None = None,
 ) -> AgentRef:
-    """The agent that a command names: one that `evaldesk.toml` declares, a folder, `module:attr`, an address.
+    """The agent that a command names: declared in `evaldesk.toml`, a folder, `module:attr`, an address.
 
     It is played on the interpreter `python`, in the image `image` or in `environment`, where one is named. Raises
     UsageError.
@@ -65,7 +65,7 @@ def _under(ref: AgentRef, parts: Sequence[str], folder: Path) -> AgentRef:
 
 
 def _with_part(ref: AgentRef, agent_name: str | None) -> AgentRef:
-    """The agent called `agent_name` inside the one that was found; a worker looks for it there."""
+    """The agent called `agent_name` inside another one; a worker looks for it there."""
     if agent_name is None or agent_name == "root_agent":
         return ref
     return replace(ref, id=agent_name, part=agent_name)

@@ -141,7 +141,7 @@ def leaves_open(expected: Expected) -> bool:
 
 
 def as_adk_reads(case: Case) -> Case:
-    """The case with its missing assertions taken for "nothing", and without what only Evaldesk accepts as well."""
+    """The case with its missing assertions taken for "nothing", and without accepted alternatives."""
     turns = (
         replace(
             turn,

@@ -27,7 +27,7 @@ def current_owner() -> str:
 
 
 def starter(settings: Settings) -> Starter:
-    """The person who works here, or the number of a user without a name, and the machine."""
+    """The name or number of the process's user, and the machine."""
     return Starter(settings.me or user_name() or f"user {os.getuid()}", socket.gethostname())
 
 
@@ -69,7 +69,7 @@ def is_here(owner: str) -> bool:
 
 
 def is_at_work(owner: str, *, is_leased: bool | None) -> bool:
-    """Whether the process still does what it owns: it lives here, or has renewed its lease elsewhere.
+    """Whether the owner is at work: it lives here, or has renewed its lease elsewhere.
 
     A process of this machine that lives keeps its work however late it renews its lease, as after a sleep. Without a
     lease, which is of an older Evaldesk, a process elsewhere counts as alive.

@@ -61,7 +61,7 @@ class QueueDesk:
         return _Candidates(self._store, run_id, reader)
 
     def create(self, typed: TypedQueue) -> int:
-        """Draw and store a queue: of each run and kind so many trials, each of them with the same chance.
+        """Draw and store a queue: of each run and kind a number of trials, each with the same chance.
 
         Raises UsageError naming the field, NotFoundError for an unknown run.
         """
@@ -90,7 +90,7 @@ class QueueDesk:
     def give(self, queue_id: int, typed: TypedVerdict) -> int:
         """Store a verdict on one trial or many. Raises UsageError, NotFoundError, ConflictError.
 
-        Returns how many labels were given.
+        Returns the number of labels.
         """
         reader = checked_name(typed.reader)
         note = None if typed.note is None else checked_note(typed.note)
@@ -141,7 +141,7 @@ class QueueDesk:
 class _Candidates:
     """The recorded trials of a run by kind, each kind in the order in which it is drawn.
 
-    Trials that the reader labelled already are in no kind but those that are about labels.
+    Trials that the reader labelled already are only in kinds about labels.
     """
 
     def __init__(self, store: Store, run_id: int, reader: str) -> None:

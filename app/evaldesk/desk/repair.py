@@ -30,7 +30,7 @@ from evaldesk.store.store import repair_marker
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that is broken, what its repair does, and the repair, which says what was done."""
+    """A broken part of the workspace, the words of its repair, and the repair, which returns a report."""
 
     found: str
     plan: str

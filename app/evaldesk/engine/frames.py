@@ -219,7 +219,7 @@ def frame_from_worker(line: bytes) -> FromWorker:
 
 
 def player_spec(spec: TrialSpec) -> TrialSpec:
-    """The part of a trial that its player gets: how to play it, and nothing about what is expected."""
+    """The part of a trial that its player gets: everything to play it, without expectations."""
     case = spec.case if spec.shows_case else user_side(spec.case)
     return replace(spec, case=case, criteria=(), strict=False, losses=())
 
@@ -282,7 +282,7 @@ def played(spec: TrialSpec, result: TrialResult, *, is_cancelled: bool = False) 
 
 
 def _as_asked(spec: TrialSpec, transcript: Transcript) -> Transcript:
-    """The transcript with the messages that the player was given, whatever it says: judges read them.
+    """The transcript with the messages that the player was given, not its own version of them: judges read them.
 
     The bytes of media are in the case. Simulated users, and agents that are given the case, have their own messages.
     """

@@ -42,7 +42,7 @@ NO_PARENT = 0
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One worker to start: its command, its environment, and the command that ends what a lost one leaves behind.
+    """One worker to start: its command, its environment, and the command that cleans up after a lost one.
 
     `mark` is in the environment of the worker, and so in that of every process that it starts.
     """
@@ -62,7 +62,7 @@ class Launcher(Protocol):
 
     @property
     def kind(self) -> PlaceKind:
-        """What a worker runs in."""
+        """The kind of place: process, sandbox or container."""
 
     @property
     def can_fork(self) -> bool:
@@ -137,7 +137,7 @@ class SandboxLauncher:
 
     @property
     def can_fork(self) -> bool:
-        """Whether one that imported the agent may be forked: not behind bubblewrap, whose process is another."""
+        """Whether a player may be forked: not behind bubblewrap, whose process is another."""
         return self.process.can_fork and not sandbox_problem()
 
     @property

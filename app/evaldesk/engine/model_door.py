@@ -143,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def carry(folder: str) -> dict[str, str]:
-    """Carry what comes to an address of the loopback to the door in `folder`; the variables that name the address."""
+    """Carry requests to an address of the loopback to the door in `folder`; returns the variables for the address."""
     listener = socket.create_server(("127.0.0.1", 0))
     threading.Thread(target=_listen, args=(listener, folder), name="evaldesk-models", daemon=True).start()
     here = f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -189,7 +189,7 @@ def _mount(source: str, target: str, kind: str, flags: int) -> None:
 
 
 def _drop_capabilities() -> None:
-    """Give up all capabilities, also those that root would get again from a program that it starts."""
+    """Give up all capabilities, also for programs that root starts."""
     _call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _call("prctl", PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     for capability in range(N_CAPABILITIES):

@@ -109,7 +109,7 @@ class Dialect(Protocol):
     def telling_damage(self) -> AbstractContextManager[None]:
         """Raise DamagedDatabaseError where the engine finds its own data damaged, WorkspaceError where it refuses.
 
-        Raise refusals that a retry may overcome as such. An error of our SQL stays as it is.
+        A retry after a refusal may succeed. An error of our SQL stays as it is.
         """
 
     def engine_version(self, connection: Connection) -> str:

@@ -160,7 +160,7 @@ class Guard:
     def _has_cookie(self, values: list[str]) -> bool:
         """Whether one of them is ours; a page on another port may have set any number of others.
 
-        A wrong digest is no guess and so no failure. What may be the token itself is one guess, however often it comes.
+        A wrong digest is no guess and so no failure. A possible token itself is one guess, however often it comes.
         """
         right = self.settings.cookie_value.encode()
         if any(hmac.compare_digest(value.encode(), right) for value in values):

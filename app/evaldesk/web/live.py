@@ -1,9 +1,9 @@
-"""Server-sent events: one way to answer with a stream, a bound on how many are open, and live blocks of a page.
+"""Server-sent events: one way to answer with a stream, a bound on open ones, and live blocks of a page.
 
 A frame is compressed by itself, so that streams which send the same one share it: pieces of raw deflate that refer to
 nothing before them may follow each other in one gzip member (RFC 1951, section 3.2.4; RFC 1952).
 
-The changing part of a page is rendered once a tick for all tabs, and sent as what changed. A template marks its blocks
+The changing part of a page is rendered once a tick for all tabs, and sent as its changes. A template marks its blocks
 with `ui.mark(cut, name)` before and `ui.mark(cut)` behind each; a block is one element, whose id is its name. The text
 around the blocks is the frame of the page: a tab gets all of it again when that changes, since blocks came or went.
 """
@@ -172,9 +172,9 @@ class LiveBlocks:
         self._frames: dict[int | None, Frame | None] = {}
 
     async def since(self, seen: int | None, tick: int, render: Render) -> tuple[int, Frame | None]:
-        """What a tab lacks at `tick` that has all of the tick `seen`, or nothing; and the tick that it has then.
+        """The frame for a tab that has the tick `seen`, or none; and the tick that it has then.
 
-        Who asks first lets it be rendered; a tab that leaves takes it away from no other.
+        The first request renders it; a tab that leaves takes it away from no other.
         """
         if tick > self._asked:
             self._asked = tick

@@ -93,7 +93,7 @@ class CompiledTemplates(FileSystemBytecodeCache):
 
 @lru_cache(maxsize=1_000)
 def remembered(macro: Callable[..., Markup], *values: object) -> Markup:
-    """What a macro of an imported template says of frozen values; rendered once for equal ones."""
+    """The output of a macro for frozen values; rendered once for equal ones."""
     return macro(*values)
 
 
@@ -149,12 +149,12 @@ def fragment(request: Request, template: str, block: str, **context: object) -> 
 
 
 def go(address: str) -> Response:
-    """Send the browser to `address`: what it posted is done."""
+    """Send the browser to `address` after a completed post."""
     return RedirectResponse(address, status_code=303)
 
 
 def refused_status(error: Exception | None) -> int:
-    """The status of a page that shows what could not be done, and 200 for one that shows nothing of the kind."""
+    """The status of a page: that of the shown error, else 200."""
     return 200 if error is None else 409 if isinstance(error, ConflictError) else 422
 
 
@@ -230,7 +230,7 @@ def cases_words(file: EvalSetFile) -> str:
 
 
 def rate_label(rate: float, low: float, high: float) -> str:
-    """The text of a rate's bar for people who cannot see it."""
+    """The text of a rate's bar for screen readers."""
     return rate_words(rate, Interval(low, high))
 
 

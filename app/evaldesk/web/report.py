@@ -129,7 +129,7 @@ def _file(name: str, title: str, made_at: datetime, body: str, masking: Masking)
 
 
 def _ours(text: str) -> Markup:
-    """A file of the package, or the result of a template that escaped what it was given."""
+    """A file of the package, or the result of a template that escaped its values."""
     return Markup(text)  # noqa: S704
 
 

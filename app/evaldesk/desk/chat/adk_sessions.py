@@ -119,7 +119,7 @@ class AdkSessions:
         return any(path.is_file() for path in (*(self._found or {}).values(), *since))
 
     def list(self, database_id: str = "", older: str = "") -> Sequence[AdkDatabase]:
-        """The databases, each with its newest sessions; of `database_id` those that follow the session `older`."""
+        """The databases, each with its newest sessions; for `database_id` the ones after the session `older`."""
         found = self._search()
         if database_id and database_id not in found:
             raise NotFoundError("This session database is gone.")
@@ -128,7 +128,7 @@ class AdkSessions:
         return [database for database in read if database]
 
     def get(self, session_id: str) -> AdkSession:
-        """A session by its id in an address. Raises NotFoundError, and FormatError for one that cannot be read."""
+        """A session by its id in an address. Raises NotFoundError, and FormatError for an unreadable one."""
         file_id = session_id[:N_LETTERS]
         path = (self._found or {}).get(file_id) or self._search().get(file_id)
         if path is None:

@@ -43,7 +43,7 @@ class RecordedTurn:
 
     @property
     def warning(self) -> str:
-        """What a trial does not do, empty where it does all."""
+        """The parts of a session that a trial cannot repeat; empty without any."""
         said = f"You changed {_named(self.edited)} of the state before this turn. A trial does not do that."
         return said if self.edited else ""
 
@@ -65,7 +65,7 @@ class Recording:
 
     @property
     def initial_hint(self) -> str:
-        """What the proposed initial state is, and what it cannot say."""
+        """The proposed initial state, and notes on its gaps."""
         hint = "State before turn 1. Each trial starts from a copy."
         if not self.unknown_start:
             return hint

@@ -135,7 +135,7 @@ def owning_turn() -> Iterator[str]:
 
 
 def is_turn_played(turn: OpenTurn) -> bool:
-    """Whether the turn is being played, by this process or another one that is at work."""
+    """Whether the turn is being played, by this process or another living one."""
     process = turn.owner.partition(" ")[2]
     if process == current_owner():
         return turn.owner in _played_here

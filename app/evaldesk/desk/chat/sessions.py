@@ -384,7 +384,7 @@ def _with_left_turn(session: StoredSession) -> StoredSession:
 
 
 def asked_of(turn: TurnRecord) -> str:
-    """A mark of what a turn waits for, which differs once it went on."""
+    """A mark of the open requests of a turn, which differs once it went on."""
     return f"{len(turn.events)}-{len(turn.waiting)}"
 
 

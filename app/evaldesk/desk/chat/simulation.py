@@ -58,7 +58,7 @@ class SimulationDesk:
         return self._endings.get(session_id, "")
 
     async def next_turn(self, session_id: str) -> RunningTurn | None:
-        """The turn that runs, or the next one that will; None when there is none to come."""
+        """The running turn, or the next one; None when the simulation is over."""
         while session_id in self._tasks:
             turn = self._sessions.running(session_id)
             if turn:

@@ -113,7 +113,7 @@ class EvalSetDesk:
         self.cases = CaseDesk(self._files, self.evalset, self._trash)
 
     def list(self) -> Sequence[EvalSetFile]:
-        """The eval sets that were found, those that cannot be read included.
+        """The eval sets of the workspace, unreadable ones included.
 
         Runs and cases follow a file that another program renamed.
         """
@@ -129,7 +129,7 @@ class EvalSetDesk:
         self._follow({self._files.identity_of(path): path})
 
     def _follow(self, files: Mapping[str, Path]) -> None:
-        """Give new files the runs of those that are gone and had the same content, where only one can be meant."""
+        """Give new files the runs of removed ones with the same content, where only one can be meant."""
         if self._store.is_read_only:
             return
         newest = self._store.runs.newest_of_evalsets()
@@ -300,7 +300,7 @@ class EvalSetDesk:
         return next(each for each in candidates(name) if each.casefold() not in taken)
 
     def holds(self, name: str, evalset: EvalSet) -> bool:
-        """Whether the eval set of that name is what the import of this one would write."""
+        """Whether the eval set of that name equals the import of this one."""
         known = self._named(name)
         return known is not None and self._is_same(known, evalset)
 

@@ -119,7 +119,7 @@ def stream_run(
 ) -> ExportStream:
     """As `export_run`, in parts that are made while they are read: a run of any size takes the same memory.
 
-    `watch` is told how many of how many cases are written.
+    `watch` gets the numbers of written cases and of all cases.
     """
     names = [name for name, _ in run_formats()]
     if format_name not in names:

@@ -54,7 +54,7 @@ def masked_file(what: EvalSet | RecordedRun, format_name: str, environment: Mapp
 
 
 def without_secrets(values: Iterable[T], environment: Mapping[str, str], found: Counter[str]) -> Iterator[T]:
-    """The values with every text in them masked; `found` counts what was masked by the names of the variables."""
+    """The values with every text in them masked; `found` counts masked values by the names of the variables."""
     scrub = json_scrubber_of(known_values(environment), found)
     for value in values:
         data = to_json(value)

@@ -31,7 +31,7 @@ from evaldesk.wording.words import needs_words
 def read_path(path: Path, format_name: str | None = None, outcome: str = "", watch: Watch | None = None) -> Imported:
     """The contents of the file at `path`, or of an OpenHands run's folder; `outcome` is the key of the verdict.
 
-    `watch` is told how many of how many bytes of a large file are read. Raises FormatError, and UsageError when it
+    `watch` gets the numbers of read bytes and of all bytes of a large file. Raises FormatError, and UsageError when it
     cannot be read.
     """
     if path.is_dir():

@@ -101,7 +101,7 @@ class TakenIn:
 
 @dataclass(slots=True)
 class StartedImport:
-    """An import of which nothing is shown yet; `id` is None where no run is to be stored.
+    """An import that is not shown yet; `id` is None where no run is to be stored.
 
     `known` are the runs of the file that were there before, None for each of `runs`, in the order of the file.
     """
@@ -127,7 +127,7 @@ class StartedImport:
 
 
 class Answers(TypedDict, total=False):
-    """What a person says of an import whose set, cases or runs are there already."""
+    """A person's choice for an import whose set, cases or runs exist already."""
 
     replaces: bool
     renames: bool
@@ -244,7 +244,7 @@ class ImportDesk:
             raise
 
     def _abandon(self, started: StartedImport, error: BaseException) -> None:
-        """Remove an import that has begun; one that was finished stays."""
+        """Remove an import that has begun; a finished one stays."""
         started.held.close()
         if started.id is not None and (self._database, started.id) in _going:
             self._give_up(started.id, error)
@@ -332,7 +332,7 @@ class ImportDesk:
                 self._store.runs.finish_deleting()
 
     def start(self, started: StartedImport, token: str = "") -> None:
-        """Store an import in the background, after those that were started before; the upload goes at its end."""
+        """Store an import in the background, after earlier ones; the upload is removed at its end."""
         if started.id is None:
             raise ValueError("an import without runs is finished at once")
         with self._lock:
@@ -359,7 +359,7 @@ class ImportDesk:
         return ThreadPoolExecutor(1, "import")
 
     def n_before(self, import_id: int) -> int:
-        """How many imports of this process are stored before this one begins."""
+        """The number of imports of this process before this one."""
         with self._lock:
             return sum(each < import_id for each in self._waiting) if import_id in self._waiting else 0
 
@@ -399,7 +399,7 @@ class ImportDesk:
         return not is_at_work(each.owner, is_leased=each.is_leased)
 
     def close(self) -> None:
-        """End the imports of this process; what is not stored in full is removed at the next start."""
+        """End the imports of this process; incomplete ones are removed at the next start."""
         self._is_closing = True
         self.staging.close()
         if "_worker" in self.__dict__:

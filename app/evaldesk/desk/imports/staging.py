@@ -80,7 +80,7 @@ class Staging:
         return self._keep(self._uploads.add(Label(source), data), source, imported)
 
     def check_upload(self, n_bytes: int) -> None:
-        """Raise DiskError or UsageError for an upload of so many bytes that could not be kept."""
+        """Raise DiskError or UsageError for an upload of `n_bytes` without room."""
         if n_bytes > MAX_SMALL:
             self._uploads.check_room(n_bytes)
 
@@ -183,7 +183,7 @@ class Staging:
     def staged(self, token: str) -> Staged:
         """The file that was staged under this token. Raises NotFoundError, FormatError.
 
-        Raises ConflictError for a large one that is not read yet.
+        Raises ConflictError for a large upload that is not read yet.
         """
         with self._lock:
             found = self._read.get(token)

@@ -124,7 +124,7 @@ def _runs(found: LargeRunFormat, file: _Told, source: str, outcome: str) -> Impo
 
 
 class _Told(io.BufferedIOBase):
-    """An open file that tells how much of it was read, and that has some lines more."""
+    """An open file with progress, and with some lines more."""
 
     def __init__(self, file: BinaryIO, n_bytes: int, watch: Watch, tail: bytes) -> None:
         self._file = file
@@ -175,7 +175,7 @@ def _adk(file: BinaryIO, path: Path, source: str, folder: Path) -> Imported:
 
 
 def _rows(file: BinaryIO, source: str, folder: Path, name: str) -> Imported:
-    """The rows as cases of a set of ADK, which is written beside them. Raises FormatError for one that is not exact."""
+    """The rows as cases of a set of ADK, which is written beside them. Raises FormatError for an inexact case."""
     seen, reader = Seen(), open_rows(name, file, source)
 
     def cases() -> Iterator[Case]:

@@ -135,7 +135,7 @@ class Uploads:
         return token
 
     def check_room(self, n_bytes: int) -> None:
-        """Raise DiskError where the disk has no room for so many bytes more, and UsageError when too many wait."""
+        """Raise DiskError where the disk has no room for these bytes, and UsageError when too many uploads wait."""
         if len(self.list()) >= MAX_WAITING:
             raise _too_many()
         make_private_folder(self._folder)
@@ -179,7 +179,7 @@ class Uploads:
         replace_file(self._path(token), _packed(label, data))
 
     def read(self, token: str) -> tuple[Label, bytes]:
-        """The label and the bytes of an upload; no bytes of one that is large. Raises NotFoundError."""
+        """The label and the bytes of an upload; a large one gives no bytes. Raises NotFoundError."""
         try:
             first, _, data = read_regular(self._path(token), MAX_RECORDED_BYTES).partition(b"\n")
             return from_json(first, Label), data

@@ -1,4 +1,4 @@
-"""Accept what trials did as what their cases expect: staged over the eval set file as it is now, and saved once."""
+"""Accept behaviour of trials as expectations of cases: staged over the current eval set file, and saved once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Keys = Mapping[str, Ways]
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """How many scored trials of a case pass: as they were judged, and by the case as it would be."""
+    """The passing trials of a case: as they were judged, and by the changed case."""
 
     before: Counts
     after: Counts
@@ -38,7 +38,7 @@ class Effect:
 
     @property
     def n_changed(self) -> int:
-        """How many trials would have another verdict."""
+        """The number of trials with another verdict."""
         return sum(a != b for a, b in zip(self.verdicts_before, self.verdicts_after, strict=True))
 
     @property
@@ -61,14 +61,14 @@ class StagedCase:
     trials: tuple[TrialResult, ...]
 
     def with_changes(self, ways: Ways) -> Case:
-        """The case with these changes; what it accepts as well is what all of its trials that ended did there."""
+        """The case with these changes; its alternatives are the values of all its ended trials."""
         ended = (each for each in self.trials if each is not self.trial and each.verdict != "errored")
         others = [(each.transcript, each.scores) for each in ended]
         return accept_changes(self.case, self.trial.transcript, ways, self.trial.scores, others)
 
     @property
     def n_judged(self) -> int:
-        """How many trials are judged to try each way of each change, and to leave it."""
+        """The number of judged trials to try each way of each change, and to leave it."""
         return len(self.trials) * sum(len(change.ways) + 1 for change in self.offered)
 
     @property
@@ -78,7 +78,7 @@ class StagedCase:
 
     @property
     def unasked(self) -> tuple[AcceptableChange, ...]:
-        """The changes that may be chosen first: none of which the case would expect less.
+        """The changes that may be chosen first: none after which the case would expect less.
 
         Of a turn in which a call is missing the calls beyond the expected ones are left with it.
         """
@@ -87,11 +87,11 @@ class StagedCase:
         return tuple(each for each in others if not each.is_less)
 
     def kindest(self) -> Ways:
-        """How each change is written where nothing is judged: beside what is expected where that passes, too."""
+        """The way of each change where nothing is judged: beside the expected value where that passes, too."""
         return {change.key: change.ways[0] if self.is_flaky else "replace" for change in self.unasked}
 
     def best(self, config: RunConfig) -> Ways:
-        """The ways of the changes with which most trials pass; one of which each way makes more fail is left.
+        """The ways of the changes with which most trials pass; a change that only makes more fail is left.
 
         Each change is tried while the others stay, once from all of them written and once from none. No argument is
         ignored unasked.
@@ -118,7 +118,7 @@ class StagedCase:
 class Staged:
     """The changes that a run offers to its eval set. `refused` says for a case why it offers none.
 
-    `n_more` cases stand behind those that are staged.
+    `n_more` cases stand behind the staged ones.
     """
 
     run: RunSummary
@@ -149,7 +149,7 @@ class Staged:
     def best_ways(self) -> Keys:
         """How the changes are written unless one says otherwise: of a flaky case so that most trials pass.
 
-        Of the first flaky cases of which that judges at most MAX_JUDGED trials; the others have their kindest ways.
+        Only for the first flaky cases with at most MAX_JUDGED judged trials; the others have their mildest ways.
         """
         found, left = dict[str, Ways](), MAX_JUDGED
         for each in self.cases:
@@ -158,9 +158,9 @@ class Staged:
         return found
 
     def effects_of_ways(self, keys: Keys) -> dict[tuple[str, str, Way | None], Effect]:
-        """What each way of a change would do, and leaving it, while all others stay as they are wanted.
+        """The effect of each way of a change, and of leaving it, while all others stay.
 
-        Named by the case, the change and the way. Of the first cases of which that judges at most MAX_JUDGED trials.
+        Named by the case, the change and the way. Only for the first cases with at most MAX_JUDGED judged trials.
         """
         found: dict[tuple[str, str, Way | None], Effect] = {}
         left = MAX_JUDGED
@@ -188,7 +188,7 @@ def stage(
     *,
     of_cases: Mapping[str, int] | None = None,
 ) -> Staged:
-    """What the eval set of a run could take over: from one case or all that failed, and from one trial of each.
+    """The changes that the eval set of a run could accept: of one case or all failed ones, from one trial of each.
 
     `of_cases` names other cases, each with its trial. Without a trial it is the first one that failed. Raises
     NotFoundError for an unknown case or trial, and UsageError where the eval set is not in this workspace.
@@ -279,7 +279,7 @@ def _is_meant(row: CaseRow, case_id: str | None, of_cases: Mapping[str, int] | N
 
 
 def _unlike(played: Case, now: Case | None) -> str:
-    """Why what the trials did says nothing about the case as it is now; empty where it does."""
+    """The reason why the trials do not apply to the current case; empty where they do."""
     if now is None:
         return "The eval set has no such case any more."
     if [turn.query for turn in played.turns] != [turn.query for turn in now.turns] or played.scenario != now.scenario:
@@ -329,7 +329,7 @@ def _verdict(case: Case, trial: TrialResult, config: RunConfig) -> str:
 
 
 def one_of(cases: Sequence[StagedCase], parts: Sequence[str], turn: int | None, way: str) -> dict[str, dict[str, Way]]:
-    """The changes of these parts, of one turn (from 1) or all; without a part those that are chosen first.
+    """The changes of these parts, of one turn (from 1) or all; without a part the initial choice.
 
     A change that cannot be written in this way is none of them: in place of what is expected, it could make a trial
     fail that passed.

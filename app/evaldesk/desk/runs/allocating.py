@@ -28,7 +28,7 @@ MOST_EACH = int(BY_NAME["n"].high)
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a budget is spread over: the trials of these cases in runs of a class; empty where no run has it yet."""
+    """The evidence of an allocation: the trials of these cases in runs of a class; empty without such a run."""
 
     cases: Sequence[Case]
     of_class: str = NO_HISTORY
@@ -54,7 +54,7 @@ class Budget:
 
     @property
     def needs_earlier(self) -> bool:
-        """Whether it takes earlier runs to know where it goes, or how many trials it is."""
+        """Whether the allocation, or its number of trials, depends on earlier runs."""
         return self.is_money or self.allocate != EVEN
 
     def words(self, amount: float) -> str:

@@ -26,7 +26,7 @@ class Estimate:
     """Trials to play, cost and time as in the last run of the same agent and eval set, and the detectable difference.
 
     `visible` is a sentence without its full stop, `rows` have the numbers for other shapes; `is_of_history` tells
-    whether they rest on what the cases did, and not on a typical spread.
+    whether they rest on trials of the cases, and not on a typical spread.
     """
 
     n_trials: int
@@ -51,7 +51,7 @@ def estimate(
 ) -> Estimate:
     """The cost of a run of `n_cases` cases with `n` trials each, and the difference it can show by their `history`.
 
-    `n_trials` are those of a budget, of which a case has `n` in the mean.
+    `n_trials` are the trials of a budget; a case has `n` in the mean.
     """
     cases = posterior_of(history.trials) if history and history.n_scored else None
     last = runs.last_played(agent_id, evalset_id)

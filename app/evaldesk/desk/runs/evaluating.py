@@ -223,7 +223,7 @@ async def _evaluate(
 async def _opened(
     settings: Settings, who: _Agent, model: str | None, criteria: Sequence[Criterion], trust: Trust | None
 ) -> AsyncIterator[tuple[RunDesk, Store, AgentDescription, Unpriced]]:
-    """The runs of a workspace, the agent's description of itself, and who knows prices. Raises AgentError."""
+    """The runs of a workspace, the agent's description of itself, and a function for prices. Raises AgentError."""
     if model:
         settings = replace(settings, models=(*settings.models, model))
     store = await asyncio.to_thread(trust.opened_store if trust else partial(Store.open, settings.database))

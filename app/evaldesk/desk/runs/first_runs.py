@@ -1,4 +1,4 @@
-"""The seed of the first runs of a sample: a newcomer meets a failure to read, whatever was asked.
+"""The seed of the first runs of a sample, with which a newcomer meets a failure to read.
 
 The scripted demo model makes its mistakes by chance, and a run of one case may well have none. Until a run of the agent
 has a failed trial, its seed is one with which a case fails and another one is flaky, as far as the mistakes of its
@@ -71,7 +71,7 @@ def _mistakes(texts: Sequence[str], tools: frozenset[str], seed: int, share: flo
 
 
 def _shown(n_failed: Sequence[int], n: int) -> int:
-    """The worth of a run in which so many of the `n` trials of each case fail: a case that fails, one that is flaky."""
+    """The worth of a run by the failing trials of each case: a failing case counts, and a flaky one."""
     if sum(n_failed) * 2 > n * len(n_failed):
         return 0  # a newcomer is to see that most of it works
     return sum((any(each * 2 > n for each in n_failed), 2 * any(0 < each * 2 <= n for each in n_failed)))

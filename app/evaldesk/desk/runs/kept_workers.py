@@ -1,6 +1,6 @@
 """Workers that several evaluations share, and that outlive them: an agent is imported once, not for each of them.
 
-Those that are kept stand on one event loop of this process, in a thread of its own.
+Idle worker processes stand on one event loop of this process, in a thread of its own.
 (decision 098)
 """
 
@@ -68,7 +68,7 @@ class _Lent:
 
 @dataclass(slots=True)
 class SharedWorkers:
-    """The workers of several evaluations: those that describe agents, and those that play, by agent and its version.
+    """The workers of several evaluations: for descriptions, and for playing, by agent and its version.
 
     They are for one evaluation at a time, with up to `n_workers` players for each agent. `can_stay` until one of them
     imports functions of the user, or an agent without a folder: changes of such files are not seen.
@@ -81,7 +81,7 @@ class SharedWorkers:
     can_stay: bool = True
 
     def lend(self, ref: AgentRef, config: RunConfig, grading_files: GradingFiles, launcher: Launcher) -> Executor:
-        """The workers of an agent for one run; the one that described the agent plays it, but for a sandbox."""
+        """The workers of an agent for one run; the process that described the agent plays it, but for a sandbox."""
         self.can_stay &= bool(ref.folder) and not any(map(is_function, config.criteria))
         key, version = (ref, config.concurrency, config.isolation, launcher), version_of(ref)
         known, executor = self.executors.pop(key, ("", None))
@@ -106,7 +106,7 @@ class SharedWorkers:
         return _Lent(executor)
 
     async def tidy(self) -> None:
-        """End the workers of agents that changed, and of those that were played longest ago."""
+        """End the workers of changed agents, and of the agents played longest ago."""
         retired, self.retired = self.retired, []
         await asyncio.gather(*(executor.close() for executor in retired))
 
@@ -133,7 +133,7 @@ class _Kept:
         return SharedWorkers(AgentHost())
 
     async def give_back(self, surroundings: Hashable, workers: SharedWorkers) -> None:
-        """Keep the workers for the next evaluation; those that are too many are ended."""
+        """Keep the workers for the next evaluation; surplus ones are ended."""
         if not workers.can_stay:
             await workers.close()
             return
@@ -192,7 +192,7 @@ async def awaited_on_kept_loop(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _surroundings() -> Hashable:
-    """What a worker has of this process when it starts: its working folder and its environment."""
+    """The surroundings of a worker process at its start: working folder and environment."""
     environment = frozenset(each for each in os.environ.items() if not each[0].startswith(OF_PYTEST))
     return os.getcwd(), environment
 

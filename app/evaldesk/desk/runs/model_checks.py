@@ -105,7 +105,7 @@ def _check_judges(criterion: Criterion, agent: AgentDescription) -> None:
 
 
 def _lacking(names: tuple[str, ...], options: ModelOptions, agent: AgentDescription) -> tuple[str, ...]:
-    """The variables that are not set: the one that the run names for the key, else none at an address of its own."""
+    """The missing variables: the run's own key variable, else none at an address of its own."""
     if not agent.variables:
         return ()  # not looked up
     if options.api_key_env:

@@ -1,7 +1,7 @@
-"""Whether a stored run may be played here without a question: by who wrote its row, and by what it would run.
+"""Whether a stored run may be played here without a question: by the writer of its row, and by its parts.
 
 A row of a database that other people write is a claim. It is played where this person started or accepted it, or where
-this workspace itself finds or declares everything that it would run; any other waits for a person who reads it.
+this workspace itself finds or declares everything that it would run; any other waits for a person.
 """
 
 from __future__ import annotations
@@ -108,11 +108,11 @@ class Provenance:
             self._consents.add(run_id, digest)
 
     def take_word(self, run_id: int, digest: str) -> None:
-        """Let this process play the run while it has this digest: the one that started it had the consent."""
+        """Let this process play the run while it has this digest; the starting process had the consent."""
         self._given.add((run_id, digest))
 
     def accept(self, run: RunSummary, digest: str) -> None:
-        """The person has read what the run would do, and lets it. Raises TrustError where it has changed since."""
+        """Store a person's consent to the run. Raises TrustError where the run has changed since it was shown."""
         found = self.foreign(run)
         if found is None:
             return
@@ -126,7 +126,7 @@ class Provenance:
         self.add(run.id, run.config)
 
     def foreign(self, run: RunSummary) -> ForeignRun | None:
-        """What of the run waits for a person; None where it may be played."""
+        """The parts of the run that wait for a person; None where it may be played."""
         if self._trust.is_database_ours:
             return None
         differences = () if self._has_consent(run) else tuple(self._differences(run.config))
@@ -161,7 +161,7 @@ class Provenance:
     def own_part(self, run: RunSummary) -> RunConfig:
         """The configuration of the run without the parts that would wait for a person.
 
-        Another run may be like it: what it takes over is of this workspace.
+        Another run may be like it: all copied parts are of this workspace.
         """
         return run.config if self.foreign(run) is None else self._resolved(run.config)
 
@@ -173,7 +173,7 @@ class Provenance:
         return (run.id, digest) in self._given or self._consents.has(run.id, digest)
 
     def _differences(self, config: RunConfig) -> Iterator[tuple[str, str, str]]:
-        """The parts of a stored run that differ from what this workspace has under the same names."""
+        """The parts of a stored run that differ from this workspace's own ones under the same names."""
         stored, here = flat_parts(config), flat_parts(self._resolved(config))
         for name in dict.fromkeys((*stored, *here)):
             if stored.get(name, "") != here.get(name, ""):
@@ -271,12 +271,12 @@ def _names_key(name: str) -> bool:
 
 
 def run_digest(config: RunConfig) -> str:
-    """The digest of what a run would do. A run that is moved, renamed or noted keeps it."""
+    """The digest of everything that a run would do. A moved, renamed or noted run keeps it."""
     return hashlib.sha256(to_json(_told(config))).hexdigest()[:32]
 
 
 def flat_parts(config: RunConfig) -> dict[str, str]:
-    """The names and values of what a run would do, without those that are as in any run: `agent.target`."""
+    """The names and values of everything that a run would do, without usual ones: `agent.target`."""
     return {name: value for name, value in _flat("", _told(config)) if value}
 
 

@@ -93,7 +93,7 @@ def played_run_id(runs: RunStore, run_id: int) -> int:
 def as_handed_out(config: RunConfig) -> RunConfig:
     """A re-score as its executor has it: where neither a model nor a function of the user scores, many trials at once.
 
-    How many were played at once is said of the trials and stays in the run.
+    The number of trials at once describes the trials and stays in the run.
     """
     is_alone = all(map(is_plain, config.criteria))
     return replace(config, concurrency=max(config.concurrency, SCORED_AT_ONCE)) if is_alone else config
@@ -154,7 +154,7 @@ def as_played(result: TrialResult) -> TrialResult:
 
 
 def missing_ending(runs: RunStore, config: RunConfig, n: int) -> Ending:
-    """How a run ends that scores another again, of which `n` trials were never played.
+    """The end of a re-score of a run with `n` unplayed trials.
 
     As that one did, where it stopped when it was decided: its stop without the answers, which were of other scores.
     """

@@ -1,4 +1,4 @@
-"""Runs: planned, played in the background by this process, stopped, resumed and watched, whoever asks."""
+"""Runs: planned, played in the background by this process, stopped, resumed and watched."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ TAKEN_OVER = "Taken over from"
 
 
 class RunDesk:
-    """The runs of a workspace, and the drivers of those that go on in this process."""
+    """The runs of a workspace, and the drivers of the runs in this process."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class RunDesk:
             raise ConflictError(f"run {run_id} was taken up, stopped or deleted by another process just now")
 
     def foreign(self, run: RunSummary) -> ForeignRun | None:
-        """What of a stored run waits for a person before it is played here; None where nothing does."""
+        """The parts of a stored run that wait for a person before it is played here; None without any."""
         return self._provenance.foreign(run) if self._provenance else None
 
     async def accept(self, run_id: int, digest: str) -> None:
@@ -179,11 +179,11 @@ class RunDesk:
             self._provenance.take_word(run_id, digest)
 
     def own_part(self, run: RunSummary) -> RunConfig:
-        """The configuration of a stored run, of which another one takes over what may be played here."""
+        """The configuration of a stored run with the parts that another run may copy here."""
         return self._provenance.own_part(run) if self._provenance else run.config
 
     async def same_criteria(self, run_id: int, criteria: Sequence[Criterion]) -> str:
-        """What `same_criteria` says of criteria that are not ready yet. Raises NotFoundError, UsageError."""
+        """The answer of `same_criteria` for criteria that are not ready yet. Raises NotFoundError, UsageError."""
         root = await self._root_of(await self.summary(run_id))
         ready = ready_criteria(criteria, self._settings, root)
         return await asyncio.to_thread(same_criteria, self._store.runs, run_id, ready)
@@ -228,7 +228,7 @@ class RunDesk:
         return replace(summary, status="failed", reason=playing.unstored) if playing.unstored else summary
 
     async def stop(self, run_id: int, *, cancel: bool = False) -> None:
-        """Start no more trials of a run; those that run finish, or end now with `cancel` and stay planned.
+        """Start no more trials of a run; running ones finish, or end now with `cancel` and stay planned.
 
         A run that another process drives is stopped by that process within moments. Raises NotFoundError, and
         WorkspaceError when a run that is stopped here cannot be stored so.
@@ -291,7 +291,7 @@ class RunDesk:
         await asyncio.to_thread(self.hand_over, summary.id, run_digest(summary.config))
 
     async def retry(self, run_id: int) -> int:
-        """Plan the errored trials anew and play them; gives how many. Raises ConflictError while the run goes on."""
+        """Plan the errored trials again and play them; returns their number. Raises ConflictError while it goes on."""
         if await self._is_going(run_id):
             raise ConflictError(f"run {run_id} is still running; stop it first, or wait for its end")
         summary = await self.summary(run_id)
@@ -371,7 +371,7 @@ class RunDesk:
             await self._take_over(summary, is_said=is_said)
 
     async def _take_over(self, summary: RunSummary, *, is_said: bool = True) -> None:
-        """Go on with a run whose process is gone, and end one that it was to stop."""
+        """Continue a run whose process is gone, or end it where it was to stop."""
         if await self._is_held(summary) or not await self._may_play(summary):
             return
         try:
@@ -524,7 +524,7 @@ class RunDesk:
 
 
 def taken_over_words(driver: str) -> str:
-    """From whom a run is taken over."""
+    """The process from which a run is taken over."""
     host = host_of(driver)
     who = f"{host}, which was lost" if is_elsewhere(driver) else f"a process on {host}, which is gone"
     return f"{TAKEN_OVER} {who}: trials that were under way there are played again."

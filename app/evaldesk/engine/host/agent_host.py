@@ -44,7 +44,7 @@ class _Turn:
 
 
 class AgentHost:
-    """Workers by agent; those that were idle longest are closed beyond `max_workers`.
+    """Workers by agent; beyond `max_workers` the longest idle ones are closed.
 
     `check` raises for an agent that may not be imported.
     """
@@ -236,7 +236,7 @@ class AgentHost:
             return agent
 
     def _tidy(self, wanted: AgentRef | None = None) -> None:
-        """Close idle workers beyond those that are kept, but never the agent that is `wanted` at this moment."""
+        """Close surplus idle workers, but never that of the `wanted` agent."""
         idle = [ref for ref, agent in self._hosted.items() if agent.is_idle and ref != wanted]
         for ref in idle[: max(0, len(self._hosted) - self._max_workers)]:
             self._retired.add(self._hosted.pop(ref))
@@ -319,7 +319,7 @@ class HostedAgent:
         asyncio.get_running_loop().call_later(STOP_GRACE_S, self._kill_if_asked, key)
 
     async def close(self) -> None:
-        """End the worker; those that still wait for it get the error."""
+        """End the worker; pending calls get the error."""
         await self.worker.close()
         self._on_death(Death("the worker process was closed", ""))
 

@@ -63,7 +63,7 @@ def fingerprint(folder: str) -> str:
 
 
 def _digest_of(paths: Sequence[str]) -> str:
-    """A digest over names, times and sizes; one that is removed between the listing and now is left out."""
+    """A digest over names, times and sizes, without files that were removed since the listing."""
     digest = hashlib.blake2b(digest_size=16)
     for path in paths:
         with suppress(OSError):
@@ -105,7 +105,7 @@ def agent_version(ref: AgentRef) -> str:
 
 
 def functions_version(criteria: Sequence[Criterion], sources: Mapping[str, str] | None = None) -> str:
-    """As `agent_version`, of the user's functions among the criteria, with what they import from their folders.
+    """As `agent_version`, for the user's functions among the criteria and their imports from their folders.
 
     `sources` are copies of these files by path, each byte as one character; without them the files are read now.
     """
@@ -119,7 +119,7 @@ def functions_version(criteria: Sequence[Criterion], sources: Mapping[str, str] 
 
 
 def function_files(criteria: Sequence[Criterion]) -> list[str]:
-    """The files of the user's functions among the criteria, and those that they import from their folders."""
+    """The files of the user's functions among the criteria, and of their imports from their folders."""
     found: set[str] = set()
     for function, root in _functions(criteria):
         places = [Path(os.path.abspath(place)) for place in (root, *_added_folders())]
@@ -167,7 +167,7 @@ def _version(named: Iterable[tuple[Path, bytes]]) -> str:
 
 
 def code_change(config: RunConfig) -> str:
-    """Sentences for the files of the agent and of eval functions that are not those that the run started with."""
+    """Sentences for changed files of the agent and of eval functions since the start of the run."""
     seen = [("The files of eval functions", config.functions_version, functions_version(config.criteria))]
     if config.source_run_id is None:
         seen.insert(0, ("The agent's files", config.agent_version, agent_version(config.agent)))
@@ -199,7 +199,7 @@ def imported_files(ref: AgentRef) -> list[str]:
 
 
 def _with_imported(own: Iterable[str], places: Sequence[Path]) -> set[str]:
-    """These files, and those that they import from `places`, at most about MAX_FILES."""
+    """These files and their imports from `places`, at most about MAX_FILES."""
     waiting = deque(own)
     seen = set(waiting)
     while waiting and len(seen) < MAX_FILES:
@@ -249,7 +249,7 @@ def _existing(*paths: Path) -> Iterator[Path]:
 
 @lru_cache(maxsize=4 * MAX_FILES)
 def _imports(path: str, _changed_ns: int, _size: int) -> Imports:
-    """The imports in a file; none of one that cannot be read, which its own import will say."""
+    """The imports in a file; none of an unreadable one, whose own import will fail."""
     try:
         with parsing:
             tree = ast.parse(_content(path))

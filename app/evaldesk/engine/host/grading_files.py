@@ -54,7 +54,7 @@ class GradingFiles:
         return found
 
     def check_own(self) -> None:
-        """Raise UsageError where a file of Evaldesk, or one that an interpreter runs at its start, has changed."""
+        """Raise UsageError where a file of Evaldesk, or a file that an interpreter runs at its start, has changed."""
         now = _own_digests()
         changed = sorted({path for path, _ in self.own.items() ^ now.items()})
         if changed:
@@ -80,7 +80,7 @@ def changed_since(paths: Iterable[str], moment_ns: int) -> dict[str, int]:
 
 
 def freeze(criteria: Sequence[Criterion]) -> GradingFiles:
-    """Copy what scores the trials of these criteria. Files that cannot be read are left out."""
+    """Copy the code that scores the trials of these criteria, without unreadable files."""
     sources: dict[str, str] = {}
     n_bytes = 0
     for path in function_files(criteria):

@@ -37,7 +37,7 @@ class InlineExecutor:
 
     @property
     def grading_changes(self) -> tuple[str, ...]:
-        """None: what plays and scores here was imported by the caller."""
+        """No changes: the caller imported the code that plays and scores here."""
         return ()
 
     async def submit(self, spec: TrialSpec | GradeSpec) -> None:

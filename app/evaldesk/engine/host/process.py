@@ -157,7 +157,7 @@ class WorkerProcess:
     ) -> None:
         """Spawn the process, or fork it, and wait until it is ready. Raises WorkerStartError with its output.
 
-        One that `can_fork` may be made a zygote.
+        A worker that `can_fork` may become a zygote.
         """
         self._name = launcher.words
         hide_memory()
@@ -192,7 +192,7 @@ class WorkerProcess:
     def _ahead(
         self, environment: Mapping[str, str], purpose: Purpose, launcher: Launcher, *, can_fork: bool
     ) -> WorkerAhead | None:
-        """The worker that was started ahead of its use, where it is the one that would be spawned."""
+        """The worker that was started ahead, where it equals the one to spawn."""
         is_same = launcher is OWN and can_fork is (purpose == "player")
         return take_ahead(purpose, environment) if is_same else None
 
@@ -323,7 +323,7 @@ class WorkerProcess:
             self._reap()
 
     def exited(self) -> None:
-        """The process is gone; end the rest of its group and all that it started, then read what it said last."""
+        """The process is gone; end its group and descendants, then read its last output."""
         assert self._transport is not None  # noqa: S101 - only a started process exits
         self._signal(signal.SIGKILL)
         if self._mark:
@@ -424,7 +424,7 @@ class WorkerProcess:
 
 
 async def _run(command: tuple[str, ...], environment: Mapping[str, str]) -> None:
-    """Run the command that ends a container; one that is gone already is no error."""
+    """Run the command that ends a container; a missing one is no error."""
     quiet = asyncio.subprocess.DEVNULL
     with suppress(OSError, TimeoutError):
         ending = await asyncio.create_subprocess_exec(

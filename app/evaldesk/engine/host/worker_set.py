@@ -1,4 +1,4 @@
-"""Worker processes that share trials: which gets the next one, and what becomes of those of a worker that died."""
+"""A pool of worker processes that share trials: assigns them, and replays the trials of dead workers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class WorkerSet:
     """Up to `n_workers` processes with up to `concurrency` trials at once; `on_result` is called once for each trial.
 
     Another worker starts when each that is up has `n_before_next` trials, and has answered nothing for `patience_s`.
-    When a worker dies with several trials under way, each of them is tried again alone, so that only the one that
+    When a worker dies with several trials under way, each of them is played again alone, so that only the trial that
     killed it suffers. It is the same when one of them changed settings that all of them share, such as the working
     folder. A worker that is not shared has one trial and ends after it.
 
@@ -163,7 +163,7 @@ class WorkerSet:
                 self._tasks.begin(self._start(slot, self._new_worker(slot), None))
 
     def stop(self) -> None:
-        """Give back what waits, and stop every trial under way."""
+        """Give back pending trials, and stop every trial under way."""
         self.is_cancelled = True
         self._pump()
         for slot in self._slots:
@@ -210,7 +210,7 @@ class WorkerSet:
             self._hand_to(slot)
 
     def _are_slow(self) -> bool:
-        """Whether another worker is worth its start: not while one starts, or those that are up answer fast."""
+        """Whether another worker is worth its start: not while one starts, or the others answer fast."""
         if not self._patience_s:
             return True
         before = asyncio.get_running_loop().time() - self._patience_s
@@ -227,7 +227,7 @@ class WorkerSet:
             self._looking = asyncio.get_running_loop().call_later(self._patience_s, look)
 
     def _best_slot(self) -> _Slot | None:
-        """The slot with the least work that can take the next trial; suspects need one that is idle."""
+        """The slot with the least work that can take the next trial; suspects need an idle one."""
         n_threads = self._n_threads if self._waiting else 1
         open_slots = [
             slot
@@ -332,7 +332,7 @@ class WorkerSet:
         self._pump()
 
     async def _try_to_fork(self, slot: _Slot, worker: WorkerProcess, spec: TrialSpec) -> None:
-        """Make the worker of a slot a zygote for the agent of that trial; one that cannot be forked stays a player."""
+        """Make the worker of a slot a zygote for the agent of that trial, or leave it a player."""
         if not worker.is_up:
             purpose: Purpose = self._purpose if self._is_shared else "zygote"
             await worker.start(self._environment, purpose, self._launcher, can_fork=True)

@@ -31,7 +31,7 @@ class ZygoteError(EvaldeskError):
 
 
 class Zygote:
-    """The process `pid`, which forks when asked through `control`. What it says is checked: agents run in it, too.
+    """The process `pid`, which forks when asked through `control`. Its answers are checked: agents run in it, too.
 
     Its `mark` is that of its forks as well: the kernel shows the environment with which a program began.
     """
@@ -74,7 +74,7 @@ class Zygote:
             )
 
     def retire(self) -> None:
-        """Ask for no more forks; those that are up stay, and it still says how they end."""
+        """Ask for no more forks; existing ones stay, and it still reports their ends."""
         self.is_up = False
         self._answer(ZygoteError("the zygote is gone"))
 

@@ -154,7 +154,7 @@ class ActorHost:
         self._actor = actor
 
     async def exchange(self, works: Sequence[Work]) -> Sequence[Answer]:
-        """Hand over trials, and get those that have ended. Raises HostLostError."""
+        """Hand over trials, and get ended ones. Raises HostLostError."""
         return from_json(await _answer(self._actor.exchange.remote(to_json(works))), list[Answer])
 
     async def facts(self) -> HostFacts:
@@ -186,7 +186,7 @@ async def _answer(reference: Awaitable[T]) -> T:
 
 
 def lost_words(text: str) -> str:
-    """The reason of a loss in a few words, of what Ray says about it."""
+    """The reason of a loss in a few words, from Ray's error."""
     if "No module named 'evaldesk" in text:
         return "Evaldesk is not installed there"
     if "node has died" in text or "node is dead" in text or "node was terminated" in text.lower():

@@ -37,7 +37,7 @@ class RemoteHost(Protocol):
     """A host that is up. Every method raises HostLostError once it is gone."""
 
     async def exchange(self, works: Sequence[Work]) -> Sequence[Answer]:
-        """Hand over trials, and get those that have ended: once there are some, or another call takes over waiting."""
+        """Hand over trials, and get ended ones: once there are some, or another call takes over waiting."""
 
     async def facts(self) -> HostFacts:
         """The host as it is now."""
@@ -54,7 +54,7 @@ class Cluster(Protocol):
 
     @property
     def waits_for(self) -> str:
-        """What a host needs that is not up yet: `a node with 4 free CPUs`."""
+        """The requirement of a host that is not up yet: `a node with 4 free CPUs`."""
 
     async def connect(self) -> None:
         """Raises EvaldeskError where the cluster cannot be reached, or will not do."""
@@ -406,7 +406,7 @@ class HostsExecutor:
             self._pump()
 
     def _give_back_waiting(self) -> None:
-        """End as cancelled what no host was sent: a host that is told to stop says nothing of it."""
+        """End unsent trials as cancelled, since a stopping host does not report them."""
         waiting = [*self._waiting]
         self._waiting.clear()
         for up in filter(None, (slot.up for slot in self._slots)):

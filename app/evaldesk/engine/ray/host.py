@@ -177,7 +177,7 @@ class Host:
         self._turn.set()
 
     def _taken(self) -> bytes:
-        """What has ended, up to MAX_ANSWER; at least one, if there is one."""
+        """The ended trials, up to MAX_ANSWER bytes; at least one, if there is one."""
         n = size = 0
         while n < len(self._ended) and size < MAX_ANSWER:
             size += len(self._ended[n])
@@ -231,7 +231,7 @@ def key_of(spec: TrialSpec | GradeSpec) -> Key:
 
 
 def environment_of_workers(own: Mapping[str, str], setup: HostSetup) -> dict[str, str]:
-    """The variables of the host without those of Ray, and those that the driver gives."""
+    """The variables of the host without Ray's, with the driver's."""
     return {name: value for name, value in own.items() if not name.startswith(OF_RAY)} | dict(setup.environment)
 
 

@@ -115,7 +115,7 @@ async def _look(config: RunConfig) -> tuple[str, Sequence[Node]]:
 
 
 def given_variables(config: RunConfig, options: RayOptions, environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that hosts get: those that are named, those of the run file, and those of the agent's `.env`."""
+    """The variables that hosts get: named ones, and the variables of the run file and of the agent's `.env`."""
     names = (*options.variables, *environment.get(OWN_VARIABLES, "").split())
     named = {name: environment[name] for name in names if name in environment}
     return {**env_variables(config.agent.folder, environment), **named}

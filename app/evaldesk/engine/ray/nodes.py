@@ -80,7 +80,7 @@ def _answer(reference: Any) -> tuple[Versions | None, str]:
 
 
 def described(node: dict[str, Any], there: Versions | None, trouble: str) -> Node:
-    """A node as Ray tells of it, and what differs there from here."""
+    """A node by Ray's account, with its differences from here."""
     resources = node["Resources"]
     n_cpus = resources.get("CPU", 0.0)
     words = [f"{n_cpus:g} CPU{'' if n_cpus == 1 else 's'}, {resources.get('memory', 0.0) / GIB:.1f} GiB for tasks"]

@@ -80,7 +80,7 @@ class Log:
             self._n_cut += len(oldest)
 
     def text(self) -> str:
-        """All that was kept, saying how much was not."""
+        """The kept text, with the size of the dropped part."""
         cut = f"\n… {self._n_cut} characters left out …\n" if self._n_cut else ""
         return plain_text(self._head + cut + "".join(tuple(self._tail)))
 
@@ -209,7 +209,7 @@ def pause_of(wait: RetryWait) -> Pause:
 
 
 def active(pauses: Iterable[Pause | None]) -> tuple[Pause, ...]:
-    """Those that are not over yet."""
+    """The pauses that are not over yet."""
     now = time.time()
     return tuple(pause for pause in pauses if pause and pause.until > now)
 
@@ -382,7 +382,7 @@ def asks_judges(criteria: Sequence[Criterion]) -> bool:
 
 
 def _timeouts(criteria: Sequence[Criterion], limits: Limits | None) -> dict[str, float]:
-    """Seconds by metric, of those that may have to wait."""
+    """Seconds by metric, for metrics that may have to wait."""
     from evaldesk.metrics import is_function
 
     asked = limits.judge_timeout_s if limits else None

@@ -44,7 +44,7 @@ FIRST_CALLS: Mapping[str, Sequence[str]] = {
 
 
 def import_first_calls() -> None:
-    """Import what the packages of the agent would import in a first call. Some versions have other modules."""
+    """Import the modules that packages import in a first call. Some versions have other modules."""
     for package, names in FIRST_CALLS.items():
         if package in sys.modules:
             for name in names:

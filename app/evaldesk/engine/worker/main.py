@@ -193,7 +193,7 @@ class Worker:
         return Beat(left, active(job.attempt.pause for job in self._jobs.values()))
 
     def end_threads(self) -> list[LoopRef]:
-        """End the trial threads, of which none has work; their loops."""
+        """End the idle trial threads; returns their loops."""
         threads, self._free = self._free, []
         return [thread.end() for thread in threads]
 
@@ -471,7 +471,7 @@ def rearm_guard() -> None:
 
 
 def end_with_group() -> None:
-    """End this process and its children at once, also those that left its group."""
+    """End this process and its children at once, also children outside of its group."""
     try:
         end_descendants()
     finally:  # user code can have replaced what that calls

@@ -65,7 +65,7 @@ class CallsAside(TurnListener):
 
 
 def untold_of(found: Sequence[Usage], told: Sequence[Usage], n_told: int) -> list[bool]:
-    """Which usages are of calls that were not told: how many, by their number alone; which, by their tokens."""
+    """The usages of unreported calls: their number by count alone, their choice by tokens."""
     left = Counter((usage.tokens_in, usage.tokens_out) for usage in told)
     known: list[bool] = []
     for usage in found:
@@ -99,7 +99,7 @@ def read_seen(call: HttpCall, request: JsonObject) -> tuple[Usage, Exchange | No
 
 
 def sent_parts(call: ModelCall | HttpCall) -> tuple[str, Sent]:
-    """The model that a call asks, and what it sends."""
+    """The model of a call, and its request."""
     if isinstance(call, ModelCall):
         return call.model, sent_by_us(call)
     request = body_of(call.request)

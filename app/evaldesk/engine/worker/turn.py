@@ -110,11 +110,11 @@ class OpenTurn(TurnListener):
 
     @property
     def waiting(self) -> tuple[Waiting, ...]:
-        """What the agent asks a person, and is not decided yet."""
+        """The agent's open requests to a person."""
         return waiting_of(self._events)
 
     def decided(self, decided: Iterable[Decided], author: str) -> None:
-        """Keep what a person decided, or a case."""
+        """Record a decision of a person, or of a case."""
         for waiting, decision in decided:
             made = replace(decision, tool=waiting.tool)
             self._keep(Event("decision", at_ms=self._now_ms(), author=author, waiting=waiting, decision=made))
@@ -175,7 +175,7 @@ class OpenTurn(TurnListener):
         self._keep(Event("log", at_ms=self._now_ms(), author="evaldesk", text=text))
 
     def note_pause(self, wait: RetryWait, *, is_counted: bool) -> None:
-        """Report that a model call pauses, in any thread; the next usage counts those that are not `is_counted`."""
+        """Report that a model call pauses, in any thread; the next usage counts pauses without `is_counted`."""
         waits_ms = round(wait.seconds * 1000, 3)
         self._keep(Event("log", self._now_ms(), author="evaldesk", text=wait.sentence(), duration_ms=waits_ms))
         if not is_counted:
@@ -200,7 +200,7 @@ class OpenTurn(TurnListener):
             self._prompts.add(CallPlace(self._index, self._now_ms()), usage, sent, {FAILED: why})
 
     def note_gateway_call(self, call: HttpCall) -> None:
-        """Keep a call of which the gateway tells all; its usage follows."""
+        """Record a call that the gateway reports in full; its usage follows."""
         self._n_cut += bool(_CUT.search(call.answer))
         if self._prompts:
             self._passed.append((self._now_ms(), call))
@@ -214,7 +214,7 @@ class OpenTurn(TurnListener):
         self._n_asking -= 1
 
     def note_answer(self, call: HttpCall) -> None:
-        """Note a call of which the agent may tell nothing: one inside of a tool, or by a client of its own."""
+        """Note a call that the agent may not report: inside of a tool, or by a client of its own."""
         self._n_asking -= 1
         if call.is_replayed:
             self._cached.append(True)
@@ -314,7 +314,7 @@ class OpenTurn(TurnListener):
         ]
 
     def _lacking(self) -> list[Event]:
-        """That spans are missing, and a usage of which nothing is known, unless the gateway sees all calls."""
+        """A log event on missing spans, with an unknown usage unless the gateway sees all calls."""
         lacks, is_seen = self._spans.lacks if self._spans else "", "gateway" in self._ways
         if not lacks or (lacks == NO_SPANS and (self._told or is_seen)):
             return []

@@ -104,7 +104,7 @@ async def run_played(spec: TrialSpec, attempt: Attempt, on_loaded: Callable[[], 
 
 
 async def run_graded(spec: GradeSpec, attempt: Attempt) -> TrialResult:
-    """Grade; of a trial that nobody scored before, what was printed meanwhile goes to its log."""
+    """Grade; the output of a first scoring goes to the log of the trial."""
     CURRENT_LOG.set(attempt.log)
     CURRENT_LISTENER.set(attempt.waits)
     is_recorded = spec.recording.mode != "off"
@@ -200,13 +200,13 @@ class TrialWork:
         return _broken(self._frame, error)
 
     def _loaded(self) -> None:
-        """The agent may set what it wants while it is imported: all trials find it so."""
+        """The agent may change the process while it is imported: all trials start from that."""
         self._began_changed = bool(self._watch.changes())
         self._is_loaded = True
         self._freeze("loaded")
 
     def _freeze(self, when: str) -> None:
-        """Let the collector pass over what the import and the first trial brought: 250 ms a time for google-adk."""
+        """Freeze the objects of the import and the first trial for the collector: 250 ms a time for google-adk."""
         key = self._frame.spec.agent, when
         if key not in _frozen:
             _frozen.add(key)
@@ -431,7 +431,7 @@ MAX_PAUSED = 4 * 1024 * 1024
 
 
 def _kept_paused(session: Session, record: TurnRecord) -> JsonValue:
-    """What is stored of a turn that waits, for another process; None where there is nothing, or too much.
+    """The stored state of a turn that waits, for another process; None where it is missing or too large.
 
     A turn whose question the next message answers waits, too.
     """

@@ -37,7 +37,7 @@ OWN_RANDOMNESS = ("numpy.random", "torch")
 
 
 class Zygote:
-    """This process as the one that is forked. Requests come by `control`; each is the mark of a player, with its pipes.
+    """This process as a zygote. Requests come by `control`; each is the mark of a player, with its pipes.
 
     What it says there is one JSON list a message: `["forked", pid]`, `["failed", reason]`, `["ended", pid, status]`.
     """
@@ -118,7 +118,7 @@ class Zygote:
         return pid
 
     def _ended(self, player: int) -> None:
-        """Tell how a player ended, and end what it left behind, which is a child of this process now."""
+        """Report the end of a player, and end its orphans, which are children of this process now."""
         os.close(player)
         pid = self._players.pop(player)
         _, status = os.waitpid(pid, 0)
@@ -153,7 +153,7 @@ class Zygote:
 
 
 def _bound_to_thread(loops: Sequence[LoopRef]) -> str:
-    """Why what was imported works in the thread alone that imported it; empty where it is not bound to it.
+    """The reason why imported objects work only in their own thread; empty where they are not bound to it.
 
     A client belongs to the loop in which it was made, and a connection of SQLite to the thread.
     """

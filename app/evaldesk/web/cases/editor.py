@@ -19,7 +19,7 @@ from evaldesk.web.cases.list import CaseLine
 
 @dataclass(frozen=True, slots=True)
 class Editor:
-    """The contents of the page of a case. `found` is None for a new case, and for one that is gone."""
+    """The contents of the page of a case. `found` is None for a new or removed case."""
 
     file: EvalSetFile
     found: FoundCase | None

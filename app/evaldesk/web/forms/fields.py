@@ -50,7 +50,7 @@ def _check_charset(request: Request) -> None:
 
 @asynccontextmanager
 async def arrived_files(request: Request, new: Callable[[str], ArrivingFile]) -> AsyncIterator[Sequence[ArrivingFile]]:
-    """The posted files, each written part by part to one that `new` makes for its name; they are closed afterwards."""
+    """The posted files, each written part by part to a file that `new` makes for its name; closed afterwards."""
     _check_charset(request)
     found: list[ArrivingFile] = []
 
@@ -119,7 +119,7 @@ def typed_finding(form: FormData, author: str) -> TypedFinding:
 
 
 async def file_text_of(form: FormData, name: str) -> str | None:
-    """The text of an uploaded file; None where none was chosen. Raises FormatError for one that is not UTF-8."""
+    """The text of an uploaded file; None where none was chosen. Raises FormatError for other encodings than UTF-8."""
     upload = form.get(name)
     if not isinstance(upload, UploadFile) or not upload.filename:
         return None
@@ -134,7 +134,7 @@ async def file_text_of(form: FormData, name: str) -> str | None:
 def attachment(
     content: str | bytes | Iterable[bytes], file_name: str, media_type: str = "application/json"
 ) -> Response:
-    """A download, also of one that is made part by part; `file_name` is plain."""
+    """A download, also in parts; `file_name` is plain."""
     headers = {"Content-Disposition": f'attachment; filename="{file_name}"'}
     if isinstance(content, str | bytes):
         return Response(content, media_type=media_type, headers=headers)

@@ -1,4 +1,4 @@
-"""The gates of the form of a new run: their fields, what was typed, and the settings that a button takes over."""
+"""The gates of the form of a new run: their fields, the typed values, and the settings of a button."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class GateField:
 
     @property
     def choices(self) -> Sequence[str]:
-        """The values of which one is chosen; empty where it is typed."""
+        """The values to choose from; empty where it is typed."""
         return self.option.choices
 
     @property
@@ -68,7 +68,7 @@ class GateForm:
 
     @property
     def n_set(self) -> int:
-        """How many gates are asked for."""
+        """The number of requested gates."""
         return sum(bool(each.value) for each in self.fields.values())
 
     @property

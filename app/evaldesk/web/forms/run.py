@@ -68,7 +68,7 @@ FORM_DEFAULTS: Mapping[str, str] = {"n": "5"}
 class OptionField:
     """One option of the table as a field of the form; `open` is the meaning of an empty field.
 
-    `names` are those of the settings, of which one may be chosen.
+    `names` are the names in the settings, to choose from.
     """
 
     option: RunOption
@@ -93,7 +93,7 @@ class OptionField:
 
     @property
     def choices(self) -> Sequence[str]:
-        """The values of which one is chosen; empty where it is typed."""
+        """The values to choose from; empty where it is typed."""
         return self.names or (self.option.choices if self.option.kind == "choice" else ())
 
     @property
@@ -132,7 +132,7 @@ def preset_name(text: str) -> str:
 
 
 def preset_fields(typed: Typed) -> list[tuple[str, str]]:
-    """What a preset keeps of a form: all options, criteria and gates, without what is run. Raises UsageError."""
+    """The fields of a form for a preset: options, criteria and gates, without agent and cases. Raises UsageError."""
     kept = [(name, text) for name, text in typed.multi_items() if name not in NOT_OF_PRESET and isinstance(text, str)]
     if sum(len(name) + len(text) for name, text in kept) > MAX_PRESET:
         raise UsageError(f"The form has more than the {MAX_PRESET:,} characters of a preset.", field=PRESET_NAME)
@@ -148,13 +148,13 @@ def filled_by(preset: Preset, asked: Typed) -> Typed:
 
 
 def is_limit(option: RunOption) -> bool:
-    """Whether the option bounds a trial, or how many there are at once."""
+    """Whether the option bounds a trial, or the number of trials at once."""
     return option.name in _BOUNDS or (bool(option.form) and option.section == _TIMEOUTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Options behind a disclosure; `words` are what its line tells of them."""
+    """Options behind a disclosure; `words` are its line."""
 
     title: str
     words: str

@@ -1,4 +1,4 @@
-"""What trials did becomes what their cases expect: staged, looked at, saved once."""
+"""Acceptance of trials' behaviour as expectations: staged, looked at, saved once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def show(request: Request) -> Response:
 
 
 async def preview(request: Request) -> Response:
-    """POST /runs/{run_id}/acceptance/effect: what the ticked changes would do; nothing is written."""
+    """POST /runs/{run_id}/acceptance/effect: the effect of the ticked changes; nothing is written."""
     form = await read_form(request)
     staged, queue = await _staged_again(request, form)
     return await _page(request, staged, keys_of(typed_ways(form.multi_items())), queue, is_judged=True)
@@ -75,7 +75,7 @@ async def _saved(request: Request, names: list[str]) -> Response:
 
 
 async def _staged_again(request: Request, form: FormData) -> tuple[Staged, str]:
-    """What the form is about, and its queue."""
+    """The subject of the form, and its queue."""
     case, trial, queue = (text_of(form, name) for name in ("case", "trial", "queue"))
     return await _staged(request, case or None, trial or None, queue), queue
 

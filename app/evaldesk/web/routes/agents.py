@@ -33,7 +33,7 @@ async def index(request: Request) -> Response:
 
 
 async def look_again(request: Request) -> Response:
-    """Look for agents that came or went, and try again those that did not load."""
+    """Look for new and removed agents, and load failed ones again."""
     await desk_of(request).agents.look_again(ask_failed=True)
     return go("/agents")
 

@@ -1,7 +1,7 @@
 """The case editor: a form for the whole case, its raw JSON, and the actions on a whole case.
 
 Every button of the form sends the form. `op` changes its shape and gives it back; any other button saves. A hidden
-`version` is that of the case as it was opened: one that changed meanwhile is shown beside the typed text.
+`version` is that of the case as it was opened: a changed case is shown beside the typed text.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ async def _line(request: Request, found: FoundCase) -> CaseLine:
 
 
 async def _store(request: Request, form: FormData, editor: Editor, found: FoundCase | None = None) -> Response:
-    """Save the typed case in the place of `found`, or as a new one; what stands against it comes back in the form."""
+    """Save the typed case in the place of `found`, or as a new one; faults come back in the form."""
     case, problems = case_from(editor.draft, found.case if found else None)
     if problems:
         return _render(request, replace(editor, problems=problems), 422)

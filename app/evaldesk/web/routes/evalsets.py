@@ -32,7 +32,7 @@ NOTES = {
 
 
 async def index(request: Request) -> Response:
-    """GET /evalsets: every eval set that was found; those that cannot be read say why."""
+    """GET /evalsets: every eval set of the workspace; unreadable ones with the reason."""
     desk = desk_of(request)
     files = await run_in_threadpool(desk.evalsets.list)
     last_runs = await run_in_threadpool(desk.stored_runs.newest_of_evalsets)

@@ -35,9 +35,9 @@ async def new(request: Request) -> Response:
 
 
 async def create(request: Request) -> Response:
-    """POST /imports: the file waits for a yes; one that no format knows comes back with the reason.
+    """POST /imports: the file waits for a yes; a file of no known format comes back with the reason.
 
-    A large file goes to the disk as it comes, and its page says how much of it is read.
+    A large file goes to the disk as it comes, and its page shows the progress of reading.
     """
     imports, problems = desk_of(request).imports, Problems()
     try:

@@ -19,7 +19,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 async def show(request: Request) -> Response:
     """GET /media/{digest}: an image or a sound that a browser shows safely, anything else as a download.
 
-    The type is told by the bytes: those that an agent or a file claims are not believed.
+    The type is told by the bytes: claims of an agent or a file are not believed.
     """
     digest = request.path_params["digest"]
     content = await run_in_threadpool(desk_of(request).media, digest) if _DIGEST.fullmatch(digest) else None

@@ -74,7 +74,7 @@ async def events(request: Request) -> Response:
 
 
 async def _messages(request: Request) -> AsyncIterator[Message]:
-    """Watchers of one run who look at the same cases share what is rendered, and each gets what changed."""
+    """Watchers of one run with the same cases share the rendered page, and each gets the changes."""
     query, seen = run_query(request), None
 
     async def render(cut: str) -> str:
@@ -91,7 +91,7 @@ async def _messages(request: Request) -> AsyncIterator[Message]:
 
 
 async def _when_over(request: Request) -> AsyncIterator[str]:
-    """The block that the page of a run fetches once it is over: what broke first, where a trial failed."""
+    """The block that the page of a run fetches once it is over: the first divergences of failed trials."""
     summary = await desk_of(request).runs.summary(run_id_of(request))
     if summary.counts.failed:
         found = await asyncio.to_thread(read_divergences, desk_of(request), run_id_of(request))
@@ -106,7 +106,7 @@ async def spread(request: Request) -> Response:
 
 
 async def divergences(request: Request) -> Response:
-    """GET /runs/{run_id}/divergences: what broke first, most frequent first; the run page fetches the block."""
+    """GET /runs/{run_id}/divergences: the first divergences, most frequent first; the run page fetches the block."""
     found = await asyncio.to_thread(read_divergences, desk_of(request), run_id_of(request))
     return page(request, "runs/divergences.html", block="broke", found=found)
 
@@ -156,7 +156,7 @@ async def retry(request: Request) -> Response:
 
 
 async def note(request: Request) -> Response:
-    """POST /runs/{run_id}: change the note; one that is too long comes back with the typed text."""
+    """POST /runs/{run_id}: change the note; a too long one comes back with the typed text."""
     form = await read_form(request)
     text, seen = text_of(form, "note").strip(), text_of(form, "seen") if "seen" in form else None
     try:
@@ -245,13 +245,13 @@ async def _ticked(request: Request) -> list[int]:
 
 
 def _numbers(texts: Iterable[object]) -> list[int]:
-    """The first MAX_TICKED different run ids among what a browser sent."""
+    """The first MAX_TICKED different run ids of the request."""
     found = (number for text in texts if (number := number_of(text)) is not None)
     return list(islice(dict.fromkeys(found), MAX_TICKED))
 
 
 async def gates(request: Request) -> Response:
-    """GET /gates: the answers of each gate over the last runs; `show` is what they have in common."""
+    """GET /gates: the answers of each gate over the last runs; `show` is a common flag."""
     show = request.query_params.get("show", "")
     found = await asyncio.to_thread(read_gates, desk_of(request).runs.stored, show)
     return page(request, "gates/index.html", found=found)

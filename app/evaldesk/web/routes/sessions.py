@@ -121,7 +121,7 @@ async def set_state(request: Request) -> Response:
 
 
 def _typed_state(text: str, error: str) -> dict[str, Any]:
-    """A refused state beside its error; one that is too large for the page is in the person's own file."""
+    """A refused state beside its error; a state too large for the page is in the person's own file."""
     return {"state_error": error} if len(text) > MAX_TYPED else {"state_error": error, "state_text": text}
 
 
@@ -211,7 +211,7 @@ def turn_macros(request: Request) -> Any:
 
 
 def agent_of(request: Request, session: StoredSession) -> FoundAgent:
-    """The session's agent; one that is gone is shown as failed, so that the conversation can still be read."""
+    """The session's agent; a missing one is shown as failed, so that the conversation can still be read."""
     try:
         return desk_of(request).agents.get(session.agent_id)
     except NotFoundError as error:

@@ -44,9 +44,9 @@ async def restore(request: Request) -> Response:
 
 
 async def empty(request: Request) -> Response:
-    """POST /trash/removal: removes for good what was deleted up to `until`, so nothing that the page did not count.
+    """POST /trash/removal: remove for good all items deleted up to `until`, so only items that the page counted.
 
-    The answer is the page: an address could say how much was removed to somebody who removed nothing.
+    The answer is the page: an address with the number could be opened without a removal.
     """
     text = text_of(await read_form(request), "until")
     try:

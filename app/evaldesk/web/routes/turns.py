@@ -55,7 +55,7 @@ async def send(request: Request) -> Response:
 
 
 async def _media(upload: UploadFile) -> Media:
-    """An uploaded file as a part of a message. Raises UsageError for an empty one and for one that is too large."""
+    """An uploaded file as a part of a message. Raises UsageError for an empty or too large one."""
     content = await upload.read()
     await upload.close()
     name = (upload.filename or "").replace("\\", "/").rpartition("/")[2][:MAX_NAME]
@@ -107,9 +107,9 @@ async def events(request: Request) -> Response:
 
 
 async def news(request: Request) -> Response:
-    """What another desk did with the session since the page of it was drawn, with a stream of the turn that goes on.
+    """The changes of another desk to the session since its page was drawn, with a stream of the running turn.
 
-    The page says how many turns it shows and when the session was `seen`; empty where nothing is new.
+    The page names its number of turns and when the session was `seen`; empty where nothing is new.
     """
     desk, session_id, asked = desk_of(request), request.path_params["session_id"], request.query_params
     changed = await asyncio.to_thread(desk.sessions.changed_at, session_id)
@@ -230,7 +230,7 @@ def _ended(request: Request, after: int) -> str:
 
 
 def _added(request: Request, turns: Sequence[TurnView]) -> str:
-    """Turns at the end of those that the page shows; one that it has is replaced."""
+    """Turns for the end of the page; a turn that it has is replaced."""
     gone = "".join(_removed(turn.number) for turn in turns)
     return gone + _out_of_band("beforeend", "turns", "".join(turn_macros(request).turn(turn) for turn in turns))
 
@@ -256,7 +256,7 @@ def _problem(request: Request, problem: str) -> str:
 
 
 def _shown(text: str, n_turns: int) -> int:
-    """How many turns a page says that it shows; other pages may have added some since. Never more than there are."""
+    """The number of turns that a page claims to show, at most the stored number; other pages may have added some."""
     number = number_of(text)
     return n_turns if number is None else min(number, n_turns)
 

@@ -14,7 +14,7 @@ _encoder = msgspec.json.Encoder(order="deterministic", enc_hook=repr)
 
 
 def bars_of(criteria: Sequence[Criterion]) -> tuple[Bar, ...]:
-    """What the criteria ask of a trial; those that inform only ask for nothing."""
+    """The bars that the criteria set for a trial; informing ones set none."""
     return tuple(Bar(each.metric, each.threshold, _digest(each)) for each in criteria if each.threshold is not None)
 
 
@@ -25,7 +25,7 @@ def _digest(criterion: Criterion) -> str:
 
 
 def is_asserted(cases: Callable[[], Sequence[Case]], metric: str) -> bool:
-    """Whether any case asserts what the metric judges; of a metric that is not known here, it is taken to be so."""
+    """Whether the metric applies to any case; true for a metric that is not known here."""
     if known_metric(metric) is None:
         return True
     return len(missing_reasons(Criterion(metric, 0.0), asked := cases())) < len(asked)
@@ -34,7 +34,7 @@ def is_asserted(cases: Callable[[], Sequence[Case]], metric: str) -> bool:
 def weaker_words(
     change: RunChange, before: Baseline, now: Mapping[str, Sequence[Bar]], applies: Callable[[str], bool]
 ) -> tuple[str, ...]:
-    """How what the cases of both runs must reach is weaker than in the baseline, a phrase each; none where it is not.
+    """The ways in which the bars are lower than in the baseline, a phrase each; none where they are not.
 
     `now` are the bars by eval set, and `applies` says of a metric that is gone whether any case of now asserts what it
     judges. Metrics that are new or ask for more hide nothing.
