@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from dataclasses import replace
@@ -239,7 +237,7 @@ def test_findings_are_given_out_as_tables_with_the_words_around_what_is_marked(
         store.failures.add(FindingDraft(run_id, 0, 0, "no mark"), "Ana")
 
     lines = [json.loads(line) for line in run(home, "export", "--format", "jsonl").stdout.splitlines()]
-    table = run(home, "export", "other", "--format", "csv").stdout
+    table = run(home, "export", "other", "--format", "jsonl").stdout
 
     assert [(each["mode"], each["case"], each["note"]) for each in lines[2:]] == [
         ("other", "=c", "=late"),
@@ -249,10 +247,7 @@ def test_findings_are_given_out_as_tables_with_the_words_around_what_is_marked(
     assert "leave on Friday, [SHOP_API_KEY]. yy" in lines[2]["excerpt"]
     assert lines[3]["excerpt"] == f"When?\n\n{said[:393]}…".replace("sk-0123456789abcdef", "[SHOP_API_KEY]")
     assert lines[0]["excerpt"] == ""
-    assert [row[:5] for row in csv.reader(io.StringIO(table))] == [
-        ["run", "case", "trial_index", "mode", "note"],
-        ["2", "'=c", "0", "other", "'=late"],
-    ]
+    assert table.splitlines() == [json.dumps(lines[2], separators=(",", ":"), ensure_ascii=False)]
     assert "sk-0123456789abcdef" not in table
 
 
@@ -276,24 +271,16 @@ def test_the_codebook_as_markdown_shows_every_text_as_it_stands(tmp_path: Path) 
     assert re.findall("^#+ .*", only, re.MULTILINE) == ["# Kinds of failure", "## asks twice"]
 
 
-@pytest.mark.parametrize("form", ["jsonl", "csv"])
-def test_kinds_that_were_filled_in_elsewhere_come_back_to_their_notes(tmp_path: Path, form: str) -> None:
-    home, file = workspace(tmp_path / "home"), tmp_path / f"findings.{form}"
+def test_kinds_that_were_filled_in_elsewhere_come_back_to_their_notes(tmp_path: Path) -> None:
+    home, file = workspace(tmp_path / "home"), tmp_path / "findings.jsonl"
     with Store.open(Settings(home, (home,)).database) as store:
         store.failures.add(FindingDraft(1, 2, 0, "-what?; 'yes'"), "Ben")
         store.failures.add(FindingDraft(1, 3, 0, "why?\nno", anchor=Anchor(0, quote="a, b")), "Ben")
-    file.write_text(run(home, "export", "--format", form).stdout)
+    file.write_text(run(home, "export", "--format", "jsonl").stdout)
 
     untouched = run(home, "import", str(file), "--by", "Cy").stdout
-    if form == "csv":
-        rows = [dict(row) for row in csv.DictReader(io.StringIO(file.read_text()))]
-        with file.open("w", newline="") as opened:
-            table = csv.DictWriter(opened, rows[0], delimiter=";")  # as a spreadsheet in Europe saves it
-            table.writeheader()
-            table.writerows(row | {"mode": row["mode"] or "no reason"} for row in rows)
-    else:
-        lines = [json.loads(line) for line in file.read_text().splitlines()]
-        file.write_text("\n".join(json.dumps(row | {"mode": row["mode"] or "no reason"}) for row in lines))
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    file.write_text("\n".join(json.dumps(row | {"mode": row["mode"] or "no reason"}) for row in lines))
     named, again = (run(home, "import", str(file), "--by", "Cy").stdout for _ in range(2))
 
     assert untouched == again == "Imported 0 new kinds of failure and 0 new findings.\n"
@@ -309,9 +296,7 @@ def test_kinds_that_were_filled_in_elsewhere_come_back_to_their_notes(tmp_path: 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.csv", "a,b\n1,2\n", "it has no column author"),
-        ("a.csv", "", "no column"),
-        ("a.csv", "run,case,trial_index,author,note\none,c0,0,Ana,n\n", "a.csv:2: run: expected a whole number"),
+        ("a.csv", "a,b\n1,2\n", "a.csv: findings come in as JSON or JSON lines"),
         ("a.jsonl", '{"run": 1}\n', "a.jsonl:1:1: author"),
         ("a.jsonl", '{"run": 1, "case": "c0", "trial_index": 0, "author": "A", "note": "n"}\n[]\n', "a.jsonl:2:1"),
     ],

@@ -12,7 +12,7 @@ import pytest
 
 from evaldesk.desk.failures import FailureDesk, TypedFinding, TypedMode, literal_anchor
 from evaldesk.desk.model_proposals import MAX_TRIAL, N_TRIALS, ModelProposalDesk
-from evaldesk.errors import ConflictError, ModelError, NotFoundError, UsageError
+from evaldesk.errors import ConflictError, ModelError, UsageError
 from evaldesk.model import (
     AgentRef,
     Case,
@@ -69,14 +69,13 @@ class Model:
         self.reply = reply
         self.asked: list[TurnSpec] = []
         self.usages: list[Usage] = []
-        self.merges: list[dict[str, str]] = []
 
     async def play_turn(self, spec: TurnSpec) -> AsyncIterator[Event | TurnRecord]:
         self.asked.append(spec)
         found = self.reply(spec.message)
         if asyncio.iscoroutine(found):
             found = await found
-        text = found if isinstance(found, str) else json.dumps({"kinds": found, "merges": self.merges})
+        text = found if isinstance(found, str) else json.dumps({"kinds": found})
         used = (Event("usage", usage=each) for each in self.usages)
         yield TurnRecord("", (*used, Event("agent_message", text=text)))
 
@@ -201,35 +200,6 @@ async def test_what_each_question_cost_is_kept_also_where_its_answer_cannot_be_r
     assert store.proposals.asked(run) == Asked(3, 250, None)
     store.runs.delete(run)
     assert store.proposals.asked(run) == Asked(0, 0, 0.0)
-
-
-async def test_a_model_proposes_merges_of_known_kinds_and_a_person_decides(store: Store, tmp_path: Path) -> None:
-    run, failures = failed_run(store, 1), FailureDesk(store)
-    late, delayed, dear = (failures.create(TypedMode(name), "Ana") for name in ("late", "delayed", "dear"))
-    failures.add(run, (0, 0), TypedFinding("Ana", "a week", str(late)), said("Booked 0."))
-    asking, model = desk(store, tmp_path, lambda _: [])
-    pairs = (("late", "Delayed"), ("late", "late"), ("late", "unheard of"), ("dear", "late"), ("delayed", "late"))
-    model.merges = [{"kind": kind, "into": into, "reason": "the  same\nthing"} for kind, into in pairs]
-
-    told = await asking.propose(run, "small")
-    again = await asking.propose(run, "small")
-
-    first, second = store.proposals.proposed_merges()
-    assert (told.n_merges, again.n_merges, told.n_asked) == (2, 0, 0)
-    assert (first.mode_id, first.into_id, first.reason, first.model) == (late, delayed, "the same thing", "small")
-    assert (second.mode_id, second.into_id) == (dear, late)
-    assert store.failures.trials_by_run(late) == {run: 1}
-    failures.decide_merge(second.id, "Ana", is_accepted=False)
-    assert store.proposals.proposed_merges() == [first]
-    failures.undo("Ana")
-    failures.decide_merge(first.id, "Ana", is_accepted=True)
-    assert store.proposals.proposed_merges() == []
-    assert (store.failures.trials_by_run(late), store.failures.trials_by_run(delayed)) == ({}, {run: 1})
-    with pytest.raises(NotFoundError, match="load the page again"):
-        failures.decide_merge(second.id, "Ana", is_accepted=True)
-    failures.undo("Ana")
-    assert store.proposals.proposed_merges() == [first, second]
-    assert store.failures.trials_by_run(late) == {run: 1}
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\u202eb", "x" * 500, "<script>", "\ud800"])

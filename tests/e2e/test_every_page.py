@@ -187,7 +187,6 @@ PAGES = {
     "trial-source": "{coding}/cases/0/trials/0/source/0",
     "failures": "/failures?run={id-run}&before={id-again}",
     "failures-newest": "/failures",
-    "failures-cost": "/failures/cost?run={id-run}",
     "mode": "/failures/1",
     "mode-where": "/failures/1/where",
     "queues": "/queues?run={id-run}",

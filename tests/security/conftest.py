@@ -147,7 +147,6 @@ class Fort:
                 f"{trial}/{part}"
                 for part in ("timeline", "calls/0", "pair", "pair?show=all", "source/0", "turns/0/answer")
             ),
-            f"/failures/cost?run={self.run}",
             *("/adk-sessions", f"/adk-sessions/{self.adk_session}/case"),
             *("/", "/agents", "/sessions/new", session, f"{session}/case", "/evalsets", evalset),
             *(f"{evalset}/settings", f"{evalset}/exports", case, f"{case}/json", f"/runs/new?evalset={self.evalset}"),
@@ -362,9 +361,6 @@ def fill(fort: Fort) -> None:
         desk.store.labels.put(fort.run, (0, 0), None, text, "failed", text)
         anchor = Anchor(0, quote=text)
         desk.store.failures.add(FindingDraft(fort.run, 0, 0, text, anchor=anchor), text, text)
-    modes = [mode.id for mode in desk.store.failures.modes()]
-    pairs = [(modes[0], mode, text) for mode, text in zip(modes[1:], texts, strict=False)]
-    desk.store.proposals.propose_merges(pairs, texts[0])
     fill_queue(fort)
     trial = TrialResult(0, 0, 0, "finished", "passed", transcript=trial_of(0, 0, texts).transcript)
     recorded = RecordedRun(texts[0], texts[0], (Case(texts[0], (Turn(texts[0]),)),), (trial,))

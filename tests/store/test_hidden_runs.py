@@ -101,7 +101,6 @@ ASKED: dict[str, Asked] = {
     "failures.read_runs": lambda store, run: store.failures.read_runs(),
     "failures.readings": lambda store, run: store.failures.readings(run),
     "failures.read_trials": lambda store, run: store.failures.read_trials(run).read,
-    "failures.spent": lambda store, run: store.failures.spent(run),
     "failures.judged": lambda store, run: any(store.failures.judged(run, "tool_trajectory_avg_score").values()),
     "proposals.proposed": lambda store, run: store.proposals.proposed(run),
     "failures.last_step": lambda store, run: store.failures.last_step(
@@ -137,7 +136,7 @@ OF_KNOWN = {
             "modes",
         )
     ),
-    *(f"proposals.{name}" for name in ("decide", "propose_merges", "proposed_merges", "reject_merge")),
+    "proposals.decide",
 }
 """Methods that name findings or modes, and no run."""
 

@@ -111,7 +111,7 @@ def undo(by: str | None, workspace: str | None) -> None:
     type=click.Choice(tuple(FORMS)),
     default="json",
     show_default=True,
-    help="JSON of all that `import` takes in, a finding a line as JSON or CSV, or the kinds as Markdown.",
+    help="JSON of all that `import` takes in, a finding a line as JSON lines, or the kinds as Markdown.",
 )
 @click.option("-o", "--output", metavar="FILE", help="Output file; default: the stream.")
 @click.option("--force", is_flag=True, help="Replace an existing FILE.")
@@ -121,7 +121,7 @@ def export_file(name: str | None, form: str, output: str | None, force: bool, wo
 
     \b
     evaldesk mode export -o failures.json
-    evaldesk mode export "wrong date" --format csv -o findings.csv
+    evaldesk mode export "wrong date" --format jsonl -o findings.jsonl
     """
     from evaldesk.desk.failure_files import export_failures
 
@@ -138,7 +138,7 @@ def export_file(name: str | None, form: str, output: str | None, force: bool, wo
 def import_file(file: str, by: str | None, workspace: str | None) -> None:
     """Add the kinds of failure of FILE that are not here yet, and its findings on trials that are here.
 
-    FILE is .json, .jsonl or .csv of `mode export`. A note that is here without a kind gets the one that FILE names.
+    FILE is .json or .jsonl of `mode export`. A note that is here without a kind gets the one that FILE names.
 
     \b
     evaldesk mode import failures.json

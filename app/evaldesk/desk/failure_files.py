@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,20 +27,14 @@ from evaldesk.desk.labels import checked_name
 from evaldesk.errors import FormatError, NotFoundError, UsageError
 from evaldesk.model.conclusion import counted
 from evaldesk.model.failures import FORMS, TRIALS, Anchor, Finding, FindingDraft, Mode
-from evaldesk.reading.json_lines import Line, read_lines
-from evaldesk.reading.strict_json import Document, Place, decoded, parse_json
+from evaldesk.reading.json_lines import read_lines
+from evaldesk.reading.strict_json import Document, Place, parse_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text
 from evaldesk.secrets import known_values, scrubber_of
 from evaldesk.wire import to_json
-from evaldesk.wording.printable import cell, markdown_text, uncelled
+from evaldesk.wording.printable import markdown_text
 
 VERSION = 1
-_TABLES = (".jsonl", ".csv")
-COLUMNS = (
-    *("run", "case", "trial_index", "mode", "note", "quote", "excerpt", "author"),
-    *("turn", "event", "start", "end", "created_at", "mode_retired_at"),
-)
-_NUMBERS = ("run", "trial_index", "turn", "event", "start", "end")
 _TEXTS = ("definition", "example_yes", "example_no")
 _RUNS = ("fixed_in", "reopened_in")
 
@@ -75,7 +67,7 @@ class TakenIn:
 def export_failures(desk: Desk, form: str = "json", mode: Mode | None = None) -> ExportStream:
     """All modes but merged ones and all counted findings, or those of one mode, secrets masked.
 
-    JSON is what an import takes in whole, with the trials that have nothing wrong; JSON lines and CSV have a finding
+    JSON is what an import takes in whole, with the trials that have nothing wrong; JSON lines have a finding
     each, with an excerpt of its trial; Markdown is the codebook. Raises NotFoundError for another format.
     """
     if form not in FORMS:
@@ -87,7 +79,7 @@ def export_failures(desk: Desk, form: str = "json", mode: Mode | None = None) ->
     counted: Counter[str] = Counter()
     scrub = scrubber_of(known_values(os.environ), counted)
     export = _Export(desk, scrub, {each.id: each for each in modes}, found, is_whole=mode is None)
-    parts = {"json": export.whole, "jsonl": export.lines, "csv": export.table, "markdown": export.codebook}
+    parts = {"json": export.whole, "jsonl": export.lines, "markdown": export.codebook}
     file = ExportStream(f"{slug(mode.name) if mode else 'failures'}{FORMS[form][0]}", iter(()))
     file.parts = _listed(parts[form](), counted, file)
     return file
@@ -134,10 +126,6 @@ class _Export:
 
     def lines(self) -> Iterator[bytes]:
         yield from (to_json(row) + b"\n" for row in self._excerpts())
-
-    def table(self) -> Iterator[bytes]:
-        yield _csv_line(COLUMNS)
-        yield from (_csv_line([cell(row[name]) for name in COLUMNS]) for row in self._excerpts())
 
     def codebook(self) -> Iterator[bytes]:
         yield b"# Kinds of failure\n"
@@ -207,19 +195,16 @@ def _finding_lines(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"  > {markdown_text(row['quote'])}"
 
 
-def _csv_line(values: Sequence[Any]) -> bytes:
-    text = io.StringIO(newline="")
-    csv.writer(text).writerow(values)
-    return text.getvalue().encode("utf-8", "replace")
-
-
 def import_modes(desk: Desk, data: bytes, source: str, author: str) -> TakenIn:
     """Create the modes that are not there yet, and add the findings of trials that are, in one transaction.
 
     Known modes keep their texts; a finding that is there already is not stored again. Raises FormatError, UsageError.
     """
     store, by = desk.store, checked_name(author)
-    modes, rows = _read_whole(data, source) if Path(source).suffix.lower() not in _TABLES else _read_rows(data, source)
+    if Path(source).suffix.lower() == ".csv":
+        reason = "findings come in as JSON or JSON lines of `evaldesk mode export`, not as CSV"
+        raise FormatError(reason, source=source)
+    modes, rows = _read_rows(data, source) if Path(source).suffix.lower() == ".jsonl" else _read_whole(data, source)
     drafts, n_elsewhere = [], 0
     cases: dict[int, dict[str, int]] = {}
     for case_id, draft, reader, name, retired_at in rows:
@@ -250,27 +235,10 @@ def _read_whole(data: bytes, source: str) -> tuple[list[dict[str, Any]], list[Ro
 
 def _read_rows(data: bytes, source: str) -> tuple[list[dict[str, Any]], list[Row]]:
     """A finding in each line; the kinds that they name have no other texts."""
-    lines = read_lines(data, source) if source.lower().endswith(".jsonl") else _csv_rows(data, source)
-    rows = [_finding(Place(line), read_mapping(Place(line), line.value)) for line in lines]
+    rows = [_finding(Place(line), read_mapping(Place(line), line.value)) for line in read_lines(data, source)]
     named = dict.fromkeys((name, retired_at) for *_, name, retired_at in rows if name)
     empty = dict.fromkeys(_TEXTS, "") | dict.fromkeys(_RUNS)
     return [{"name": name, "retired_at": retired_at} | empty for name, retired_at in named], rows
-
-
-def _csv_rows(data: bytes, source: str) -> Iterator[Line]:
-    """The lines of a table as JSON: a cell without text is absent."""
-    text = decoded(data, source)
-    head = text.partition("\n")[0]
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=";" if head.count(";") > head.count(",") else ",")
-    if missing := {"run", "case", "trial_index", "author"} - {*(reader.fieldnames or ())}:
-        raise FormatError(f"expected a table of `evaldesk mode export`; it has no column {min(missing)}", source=source)
-    try:
-        for row in reader:
-            cells: dict[str, Any] = {name: uncelled(value) for name, value in row.items() if name in COLUMNS and value}
-            numbers = {name: int(value) for name, value in cells.items() if name in _NUMBERS and value.isdecimal()}
-            yield Line(cells | numbers, "", source, reader.line_num)
-    except csv.Error as error:
-        raise FormatError(str(error), source=source, line=reader.line_num) from None
 
 
 def _rows(document: Document, whole: dict[str, Any], key: str) -> Sequence[tuple[Place, dict[str, Any]]]:

@@ -213,17 +213,6 @@ class FailureDesk:
         """Let the findings of a mode belong to another. Raises UsageError, NotFoundError, ConflictError."""
         self._failures.merge(mode_id, into_id, self.sign(author))
 
-    def decide_merge(self, proposal_id: int, author: str, *, is_accepted: bool) -> None:
-        """Merge two modes as a model proposed, or reject that. Raises UsageError, NotFoundError, ConflictError."""
-        author = self.sign(author)
-        if not is_accepted:
-            self._store.proposals.reject_merge(proposal_id, author)
-            return
-        found = next((each for each in self._store.proposals.proposed_merges() if each.id == proposal_id), None)
-        if found is None:
-            raise NotFoundError("this proposal is not there any more; load the page again")
-        self._failures.merge(found.mode_id, found.into_id, author)
-
     def split(self, mode_id: int, finding_ids: Sequence[int], typed: TypedMode, author: str) -> int:
         """Make a new mode of some findings of another. Raises UsageError, NotFoundError, ConflictError."""
         return self._failures.split(mode_id, finding_ids, self.sign(author), **checked_texts(typed))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 N_TRIALS = 10
 MAX_TRIAL = 8_000
 """Characters of a conversation that a model gets; the middle of a longer one is left out."""
-MAX_KNOWN, MAX_MERGES = 50, 20
+MAX_KNOWN = 50
 TIMEOUT_S = 180.0
 TASK = Task(
     """
@@ -43,8 +43,7 @@ their results. KNOWN KINDS, where it is there, lists the kinds of failure that p
 wrong first in each trial, and group trials that failed for the same reason. Give each kind a short name of at most 60 \
 letters and one sentence that says when a trial shows it; use the name of a known kind where it fits. For each trial \
 of a kind copy, as quote, the shortest passage of one message, of one call's arguments or of one result that shows the \
-failure, letter by letter. Leave out a trial in which you find no failure. Name as merges the \
-known kinds that say the same in other words, so that one fix would mend both; leave them out where you are not sure.
+failure, letter by letter. Leave out a trial in which you find no failure.
 """,
     Kinds,
 )
@@ -54,7 +53,7 @@ known kinds that say the same in other words, so that one fix would mend both; l
 class ModelProposals:
     """How many kinds a model proposed for how many of the trials that it got, and the quotes that were refused.
 
-    `n_merges` are the merges of known kinds that it proposed. `cost` is None where the price is not known.
+    `cost` is None where the price is not known.
     """
 
     model: str
@@ -62,7 +61,6 @@ class ModelProposals:
     n_kinds: int
     n_trials: int
     refused: Sequence[str]
-    n_merges: int
     tokens: int
     cost: float | None
 
@@ -102,7 +100,7 @@ class ModelProposalDesk:
         trials = await asyncio.to_thread(self._next_trials, played)
         proposals = self._store.proposals
         modes = [mode for mode in await asyncio.to_thread(self._store.failures.modes) if mode.is_active]
-        if not trials and len(modes) < 2:
+        if not trials:
             raise UsageError("Every failed trial was read, or a model was asked about it.", field="model")
         record = await self._asked(model, _sections(trials, modes))
         tokens = sum(usage.tokens_in + usage.tokens_out for usage in record.usages)
@@ -111,9 +109,8 @@ class ModelProposalDesk:
         reply = _read(model, record)
         drafts, refused = _drafts(played, trials, modes, reply)
         n_stored = await asyncio.to_thread(proposals.propose, drafts, "model")
-        n_merges = await asyncio.to_thread(proposals.propose_merges, [*_merges(modes, reply)], model)
         kinds = {draft.signature for draft in drafts}
-        return ModelProposals(model, len(trials), len(kinds), n_stored, refused, n_merges, tokens, cost)
+        return ModelProposals(model, len(trials), len(kinds), n_stored, refused, tokens, cost)
 
     def _next_trials(self, run_id: int) -> Mapping[TrialKey, TrialResult]:
         """The next unread trials that failed, else that broke, of which no model was asked with success."""
@@ -185,15 +182,6 @@ def _drafts(
         draft = FindingDraft(run_id, *key, note, by_name.get(folded), anchor, f"model|{folded}")
         drafts.setdefault((folded, key), draft)
     return [*drafts.values()], refused
-
-
-def _merges(modes: Sequence[Mode], reply: Kinds) -> Iterator[tuple[int, int, str]]:
-    """The merges of two different known kinds, each with its reason."""
-    by_name = {folded_name(mode.name): mode.id for mode in modes[:MAX_KNOWN]}
-    for each in reply.merges[:MAX_MERGES]:
-        mode_id, into_id = (by_name.get(folded_name(plain_text(name))) for name in (each.kind, each.into))
-        if mode_id is not None and into_id is not None and mode_id != into_id:
-            yield mode_id, into_id, " ".join(plain_text(each.reason).split())[:MAX_TEXT]
 
 
 def _named(reply: Kinds) -> Iterator[tuple[str, str, str, str]]:

@@ -17,7 +17,6 @@ ModeLife: TypeAlias = Literal["open", "fixed", "reopened"]
 FORMS: Mapping[str, tuple[str, str]] = {
     "json": (".json", "JSON"),
     "jsonl": (".jsonl", "JSON lines"),
-    "csv": (".csv", "CSV"),
     "markdown": (".md", "Markdown"),
 }
 """The ending and the title of each format in which findings are given out."""
@@ -193,17 +192,6 @@ class ProposedGroup:
     mode_id: int | None
     findings: Sequence[tuple[int, int]]
     source: FindingSource = "signature"
-
-
-@dataclass(frozen=True, slots=True)
-class ProposedMerge:
-    """A mode that a model would merge into another, and why; both are in use."""
-
-    id: int
-    mode_id: int
-    into_id: int
-    reason: str
-    model: str
 
 
 @dataclass(frozen=True, slots=True)

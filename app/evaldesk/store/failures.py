@@ -16,7 +16,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     cast,
-    exists,
     func,
     select,
 )
@@ -52,7 +51,7 @@ from evaldesk.store.failure_steps import (
 from evaldesk.store.runs.run_queries import run_row
 from evaldesk.store.tables.columns import at
 from evaldesk.store.tables.failures import CODEBOOK_STEP, FINDING, MODE, READING
-from evaldesk.store.tables.runs import RUN, RUN_CASE, SCORE, TRIAL, VISIBLE
+from evaldesk.store.tables.runs import RUN, RUN_CASE, SCORE, VISIBLE
 
 OF_RUN = (RUN.c.id == FINDING.c.run_id) & VISIBLE
 
@@ -347,15 +346,6 @@ class FailureStore(Part):
             for author, mode_id, numbers in connection.execute(_FOUND, {"run": run_id}):
                 modes[author][mode_id] = of_readers.get(author, frozenset()).intersection(listed(numbers))
         return trials
-
-    def spent(self, run_id: int) -> Mapping[int, tuple[float | None, float]]:
-        """Dollars, None where they are not known, and milliseconds of the trials of a run that people read."""
-        t, r = TRIAL.c, READING.c
-        is_read = exists().where(r.run_id == t.run_id, r.case_index == t.case_index, r.trial_index == t.trial_index)
-        rows = select(number_of(t), t.cost, t.duration_ms).join(RUN, (RUN.c.id == t.run_id) & VISIBLE)
-        with self._database.reading() as connection:
-            found = connection.execute(rows.where(t.run_id == run_id, is_read))
-            return {number: (cost, duration_ms) for number, cost, duration_ms in found}
 
     def judged(self, run_id: int, metric: str) -> Mapping[bool, frozenset[int]]:
         """The trials of a run that a judge of a mode called without it, and with it, as their numbers."""

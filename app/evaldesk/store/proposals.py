@@ -1,20 +1,20 @@
-"""Proposals of signatures and models: findings and merges that wait for a person, and the cost of questions."""
+"""Proposals of signatures and models: findings that wait for a person, and the cost of questions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import String, cast, func, insert, or_, select
+from sqlalchemy import String, cast, func, insert, select
 
 from evaldesk.errors import ConflictError, NotFoundError
-from evaldesk.model.failures import Asked, FindingDraft, FindingSource, ProposedGroup, ProposedMerge
+from evaldesk.model.failures import Asked, FindingDraft, FindingSource, ProposedGroup
 from evaldesk.store.database import Part
 from evaldesk.store.failure_steps import begun_step, folded_name, insert_finding, place_of
 from evaldesk.store.failures import OF_RUN, listed, number_of
 from evaldesk.store.runs.run_queries import run_row
 from evaldesk.store.tables.columns import at
-from evaldesk.store.tables.failures import FINDING, MODE, MODEL_QUESTION, PROPOSED_MERGE
+from evaldesk.store.tables.failures import FINDING, MODEL_QUESTION
 from evaldesk.store.tables.runs import RUN, VISIBLE
 
 
@@ -47,38 +47,6 @@ class ProposalStore(Part):
         with self._database.reading() as connection:
             n, tokens, cost, n_priced = connection.execute(rows.where(q.run_id == run_id)).one()
         return Asked(n, int(tokens or 0), (cost or 0.0) if n_priced == n else None)
-
-    def propose_merges(self, pairs: Sequence[tuple[int, int, str]], model: str) -> int:
-        """Store merges (mode, into, reason), each pair once, no rejected one again. Returns the number of new ones."""
-        with self._database.writing() as connection:
-            m, n = PROPOSED_MERGE.c, 0
-            for mode_id, into_id, reason in pairs:
-                either = [(m.mode_id == a) & (m.into_id == b) for a, b in ((mode_id, into_id), (into_id, mode_id))]
-                if connection.execute(select(m.id).where(or_(*either))).first() is None:
-                    values = {"mode_id": mode_id, "into_id": into_id, "reason": reason, "model": model}
-                    connection.execute(insert(PROPOSED_MERGE).values(values | {"is_rejected": False}))
-                    n += 1
-            return n
-
-    def proposed_merges(self) -> Sequence[ProposedMerge]:
-        """The merges that wait for a person, oldest first: those of two modes in use that nobody rejected."""
-        m, others = PROPOSED_MERGE.c, MODE.alias()
-        rows = select(m.id, m.mode_id, m.into_id, m.reason, m.model).join(MODE, MODE.c.id == m.mode_id)
-        rows = rows.join(others, others.c.id == m.into_id).where(m.is_rejected.is_(False))
-        unused = [each.c[name] for each in (MODE, others) for name in ("merged_into", "retired_at")]
-        with self._database.reading() as connection:
-            found = connection.execute(rows.where(*(column.is_(None) for column in unused)).order_by(m.id))
-            return [ProposedMerge(*row) for row in found]
-
-    def reject_merge(self, proposal_id: int, author: str) -> None:
-        """Let a proposed merge wait no longer; it is not proposed again. Raises NotFoundError."""
-        with begun_step(self, author) as step:
-            m = PROPOSED_MERGE.c
-            row = step.connection.execute(select(m.is_rejected).where(m.id == proposal_id)).first()
-            if row is None or row.is_rejected:
-                raise NotFoundError("this proposal is not there any more; load the page again")
-            step.change(PROPOSED_MERGE, {"id": proposal_id}, {"is_rejected": True})
-            step.close("rejected", "proposed merge rejected")
 
     def decide(self, finding_ids: Sequence[int], author: str, mode: str = "") -> None:
         """Accept proposals into the mode of this name, a new one where none is, or without a name reject them.

@@ -86,7 +86,6 @@ T = TypeVar("T")
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0", "＝", "＋", "－", "＠")
 """The characters that a cell must not begin with (https://owasp.org/www-community/attacks/CSV_Injection)."""
-_IN_CELL = re.compile(rf"{_NOTHING}(?=::|\w*+\[)")
 
 
 def cell(value: T) -> T | str:
@@ -98,12 +97,6 @@ def cell(value: T) -> T | str:
         return value
     text = printable(value)
     return f"'{text}" if value.startswith(_FORMULA) else text
-
-
-def uncelled(text: str) -> str:
-    """The text of such a cell; control characters are lost."""
-    text = _IN_CELL.sub("", text)
-    return text[1:] if text.startswith("'") and text[1:].startswith((*_FORMULA, _LOST)) else text
 
 
 _LOST = "�"

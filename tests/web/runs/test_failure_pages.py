@@ -28,11 +28,9 @@ from evaldesk.model import (
     Turn,
     TurnRecord,
     TurnSpec,
-    Usage,
 )
 from evaldesk.model.failures import TRIALS, FindingDraft
 from evaldesk.pages.failures.kind import NO_CALL, NO_PLACE, read_mode, read_where
-from evaldesk.pages.failures.over_runs import read_spent
 from evaldesk.pages.failures.room import read_failures
 from evaldesk.pages.samples import Draw
 
@@ -92,11 +90,10 @@ def test_findings_leave_as_files_and_come_back_once(pages: Any) -> None:
     pages.post("/failures/undo", labeller="Ana")
     back, again = (pages.client.post("/failures/file", data={"labeller": "Ben"}, files=name) for _ in range(2))
 
-    types = ["application/json", "application/x-ndjson", "text/csv; charset=utf-8", "text/markdown; charset=utf-8"]
+    types = ["application/json", "application/x-ndjson", "text/markdown; charset=utf-8"]
     assert [each.headers["content-type"] for each in files] == types
     assert [each.headers["content-disposition"][-16:] for each in files[1:]] == [
         '"failures.jsonl"',
-        'e="failures.csv"',
         'me="failures.md"',
     ]
     assert all("invents a price" in re.sub(r"\\|<[^>]*>|&lt;.*?&gt;", "", each.text) for each in files)
@@ -104,8 +101,12 @@ def test_findings_leave_as_files_and_come_back_once(pages: Any) -> None:
     assert "Imported 0 new kinds of failure and 0 new findings." in again.text
     [(kind, link)] = set(re.findall(r'href="/failures/(\d+)\?run=\d+">(invents[^<]*)', again.text))
     assert link == "invents &lt;i&gt;prices&lt;/i&gt;"
-    assert f"/failures/file?format=csv&amp;mode={kind}" in pages.get(f"/failures/{kind}").text
-    assert pages.get(f"/failures/file?format=csv&mode={kind}").headers["content-disposition"].endswith('_prices_i.csv"')
+    assert f"/failures/file?format=jsonl&amp;mode={kind}" in pages.get(f"/failures/{kind}").text
+    assert (
+        pages.get(f"/failures/file?format=jsonl&mode={kind}")
+        .headers["content-disposition"]
+        .endswith('_prices_i.jsonl"')
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,7 @@ def test_findings_leave_as_files_and_come_back_once(pages: Any) -> None:
     [
         ({"data": {"labeller": "Ana"}}, "Choose a file."),
         ({"data": {"labeller": "Ana"}, "files": {"file": ("a.json", b"{}")}}, "expected a file of"),
-        ({"data": {"labeller": ""}, "files": {"file": ("a.csv", b"run")}}, "Enter your name"),
+        ({"data": {"labeller": ""}, "files": {"file": ("a.jsonl", b"run")}}, "Enter your name"),
     ],
 )
 def test_a_file_that_cannot_be_taken_in_is_refused_in_words(pages: Any, sent: dict[str, Any], said: str) -> None:
@@ -710,24 +711,6 @@ def test_a_model_is_asked_for_kinds_of_failure_and_a_person_decides(open_runs: A
     assert (nobody.status_code, "is not among the models of the settings" in nobody.text) == (422, True)
 
 
-def test_a_proposed_merge_is_answered_in_the_room(pages: Any) -> None:
-    run, store = pages.finish(n="1").rpartition("/")[2], pages.desk.store.failures
-    late, dear = (store.create_mode("Ana", name=name) for name in ("late", "dear"))
-    pages.desk.store.proposals.propose_merges([(late, dear, "<b>the same</b>"), (dear, 99, "")], "small")
-    answer = {"run": run, "labeller": "Ana", "merge": "1"}
-
-    room = pages.get(f"/failures?run={run}").text
-    assert "proposed by small: &lt;b&gt;the same&lt;/b&gt;" in room
-    assert room.count('name="merge"') == 1
-    assert pages.post("/failures/proposals", **answer, op="apart").status_code == 303
-    assert 'name="merge"' not in pages.get(f"/failures?run={run}").text
-    assert pages.post("/failures/proposals", **answer, op="merge").status_code == 404
-    assert pages.post("/failures/undo", run=run, labeller="Ana").status_code == 303
-    assert pages.post("/failures/proposals", **(answer | {"merge": "x"}), op="merge").status_code == 422
-    assert pages.post("/failures/proposals", **answer, op="merge").status_code == 303
-    assert [mode.merged_into for mode in store.modes()] == [None, dear]
-
-
 def test_without_a_model_in_the_settings_none_is_offered(open_runs: Any) -> None:
     pages = open_runs(models=(), judges=())
     run = pages.finish(n="1").rpartition("/")[2]
@@ -778,42 +761,3 @@ def test_lists_that_are_cut_lead_to_the_rest(pages: Any, monkeypatch: pytest.Mon
     proposals = seen(f"/failures?run={runs[1]}", "next", r"</b>: (words \d)")
     assert proposals == [["words 0", "words 1"], ["words 2", "words 3"], ["words 4"]]
     assert "1 to 2 of 5 proposals" in pages.get(f"/failures?run={runs[1]}&from=99").text
-
-
-def test_kinds_of_failure_are_told_by_cost_time_and_trend(pages: Any) -> None:
-    store, config = pages.desk.store, RunConfig(AgentRef("a", "a:a"), "set", n=1)
-    cases = [Case(f"c{at}", (Turn("q"),)) for at in range(4)]
-    spent = [(0.5, 2_000.0), (0.25, 1_000.0), (None, 3_000.0), (None, 4_000.0)]
-    runs = [store.runs.create(config, cases) for _ in range(2)]
-    for run_id in runs:
-        results = [
-            TrialResult(run_id, at, 0, "finished", "failed", usages=(Usage("m", cost=cost),), duration_ms=ms)
-            for at, (cost, ms) in enumerate(spent)
-        ]
-        store.runs.record(results)
-        store.runs.set_status(run_id, "finished")
-    assert pages.get("/failures/cost").status_code == 404
-    assert "Cost and trend" not in pages.get(f"/failures?run={runs[1]}").text
-    for at, kind in enumerate(("<i>slow</i>", "<i>slow</i>", "<i>slow</i>")):
-        pages.post(f"/runs/{runs[1]}/cases/{at}/trials/0/findings", labeller="Ana", note="late", **{"new-mode": kind})
-    pages.post(f"/runs/{runs[1]}/cases/3/trials/0/findings", labeller="Ana", note="who knows")
-    pages.post(f"/runs/{runs[0]}/cases/0/trials/0/findings", labeller="Ana", note="late", **{"new-mode": "<i>slow</i>"})
-    for at in range(1, 4):
-        pages.post(f"/runs/{runs[0]}/cases/{at}/trials/0/findings", labeller="Ana", op="clear")
-
-    assert f"/failures/cost?run={runs[1]}" in pages.get(f"/failures?run={runs[1]}").text
-    found = read_spent(pages.desk, runs[1])
-    text = pages.get(f"/failures/cost?run={runs[1]}").text
-
-    assert found.runs == runs
-    assert [(row.name, row.n, row.cost, row.is_bound, row.duration_ms) for row in found.rows] == [
-        ("<i>slow</i>", 3, 0.75, True, 6_000.0),
-        ("no name yet", 1, None, False, 4_000.0),
-    ]
-    assert found.rows[0].trend == [0.25, 0.75]
-    assert "at least $0.75" in text
-    assert "Share from run 1 to run 2: 25 %, 75 %" in text
-    assert "&lt;i&gt;slow&lt;/i&gt;" in text
-    assert "<i>slow" not in text
-    assert f'href="/failures?run={runs[1]}"' in pages.get("/failures/cost").text
-    assert pages.get("/failures/cost?run=99").status_code == 404

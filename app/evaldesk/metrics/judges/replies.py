@@ -127,19 +127,10 @@ class Kind(msgspec.Struct, frozen=True):
     trials: tuple[Shown, ...] = ()
 
 
-class Merge(msgspec.Struct, frozen=True):
-    """Two known kinds of failure that are one, by their names."""
-
-    kind: str
-    into: str
-    reason: str = ""
-
-
 class Kinds(msgspec.Struct, frozen=True):
-    """All kinds of failure that are proposed, and the known ones to merge."""
+    """All kinds of failure that are proposed."""
 
     kinds: tuple[Kind, ...]
-    merges: tuple[Merge, ...] = ()
 
 
 SCHEMAS = {
@@ -154,8 +145,7 @@ SCHEMAS = {
     Rating: '{"reasoning": "<why, step by step>", "rating": 1, 2, 3, 4 or 5}',
     Kinds: (
         '{"kinds": [{"name": "<name of the kind>", "definition": "<when a trial shows it>", "trials": [{"trial": '
-        '"<letter of the trial>", "quote": "<passage that shows it>"}, ...]}, ...], "merges": [{"kind": '
-        '"<known kind>", "into": "<known kind that says the same>", "reason": "<why>"}, ...]}'
+        '"<letter of the trial>", "quote": "<passage that shows it>"}, ...]}, ...]}'
     ),
     Points: '{"reasoning": "<why, step by step>", "score": <number>}',
 }

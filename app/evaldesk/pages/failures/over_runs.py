@@ -1,24 +1,19 @@
-"""Failure modes over runs: their cost in one, their shares over several, and the changes between two."""
+"""The changes of failure modes between two runs."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.rescoring import played_run_id
-from evaldesk.errors import NotFoundError
 from evaldesk.model.conclusion import counted
 from evaldesk.model.failures import TRIALS, Mode, ReadTrials
 from evaldesk.pages.samples import Draw
-from evaldesk.statistics.failure_modes import mode_changes, prevalence
+from evaldesk.statistics.failure_modes import mode_changes
 from evaldesk.store import Store
 from evaldesk.wording.comparison import p_words, points_words
-from evaldesk.wording.words import share_words
-
-N_TREND, N_SEARCHED = 8, 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,102 +25,6 @@ class ChangeRow:
     before: int
     after: int
     words: str
-
-
-@dataclass(frozen=True, slots=True)
-class SpentRow:
-    """Cost and time of the trials of one kind; dollars are a lower bound where some are not known.
-
-    `trend` is the share in each run, the oldest first, None for an unread run; `path` is its line.
-    """
-
-    name: str
-    href: str
-    n: int
-    cost: float | None
-    is_bound: bool
-    duration_ms: float | None
-    trend: Sequence[float | None]
-    path: str
-
-    @property
-    def trend_words(self) -> str:
-        """`20 %, –, 40 %`."""
-        return ", ".join("–" if share is None else share_words(share) for share in self.trend)
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """The cost of each failure mode of a run, and its share in the runs of the eval set, the oldest first."""
-
-    run_id: int
-    runs: Sequence[int]
-    rows: Sequence[SpentRow]
-
-
-def read_spent(desk: Desk, run_id: int | None) -> Spent:
-    """The money and time of the trials read of a run by kind, and the shares of the last runs.
-
-    Without `run_id` it is the newest run with read trials. Raises NotFoundError.
-    """
-    store = desk.store
-    read_runs = store.failures.read_runs()
-    if run_id is None and not read_runs:
-        raise NotFoundError("no failed trial was read yet")
-    run_id = played_run_id(store.runs, read_runs[0] if run_id is None else run_id)
-    run, reading, spent = store.runs.summary(run_id), store.failures.read_trials(run_id), store.failures.spent(run_id)
-    modes = {mode.id: mode for mode in store.failures.modes()}
-    earlier = [each for each in read_runs if each <= run_id][:N_SEARCHED]
-    of_set = (each for each in earlier if store.runs.summary(each).config.evalset_id == run.config.evalset_id)
-    runs = sorted(islice(of_set, N_TREND))
-    shares = [_shares_of(store, each) for each in runs]
-    known = [(modes[mode_id].name, mode_id, trials) for mode_id, trials in reading.by_mode.items() if mode_id in modes]
-    named = sorted(known, key=lambda row: (-len(row[2]), row[1]))
-    kinds: list[tuple[str, int | None, Set[int]]] = [*named, ("no name yet", None, reading.unnamed)]
-    rows = [_spent_row(name, mode_id, trials, spent, shares) for name, mode_id, trials in kinds if trials]
-    return Spent(run_id, runs, rows)
-
-
-def _spent_row(
-    name: str,
-    mode_id: int | None,
-    trials: Set[int],
-    spent: Mapping[int, tuple[float | None, float]],
-    shares: Sequence[Mapping[int, float] | None],
-) -> SpentRow:
-    found = [spent[trial] for trial in sorted(trials) if trial in spent]
-    costs = [cost for cost, _ in found if cost is not None]
-    trend = [None if each is None else each.get(mode_id, 0.0) for each in shares] if mode_id is not None else []
-    return SpentRow(
-        name=name,
-        href="" if mode_id is None else f"/failures/{mode_id}",
-        n=len(trials),
-        cost=sum(costs) if costs else None,
-        is_bound=bool(costs) and len(costs) < len(found),
-        duration_ms=sum(duration_ms for _, duration_ms in found) or None,
-        trend=trend,
-        path=_trend_path(trend),
-    )
-
-
-def _shares_of(store: Store, run_id: int) -> Mapping[int, float] | None:
-    """The share of each mode of a run in its drawn trials; None where no sample of it was read."""
-    reading = store.failures.read_trials(run_id)
-    sampled = Draw(store, run_id).sampled(reading.read)
-    by_mode = {
-        mode_id: prevalence([each.stratum(trials) for each in sampled.values()])
-        for mode_id, trials in {0: frozenset[int](), **reading.by_mode}.items()
-    }
-    if by_mode[0] is None:
-        return None
-    return {mode_id: found.share for mode_id, found in by_mode.items() if found}
-
-
-def _trend_path(trend: Sequence[float | None]) -> str:
-    """A line in a box of 100 by 20 from none to all trials; runs without a share are left out."""
-    step = 100 / max(len(trend) - 1, 1)
-    points = [f"{at * step:.1f} {19 - 18 * share:.1f}" for at, share in enumerate(trend) if share is not None]
-    return f"M{'L'.join(points)}" if len(points) > 1 else ""
 
 
 def failure_changes(desk: Desk, before_id: int, after_id: int) -> tuple[str, Sequence[ChangeRow]]:

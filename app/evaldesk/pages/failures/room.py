@@ -15,7 +15,7 @@ from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.diff.signature import group_notes
 from evaldesk.errors import EvaldeskError
 from evaldesk.model.conclusion import Answer, Interval, counted
-from evaldesk.model.failures import TRIALS, Asked, Finding, Mode, ProposedGroup, ProposedMerge, ReadTrials, trial_number
+from evaldesk.model.failures import TRIALS, Asked, Finding, Mode, ProposedGroup, ReadTrials, trial_number
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.failures.over_runs import ChangeRow, changes_between
 from evaldesk.pages.json_tree import cut
@@ -121,7 +121,6 @@ class FailureRoom:
     first_proposal: int
     n_proposals: int
     models: Sequence[str]
-    merges: Sequence[tuple[ProposedMerge, Mode, Mode]]
     asked: Asked
     next_proposal: Proposal | None
     next_trial: NextTrial | None
@@ -195,7 +194,6 @@ def read_failures(
         first_proposal=first,
         n_proposals=len(proposals),
         models=desk.model_proposals.models,
-        merges=[(each, modes[each.mode_id], modes[each.into_id]) for each in store.proposals.proposed_merges()],
         asked=store.proposals.asked(run_id),
         next_proposal=next(iter(_proposals(proposed, run_id, modes, lambda trial: trial == following)), None),
         next_trial=_next_trial(store, run, following, draw) if following is not None else None,

@@ -67,8 +67,9 @@ class Reading(OfTrial, table=True):
     read_at: datetime = Field(sa_type=UtcTime)
 
 
+# Nothing writes it since decision 500; without it a database of an earlier version would need a migration.
 class ProposedMerge(Row, table=True):
-    """Two modes that a model takes for one; it waits while both are in use, unless a person rejected it."""
+    """Two modes that a model took for one in an earlier version; steps that rejected one can still be undone."""
 
     __table_args__ = {"sqlite_autoincrement": True}  # noqa: RUF012
 

@@ -20,7 +20,6 @@ from evaldesk.desk.model_proposals import ModelProposals
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError, LossError, NotFoundError, UsageError
 from evaldesk.model.failures import FORMS, Mode
 from evaldesk.pages.failures.kind import TypedChange, read_mode, read_where
-from evaldesk.pages.failures.over_runs import read_spent
 from evaldesk.pages.failures.room import read_failures
 from evaldesk.pages.runs.view import trial_href
 from evaldesk.web.forms.fields import attachment, number_of, read_form, text_of, texts_of, typed_finding
@@ -110,8 +109,7 @@ async def undo(request: Request) -> Response:
 async def propose(request: Request) -> Response:
     """POST /failures/proposals: `op` is propose for the trials of `run`, accept or reject for those in `finding`.
 
-    With `ask` it is the `model` that proposes, one of the settings; `merge` and `apart` answer a proposed `merge`; with
-    `name` the notes in `finding` get a kind.
+    With `ask` it is the `model` that proposes, one of the settings; with `name` the notes in `finding` get a kind.
     """
     form = await read_form(request)
     run_id, failures = checked_id(text_of(form, "run"), "run"), desk_of(request).failures
@@ -128,11 +126,6 @@ async def propose(request: Request) -> Response:
     else:
         typed = TypedFinding(text_of(form, "labeller"), new_mode=text_of(form, "new-mode"))
         try:
-            if text_of(form, "op") in ("merge", "apart"):
-                proposal, is_accepted = checked_id(text_of(form, "merge"), "merge"), text_of(form, "op") == "merge"
-                decide = partial(failures.decide_merge, proposal, typed.author, is_accepted=is_accepted)
-                await asyncio.to_thread(decide)
-                return go(f"/failures?run={run_id}")
             listed = ",".join(texts_of(form, "finding")).split(",")
             ids = [checked_id(each, "finding") for each in listed if each]
             if text_of(form, "op") == "name":
@@ -156,13 +149,6 @@ async def create(request: Request) -> Response:
     except UsageError as error:
         return await _room(request, run_id, None, error, new_kind=typed)
     return go(f"/failures/{mode_id}{_from(run_id)}")
-
-
-async def show_spent(request: Request) -> Response:
-    """GET /failures/cost?run=N: what the kinds of failure of a run cost, and how often the last runs show them."""
-    run_id = number_of(request.query_params.get("run"))
-    found = await asyncio.to_thread(read_spent, desk_of(request), run_id)
-    return page(request, "failures/spent.html", block="spent", spent=found)
 
 
 async def show_mode(request: Request) -> Response:
@@ -315,7 +301,6 @@ routes = [
     Route("/failures", create, methods=["POST"]),
     Route("/failures/proposals", propose, methods=["POST"]),
     Route("/failures/undo", undo, methods=["POST"]),
-    Route("/failures/cost", show_spent, methods=["GET"]),
     Route("/failures/file", give_out, methods=["GET"]),
     Route("/failures/file", take_in, methods=["POST"]),
     Route(MODE, show_mode, methods=["GET"]),
