@@ -100,6 +100,26 @@ def test_the_sentence_names_the_table_the_row_the_column_and_both_values(fort: F
     )
 
 
+@pytest.mark.parametrize(
+    ("table", "column", "value", "wanted"),
+    [
+        ("run_case", "strip", "pPp", "strip must be of the letters .pfeu"),
+        ("run_case", "strip", "pppppp", "strip must be of one letter for each trial"),
+        ("run", "config", '{"agent":', "config is not JSON"),
+        ("import_record", "status", "gone", "status must be one of importing"),
+    ],
+)
+def test_a_value_of_the_right_type_and_another_meaning_is_named(
+    fort: Fort, table: str, column: str, value: str, wanted: str
+) -> None:
+    colleague = colleague_of(_place(fort))
+    with colleague.engine.begin() as connection:
+        connection.execute(colleague.tables.tables[table].update().values({column: value}))
+    colleague.engine.dispose()
+
+    assert wanted in str(fort.desk.store.broken_row_error(KeyError()))
+
+
 def test_sound_rows_are_behind_no_error(fort: Fort) -> None:
     assert fort.desk.store.broken_row_error(ValueError()) is None
     assert isinstance(fort.desk.store, Store)

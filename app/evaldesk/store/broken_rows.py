@@ -6,7 +6,7 @@ The check reads the tables only after a page or a query failed, so that a sound 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from traceback import walk_tb
 from typing import Any, get_args
 
@@ -39,11 +39,16 @@ from evaldesk.model.stored import ImportStatus
 from evaldesk.model.transcript import MAX_NUMBER
 from evaldesk.store.database import Database
 from evaldesk.store.tables.columns import Row
+from evaldesk.store.tables.runs import LETTERS, RUN, RUN_CASE, TO_DO, TRIAL
+from evaldesk.store.tables.sessions import SESSION
+from evaldesk.wire import from_json
 
 CHECK_S = 2.0
 """No further table is read after so many seconds."""
 MAX_SHOWN = 80
 
+_STRIP = "".join((TO_DO, *LETTERS.values()))
+_OF_JSON = (RUN.c.config, SESSION.c.initial_state, SESSION.c.state)
 _MOMENT = "[12][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9] [0-2][0-9]:[0-5][0-9]:[0-5][0-9]*"
 """The form in which SQLAlchemy writes a moment into SQLite."""
 _LARGEST = float(MAX_NUMBER**2)
@@ -90,7 +95,26 @@ def find_broken_row(connection: Connection) -> str:
         faults = [fault for column in table.columns for fault in _faults(column, connection.dialect.name)]
         if faults and (sentence := _first_of(connection, table, faults)):
             return sentence
+    return _first_without_json(connection, end)
+
+
+def _first_without_json(connection: Connection, end: float) -> str:
+    """The first text that must be JSON and is none: the SQL of the two engines for it differs, or is too new."""
+    for column in _OF_JSON:
+        table = column.table
+        for row in connection.execute(select(*table.primary_key, column.label("text")).where(column.is_not(None))):
+            if time.monotonic() > end:
+                return ""
+            try:
+                from_json(row.text or "null", object)
+            except msgspec.DecodeError as error:
+                key = _key_words(table, dict(row._mapping))
+                return f"table {table.name}, row {key}: {column.name} is not JSON: {error}"
     return ""
+
+
+def _key_words(table: Table, values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{each.name} {values[each.name]!r:.{MAX_SHOWN}}" for each in table.primary_key)
 
 
 def _first_of(connection: Connection, table: Table, faults: list[tuple[Column[Any], str, ColumnElement[bool]]]) -> str:
@@ -104,8 +128,8 @@ def _first_of(connection: Connection, table: Table, faults: list[tuple[Column[An
         return ""
     column, wanted, _ = faults[row[0]]
     values = dict(zip((each.name for each in table.columns), row[1:], strict=True))
-    key = ", ".join(f"{each.name} {values[each.name]!r:.{MAX_SHOWN}}" for each in table.primary_key)
-    return f"table {table.name}, row {key}: {column.name} must be {wanted}, got {values[column.name]!r:.{MAX_SHOWN}}"
+    found = f"{values[column.name]!r:.{MAX_SHOWN}}"
+    return f"table {table.name}, row {_key_words(table, values)}: {column.name} must be {wanted}, got {found}"
 
 
 def _faults(column: Column[Any], dialect: str) -> Iterator[tuple[Column[Any], str, ColumnElement[bool]]]:
@@ -127,6 +151,15 @@ def _faults(column: Column[Any], dialect: str) -> Iterator[tuple[Column[Any], st
         yield column, f"a whole number from {lowest} to 2**53", not_(raw.between(lowest, MAX_NUMBER))
     elif isinstance(kind, Float):
         yield column, "a number from -2**106 to 2**106", not_(raw.between(-_LARGEST, _LARGEST))
+    if column is RUN_CASE.c.strip:
+        other = raw.op("GLOB")(f"*[^{_STRIP}]*") if dialect == "sqlite" else raw.op("~")(f"[^{_STRIP}]")
+        yield column, f"of the letters {_STRIP}", other
+        planned = select(func.count()).where(
+            TRIAL.c.run_id == RUN_CASE.c.run_id,
+            TRIAL.c.case_index == RUN_CASE.c.case_index,
+            TRIAL.c.trial_index < func.length(RUN_CASE.c.strip),
+        )
+        yield column, "of one letter for each trial", func.length(RUN_CASE.c.strip) != planned.scalar_subquery()
     if choices := _CHOICES.get((column.table.name, column.name)):
         yield column, f"one of {', '.join(choices)}", raw.not_in(choices)
 
