@@ -268,6 +268,19 @@ function press(element) {
   return true;
 }
 
+/* The lists of turns offer those that came to a long page since it was loaded, too. */
+function offerTurns() {
+  for (const list of $$("select[data-place], #labels select[name=turn]")) {
+    const offered = new Set([...list.options].map((option) => option.value));
+    for (const turn of $$("article.turn[id^=turn-]")) {
+      const number = Number(turn.id.slice(5));
+      if (!offered.has(String(number - 1))) list.add(new Option(`turn ${number}`, String(number - 1)));
+    }
+  }
+}
+
+document.addEventListener("htmx:after:swap", offerTurns);
+
 /* Text that is marked in a turn is the quote of the next finding. */
 document.addEventListener("selectionchange", () => {
   const field = document.querySelector("[data-quote]");
@@ -276,6 +289,7 @@ document.addEventListener("selectionchange", () => {
   const quote = marked.toString().trim().slice(0, 500);
   if (!field || !turn || !quote) return;
   field.value = quote;
+  offerTurns();
   document.querySelector("[data-place]").value = String(Number(turn.id.slice(5)) - 1);
   const shown = document.querySelector("[data-quoted]");
   shown.hidden = false;

@@ -20,7 +20,8 @@ from evaldesk.model import ErrorRecord, Score, TrialResult, Usage
 from evaldesk.model.stored import PendingTrial
 from evaldesk.store import Store
 from evaldesk.store.runs.recording import normalised
-from evaldesk.store.tables.columns import MAX_UNPACKED, ZSTD, unpack
+from evaldesk.store.tables.blocks import MAX_UNPACKED
+from evaldesk.store.tables.columns import ZSTD, unpack
 from evaldesk.store.tables.runs import TRANSCRIPT
 
 Plan = Callable[..., int]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from evaldesk.diff.turn_diff import CallRow, TurnDiff, aligned_rows, call_outcomes, judges_calls, turn_diff
+from evaldesk.diff.turn_diff import CallRow, TurnDiff, aligned_rows, call_outcomes, turn_diff
 from evaldesk.model import Case, Expected, Score, Transcript
+from evaldesk.model.trial_turns import judges_calls
 
 
 def turn_diffs(case: Case, transcript: Transcript, scores: Sequence[Score] = ()) -> tuple[TurnDiff, ...]:
@@ -15,13 +17,30 @@ def turn_diffs(case: Case, transcript: Transcript, scores: Sequence[Score] = ())
     If the tool metrics aligned the whole conversation, so do the diffs: a call in another turn than expected has a row
     in both turns, each with the turn of the other side.
     """
-    n = max(len(case.turns), len(transcript.turns))
-    diffs = [_own_diff(case, transcript, scores, index) for index in range(n)]
-    conversation_scores = _of_conversation(scores)
-    if not conversation_scores or _has_turns(scores):
-        return tuple(diffs)
-    rows = _rows(case, transcript, conversation_scores)
+    n, by_turn = max(len(case.turns), len(transcript.turns)), scores_by_turn(scores)
+    diffs = [_own_diff(case, transcript, by_turn.get(index, ()), index) for index in range(n)]
+    rows = rows_of_conversation(case, transcript, scores)
     return tuple(replace(diff, calls=rows[at]) if at in rows else diff for at, diff in enumerate(diffs))
+
+
+def scores_by_turn(scores: Iterable[Score]) -> Mapping[int | None, Sequence[Score]]:
+    """The scores by the index of their turn; those of the whole trial by None."""
+    found: defaultdict[int | None, list[Score]] = defaultdict(list)
+    for score in scores:
+        found[score.turn].append(score)
+    return found
+
+
+def rows_of_conversation(
+    case: Case, transcript: Transcript, scores: Sequence[Score]
+) -> Mapping[int, tuple[CallRow, ...]]:
+    """The rows of each asserted turn by its index, where the metrics took all turns as one; empty elsewhere."""
+    return _rows(case, transcript, _of_conversation(scores)) if is_of_conversation(scores) else {}
+
+
+def is_of_conversation(scores: Sequence[Score]) -> bool:
+    """Whether the metrics of calls took all asserted turns as one conversation, and none took them turn by turn."""
+    return bool(_of_conversation(scores)) and not _has_turns(scores)
 
 
 def conversation_rows(case: Case, transcript: Transcript, scores: Sequence[Score]) -> tuple[CallRow, ...]:
@@ -53,7 +72,7 @@ def _number(turn: int | None) -> int | None:
 def _own_diff(case: Case, transcript: Transcript, scores: Sequence[Score], index: int) -> TurnDiff:
     expected = case.turns[index].expected if index < len(case.turns) else Expected()
     record = transcript.turns[index] if index < len(transcript.turns) else None
-    return turn_diff(expected, record, [score for score in scores if score.turn == index])
+    return turn_diff(expected, record, scores)
 
 
 def _rows(case: Case, transcript: Transcript, scores: Sequence[Score]) -> dict[int, tuple[CallRow, ...]]:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from evaldesk.diff.conversation_diff import turn_diffs
-from evaldesk.diff.turn_diff import ArgRow, CallRow
+from evaldesk.diff.conversation_diff import is_of_conversation, rows_of_conversation, scores_by_turn
+from evaldesk.diff.turn_diff import ArgRow, CallRow, turn_diff
 from evaldesk.matching import json_equal
-from evaldesk.model import Case, Score, Transcript
+from evaldesk.model import Case, Score, ToolCall, Transcript, TurnRecord
 from evaldesk.model.json_text import shortened
+from evaldesk.model.trial_turns import judges_calls
 
 DivergenceKind: TypeAlias = Literal["calls", "not_played", "score", "final_state"]
 
@@ -36,21 +37,41 @@ class Divergence:
 
 def first_divergence(case: Case, transcript: Transcript, scores: Sequence[Score] = ()) -> Divergence | None:
     """The first turn with other calls, without a record, or with a failed score; then the final state."""
-    diffs = turn_diffs(case, transcript, scores)
-    for index in range(len(case.turns)):
+    by_turn = scores_by_turn(scores)
+    rows = rows_of_conversation(case, transcript, scores) if is_of_conversation(scores) else None
+    for index, turn in enumerate(case.turns):
         record = transcript.turns[index] if index < len(transcript.turns) else None
         if record is None:
             return Divergence("not_played", index + 1, None, "", f"turn {index + 1}", "it was never played")
-        row = next((row for row in diffs[index].calls if row.differs), None)
+        own = by_turn.get(index, ())
+        wanted = turn.expected.tool_calls
+        if rows is not None:
+            calls = rows.get(index, ())
+        elif wanted is None or _are_same(wanted, record, own):
+            calls = ()
+        else:
+            calls = turn_diff(turn.expected, record, own).calls
+        row = next((row for row in calls if row.differs), None)
         if row:
             return _in_call(index, row)
-        failed = next((score for score in scores if score.turn == index and score.passed is False), None)
+        failed = next((score for score in own if score.passed is False), None)
         if failed:
             reason = failed.reason.rstrip(".")
             return Divergence(
                 "score", index + 1, None, failed.metric, f"turn {index + 1}", f"{failed.metric}: {reason}"
             )
     return _in_state(case, transcript)
+
+
+def _are_same(wanted: Sequence[ToolCall], record: TurnRecord, scores: Sequence[Score]) -> bool:
+    """Whether the calls are the same one by one: most turns of a long trial need no alignment to say so."""
+    made = [event.call for event in record.events if event.kind == "tool_call" and event.call]
+    is_same = len(wanted) == len(made) and all(
+        call.name == each.name and json_equal(each.args, call.args) for each, call in zip(wanted, made, strict=True)
+    )
+    told = [score.details.get("steps") for score in scores if judges_calls(score)] if is_same else []
+    steps = [step for each in told if isinstance(each, list) for step in each]
+    return is_same and all(isinstance(step, list) and step[:1] == ["="] for step in steps)
 
 
 def _in_call(turn: int, row: CallRow) -> Divergence:

@@ -16,6 +16,7 @@ from evaldesk.matching import Op, Step, align, json_equal
 from evaldesk.model import Event, Expected, JsonObject, JsonValue, Score, ToolCall, TurnRecord
 from evaldesk.model.conclusion import counted
 from evaldesk.model.json_text import json_line
+from evaldesk.model.trial_turns import judges_calls
 
 Outcome: TypeAlias = tuple[ToolCall, Event | None]
 """A call of the agent, and its result."""
@@ -212,11 +213,6 @@ def _shared_alignment(
         if sorted(at for at in places if at is not None) != list(range(len(calls))):
             return align(expected, actual), {}
     return steps, _reasons(pairs[0][1])
-
-
-def judges_calls(score: Score) -> bool:
-    """Whether the score is of a tool metric with an alignment."""
-    return score.metric.startswith("tool_") and "n_expected" in score.details
 
 
 def _steps(value: Any) -> list[Step]:

@@ -150,17 +150,23 @@ def images_in(value: object) -> list[Media]:
                 image = _image(data, head.removeprefix("data:"), room)
             elif _is_json(item):
                 rest.append((_parsed(item), may_be_held and MARK in item))  # an escaped mark is none of the store's
-        elif isinstance(item, Mapping):
-            declared = next((item[key] for key in _TYPE if isinstance(item.get(key), str)), item.get("type"))
-            data = next((item[key] for key in _DATA if isinstance(item.get(key), str)), "")
-            image = _image(data, str(declared), room) if str(declared).startswith("image") else None
-            rest.extend((each, may_be_held) for each in reversed([*item.values()]))
+        elif isinstance(item, (dict, Mapping)):  # a dict is told first: the results of a long trial are thousands
+            declared = str(_text_at(item, _TYPE, item.get("type")))
+            image = _image(str(_text_at(item, _DATA, "")), declared, room) if declared.startswith("image") else None
+            rest += [(each, may_be_held) for each in reversed([*item.values()])]
         elif isinstance(item, list):
-            rest.extend((each, may_be_held) for each in reversed(item))
+            rest += [(each, may_be_held) for each in reversed(item)]
         if image and (may_be_held or not image.is_held):
             found.append(image)
             room -= len(image.data)
     return found
+
+
+def _text_at(item: Mapping[Any, Any], keys: Iterable[str], default: object) -> object:
+    for key in keys:
+        if isinstance(value := item.get(key), str):
+            return value
+    return default
 
 
 def is_image_text(text: str) -> bool:

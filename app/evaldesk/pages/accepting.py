@@ -10,9 +10,11 @@ from urllib.parse import urlencode
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.accepting import Effect, Keys, Staged, StagedCase, StagedFile
 from evaldesk.diff.acceptance import AcceptableChange, Way, Ways, acceptable_changes
+from evaldesk.diff.divergence import Divergence
 from evaldesk.errors import LossError
 from evaldesk.model import Case, TrialResult
 from evaldesk.model.stored import RunSummary
+from evaldesk.model.trial_turns import TrialTurns
 from evaldesk.pages.case_text import Line, changed_lines
 from evaldesk.pages.runs.view import trial_href
 from evaldesk.wording.words import counted_words
@@ -96,12 +98,16 @@ class AcceptPage:
         return sum(case.n_wanted > 0 for case in self.cases)
 
 
-def accept_href(desk: Desk, run: RunSummary, case: Case, result: TrialResult | None) -> str:
+def accept_href(desk: Desk, run: RunSummary, turns: TrialTurns, divergence: Divergence | None) -> str:
     """Where the differences of a trial are accepted; empty without one, or where its eval set is not of this desk."""
-    if result is None or not acceptable_changes(case, result.transcript, result.scores):
+    if turns.result is None or not (divergence if turns.is_long else _has_acceptable(*turns.whole())):
         return ""
-    query = urlencode({"case": case.id, "trial": str(result.trial_index + 1)})
+    query = urlencode({"case": turns.case.id, "trial": str(turns.result.trial_index + 1)})
     return f"/runs/{run.id}/acceptance?{query}" if desk.evalsets.id_of_run(run.config) else ""
+
+
+def _has_acceptable(case: Case, result: TrialResult | None) -> bool:
+    return result is not None and bool(acceptable_changes(case, result.transcript, result.scores))
 
 
 def keys_of(ways: Mapping[str, Way]) -> Keys:

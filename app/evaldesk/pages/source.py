@@ -151,11 +151,14 @@ class Source:
         return " ".join([*actions, *([told] if told else []), *texts])
 
 
-def source_of(case: Case, result: TrialResult | None) -> Source:
-    """All that is known beside a trial; without a result that of its case."""
+def source_of(case: Case, result: TrialResult | None, reported: Mapping[str, Any] | None = None) -> Source:
+    """All that is known beside a trial; without a result that of its case.
+
+    `reported` are the reports of a trial of many turns, of which the result has the last one only.
+    """
     trees, markdown, told = Trees(n_left=300), Markdown(), (*_scenario(case, result), *_targets(case, result))
-    reports = [(name, trees.tree(value)) for name, value in _reports(result)] if result else []
-    texts = source_texts(case, result)
+    reports = [(name, trees.tree(value)) for name, value in _reports(result, reported)] if result else []
+    texts = source_texts(case, result, reported)
     outputs = [text for _, text in texts if not _PATCH.search(text[:2_000])]
     return Source(
         told=[(title, markdown.prose(cut(text, MAX_OUTPUT))) for title, text in told],
@@ -163,11 +166,13 @@ def source_of(case: Case, result: TrialResult | None) -> Source:
         checks=_checks(result),
         texts=[_text(at, title, text) for at, (title, text) in enumerate(texts)],
         reports=[(name, tree) for name, tree in reports if tree],
-        tests=asked_tests(_instance(case), _told(result), outputs),
+        tests=asked_tests(_instance(case), _told(result, reported), outputs),
     )
 
 
-def source_texts(case: Case, result: TrialResult | None) -> list[tuple[str, str]]:
+def source_texts(
+    case: Case, result: TrialResult | None, reported: Mapping[str, Any] | None = None
+) -> list[tuple[str, str]]:
     """The long texts that a source gives, by title: patches first, then output of tests.
 
     Of the state at the end, in which SWE-agent's submission is, and of a reference only patches are.
@@ -175,7 +180,7 @@ def source_texts(case: Case, result: TrialResult | None) -> list[tuple[str, str]
     found: dict[str, str] = {}
     instance = _instance(case)
     state = result.transcript.final_state if result and result.transcript.turns else {}
-    told = (("", _told(result), True), ("", state, False))
+    told = (("", _told(result, reported), True), ("", state, False))
     for owner, values, is_whole in (*told, ("reference", instance, False)):
         for name, text in _strings(values):
             is_patch = _PATCH.search(text[:2_000]) is not None
@@ -190,12 +195,15 @@ def _instance(case: Case) -> dict[str, Any]:
     return next((each for each in found if isinstance(each, dict)), {})
 
 
-def _told(result: TrialResult | None) -> dict[str, Any]:
+def _told(result: TrialResult | None, reported: Mapping[str, Any] | None) -> dict[str, Any]:
     """The reported values of a trial, and the test results in the details of its scores."""
     if result is None:
         return {}
     tests = [score.details.get("test_result") for score in result.scores]
-    return {**next((test for test in tests if isinstance(test, dict)), {}), **reported_values(result.transcript)}
+    return {
+        **next((test for test in tests if isinstance(test, dict)), {}),
+        **(reported_values(result.transcript) if reported is None else reported),
+    }
 
 
 def _strings(values: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, str]]:
@@ -262,6 +270,11 @@ def _action(action: ToolCall, pair: tuple[ToolCall, str] | None, absent: str) ->
     return Action("=" if all(row.op == "=" for row in rows) else "~", action.name, rows, pair[1])
 
 
+def has_reference_actions(case: Case) -> bool:
+    """Whether the case names calls, beside each of which that of the trial is shown."""
+    return next(_reference(case), None) is not None
+
+
 def _reference(case: Case) -> Iterator[ToolCall]:
     criteria = case.extra.get("evaluation_criteria")
     found = criteria.get("actions") if isinstance(criteria, dict) else case.extra.get("actions")
@@ -308,9 +321,9 @@ def _check(name: str, row: Mapping[str, Any]) -> Check:
     return Check(name, str(text)[:500], holds if isinstance(holds, bool) else None)
 
 
-def _reports(result: TrialResult) -> Iterator[tuple[str, Any]]:
+def _reports(result: TrialResult, reported: Mapping[str, Any] | None) -> Iterator[tuple[str, Any]]:
     """The values that a benchmark reports, without its long texts."""
-    for name, value in _told(result).items():
+    for name, value in _told(result, reported).items():
         if isinstance(value, dict | list) and value and name != "test_result":
             yield _title(name), _short(value)
 

@@ -13,12 +13,14 @@ from evaldesk.errors import NotFoundError
 from evaldesk.model import JsonValue, Prompts, Transcript, TrialResult, Usage
 from evaldesk.model.stored import TrialKey
 from evaldesk.model.transcript import known_sum
+from evaldesk.model.trial_turns import TrialTurns
 from evaldesk.pages.conversation import whole
 from evaldesk.pages.json_tree import Node, Trees
 from evaldesk.pages.large_state import ValuePart, text_part
 from evaldesk.pages.prompt_messages import Piece, PromptDrawing, PromptMessage
 from evaldesk.pages.runs.view import trial_href, window
 from evaldesk.pages.spans import JUDGES, Span, SpanKind, spans_of
+from evaldesk.pages.trial_turns import PIECE
 from evaldesk.run_options import KEEP
 from evaldesk.store import RunStore
 from evaldesk.wording.json_layout import laid_out
@@ -168,11 +170,18 @@ class Strip:
     counts: str
 
 
-def strip_of(result: TrialResult) -> Strip | None:
-    """The line; None where no time was recorded."""
-    spans = spans_of(result.transcript, None)
+def strip_of(turns: TrialTurns) -> Strip | None:
+    """The line; None where no time was recorded. Of a trial in pieces the first turns are drawn, all are counted."""
+    if turns.is_long:
+        found, total = turns.summary, turns.summary.total_ms
+        records = (each.record for each in turns.read(0, PIECE))
+        spans = spans_of(Transcript(tuple(record for record in records if record)), None)
+        kinds: Counter[SpanKind] = Counter({"model": found.n_agent_calls, "tool": found.n_calls, "wait": found.n_waits})
+        return Strip(_marks(spans, total), total, _counts(kinds)) if total else None
+    _, result = turns.whole()
+    spans = spans_of(result.transcript, None) if result else ()
     total = _total(spans)
-    return Strip(_marks(spans, total), total, _counts(spans)) if total else None
+    return Strip(_marks(spans, total), total, _counts(_kinds(spans))) if total else None
 
 
 def read_timeline(
@@ -230,7 +239,7 @@ def _timeline(
         rows=rows[first : shown.stop],
         ticks=_ticks(total),
         strip=_marks(spans, total),
-        counts=_counts(spans),
+        counts=_counts(_kinds(spans)),
         tokens=sum(usage.tokens_in + usage.tokens_out for usage in usages),
         cost=_cost(usages),
         is_least=any(usage.is_least for usage in usages),
@@ -353,8 +362,11 @@ def _ticks(total: float) -> list[Tick]:
     return [Tick(100 * at * step / total, at * step) for at in range(n + 1) if at * step < total * 0.96]
 
 
-def _counts(spans: Sequence[Span]) -> str:
-    found = Counter(span.kind for _, span in _walk(spans))
+def _kinds(spans: Sequence[Span]) -> Counter[SpanKind]:
+    return Counter(span.kind for _, span in _walk(spans))
+
+
+def _counts(found: Counter[SpanKind]) -> str:
     nouns: tuple[tuple[SpanKind, str], ...] = (
         ("model", "model call"),
         ("tool", "tool"),

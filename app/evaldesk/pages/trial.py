@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.other_tools import difference, tools_beside
+from evaldesk.desk.other_tools import CALLED, difference, tools_beside
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.diff.conversation_diff import conversation_rows
-from evaldesk.diff.divergence import Divergence, first_divergence
+from evaldesk.diff.divergence import Divergence
 from evaldesk.diff.turn_diff import CallRow
 from evaldesk.errors import NotFoundError
-from evaldesk.model import Case, Role, RunConfig, TrialResult
+from evaldesk.model import Case, Role, RunConfig, Transcript, TrialResult
 from evaldesk.model.conclusion import counted
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.model.transcript import known_sum
+from evaldesk.model.trial_turns import TrialTurns
 from evaldesk.pages.conversation import whole_text
 from evaldesk.pages.json_tree import cut
 from evaldesk.pages.large_state import ValuePart, text_part
 from evaldesk.pages.pair import other_trial, pair_href
 from evaldesk.pages.runs.view import STATUS_OF, Square, scorings, trial_href, window
-from evaldesk.pages.source import Source, source_of, source_texts
+from evaldesk.pages.source import Source, has_reference_actions, source_of, source_texts
 from evaldesk.pages.steps import Walk, walk_of
 from evaldesk.pages.timeline import Strip, strip_of
 from evaldesk.pages.trial_turns import (
@@ -38,9 +39,9 @@ from evaldesk.pages.trial_turns import (
     TurnPanel,
     answer_diff,
     drawn_turns,
-    n_turns_of,
     pieces_of,
     score_lines,
+    turn_at,
     turn_part,
     turn_pieces,
 )
@@ -68,25 +69,26 @@ class Account:
 class TrialPage:
     """All that the page of a trial shows. `result` is None while nothing was recorded; numbers count from 1.
 
-    `conversation` are the calls as one list, where some metrics compared them so and others turn by turn.
+    `played` are its turns; neither `case` nor `result` has them. `conversation` are the calls as one list, where some
+    metrics compared them so and others turn by turn. The steps, that list and the verdict of `other_tools` take all
+    turns: of a trial in pieces they come when they are asked for.
     """
 
     summary: RunSummary
-    case: Case
+    played: TrialTurns
     case_index: int
     number: int
     status: str
     is_again: bool
-    result: TrialResult | None
     squares: Sequence[Square]
     verdict_words: str
     divergence: Divergence | None
     pieces: Sequence[TurnPanel | Gap]
-    n_turns: int
     conversation: Sequence[CallRow]
     source: Source
     scores: Sequence[ScoreLine]
     adk_sentence: str
+    other_tools: str
     previous_trial: str
     next_trial: str
     previous_mismatch: str
@@ -94,6 +96,21 @@ class TrialPage:
     beside: str
     strip: Strip | None
     walk: Walk | None
+
+    @property
+    def case(self) -> Case:
+        """The case, without its turns."""
+        return self.played.case
+
+    @property
+    def result(self) -> TrialResult | None:
+        """The result, without its turns and their scores."""
+        return self.played.result
+
+    @property
+    def n_turns(self) -> int:
+        """The turns of the case or the played ones; the longer list counts."""
+        return self.played.n_turns
 
     @property
     def turns(self) -> Sequence[TurnPanel]:
@@ -134,7 +151,7 @@ class TrialPage:
     @property
     def ending(self) -> str:
         """How a simulated conversation ended, the repeated requests, and the recorded or cached answers."""
-        return ending_sentence(self.result)
+        return ending_sentence(self.result, self.played.summary)
 
     @property
     def changes_sentence(self) -> str:
@@ -157,8 +174,8 @@ class TrialPage:
         if self.result is None or self.result.error or self.divergence:
             return None
         if self.status == "unscored":
-            n_calls = sum(event.kind == "tool_call" for turn in self.result.transcript.turns for event in turn.events)
-            done = f"{counted(n_calls, 'tool call')} in {counted(len(self.result.transcript.turns), 'turn')}."
+            found = self.played.summary
+            done = f"{counted(found.n_calls, 'tool call')} in {counted(found.n_turns, 'turn')}."
             return "No verdict: no metric decided this trial", _joined(self.source.summary, done, self.ending)
         missed = next((score for score in self.scores if self.status == score.verdict == "failed"), None)
         if missed:
@@ -173,17 +190,21 @@ class TrialPage:
 
 
 async def trial_page(
-    runs: RunDesk, run_id: int, key: TrialKey, *, is_whole: bool = False, steps: str = "", turn: int = 0
+    runs: RunDesk, run_id: int, key: TrialKey, *, is_whole: bool = False, more: str = "", turn: int = 0
 ) -> TrialPage:
     """The page of a trial at this moment, `is_whole` with all of its turns; else long ones come in parts.
 
-    `steps` are those of a code agent that are asked for, by default the decisive ones; `turn` is the number of the one
-    that the address names.
+    `more` are the steps of a code agent that are asked for, by default the decisive ones, or OTHER_TOOLS; `turn` is the
+    number of the one that the address names.
 
     Raises NotFoundError when the run never planned it.
     """
     room = Room() if is_whole else Room(PAGE_ROOM, EVENTS_ROOM)
-    return await asyncio.to_thread(read_trial, runs.stored, run_id, key, runs.in_flight(run_id), room, steps, turn)
+    return await asyncio.to_thread(read_trial, runs.stored, run_id, key, runs.in_flight(run_id), room, more, turn)
+
+
+OTHER_TOOLS = "tools"
+"""Asks for the verdict of other tools on a trial in pieces."""
 
 
 def read_trial(
@@ -192,60 +213,88 @@ def read_trial(
     key: TrialKey,
     in_flight: Collection[TrialKey] = frozenset(),
     room: Room | None = None,
-    steps: str = "",
+    more: str = "",
     turn: int = 0,
 ) -> TrialPage:
-    """Everything on the page of a trial that `room` takes. Raises NotFoundError when the run never planned it."""
+    """Everything on the page of a trial that `room` takes. Raises NotFoundError when the run never planned it.
+
+    A trial of many turns is never whole on a page, and is not read whole for one.
+    """
     case_index, trial_index = key
     summary, neighbours = runs.summary(run_id), runs.neighbours(run_id, *key)
-    case, row = runs.case(run_id, case_index), runs.case_row(run_id, case_index)
-    result = recorded(runs, run_id, key)
+    row = runs.case_row(run_id, case_index)
+    played, divergence = runs.turns(run_id, *key)
+    result, is_long = played.result, played.is_long
     letters = ["r" if (case_index, at) in in_flight else letter for at, letter in enumerate(row.verdicts)]
     status = STATUS_OF[letters[trial_index]]
     is_done = row.verdicts[trial_index] != "."
-    scores, source = result.scores if result else (), source_of(case, result)
-    divergence, n_turns = divergence_of(case, result, summary.config) if result else None, n_turns_of(case, result)
+    source = trial_source(played)
     broken = [divergence.turn - 1] if divergence else []
-    is_whole = room is None or room.left is None
-    pieces = [range(n_turns)] if is_whole else pieces_of(n_turns, [turn - 1, *broken] if turn else [0, *broken])
+    room = Room(PAGE_ROOM, EVENTS_ROOM) if is_long and (room is None or room.left is None) else room
+    wanted = [turn - 1, *broken] if turn else [0, *broken]
+    pieces = pieces_of(played.n_turns, wanted) if is_long else [range(played.n_turns)]
+    is_compared = is_done and (not is_long or more == OTHER_TOOLS)
+    is_walked = result is not None and (not is_long or more not in ("", OTHER_TOOLS))
+    case, whole = played.whole() if not is_long or is_compared or is_walked else (played.case, None)
     return TrialPage(
         summary=summary,
-        case=case,
+        played=played,
         case_index=case_index,
         number=trial_index + 1,
         status=status,
         is_again=result is not None and not is_done,
-        result=result,
         squares=_squares(run_id, case_index, letters, trial_index),
         verdict_words=_verdict_words(
             row.counts.passed, row.counts.passed + row.counts.failed, trial_index, len(letters)
         ),
         divergence=divergence,
-        pieces=turn_pieces(case, result, pieces, MAX_SAID, room),
-        n_turns=n_turns,
-        conversation=conversation_rows(case, result.transcript, scores) if result else (),
+        pieces=turn_pieces(played, pieces, MAX_SAID, room, turn - 1),
+        conversation=conversation_rows(case, whole.transcript, whole.scores) if whole and not is_long else (),
         source=source,
-        scores=score_lines(scores),
-        adk_sentence=_elsewhere(case, result, summary.config) if is_done else "",
+        scores=score_lines(result.scores, played.summary.turn_metrics) if result else [],
+        adk_sentence=_elsewhere(case, whole, summary.config) if is_compared else "",
+        other_tools="" if is_compared or not is_done else _tool_names(summary.config),
         previous_trial=_href(run_id, neighbours.previous_trial),
         next_trial=_href(run_id, neighbours.next_trial),
         previous_mismatch=_href(run_id, neighbours.previous_mismatch),
         next_mismatch=_href(run_id, neighbours.next_mismatch),
         beside=_beside(runs, run_id, key) if result else "",
-        strip=strip_of(result) if result else None,
-        walk=walk_of(case, result, source.hunks, steps) if result else None,
+        strip=strip_of(played) if result else None,
+        walk=walk_of(case, whole, source.hunks, more) if whole and is_walked else None,
     )
+
+
+def trial_source(played: TrialTurns) -> Source:
+    """What is known beside a trial; of one in pieces by its last turn, unless calls are looked for in all."""
+    if not played.is_long or has_reference_actions(played.case):
+        return source_of(*played.whole())
+    last = played.read(played.summary.n_turns - 1, played.summary.n_turns) if played.result else ()
+    records = tuple(each.record for each in last if each.record)
+    result = replace(played.result, transcript=Transcript(records)) if played.result else None
+    return source_of(played.case, result, played.summary.reported)
+
+
+def _tool_names(config: RunConfig) -> str:
+    return " and ".join(CALLED[tool].strip("`") for tool in tools_beside(config))
 
 
 def read_turn(
     runs: RunStore, run_id: int, key: TrialKey, turn: int, first: int = 0, *, has_events: bool = False
-) -> tuple[TrialResult, TurnPanel]:
+) -> tuple[TrialTurns, TurnPanel]:
     """A recorded turn from the piece `first` on; with `has_events` from the event `first` on. See `turn_part`.
 
     Raises NotFoundError where there is none.
     """
-    result, case = runs.trial(run_id, *key), runs.case(run_id, key[0])
-    return result, turn_part(case, result, turn, first, has_events=has_events)
+    played = recorded_turns(runs, run_id, key)
+    return played, turn_part(played, turn, first, has_events=has_events)
+
+
+def recorded_turns(runs: RunStore, run_id: int, key: TrialKey) -> TrialTurns:
+    """The turns of a recorded trial. Raises NotFoundError where there is none."""
+    played, _ = runs.turns(run_id, *key)
+    if played.result is None:
+        raise NotFoundError(f"run {run_id}, case {key[0]}, trial {key[1]}: not played yet")
+    return played
 
 
 def read_piece(runs: RunStore, run_id: int, key: TrialKey, first: int, last: int) -> Sequence[TurnPanel | Gap]:
@@ -253,32 +302,34 @@ def read_piece(runs: RunStore, run_id: int, key: TrialKey, first: int, last: int
 
     Raises NotFoundError where there is none.
     """
-    result, case = runs.trial(run_id, *key), runs.case(run_id, key[0])
-    last = min(last, n_turns_of(case, result))
+    return piece_of(recorded_turns(runs, run_id, key), first, last)
+
+
+def piece_of(played: TrialTurns, first: int, last: int) -> Sequence[TurnPanel | Gap]:
+    """The same of turns. Raises NotFoundError where there is none."""
+    last = min(last, played.n_turns)
     if not 1 <= first <= last:
-        raise NotFoundError(f"trial {key[1] + 1} has no turn {first}")
+        raise NotFoundError(f"the trial has no turn {first}")
     end = min(first + PIECE - 1, last)
     rest = [Gap(end + 1, last)] if end < last else []
     pieces: list[range | Gap] = [range(first - 1, end), *rest]
-    return turn_pieces(case, result, pieces, MAX_SAID, Room(PART_ROOM, EVENTS_ROOM))
+    return turn_pieces(played, pieces, MAX_SAID, Room(PART_ROOM, EVENTS_ROOM))
 
 
 def event_part(runs: RunStore, run_id: int, key: TrialKey, place: tuple[int, int], start: int) -> ValuePart:
     """A part of the text of one event of a recorded trial. Raises NotFoundError where there is none."""
     turn, at = place
-    turns = runs.trial(run_id, *key).transcript.turns
-    if turn >= len(turns) or at >= len(turns[turn].events):
+    played = recorded_turns(runs, run_id, key)
+    record = turn_at(played, turn).record if turn < played.summary.n_turns else None
+    if record is None or at >= len(record.events):
         raise NotFoundError(f"trial {key[1] + 1} has no event {at + 1} in turn {turn + 1}")
-    event = turns[turn].events[at]
+    event = record.events[at]
     return text_part(f"turn {turn + 1}, {event.kind.replace('_', ' ')}", whole_text(event), start)
 
 
 def answer_part(runs: RunStore, run_id: int, key: TrialKey, turn: int, start: int) -> ValuePart:
     """A part of the diff of an answer and its reference. Raises NotFoundError where one is missing."""
-    try:
-        text = answer_diff(runs.case(run_id, key[0]), runs.trial(run_id, *key), turn)
-    except IndexError:
-        raise NotFoundError(f"turn {turn + 1} of trial {key[1] + 1} has no answer beside a reference") from None
+    text = answer_diff(recorded_turns(runs, run_id, key), turn)
     return text_part(f"turn {turn + 1}, answer against its reference", text, start)
 
 
@@ -288,14 +339,6 @@ def source_part(runs: RunStore, run_id: int, key: TrialKey, at: int, start: int)
     if at >= len(texts):
         raise NotFoundError(f"the source of trial {key[1] + 1} has no text {at + 1}")
     return text_part(*texts[at], start)
-
-
-def recorded(runs: RunStore, run_id: int, key: TrialKey) -> TrialResult | None:
-    """The stored result of a trial; None while there is none."""
-    try:
-        return runs.trial(run_id, *key)
-    except NotFoundError:
-        return None
 
 
 def _beside(runs: RunStore, run_id: int, key: TrialKey) -> str:
@@ -322,12 +365,6 @@ def _verdict_words(n_passed: int, n_scored: int, trial_index: int, n: int) -> st
         return place
     flaky = " (flaky)" if 0 < n_passed < n_scored else ""
     return f"{place}; {passed_words(n_passed, n_scored)}{flaky}"
-
-
-def divergence_of(case: Case, result: TrialResult, config: RunConfig) -> Divergence | None:
-    """The first place where a trial and its case differ for a metric that decides."""
-    gating = {criterion.metric for criterion in config.criteria if criterion.threshold is not None}
-    return first_divergence(case, result.transcript, [score for score in result.scores if score.metric in gating])
 
 
 def _elsewhere(case: Case, result: TrialResult | None, config: RunConfig) -> str:
@@ -365,13 +402,15 @@ def _other_scorings(runs: RunStore, run_id: int, key: TrialKey) -> Iterator[Othe
     others = [each for each in scorings(runs, runs.summary(run_id)) if not each.is_current]
     for other in others[:MAX_SHOWN]:
         try:
-            result = runs.trial(other.run_id, *key)
+            played = recorded_turns(runs, other.run_id, key)
         except NotFoundError:
+            continue
+        if (result := played.result) is None:
             continue
         yield OtherScoring(
             run_id=other.run_id,
             words="original scores" if other.is_played else "re-scored",
             href=trial_href(other.run_id, key),
             verdict=result.verdict,
-            scores=score_lines(result.scores),
+            scores=score_lines(result.scores, played.summary.turn_metrics),
         )

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from evaldesk.diff.conversation_diff import turn_diffs
+from evaldesk.diff.conversation_diff import is_of_conversation, rows_of_conversation
 from evaldesk.diff.state import StateRow, state_rows
 from evaldesk.diff.text_diff import unified_lines
-from evaldesk.diff.turn_diff import CallRow, TurnDiff
+from evaldesk.diff.turn_diff import CallRow, TurnDiff, turn_diff
 from evaldesk.errors import NotFoundError
 from evaldesk.llm.faults import INJECTED
 from evaldesk.metrics import is_higher_better
-from evaldesk.model import Case, Event, Expected, Score, Transcript, TrialResult, TurnRecord, turn_verdict
+from evaldesk.model import Event, Expected, Score, TurnRecord, turn_verdict
 from evaldesk.model.decisions import UNUSED
 from evaldesk.model.media import Media
+from evaldesk.model.trial_turns import MANY_TURNS, PlayedTurn, TrialTurns
 from evaldesk.pages.conversation import Part, event_text, folded_parts, rendered_part
 from evaldesk.pages.json_tree import Node, cut, read_container
 from evaldesk.pages.media import MediaView, media_views
@@ -27,9 +28,8 @@ from evaldesk.wording.words import needs_words, score_words, short_title
 
 MAX_TEXT = 4_000
 MAX_SAID = 20_000
-# 10,000 turns at once are 22.8 MB: decision 089.
-PIECE, MANY_TURNS = 50, 200
-"""Turns that come at once, and the most of a trial that is not cut into pieces."""
+PIECE = 50
+"""Turns that come at once."""
 PAGE_ROOM = 30_000
 """About so many characters of turns are on a page at first; the rest comes in parts as one scrolls."""
 LEAST_ROOM = 8_000
@@ -167,11 +167,6 @@ class Gap:
     last: int
 
 
-def n_turns_of(case: Case, result: TrialResult | None) -> int:
-    """The turns of the case or the played turns; the longer list counts."""
-    return max(len(case.turns), len(result.transcript.turns) if result else 0)
-
-
 def pieces_of(n_turns: int, wanted: Sequence[int] = ()) -> list[range | Gap]:
     """The turns of a page by their indexes, and the gaps between them.
 
@@ -196,34 +191,39 @@ def pieces_of(n_turns: int, wanted: Sequence[int] = ()) -> list[range | Gap]:
     return [*found, Gap(end + 1, n_turns)] if end < n_turns else found
 
 
-def turn_panels(
-    case: Case, result: TrialResult | None, most_said: int | None = None, room: Room | None = None
-) -> tuple[TurnPanel, ...]:
+def turn_panels(turns: TrialTurns, most_said: int | None = None, room: Room | None = None) -> tuple[TurnPanel, ...]:
     """All turns of the case and the played turns. See `turn_pieces`."""
-    return drawn_turns(turn_pieces(case, result, [range(n_turns_of(case, result))], most_said, room))
+    return drawn_turns(turn_pieces(turns, [range(turns.n_turns)], most_said, room))
 
 
 def turn_pieces(
-    case: Case,
-    result: TrialResult | None,
+    turns: TrialTurns,
     pieces: Sequence[range | Gap],
     most_said: int | None = None,
     room: Room | None = None,
+    at: int = -1,
 ) -> tuple[TurnPanel | Gap, ...]:
     """The turns of the pieces, with the gaps between them.
 
     A message is cut at `most_said` characters, where a page has another place for the whole of it. What `room` does not
-    take is left out.
+    take is left out; the turn `at` that index is the first to have it.
     """
     n_drawn = sum(len(each) for each in pieces if isinstance(each, range))
-    drawing = _Drawing(case, result, most_said, room.beside(n_drawn) if room else Room())
+    drawing = _Drawing(turns, most_said, room.beside(n_drawn) if room else Room())
+    played = {
+        index: turn
+        for each in pieces
+        if isinstance(each, range)
+        for index, turn in zip(each, turns.read(each.start, each.stop), strict=True)
+    }
+    first = {at: drawing.panel(at, played[at])} if at in played else {}
     found: list[TurnPanel | Gap] = []
     for each in pieces:
-        if isinstance(each, Gap):
-            found.append(each)
-        else:
-            diffs = _diffs_of(case, result, each)
-            found += [drawing.panel(index, diff) for index, diff in zip(each, diffs, strict=True)]
+        found += (
+            [each]
+            if isinstance(each, Gap)
+            else [first[index] if index in first else drawing.panel(index, played[index]) for index in each]
+        )
     return tuple(found)
 
 
@@ -232,57 +232,61 @@ def drawn_turns(panels: Sequence[TurnPanel | Gap]) -> tuple[TurnPanel, ...]:
     return tuple(each for each in panels if isinstance(each, TurnPanel))
 
 
-def _diffs_of(case: Case, result: TrialResult | None, turns: range) -> tuple[TurnDiff, ...]:
-    """The diffs of some turns that follow each other, which do not depend on other turns."""
-    if len(turns) == n_turns_of(case, result):
-        return _diffs(case, result)
-    part = replace(case, turns=case.turns[turns.start : turns.stop])
-    played = Transcript(result.transcript.turns[turns.start : turns.stop]) if result else Transcript()
-    scores = [
-        replace(each, turn=each.turn - turns.start)
-        for each in (result.scores if result else ())
-        if each.turn is not None and each.turn in turns
-    ]
-    return turn_diffs(part, played, scores)
-
-
-def turn_part(case: Case, result: TrialResult, index: int, first: int = 0, *, has_events: bool = False) -> TurnPanel:
+def turn_part(turns: TrialTurns, index: int, first: int = 0, *, has_events: bool = False) -> TurnPanel:
     """One turn from its piece `first` on, as much as a part of a page takes; with `has_events` from that event on.
 
     Raises NotFoundError for a turn that is neither in the case nor played.
     """
-    room = Room(PART_ROOM, PART_ROOM if has_events else EVENTS_ROOM)
-    drawing, diffs = _Drawing(case, result, MAX_SAID, room), _diffs(case, result)
-    if index >= len(diffs):
-        raise NotFoundError(f"trial {result.trial_index + 1} has no turn {index + 1}")
-    return drawing.panel(index, diffs[index], *((0, first) if has_events else (first, 0)))
+    played = turn_at(turns, index)
+    drawing = _Drawing(turns, MAX_SAID, Room(PART_ROOM, PART_ROOM if has_events else EVENTS_ROOM))
+    return drawing.panel(index, played, *((0, first) if has_events else (first, 0)))
 
 
-def _diffs(case: Case, result: TrialResult | None) -> tuple[TurnDiff, ...]:
-    return turn_diffs(case, result.transcript if result else Transcript(), result.scores if result else ())
+def turn_at(turns: TrialTurns, index: int) -> PlayedTurn:
+    """One turn. Raises NotFoundError for one that is neither in the case nor played."""
+    if not 0 <= index < turns.n_turns:
+        number = f"trial {turns.result.trial_index + 1}" if turns.result else "the trial"
+        raise NotFoundError(f"{number} has no turn {index + 1}")
+    return turns.read(index, index + 1)[0]
+
+
+def _diff(played: PlayedTurn, rows: tuple[CallRow, ...] | None) -> TurnDiff:
+    """The turn compared; its calls are `rows` where metrics took all turns as one."""
+    diff = turn_diff(played.turn.expected if played.turn else None, played.record, played.scores)
+    return diff if rows is None else replace(diff, calls=rows)
+
+
+def _rows_of_conversation(turns: TrialTurns) -> Mapping[int, tuple[CallRow, ...]]:
+    """The rows of each turn, where metrics took all turns as one; empty elsewhere."""
+    head = turns.result
+    if head is None or turns.summary.has_turn_calls or not is_of_conversation(head.scores):
+        return {}
+    case, result = turns.whole()
+    return rows_of_conversation(case, result.transcript, result.scores) if result else {}
 
 
 @dataclass(slots=True)
 class _Drawing:
     """The turns of one page, or of a part of it."""
 
-    case: Case
-    result: TrialResult | None
+    turns: TrialTurns
     most_said: int | None
     room: Room
     markdown: Markdown = field(default_factory=Markdown)
+    rows: Mapping[int, tuple[CallRow, ...]] = field(init=False)
 
-    def panel(self, index: int, diff: TurnDiff, first: int = 0, first_event: int = 0) -> TurnPanel:
+    def __post_init__(self) -> None:
+        self.rows = _rows_of_conversation(self.turns)
+
+    def panel(self, index: int, played: PlayedTurn, first: int = 0, first_event: int = 0) -> TurnPanel:
         """The turn at `index` from a piece and an event on."""
-        case, records = self.case, self.result.transcript.turns if self.result else ()
-        turn = case.turns[index] if index < len(case.turns) else None
-        record = records[index] if index < len(records) else None
-        scores = [score for score in self.result.scores if score.turn == index] if self.result else []
+        turn, record, scores = played.turn, played.record, played.scores
+        diff = _diff(played, self.rows.get(index))
         verdict = turn_verdict(record, scores)
         expected = turn.expected if turn else Expected()
         query = turn.query if turn else record.query if record else ""
         is_folded = self.room.is_full
-        final_state = case.final_state if index == max(len(case.turns), len(records)) - 1 else None
+        final_state = self.turns.case.final_state if index == self.turns.n_turns - 1 else None
         state = state_rows(record.state_before, record.state_after, final_state) if record and not is_folded else ()
         is_silent = _expects_nothing(expected, diff)
         pieces: Sequence[Part | CallRow] = _parts(record, self.most_said) if is_silent else diff.calls
@@ -366,11 +370,11 @@ def answer_lines(reference: str, answer: str) -> Iterator[str]:
     return unified_lines(old, new)
 
 
-def answer_diff(case: Case, result: TrialResult, index: int) -> str:
-    """All lines in which the answer of a turn differs from its reference. Raises IndexError without both."""
-    answers = _answers(_diffs(case, result)[index])
+def answer_diff(turns: TrialTurns, index: int) -> str:
+    """All lines in which the answer of a turn differs from its reference. Raises NotFoundError without both."""
+    answers = _answers(_diff(turn_at(turns, index), None))
     if answers is None:
-        raise IndexError(index)
+        raise NotFoundError(f"turn {index + 1} has no answer beside a reference")
     return "\n".join(answer_lines(*answers))
 
 
@@ -418,9 +422,9 @@ def _event_line(at: int, event: Event, *, is_timed: bool) -> EventLine:
     return EventLine(at, at_ms, event.kind.replace("_", " "), cut(text, MAX_TEXT), len(text) > MAX_TEXT)
 
 
-def score_lines(scores: Sequence[Score]) -> list[ScoreLine]:
-    """A line for each score of the whole trial."""
-    by_turn = {score.metric for score in scores if score.turn is not None}
+def score_lines(scores: Sequence[Score], turn_metrics: Collection[str] = ()) -> list[ScoreLine]:
+    """A line for each score of the whole trial; `turn_metrics` judged turns, of which `scores` may have none."""
+    by_turn = {*turn_metrics, *(score.metric for score in scores if score.turn is not None)}
     return [_score_line(score, is_explained=score.metric in by_turn) for score in scores if score.turn is None]
 
 

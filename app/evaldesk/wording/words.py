@@ -13,6 +13,7 @@ from evaldesk.metrics import is_higher_better, known_metric
 from evaldesk.model import Conclusion, Counts, RunConfig, TrialResult
 from evaldesk.model.conclusion import Interval, Stop, counted
 from evaldesk.model.transcript import AWAITING, BOUNDS, MAX_NUMBER
+from evaldesk.model.trial_turns import TrialSummary, summary_of
 from evaldesk.run_options import EVEN, budget_of, budget_words
 from evaldesk.statistics.histogram import Bin
 from evaldesk.statistics.intervals import CaseCounts, CurvePoint, wilson
@@ -463,21 +464,25 @@ BOUND_SENTENCES: Mapping[str, str] = {
 }
 
 
-def ending_sentence(result: TrialResult | None) -> str:
-    """The end of a trial; empty for a scripted trial whose last answer arrived whole."""
+def ending_sentence(result: TrialResult | None, summary: TrialSummary | None = None) -> str:
+    """The end of a trial; empty for a scripted trial whose last answer arrived whole.
+
+    `summary` is that of all its turns, where the result has none of them.
+    """
     if result is None:
         return ""
+    found = summary or summary_of(result)
     without_answer = {**BOUND_SENTENCES, AWAITING: AWAITS}
     text = without_answer.get(result.stop_reason) or ENDINGS.get(result.stop_reason, "")
-    n_replayed = sum(usage.is_replayed for usage in result.usages)
-    if n_replayed:
-        share = "All" if n_replayed == len(result.usages) else f"{n_replayed:,} of {len(result.usages):,}"
+    if found.n_replayed:
+        is_all = found.n_replayed == found.n_model_calls
+        share = "All" if is_all else f"{found.n_replayed:,} of {found.n_model_calls:,}"
         text = f"{text} {share} model calls were answered from a recording or a cache."
-    if any(turn.stop_reason == "interrupted" for turn in result.transcript.turns):
+    if found.is_interrupted:
         text = f"{text} {CUT_SHORT}"
-    if any(turn.is_cut for turn in result.transcript.turns):
+    if found.is_cut:
         text = f"{text} {CUT}"
-    n_again = sum(max(usage.n_attempts - 1, 0) for usage in result.usages)
+    n_again = found.n_retries
     if n_again:
         text = (
             f"{text} Model calls retried {'once' if n_again == 1 else f'{n_again:,} times'}; the log has the reasons."

@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from tests.long_trials import store_trial
 
 from evaldesk.desk.runs.stored_runs import StoredRuns
-from evaldesk.model import Case, Event, Expected, ToolCall, Transcript, Turn, TurnRecord
-from evaldesk.pages.trial_turns import MANY_TURNS, PIECE, Gap, pieces_of, turn_panels, turn_pieces
+from evaldesk.metrics import score_trial
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    Criterion,
+    Event,
+    Expected,
+    RunConfig,
+    ToolCall,
+    Transcript,
+    TrialResult,
+    Turn,
+    TurnRecord,
+)
+from evaldesk.model.trial_turns import MANY_TURNS, turns_in_memory
+from evaldesk.pages.trial_turns import PIECE, Gap, TurnPanel, pieces_of, turn_panels, turn_pieces
+from evaldesk.store.tables.columns import pack_json
+from evaldesk.store.tables.runs import CASE_SNAPSHOT, TRANSCRIPT
 from evaldesk.web.report import run_report
+from evaldesk.wire import to_json
 
 HTMX = {"HX-Request": "true"}
 N = 1_000
@@ -88,13 +107,97 @@ def test_an_address_of_no_turn_is_the_first_page(pages: Any, address: str, turn:
 
 def test_a_turn_of_a_piece_is_as_it_is_among_all() -> None:
     case, transcript = long_trial()
-    from evaldesk.model import TrialResult
-
     result = TrialResult(1, 0, 0, "finished", "failed", "answered", transcript)
 
-    (panel,) = turn_pieces(case, result, [range(BROKEN - 1, BROKEN)])
+    (panel,) = turn_pieces(turns_in_memory(case, result), [range(BROKEN - 1, BROKEN)])
 
-    assert panel == turn_panels(case, result)[BROKEN - 1]
+    assert panel == turn_panels(turns_in_memory(case, result))[BROKEN - 1]
+
+
+def test_a_call_of_another_turn_stands_in_both_pieces_where_a_metric_took_all_turns_as_one() -> None:
+    case, transcript = long_trial()
+    turns = list(transcript.turns)
+    late = turns[PIECE - 1].events[0]
+    turns[PIECE - 1] = replace(turns[PIECE - 1], events=turns[PIECE - 1].events[1:])
+    turns[PIECE] = replace(turns[PIECE], events=(late, *turns[PIECE].events))
+    scores = score_trial(Transcript(tuple(turns)), case, [Criterion("tool_exact", 1.0, {"scope": "conversation"})])
+    result = TrialResult(1, 0, 0, "finished", "failed", "answered", Transcript(tuple(turns)), tuple(scores))
+    played = turns_in_memory(case, result)
+
+    pieces = [panel for at in range(0, N, PIECE) for panel in turn_pieces(played, [range(at, at + PIECE)])]
+
+    assert tuple(pieces) == turn_panels(played)
+    moved = pieces[PIECE - 1]
+    assert isinstance(moved, TurnPanel)
+    assert [row.actual_turn for row in moved.calls] == [PIECE + 1]
+
+
+def test_a_trial_of_an_earlier_version_has_the_same_pages(pages: Any, address: str) -> None:
+    runs = pages.desk.store.runs
+    run_id = int(address.split("/")[2])
+    paths = [address, f"{address}?turn=700", f"{address}/turns?from=951&to=1000", f"{address}/turns/433"]
+    in_blocks = [without_nonces(pages.get(path, **HTMX).text) for path in paths]
+    for table, value in ((CASE_SNAPSHOT, runs.case(run_id, 0)), (TRANSCRIPT, runs.trial(run_id, 0, 0))):
+        codec, data = pack_json(to_json(value))
+        with runs._database.writing() as connection:
+            connection.execute(update(table).where(table.c.run_id == run_id).values(codec=codec, data=data))
+
+    assert [without_nonces(pages.get(path, **HTMX).text) for path in paths] == in_blocks
+
+
+def without_nonces(page: str) -> str:
+    return re.sub(r'nonce="[^"]*"|hx-nonce="[^"]*"', "", page)
+
+
+def test_no_page_has_all_turns_of_a_long_trial(pages: Any, address: str) -> None:
+    page = pages.get(f"{address}?all=1").text
+
+    assert len(TURNS.findall(page)) == PIECE + 1
+
+
+def test_the_turn_of_the_address_is_drawn_before_the_others_take_the_room(pages: Any, address: str) -> None:
+    page = pages.get(f"{address}?turn=990").text
+
+    assert 'id="turn-990-title"' in page
+    assert pages.get(f"{address}/turns/989").headers["location"] == f"{address}?turn=990#turn-990"
+
+
+def test_what_takes_all_turns_comes_when_it_is_asked_for(pages: Any) -> None:
+    runs, (case, transcript) = pages.desk.store.runs, long_trial()
+    config = RunConfig(
+        AgentRef("agent", "agent"), "trips", n=1, criteria=(Criterion("tool_trajectory_avg_score", 1.0),)
+    )
+    run_id = runs.create(config, [case])
+    scores = score_trial(transcript, case, config.criteria)
+    runs.record([TrialResult(run_id, 0, 0, "finished", "passed", "answered", transcript, tuple(scores))])
+    runs.set_status(run_id, "finished")
+    address = f"/runs/{run_id}/cases/0/trials/0"
+
+    page = pages.get(address).text
+    compared = pages.get(f"{address}?steps=tools").text
+
+    assert f'href="{address}?steps=tools">Compare with the verdict of adk eval' in page
+    assert "failed by adk eval" not in page
+    assert "passed here, failed by adk eval" in compared.lower()
+
+
+def test_a_blind_reader_gets_the_rest_of_a_trial_without_what_is_expected(pages: Any, address: str) -> None:
+    run_id = address.split("/")[2]
+    sent = pages.post("/queues", run=run_id, of="failed", n="1", reader="ann", blind="on")
+    queue = sent.headers["location"].partition("?")[0]
+
+    page = pages.get(queue).text
+    (link,) = re.findall(r'hx-get="([^"]+/turns\?[^"]+)"', page)
+    rest = link.partition("?")[0]
+    piece = pages.get(f"{rest}?from=430&to=440", **HTMX).text
+
+    assert [*map(int, TURNS.findall(page))] == [*range(1, PIECE + 1)]
+    assert len(page.encode()) < 400_000
+    assert [*map(int, TURNS.findall(piece))] == [*range(430, 441)]
+    assert "Expected" not in piece
+    first = pages.get(f"{rest}?from=430&to=440")
+    assert first.headers["location"].endswith("&turn=430#turn-430")
+    assert {430, *range(1, PIECE + 1)} <= {*map(int, TURNS.findall(pages.get(f"{queue}?turn=430").text))}
 
 
 def test_a_report_says_which_turns_are_in_the_desk_only(pages: Any, address: str) -> None:

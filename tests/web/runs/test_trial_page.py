@@ -22,6 +22,7 @@ from evaldesk.model import (
     TurnRecord,
 )
 from evaldesk.model.run import Place
+from evaldesk.model.trial_turns import turns_in_memory
 from evaldesk.pages.conversation import Part
 from evaldesk.pages.trial_turns import MAX_TEXT, turn_panels
 
@@ -84,7 +85,7 @@ def test_the_expected_column_is_there_for_each_turn_that_asserts_something() -> 
     played = TurnRecord("roll", (Event("tool_call", call=call), Event("tool_result", call=call, result=4)))
     result = TrialResult(1, 0, 0, "finished", "passed", transcript=Transcript((played,) * len(expectations)))
 
-    panels = turn_panels(case, result)
+    panels = turn_panels(turns_in_memory(case, result))
 
     shown = {panel.query.text: panel.parts for panel in panels}
     assert {words for words, parts in shown.items() if parts is None} == expectations.keys() - {"nothing"}
@@ -97,7 +98,9 @@ def test_a_turn_beyond_the_case_is_a_conversation_cut_where_events_are() -> None
     error = Event("error", error=ErrorRecord("timeout", "too slow"))
     played = TurnRecord("read", (Event("log", text="a system prompt"), Event("tool_call", call=call), result, error))
 
-    (panel,) = turn_panels(Case("none"), TrialResult(1, 0, 0, "errored", "errored", transcript=Transcript((played,))))
+    trial = TrialResult(1, 0, 0, "errored", "errored", transcript=Transcript((played,)))
+
+    (panel,) = turn_panels(turns_in_memory(Case("none"), trial))
 
     assert panel.parts is not None
     (part,) = panel.parts
@@ -109,7 +112,7 @@ def test_a_turn_tells_which_faults_were_injected_and_output_tells_none() -> None
     events = (Event("log", author="evaldesk", text=text), Event("log", author="output", text=f"{INJECTED}2"))
     result = TrialResult(1, 0, 0, "finished", "passed", transcript=Transcript((TurnRecord("q", events),)))
 
-    (panel,) = turn_panels(Case("c", (Turn("q"),)), result)
+    (panel,) = turn_panels(turns_in_memory(Case("c", (Turn("q"),)), result))
 
     assert panel.faults == [text]
 

@@ -22,7 +22,6 @@ from evaldesk.pages.json_tree import cut
 from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.pages.runs.view import STATUS_OF, trial_href
 from evaldesk.pages.samples import Draw, Sample
-from evaldesk.pages.trial import divergence_of
 from evaldesk.statistics.agreement import agreement
 from evaldesk.statistics.failure_modes import Saturation, accumulation, prevalence, saturation
 from evaldesk.statistics.intervals import failure_bound
@@ -207,18 +206,19 @@ def read_failures(
 
 def _next_trial(store: Store, run: RunSummary, number: int, draw: Draw) -> NextTrial:
     case_index, at = divmod(number, TRIALS)
-    case, result = store.runs.case(run.id, case_index), store.runs.trial(run.id, case_index, at)
-    found = divergence_of(case, result, run.config)
-    turns = result.transcript.turns
-    turn = turns[min(found.turn if found else len(turns), len(turns)) - 1] if turns else None
+    turns, found = store.runs.turns(run.id, case_index, at)
+    n_turns, result = turns.summary.n_turns, turns.result
+    last = min(found.turn if found else n_turns, n_turns)
+    turn = turns.read(last - 1, last)[0].record if last else None
     why = f"{found.place[:1].upper()}{found.place[1:]}: {found.sentence}." if found else ""
-    reasons = (score.reason for score in result.scores if score.passed is False and score.reason)
+    scores = [*(result.scores if result else ()), *(turns.read(last - 1, last)[0].scores if last else ())]
+    reasons = (score.reason for score in scores if score.passed is False and score.reason)
     markdown = Markdown()
     return NextTrial(
         href=_href(run.id, number),
-        name=f"{case.id}, trial {at + 1}",
+        name=f"{turns.case.id}, trial {at + 1}",
         status=STATUS_OF[draw.cases[case_index][1][at]],
-        why=why or (result.error.message if result.error else next(reasons, "")),
+        why=why or (result.error.message if result and result.error else next(reasons, "")),
         query=markdown.prose(cut(turn.query, 400) if turn else ""),
         answer=markdown.prose(cut(turn.answer or "", 600) if turn else ""),
     )

@@ -11,12 +11,13 @@ from evaldesk.desk.failures import TypedFinding
 from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.diff.divergence import Divergence
 from evaldesk.errors import NotFoundError
-from evaldesk.model import Case, TrialResult
+from evaldesk.model import TrialResult
 from evaldesk.model.conclusion import counted
 from evaldesk.model.failures import Finding, Mode
 from evaldesk.model.json_text import json_line
 from evaldesk.model.queues import QUEUE_KINDS, Queue, QueueItem, QueueKind, QueueProgress
 from evaldesk.model.stored import RunSummary
+from evaldesk.model.trial_turns import PlayedTurn, TrialTurns
 from evaldesk.pages.accepting import accept_href
 from evaldesk.pages.case_whole import outputs_text, rubrics_text
 from evaldesk.pages.json_tree import cut
@@ -31,17 +32,19 @@ from evaldesk.pages.queues.result import (
     trial_name,
 )
 from evaldesk.pages.runs.view import trial_href, window
-from evaldesk.pages.trial import divergence_of, recorded
+from evaldesk.pages.trial import piece_of, recorded_turns
 from evaldesk.pages.trial_turns import (
     EVENTS_ROOM,
     MAX_SAID,
     PAGE_ROOM,
+    Gap,
     Room,
     ScoreLine,
     TurnPanel,
+    pieces_of,
     score_lines,
-    turn_panels,
     turn_part,
+    turn_pieces,
 )
 from evaldesk.store.queues import moment_id
 
@@ -69,6 +72,11 @@ class QueuePlace:
         parts = {"at": at, "reader": self.reader, "blind": None if shown is None else "off" if shown else "on"}
         query = urlencode({name: value for name, value in parts.items() if value})
         return f"/queues/{self.queue_id}" + (f"?{query}" if query else "")
+
+    def turn_href(self, at: int) -> str:
+        """The address of a trial of the queue, to which the number of a turn is added."""
+        href = self.href(at)
+        return f"{href}{'&' if '?' in href else '?'}turn="
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +131,7 @@ class TrialToRead:
     is_read: bool
     summary: str
     result: TrialResult | None
-    turns: Sequence[TurnPanel]
+    pieces: Sequence[TurnPanel | Gap]
     expected: Sequence[Expectation]
     divergence: Divergence | None
     scores: Sequence[ScoreLine]
@@ -168,9 +176,12 @@ def read_queue(
     note: str | None = None,
     typed: TypedFinding | None = None,
     is_whole: bool = False,
+    turn: int = 0,
     undone: str = "",
 ) -> QueuePage:
     """A queue at a place; `stored` are the trials that were labelled just now, `undone` says what was taken back.
+
+    `turn` is the number of the turn that the address names.
 
     Raises NotFoundError.
     """
@@ -181,7 +192,8 @@ def read_queue(
     item = _current(items, place.at)
     runs = runs_of(desk, queue)
     at = items.index(item) if item else -1
-    trial = _trial(desk, queue, item, at + 1, runs, reader, is_blind=is_blind, is_whole=is_whole) if item else None
+    whole = {"is_blind": is_blind, "is_whole": is_whole}
+    trial = _trial(desk, queue, item, at + 1, runs, reader, turn, **whole) if item else None
     return QueuePage(
         queue=queue,
         place=place,
@@ -226,16 +238,28 @@ def next_unread(desk: Desk, place: QueuePlace, after: int) -> int | None:
 
 def blind_turn(
     desk: Desk, item: QueueItem, turn: int, first: int = 0, *, has_events: bool = False
-) -> tuple[TrialResult, TurnPanel]:
+) -> tuple[TrialTurns, TurnPanel]:
     """A turn as a reader sees it who does not know the verdict. Raises NotFoundError."""
-    case, result = _blind(desk.store.runs.case(item.run_id, item.key[0]), desk.store.runs.trial(item.run_id, *item.key))
-    return result, turn_part(case, result, turn, first, has_events=has_events)
+    turns = _blind(recorded_turns(desk.store.runs, item.run_id, item.key))
+    return turns, turn_part(turns, turn, first, has_events=has_events)
 
 
-def _blind(case: Case, result: TrialResult) -> tuple[Case, TrialResult]:
+def blind_piece(desk: Desk, item: QueueItem, first: int, last: int) -> Sequence[TurnPanel | Gap]:
+    """The turns of a gap as the same reader sees them. Raises NotFoundError where there is none."""
+    return piece_of(_blind(recorded_turns(desk.store.runs, item.run_id, item.key)), first, last)
+
+
+def _blind(turns: TrialTurns) -> TrialTurns:
     """The trial without anything that it is compared with, and without scores."""
-    turns = tuple(type(turn)(query=turn.query) for turn in case.turns)
-    return replace(case, turns=turns, final_state=None, rubrics=()), replace(result, scores=())
+
+    def read(first: int, end: int) -> Sequence[PlayedTurn]:
+        return [
+            PlayedTurn(type(each.turn)(query=each.turn.query) if each.turn else None, each.record)
+            for each in turns.read(first, end)
+        ]
+
+    result = replace(turns.result, scores=()) if turns.result else None
+    return replace(turns, case=replace(turns.case, final_state=None, rubrics=()), result=result, read=read)
 
 
 def _current(items: Sequence[QueueItem], at: int | None) -> QueueItem | None:
@@ -285,15 +309,18 @@ def _trial(
     number: int,
     runs: Mapping[int, RunSummary],
     reader: str,
+    turn: int,
     *,
     is_blind: bool,
     is_whole: bool,
 ) -> TrialToRead:
     store = desk.store
-    case, result = store.runs.case(item.run_id, item.key[0]), recorded(store.runs, item.run_id, item.key)
+    turns, divergence = store.runs.turns(item.run_id, *item.key)
+    result = turns.result
     hidden = is_blind and not item.is_read
-    room = Room() if is_whole else Room(PAGE_ROOM, EVENTS_ROOM)
-    shown_case, shown = _blind(case, result) if hidden and result else (case, result)
+    room = Room() if is_whole and not turns.is_long else Room(PAGE_ROOM, EVENTS_ROOM)
+    broken = [divergence.turn - 1] if divergence and not hidden else []
+    pieces = pieces_of(turns.n_turns, [turn - 1, *broken] if turn else [0, *broken])
     address = trial_href(item.run_id, item.key)
     modes = [mode for mode in store.failures.modes() if mode.is_active]
     names = {mode.id: mode.name for mode in store.failures.modes()}
@@ -308,34 +335,34 @@ def _trial(
         events_href=f"/queues/{queue.id}/trials/{item.place}" if hidden else address,
         is_hidden=hidden,
         is_read=item.is_read,
-        summary=_trial_words(result),
+        summary=_trial_words(turns),
         result=result,
-        turns=turn_panels(shown_case, shown, MAX_SAID, room) if result else (),
-        expected=_expected(case) if hidden else (),
-        divergence=divergence_of(case, result, runs[item.run_id].config) if result and not hidden else None,
-        scores=score_lines(result.scores) if result and not hidden else (),
-        accept_href="" if hidden else accept_href(desk, runs[item.run_id], case, result),
+        pieces=turn_pieces(_blind(turns) if hidden else turns, pieces, MAX_SAID, room, turn - 1) if result else (),
+        expected=_expected(turns, pieces) if hidden else (),
+        divergence=None if hidden else divergence,
+        scores=score_lines(result.scores, turns.summary.turn_metrics) if result and not hidden else (),
+        accept_href="" if hidden else accept_href(desk, runs[item.run_id], turns, divergence),
         findings=[(each, names.get(each.mode_id or 0, "")) for each in findings],
         chips=_chips(desk, queue, modes, {each.mode_id for each in mine}, reader),
         modes=modes,
     )
 
 
-def _trial_words(result: TrialResult | None) -> str:
-    if result is None:
+def _trial_words(turns: TrialTurns) -> str:
+    if turns.result is None:
         return "Nothing is recorded of this trial"
-    turns = result.transcript.turns
-    n_calls = sum(event.kind == "tool_call" for turn in turns for event in turn.events)
-    return f"{counted(len(turns), 'turn')}, {counted(n_calls, 'call')}"
+    return f"{counted(turns.summary.n_turns, 'turn')}, {counted(turns.summary.n_calls, 'call')}"
 
 
-def _expected(case: Case) -> list[Expectation]:
-    found = []
-    for number, turn in enumerate(case.turns, start=1):
+def _expected(turns: TrialTurns, pieces: Sequence[range | Gap]) -> list[Expectation]:
+    """The expectations of the turns that are drawn, and of the whole conversation."""
+    found, case = [], turns.case
+    drawn = (zip(each, turns.read(each.start, each.stop), strict=True) for each in pieces if isinstance(each, range))
+    for index, turn in ((index, played.turn) for some in drawn for index, played in some if played.turn):
         calls, answer = turn.expected.tool_calls, turn.expected.reference or ""
         if calls is not None or answer:
             lines = None if calls is None else [f"{call.name} {json_line(call.args)}" for call in calls]
-            found.append(Expectation(f"Turn {number}", lines, answer))
+            found.append(Expectation(f"Turn {index + 1}", lines, answer))
     state = "" if case.final_state is None else json_line(case.final_state)
     whole = {"Final state": state, "Required texts": outputs_text(case), "Rubrics": rubrics_text(case)}
     return found + [Expectation(title, None, cut(text, MAX_SAID)) for title, text in whole.items() if text]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from markupsafe import escape
 
@@ -15,23 +16,25 @@ from evaldesk.diff.divergence import Divergence
 from evaldesk.model import ErrorRecord, RunConfig
 from evaldesk.model.comparison import KINDS
 from evaldesk.model.stored import CaseRow, TrialKey
+from evaldesk.model.trial_turns import TrialTurns, turns_in_memory
 from evaldesk.pages.comparison import CHANGED, ComparisonPage, compared_runs
 from evaldesk.pages.runs.page import RunPage, read_run
 from evaldesk.pages.runs.view import STATUS_OF, RunQuery, trial_href
-from evaldesk.pages.source import Source, source_of
+from evaldesk.pages.source import Source
 from evaldesk.pages.steps import Walk, walk_of
-from evaldesk.pages.trial import divergence_of
+from evaldesk.pages.trial import trial_source
 from evaldesk.pages.trial_turns import (
     Gap,
     ScoreLine,
     TurnPanel,
-    n_turns_of,
     pieces_of,
     score_lines,
     turn_pieces,
 )
 from evaldesk.secrets import known_values, scrubber_of
 from evaldesk.store import RunStore
+
+T = TypeVar("T")
 
 MAX_CASES = 1_000
 """Cases in the table of a report; the worst come first."""
@@ -125,16 +128,20 @@ def _rows(runs: RunStore, run_id: int) -> Iterator[CaseRow]:
 def _trials(
     runs: RunStore, run_id: int, config: RunConfig, row: CaseRow, keys: Sequence[TrialKey], masking: Masking
 ) -> Iterator[ReportTrial]:
-    whole, results = runs.case(run_id, row.case_index), runs.trials(run_id, keys)
     for key in keys:
         before = Counter(masking.found)
-        (case,) = without_secrets([whole], masking.environment, masking.found)
-        (result,) = without_secrets([results[key]], masking.environment, masking.found)
+        stored, divergence = runs.turns(run_id, *key)
+        turns = _masked(stored, masking)
+        broken = [divergence.turn - 1] if divergence else []
+        pieces = turn_pieces(turns, pieces_of(turns.n_turns, [0, *broken]))
+        case, result = (turns.case, turns.result) if turns.is_long else turns.whole()
+        if result is None:
+            continue
+        if divergence:
+            (divergence,) = without_secrets([divergence], masking.environment, masking.found)
         for name in masking.found - before:
             masking.places.setdefault(name, []).append(row.case_id)
-        number, source = key[1] + 1, source_of(case, result)
-        divergence = divergence_of(case, result, config)
-        broken = [divergence.turn - 1] if divergence else []
+        number, source = key[1] + 1, trial_source(turns)
         yield ReportTrial(
             href=trial_href(run_id, key),
             anchor=f"run-{run_id}-case-{key[0] + 1}-trial-{number}",
@@ -144,8 +151,28 @@ def _trials(
             status=STATUS_OF[row.verdicts[key[1]]],
             error=result.error,
             divergence=divergence,
-            turns=turn_pieces(case, result, pieces_of(n_turns_of(case, result), [0, *broken])),
-            scores=score_lines(result.scores),
+            turns=pieces,
+            scores=score_lines(result.scores, turns.summary.turn_metrics),
             source=source,
-            walk=walk_of(case, result, source.hunks),
+            walk=None if turns.is_long else walk_of(case, result, source.hunks),
         )
+
+
+def _masked(turns: TrialTurns, masking: Masking) -> TrialTurns:
+    """The turns without their secrets; of many turns those that are read."""
+
+    def masked(values: Iterable[T]) -> list[T]:
+        return list(without_secrets(values, masking.environment, masking.found))
+
+    if not turns.is_long:
+        case, result = turns.whole()
+        (case,) = masked([case])
+        return turns_in_memory(case, next(iter(masked([result] if result else [])), None))
+    (case,), (summary,) = masked([turns.case]), masked([turns.summary])
+    return replace(
+        turns,
+        case=case,
+        result=next(iter(masked([turns.result] if turns.result else [])), None),
+        summary=summary,
+        read=lambda first, end: masked(turns.read(first, end)),
+    )

@@ -27,6 +27,7 @@ from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop
 from evaldesk.model.run import Place
 from evaldesk.model.stored import PendingTrial, TrialKey
+from evaldesk.model.trial_turns import MANY_TURNS
 from evaldesk.store import media
 from evaldesk.store.database import NOBODY, Clock, Database, Starter, execute_many
 from evaldesk.store.runs import totals
@@ -371,15 +372,18 @@ def insert_run(
 def case_rows(index: int, case: Case, n: int) -> tuple[Values, Values]:
     """The row of a case, and that of its snapshot, without their run; made before a transaction."""
     place = {"case_index": index}
-    data = _stored(case)
-    codec, packed = pack_json(data)
+    codec, packed = _packed(case)
     own = {"case_id": case.id, "digest": case_version(case), "strip": TO_DO * n}
     return place | own, place | {"codec": codec, "data": packed}
 
 
-def _stored(case: Case) -> bytes:
+def _packed(case: Case) -> tuple[int, bytes]:
+    if len(case.turns) > MANY_TURNS and not case.media:
+        from evaldesk.store.runs.long_trials import packed_case
+
+        return packed_case(case)
     data = to_json(case)
-    return media.taken_out(data, case.media) if case.media else data
+    return pack_json(media.taken_out(data, case.media) if case.media else data)
 
 
 def trial_row(run_id: int, case_index: int, trial_index: int) -> Values:

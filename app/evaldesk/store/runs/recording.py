@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from math import fsum, isfinite
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 from sqlalchemy import (
@@ -22,7 +22,9 @@ from sqlalchemy import (
     update,
 )
 
-from evaldesk.model import ErrorRecord, Score, TrialResult
+from evaldesk.model import ErrorRecord, Score, TrialResult, TurnRecord
+from evaldesk.model.media import Media
+from evaldesk.model.trial_turns import MANY_TURNS
 from evaldesk.store import media
 from evaldesk.store.database import Clock, execute_many
 from evaldesk.store.runs import totals
@@ -40,6 +42,9 @@ from evaldesk.store.tables.runs import (
     TRIAL_PROMPTS,
 )
 from evaldesk.wire import to_json
+
+if TYPE_CHECKING:
+    from evaldesk.diff.divergence import Divergence
 
 Values: TypeAlias = dict[str, Any]
 
@@ -67,6 +72,7 @@ class Storable(NamedTuple):
     result: TrialResult
     transcript: Values
     prompts: Values | None = None
+    media: tuple[Media, ...] = ()
 
 
 def record(connection: Connection, results: Sequence[Storable], clock: Clock) -> int:
@@ -94,9 +100,8 @@ def record(connection: Connection, results: Sequence[Storable], clock: Clock) ->
     execute_many(connection, SCORE.insert(), values)
     _keep(connection, TRANSCRIPT, [each.transcript for each in counted], [each.transcript for each in late])
     _keep(connection, TRIAL_PROMPTS, [*_prompts(counted)], [*_prompts(late)])
-    for result in (each.result for each in (*counted, *late)):
-        if found := (*result.transcript.media, *media.result_images(result.transcript.turns)):
-            media.keep(connection, {"run_id": result.run_id}, media.bytes_of(found), clock)
+    for each in (*counted, *late):
+        media.keep(connection, {"run_id": each.result.run_id}, media.bytes_of(each.media), clock)
     execute_many(connection, _ADD_TO_CASE, [_at(row) | _gain([row]) | _letter(row, rules) for row in done])
     execute_many(connection, _ADD_CONFIRMING, [_at(row) | _gain([], [row]) for row in confirming])
     add_scores(connection, values)
@@ -356,9 +361,16 @@ KIND = "unstorable"
 _ENCODING_FAULTS = (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError)
 
 
-def storable_rows(results: Iterable[TrialResult]) -> list[Storable]:
-    """Each result with its rows; one that the database cannot hold is an errored one that says why."""
-    return [_storable(result) for result in results]
+Compared: TypeAlias = Callable[[TrialResult], "Divergence | None"]
+"""Gives the first divergence of a trial and its case; raises NotFoundError where they cannot be compared."""
+
+
+def storable_rows(results: Iterable[TrialResult], compared: Compared | None = None) -> list[Storable]:
+    """Each result with its rows; one that the database cannot hold is an errored one that says why.
+
+    A trial of many turns is `compared` with its case, so that its page need not read all of them.
+    """
+    return [_storable(result, compared) for result in results]
 
 
 def unstorable(result: TrialResult, reason: str) -> Storable:
@@ -369,11 +381,21 @@ def unstorable(result: TrialResult, reason: str) -> Storable:
 
 def transcript_row(result: TrialResult) -> Values:
     """The whole result as a row, without its prompts, which have one of their own."""
-    bare = replace(result, prompts=None) if result.prompts else result
-    apart = media.turns_apart(bare.transcript.turns)
-    bare = replace(bare, transcript=replace(bare.transcript, turns=apart))
-    codec, data = pack_json(to_json(bare))
+    return _row(result, media.turns_apart(result.transcript.turns), None)
+
+
+def _row(result: TrialResult, turns: tuple[TurnRecord, ...], compared: Compared | None) -> Values:
+    bare = replace(result, prompts=None, transcript=replace(result.transcript, turns=turns))
+    codec, data = _packed(bare, compared)
     return trial_key(result) | {"attempt": result.attempt, "codec": codec, "data": data}
+
+
+def _packed(result: TrialResult, compared: Compared | None) -> tuple[int, bytes]:
+    if len(result.transcript.turns) <= MANY_TURNS:
+        return pack_json(to_json(result))
+    from evaldesk.store.runs.long_trials import packed_trial
+
+    return packed_trial(result, compared)
 
 
 def _prompts_row(result: TrialResult) -> Values | None:
@@ -384,11 +406,15 @@ def _prompts_row(result: TrialResult) -> Values | None:
     return trial_key(result) | {"attempt": result.attempt, "n_calls": n_calls, "codec": codec, "data": data}
 
 
-def _storable(result: TrialResult) -> Storable:
+def _storable(result: TrialResult, compared: Compared | None) -> Storable:
     try:
         fault = _fault(result)
         if fault is None:
-            return Storable(result, transcript_row(result), _prompts_row(result))
+            turns = result.transcript.turns
+            apart = media.turns_apart(turns)
+            has_media = any(own is not turn for own, turn in zip(apart, turns, strict=True))
+            found = (*result.transcript.media, *media.result_images(turns)) if has_media else ()
+            return Storable(result, _row(result, apart, compared), _prompts_row(result), found)
     except _ENCODING_FAULTS as error:
         fault = f"{type(error).__name__}: {str(error)[:300]}"
     return unstorable(result, fault)

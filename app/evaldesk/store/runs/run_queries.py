@@ -577,6 +577,16 @@ def snapshot(connection: Connection, run_id: int, case_index: int) -> Case:
     return found
 
 
+def compared_with(connection: Connection, run_id: int, case_index: int) -> tuple[RunConfig, Case]:
+    """The configuration and the case of a trial, also in a run that is hidden. Raises NotFoundError."""
+    config = connection.scalar(select(RUN.c.config).where(RUN.c.id == run_id))
+    at = (CASE_SNAPSHOT.c.run_id == run_id) & (CASE_SNAPSHOT.c.case_index == case_index)
+    case = read_packed(connection, CASE_SNAPSHOT, Case, at)
+    if config is None or case is None:
+        raise NotFoundError(f"run {run_id} has no case {case_index}")
+    return from_json(config, RunConfig), case
+
+
 def snapshots(connection: Connection, run_id: int) -> list[Case]:
     """All cases as they were run, in the order of the run."""
     return [*some_snapshots(connection, run_id, None).values()]

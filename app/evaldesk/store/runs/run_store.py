@@ -7,7 +7,8 @@ import logging
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Select, func, select, update
 from sqlalchemy.exc import OperationalError, StatementError
@@ -17,6 +18,7 @@ from evaldesk.model import AgentRef, Case, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.stored import RunSummary
+from evaldesk.model.trial_turns import TrialTurns
 from evaldesk.store.database import Part, StepSize, reading, writing
 from evaldesk.store.runs import histories, planning, run_queries, trash
 from evaldesk.store.runs.histories import IMPORTED
@@ -24,6 +26,9 @@ from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.recording import KIND, Storable, record, storable_rows, unstorable
 from evaldesk.store.runs.recounting import add_totals
 from evaldesk.store.tables.runs import RUN, RUN_SOURCE, VISIBLE
+
+if TYPE_CHECKING:
+    from evaldesk.diff.divergence import Divergence
 
 log = logging.getLogger("evaldesk.store")
 
@@ -120,7 +125,27 @@ class RunStore(Part):
         of the process that played them, all of one run: when another process took the run since, ConflictError is
         raised and nothing is stored.
         """
-        return self._record(storable_rows(results), lease) if results else 0
+        return self._record(storable_rows(results, self._first_divergence), lease) if results else 0
+
+    def _first_divergence(self, result: TrialResult) -> Divergence | None:
+        """That of a result that is not stored yet, by its stored case, also in a run that is hidden."""
+        from evaldesk.store.runs.long_trials import divergence_of
+
+        config, case = self._compared_with(result.run_id, result.case_index)
+        return divergence_of(case, result, config)
+
+    _compared_with = reading(run_queries.compared_with)
+
+    def turns(self, run_id: int, case_index: int, trial_index: int) -> tuple[TrialTurns, Divergence | None]:
+        """A trial of which some turns are read, and its first divergence. Raises NotFoundError as `case`.
+
+        Results of tools have the digests of their images.
+        """
+        from evaldesk.store.runs.long_trials import StoredTurns
+
+        config = self.summary(run_id).config
+        whole = partial(self.case, run_id, case_index), partial(self.trial, run_id, case_index, trial_index)
+        return StoredTurns(self._database.reading, run_id, (case_index, trial_index), *whole).turns(config)
 
     def _record(self, rows: Sequence[Storable], lease: int | None) -> int:
         try:

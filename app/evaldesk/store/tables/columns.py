@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, TypeVar
@@ -30,6 +30,7 @@ from sqlalchemy.types import TypeDecorator
 from sqlmodel import Field, SQLModel
 
 from evaldesk.errors import DamagedDatabaseError, WorkspaceError
+from evaldesk.store.tables.blocks import BLOCKS, MAX_UNPACKED, Piece, pack_blocks, whole_json
 from evaldesk.wire import from_json, to_json
 
 _NAMES = {
@@ -107,9 +108,6 @@ T = TypeVar("T")
 PLAIN = 0
 ZSTD = 1
 
-MAX_UNPACKED = 256 * 1024 * 1024
-"""More than any frame of a worker and any file that is imported."""
-
 # A compressor must not be used by two threads at once, and making one costs as much as using it.
 _of_thread = threading.local()
 
@@ -125,17 +123,24 @@ def pack_json(data: bytes) -> tuple[int, bytes]:
     return (ZSTD, packed) if len(packed) < len(data) else (PLAIN, data)
 
 
+def pack_pieces(pieces: Sequence[Piece], head: object) -> tuple[int, bytes]:
+    """The same of a long value whose JSON the pieces are, with its `head`."""
+    return BLOCKS, pack_blocks(pieces, to_json(head), _compressor())
+
+
 def unpack(codec: int, data: bytes, kind: type[T], changed: Callable[[bytes], bytes] = bytes) -> T:
     """The value that `pack` was given; its JSON is `changed` before it is read.
 
     Raises WorkspaceError for a codec of a newer Evaldesk, and for a packed bomb, DamagedDatabaseError for bytes that
     were never packed, and msgspec.ValidationError for a value of another kind.
     """
-    if codec not in (PLAIN, ZSTD):
+    if codec not in (PLAIN, ZSTD, BLOCKS):
         raise WorkspaceError(f"the database holds a value packed with codec {codec}; a newer Evaldesk can read it")
     try:
         if codec == ZSTD and zstandard.frame_content_size(data) > MAX_UNPACKED:
             raise WorkspaceError(f"the database holds a value that unpacks to more than {MAX_UNPACKED // 2**20} MiB")
+        if codec == BLOCKS:
+            return from_json(changed(whole_json(data)), kind)
         return from_json(changed(zstandard.ZstdDecompressor().decompress(data) if codec == ZSTD else data), kind)
     except msgspec.ValidationError:
         raise

@@ -17,6 +17,7 @@ from evaldesk.desk.queues import TypedQueue, TypedVerdict
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, UsageError
 from evaldesk.pages.queues.page import (
     QueuePlace,
+    blind_piece,
     blind_turn,
     is_hidden,
     new_queue_page,
@@ -29,6 +30,7 @@ from evaldesk.pages.runs.view import trial_href
 from evaldesk.pages.trial import event_part
 from evaldesk.web.forms.fields import number_of, read_form, start_of, text_of, texts_of, typed_finding
 from evaldesk.web.render import desk_of, go, number, page, target_of
+from evaldesk.web.routes.trials import MOST_TURNS
 
 
 async def index(request: Request) -> Response:
@@ -72,7 +74,8 @@ async def show(request: Request) -> Response:
     """
     query = request.query_params
     stored, is_whole = places(query.getlist("stored")[:1]), bool(query.get("all"))
-    return await _page(request, _place(request), stored, is_whole=is_whole)
+    turn = number_of(query.get("turn")) or 0
+    return await _page(request, _place(request), stored, is_whole=is_whole, turn=turn)
 
 
 async def _page(
@@ -84,6 +87,7 @@ async def _page(
     note: str | None = None,
     typed: TypedFinding | None = None,
     is_whole: bool = False,
+    turn: int = 0,
     undone: str = "",
 ) -> Response:
     shown = await asyncio.to_thread(
@@ -95,6 +99,7 @@ async def _page(
         note=note,
         typed=typed,
         is_whole=is_whole,
+        turn=turn,
         undone=undone,
     )
     is_swap = target_of(request) == "review"
@@ -191,11 +196,27 @@ async def turn(request: Request, kind: str = "turn") -> Response:
     first = start_of(request)
     desk = desk_of(request)
     item, _ = await asyncio.to_thread(is_hidden, desk, QueuePlace(queue_id, at))
-    result, panel = await asyncio.to_thread(blind_turn, desk, item, index, first, has_events=kind == "events")
+    turns, panel = await asyncio.to_thread(blind_turn, desk, item, index, first, has_events=kind == "events")
     if not request.headers.get("HX-Request"):
-        return go(f"/queues/{queue_id}?at={at}&all=1#turn-{index + 1}")
+        query = f"turn={index + 1}" if turns.is_long else "all=1"
+        return go(f"/queues/{queue_id}?at={at}&{query}#turn-{index + 1}")
+    address, error = f"/queues/{queue_id}/trials/{at}", turns.result.error if turns.result else None
+    return page(request, "trials/turn.html", kind=kind, turn=panel, error=error, address=address)
+
+
+async def piece(request: Request) -> Response:
+    """GET .../trials/{place}/turns?from=51&to=100: turns that the page left out, without what the metrics said.
+
+    Without htmx the address leads to the page that begins with these turns.
+    """
+    queue_id, at, query = request.path_params["queue_id"], request.path_params["place"], request.query_params
+    first, last = number_of(query.get("from", "1")) or 0, number_of(query.get("to", "")) or MOST_TURNS
+    item, _ = await asyncio.to_thread(is_hidden, desk_of(request), QueuePlace(queue_id, at))
+    pieces = await asyncio.to_thread(blind_piece, desk_of(request), item, first, last)
+    if not request.headers.get("HX-Request"):
+        return go(f"/queues/{queue_id}?at={at}&turn={first}#turn-{first}")
     address = f"/queues/{queue_id}/trials/{at}"
-    return page(request, "trials/turn.html", kind=kind, turn=panel, error=result.error, address=address)
+    return page(request, "trials/turn.html", kind="piece", pieces=pieces, error=None, address=address)
 
 
 async def event(request: Request) -> Response:
@@ -255,6 +276,7 @@ routes = [
     Route(QUEUE + "/undo", undo, methods=["POST"]),
     Route(QUEUE + "/findings", find, methods=["POST"]),
     Route(QUEUE + "/trials", trials, methods=["GET"]),
+    Route(f"{QUEUE}/trials/{number('place')}/turns", piece, methods=["GET"]),
     Route(TURN, turn, methods=["GET"]),
     *(Route(f"{TURN}/{kind}", partial(turn, kind=kind), methods=["GET"]) for kind in ("pieces", "events")),
     Route(f"{TURN}/events/{number('event')}", event, methods=["GET"]),

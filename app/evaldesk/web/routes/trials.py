@@ -51,10 +51,10 @@ async def trial_page(
     """The page of a trial; with a label or a finding that could not be kept, as it was typed."""
     run_id, key = trial_key(request)
     is_whole = bool(request.query_params.get("all"))
-    steps = request.query_params.get("steps", "")
+    more = request.query_params.get("steps", "")
     turn = number_of(request.query_params.get("turn")) or 0
     runs = desk_of(request).runs
-    trial = await pages.trial_page(runs, run_id, key, is_whole=is_whole, steps=steps, turn=turn)
+    trial = await pages.trial_page(runs, run_id, key, is_whole=is_whole, more=more, turn=turn)
     labels = await asyncio.to_thread(desk_of(request).labels.panel, run_id, key, typed, error)
     findings = await asyncio.to_thread(read_findings, desk_of(request), run_id, key, finding, finding_error)
     other_scorings = await asyncio.to_thread(read_other_scorings, desk_of(request), run_id, key)
@@ -74,7 +74,9 @@ async def trial_page(
         edit_href=f"/evalsets/{evalset}/cases/{case_key(trial.case.id)}" if evalset else "",
         away="" if evalset else away_sentence(config),
         again_href=f"/runs/new?{urlencode(again)}",
-        accept_href=await asyncio.to_thread(accept_href, desk_of(request), trial.summary, trial.case, trial.result),
+        accept_href=await asyncio.to_thread(
+            accept_href, desk_of(request), trial.summary, trial.played, trial.divergence
+        ),
     )
 
 
@@ -85,7 +87,7 @@ async def show_turn(request: Request, kind: str = "turn") -> Response:
     """
     (run_id, key), turn = trial_key(request), request.path_params["turn"]
     address = trial_href(run_id, key)
-    result, panel = await asyncio.to_thread(
+    played, panel = await asyncio.to_thread(
         pages.read_turn,
         desk_of(request).runs.stored,
         run_id,
@@ -95,8 +97,10 @@ async def show_turn(request: Request, kind: str = "turn") -> Response:
         has_events=kind == "events",
     )
     if not request.headers.get("HX-Request"):
-        return go(f"{address}?all=1#turn-{turn + 1}")
-    return page(request, "trials/turn.html", kind=kind, turn=panel, error=result.error, address=address)
+        query = f"turn={turn + 1}" if played.is_long else "all=1"
+        return go(f"{address}?{query}#turn-{turn + 1}")
+    error = played.result.error if played.result else None
+    return page(request, "trials/turn.html", kind=kind, turn=panel, error=error, address=address)
 
 
 MOST_TURNS = 2**31

@@ -1,0 +1,197 @@
+"""The turns of a trial beside those of its case, of which a page reads some; and what it says of all of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from evaldesk.model.conclusion import Score
+from evaldesk.model.evalset import Case, JsonObject, Turn
+from evaldesk.model.run import TrialResult
+from evaldesk.model.transcript import (
+    MAX_NUMBER,
+    Capture,
+    Event,
+    Transcript,
+    TurnRecord,
+    Usage,
+    known_sum,
+    reported_values,
+)
+
+MANY_TURNS = 200
+"""The most turns of a trial, a case or a chat that come at once. Longer ones come in pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialSummary:
+    """What a page says of all turns of a trial. `total_ms` is from the first turn to the last.
+
+    `n_replayed` of the model calls were answered from a recording, `n_retries` were tried again. `turn_metrics` are
+    the metrics that judged turns. `has_turn_calls` says whether metrics compared the calls turn by turn.
+    """
+
+    n_turns: int = 0
+    n_calls: int = 0
+    n_model_calls: int = 0
+    n_replayed: int = 0
+    n_retries: int = 0
+    n_agent_calls: int = 0
+    n_waits: int = 0
+    total_ms: float = 0.0
+    captures: tuple[Capture, ...] = ()
+    reported: JsonObject = field(default_factory=dict)
+    turn_metrics: tuple[str, ...] = ()
+    has_turn_calls: bool = False
+    is_least: bool = False
+    is_interrupted: bool = False
+    is_cut: bool = False
+    is_waiting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedTurn:
+    """A turn of a case, the record of it, and its scores; `turn` or `record` is None where only the other one is."""
+
+    turn: Turn | None
+    record: TurnRecord | None
+    scores: Sequence[Score] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TrialTurns:
+    """A trial whose turns are read when they are wanted; `result` is None before anything was recorded.
+
+    `case` and `result` have neither turns nor the scores of turns, and the usages are sums. `read` gives the turns from
+    an index up to another, `whole` everything.
+    """
+
+    case: Case
+    result: TrialResult | None
+    summary: TrialSummary
+    n_turns: int
+    read: Callable[[int, int], Sequence[PlayedTurn]]
+    whole: Callable[[], tuple[Case, TrialResult | None]]
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it comes in pieces."""
+        return self.n_turns > MANY_TURNS
+
+
+def turns_in_memory(case: Case, result: TrialResult | None) -> TrialTurns:
+    """The turns of values that are read already."""
+    records = result.transcript.turns if result else ()
+    by_turn: defaultdict[int | None, list[Score]] = defaultdict(list)
+    for score in result.scores if result else ():
+        by_turn[score.turn].append(score)
+
+    def read(first: int, end: int) -> Sequence[PlayedTurn]:
+        return [
+            PlayedTurn(
+                case.turns[at] if at < len(case.turns) else None,
+                records[at] if at < len(records) else None,
+                by_turn.get(at, ()),
+            )
+            for at in range(first, end)
+        ]
+
+    return TrialTurns(
+        case=bare_case(case),
+        result=bare_result(result) if result else None,
+        summary=summary_of(result) if result else TrialSummary(),
+        n_turns=max(len(case.turns), len(records)),
+        read=read,
+        whole=lambda: (case, result),
+    )
+
+
+def bare_case(case: Case) -> Case:
+    """The case without its turns."""
+    return replace(case, turns=())
+
+
+def bare_result(result: TrialResult) -> TrialResult:
+    """The result without its turns and their scores, with the sums of its usages."""
+    scores = tuple(score for score in result.scores if score.turn is None)
+    return replace(result, transcript=Transcript(), scores=scores, usages=_sums(result.usages))
+
+
+def _sums(usages: Sequence[Usage]) -> tuple[Usage, ...]:
+    """One usage for those of one kind, by which the sums of all stay what they are."""
+    kinds: dict[tuple[object, ...], list[Usage]] = {}
+    for usage in usages:
+        kinds.setdefault((usage.role, usage.cost is None, usage.is_least, usage.is_replayed), []).append(usage)
+    sums = [
+        (found, sum(usage.tokens_in for usage in found), sum(usage.tokens_out for usage in found))
+        for found in kinds.values()
+    ]
+    if any(max(tokens) > MAX_NUMBER for _, *tokens in sums):
+        return tuple(usages)
+    return tuple(
+        Usage(
+            model="",
+            role=found[0].role,
+            tokens_in=tokens_in,
+            tokens_out=tokens_out,
+            cost=known_sum(usage.cost for usage in found),
+            is_least=found[0].is_least,
+            is_replayed=found[0].is_replayed,
+        )
+        for found, tokens_in, tokens_out in sums
+    )
+
+
+def summary_of(result: TrialResult) -> TrialSummary:
+    """The summary of a whole result."""
+    turns, usages = result.transcript.turns, result.usages
+    of_turns = [score for score in result.scores if score.turn is not None]
+    n_calls = n_agent_calls = n_waits = 0
+    total_ms, is_cut, is_waiting = 0.0, False, False
+    for turn in turns:
+        is_asking = True
+        total_ms += turn.duration_ms
+        for event in turn.events:
+            if event.kind == "tool_call":
+                n_calls += 1
+            elif event.usage:
+                n_agent_calls += event.usage.role == "agent"
+                is_cut |= event.usage.is_cut and event.usage.role == "agent"
+                if event.usage.role == "user" and is_asking:
+                    total_ms += event.usage.duration_ms
+            is_waiting |= event.kind == "waiting"
+            n_waits += is_pause(event)
+            if event.kind in _OF_AGENT and not (event.usage and event.usage.role == "user"):
+                is_asking = False
+    return TrialSummary(
+        n_turns=len(turns),
+        n_calls=n_calls,
+        n_model_calls=len(usages),
+        n_replayed=sum(usage.is_replayed for usage in usages),
+        n_retries=sum(max(usage.n_attempts - 1, 0) for usage in usages),
+        n_agent_calls=n_agent_calls,
+        n_waits=n_waits,
+        total_ms=total_ms,
+        captures=result.transcript.captures,
+        reported=reported_values(result.transcript),
+        turn_metrics=tuple(dict.fromkeys(score.metric for score in of_turns)),
+        has_turn_calls=any(judges_calls(score) for score in of_turns),
+        is_least=result.is_least,
+        is_interrupted=any(turn.stop_reason == "interrupted" for turn in turns),
+        is_cut=is_cut,
+        is_waiting=is_waiting,
+    )
+
+
+_OF_AGENT = frozenset({"agent_message", "tool_call", "usage"})
+
+
+def is_pause(event: Event) -> bool:
+    """Whether the event says that the player waited, as before a retry."""
+    return event.kind == "log" and bool(event.duration_ms) and event.author == "evaldesk"
+
+
+def judges_calls(score: Score) -> bool:
+    """Whether the score is of a tool metric with an alignment."""
+    return score.metric.startswith("tool_") and "n_expected" in score.details
