@@ -38,7 +38,7 @@ class Shape:
 
     @cached_property
     def loose(self) -> re.Pattern[str]:
-        """The pattern without its first edge of a word: what it begins with is searched for, ten times as fast."""
+        """The pattern without its first word boundary, so that its prefix is searched for, ten times as fast."""
         return re.compile(self.pattern.removeprefix(r"\b").replace(r"\b", WORD), re.ASCII)
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
@@ -124,7 +124,7 @@ _MIXED = re.compile(rb"\d|[a-z][A-Z]|[A-Z][a-z]|A[KS]IA[A-Z]")  # a key of AWS i
 
 
 def machine_words(data: bytes) -> bytes:
-    """The runs of letters and digits that no person types, each with what stands before it; empty where there is none.
+    """The runs of letters and digits that no person types, each with the text before it; empty without any.
 
     A run of more than 4,096 characters is an image or a digest of something: only its ends are looked at.
     """
@@ -178,7 +178,7 @@ def mask_shapes(text: str, replace: Callable[[str], str]) -> str:
 
 
 def _shapes_in(words: bytes) -> Iterator[Shape]:
-    """The shapes of which a mark and a match stand in words of machines."""
+    """The shapes with a mark and a match in words of machines."""
     if not words:
         return
     lower, text = words.lower(), ""

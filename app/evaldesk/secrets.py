@@ -116,7 +116,7 @@ _RARE = "JzxKSB-_"
 
 
 def _searches(marks: Iterable[str]) -> list[re.Pattern[bytes]]:
-    """What finds each of the marks by its rarest character, with its other characters around it."""
+    """The patterns of the marks, each by its rarest character with its other characters around it."""
     around: dict[str, list[str]] = {}
     for mark in marks:
         place = min(
@@ -136,7 +136,7 @@ SHAPE = "a text like a key"
 
 
 def scrub(text: str, environment: Mapping[str, str]) -> str:
-    """`text` with the values of secret environment variables, and what looks like a provider's key, replaced."""
+    """`text` with the values of secret environment variables, and texts like a provider's key, replaced."""
     return scrubber(environment)(text)
 
 
@@ -251,7 +251,7 @@ def _is_strange(value: str, shortest: int) -> bool:
 
 
 def _looks_random(name: str, value: str) -> bool:
-    """Whether a value under any name is made by chance, as keys are; what identifies a thing is no key."""
+    """Whether a value under any name has the entropy of a key; ids do not count."""
     upper = name.upper()
     if not _ONE_TOKEN.fullmatch(value) or value.startswith("/") or any(word in upper for word in _IDENTITIES):
         return False
@@ -299,7 +299,7 @@ _IN_HTML = [
 
 
 def _in_base64(raw: bytes, n_before: int) -> str:
-    """The characters that depend on `raw` alone where so many bytes, modulo three, stand before it."""
+    """The base64 characters that depend on `raw` alone, by the number of bytes before it modulo three."""
     text = b64encode(b"\0" * n_before + raw).decode().rstrip("=")
     n_bits = 8 * (n_before + len(raw))
     return text[-(-8 * n_before // 6) : n_bits // 6]
@@ -328,7 +328,7 @@ def may_hold_key(data: bytes) -> bool:
 
 
 class StreamScrubber:
-    """Scrubs a text that comes in pieces: what may be the beginning of a secret is held back until more of it comes."""
+    """Scrubs a text that comes in pieces: a possible beginning of a secret is held back until more of it comes."""
 
     def __init__(self, known: Mapping[str, str]) -> None:
         self._scrub = scrubber_of(known)
@@ -380,7 +380,7 @@ def _word_start(text: str, end: int) -> int:
 
 
 def _overlap(text: str, form: str) -> int:
-    """How many characters at the end of `text` begin `form`."""
+    """The number of characters at the end of `text` that begin `form`."""
     most = min(len(form) - 1, len(text))
     return next((n for n in range(most, 0, -1) if text.endswith(form[:n])), 0)
 
@@ -409,7 +409,7 @@ _VERTEX = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
 
 
 def missing_keys(model: str, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The variables of which `environment` has none and `model` needs one, as one `A or B`; empty when all is there.
+    """The missing variables of `model`, alternatives as `A or B`; empty when all are set.
 
     Empty, too, for a provider that the table does not know, or whose key may be in another place: with the machine, at
     an address of its own, or in LiteLLM's settings, where the user's code put it.

@@ -1,6 +1,6 @@
 """Workers that a command starts before its own imports, which take as long as the start of a worker.
 
-They are those that would be started later: on this interpreter, with the same environment and folder. They know of no
+They equal the later ones: on this interpreter, with the same environment and folder. They know of no
 agent, and end with this process. Linux only, since the end of a process that has no event loop yet is seen there.
 """
 

@@ -1,4 +1,4 @@
-"""One answer of the scripted model, whoever asks for it: its text, its tool calls, its tokens."""
+"""One answer of the scripted model, for every caller: its text, its tool calls, its tokens."""
 
 from __future__ import annotations
 

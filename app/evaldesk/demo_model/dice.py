@@ -37,7 +37,7 @@ _DO_ROLL = re.compile(r"\b(roll|throw|toss)\b(?!s)")
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The request in a message: the sides of each die to roll, whether to check primes, and of which numbers."""
+    """The request in a message: the sides of each die to roll, whether to check primes, and the numbers to check."""
 
     sides: tuple[int, ...] = ()
     is_check: bool = False

@@ -21,7 +21,7 @@ MAX_NOTE = 2_000
 class TypedLabel:
     """The input on the page of a trial; `turn` is empty for the whole trial, else it counts from 0.
 
-    `seen` is that of the panel that was shown; empty writes over whatever is there.
+    `seen` is that of the panel that was shown; empty writes over any label.
     """
 
     labeller: str = ""

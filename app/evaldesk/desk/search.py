@@ -1,4 +1,4 @@
-"""Full text search: what is said in trials and in the cases of runs, and how the index follows the runs."""
+"""Full text search over trials and cases of runs, and the updates of its index."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHOWN = 160
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A place whose text holds what was typed: its case, and the text before, at and after the place found in it.
+    """A place that matches the typed text: its case, and the text before, at and after the match.
 
     `author` wrote it, where it is the note of a person.
     """
@@ -44,7 +44,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """What was found, newest first; `behind` says in words what is not searched."""
+    """The matches, newest first; `behind` says in words which runs are not searched."""
 
     texts: Sequence[Hit] = ()
     notes: Sequence[Hit] = ()
@@ -94,11 +94,11 @@ class SearchDesk:
             began = time.monotonic()
 
     def case_text(self, case: Case) -> str:
-        """What is searched of a case, without secrets."""
+        """The searched text of a case, without secrets."""
         return self._scrubbed("\n".join(case_pieces(case)))
 
     def trial_text(self, result: TrialResult) -> str:
-        """What is searched of a trial, without secrets."""
+        """The searched text of a trial, without secrets."""
         return self._scrubbed("\n".join(trial_pieces(result)))
 
     def _hit(self, place: Place, typed: str) -> Hit | None:
@@ -143,7 +143,7 @@ def trial_pieces(result: TrialResult) -> Iterator[str]:
 
 
 def snippet(pieces: Sequence[str], typed: str) -> tuple[str, str, str]:
-    """The text before, at and after what was typed; after the first of its words where it does not stand as such."""
+    """The text before, at and after the match; of its first word where the phrase does not occur."""
     words = words_of(typed)
     exact = re.compile(re.escape(typed.strip()), re.IGNORECASE)
     for piece in pieces:

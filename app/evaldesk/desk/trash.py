@@ -90,7 +90,7 @@ def restore_item(desk: Desk, item_id: str) -> tuple[TrashItem, str]:
 
 
 def empty(desk: Desk, until: datetime) -> tuple[int, FreedSpace]:
-    """Remove for good what was deleted up to `until`; gives the number of items that are gone, and their space."""
+    """Remove all items deleted up to `until` for good; returns their number and their space."""
     items = [item for item in trash_items(desk) if item.deleted_at <= until]
     for item in items:
         if item.kind == CASES:

@@ -19,7 +19,7 @@ LEFT_OUT = (".git", ".venv", "venv", "node_modules", "__pycache__", ".evaldesk")
 
 
 def find_package() -> None:
-    """Let `import evaldesk` find this Evaldesk whatever that interpreter has, in spawned processes as well."""
+    """Let `import evaldesk` find this Evaldesk on any interpreter, in spawned processes as well."""
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     place = os.path.join(folder, "__init__.py")
     spec = importlib.util.spec_from_file_location("evaldesk", place, submodule_search_locations=[folder])

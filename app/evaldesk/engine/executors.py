@@ -122,7 +122,7 @@ EXECUTORS = Registry(
 
 
 def kind_of(executor: ExecutorConfig) -> ExecutorKind:
-    """The kind of the executor. Raises UsageError for one that nobody brings."""
+    """The kind of the executor. Raises UsageError for an unknown kind."""
     found = EXECUTORS.load(executor.kind) if executor.kind in EXECUTORS else None
     if not isinstance(found, ExecutorKind):
         kinds = ", ".join(EXECUTORS)
@@ -463,7 +463,7 @@ class LocalExecutor:
         await self._graders.idle.wait()
 
     def _played(self, spec: TrialSpec | GradeSpec, result: TrialResult) -> None:
-        """Hand a played trial to the graders; one that did not finish has nothing to grade."""
+        """Hand a played trial to the graders; an unfinished one has nothing to grade."""
         if result.status != "finished" or isinstance(spec, GradeSpec):
             self._give_back(result)
         elif self.is_cancelled:

@@ -75,12 +75,12 @@ class Part:
 
     @property
     def decided(self) -> str:
-        """What was decided about it, as a word; empty while it waits."""
+        """The decision about it, as a word; empty while it waits."""
         return DECIDED[self.decision.decision] if self.decision else ""
 
     @property
     def asks_for(self) -> str:
-        """What it waits for."""
+        """The open request."""
         return asks_for(self.waiting) if self.waiting else ""
 
     @property
@@ -93,7 +93,7 @@ DECIDED: Mapping[Choice, str] = {"approve": "approved", "deny": "denied", "answe
 
 
 def asks_for(waiting: Waiting) -> str:
-    """What a person is asked for, as words after its line."""
+    """The request to a person, as words after its line."""
     return "asks for input, which the next message gives" if waiting.takes_message else "waits for a decision"
 
 
@@ -123,7 +123,7 @@ class Deciding:
 
 
 def deciding(session: StoredSession) -> Deciding | None:
-    """What the session waits for; None where nobody is asked."""
+    """The open requests of the session; None without any."""
     last = session.turns[-1] if session.turns and not session.open_turn else None
     if last is None or not last.waiting:
         return None
@@ -362,7 +362,7 @@ def gist(event: Event) -> str:
 
 
 def whole_text(event: Event) -> str:
-    """The text or the value of an event, in lines; what has neither, as it is told in one line."""
+    """The text or the value of an event, in lines; without either, its one-line summary."""
     if event.kind == "tool_result":
         return whole(event.result)
     return event.text if event.text else event_text(event)

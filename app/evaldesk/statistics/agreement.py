@@ -61,7 +61,7 @@ class JudgeSkill:
     def labels_to_add(self, half_width: float, judged: tuple[int, int]) -> tuple[int, ...]:
         """The labels that are missing for this half width, 0 to 1, among the things that the metric passed and failed.
 
-        `judged` are how many those are, labelled or not.
+        `judged` are their numbers, labelled or not.
         """
         bad_passed, good_failed = self.n_bad - self.n_bad_failed, self.n_good - self.n_good_passed
         passed = (judged[0], self.n_good_passed + bad_passed, self.n_good_passed)
@@ -69,7 +69,7 @@ class JudgeSkill:
 
 
 def agreement(pairs: Iterable[tuple[Hashable, Hashable]]) -> Agreement:
-    """Cohen's kappa of pairs of labels, or of how many there are of each, with its 95 % interval.
+    """Cohen's kappa of pairs of labels, or of their counts, with its 95 % interval.
 
     (Cohen 1960; variance after Fleiss, Cohen and Everitt 1969)
     """

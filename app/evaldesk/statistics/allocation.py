@@ -1,4 +1,4 @@
-"""How many trials each case gets when a run has a budget: evenly, or more where the outcome is less certain."""
+"""The trials of each case in a run with a budget: even, or more where the outcome is less certain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROUNDING = 1e-9
 
 
 def variance_of(passed: int, scored: int) -> float:
-    """The expected p (1 - p) of a case of which so many earlier trials passed; 1/8 for a case without any."""
+    """The expected p (1 - p) of a case with these earlier trials; 1/8 for a case without any."""
     passes, failures = passed + PRIOR, scored - passed + PRIOR
     return passes * failures / ((passes + failures) * (passes + failures + 1))
 

@@ -68,7 +68,7 @@ def difference_interval(differences: Sequence[float], alpha: float = ALPHA) -> I
     """The interval for the mean of differences from -1 to 1, in the order in which they were seen; -1 to 1 for none.
 
     The hedged capital of Waudby-Smith and Ramdas (2024, theorem 3): each difference is bet on with a stake from the
-    variance of those before it. What was once ruled out stays so.
+    variance of earlier ones. A value that was once ruled out stays so.
     """
     shares = [(difference + 1) / 2 for difference in differences]
     bets = _Stakes(alpha)

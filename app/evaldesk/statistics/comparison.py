@@ -71,14 +71,14 @@ def compare_means(before: Mapping[K, Sample], after: Mapping[K, Sample]) -> Comp
 
 
 def _variance(old: Sample, new: Sample) -> float:
-    """The variance of the trials of both, of which there are at least two."""
+    """The variance of the trials of both together, at least two."""
     n = old.n + new.n
     apart = old.n * new.n / n * (old.mean - new.mean) ** 2
     return (old.squares + new.squares + apart) / (n - 1)
 
 
 def cases_to_show(found: Comparison) -> int | None:
-    """About how many more such cases would show a difference as large as this one 4 times in 5, by the spread so far.
+    """The number of further such cases, about, that would show this difference 4 times in 5, by the spread so far.
 
     None where it is shown already, or nothing differs. (reference/forecasts.md 8)
     """

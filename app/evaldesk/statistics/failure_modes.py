@@ -1,4 +1,4 @@
-"""Kinds of failure, counted: how frequent one is, how much is still unseen, and what a change did.
+"""Statistics of failure modes: shares, an estimate of unseen ones, and changes between runs.
 
 (reference/failure_modes.md section 4)
 """
@@ -28,7 +28,7 @@ class Stratum:
 
     @property
     def n_cases(self) -> int:
-        """Cases of which a trial was read."""
+        """The number of cases with a read trial."""
         return sum(self.cases.values())
 
     @property
@@ -54,7 +54,7 @@ class Prevalence:
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """How many modes were seen, and at least how many more there are; `expected_new` is a chance for each trial."""
+    """The number of seen modes, and a lower bound of unseen ones; `expected_new` is a chance for each trial."""
 
     n_read: int
     n_modes: int
@@ -67,7 +67,7 @@ class Saturation:
 
 @dataclass(frozen=True, slots=True)
 class ModeChange:
-    """What a change did to the share of trials with a mode, the mean over cases; `p_holm` is over all modes."""
+    """The change of the share of trials with a mode, the mean over cases; `p_holm` is over all modes."""
 
     n_cases: int
     n_less: int
@@ -111,7 +111,7 @@ def _variance(stratum: Stratum, n: int, share: float) -> float:
 
 
 def saturation(times: Sequence[int], n_read: int) -> Saturation:
-    """The modes still unseen after `n_read` failed trials, each seen mode in so many of them.
+    """The estimate of unseen modes after `n_read` failed trials, from the counts of seen modes.
 
     `unseen` is a lower bound (Chao 1987), `coverage` the share of the causes of failure that the modes are (Chao and
     Jost 2012). Without a finding, and after one trial, nothing is known: coverage 0.

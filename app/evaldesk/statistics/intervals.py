@@ -71,7 +71,7 @@ def case_rate_interval(counts: Iterable[CaseCounts]) -> Interval | None:
     """Interval of the mean of the pass rates of cases with different numbers of trials; None when none was scored.
 
     The mean is sum(c_i / n_i) / M over M scored cases, and its variance sum((c_i / n_i - mean)^2) / (M (M - 1)): a case
-    is one value, whose own doubt is part of how much the cases differ. A single case is judged by its trials.
+    is one value, whose own doubt is part of the spread over cases. A single case is judged by its trials.
     """
     rows = [(passed / scored, scored, times) for scored, passed, times in counts if scored > 0 and times > 0]
     n_cases = sum(times for _, _, times in rows)
@@ -227,7 +227,7 @@ class CurvePoint:
 
 
 def pass_at_k(n: int, c: int, k: int) -> float | None:
-    """Chance that at least one of k trials passes, drawn from n of which c passed; None when k exceeds n.
+    """Chance that at least one of k trials passes, drawn from n with c passes; None when k exceeds n.
 
     1 - C(n-c, k) / C(n, k) (Chen et al. 2021). None, too, for k below 1 or c outside of 0 to n.
     """
@@ -239,7 +239,7 @@ def pass_at_k(n: int, c: int, k: int) -> float | None:
 
 
 def pass_hat_k(n: int, c: int, k: int) -> float | None:
-    """Chance that all of k trials pass, drawn from n of which c passed; None when k exceeds n.
+    """Chance that all of k trials pass, drawn from n with c passes; None when k exceeds n.
 
     C(c, k) / C(n, k) (tau-bench). None, too, for k below 1 or c outside of 0 to n.
     """
@@ -309,7 +309,7 @@ def curve_ks(largest: int) -> list[int]:
 
 
 def g_pass_at_k(n: int, c: int, k: int, share: float) -> float | None:
-    """Chance that at least `share` of k trials pass, drawn from n of which c passed; None when k exceeds n.
+    """Chance that at least `share` of k trials pass, drawn from n with c passes; None when k exceeds n.
 
     `share` is above 0 and at most 1: share 1 is pass^k, share 1/k is pass@k. None, too, for another share, k below 1
     or c outside of 0 to n.
@@ -321,7 +321,7 @@ def g_pass_at_k(n: int, c: int, k: int, share: float) -> float | None:
 
 
 def trials_needed(k: int, share: float) -> int:
-    """How many of k trials make up `share`: 3 of 4 for 0.75. Not fooled by 0.7 x 10 being just above 7."""
+    """The number of k trials that make up `share`: 3 of 4 for 0.75. Exact where 0.7 x 10 is just above 7."""
     return max(1, ceil(share * k - 1e-9))
 
 
@@ -334,7 +334,7 @@ def sure_curve(counts: Iterable[CaseCounts]) -> tuple[CurvePoint, ...]:
 def point_at(counts: Iterable[CaseCounts], k: int) -> CurvePoint:
     """The point at `k` with its intervals: that of the curve, and beyond its end over the cases with `k` trials.
 
-    Undefined where no more than half of the scored cases have so many.
+    Undefined where no more than half of the scored cases have `k` trials.
     """
     counts = _alike(counts)
     rows, last = curve_rows(counts)
@@ -384,7 +384,7 @@ def _sure(points: Sequence[CurvePoint], rows: Sequence[CaseCounts]) -> tuple[Cur
 
 
 def _of_few_cases(interval: Interval | None, value: float | None, point: CurvePoint) -> Interval | None:
-    """The interval, where it reaches 0 or 1 at least that of as many cases of which each passes or fails as a whole.
+    """The interval; where it reaches 0 or 1, at least that of all-or-nothing cases of the same number.
 
     From k = 2 on cases with quite different pass rates have almost the same value near 0 and 1. That they differ so
     little does not say that the next case is like them.
@@ -396,7 +396,7 @@ def _of_few_cases(interval: Interval | None, value: float | None, point: CurvePo
 
 
 def _rising(intervals: Sequence[Interval | None]) -> list[Interval | None]:
-    """The intervals of quantities of which none is less than the one before it.
+    """The intervals of quantities in rising order.
 
     The low end of one holds for all after it, the high end for all before it.
     """

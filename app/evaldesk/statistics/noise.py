@@ -15,7 +15,7 @@ from evaldesk.statistics.intervals import CaseCounts
 
 @dataclass(frozen=True, slots=True)
 class NoiseSplit:
-    """Variances of a single trial's verdict, passed as 1 and failed as 0, and how much was seen.
+    """Variances of a single trial's verdict, passed as 1 and failed as 0, with the size of the sample.
 
     `within_cases` is between trials of the same case, `between_cases` between the true means of cases; `n_trials` is
     the mean number of trials a case.
@@ -87,7 +87,7 @@ RARE_FAILURE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Flakiness:
-    """How many of `n_known` cases, those with at least two scored trials, are flaky.
+    """The number of flaky cases among the `n_known` ones with at least two scored trials.
 
     `disagreement` is the mean chance, over these cases, that two trials of a case have different verdicts; None when
     `n_known` is 0. `n_unknown` cases have one scored trial: neither stable nor flaky.
@@ -105,7 +105,7 @@ def is_flaky(n: int, c: int) -> bool:
 
 
 def disagreement(n: int, c: int) -> float | None:
-    """Chance that two of n trials, of which c passed, have different verdicts; None below two trials.
+    """Chance that two of n trials with c passes have different verdicts; None below two trials.
 
     2 c (n-c) / (n (n-1)).
     """

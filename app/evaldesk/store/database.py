@@ -1,7 +1,7 @@
 """The database of a store: transactions that read and write on any engine, and the clock of its runs.
 
 Readers and the writer have connections of their own. A reader cannot write, so no read transaction is ever upgraded,
-which SQLite refuses at once whatever the time-out.
+which SQLite refuses at once, without the time-out.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class WordIndex(Protocol):
         """Take some places of a run out, and at last the run; True while some are left."""
 
     def numbers(self, words: Sequence[str], but: Collection[int], limit: int) -> Sequence[int]:
-        """The newest places that hold all words, the last of which may be the beginning of one, in no run of `but`."""
+        """The newest places with all words, the last one perhaps a beginning of a word, in no run of `but`."""
 
     def size(self) -> int:
         """The bytes that it takes."""

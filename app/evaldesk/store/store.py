@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """What keeps the tables: `ahead_s` is the clock of the database less that of this machine, in seconds."""
+    """The database of a store: `ahead_s` is the clock of the database less that of this machine, in seconds."""
 
     name: str
     revision: str
@@ -247,7 +247,7 @@ def prepare(path: Path) -> None:
 
 
 def _cannot_be_made(path: Path, error: Exception) -> str:
-    """The reason why there is no database at the path: what stands in its place first, then what the machine says."""
+    """The reason why there is no database at the path: another object in its place first, then the system's error."""
     if path.is_dir():
         return f"{path} is a folder, where the file of the database should be; move it away, or name another workspace"
     if os.path.lexists(path.parent) and not path.parent.is_dir():

@@ -22,7 +22,7 @@ TRIAL_TIMEOUT_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class _Output:
-    """Where results go beside the test. Raises ValueError for what cannot be followed."""
+    """The places of results beside the test. Raises ValueError for an unsupported option."""
 
     file: str | os.PathLike[str] | None = None
     app_name: str | None = None

@@ -195,7 +195,7 @@ SETTINGS = ("model", "temperature", "top_p", "max_tokens", "reasoning_effort", "
 
 
 def adapt(candidate: object, ref: AgentRef) -> GraphAgent | None:
-    """The agent around a compiled graph; None for anything else. Raises AgentError for one that is not compiled."""
+    """The agent around a compiled graph; None for anything else. Raises AgentError for an uncompiled graph."""
     if not is_from(candidate, "langgraph"):
         return None
     if hasattr(candidate, "compile") and not hasattr(candidate, "astream"):

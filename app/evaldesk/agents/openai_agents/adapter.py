@@ -408,7 +408,7 @@ def _successors(agent: Any) -> Iterator[Any]:
 
 
 def _target(handoff: Any) -> Any:
-    """The target agent of a handoff; None for one that only the SDK can resolve."""
+    """The target agent of a handoff; None where only the SDK can resolve it."""
     if hasattr(handoff, "instructions"):
         return handoff
     reference = getattr(handoff, "_agent_ref", None)  # private: `handoff()` keeps its agent only there

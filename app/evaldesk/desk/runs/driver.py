@@ -184,11 +184,11 @@ class RunDriver:
         return self._executor.places
 
     def stop(self) -> None:
-        """Start no more trials; those that run finish and count."""
+        """Start no more trials; running ones finish and count."""
         self._is_stopped = True
 
     async def cancel(self) -> None:
-        """Start no more trials and end those that run; they stay planned."""
+        """Start no more trials and end running ones, which stay planned."""
         self.stop()
         await self._executor.cancel()
 
@@ -335,7 +335,7 @@ CASES_KEPT = 2 * PAGE
 
 
 class TrialQueue:
-    """The pending trials of a run in the order of play. `n_left` counts those that were not taken.
+    """The pending trials of a run in the order of play. `n_left` counts the remaining ones.
 
     `on_page` is told the trials of each page before one of them is taken.
     """
@@ -427,7 +427,7 @@ def trial_spec(
 
 
 def as_fresh(spec: TrialSpec) -> TrialSpec:
-    """The trial without the recording: what confirms a regression is new evidence, and never an answer of before."""
+    """The trial without the recording: a confirming trial is new evidence, and never a recorded answer."""
     return replace(spec, recording=replace(spec.recording, mode="off"))
 
 

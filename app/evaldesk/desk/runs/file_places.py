@@ -103,7 +103,7 @@ def _commit_of(file: RunFile) -> str:
 
 # The checkout of a person is never changed: decision 055.
 def _worktree(file: RunFile, commit: str, folder: Path) -> Path:
-    """A checkout of the commit; one that was made before is taken when nothing in it was changed."""
+    """A checkout of the commit; an earlier one is reused when nothing in it was changed."""
     if git_head(folder) == commit and not _git(folder, "status", "--porcelain"):
         return folder
     if folder.exists():

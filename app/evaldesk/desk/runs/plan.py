@@ -111,7 +111,7 @@ class RunOptions:
         )
 
     def criteria_for(self, cases: Sequence[Case]) -> tuple[Criterion, ...]:
-        """Those that were asked for, or the default ones for the cases; judged as Osmosis, functions are called so."""
+        """The requested criteria, or the default ones for the cases; judged as Osmosis, functions are called so."""
         tool = self.value("compat")
         if self.criteria is None:
             return default_criteria(cases, strict=self.value("strict") or tool != OWN)
@@ -181,7 +181,7 @@ class Foresight:
 class RunPlan:
     """A run that may be started: its frozen configuration, the exact cases, and the run that it is compared with.
 
-    `trials_of_cases` are those that a budget gives to each case; empty where each has those of the configuration.
+    `trials_of_cases` are the trials of each case by a budget; empty where each has those of the configuration.
     """
 
     config: RunConfig
@@ -222,8 +222,8 @@ def plan_run(
 ) -> RunPlan:
     """The run that `options` ask for. Raises UsageError naming the field when something cannot be.
 
-    `models` are those that may be asked for, `seed` is that of a run that asks for none, `recordings` is a folder.
-    `executors` are those that may be named.
+    `models` are the permitted models, `seed` is the default one, `recordings` is a folder.
+    `executors` are the permitted executors.
     """
     cases = chosen_cases(subject.evalset, options.case_ids, file=PurePath(subject.evalset_path).name)
     check_reviewed(cases)
@@ -354,7 +354,7 @@ def check_reviewed(cases: Sequence[Case]) -> None:
 
 
 def check_deciding(criteria: Sequence[Criterion]) -> None:
-    """Raise UsageError for criteria that cannot be built, or of which none decides."""
+    """Raise UsageError for criteria that cannot be built, or without a deciding one."""
     check_criteria(criteria)
     if not any(criterion.threshold is not None for criterion in criteria):
         raise UsageError("choose at least one metric that decides; without one every trial is unscored", field="metric")

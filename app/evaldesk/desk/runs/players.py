@@ -104,7 +104,7 @@ class Playing:
 
 
 class RunPlayers:
-    """`playing` are the runs of this process by id, those that wait for their turn included.
+    """`playing` are the runs of this process by id, waiting ones included.
 
     `check` raises TrustError for a run that may not be played: its row may have changed since it was taken up.
     """

@@ -476,7 +476,7 @@ class RunDesk:
         return self._store.runs.planning(plan.config, plan.cases, self._players.owner, plan.baseline, plan.n_each)
 
     async def _ask_to_stop(self, run_id: int) -> None:
-        """Ask the owner of the run to stop it; a run without an owner is stopped, one that is over stays so.
+        """Ask the owner of the run to stop it; a run without an owner is stopped, an ended one stays so.
 
         Asked again for a run of another machine it is stopped, too: that one may be gone, or have got another name.
         """

@@ -92,7 +92,7 @@ MAX_BYTES = 8 * 1024 * 1024
 def agent_version(ref: AgentRef) -> str:
     """The first 12 hex digits of the SHA-256 of names and contents; empty when the agent has no folder of its own.
 
-    Of each file the first MAX_BYTES count; hidden files, which may hold keys, and those that cannot be read do not.
+    Of each file the first MAX_BYTES count; hidden files, which may hold keys, and unreadable ones do not.
     """
     if not ref.folder or not Path(ref.folder).is_dir():
         return ""

@@ -106,7 +106,7 @@ _DIGESTS: dict[str, tuple[tuple[int, ...], bytes]] = {}
 
 
 def _digest(path: str) -> bytes:
-    """The digest of a file, of which only one that changed since the last call is read: no program sets this time."""
+    """The digest of a file, which is read only after a change: no program sets this time."""
     state = _state(os.stat(path))
     known, digest = _DIGESTS.get(path, ((), b""))
     if known == state:

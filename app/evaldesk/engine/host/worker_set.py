@@ -417,7 +417,7 @@ def _killed(spec: TrialSpec | GradeSpec, death: Death) -> TrialResult:
 
 
 def _named(result: TrialResult, changed: Sequence[str]) -> TrialResult:
-    """The trial with what it changed; as a player or a grader says it, and so cut."""
+    """The trial with its changes to the process, in the player's or grader's words, cut to a bound."""
     return replace(result, changes="; ".join(filter(None, (result.changes, *changed)))[:MAX_CHANGES])
 
 

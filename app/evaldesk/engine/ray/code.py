@@ -1,4 +1,4 @@
-"""The agent's files as hosts get them: a zip file of its folder, without what git ignores and without secrets."""
+"""The agent's files as hosts get them: a zip file of its folder, without ignored files and without secrets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VARIABLES = ".env"
 
 
 def write_code(root: Path, target: Path) -> int:
-    """Write the files of `root` to the zip file `target`; gives how many. Raises UsageError beyond MAX_BYTES."""
+    """Write the files of `root` to the zip file `target`; returns their number. Raises UsageError beyond MAX_BYTES."""
     files = sorted(code_files(root))
     sizes = {name: (root / name).stat().st_size for name in files}
     total = sum(sizes.values())

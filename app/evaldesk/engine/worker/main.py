@@ -244,7 +244,7 @@ class Worker:
         self._answer(job.work, lambda: frame if frame is not None else job.work.broken(error))
 
     def _answer(self, work: Work, frame: Callable[[], bytes]) -> None:
-        """Send the frame; where making it or taking secrets out of it fails, that is what became of the work."""
+        """Send the frame; a failure of encoding or masking it becomes the result of the work."""
         try:
             self._channel.send_raw(frame())
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Loads an agent and plays it: one turn of a session, or all turns of a case with the user who says them.
+"""Loads an agent and plays it: one turn of a session, or all turns of a case with their user.
 
 A failure of the agent becomes a value.
 """
@@ -423,7 +423,7 @@ def _is_demo(agent: Agent) -> bool:
 
 
 def _description(agent: Agent) -> AgentDescription | None:
-    """What the agent says of itself; an agent that cannot say it may still answer."""
+    """The agent's description of itself; an agent without one may still answer."""
     try:
         found: object = agent.describe()
     except Exception:

@@ -1,1 +1,1 @@
-"""The pages of review queues: the form, the trial to read, and what reading showed."""
+"""The pages of review queues: the form, the trial to read, and the results."""

@@ -50,7 +50,7 @@ class NextStep:
 
 @dataclass(frozen=True, slots=True)
 class QueueResult:
-    """What reading the whole queue showed."""
+    """The results of a completed queue."""
 
     sentence: str
     detail: str
@@ -64,7 +64,7 @@ class QueueResult:
 def queue_result(
     desk: Desk, queue: Queue, items: Sequence[QueueItem], runs: Mapping[int, RunSummary], reader: str
 ) -> QueueResult:
-    """The counts of a queue that was read to its end, and what to do next."""
+    """The counts of a queue that was read to its end, and the next steps."""
     verdicts = Counter(each.verdict for each in items)
     said = [f"{verdicts[verdict]:,} {SAID[verdict]}" for verdict in ("failed", "passed", "unsure") if verdicts[verdict]]
     agreed = _agreed("the metrics", [(each.verdict, each.trial_verdict) for each in items])
@@ -106,7 +106,7 @@ def _agreed(who: str, pairs: Iterable[tuple[str | None, str | None]]) -> str:
 
 
 def _share_of_run(desk: Desk, run: RunSummary, strips: Sequence[str], reader: str) -> str:
-    """How many of all trials of a run the reader would fail, where trials of every verdict were drawn."""
+    """The estimated number of trials of a run that the reader would fail, where every verdict was drawn from."""
     said = desk.store.queues.said(played_run_id(desk.store.runs, run.id), reader)
     orders = drawing_orders(run.id, tuple(strips), VERDICTS)
     read, failed = frozenset().union(*said.values()), said.get("failed", frozenset())
@@ -143,7 +143,7 @@ def _mode_shares(
 def _next_steps(
     desk: Desk, queue: Queue, items: Sequence[QueueItem], runs: Iterable[int], reader: str
 ) -> list[NextStep]:
-    """What the verdicts ask for; a step that draws trials counts those that it draws from."""
+    """Suggested next steps; sampling steps show their pool size."""
     narrow = [each for each in items if each.verdict == "passed" and each.trial_verdict == "failed"]
     loose = [each for each in items if each.verdict == "failed" and each.trial_verdict == "passed"]
     steps = []

@@ -55,7 +55,7 @@ class DayShifts:
 
     @cached_property
     def coarse(self) -> tuple[tuple[int, float], ...]:
-        """The shifts put together in at most seven: what a forecast is averaged over."""
+        """The shifts reduced to at most seven, over which a forecast is averaged."""
         cells: defaultdict[int, list[tuple[int, float]]] = defaultdict(list)
         below = 0.0
         for shift, chance in self.shifts:
@@ -81,7 +81,7 @@ def _normal_cells() -> tuple[tuple[float, float], ...]:
 
 
 def day_shifts(runs: Sequence[RunTrials]) -> DayShifts:
-    """How much runs of an unchanged agent differ from day to day; not known below five runs.
+    """The variation of an unchanged agent's runs from day to day; not known below five runs.
 
     Nor is it where a run says almost nothing, since all of its cases always pass or always fail.
     """
@@ -109,7 +109,7 @@ def day_shifts(runs: Sequence[RunTrials]) -> DayShifts:
 
 
 def shifted(rates: Floats, steps: int) -> Floats:
-    """The grid of rates on a day with this shift: 0 and 1 stay, and the ends of the grid hold what goes beyond."""
+    """The grid of rates on a day with this shift: 0 and 1 stay, and rates beyond the grid go to its ends."""
     import numpy as np
 
     if not steps:

@@ -1,4 +1,4 @@
-"""What the trials of cases say about their pass rates: a beta-binomial model, integrated exactly on grids.
+"""The posterior of pass rates from trials of cases: a beta-binomial model, integrated exactly on grids.
 
 Case rates are Beta(mu k, (1 - mu) k) with k = (1 - rho) / rho; mu and rho are uniform on (0, 1) and averaged over, so
 that 60 of 60, one case, or one trial each degenerate nothing. (reference/forecasts.md 1)
@@ -58,7 +58,7 @@ class Posterior:
 
     @property
     def n_cases(self) -> int:
-        """How many cases there are."""
+        """The number of cases."""
         return sum(times for _, _, times in self.kinds)
 
     @property
@@ -122,7 +122,7 @@ class Posterior:
 
 
 def posterior(kinds: Iterable[CaseCounts]) -> Posterior:
-    """The posterior of cases with so many scored and passed trials; a case without a trial is like the others."""
+    """The posterior of cases with these scored and passed trials; a case without a trial is like the others."""
     return _posterior(tuple(kinds))
 
 

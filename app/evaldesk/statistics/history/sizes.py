@@ -1,4 +1,4 @@
-"""How many cases, or how large a drop, two runs need that are compared case by case. (reference/forecasts.md 8)
+"""The number of cases, or the size of a drop, for a comparison case by case. (reference/forecasts.md 8)
 
 At the level 5 %, two-sided, with power 80 %. Variances are those of one trial, the mean of p (1 - p) over cases.
 """
@@ -37,7 +37,7 @@ def cases_needed(before: float, after: float, drop: float, n: int, spread: float
 def smallest_drop(
     n_cases: int, n: float, before: float, after: Callable[[float], float], spread: float = ALIKE
 ) -> float | None:
-    """The smallest drop, in steps of 0.01, that so many cases with `n` trials show 4 times in 5; None where none is.
+    """The smallest drop, in steps of 0.01, that these cases with `n` trials show 4 times in 5; None without any.
 
     `after` gives the variance of a trial after a drop.
     """
@@ -50,7 +50,7 @@ def smallest_drop(
 
 
 def cases_to_show(n_cases: int, difference: float, error: float) -> int:
-    """About how many more such cases show a difference 4 times in 5; `error` is its standard error now."""
+    """The number of further such cases, about, to show a difference 4 times in 5; `error` is its standard error."""
     return max(1, ceil(7.849 * error**2 * n_cases / difference**2 + 2) - n_cases)
 
 

@@ -1,4 +1,4 @@
-"""How many trials a run plays that stops when its gate on the pass rate is decided: exact, from pass rates of cases.
+"""The trials of a run that stops when its gate on the pass rate is decided: exact, from pass rates of cases.
 
 Where a block is one trial of every case, the passes after each block are a sum of independent counts. Where it is one
 case, the cases come in an order of chance: of the passes of the run, any are as likely to come first.
@@ -25,7 +25,7 @@ Step: TypeAlias = Callable[["Floats", int], "Floats"]
 def stopped_rate(
     kinds: tuple[tuple[float, int], ...], n: int, least: float, looks: tuple[int, ...], *, is_likely: bool
 ) -> float:
-    """The mean trials of cases with `n` each, looked at after so many blocks; `kinds` are (chance to pass, cases).
+    """The mean trials of cases with `n` each, with a look after each block; `kinds` are (chance to pass, cases).
 
     `is_likely` stops it where the rate is likely on one side, too.
     """
@@ -54,7 +54,7 @@ def stopped_rate(
 
 
 def _bars(played: int, whole: int, needed: int, least: float | None) -> tuple[int, int]:
-    """The run fails with fewer passes than the first after so many trials, and holds from the second on."""
+    """The bars after a number of trials: the run fails below the first, and holds from the second on."""
     fails_below, holds_from = max(0, needed - (whole - played)), needed
     if least is not None:
         fails_below = max(fails_below, first_value(played, lambda c: not is_above(1 - least, played - c, played)))
@@ -70,7 +70,7 @@ def _blocks(of_block: Floats) -> Step:
 
 
 def _cases(of_all: Floats) -> Step:
-    """The passes after one more case, drawn from those that are left."""
+    """The passes after one more case, drawn from the remaining ones."""
     import numpy as np
 
     seen = [of_all]  # the passes among the first cases, from all of them down to none

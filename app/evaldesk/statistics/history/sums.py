@@ -1,4 +1,4 @@
-"""What many independent cases come to: by Fourier transform, for many values by the normal with skewness.
+"""The distribution of a sum over independent cases: by Fourier transform, for many values by the normal with skewness.
 
 (reference/forecasts.md 2)
 """

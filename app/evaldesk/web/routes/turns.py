@@ -185,7 +185,7 @@ async def _growing(request: Request, turn: RunningTurn) -> AsyncIterator[str]:
 
 
 async def _stored(request: Request, patience_s: float) -> AsyncIterator[tuple[OpenTurn, str]]:
-    """A turn that another process plays, as far as it is stored, and what the page shows of it."""
+    """A turn that another process plays, as far as it is stored, and its part of the page."""
     desk, session_id = desk_of(request), request.path_params["session_id"]
     name = agent_of(request, await asyncio.to_thread(desk.sessions.get, session_id)).name
     began = _began(request, ELSEWHERE)

@@ -175,7 +175,7 @@ def get_agent_config_arg(agent_config_arg: str, toml_file: str = "config.toml") 
 
 
 def get_condenser_config_arg(condenser_config_arg: str, toml_file: str = "config.toml") -> CondenserConfig | None:
-    """The condenser that keeps the whole history, whatever the argument."""
+    """The condenser that keeps the whole history, for any argument."""
     return NoOpCondenserConfig()
 
 
