@@ -2,28 +2,21 @@
 
 An agent plays a history of each case, then a build: with the same pass rates, on another day, with a rate that is lower
 by DROP in every case, or with as many passes less in a quarter of the cases. The seed is fixed, so the table is the
-same each time. `python -m bench.simulate_gates coverage` prints how often forecasts hold the truth.
+same each time.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from evaldesk.desk.runs.gates.forecasts import BARS_FROM_HISTORY
-from evaldesk.model.forecast import OFTEN, Range
 from evaldesk.statistics.history.build_tests import confirmed_verdict, likely_verdict, looks_low
-from evaldesk.statistics.history.draws import Draws, assumed_rates, drawn_rates
-from evaldesk.statistics.history.gates import rate_fails, regressions_fail
-from evaldesk.statistics.history.posterior import posterior_of
-from evaldesk.statistics.history.proposals import proposed_rate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +25,6 @@ if TYPE_CHECKING:
     Passes = NDArray[np.int64]
 
 N_BUILDS = 300
-N_HISTORIES = 25
 N_CASES, DROP, DAY = 20, 0.15, 0.5
 SEED = 20261123
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "ci.md"
@@ -167,46 +159,8 @@ def table(n_builds: int = N_BUILDS) -> Iterator[str]:
         yield f"| `{rule.options}` | {' | '.join(shares)} | {np.mean([n for _, n in same]):.1f} |\n"
 
 
-def coverage() -> Iterator[str]:
-    """How often the range of a forecast holds the truth, and how often a proposal really fails more than 5 %."""
-    random = np.random.default_rng(SEED)
-    mixtures = MIXTURES | {f"all {rate:g}": partial(_alike, rate) for rate in (0.8, 0.97, 1.0)}
-    for n in (1, 2, 3, 5, 10):
-        for name, mixture in mixtures.items():
-            hits, n_loud, n_proposed = np.zeros(2), 0, 0
-            for _ in range(N_HISTORIES):
-                rates = mixture(random)
-                draws = drawn_rates(posterior_of([(n, int(passed)) for passed in random.binomial(n, rates)]))
-                true = assumed_rates(rates.tolist())
-                for at, fails in enumerate((_rate_gate, _regression_gate)):
-                    found = Range.of(fails(draws))
-                    hits[at] += found.low - 0.005 <= fails(true)[0] <= found.high + 0.005
-                if setting := proposed_rate(draws):
-                    n_proposed += 1
-                    n_loud += rate_fails(true, [setting.n] * N_CASES, setting.bar / 100)[0] > OFTEN
-            share = 100 * hits / N_HISTORIES
-            loud = f"{n_loud} of {n_proposed}" if n_proposed else "none"
-            yield f"n = {n}, {name}: rate {share[0]:.0f} %, regressions {share[1]:.0f} %; proposals above 5 %: {loud}\n"
-
-
-def _alike(rate: float, _: np.random.Generator) -> Rates:
-    return np.full(N_CASES, rate)
-
-
-def _rate_gate(draws: Draws) -> Rates:
-    return rate_fails(draws, [5] * N_CASES, 0.85)
-
-
-def _regression_gate(draws: Draws) -> Rates:
-    return regressions_fail(draws, [5] * N_CASES, 1.0, 0)
-
-
 def main() -> None:
-    """Write the table into the page, or print the coverage."""
-    if sys.argv[1:] == ["coverage"]:
-        for line in coverage():
-            print(line, end="", flush=True)
-        return
+    """Write the table into the page."""
     lines = "".join(table())
     page = PAGE.read_text("utf-8")
     PAGE.write_text(re.sub(f"(?s){FIRST}.*?{LAST}", lambda _: f"{FIRST}{lines}{LAST}", page), "utf-8")

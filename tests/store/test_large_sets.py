@@ -22,6 +22,7 @@ from evaldesk.desk.evalsets.cases import CaseDesk
 from evaldesk.desk.runs.plan import Foresight, Unjudged, foresee
 from evaldesk.errors import ConflictError, FormatError
 from evaldesk.formats import read_evalset, write_evalset
+from evaldesk.matching.case_version import case_version
 from evaldesk.metrics import METRICS, missing_reasons, unset_option
 from evaldesk.metrics.asserted import asserted_part
 from evaldesk.model import Case, Criterion, EvalSet, Expected, SessionInit, ToolCall, Turn, default_criteria
@@ -78,6 +79,7 @@ def test_it_is_the_set_that_is_read_whole(files: EvalSetFiles, root: Path, name:
     evalset, cases, _ = opened(files)
 
     whole = read_evalset(data, source=NAME)
+    assert list(cases.versions()) == [(case.id, case_version(case)) for case in whole.cases]
     assert replace(evalset, cases=tuple(cases)) == whole
     assert evalset == whole
     assert [cases[number] for number in range(len(cases))] == list(whole.cases)

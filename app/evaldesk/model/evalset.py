@@ -160,6 +160,10 @@ class LargeCases(EditedCases):
         """The ids in order; those of the cases in some groups by their numbers."""
 
     @abstractmethod
+    def versions(self) -> Iterator[tuple[str, str]]:
+        """The id and the `case_version` of each case, in order; no case is read."""
+
+    @abstractmethod
     def id_at(self, number: int) -> str:
         """The id of one case."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,13 +15,13 @@ from evaldesk.matching.case_version import case_version
 from evaldesk.model import Case
 from evaldesk.model.comparison import PlayedCase, matched
 from evaldesk.model.conclusion import counted
-from evaldesk.model.evalset import LargeCases, numbered_keys, user_side
+from evaldesk.model.evalset import CaseKey, LargeCases, numbered_keys, user_side
 from evaldesk.model.stored import RunSummary
 from evaldesk.store import RunStore
 from evaldesk.wording.words import named_words
 
-MOST_COMPARED = 5_000
-"""Cases of a run that a page compares with those of its file."""
+MOST_READ = 200
+"""Edited cases of a large set that are read, to say whether they ask or assert something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,8 @@ class SetChanges:
     """The ids of the cases of a run that assert or ask something else now, or are gone, and how many are new.
 
     `cases` are those of the run with the expectations of now: a case that asks something else, or is gone, has those of
-    the run, since its trials answer no other question.
+    the run, since its trials answer no other question. Of a large set there are none, and `unread` are the edited cases
+    of which it is not known whether they ask or assert something else.
     """
 
     asserting: tuple[str, ...]
@@ -37,11 +38,12 @@ class SetChanges:
     gone: tuple[str, ...]
     n_new: int
     cases: tuple[Case, ...]
+    unread: tuple[str, ...] = ()
 
     @property
     def n_differing(self) -> int:
         """The cases of the run that are not as they were played."""
-        return len(self.asserting) + len(self.asking) + len(self.gone)
+        return len(self.asserting) + len(self.asking) + len(self.gone) + len(self.unread)
 
     @property
     def sentence(self) -> str:
@@ -51,6 +53,7 @@ class SetChanges:
             for names, one, many in (
                 (self.asserting, "asserts something else now", "assert something else now"),
                 (self.asking, "asks something else now", "ask something else now"),
+                (self.unread, "is edited", "are edited"),
                 (self.gone, "is gone", "are gone"),
             )
             if names
@@ -62,27 +65,24 @@ class SetChanges:
     @property
     def choice(self) -> str:
         """`1 case differs`: what a re-score by the set as it is now judges otherwise."""
-        n = len(self.asserting)
-        return f"{counted(n, 'case')} {'differs' if n == 1 else 'differ'}" if n else "no case differs"
+        n, most = len(self.asserting), len(self.asserting) + len(self.unread)
+        if not most:
+            return "no case differs"
+        words = counted(n, "case") if n == most else f"{n:,} to {counted(most, 'case')}"
+        return f"{words} {'differs' if most == 1 else 'differ'}"
 
 
 def set_changes(played: Sequence[Case], now: Sequence[Case]) -> SetChanges:
     """The changes of a set since its cases were played."""
     old = numbered_keys(("", case.id, case_version(case)) for case in played)
     new = numbered_keys(("", case.id, case_version(case)) for case in now)
-    cases = {key.place: case for key, case in zip(new, now, strict=True)}
-    index = {key: at for at, key in enumerate(old)}
-    pairs = {
-        index[before.key]: cases[place]
-        for place, before in matched([PlayedCase(key, "") for key in old], new).items()
-        if place in cases
-    }
-    found = list(played)
-    asserting, asking = [], []
-    for at, case in sorted(pairs.items()):
-        if case_version(case) == old[at].digest:
+    pairs = _pairs(old, new)
+    found, asserting, asking = list(played), [], []
+    for at, number in pairs.items():
+        case = now[number]
+        if not old[at].is_edited(new[number]):
             continue
-        if case_version(user_side(case)) == case_version(user_side(played[at])):
+        if _asks_the_same(played[at], case):
             found[at] = replace(case, id=played[at].id)
             asserting.append(played[at].id)
         else:
@@ -91,23 +91,62 @@ def set_changes(played: Sequence[Case], now: Sequence[Case]) -> SetChanges:
     return SetChanges(tuple(asserting), tuple(asking), gone, len(new) - len(pairs), tuple(found))
 
 
+def _pairs(old: Sequence[CaseKey], new: Sequence[CaseKey]) -> dict[int, int]:
+    """The places of the cases of now by those of the cases that were played, in their order."""
+    index = {key: at for at, key in enumerate(old)}
+    numbers = {key.place: number for number, key in enumerate(new)}
+    before = matched([PlayedCase(key, "") for key in old], new)
+    return dict(sorted((index[case.key], numbers[place]) for place, case in before.items() if place in numbers))
+
+
+def _asks_the_same(one: Case, other: Case) -> bool:
+    return case_version(user_side(one)) == case_version(user_side(other))
+
+
 def changes_on_page(evalsets: EvalSetDesk, runs: StoredRuns, run: RunSummary) -> SetChanges | None:
-    """The changes since a run, for a page; None where the file is as it was, not served, broken, or large."""
+    """The changes since a run, for a page; None where no case differs, or the file is not served, or broken."""
     try:
         file = evalsets.file(evalsets.id_of_run(run.config))
-        if file.error or file.is_reading or not run.config.evalset_version:
+        if (
+            file.error
+            or file.is_reading
+            or file.version == run.config.evalset_version
+            or not run.config.evalset_version
+        ):
             return None
-        if file.version == run.config.evalset_version or max(run.n_cases, file.n_cases) > MOST_COMPARED:
-            return None
-        found = _changes(runs.store, run.id, file.path, file.version)
+        evalset, version, _ = evalsets.read(file.id)
+        found = _changes(runs.store, run.id, version, _Ignored(evalset.cases))
     except (EvaldeskError, OSError):
         return None
     return found if found.n_differing or found.n_new else None
 
 
+@dataclass(frozen=True)
+class _Ignored:
+    """The cases of a set beside its version, which is all that a cache compares."""
+
+    cases: Sequence[Case] = field(compare=False)
+
+
 @lru_cache(maxsize=16)
-def _changes(runs: RunStore, run_id: int, path: Path, _version: str) -> SetChanges:
-    return set_changes(runs.cases(run_id), load_evalset(path).cases)
+def _changes(runs: RunStore, run_id: int, _version: str, now: _Ignored) -> SetChanges:
+    if isinstance(now.cases, LargeCases):
+        return _large_changes(runs, run_id, now.cases)
+    return set_changes(runs.cases(run_id), now.cases)
+
+
+def _large_changes(runs: RunStore, run_id: int, now: LargeCases) -> SetChanges:
+    """The changes of a large set, by the versions of its cases; MOST_READ edited ones are read, to say how."""
+    old, new = (numbered_keys(("", *each) for each in side) for side in (runs.case_versions(run_id), now.versions()))
+    pairs = _pairs(old, new)
+    edited = [(at, number) for at, number in pairs.items() if old[at].is_edited(new[number])]
+    asserting, asking = list[str](), list[str]()
+    for at, number in edited[:MOST_READ]:
+        is_same = _asks_the_same(runs.some_cases(run_id, [at])[at], now[number])
+        (asserting if is_same else asking).append(old[at].case_id)
+    unread = tuple(old[at].case_id for at, _ in edited[MOST_READ:])
+    gone = tuple(key.case_id for at, key in enumerate(old) if at not in pairs)
+    return SetChanges(tuple(asserting), tuple(asking), gone, len(new) - len(pairs), (), unread)
 
 
 def changes_since(evalsets: EvalSetDesk, runs: RunStore, run: RunSummary) -> SetChanges:

@@ -24,6 +24,7 @@ import msgspec
 from evaldesk.errors import DiskError, FormatError
 from evaldesk.formats.adk.case import read_case
 from evaldesk.formats.adk.evalset import AdkStream
+from evaldesk.matching.case_version import case_version
 from evaldesk.metrics.asserted import asserted_part
 from evaldesk.model import Case, EvalSet
 from evaldesk.model.evalset import CaseGroup, EditedCases, LargeCases, case_key, case_pieces
@@ -34,7 +35,7 @@ from evaldesk.reading.regular_file import open_regular
 from evaldesk.reading.strict_json import Place, parse_json
 from evaldesk.wire import from_json, to_json
 
-LAYOUT = 2
+LAYOUT = 3
 """Of the tables, and of what `asserted_part` keeps of a case; an index of another layout is made again."""
 SUFFIX = f".{LAYOUT}.cases"
 _STEP = 500
@@ -45,7 +46,7 @@ CREATE TABLE part (number INTEGER PRIMARY KEY, asserted TEXT NOT NULL UNIQUE, n 
 CREATE TABLE item (
     number INTEGER PRIMARY KEY, start INTEGER NOT NULL, length INTEGER NOT NULL, line INTEGER NOT NULL,
     place INTEGER NOT NULL, digest BLOB NOT NULL, id TEXT NOT NULL, key TEXT NOT NULL,
-    part INTEGER NOT NULL, n_turns INTEGER NOT NULL, app TEXT, text TEXT NOT NULL
+    part INTEGER NOT NULL, n_turns INTEGER NOT NULL, app TEXT, text TEXT NOT NULL, version TEXT NOT NULL
 );
 CREATE TABLE tag (number INTEGER NOT NULL, tag TEXT NOT NULL);
 """
@@ -62,7 +63,7 @@ _PLACES = """
 SELECT number, start, length, line, place, digest FROM item WHERE number IN (SELECT value FROM json_each(:numbers))
 """
 _ROWS = """
-SELECT item.number, start, length, digest, id, key, asserted, n_turns, app, text
+SELECT item.number, start, length, digest, id, key, asserted, n_turns, app, text, version
 FROM item JOIN part ON part.number = item.part WHERE item.number >= :first AND item.number < :stop ORDER BY item.number
 """
 _TAGS_OF = "SELECT number, tag FROM tag WHERE number >= :first AND number < :stop ORDER BY rowid"
@@ -152,7 +153,7 @@ class NewIndex:
         text = _BETWEEN.join(case_pieces(case)).casefold()
         places = (item.start, item.length, item.line, item.column, _digest(item.text.encode()))
         part = self._part_number(to_json(asserted_part(case)).decode())
-        about = (case.id, case_key(case.id), part, len(case.turns), app, text)
+        about = (case.id, case_key(case.id), part, len(case.turns), app, text, case_version(case))
         self._put((*places, *about), [(self.n, tag) for tag in case.tags])
 
     def _put(self, values: tuple[Any, ...], tags: list[tuple[int, str]]) -> None:
@@ -208,7 +209,7 @@ class NewIndex:
         return number
 
     def _write(self) -> None:
-        self._database.executemany("INSERT INTO item VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", self._items)
+        self._database.executemany("INSERT INTO item VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", self._items)
         self._database.executemany("INSERT INTO tag VALUES (?, ?)", self._tags)
         self._items, self._tags = [], []
 
@@ -269,6 +270,13 @@ class IndexedCases(LargeCases):
         last = -1
         while found := self._ask(_IDS, groups=_listed(groups), last=last, limit=_STEP):
             yield from (case_id for _, case_id in found)
+            last = found[-1][0]
+
+    def versions(self) -> Iterator[tuple[str, str]]:
+        rows = "SELECT number, id, version FROM item WHERE number > :last ORDER BY number LIMIT :limit"
+        last = -1
+        while found := self._ask(rows, last=last, limit=_STEP):
+            yield from ((case_id, version) for _, case_id, version in found)
             last = found[-1][0]
 
     def id_at(self, number: int) -> str:

@@ -400,6 +400,13 @@ def trial_samples(connection: Connection, run_id: int) -> tuple[dict[int, Sample
     return by_case(TRIAL.c.duration_ms, TRIAL.c.duration_ms > 0), by_case(func.coalesce(TRIAL.c.cost, 0.0))
 
 
+def case_versions(connection: Connection, run_id: int) -> list[tuple[str, str]]:
+    """The id and the `case_version` of each case, in order."""
+    run_row(connection, run_id)
+    rows = select(_C.case_id, _C.digest).where(_C.run_id == run_id).order_by(_C.case_index)
+    return [(case_id, digest) for case_id, digest in connection.execute(rows)]
+
+
 def strips(connection: Connection, run_id: int, case_indexes: Sequence[int] | None = None) -> list[str]:
     """The letters of the planned trials of each of these cases, in their order, or of all; `.` is to do."""
     run_row(connection, run_id)

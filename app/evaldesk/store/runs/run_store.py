@@ -78,6 +78,7 @@ class RunStore(Part):
     case_outcomes = reading(run_queries.case_outcomes)
     metric_samples = reading(run_queries.metric_samples)
     trial_samples = reading(run_queries.trial_samples)
+    case_versions = reading(run_queries.case_versions)
     strips = reading(run_queries.strips)
     outcome_counts = reading(run_queries.outcome_counts)
     ended_counts = reading(run_queries.ended_counts)
