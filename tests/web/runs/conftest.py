@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -164,16 +165,16 @@ async def _has_gone_on(desk: Desk) -> None:
         await asyncio.sleep(0.001)
 
 
-@pytest.fixture
-def open_runs(tmp_path: Path, own_imports: None) -> Iterator[Callable[..., RunPages]]:
+@contextmanager
+def desks_in(workspace: Path) -> Iterator[Callable[..., RunPages]]:
     """Opens a desk; with a `gate` trials stand still until it is set; settings go by keyword."""
     clients: list[DeskClient] = []
 
     def open_pages(*, gate: threading.Event | None = None, **settings: Any) -> RunPages:
-        folder = tmp_path / "agents" / "dice"
+        folder = workspace / "agents" / "dice"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "agent.py").write_text(AGENT)
-        sets = tmp_path / "evalsets"
+        sets = workspace / "evalsets"
         sets.mkdir(exist_ok=True)
         value = {"eval_set_id": "dice_set", "eval_cases": CASES}
         (sets / "dice_set.evalset.json").write_text(json.dumps(value))
@@ -182,7 +183,7 @@ def open_runs(tmp_path: Path, own_imports: None) -> Iterator[Callable[..., RunPa
             "environments": {"other": Environment(OURS)},
             **settings,
         }
-        found = Settings(workspace=tmp_path, roots=(folder.parent, sets), **named)
+        found = Settings(workspace=workspace, roots=(folder.parent, sets), **named)
         found.state_folder.mkdir(exist_ok=True)
         desk = Desk(found, Store.open(found.database), cast("AgentHost", Described()))
         desk.runs = RunDesk(
@@ -210,5 +211,25 @@ def open_runs(tmp_path: Path, own_imports: None) -> Iterator[Callable[..., RunPa
 
 
 @pytest.fixture
+def open_runs(tmp_path: Path, own_imports: None) -> Iterator[Callable[..., RunPages]]:
+    """Opens desks on the folder of the test."""
+    with desks_in(tmp_path) as open_pages:
+        yield open_pages
+
+
+@pytest.fixture
 def pages(open_runs: Callable[..., RunPages]) -> RunPages:
     return open_runs(models=("openai/big",))
+
+
+@pytest.fixture(scope="module")
+def desk_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunPages]:
+    """Takes half of the CPU time of a short test of a page, where each has its own."""
+    with desks_in(tmp_path_factory.mktemp("desk")) as open_pages:
+        yield open_pages(models=("openai/big",))
+
+
+@pytest.fixture
+def shared_pages(desk_of_module: RunPages, own_imports: None) -> RunPages:
+    """The desk of all tests of a file that change nothing, or nothing but a run of their own."""
+    return desk_of_module

@@ -32,22 +32,22 @@ def test_the_form_begins_with_the_defaults_of_the_field(pages: Any) -> None:
     assert "Start 20 trials" in page
 
 
-def test_it_says_to_which_cases_a_metric_does_not_apply_and_why(pages: Any) -> None:
-    page = pages.get("/runs/new?list=1").text
+def test_it_says_to_which_cases_a_metric_does_not_apply_and_why(shared_pages: Any) -> None:
+    page = shared_pages.get("/runs/new?list=1").text
 
     assert "3 of 4 cases have expected calls" in page
     assert "1 of 4 cases not applicable: open. No turn of this case says which tools" in page
 
 
-def test_metrics_of_which_less_is_better_inform_until_they_get_a_limit(pages: Any) -> None:
-    page = pages.post("/runs/new", filled="1", metric=["token_usage_v1", "tool_f1"]).text
+def test_metrics_of_which_less_is_better_inform_until_they_get_a_limit(shared_pages: Any) -> None:
+    page = shared_pages.post("/runs/new", filled="1", metric=["token_usage_v1", "tool_f1"]).text
 
     assert re.search(r'"token_usage_v1.threshold">at most</label>[^>]*value="" placeholder="none"', page)
     assert re.search(r'"tool_f1.threshold">at least</label>', page)
 
 
-def test_it_says_which_references_can_be_read(pages: Any) -> None:
-    page = pages.get("/runs/new?list=1").text
+def test_it_says_which_references_can_be_read(shared_pages: Any) -> None:
+    page = shared_pages.get("/runs/new?list=1").text
 
     assert "0 of 4 cases have a number in the reference" in page
     assert "0 of 4 cases have a reference in JSON" in page
@@ -76,8 +76,8 @@ def test_it_says_what_differences_will_be_visible(pages: Any) -> None:
     ]
 
 
-def test_a_link_that_names_cases_selects_these(pages: Any) -> None:
-    page = pages.get(f"/runs/new?evalset={pages.evalset}&case=greets&case=open&n=3").text
+def test_a_link_that_names_cases_selects_these(shared_pages: Any) -> None:
+    page = shared_pages.get(f"/runs/new?evalset={shared_pages.evalset}&case=greets&case=open&n=3").text
 
     assert re.search(r'name="cases" value="selected" checked', page)
     assert re.findall(r'name="case" value="(\w+)" checked', page) == ["greets", "open"]
@@ -105,8 +105,8 @@ def test_a_run_like_one_of_some_cases_has_the_same_cases(pages: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["agent", "evalset"])
-def test_what_is_not_there_any_more_is_not_replaced_in_silence(pages: Any, name: str) -> None:
-    page = pages.get(f"/runs/new?{name}=gone").text
+def test_what_is_not_there_any_more_is_not_replaced_in_silence(shared_pages: Any, name: str) -> None:
+    page = shared_pages.get(f"/runs/new?{name}=gone").text
 
     assert re.search(rf'id="{name}-error"[^>]*>.*The one asked for is not here: deleted, renamed', page)
     assert page.count("The one asked for is not here") == 1
@@ -161,15 +161,18 @@ def test_try_one_first_plays_one_trial_of_one_case(pages: Any) -> None:
     ],
     ids=str,
 )
-def test_a_wrong_form_comes_back_as_it_was_typed(pages: Any, changes: Any, name: str, sentence: str) -> None:
-    answer = pages.client.post("/runs", data=pages.form(note="why <b>this</b>", **changes))
+def test_a_wrong_form_comes_back_as_it_was_typed(shared_pages: Any, changes: Any, name: str, sentence: str) -> None:
+    runs = shared_pages.desk.store.runs
+    before = [run.id for run in runs.list()]
+
+    answer = shared_pages.client.post("/runs", data=shared_pages.form(note="why <b>this</b>", **changes))
 
     assert answer.status_code == 422
     assert "The run was not started" in answer.text
     assert sentence in answer.text
     assert f'id="{name}-error"' in answer.text
     assert 'value="why &lt;b&gt;this&lt;/b&gt;"' in answer.text
-    assert pages.desk.store.runs.list() == []
+    assert [run.id for run in runs.list()] == before
 
 
 def test_a_listed_model_is_used_instead_of_the_agents_own(pages: Any) -> None:
@@ -226,8 +229,8 @@ def run_with_every_option(pages: Any) -> int:
     return int(pages.desk.store.runs.create(with_options(config, {**values, "model": "openai/unlisted"}), cases))
 
 
-def test_the_form_offers_the_options_of_the_table_and_no_others(pages: Any) -> None:
-    names = Filled(pages.get("/runs/new").text).names
+def test_the_form_offers_the_options_of_the_table_and_no_others(shared_pages: Any) -> None:
+    names = Filled(shared_pages.get("/runs/new").text).names
 
     assert {option.name for option in RUN_OPTIONS if option.name in names} == {
         option.name for option in offered("form")
@@ -310,20 +313,20 @@ NEED_A_PROCESS = ("memory_mib", "processes")
 
 
 @pytest.mark.parametrize("option", offered("form"), ids=[option.name for option in offered("form")])
-def test_a_field_of_the_form_reaches_the_frozen_configuration(pages: Any, option: Any) -> None:
+def test_a_field_of_the_form_reaches_the_frozen_configuration(shared_pages: Any, option: Any) -> None:
     value = other_value(option)
     needed = {"isolation": "process"} if option.name in NEED_A_PROCESS else {}
 
-    address = pages.start(**{option.name: typed_text(value) if value is not True else "1", "try": "1"} | needed)
+    address = shared_pages.start(**{option.name: typed_text(value) if value is not True else "1", "try": "1"} | needed)
 
-    config = pages.desk.store.runs.summary(int(address[6:])).config
+    config = shared_pages.desk.store.runs.summary(int(address[6:])).config
     expected = {"n": 1, "budget": None, "allocate": "even"}.get(option.name, value)  # one trial of one case
     assert option_values(config)[option.name] == expected
 
 
 @pytest.mark.parametrize("name", NEED_A_PROCESS)
-def test_a_bound_of_trials_that_share_players_is_refused_at_its_field(pages: Any, name: str) -> None:
-    answer = pages.post("/runs", **pages.form(**{name: "300"}))
+def test_a_bound_of_trials_that_share_players_is_refused_at_its_field(shared_pages: Any, name: str) -> None:
+    answer = shared_pages.post("/runs", **shared_pages.form(**{name: "300"}))
 
     assert answer.status_code == 422
     assert f"{name} bounds a trial with a process of its own; add isolation" in answer.text

@@ -10,12 +10,21 @@ from tests.long_trials import LONG, N_CALLS, store_trial
 
 from evaldesk.model import Case, Event, Transcript, Turn, TurnRecord
 
+ADDRESSES: dict[str, str] = {}
 HTMX = {"HX-Request": "true"}
 REST = re.compile(r'data-rest hx-sync="this:drop" hx-nonce="[^"]+" hx-get="([^"]+)" hx-target="#([^"]+)"')
 
 
+@pytest.fixture
+def pages(shared_pages: Any) -> Any:
+    return shared_pages
+
+
 def stored(pages: Any, name: str) -> str:
-    return store_trial(pages.desk.store.runs, *LONG[name]())
+    """The address of a trial, which is stored once."""
+    if name not in ADDRESSES:
+        ADDRESSES[name] = store_trial(pages.desk.store.runs, *LONG[name]())
+    return ADDRESSES[name]
 
 
 def parts(pages: Any, address: str) -> list[str]:

@@ -50,8 +50,14 @@ def long_trial() -> tuple[Case, Transcript]:
 
 
 @pytest.fixture
-def address(pages: Any) -> str:
-    return store_trial(pages.desk.store.runs, *long_trial())
+def pages(shared_pages: Any) -> Any:
+    return shared_pages
+
+
+@pytest.fixture(scope="module")
+def address(desk_of_module: Any) -> str:
+    """The address of the trial, which the tests look at."""
+    return store_trial(desk_of_module.desk.store.runs, *long_trial())
 
 
 def test_the_page_has_the_first_turns_and_that_of_the_first_divergence(pages: Any, address: str) -> None:
